@@ -18,7 +18,9 @@ type quantizer func(b *program.Builder, x program.Value, site sdk.Site) (sdk.Qua
 
 func (quantizer) Describe() sdk.Description { return sdk.Description{Name: "q"} }
 
-func (q quantizer) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+func (q quantizer) Quantize(
+	b *program.Builder, x program.Value, site sdk.Site,
+) (sdk.Quantized, error) {
 	return q(b, x, site)
 }
 
@@ -33,7 +35,9 @@ func (o optimizer) Init(b *program.Builder, x program.Value, _ sdk.Tensor) (sdk.
 	return o.init(b, x)
 }
 
-func (o optimizer) Update(b *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
+func (o optimizer) Update(
+	b *program.Builder, in sdk.UpdateInput, _ sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	return o.update(b, in)
 }
 
@@ -78,7 +82,9 @@ func TestBuildQuantizer(t *testing.T) {
 
 func TestBuildQuantizerRefuses(t *testing.T) {
 	answer := func(f func(b *program.Builder, x program.Value) sdk.Quantized) quantizer {
-		return func(b *program.Builder, x program.Value, _ sdk.Site) (sdk.Quantized, error) { return f(b, x), nil }
+		return func(b *program.Builder, x program.Value, _ sdk.Site) (sdk.Quantized, error) {
+			return f(b, x), nil
+		}
 	}
 	cases := []struct {
 		name string
@@ -88,23 +94,32 @@ func TestBuildQuantizerRefuses(t *testing.T) {
 		{"an error", quantizer(func(*program.Builder, program.Value, sdk.Site) (sdk.Quantized, error) {
 			return sdk.Quantized{}, errors.New("too narrow")
 		}), "too narrow"},
-		{"a panic", quantizer(func(*program.Builder, program.Value, sdk.Site) (sdk.Quantized, error) { panic("no table") }), "panic: no table (build_test.go:"},
-		{"a nil pointer", quantizer(func(*program.Builder, program.Value, sdk.Site) (sdk.Quantized, error) {
+		{"a panic", quantizer(func(*program.Builder, program.Value, sdk.Site) (sdk.Quantized, error) {
+			panic("no table")
+		}), "panic: no table (build_test.go:"},
+		{"a nil pointer", quantizer(func(*program.Builder, program.Value, sdk.Site) (sdk.Quantized,
+			error) {
 			var s *sdk.Site
 			return sdk.Quantized{Homogeneous: s.Name == ""}, nil
 		}), "nil pointer dereference (build_test.go:"},
-		{"an undeclared parameter", quantizer(func(_ *program.Builder, x program.Value, s sdk.Site) (sdk.Quantized, error) {
-			return sdk.Quantized{Value: x.Scale(s.Float("beta"))}, nil
-		}), `reads the parameter "beta", which it does not declare (build_test.go:`},
+		{"an undeclared parameter",
+			quantizer(func(_ *program.Builder, x program.Value, s sdk.Site) (sdk.Quantized, error) {
+				return sdk.Quantized{Value: x.Scale(s.Float("beta"))}, nil
+			}), `reads the parameter "beta", which it does not declare (build_test.go:`},
 		{"a panic in Describe", panicsInDescribe{}, "panic: who am I"},
 		{"a grid without codes", answer(func(_ *program.Builder, x program.Value) sdk.Quantized {
 			return sdk.Quantized{Value: x, Grid: sdk.E2M1(32)}
 		}), "a Grid is declared without Codes and Scale"},
-		{"nothing", answer(func(*program.Builder, program.Value) sdk.Quantized { return sdk.Quantized{} }), `output "value": is absent`},
+		{"nothing", answer(func(*program.Builder, program.Value) sdk.Quantized {
+			return sdk.Quantized{}
+		}), `output "value": is absent`},
 		{"a mistake", answer(func(b *program.Builder, x program.Value) sdk.Quantized {
 			return sdk.Quantized{Value: x.Add(b.Zeros(3))}
 		}), "shapes [2 8] and [3] do not match"},
-		{"another shape", answer(func(_ *program.Builder, x program.Value) sdk.Quantized { return sdk.Quantized{Value: x.Reshape(16)} }), "output value is float[16], want the type of x, float[2,8]"},
+		{"another shape", answer(
+			func(_ *program.Builder, x program.Value) sdk.Quantized {
+				return sdk.Quantized{Value: x.Reshape(16)}
+			}), "output value is float[16], want the type of x, float[2,8]"},
 		{"another type", answer(func(_ *program.Builder, x program.Value) sdk.Quantized {
 			return sdk.Quantized{Value: x.Convert(program.Int)}
 		}), "output value is int[2,8]"},
@@ -117,7 +132,10 @@ func TestBuildQuantizerRefuses(t *testing.T) {
 		{"codes that are no numbers", answer(func(_ *program.Builder, x program.Value) sdk.Quantized {
 			return sdk.Quantized{Value: x, Codes: x.IsFinite()}
 		}), "output codes is bool[2,8]"},
-		{"a mask of numbers", answer(func(_ *program.Builder, x program.Value) sdk.Quantized { return sdk.Quantized{Value: x, Mask: x} }), "output mask is float[2,8], want bool"},
+		{"a mask of numbers",
+			answer(func(_ *program.Builder, x program.Value) sdk.Quantized {
+				return sdk.Quantized{Value: x, Mask: x}
+			}), "output mask is float[2,8], want bool"},
 		{"an integer scale", answer(func(b *program.Builder, x program.Value) sdk.Quantized {
 			return sdk.Quantized{Value: x, Scale: b.ConstInt(1)}
 		}), "output scale is int, want float"},
@@ -141,7 +159,8 @@ func TestScalarSite(t *testing.T) {
 	site := weight
 	site.Shape = nil
 	_, err := sdk.BuildQuantizer(row, site)
-	if _, refused := errors.AsType[*sdk.Refusal](err); !refused || !strings.Contains(err.Error(), "at least one axis") {
+	if _, refused := errors.AsType[*sdk.Refusal](err); !refused ||
+		!strings.Contains(err.Error(), "at least one axis") {
 		t.Errorf("got %v, want a refusal", err)
 	}
 }
@@ -178,9 +197,15 @@ func TestQuantizerCheck(t *testing.T) {
 		says string
 	}{
 		{"no program", nil, "the program is absent"},
-		{"another input", build(func(b *program.Builder) { b.Output("value", b.Input("w", x)) }), "must take x: float[4]"},
-		{"two inputs", build(func(b *program.Builder) { b.Output("value", b.Input("x", x)); b.Input("y", x) }), "must take x: float[4]"},
-		{"no surrogate", build(func(b *program.Builder) { b.Output("value", b.Input("x", x)) }), "has no output surrogate"},
+		{"another input", build(func(b *program.Builder) { b.Output("value", b.Input("w", x)) }),
+			"must take x: float[4]"},
+		{"two inputs", build(
+			func(b *program.Builder) {
+				b.Output("value", b.Input("x", x))
+				b.Input("y", x)
+			}), "must take x: float[4]"},
+		{"no surrogate", build(func(b *program.Builder) { b.Output("value", b.Input("x", x)) }),
+			"has no output surrogate"},
 		{"an unknown output", build(func(b *program.Builder) {
 			v := b.Input("x", x)
 			for _, name := range []string{"value", "surrogate", "mask_"} {
@@ -189,7 +214,8 @@ func TestQuantizerCheck(t *testing.T) {
 		}), "output mask_ is unknown"},
 	}
 	for _, c := range cases {
-		if err := (spec.Quantizer{Program: c.p}).Check([]int{4}); err == nil || !strings.Contains(err.Error(), c.says) {
+		if err := (spec.Quantizer{Program: c.p}).Check([]int{4}); err == nil ||
+			!strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: got %v, want %q", c.name, err, c.says)
 		}
 	}
@@ -197,7 +223,8 @@ func TestQuantizerCheck(t *testing.T) {
 
 func TestSiteLimits(t *testing.T) {
 	l := spec.SiteLimits([]int{1024, 4096})
-	if l.Elements != 64<<22+1<<22 || l.Total != 4096<<22+1<<30 || l.Work != 1024<<34+1<<34 || l.Constants != 1<<22 {
+	if l.Elements != 64<<22+1<<22 || l.Total != 4096<<22+1<<30 || l.Work != 1024<<34+1<<34 ||
+		l.Constants != 1<<22 {
 		t.Errorf("got %+v", l)
 	}
 	huge := spec.SiteLimits([]int{1 << 15, 1 << 15})
@@ -209,14 +236,17 @@ func TestSiteLimits(t *testing.T) {
 	}
 }
 
-// Every shape has limits that are above zero and that no arithmetic has overflown, those of optimizers above the others.
+// Every shape has limits that are above zero and that no arithmetic has overflown, those of
+// optimizers above the others.
 func TestTensorLimits(t *testing.T) {
 	for _, shape := range [][]int{nil, {1}, {1 << 31}, {1 << 16, 1 << 15}, {1 << 20, 1}} {
 		site, tensor := spec.SiteLimits(shape), spec.TensorLimits(shape)
-		if site.Elements <= 0 || site.Total <= 0 || site.Work <= 0 || site.Constants <= 0 || site.Linalg || tensor.Linalg {
+		if site.Elements <= 0 || site.Total <= 0 || site.Work <= 0 || site.Constants <= 0 ||
+			site.Linalg || tensor.Linalg {
 			t.Errorf("%v: %+v, %+v", shape, site, tensor)
 		}
-		if tensor.Elements < site.Elements || tensor.Total < site.Total || tensor.Work < site.Work || tensor.Constants < site.Constants ||
+		if tensor.Elements < site.Elements || tensor.Total < site.Total || tensor.Work < site.Work ||
+			tensor.Constants < site.Constants ||
 			tensor.Elements > program.MaxSize || tensor.Constants > 1<<22 {
 			t.Errorf("%v: %+v is below %+v", shape, tensor, site)
 		}

@@ -21,14 +21,17 @@ func (smoothed) InitTrained(_ *program.Builder, x program.Value, site sdk.Site) 
 	return sdk.State{"step": x.Abs().MaxAll().Mul(site.Weights.Mean.MaxAll())}, nil
 }
 
-var smooth = smoothed{func(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
-	for _, v := range []program.Value{site.Activations.Max, site.Activations.Mean, site.Weights.Max, site.Weights.Mean} {
+var smooth = smoothed{func(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized,
+	error) {
+	for _, v := range []program.Value{site.Activations.Max, site.Activations.Mean, site.Weights.Max,
+		site.Weights.Mean} {
 		if v.Valid() {
 			return sdk.Quantized{}, sdk.Refuse("statistics are there in Quantize")
 		}
 	}
 	by := site.State["by"]
-	return sdk.Quantized{Value: x.Mul(by).Round().Mul(site.Trained["step"]).Div(by), Surrogate: x.Mul(site.Trained["step"]), Next: site.State}, nil
+	return sdk.Quantized{Value: x.Mul(by).Round().Mul(site.Trained["step"]).Div(by),
+		Surrogate: x.Mul(site.Trained["step"]), Next: site.State}, nil
 }}
 
 func TestColumns(t *testing.T) {
@@ -49,13 +52,15 @@ func TestColumns(t *testing.T) {
 			t.Errorf("%s takes %s and returns %s, want %s and %s", c.p.Name, in, o, c.takes, c.returns)
 		}
 	}
-	if plain, err := sdk.BuildQuantizer(averages, weight); err != nil || plain.Calibrated() || !out.Calibrated() {
+	if plain, err := sdk.BuildQuantizer(averages, weight); err != nil || plain.Calibrated() ||
+		!out.Calibrated() {
 		t.Errorf("calibrated: %t and %t, %v", plain.Calibrated(), out.Calibrated(), err)
 	}
 	if in := out.InitState.Inputs[1]; !in.Type.Equal(program.FloatType(1, weight.RowLen())) {
 		t.Errorf("%s is %s", in.Name, in.Type)
 	}
-	if _, err := client.NewQuantizer(encode(t, quantizerAnswer(t, out))).Quantize(t.Context(), weight, program.Limits{Elements: 1e6}); err != nil {
+	if _, err := client.NewQuantizer(encode(t, quantizerAnswer(t, out))).
+		Quantize(t.Context(), weight, program.Limits{Elements: 1e6}); err != nil {
 		t.Error(err)
 	}
 }
@@ -70,16 +75,20 @@ func TestColumnsAnswersRefused(t *testing.T) {
 		change func(*pb.QuantizerProgram)
 		says   string
 	}{
-		"statistics in training": {func(m *pb.QuantizerProgram) { m.Next = m.InitState }, "the next program must take x: float[2,8], trained.step: float, kept.by: float[1,8]"},
+		"statistics in training": {func(m *pb.QuantizerProgram) { m.Next = m.InitState },
+			"the next program must take x: float[2,8], trained.step: float, kept.by: float[1,8]"},
 		"another order": {func(m *pb.QuantizerProgram) {
 			in := m.InitState.Inputs
 			in[1].Name, in[2].Name = in[2].Name, in[1].Name
-		}, "may take activations.max: float[1,8], activations.mean: float[1,8], weights.max: float[1,8], weights.mean: float[1,8] after them, in this order"},
-		"another name": {func(m *pb.QuantizerProgram) { m.Init.Inputs[1].Name = "weights.least" }, "the init program must take x: float[2,8], and may take"},
+		}, "may take activations.max: float[1,8], activations.mean: float[1,8], weights.max: " +
+			"float[1,8], weights.mean: float[1,8] after them, in this order"},
+		"another name": {func(m *pb.QuantizerProgram) { m.Init.Inputs[1].Name = "weights.least" },
+			"the init program must take x: float[2,8], and may take"},
 	} {
 		answer := quantizerAnswer(t, good)
 		c.change(answer.GetProgram())
-		_, err := client.NewQuantizer(encode(t, answer)).Quantize(t.Context(), weight, program.Limits{Elements: 1e6})
+		_, err := client.NewQuantizer(encode(t, answer)).
+			Quantize(t.Context(), weight, program.Limits{Elements: 1e6})
 		if err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: got %v, want %q", name, err, c.says)
 		}

@@ -15,7 +15,8 @@ var full = sdk.Description{
 	Name: "quest-2", Version: "1.0", Doc: "An example.",
 	Claims: []sdk.Claim{
 		{Name: sdk.ClaimTies},
-		{Name: sdk.ClaimScaleScope, Value: sdk.ScopeTensor, When: map[string]any{"form": "official", "bits": 3}},
+		{Name: sdk.ClaimScaleScope, Value: sdk.ScopeTensor,
+			When: map[string]any{"form": "official", "bits": 3}},
 		{Name: sdk.ClaimScaleScope, Value: sdk.ScopeRow, When: map[string]any{"bits": 2}},
 	},
 	Parameters: []sdk.Parameter{
@@ -34,7 +35,9 @@ func TestCheckAccepts(t *testing.T) {
 }
 
 func TestCheckRefuses(t *testing.T) {
-	with := func(p ...sdk.Parameter) sdk.Description { return sdk.Description{Name: "q", Parameters: p} }
+	with := func(p ...sdk.Parameter) sdk.Description {
+		return sdk.Description{Name: "q", Parameters: p}
+	}
 	cases := []struct {
 		name string
 		d    sdk.Description
@@ -45,21 +48,39 @@ func TestCheckRefuses(t *testing.T) {
 		{"a digit first", sdk.Description{Name: "4bit"}, "starting with a letter"},
 		{"a long name", sdk.Description{Name: strings.Repeat("a", 65)}, "plugin name"},
 		{"a parameter with a space", with(sdk.Bool("a b", true, "")), `parameter name "a b"`},
-		{"a parameter twice", with(sdk.Bool("a", true, ""), sdk.Bool("a", true, "")), "parameter a: the name is used twice or reserved"},
-		{"a name of the host", with(sdk.String("sha256", "", "")), "parameter sha256: the name is used twice or reserved"},
-		{"a key of an optimizer's table", with(sdk.Int("refresh_delay", 0, 0, 9, "")), "parameter refresh_delay: the name is used twice or reserved"},
-		{"a default out of range", with(sdk.Int("bits", 9, 2, 8, "")), "parameter bits: default: got 9, want an integer: 2 to 8"},
-		{"a default of another type", with(sdk.Parameter{Name: "n", Type: sdk.TypeInt, Default: 0.5, Max: 1}), "default: got 0.5"},
+		{"a parameter twice", with(sdk.Bool("a", true, ""), sdk.Bool("a", true, "")),
+			"parameter a: the name is used twice or reserved"},
+		{"a name of the host", with(sdk.String("sha256", "", "")),
+			"parameter sha256: the name is used twice or reserved"},
+		{"a key of an optimizer's table", with(sdk.Int("refresh_delay", 0, 0, 9, "")),
+			"parameter refresh_delay: the name is used twice or reserved"},
+		{"a default out of range", with(sdk.Int("bits", 9, 2, 8, "")),
+			"parameter bits: default: got 9, want an integer: 2 to 8"},
+		{"a default of another type",
+			with(sdk.Parameter{Name: "n", Type: sdk.TypeInt, Default: 0.5, Max: 1}), "default: got 0.5"},
 		{"no default", with(sdk.Parameter{Name: "n", Type: sdk.TypeBool}), "default: got <nil>"},
 		{"no such choice", with(sdk.Choice("c", "x", []string{"y"}, "")), "want a string: y"},
 		{"an empty range", with(sdk.Int("n", 0, 1, 0, "")), "the range from 1 to 0 is empty"},
-		{"a range of NaN", with(sdk.Float("n", 0, math.NaN(), 1, "")), "the range from NaN to 1 is empty"},
-		{"no such claim", sdk.Description{Name: "q", Claims: []sdk.Claim{{Name: "exact"}}}, `claim exact: unknown claim: want one of ["idempotent"`},
-		{"a claim without its value", sdk.Description{Name: "q", Claims: []sdk.Claim{{Name: sdk.ClaimScaleScope}}}, "want one of [\"block\""},
-		{"a claim with a wrong value", sdk.Description{Name: "q", Claims: []sdk.Claim{{Name: sdk.ClaimDescent, Value: math.NaN()}}}, "want a float above 0"},
-		{"a claim with a value", sdk.Description{Name: "q", Claims: []sdk.Claim{{Name: sdk.ClaimTies, Value: true}}}, "claim ties: the field Value must be nil"},
-		{"a claim for no parameter", sdk.Description{Name: "q", Claims: []sdk.Claim{{Name: sdk.ClaimTies, When: map[string]any{"a": 1}}}}, "When names a, which is not a parameter"},
-		{"a claim beyond the range", sdk.Description{Name: "q", Parameters: []sdk.Parameter{sdk.Int("a", 1, 0, 2, "")}, Claims: []sdk.Claim{{Name: sdk.ClaimTies, When: map[string]any{"a": 3}}}}, "When: a: got 3"},
+		{"a range of NaN", with(sdk.Float("n", 0, math.NaN(), 1, "")),
+			"the range from NaN to 1 is empty"},
+		{"no such claim", sdk.Description{Name: "q", Claims: []sdk.Claim{{Name: "exact"}}},
+			`claim exact: unknown claim: want one of ["idempotent"`},
+		{"a claim without its value",
+			sdk.Description{Name: "q", Claims: []sdk.Claim{{Name: sdk.ClaimScaleScope}}},
+			"want one of [\"block\""},
+		{"a claim with a wrong value",
+			sdk.Description{Name: "q", Claims: []sdk.Claim{{Name: sdk.ClaimDescent, Value: math.NaN()}}},
+			"want a float above 0"},
+		{"a claim with a value",
+			sdk.Description{Name: "q", Claims: []sdk.Claim{{Name: sdk.ClaimTies, Value: true}}},
+			"claim ties: the field Value must be nil"},
+		{"a claim for no parameter",
+			sdk.Description{Name: "q",
+				Claims: []sdk.Claim{{Name: sdk.ClaimTies, When: map[string]any{"a": 1}}}},
+			"When names a, which is not a parameter"},
+		{"a claim beyond the range",
+			sdk.Description{Name: "q", Parameters: []sdk.Parameter{sdk.Int("a", 1, 0, 2, "")},
+				Claims: []sdk.Claim{{Name: sdk.ClaimTies, When: map[string]any{"a": 3}}}}, "When: a: got 3"},
 		{"no such type", with(sdk.Parameter{Name: "n", Type: "complex", Default: 1}), "want a complex"},
 	}
 	for _, c := range cases {
@@ -90,15 +111,18 @@ func TestRange(t *testing.T) {
 }
 
 func TestConvert(t *testing.T) {
-	bits, trust, rotate, form, table := full.Parameters[0], full.Parameters[1], full.Parameters[2], full.Parameters[3], full.Parameters[4]
+	bits, trust, rotate, form, table := full.Parameters[0], full.Parameters[1], full.Parameters[2],
+		full.Parameters[3], full.Parameters[4]
 	wide := sdk.Int("seed", 0, math.MinInt64, math.MaxInt64, "")
 	cases := []struct {
 		p    sdk.Parameter
 		give any
 		want any // nil: an error
 	}{
-		{bits, int64(3), 3}, {bits, 8, 8}, {bits, 9, nil}, {bits, 1, nil}, {bits, 4.0, nil}, {bits, "4", nil}, {bits, nil, nil},
-		{trust, int64(2), 2.0}, {trust, 0.5, 0.5}, {trust, -0.1, nil}, {trust, math.NaN(), nil}, {trust, []float64{1}, nil},
+		{bits, int64(3), 3}, {bits, 8, 8}, {bits, 9, nil}, {bits, 1, nil}, {bits, 4.0, nil},
+		{bits, "4", nil}, {bits, nil, nil},
+		{trust, int64(2), 2.0}, {trust, 0.5, 0.5}, {trust, -0.1, nil}, {trust, math.NaN(), nil},
+		{trust, []float64{1}, nil},
 		{rotate, false, false}, {rotate, 0, nil},
 		{form, "official", "official"}, {form, "Paper", nil}, {form, 1, nil},
 		{table, "anything", "anything"},
@@ -107,15 +131,18 @@ func TestConvert(t *testing.T) {
 	for _, c := range cases {
 		got, err := c.p.Convert(c.give)
 		if (c.want == nil) != (err != nil) || !cmp.Equal(got, c.want) {
-			t.Errorf("%s: %v (%T) became %v (%T), %v; want %v", c.p.Name, c.give, c.give, got, got, err, c.want)
+			t.Errorf("%s: %v (%T) became %v (%T), %v; want %v", c.p.Name, c.give, c.give, got, got, err,
+				c.want)
 		}
 	}
 }
 
 // TestConvertSays: an error shows of which type a value was.
 func TestConvertSays(t *testing.T) {
-	for text, give := range map[string]any{"got 4.0, want an integer": 4.0, "got 0.5, want": 0.5, `got "4", want`: "4", "got true, want": true, "got NaN, want": math.NaN()} {
-		if _, err := full.Parameters[0].Convert(give); err == nil || !strings.HasPrefix(err.Error(), text) {
+	for text, give := range map[string]any{"got 4.0, want an integer": 4.0, "got 0.5, want": 0.5,
+		`got "4", want`: "4", "got true, want": true, "got NaN, want": math.NaN()} {
+		if _, err := full.Parameters[0].Convert(give); err == nil ||
+			!strings.HasPrefix(err.Error(), text) {
 			t.Errorf("%#v: %v, want %q", give, err, text)
 		}
 	}
@@ -130,7 +157,8 @@ func TestResolve(t *testing.T) {
 	if diff := cmp.Diff(want, values.Map()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if values.Int("bits") != 2 || values.Float("trust") != 1 || !values.Bool("rotate") || values.Text("form") != "official" {
+	if values.Int("bits") != 2 || values.Float("trust") != 1 || !values.Bool("rotate") ||
+		values.Text("form") != "official" {
 		t.Error("the getters disagree with the map")
 	}
 }
@@ -158,14 +186,16 @@ func TestResolveRefuses(t *testing.T) {
 		t.Error(diff)
 	}
 	_, err = full.Resolve(map[string]any{"bits": 9})
-	if p, ok := err.(*sdk.ParameterError); !ok || p.Error() != "plugin quest-2: parameter bits: got 9, want an integer: 2 to 8" {
+	if p, ok := err.(*sdk.ParameterError); !ok ||
+		p.Error() != "plugin quest-2: parameter bits: got 9, want an integer: 2 to 8" {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestDescriptionString(t *testing.T) {
 	text := full.String()
-	for _, want := range []string{"version 1.0\nAn example.\n", "bits", "2 to 8", "paper, official", "width of the mask"} {
+	for _, want := range []string{"version 1.0\nAn example.\n", "bits", "2 to 8", "paper, official",
+		"width of the mask"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("lacks %q:\n%s", want, text)
 		}
@@ -173,7 +203,8 @@ func TestDescriptionString(t *testing.T) {
 	if got := (sdk.Description{Name: "sgd"}).String(); got != "no parameters\n" {
 		t.Errorf("got %q", got)
 	}
-	if diff := cmp.Diff([]string{"bits", "trust", "rotate", "form", "table"}, full.Names()); diff != "" {
+	if diff := cmp.Diff([]string{"bits", "trust", "rotate", "form", "table"},
+		full.Names()); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -190,10 +221,18 @@ func TestValuesPanicOnMistakes(t *testing.T) {
 		t.Error("the values changed with the map they gave away")
 	}
 	for want, read := range map[string]func(){
-		`reads the parameter "beta", which it does not declare`:                   func() { values.Float("beta") },
-		`reads the parameter "bits" as float64, but declares it as int`:           func() { values.Float("bits") },
-		`reads the parameter "x", which it does not declare`:                      func() { sdk.Values{}.Text("x") },
-		`the plugin reads the parameter "bits" as string, but declares it as int`: func() { values.Text("bits") },
+		`reads the parameter "beta", which it does not declare`: func() {
+			values.Float("beta")
+		},
+		`reads the parameter "bits" as float64, but declares it as int`: func() {
+			values.Float("bits")
+		},
+		`reads the parameter "x", which it does not declare`: func() {
+			sdk.Values{}.Text("x")
+		},
+		`the plugin reads the parameter "bits" as string, but declares it as int`: func() {
+			values.Text("bits")
+		},
 	} {
 		func() {
 			defer func() {
@@ -212,7 +251,8 @@ func TestClaimed(t *testing.T) {
 		given map[string]any
 		want  any // of scale_scope; nil: it is not claimed
 	}{
-		{nil, nil}, {map[string]any{"bits": 3}, nil}, {map[string]any{"bits": 3, "form": "official"}, sdk.ScopeTensor},
+		{nil, nil}, {map[string]any{"bits": 3}, nil},
+		{map[string]any{"bits": 3, "form": "official"}, sdk.ScopeTensor},
 		{map[string]any{"bits": 2, "form": "official"}, sdk.ScopeRow},
 	} {
 		values, err := full.Resolve(c.given)
@@ -226,7 +266,8 @@ func TestClaimed(t *testing.T) {
 			t.Errorf("%v: a claim without settings does not hold", c.given)
 		}
 	}
-	if text := full.String(); !strings.Contains(text, "\nclaims scale_scope tensor where bits = 3 and form = \"official\"\n") {
+	if text := full.String(); !strings.Contains(text,
+		"\nclaims scale_scope tensor where bits = 3 and form = \"official\"\n") {
 		t.Error(text)
 	}
 }

@@ -19,11 +19,15 @@ type differentiator struct {
 	backward func(b *program.Builder, x, dy program.Value, site sdk.Site) (sdk.Gradients, error)
 }
 
-func (differentiator) InitTrained(_ *program.Builder, x program.Value, _ sdk.Site) (sdk.State, error) {
+func (differentiator) InitTrained(
+	_ *program.Builder, x program.Value, _ sdk.Site,
+) (sdk.State, error) {
 	return sdk.State{"step": x.Abs().MaxAll()}, nil
 }
 
-func (d differentiator) Backward(b *program.Builder, x, dy program.Value, site sdk.Site) (sdk.Gradients, error) {
+func (d differentiator) Backward(
+	b *program.Builder, x, dy program.Value, site sdk.Site,
+) (sdk.Gradients, error) {
 	return d.backward(b, x, dy, site)
 }
 
@@ -43,7 +47,8 @@ func TestDifferentiator(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if in, o := inputNames(out.Backward), outputNames(out.Backward); in != "x trained.step d.value noise" || o != "d.x d.trained.step" {
+	if in, o := inputNames(out.Backward), outputNames(
+		out.Backward); in != "x trained.step d.value noise" || o != "d.x d.trained.step" {
 		t.Errorf("backward takes %s and returns %s", in, o)
 	}
 	if !out.HasInput(spec.InputNoise) || out.HasInput(spec.InputStep) {
@@ -62,11 +67,13 @@ func TestDifferentiator(t *testing.T) {
 	if got := outputNames(parts.Backward); got != "d.x d.trained.step" {
 		t.Errorf("the backward part returns %s", got)
 	}
-	got, err := client.NewQuantizer(encode(t, quantizerAnswer(t, out))).Quantize(t.Context(), weight, program.Limits{Elements: 1e6})
+	got, err := client.NewQuantizer(encode(t, quantizerAnswer(t, out))).
+		Quantize(t.Context(), weight, program.Limits{Elements: 1e6})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(summary(out.Programs(), len(out.Trained)), summary(got.Programs(), len(got.Trained))); diff != "" {
+	if diff := cmp.Diff(summary(out.Programs(), len(out.Trained)),
+		summary(got.Programs(), len(got.Trained))); diff != "" {
 		t.Errorf("the answer changed (-sent +received):\n%s", diff)
 	}
 }
@@ -85,7 +92,8 @@ func TestReverse(t *testing.T) {
 	for _, name := range out.Differentiable() {
 		names = append(names, "d."+name)
 	}
-	if in, o := inputNames(p), outputNames(p); !strings.HasSuffix(in, " d.value") || o != strings.Join(names, " ") {
+	if in, o := inputNames(p), outputNames(p); !strings.HasSuffix(in, " d.value") ||
+		o != strings.Join(names, " ") {
 		t.Errorf("the backward pass takes %s and returns %s", in, o)
 	}
 }
@@ -103,7 +111,8 @@ func TestDifferentiatorMistakes(t *testing.T) {
 		}, "Gradients.Trained lacks step, which InitTrained returns"},
 		"another shape": {func(_ *program.Builder, _, dy program.Value) sdk.Gradients {
 			return sdk.Gradients{X: dy, Trained: sdk.State{"step": dy}}
-		}, "Gradients.Trained has step with the shape [2 8], but InitTrained returns it with the shape []"},
+		}, "Gradients.Trained has step with the shape [2 8], but InitTrained returns it with the shape " +
+			"[]"},
 		"one too many": {func(_ *program.Builder, _, dy program.Value) sdk.Gradients {
 			return sdk.Gradients{X: dy, Trained: sdk.State{"step": dy.SumAll(), "more": dy}}
 		}, "Gradients.Trained has more, which InitTrained does not return"},
@@ -111,7 +120,8 @@ func TestDifferentiatorMistakes(t *testing.T) {
 			return sdk.Gradients{X: dy.SumAll(), Trained: sdk.State{"step": dy.SumAll()}}
 		}, "backward: output d.x is float, want float[2,8]"},
 		"a factorization": {func(_ *program.Builder, x, dy program.Value) sdk.Gradients {
-			return sdk.Gradients{X: x.MatMul(dy.Transpose(1, 0)).EighVectors().MatMul(dy), Trained: sdk.State{"step": dy.SumAll()}}
+			return sdk.Gradients{X: x.MatMul(dy.Transpose(1, 0)).EighVectors().MatMul(dy),
+				Trained: sdk.State{"step": dy.SumAll()}}
 		}, "factorizations are for refresh programs only"},
 	} {
 		q := signed
@@ -128,11 +138,13 @@ func TestDifferentiatorMistakes(t *testing.T) {
 		out.Surrogate = x.Clip(-1, 1)
 		return out, err
 	}
-	if _, err := sdk.BuildQuantizer(both, weight); err == nil || !strings.Contains(err.Error(), "got both a surrogate and a backward program") {
+	if _, err := sdk.BuildQuantizer(both, weight); err == nil ||
+		!strings.Contains(err.Error(), "got both a surrogate and a backward program") {
 		t.Errorf("with a surrogate: %v", err)
 	}
 	none := signed
-	none.backward = func(*program.Builder, program.Value, program.Value, sdk.Site) (sdk.Gradients, error) {
+	none.backward = func(*program.Builder, program.Value, program.Value, sdk.Site) (sdk.Gradients,
+		error) {
 		return sdk.Gradients{}, nil
 	}
 	none.quantizer = func(_ *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
@@ -142,10 +154,12 @@ func TestDifferentiatorMistakes(t *testing.T) {
 		t.Errorf("no gradients: %v, %v", out.Backward, err)
 	}
 	refuses := signed
-	refuses.backward = func(*program.Builder, program.Value, program.Value, sdk.Site) (sdk.Gradients, error) {
+	refuses.backward = func(*program.Builder, program.Value, program.Value, sdk.Site) (sdk.Gradients,
+		error) {
 		return sdk.Gradients{}, sdk.Refuse("not today")
 	}
-	if _, err := sdk.BuildQuantizer(refuses, weight); err == nil || !strings.Contains(err.Error(), "not today") {
+	if _, err := sdk.BuildQuantizer(refuses, weight); err == nil ||
+		!strings.Contains(err.Error(), "not today") {
 		t.Errorf("a refusal: %v", err)
 	}
 }
@@ -160,12 +174,15 @@ func TestDifferentiatorAnswersRefused(t *testing.T) {
 		change func(*pb.QuantizerProgram)
 		says   string
 	}{
-		"no gradients at all": {func(m *pb.QuantizerProgram) { m.Backward = nil }, "trained.step gets no gradient from the surrogate"},
-		"init for backward":   {func(m *pb.QuantizerProgram) { m.Backward = m.Init }, "the backward program must take x: float[2,8], trained.step: float, d.value: float[2,8]"},
+		"no gradients at all": {func(m *pb.QuantizerProgram) { m.Backward = nil },
+			"trained.step gets no gradient from the surrogate"},
+		"init for backward": {func(m *pb.QuantizerProgram) { m.Backward = m.Init },
+			"the backward program must take x: float[2,8], trained.step: float, d.value: float[2,8]"},
 	} {
 		answer := quantizerAnswer(t, good)
 		c.change(answer.GetProgram())
-		_, err := client.NewQuantizer(encode(t, answer)).Quantize(t.Context(), weight, program.Limits{Elements: 1e6})
+		_, err := client.NewQuantizer(encode(t, answer)).
+			Quantize(t.Context(), weight, program.Limits{Elements: 1e6})
 		if err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: got %v, want %q", name, err, c.says)
 		}

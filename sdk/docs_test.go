@@ -24,7 +24,8 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// capabilities are the interfaces that an author may implement beside the first one, with their methods.
+// capabilities are the interfaces that an author may implement beside the first one, with their
+// methods.
 func capabilities(t *testing.T) map[string][]string {
 	t.Helper()
 	files, err := filepath.Glob("*.go")
@@ -48,7 +49,8 @@ func capabilities(t *testing.T) map[string][]string {
 					continue
 				}
 				list, ok := named.Type.(*ast.InterfaceType)
-				if !ok || slices.Contains([]string{"Quantizer", "Optimizer", "OpaqueOptimizer"}, named.Name.Name) {
+				if !ok || slices.Contains([]string{"Quantizer", "Optimizer", "OpaqueOptimizer"},
+					named.Name.Name) {
 					continue
 				}
 				for _, m := range list.Methods.List {
@@ -86,16 +88,20 @@ func TestCapabilitiesAreWritten(t *testing.T) {
 	}
 }
 
-// TestProgramsAreWritten: each program of an answer has one row in the page of the protocol, and every input and output is there.
+// TestProgramsAreWritten: each program of an answer has one row in the page of the protocol, and
+// every input and output is there.
 func TestProgramsAreWritten(t *testing.T) {
 	page := read(t, "../docs/reference/plugin-protocol.md")
 	cut := strings.Index(page, "An optimizer answers for each tensor with")
 	p := &program.Program{}
-	q := spec.Quantizer{Program: p, Evaluate: p, Init: p, InitState: p, Next: p, Backward: p, Unpack: p, Trained: []spec.Tensor{{Constrain: p}}}
-	o := spec.Optimizer{Init: p, Update: p, Observe: p, FirstRefresh: p, Refresh: p, Rate: p, Evaluate: p, Probe: p, Collect: p}
+	q := spec.Quantizer{Program: p, Evaluate: p, Init: p, InitState: p, Next: p, Backward: p,
+		Unpack: p, Trained: []spec.Tensor{{Constrain: p}}}
+	o := spec.Optimizer{Init: p, Update: p, Observe: p, FirstRefresh: p, Refresh: p, Rate: p,
+		Evaluate: p, Probe: p, Collect: p}
 	one := func(kind, name, part string) {
 		name, _, _ = strings.Cut(name, " ")
-		if n := len(regexp.MustCompile("(?m)^\\| `"+name+"`.*\\|.*\\|.*\\|.*\\|$").FindAllString(part, -1)); n != 1 {
+		if n := len(regexp.MustCompile("(?m)^\\| `"+name+"`.*\\|.*\\|.*\\|.*\\|$").
+			FindAllString(part, -1)); n != 1 {
 			t.Errorf("the program %s of %s has %d rows, want 1", name, kind, n)
 		}
 	}
@@ -108,7 +114,8 @@ func TestProgramsAreWritten(t *testing.T) {
 	for name := range o.Programs() {
 		one("an optimizer", name, page[cut:])
 	}
-	for _, list := range [][]program.Input{spec.StepInputs, spec.ColumnInputs(nil), spec.UpdateInputs(), spec.ProbeInputs(nil)} {
+	for _, list := range [][]program.Input{spec.StepInputs, spec.ColumnInputs(nil),
+		spec.UpdateInputs(), spec.ProbeInputs(nil)} {
 		for _, in := range list {
 			if !strings.Contains(page, "`"+in.Name+"`") {
 				t.Errorf("the input %s is not explained", in.Name)

@@ -26,22 +26,40 @@ func TestErrorsTravel(t *testing.T) {
 		refused bool
 		says    string
 	}{
-		{"a refusal", func(*program.Builder, program.Value) error { return sdk.Refuse("rows of %d must be even", 7) }, true, "rows of 7 must be even"},
-		{"wrapped", func(*program.Builder, program.Value) error { return fmt.Errorf("split: %w", sdk.Refuse("odd")) }, true, "split: odd"},
-		{"long", func(*program.Builder, program.Value) error { return sdk.Refuse("%s", strings.Repeat("so ", 10000)) }, true, "so so"},
-		{"any other error", func(*program.Builder, program.Value) error { return errors.New("the codebook is missing") }, false, "the codebook is missing"},
-		{"a panic that sounds like a refusal", func(*program.Builder, program.Value) error { panic(sdk.Refuse("use 4 bits")) }, false, "panic: use 4 bits (errors_test.go:"},
-		{"an invalid program", func(b *program.Builder, x program.Value) error { x.Add(b.Zeros(5)); return nil }, false, `program "`},
-		{"a program of another shape", func(*program.Builder, program.Value) error { return nil }, false, "value"},
+		{"a refusal", func(*program.Builder, program.Value) error {
+			return sdk.Refuse("rows of %d must be even", 7)
+		}, true, "rows of 7 must be even"},
+		{"wrapped", func(*program.Builder, program.Value) error {
+			return fmt.Errorf("split: %w", sdk.Refuse("odd"))
+		}, true, "split: odd"},
+		{"long", func(*program.Builder, program.Value) error {
+			return sdk.Refuse("%s", strings.Repeat("so ", 10000))
+		}, true, "so so"},
+		{"any other error", func(*program.Builder, program.Value) error {
+			return errors.New("the codebook is missing")
+		}, false, "the codebook is missing"},
+		{"a panic that sounds like a refusal",
+			func(*program.Builder, program.Value) error {
+				panic(sdk.Refuse("use 4 bits"))
+			}, false, "panic: use 4 bits (errors_test.go:"},
+		{"an invalid program",
+			func(b *program.Builder, x program.Value) error {
+				x.Add(b.Zeros(5))
+				return nil
+			}, false, `program "`},
+		{"a program of another shape", func(*program.Builder, program.Value) error { return nil }, false,
+			"value"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			remote, _ := connect(t, quantizer(func(b *program.Builder, x program.Value, _ sdk.Site) (sdk.Quantized, error) {
-				return sdk.Quantized{Value: b.Const(1)}, c.write(b, x)
-			}), nil)
+			remote, _ := connect(t,
+				quantizer(func(b *program.Builder, x program.Value, _ sdk.Site) (sdk.Quantized, error) {
+					return sdk.Quantized{Value: b.Const(1)}, c.write(b, x)
+				}), nil)
 			_, err := remote.Quantize(t.Context(), weight, program.Limits{})
 			_, refused := errors.AsType[*sdk.Refusal](err)
 			_, mistaken := errors.AsType[*client.Mistake](err)
-			if refused != c.refused || mistaken == c.refused || !strings.Contains(err.Error(), c.says) || len(err.Error()) > 5000 {
+			if refused != c.refused || mistaken == c.refused || !strings.Contains(err.Error(), c.says) ||
+				len(err.Error()) > 5000 {
 				t.Errorf("got %T: %.200v", err, err)
 			}
 		})
@@ -60,7 +78,9 @@ func TestUnreadableTravels(t *testing.T) {
 // unreadable sends requests with a role that does not exist.
 type unreadable struct{ grpc.ClientConnInterface }
 
-func (u unreadable) Invoke(ctx context.Context, method string, request, answer any, opts ...grpc.CallOption) error {
+func (u unreadable) Invoke(
+	ctx context.Context, method string, request, answer any, opts ...grpc.CallOption,
+) error {
 	request.(*pb.QuantizeRequest).Site.Role = 9
 	return u.ClientConnInterface.Invoke(ctx, method, request, answer, opts...)
 }
@@ -73,7 +93,8 @@ func TestRequestsThatCannotBeSent(t *testing.T) {
 		{Role: sdk.RoleWeight, Shape: []int{0}},
 		{Role: sdk.RoleWeight, Shape: []int{2}, Values: sdk.NewValues(map[string]any{"l": []int{}})},
 	} {
-		if _, err := q.Quantize(t.Context(), site, program.Limits{}); err == nil || status.Code(err) != codes.Unknown {
+		if _, err := q.Quantize(t.Context(), site, program.Limits{}); err == nil ||
+			status.Code(err) != codes.Unknown {
 			t.Errorf("%+v: %v", site, err)
 		}
 	}

@@ -23,7 +23,8 @@ func FuzzDescribeAnswer(f *testing.F) {
 	for _, d := range []sdk.Description{
 		{Name: "a", Doc: "doc"},
 		{Name: "all", Version: "1.2", Parameters: []sdk.Parameter{
-			sdk.Int("bits", 4, 2, 8, "bits"), sdk.Float("c", 0.5, 0, math.Inf(1), ""), sdk.Bool("on", true, ""),
+			sdk.Int("bits", 4, 2, 8, "bits"), sdk.Float("c", 0.5, 0, math.Inf(1), ""),
+			sdk.Bool("on", true, ""),
 			sdk.Choice("form", "paper", []string{"paper", "official"}, ""), sdk.String("free", "é", "")}},
 	} {
 		m, err := sdk.DescribeResponse(d)

@@ -13,11 +13,13 @@ import (
 )
 
 // drawn uses all that changes from step to step, in training.
-var drawn = quantizer(func(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+var drawn = quantizer(func(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized,
+	error) {
 	if !site.Training {
 		return sdk.Quantized{Value: x.Round()}, nil
 	}
-	u := b.RandomBits(site.Noise, site.Shape...).Xor(b.RandomBits(site.SharedNoise, site.Shape...)).Convert(program.Float)
+	u := b.RandomBits(site.Noise, site.Shape...).Xor(b.RandomBits(site.SharedNoise, site.Shape...)).
+		Convert(program.Float)
 	return sdk.Quantized{Value: x.Add(u.Mul(site.Step)).Floor()}, nil
 })
 
@@ -33,7 +35,8 @@ func TestNoise(t *testing.T) {
 		t.Errorf("the program of evaluation takes %s", got)
 	}
 	e := out.ForEvaluation()
-	if e.Program != out.Evaluate || e.Evaluate != nil || e.Check(weight.Shape) != nil || e.HasInput(spec.InputNoise) || !out.HasInput(spec.InputNoise) {
+	if e.Program != out.Evaluate || e.Evaluate != nil || e.Check(weight.Shape) != nil ||
+		e.HasInput(spec.InputNoise) || !out.HasInput(spec.InputNoise) {
 		t.Errorf("for evaluation: %+v", e)
 	}
 	if again := e.ForEvaluation(); again.Program != e.Program {
@@ -41,8 +44,8 @@ func TestNoise(t *testing.T) {
 	}
 }
 
-// A program that uses nothing of what changes is the same, to the byte, as one that was built without it, and there is no
-// second one.
+// A program that uses nothing of what changes is the same, to the byte, as one that was built
+// without it, and there is no second one.
 func TestNoNoise(t *testing.T) {
 	write := func(b *program.Builder, x program.Value) program.Value {
 		return x.Abs().MaxRow().Div(b.Const(7)).Mul(x).Round()
@@ -63,14 +66,16 @@ func TestNoNoise(t *testing.T) {
 			}
 		},
 	} {
-		out, err := sdk.BuildQuantizer(quantizer(func(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
-			unused(b, site)
-			return sdk.Quantized{Value: write(b, x)}, nil
-		}), weight)
+		out, err := sdk.BuildQuantizer(
+			quantizer(func(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+				unused(b, site)
+				return sdk.Quantized{Value: write(b, x)}, nil
+			}), weight)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if now := out.Program; now.Hash() != before.Hash() || string(wireBytes(t, now)) != string(wireBytes(t, before)) {
+		if now := out.Program; now.Hash() != before.Hash() ||
+			string(wireBytes(t, now)) != string(wireBytes(t, before)) {
 			t.Errorf("%s: the program was\n%s\nand is\n%s", name, before, now)
 		}
 		if out.Evaluate != nil {
@@ -89,13 +94,17 @@ func TestNoiseMistakes(t *testing.T) {
 		q    quantizer
 		says string
 	}{
-		"noise in evaluation": {func(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
-			return sdk.Quantized{Value: x.Add(b.RandomBits(site.Noise, site.Shape...).Convert(program.Float))}, nil
+		"noise in evaluation": {func(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized,
+			error) {
+			return sdk.Quantized{Value: x.Add(b.RandomBits(site.Noise, site.Shape...).
+				Convert(program.Float))}, nil
 		}, "for evaluation, without Noise, SharedNoise and Step:"},
-		"the step in evaluation": {func(_ *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+		"the step in evaluation": {func(_ *program.Builder, x program.Value, site sdk.Site) (
+			sdk.Quantized, error) {
 			return sdk.Quantized{Value: x.Mul(site.Step)}, nil
 		}, "absent"},
-		"a mistake in evaluation": {func(_ *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+		"a mistake in evaluation": {func(_ *program.Builder, x program.Value, site sdk.Site) (
+			sdk.Quantized, error) {
 			if site.Training {
 				return sdk.Quantized{Value: x}, nil
 			}
@@ -107,12 +116,13 @@ func TestNoiseMistakes(t *testing.T) {
 			t.Errorf("%s: got %v, want %q", name, err, c.says)
 		}
 	}
-	_, err := sdk.BuildQuantizer(quantizer(func(_ *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
-		if !site.Training {
-			return sdk.Quantized{}, sdk.Refuse("it trains only")
-		}
-		return sdk.Quantized{Value: x}, nil
-	}), weight)
+	_, err := sdk.BuildQuantizer(
+		quantizer(func(_ *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+			if !site.Training {
+				return sdk.Quantized{}, sdk.Refuse("it trains only")
+			}
+			return sdk.Quantized{Value: x}, nil
+		}), weight)
 	if _, ok := errors.AsType[*sdk.Refusal](err); !ok {
 		t.Errorf("a refusal in evaluation becomes %v", err)
 	}
@@ -133,10 +143,16 @@ func TestNoiseSignatures(t *testing.T) {
 		change func(*spec.Quantizer)
 		says   string
 	}{
-		"no evaluation":          {good, func(q *spec.Quantizer) { q.Evaluate = nil }, "there is no program for evaluation"},
-		"noise for evaluation":   {good, func(q *spec.Quantizer) { q.Evaluate = q.Program }, "the evaluate program must take x: float[2,8]"},
-		"another type in codes":  {packed, func(q *spec.Quantizer) { q.Evaluate = withoutCodes(t, q.Program) }, "for evaluation: a quantizer that can unpack needs the output codes"},
-		"trained for evaluation": {packed, func(q *spec.Quantizer) { q.Evaluate = good.Evaluate }, "the evaluate program must take x: float[2,8], trained.offset: float"},
+		"no evaluation": {good, func(q *spec.Quantizer) { q.Evaluate = nil },
+			"there is no program for evaluation"},
+		"noise for evaluation": {good, func(q *spec.Quantizer) { q.Evaluate = q.Program },
+			"the evaluate program must take x: float[2,8]"},
+		"another type in codes": {packed,
+			func(q *spec.Quantizer) {
+				q.Evaluate = withoutCodes(t, q.Program)
+			}, "for evaluation: a quantizer that can unpack needs the output codes"},
+		"trained for evaluation": {packed, func(q *spec.Quantizer) { q.Evaluate = good.Evaluate },
+			"the evaluate program must take x: float[2,8], trained.offset: float"},
 	} {
 		q := c.of
 		c.change(&q)

@@ -20,7 +20,8 @@ import (
 type heavyBall struct{ wrong string }
 
 func (heavyBall) Describe() sdk.Description {
-	return sdk.Description{Name: "heavy-ball", Parameters: []sdk.Parameter{sdk.Float("beta", 0.5, 0, 1, "decay")}}
+	return sdk.Description{Name: "heavy-ball",
+		Parameters: []sdk.Parameter{sdk.Float("beta", 0.5, 0, 1, "decay")}}
 }
 
 func (o heavyBall) State(t sdk.Tensor) ([]spec.Tensor, error) {
@@ -69,7 +70,8 @@ func attach(t *testing.T, o *client.Optimizer) (client.Layout, *os.File) {
 	t.Helper()
 	var list []client.Placed
 	for i, shape := range [][]int{{2, 3}, {40, 1}} {
-		tensor := sdk.Tensor{Name: fmt.Sprint("w", i), Role: sdk.TensorMatrix, Shape: shape, Values: sdk.Values{}}
+		tensor := sdk.Tensor{Name: fmt.Sprint("w", i), Role: sdk.TensorMatrix, Shape: shape,
+			Values: sdk.Values{}}
 		tensor.Values, _ = heavyBall{}.Describe().Resolve(nil)
 		p, err := o.Program(t.Context(), tensor, spec.TensorLimits(shape))
 		if err != nil {
@@ -119,7 +121,8 @@ func TestOpaque(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, want := numbers(t, f, w.Direction, 6), []float32{0.5, 1, 1.5, 2, 2.5, 5}; !slices.Equal(got, want) {
+	if got, want := numbers(t, f, w.Direction, 6), []float32{0.5, 1, 1.5, 2, 2.5, 5}; !slices.Equal(
+		got, want) {
 		t.Errorf("u = %v, want %v", got, want)
 	}
 	if got := numbers(t, f, w.States[0][0], 1); got[0] != 2 {
@@ -151,7 +154,8 @@ func TestOpaqueMistakes(t *testing.T) {
 			attach(t, o)
 			for range 2 {
 				err := o.Step(t.Context(), client.Step{Step: 1, Steps: 1})
-				if _, ok := errors.AsType[*client.Mistake](err); !ok || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "w") {
+				if _, ok := errors.AsType[*client.Mistake](err); !ok || !strings.Contains(err.Error(), want) ||
+					!strings.HasPrefix(err.Error(), "w") {
 					t.Errorf("got %v, want a mistake with %q that names the tensor", err, want)
 				}
 			}
@@ -163,10 +167,13 @@ func TestOpaqueMistakes(t *testing.T) {
 func TestOpaqueAnswers(t *testing.T) {
 	matrix := sdk.Tensor{Name: "w", Role: sdk.TensorMatrix, Shape: []int{2, 3}}
 	for wrong, want := range map[string]string{
-		"shape": "axis 0 has 0 elements", "twice": "not sorted by name", "name": "the name contains", "axes": "100 axes", "size": "elements",
+		"shape": "axis 0 has 0 elements", "twice": "not sorted by name", "name": "the name contains",
+		"axes": "100 axes", "size": "elements",
 		"many": "100000 state tensors, want at most 1024",
 	} {
-		if _, err := opaqueOptimizer(t, heavyBall{wrong}).Program(t.Context(), matrix, spec.TensorLimits(matrix.Shape)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := opaqueOptimizer(t, heavyBall{wrong}).
+			Program(t.Context(), matrix, spec.TensorLimits(matrix.Shape)); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want an error with %q", wrong, err, want)
 		}
 	}
@@ -176,7 +183,8 @@ func TestOpaqueAnswers(t *testing.T) {
 	if _, refused := errors.AsType[*sdk.Refusal](err); !refused {
 		t.Errorf("got %v, want a refusal", err)
 	}
-	p, err := o.Program(t.Context(), sdk.Tensor{Name: "b", Role: sdk.TensorVector, Shape: []int{2}}, spec.TensorLimits(matrix.Shape))
+	p, err := o.Program(t.Context(), sdk.Tensor{Name: "b", Role: sdk.TensorVector, Shape: []int{2}},
+		spec.TensorLimits(matrix.Shape))
 	if err != nil || p.Accepts || p.Opaque {
 		t.Errorf("got %+v, %v; want that the tensor is declined", p, err)
 	}
@@ -190,13 +198,16 @@ func TestOpaqueOrder(t *testing.T) {
 	}
 	l, f := attach(t, o)
 	for want, change := range map[string]func(l *client.Layout){
-		"not within":               func(l *client.Layout) { l.Tensors[0].X = l.Bytes - 4 },
-		"fewer than":               func(l *client.Layout) { l.Bytes *= 2 },
-		"attached 1 state tensors": func(l *client.Layout) { l.Tensors[0].States = l.Tensors[0].States[:1] },
+		"not within": func(l *client.Layout) { l.Tensors[0].X = l.Bytes - 4 },
+		"fewer than": func(l *client.Layout) { l.Bytes *= 2 },
+		"attached 1 state tensors": func(l *client.Layout) {
+			l.Tensors[0].States = l.Tensors[0].States[:1]
+		},
 	} {
 		changed := client.Layout{Bytes: l.Bytes, Tensors: slices.Clone(l.Tensors)}
 		change(&changed)
-		if err := o.Attach(t.Context(), f.Name(), changed); err == nil || !strings.Contains(err.Error(), want) {
+		if err := o.Attach(t.Context(), f.Name(), changed); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want an error with %q", err, want)
 		}
 	}
@@ -205,8 +216,8 @@ func TestOpaqueOrder(t *testing.T) {
 	}
 }
 
-// TestOpaqueNeedsAHost: a host that knows nothing of opaque optimizers says so, because the plugin names
-// what it needs.
+// TestOpaqueNeedsAHost: a host that knows nothing of opaque optimizers says so, because the plugin
+// names what it needs.
 func TestOpaqueNeedsAHost(t *testing.T) {
 	info, err := opaqueOptimizer(t, heavyBall{}).Describe(t.Context())
 	if err != nil || info.Name != "heavy-ball" {

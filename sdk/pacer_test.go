@@ -26,13 +26,16 @@ func (p pacer) Rate(b *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (progr
 // TestInputsThatAreUsed: a program has those of rate, steps and loss that it uses.
 func TestInputsThatAreUsed(t *testing.T) {
 	for used, u := range map[string]func(in sdk.UpdateInput) program.Value{
-		"":                 func(in sdk.UpdateInput) program.Value { return in.Gradient },
-		" rate":            func(in sdk.UpdateInput) program.Value { return in.Gradient.Mul(in.Rate) },
-		" steps":           func(in sdk.UpdateInput) program.Value { return in.Gradient.Mul(in.Steps) },
-		" loss":            func(in sdk.UpdateInput) program.Value { return in.Gradient.Mul(in.Loss) },
-		" rate steps loss": func(in sdk.UpdateInput) program.Value { return in.Gradient.Mul(in.Loss.Add(in.Steps).Add(in.Rate)) },
+		"":       func(in sdk.UpdateInput) program.Value { return in.Gradient },
+		" rate":  func(in sdk.UpdateInput) program.Value { return in.Gradient.Mul(in.Rate) },
+		" steps": func(in sdk.UpdateInput) program.Value { return in.Gradient.Mul(in.Steps) },
+		" loss":  func(in sdk.UpdateInput) program.Value { return in.Gradient.Mul(in.Loss) },
+		" rate steps loss": func(in sdk.UpdateInput) program.Value {
+			return in.Gradient.Mul(in.Loss.Add(in.Steps).Add(in.Rate))
+		},
 	} {
-		o := optimizer{momentum.init, func(_ *program.Builder, in sdk.UpdateInput) (program.Value, sdk.State, error) {
+		o := optimizer{momentum.init, func(_ *program.Builder, in sdk.UpdateInput) (program.Value,
+			sdk.State, error) {
 			return u(in), in.State, nil
 		}}
 		out := overWire(t, o)
@@ -51,7 +54,8 @@ func TestInputsThatAreUsed(t *testing.T) {
 func overWire(t *testing.T, o sdk.Optimizer) spec.Optimizer {
 	t.Helper()
 	built := build(t, o)
-	got, err := client.NewOptimizer(encode(t, optimizerAnswer(t, built))).Program(t.Context(), matrix, program.Limits{})
+	got, err := client.NewOptimizer(encode(t, optimizerAnswer(t, built))).
+		Program(t.Context(), matrix, program.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +90,8 @@ func TestPacer(t *testing.T) {
 	out := overWire(t, pacer{momentum, func(_ *program.Builder, in sdk.UpdateInput) program.Value {
 		return in.Rate.Mul(in.X.MaxAll()).Add(in.State["v"].SumAll())
 	}})
-	if got, want := inputNames(out.Rate)+" → "+outputNames(out.Rate), "x gradient step state.m state.v rate → own_rate"; got != want {
+	if got, want := inputNames(out.Rate)+" → "+outputNames(
+		out.Rate), "x gradient step state.m state.v rate → own_rate"; got != want {
 		t.Errorf("the rate program is %s, want %s", got, want)
 	}
 	observed := rotated
@@ -94,9 +99,15 @@ func TestPacer(t *testing.T) {
 		o    sdk.Optimizer
 		says string
 	}{
-		"a rate for each element":      {pacer{momentum, func(_ *program.Builder, in sdk.UpdateInput) program.Value { return in.X }}, "rate: output own_rate is float[2,8], want float"},
-		"no rate":                      {pacer{momentum, func(*program.Builder, sdk.UpdateInput) program.Value { return program.Value{} }}, `output "own_rate": is absent`},
-		"a rate from what is observed": {observedPacer{observed}, "the rate program reads state.left, which is changed before the update"},
+		"a rate for each element": {
+			pacer{momentum, func(_ *program.Builder, in sdk.UpdateInput) program.Value { return in.X }},
+			"rate: output own_rate is float[2,8], want float"},
+		"no rate": {
+			pacer{momentum, func(*program.Builder, sdk.UpdateInput) program.Value {
+				return program.Value{}
+			}}, `output "own_rate": is absent`},
+		"a rate from what is observed": {observedPacer{observed},
+			"the rate program reads state.left, which is changed before the update"},
 	} {
 		_, err := sdk.BuildOptimizer(c.o, matrix)
 		if err == nil || !strings.Contains(err.Error(), c.says) {
@@ -108,6 +119,8 @@ func TestPacer(t *testing.T) {
 // observedPacer has a rate that reads what Observe changes.
 type observedPacer struct{ refresher }
 
-func (observedPacer) Rate(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, error) {
+func (observedPacer) Rate(
+	_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor,
+) (program.Value, error) {
 	return in.State["left"].SumAll(), nil
 }

@@ -49,7 +49,8 @@ func TestProber(t *testing.T) {
 			t.Errorf("%s: %s, want %s", c.p.Name, got, c.want)
 		}
 	}
-	if out.ProbeDue != (sdk.Due{First: 1, Next: 1, Every: 10}) || !out.HasInput(spec.InputNoise) || !out.HasInput("global.norm2") {
+	if out.ProbeDue != (sdk.Due{First: 1, Next: 1, Every: 10}) || !out.HasInput(spec.InputNoise) ||
+		!out.HasInput("global.norm2") {
 		t.Error("what the programs read, or when they are due, is not reported")
 	}
 	never := probes()
@@ -91,14 +92,19 @@ func TestProbeAnswers(t *testing.T) {
 		change func(*pb.OptimizerProgram)
 		says   string
 	}{
-		"no schedule":         {func(m *pb.OptimizerProgram) { m.ProbeDue = nil }, "the update program must take"},
-		"no program":          {func(m *pb.OptimizerProgram) { m.Probe = nil }, "the probe program is required exactly when one is due and labels are not drawn"},
+		"no schedule": {func(m *pb.OptimizerProgram) { m.ProbeDue = nil },
+			"the update program must take"},
+		"no program": {func(m *pb.OptimizerProgram) { m.Probe = nil },
+			"the probe program is required exactly when one is due and labels are not drawn"},
 		"a schedule too long": {func(m *pb.OptimizerProgram) { m.ProbeDue.Every = 1 << 31 }, "probe"},
-		"another output":      {func(m *pb.OptimizerProgram) { m.Probe.Outputs[0].Name = "point" }, "the probe program must return offset"},
+		"another output": {func(m *pb.OptimizerProgram) { m.Probe.Outputs[0].Name = "point" },
+			"the probe program must return offset"},
 	} {
 		m := optimizerAnswer(t, build(t, probes()))
 		c.change(m.GetProgram())
-		if _, err := client.NewOptimizer(encode(t, m)).Program(t.Context(), matrix, program.Limits{}); err == nil || !strings.Contains(err.Error(), c.says) {
+		if _, err := client.NewOptimizer(encode(t, m)).
+			Program(t.Context(), matrix, program.Limits{}); err == nil ||
+			!strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %q", name, err, c.says)
 		}
 	}
@@ -118,7 +124,8 @@ func TestSampler(t *testing.T) {
 	s.probe = func(*program.Builder, sdk.UpdateInput) program.Value { panic("asked for") }
 	out := overWire(t, s)
 	if out.Probe != nil || !out.Sampled || out.ProbeDue != s.sampled {
-		t.Errorf("a sampler has a probe: %v, sampled: %v, due at %+v", out.Probe, out.Sampled, out.ProbeDue)
+		t.Errorf("a sampler has a probe: %v, sampled: %v, due at %+v", out.Probe, out.Sampled,
+			out.ProbeDue)
 	}
 	if got := inputNames(out.Update); got != "x gradient step state.m state.v probed probing" {
 		t.Errorf("the update takes %s", got)
@@ -132,19 +139,24 @@ func TestSampler(t *testing.T) {
 func TestSamplerRefuses(t *testing.T) {
 	both := sampler{prober: probes(), sampled: sdk.Due{First: 1}}
 	bad := sampler{prober: probes(), sampled: sdk.Due{Every: 1}}
-	for says, o := range map[string]sdk.Optimizer{"let ProbeAt or SampleAt return Due{}": both, "SampleAt: ": bad} {
+	for says, o := range map[string]sdk.Optimizer{"let ProbeAt or SampleAt return Due{}": both,
+		"SampleAt: ": bad} {
 		if _, err := sdk.BuildOptimizer(o, matrix); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want %q", err, says)
 		}
 	}
 	m := optimizerAnswer(t, build(t, probes()))
 	m.GetProgram().Sampled = true
-	if _, err := client.NewOptimizer(encode(t, m)).Program(t.Context(), matrix, program.Limits{}); err == nil || !strings.Contains(err.Error(), "labels are not drawn") {
+	if _, err := client.NewOptimizer(encode(t, m)).
+		Program(t.Context(), matrix, program.Limits{}); err == nil ||
+		!strings.Contains(err.Error(), "labels are not drawn") {
 		t.Errorf("a probe of drawn labels: %v", err)
 	}
 	m = optimizerAnswer(t, build(t, sums))
 	m.GetProgram().Sampled = true
-	if _, err := client.NewOptimizer(encode(t, m)).Program(t.Context(), matrix, program.Limits{}); err == nil || !strings.Contains(err.Error(), "no sample is ever due") {
+	if _, err := client.NewOptimizer(encode(t, m)).
+		Program(t.Context(), matrix, program.Limits{}); err == nil ||
+		!strings.Contains(err.Error(), "no sample is ever due") {
 		t.Errorf("labels that are never drawn: %v", err)
 	}
 }

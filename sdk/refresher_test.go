@@ -24,11 +24,15 @@ type refresher struct {
 	accepts func(t sdk.Tensor) bool
 }
 
-func (r refresher) Observe(b *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (sdk.State, error) {
+func (r refresher) Observe(
+	b *program.Builder, in sdk.UpdateInput, _ sdk.Tensor,
+) (sdk.State, error) {
 	return r.observe(b, in)
 }
 
-func (r refresher) Refresh(b *program.Builder, in sdk.RefreshInput, first bool, _ sdk.Tensor) (sdk.State, error) {
+func (r refresher) Refresh(
+	b *program.Builder, in sdk.RefreshInput, first bool, _ sdk.Tensor,
+) (sdk.State, error) {
 	return r.refresh(b, in, first)
 }
 
@@ -47,7 +51,8 @@ var rotated = refresher{
 		},
 	},
 	observe: func(_ *program.Builder, in sdk.UpdateInput) (sdk.State, error) {
-		return sdk.State{"left": in.State["left"].Add(in.Gradient.MatMul(in.Gradient.Transpose(1, 0)))}, nil
+		return sdk.State{"left": in.State["left"].Add(in.Gradient.MatMul(in.Gradient.Transpose(1, 0)))},
+			nil
 	},
 	refresh: func(_ *program.Builder, in sdk.RefreshInput, first bool) (sdk.State, error) {
 		if first {
@@ -175,10 +180,12 @@ func TestDue(t *testing.T) {
 }
 
 func TestBuildRefresherRefuses(t *testing.T) {
-	observing := func(f func(b *program.Builder, in sdk.UpdateInput) (sdk.State, error)) func(*refresher) {
+	observing := func(f func(b *program.Builder, in sdk.UpdateInput) (sdk.State, error)) func(
+		*refresher) {
 		return func(r *refresher) { r.observe = f }
 	}
-	refreshing := func(f func(b *program.Builder, in sdk.RefreshInput, first bool) (sdk.State, error)) func(*refresher) {
+	refreshing := func(f func(b *program.Builder, in sdk.RefreshInput, first bool) (sdk.State,
+		error)) func(*refresher) {
 		return func(r *refresher) { r.refresh = f }
 	}
 	due := func(first, next, every int) func(*refresher) {
@@ -189,46 +196,62 @@ func TestBuildRefresherRefuses(t *testing.T) {
 		change func(*refresher)
 		says   string
 	}{
-		{"an error in Observe", observing(func(*program.Builder, sdk.UpdateInput) (sdk.State, error) { return nil, errors.New("blind") }), "blind"},
-		{"a tensor that is no state", observing(func(_ *program.Builder, in sdk.UpdateInput) (sdk.State, error) {
-			return sdk.State{"right": in.Gradient}, nil
-		}), "the observe program must return one or more of state.basis, state.left, in this order"},
+		{"an error in Observe",
+			observing(func(*program.Builder, sdk.UpdateInput) (sdk.State, error) {
+				return nil, errors.New("blind")
+			}), "blind"},
+		{"a tensor that is no state",
+			observing(func(_ *program.Builder, in sdk.UpdateInput) (sdk.State, error) {
+				return sdk.State{"right": in.Gradient}, nil
+			}), "the observe program must return one or more of state.basis, state.left, in this order"},
 		{"another shape", observing(func(_ *program.Builder, in sdk.UpdateInput) (sdk.State, error) {
 			return sdk.State{"left": in.Gradient}, nil
 		}), "observe: output state.left is float[2,8], want float[2,2]"},
-		{"an absent tensor", observing(func(*program.Builder, sdk.UpdateInput) (sdk.State, error) { return sdk.State{"left": {}}, nil }), `observe: program "o/observe/layers.0.wq": output "state.left": is absent`},
-		{"a factorization in Observe", observing(func(_ *program.Builder, in sdk.UpdateInput) (sdk.State, error) {
-			return sdk.State{"basis": in.State["left"].EighVectors()}, nil
-		}), "observe: eigh_vectors: factorizations are for refresh programs only"},
+		{"an absent tensor",
+			observing(func(*program.Builder, sdk.UpdateInput) (sdk.State, error) {
+				return sdk.State{"left": {}}, nil
+			}), `observe: program "o/observe/layers.0.wq": output "state.left": is absent`},
+		{"a factorization in Observe",
+			observing(func(_ *program.Builder, in sdk.UpdateInput) (sdk.State, error) {
+				return sdk.State{"basis": in.State["left"].EighVectors()}, nil
+			}), "observe: eigh_vectors: factorizations are for refresh programs only"},
 		{"a factorization in Update", func(r *refresher) {
 			r.update = func(_ *program.Builder, in sdk.UpdateInput) (program.Value, sdk.State, error) {
 				return in.State["left"].QR().MatMul(in.Gradient), in.State, nil
 			}
 		}, "update: qr: factorizations are for refresh programs only"},
-		{"a mistake in an Observe of nothing", observing(func(_ *program.Builder, in sdk.UpdateInput) (sdk.State, error) {
-			in.Gradient.MatMul(in.Gradient)
-			return nil, nil
-		}), "(refresher_test.go:"},
-		{"an error in Refresh", refreshing(func(*program.Builder, sdk.RefreshInput, bool) (sdk.State, error) { return nil, errors.New("tired") }), "tired"},
-		{"a panic in a later refresh", refreshing(func(b *program.Builder, in sdk.RefreshInput, first bool) (sdk.State, error) {
-			if !first {
-				panic("again?")
-			}
-			return rotated.refresh(b, in, first)
-		}), "panic: again? (refresher_test.go:"},
-		{"a first refresh of nothing", refreshing(func(b *program.Builder, in sdk.RefreshInput, first bool) (sdk.State, error) {
-			if first {
+		{"a mistake in an Observe of nothing",
+			observing(func(_ *program.Builder, in sdk.UpdateInput) (sdk.State, error) {
+				in.Gradient.MatMul(in.Gradient)
 				return nil, nil
-			}
-			return rotated.refresh(b, in, first)
-		}), "the first refresh program is required exactly when one is due"},
-		{"a later refresh of nothing", refreshing(func(b *program.Builder, in sdk.RefreshInput, first bool) (sdk.State, error) {
-			if first {
+			}), "(refresher_test.go:"},
+		{"an error in Refresh",
+			refreshing(func(*program.Builder, sdk.RefreshInput, bool) (sdk.State, error) {
+				return nil, errors.New("tired")
+			}), "tired"},
+		{"a panic in a later refresh",
+			refreshing(func(b *program.Builder, in sdk.RefreshInput, first bool) (sdk.State, error) {
+				if !first {
+					panic("again?")
+				}
 				return rotated.refresh(b, in, first)
-			}
-			return sdk.State{}, nil
-		}), "the refresh program is required exactly when more than one is due"},
-		{"a negative schedule", due(1, -1, 10), "refreshes are due at {First:1 Next:-1 Every:10}, want numbers from 0 to 2147483647"},
+			}), "panic: again? (refresher_test.go:"},
+		{"a first refresh of nothing",
+			refreshing(func(b *program.Builder, in sdk.RefreshInput, first bool) (sdk.State, error) {
+				if first {
+					return nil, nil
+				}
+				return rotated.refresh(b, in, first)
+			}), "the first refresh program is required exactly when one is due"},
+		{"a later refresh of nothing",
+			refreshing(func(b *program.Builder, in sdk.RefreshInput, first bool) (sdk.State, error) {
+				if first {
+					return rotated.refresh(b, in, first)
+				}
+				return sdk.State{}, nil
+			}), "the refresh program is required exactly when more than one is due"},
+		{"a negative schedule", due(1, -1, 10),
+			"refreshes are due at {First:1 Next:-1 Every:10}, want numbers from 0 to 2147483647"},
 		{"an endless schedule", due(1, 0, math.MaxInt), "want numbers from 0 to 2147483647"},
 		{"a schedule without a first", due(0, 10, 10), "First = 0 means never"},
 		{"a schedule without an interval", due(1, 10, 0), "Every = 0 means only once"},
@@ -265,15 +288,25 @@ func TestRefresherCheck(t *testing.T) {
 		change func(*spec.Optimizer)
 		says   string
 	}{
-		{"declined with programs", func(o *spec.Optimizer) { o.Accepts = false }, "got program init for a tensor that is not accepted"},
-		{"never due", func(o *spec.Optimizer) { o.Due = sdk.Due{} }, "the first refresh program is required exactly when one is due"},
-		{"due once", func(o *spec.Optimizer) { o.Due = sdk.Due{First: 1} }, "the refresh program is required exactly when more than one is due"},
-		{"no first refresh", func(o *spec.Optimizer) { o.FirstRefresh = nil }, "the first refresh program is required"},
+		{"declined with programs", func(o *spec.Optimizer) { o.Accepts = false },
+			"got program init for a tensor that is not accepted"},
+		{"never due", func(o *spec.Optimizer) { o.Due = sdk.Due{} },
+			"the first refresh program is required exactly when one is due"},
+		{"due once", func(o *spec.Optimizer) { o.Due = sdk.Due{First: 1} },
+			"the refresh program is required exactly when more than one is due"},
+		{"no first refresh", func(o *spec.Optimizer) { o.FirstRefresh = nil },
+			"the first refresh program is required"},
 		{"no refresh", func(o *spec.Optimizer) { o.Refresh = nil }, "the refresh program is required"},
-		{"update for observe", func(o *spec.Optimizer) { o.Observe = o.Update }, "the observe program must return one or more of state.basis, state.left"},
-		{"observe for refresh", func(o *spec.Optimizer) { o.Refresh = o.Observe }, "the refresh program must take step: float, state.basis: float[2,2], state.left: float[2,2]"},
-		{"observe without state", func(o *spec.Optimizer) { *o, o.Observe = plain, plain.Update }, "got program observe, but the plugin has no state for it to return"},
-		{"a state without a name", func(o *spec.Optimizer) { o.State = append([]spec.Tensor{{}}, o.State...) }, "state tensor 0 has no name"},
+		{"update for observe", func(o *spec.Optimizer) { o.Observe = o.Update },
+			"the observe program must return one or more of state.basis, state.left"},
+		{"observe for refresh", func(o *spec.Optimizer) { o.Refresh = o.Observe },
+			"the refresh program must take step: float, state.basis: float[2,2], state.left: float[2,2]"},
+		{"observe without state", func(o *spec.Optimizer) { *o, o.Observe = plain, plain.Update },
+			"got program observe, but the plugin has no state for it to return"},
+		{"a state without a name",
+			func(o *spec.Optimizer) {
+				o.State = append([]spec.Tensor{{}}, o.State...)
+			}, "state tensor 0 has no name"},
 	}
 	for _, c := range cases {
 		o := good

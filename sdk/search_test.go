@@ -14,7 +14,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// widest searches for the largest magnitude of a weight, times a trained factor, and counts its searches.
+// widest searches for the largest magnitude of a weight, times a trained factor, and counts its
+// searches.
 type widest struct{ wrong string }
 
 func (widest) Describe() sdk.Description { return sdk.Description{Name: "widest"} }
@@ -37,7 +38,9 @@ func (q widest) SearchState(site sdk.Site) ([]sdk.StateTensor, int, error) {
 	return []sdk.StateTensor{{Name: "scale"}, {Name: "count"}}, 3, nil
 }
 
-func (q widest) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+func (q widest) Quantize(
+	b *program.Builder, x program.Value, site sdk.Site,
+) (sdk.Quantized, error) {
 	if site.Role != sdk.RoleWeight || site.Product != sdk.ProductForward {
 		return sdk.Quantized{Value: x}, nil
 	}
@@ -76,13 +79,15 @@ func attachSites(t *testing.T, q *client.Quantizer) (client.SearchLayout, *os.Fi
 	t.Helper()
 	var list []client.PlacedSite
 	for i, shape := range [][]int{{2, 3}, {40, 1}} {
-		site := sdk.Site{Role: sdk.RoleWeight, Product: sdk.ProductForward, Name: string("ab"[i]), Shape: shape}
+		site := sdk.Site{Role: sdk.RoleWeight, Product: sdk.ProductForward, Name: string("ab"[i]),
+			Shape: shape}
 		site.Values, _ = widest{}.Describe().Resolve(nil)
 		answer, err := q.Quantize(t.Context(), site, spec.SiteLimits(shape))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if answer.SearchEvery != 3 || len(answer.State) != 2 || answer.State[0].Name != "count" || answer.InitState != nil || answer.Next != nil {
+		if answer.SearchEvery != 3 || len(answer.State) != 2 || answer.State[0].Name != "count" ||
+			answer.InitState != nil || answer.Next != nil {
 			t.Fatalf("the answer is %+v", answer)
 		}
 		list = append(list, client.PlacedSite{Site: site, Answer: answer})
@@ -123,7 +128,8 @@ func TestSearch(t *testing.T) {
 		if err := q.Search(t.Context(), 6, 9, []int{0}); err != nil {
 			t.Fatal(err)
 		}
-		got := slices.Concat(numbers(t, f, a.NextAt[0], 1), numbers(t, f, a.NextAt[1], 1), numbers(t, f, b.NextAt[0], 1))
+		got := slices.Concat(numbers(t, f, a.NextAt[0], 1), numbers(t, f, a.NextAt[1], 1),
+			numbers(t, f, b.NextAt[0], 1))
 		if want := []float32{16, 2.5, 7}; !slices.Equal(got, want) {
 			t.Errorf("count and scale of a, and count of b, are %v, want %v", got, want)
 		}
@@ -136,7 +142,8 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// TestSearchMistakes: what an author does wrong comes back with the site's name, and the plugin lives on.
+// TestSearchMistakes: what an author does wrong comes back with the site's name, and the plugin
+// lives on.
 func TestSearchMistakes(t *testing.T) {
 	for wrong, want := range map[string]string{
 		"error":   "no luck",
@@ -150,7 +157,8 @@ func TestSearchMistakes(t *testing.T) {
 			attachSites(t, q)
 			for range 2 {
 				err := q.Search(t.Context(), 0, 1, []int{1, 0})
-				if _, ok := errors.AsType[*client.Mistake](err); !ok || !strings.Contains(err.Error(), want) || !strings.Contains("a: b: ", err.Error()[:3]) {
+				if _, ok := errors.AsType[*client.Mistake](err); !ok || !strings.Contains(err.Error(), want) ||
+					!strings.Contains("a: b: ", err.Error()[:3]) {
 					t.Errorf("got %v, want a mistake with %q that names the site", err, want)
 				}
 			}
@@ -161,14 +169,17 @@ func TestSearchMistakes(t *testing.T) {
 // stateAndSearch has two kinds of state.
 type stateAndSearch struct{ widest }
 
-func (stateAndSearch) InitState(b *program.Builder, x program.Value, _ sdk.Site) (sdk.State, error) {
+func (stateAndSearch) InitState(
+	b *program.Builder, x program.Value, _ sdk.Site,
+) (sdk.State, error) {
 	return sdk.State{"mean": x.MeanAll()}, nil
 }
 
 // TestSearchAnswers: answers that are none.
 func TestSearchAnswers(t *testing.T) {
 	for want, q := range map[string]sdk.Quantizer{
-		"axis 0 has 0 elements": widest{"shape"}, `SearchState returns "scale" twice`: widest{"twice"}, "an interval of 0 steps, want at least 1": widest{"never"},
+		"axis 0 has 0 elements": widest{"shape"}, `SearchState returns "scale" twice`: widest{"twice"},
+		"an interval of 0 steps, want at least 1": widest{"never"},
 		"not this one": widest{"refuses"}, "Next is set, but searches compute": widest{"next"},
 		"InitState returns the state mean, but SearchState the state scale": stateAndSearch{},
 	} {
@@ -194,12 +205,14 @@ func TestSearchAnswers(t *testing.T) {
 			t.Errorf("got %v, want an error with %q", err, want)
 		}
 	}
-	for _, site := range []sdk.Site{{Role: sdk.RoleActivation, Name: "a", Shape: []int{4, 4}}, {Role: sdk.RoleWeight, Product: sdk.ProductInputGradient, Name: "w", Shape: []int{4, 4}}} {
+	for _, site := range []sdk.Site{{Role: sdk.RoleActivation, Name: "a", Shape: []int{4, 4}},
+		{Role: sdk.RoleWeight, Product: sdk.ProductInputGradient, Name: "w", Shape: []int{4, 4}}} {
 		type plain struct {
 			sdk.Quantizer
 			sdk.Searcher
 		}
-		if out, err := sdk.BuildQuantizer(plain{widest{}, widest{}}, site); err != nil || out.SearchEvery != 0 || len(out.State) > 0 {
+		if out, err := sdk.BuildQuantizer(plain{widest{}, widest{}}, site); err != nil ||
+			out.SearchEvery != 0 || len(out.State) > 0 {
 			t.Errorf("%s, %s: %+v, %v; want no state", site.Role, site.Product, out, err)
 		}
 	}
@@ -215,12 +228,17 @@ func TestSearchOrder(t *testing.T) {
 	for want, change := range map[string]func(l *client.SearchLayout){
 		"not within": func(l *client.SearchLayout) { l.Sites[0].X = l.Bytes - 4 },
 		"fewer than": func(l *client.SearchLayout) { l.Bytes *= 2 },
-		"[1 1 2] trained parameters, state tensors and next state": func(l *client.SearchLayout) { l.Sites[0].StateAt = l.Sites[0].StateAt[:1] },
-		"[0 2 2] trained parameters":                               func(l *client.SearchLayout) { l.Sites[1].TrainedAt = nil },
+		"[1 1 2] trained parameters, state tensors and next state": func(l *client.SearchLayout) {
+			l.Sites[0].StateAt = l.Sites[0].StateAt[:1]
+		},
+		"[0 2 2] trained parameters": func(l *client.SearchLayout) {
+			l.Sites[1].TrainedAt = nil
+		},
 	} {
 		changed := client.SearchLayout{Bytes: l.Bytes, Sites: slices.Clone(l.Sites)}
 		change(&changed)
-		if err := q.AttachSites(t.Context(), f.Name(), changed); err == nil || !strings.Contains(err.Error(), want) {
+		if err := q.AttachSites(t.Context(), f.Name(), changed); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want an error with %q", err, want)
 		}
 	}

@@ -28,7 +28,9 @@ import (
 )
 
 // connect joins the plugin's side with the host's side in one process.
-func connect(t *testing.T, q sdk.Quantizer, o sdk.Optimizer) (*client.Quantizer, *client.Optimizer) {
+func connect(
+	t *testing.T, q sdk.Quantizer, o sdk.Optimizer,
+) (*client.Quantizer, *client.Optimizer) {
 	t.Helper()
 	conn := dial(t, q, o)
 	return client.NewQuantizer(conn), client.NewOptimizer(conn)
@@ -45,8 +47,11 @@ func dial(t *testing.T, q sdk.Quantizer, o sdk.Optimizer) *grpc.ClientConn {
 		}
 	}
 	go func() { _ = server.Serve(listener) }()
-	conn, err := grpc.NewClient("passthrough:plugin", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
+	conn, err := grpc.NewClient("passthrough:plugin",
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return listener.DialContext(ctx)
+		}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,12 +94,15 @@ func TestInvalidDescriptions(t *testing.T) {
 	}{
 		{sdk.Description{Name: "Q"}, client.ErrAnswer, "use lower-case letters"},
 		{long, client.ErrAnswer, "the description has more than 1048576 bytes"},
-		{sdk.Description{Name: "q", Parameters: []sdk.Parameter{{Name: "p", Type: "complex"}}}, nil, `type "complex" cannot be sent`},
-		{sdk.Description{Name: "q", Parameters: []sdk.Parameter{{Name: "p", Type: sdk.TypeInt}}}, nil, "default: <nil> cannot be sent"},
+		{sdk.Description{Name: "q", Parameters: []sdk.Parameter{{Name: "p", Type: "complex"}}}, nil,
+			`type "complex" cannot be sent`},
+		{sdk.Description{Name: "q", Parameters: []sdk.Parameter{{Name: "p", Type: sdk.TypeInt}}}, nil,
+			"default: <nil> cannot be sent"},
 	} {
 		q, _ := connect(t, described{d: c.d}, nil)
 		_, err := q.Describe(t.Context())
-		if err == nil || !strings.Contains(err.Error(), c.says) || c.kind != nil && !errors.Is(err, c.kind) {
+		if err == nil || !strings.Contains(err.Error(), c.says) || c.kind != nil &&
+			!errors.Is(err, c.kind) {
 			t.Errorf("got %v, want %q", err, c.says)
 		}
 	}
@@ -105,13 +113,15 @@ func TestQuantizerTravels(t *testing.T) {
 	var asked sdk.Site
 	q := quantizer(func(_ *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
 		asked = site
-		return sdk.Quantized{Value: x.Hadamard(8).Round(), Codes: x, Scale: x, Grid: sdk.Integers(-7, 8, 32), Homogeneous: true}, nil
+		return sdk.Quantized{Value: x.Hadamard(8).Round(), Codes: x, Scale: x,
+			Grid: sdk.Integers(-7, 8, 32), Homogeneous: true}, nil
 	})
 	site := weight
 	site.Role, site.Product = sdk.RoleKey, sdk.ProductWeightGradient
 	site.Heads, site.RowHeads, site.Context = 2, 3, 5
 	site.Layer, site.Layers = 3, 4
-	site.Values = sdk.NewValues(map[string]any{"bits": 4, "trust": 0.5, "rotate": true, "form": "paper"})
+	site.Values = sdk.NewValues(map[string]any{"bits": 4, "trust": 0.5, "rotate": true,
+		"form": "paper"})
 	want, err := sdk.BuildQuantizer(q, site)
 	if err != nil {
 		t.Fatal(err)
@@ -124,10 +134,13 @@ func TestQuantizerTravels(t *testing.T) {
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("the answer changed (-sent +received):\n%s", diff)
 	}
-	if asked.Name != site.Name || asked.Role != site.Role || asked.Product != site.Product || asked.Heads != 2 || asked.RowHeads != 3 || asked.Context != 5 || asked.Layer != 3 || asked.Layers != 4 || !cmp.Equal(asked.Shape, site.Shape) || !cmp.Equal(asked.Map(), site.Map()) {
+	if asked.Name != site.Name || asked.Role != site.Role || asked.Product != site.Product ||
+		asked.Heads != 2 || asked.RowHeads != 3 || asked.Context != 5 || asked.Layer != 3 ||
+		asked.Layers != 4 || !cmp.Equal(asked.Shape, site.Shape) || !cmp.Equal(asked.Map(), site.Map()) {
 		t.Errorf("asked for %+v, want %+v", asked, site)
 	}
-	if _, err := remote.Quantize(t.Context(), site, program.Limits{Elements: 8}); !errors.Is(err, client.ErrAnswer) {
+	if _, err := remote.Quantize(t.Context(), site, program.Limits{Elements: 8}); !errors.Is(err,
+		client.ErrAnswer) {
 		t.Errorf("over the limits: %v", err)
 	}
 }
@@ -145,7 +158,8 @@ func TestOptimizerTravels(t *testing.T) {
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("the answer changed (-sent +received):\n%s", diff)
 	}
-	if _, err := remote.Program(t.Context(), matrix, program.Limits{Elements: 8}); !errors.Is(err, client.ErrAnswer) {
+	if _, err := remote.Program(t.Context(), matrix, program.Limits{Elements: 8}); !errors.Is(err,
+		client.ErrAnswer) {
 		t.Errorf("over the limits: %v", err)
 	}
 }
@@ -162,7 +176,8 @@ func TestLogging(t *testing.T) {
 	var out bytes.Buffer
 	sdk.NewLogger(&out)
 	slog.Log(context.Background(), slog.LevelDebug-4, "below the level")
-	slog.With("a", 1).WithGroup("g").With("b", 2).Error("bad", "c", 3, slog.Group("h", "d", 4), slog.Group("", "e", 5), slog.Attr{})
+	slog.With("a", 1).WithGroup("g").With("b", 2).Error("bad", "c", 3, slog.Group("h", "d", 4),
+		slog.Group("", "e", 5), slog.Attr{})
 	slog.Default().WithGroup("").Debug("detail")
 	slog.Warn("odd", "error", errors.New("why"))
 	log.Print("printed")
@@ -237,13 +252,16 @@ func TestUnknownRequests(t *testing.T) {
 	conn := dial(t, quantizer(nil), momentum)
 	q, o := pb.NewQuantizerClient(conn), pb.NewOptimizerClient(conn)
 	for says, site := range map[string]*pb.Site{
-		"site : role 0":                      nil,
-		"site s: role 9 is unknown":          {Name: "s", Role: 9},
-		"site s: product 9 is unkno":         {Name: "s", Role: 1, Product: 9},
-		"an axis of the shape is 4294967295": {Role: pb.SiteRole_SITE_ROLE_WEIGHT, Shape: []uint32{1<<32 - 1}},
-		"parameter p: the value is a":        {Role: pb.SiteRole_SITE_ROLE_WEIGHT, Values: map[string]*pb.Value{"p": {}}},
+		"site : role 0":              nil,
+		"site s: role 9 is unknown":  {Name: "s", Role: 9},
+		"site s: product 9 is unkno": {Name: "s", Role: 1, Product: 9},
+		"an axis of the shape is 4294967295": {Role: pb.SiteRole_SITE_ROLE_WEIGHT,
+			Shape: []uint32{1<<32 - 1}},
+		"parameter p: the value is a": {Role: pb.SiteRole_SITE_ROLE_WEIGHT,
+			Values: map[string]*pb.Value{"p": {}}},
 	} {
-		if _, err := q.Quantize(t.Context(), &pb.QuantizeRequest{Site: site}); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), says) {
+		if _, err := q.Quantize(t.Context(), &pb.QuantizeRequest{Site: site}); status.Code(
+			err) != codes.InvalidArgument || !strings.Contains(err.Error(), says) {
 			t.Errorf("got %v, want %q", err, says)
 		}
 	}
@@ -251,12 +269,16 @@ func TestUnknownRequests(t *testing.T) {
 		"tensor : role 0":             nil,
 		"tensor t: role 9 is unknown": {Name: "t", Role: 9},
 		"no elements on axis 1":       {Role: pb.TensorRole_TENSOR_ROLE_HEAD, Shape: []uint32{1, 0}},
-		"the parts have 3 rows":       {Role: 1, Shape: []uint32{4, 2}, Parts: []*pb.Part{{Name: "q", Rows: 1}, {Name: "k", Rows: 2}}},
-		"part k has 4 rows":           {Role: 1, Shape: []uint32{4, 2}, Parts: []*pb.Part{{Name: "q", Rows: 1}, {Name: "k", Rows: 4}}},
-		"part v has 0 rows":           {Role: 1, Shape: []uint32{4, 2}, Parts: []*pb.Part{{Name: "q", Rows: 4}, {Name: "v"}}},
-		"part q has 1 rows":           {Role: 1, Parts: []*pb.Part{{Name: "q", Rows: 1}}},
+		"the parts have 3 rows": {Role: 1, Shape: []uint32{4, 2},
+			Parts: []*pb.Part{{Name: "q", Rows: 1}, {Name: "k", Rows: 2}}},
+		"part k has 4 rows": {Role: 1, Shape: []uint32{4, 2},
+			Parts: []*pb.Part{{Name: "q", Rows: 1}, {Name: "k", Rows: 4}}},
+		"part v has 0 rows": {Role: 1, Shape: []uint32{4, 2},
+			Parts: []*pb.Part{{Name: "q", Rows: 4}, {Name: "v"}}},
+		"part q has 1 rows": {Role: 1, Parts: []*pb.Part{{Name: "q", Rows: 1}}},
 	} {
-		if _, err := o.Program(t.Context(), &pb.ProgramRequest{Tensor: tensor}); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), says) {
+		if _, err := o.Program(t.Context(), &pb.ProgramRequest{Tensor: tensor}); status.Code(
+			err) != codes.InvalidArgument || !strings.Contains(err.Error(), says) {
 			t.Errorf("got %v, want %q", err, says)
 		}
 	}

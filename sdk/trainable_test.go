@@ -22,11 +22,15 @@ type learned struct {
 	unpack func(b *program.Builder, codes, scale program.Value) (program.Value, error)
 }
 
-func (l learned) InitTrained(b *program.Builder, x program.Value, site sdk.Site) (sdk.State, error) {
+func (l learned) InitTrained(
+	b *program.Builder, x program.Value, site sdk.Site,
+) (sdk.State, error) {
 	return l.init(b, x, site)
 }
 
-func (l learned) Unpack(b *program.Builder, codes, scale program.Value, _ sdk.Site) (program.Value, error) {
+func (l learned) Unpack(
+	b *program.Builder, codes, scale program.Value, _ sdk.Site,
+) (program.Value, error) {
 	return l.unpack(b, codes, scale)
 }
 
@@ -37,7 +41,8 @@ var steps = learned{
 		codes := x.Sub(offset).Div(s).Round()
 		smooth := x.Sub(offset).Div(s)
 		return sdk.Quantized{
-			Value: codes.Mul(s).Add(offset), Surrogate: smooth.Sub(smooth.Sub(codes).StopGradient()).Mul(s).Add(offset), Codes: codes,
+			Value: codes.Mul(s).Add(offset), Surrogate: smooth.Sub(smooth.Sub(codes).StopGradient()).Mul(s).
+				Add(offset), Codes: codes,
 			Scale: s.Concatenate(0, offset.Reshape(1, 1)),
 		}, nil
 	},
@@ -45,7 +50,8 @@ var steps = learned{
 		return sdk.State{"step": x.Abs().MaxRow().Scale(0.25), "offset": x.SumAll().Scale(1.0 / 16)}, nil
 	},
 	unpack: func(b *program.Builder, codes, scale program.Value) (program.Value, error) {
-		s, offset := scale.Slice([]int{0, 0}, []int{2, 1}, []int{1, 1}), scale.Slice([]int{2, 0}, []int{3, 1}, []int{1, 1})
+		s, offset := scale.Slice([]int{0, 0}, []int{2, 1}, []int{1, 1}),
+			scale.Slice([]int{2, 0}, []int{3, 1}, []int{1, 1})
 		return codes.Mul(s).Add(offset.Reshape()), nil
 	},
 }
@@ -87,7 +93,8 @@ func TestTrainedParameters(t *testing.T) {
 	if got := inputNames(out.Program); got != "x trained.offset trained.step" {
 		t.Errorf("the program takes %s", got)
 	}
-	if in, o := inputNames(out.Init), outputNames(out.Init); in != "x" || o != "trained.offset trained.step" {
+	if in, o := inputNames(out.Init), outputNames(out.Init); in != "x" ||
+		o != "trained.offset trained.step" {
 		t.Errorf("init takes %s and returns %s", in, o)
 	}
 	if in, o := inputNames(out.Unpack), outputNames(out.Unpack); in != "codes scale" || o != "value" {
@@ -131,7 +138,8 @@ func TestPackedValue(t *testing.T) {
 	}
 	x := map[string]reference.Tensor{"x": reference.Floats(data, 2, 8)}
 	quantized := run(out.Program, x, run(out.Init, x))
-	if diff := cmp.Diff(quantized["value"].Floats, run(out.Unpack, quantized)["value"].Floats); diff != "" {
+	if diff := cmp.Diff(quantized["value"].Floats,
+		run(out.Unpack, quantized)["value"].Floats); diff != "" {
 		t.Errorf("unpacked (-value +unpacked):\n%s", diff)
 	}
 }
@@ -140,7 +148,8 @@ func TestSiteWithoutTrainedParameters(t *testing.T) {
 	q := learned{
 		quantizer: func(_ *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
 			s := x.Abs().MaxRow()
-			return sdk.Quantized{Value: x.Div(s).Round().Mul(s), Codes: x.Div(s).Round(), Scale: s, Homogeneous: len(site.Trained) == 0}, nil
+			return sdk.Quantized{Value: x.Div(s).Round().Mul(s), Codes: x.Div(s).Round(), Scale: s,
+				Homogeneous: len(site.Trained) == 0}, nil
 		},
 		init: func(*program.Builder, program.Value, sdk.Site) (sdk.State, error) { return nil, nil },
 		unpack: func(_ *program.Builder, codes, scale program.Value) (program.Value, error) {
@@ -168,12 +177,16 @@ func TestBuildTrainableRefuses(t *testing.T) {
 	}
 	initial := func(f func(b *program.Builder, x program.Value) (sdk.State, error)) func(*learned) {
 		return func(l *learned) {
-			l.init = func(b *program.Builder, x program.Value, _ sdk.Site) (sdk.State, error) { return f(b, x) }
+			l.init = func(b *program.Builder, x program.Value, _ sdk.Site) (sdk.State, error) {
+				return f(b, x)
+			}
 		}
 	}
 	unpacked := func(f func(codes, scale program.Value) (program.Value, error)) func(*learned) {
 		return func(l *learned) {
-			l.unpack = func(_ *program.Builder, codes, scale program.Value) (program.Value, error) { return f(codes, scale) }
+			l.unpack = func(_ *program.Builder, codes, scale program.Value) (program.Value, error) {
+				return f(codes, scale)
+			}
 		}
 	}
 	cases := []struct {
@@ -181,34 +194,56 @@ func TestBuildTrainableRefuses(t *testing.T) {
 		change func(*learned)
 		says   string
 	}{
-		{"an error in InitTrained", initial(func(*program.Builder, program.Value) (sdk.State, error) { return nil, errors.New("no sample") }), "no sample"},
-		{"a panic in InitTrained", initial(func(*program.Builder, program.Value) (sdk.State, error) { panic("oh") }), "panic: oh (trainable_test.go:"},
-		{"a mistake without parameters", initial(func(_ *program.Builder, x program.Value) (sdk.State, error) {
-			x.MatMul(x)
-			return nil, nil
-		}), "(trainable_test.go:"},
-		{"an absent parameter", initial(func(*program.Builder, program.Value) (sdk.State, error) { return sdk.State{"step": {}}, nil }), `init: program "q/init/layers.0.wq": output "trained.step": is absent`},
+		{"an error in InitTrained",
+			initial(func(*program.Builder, program.Value) (sdk.State, error) {
+				return nil, errors.New("no sample")
+			}), "no sample"},
+		{"a panic in InitTrained",
+			initial(func(*program.Builder, program.Value) (sdk.State, error) { panic("oh") }),
+			"panic: oh (trainable_test.go:"},
+		{"a mistake without parameters",
+			initial(func(_ *program.Builder, x program.Value) (sdk.State, error) {
+				x.MatMul(x)
+				return nil, nil
+			}), "(trainable_test.go:"},
+		{"an absent parameter",
+			initial(func(*program.Builder, program.Value) (sdk.State, error) {
+				return sdk.State{"step": {}}, nil
+			}), `init: program "q/init/layers.0.wq": output "trained.step": is absent`},
 		{"a parameter of integers", initial(func(b *program.Builder, x program.Value) (sdk.State, error) {
 			return sdk.State{"step": x.MaxRow(), "offset": b.ConstInt(0)}, nil
 		}), "init: output trained.offset is int, want float"},
-		{"a parameter without a name", initial(func(b *program.Builder, x program.Value) (sdk.State, error) {
-			return sdk.State{"step": x.MaxRow(), "offset": b.Const(0), "": b.Const(0)}, nil
-		}), "trained parameter 0 has no name"},
+		{"a parameter without a name",
+			initial(func(b *program.Builder, x program.Value) (sdk.State, error) {
+				return sdk.State{"step": x.MaxRow(), "offset": b.Const(0), "": b.Const(0)}, nil
+			}), "trained parameter 0 has no name"},
 		{"a factorization", initial(func(b *program.Builder, x program.Value) (sdk.State, error) {
-			return sdk.State{"step": x.Transpose(1, 0).QR().Transpose(1, 0).MaxRow(), "offset": b.Const(0)}, nil
+			return sdk.State{"step": x.Transpose(1, 0).QR().Transpose(1, 0).MaxRow(), "offset": b.Const(0)},
+				nil
 		}), "init: qr: factorizations are for refresh programs only"},
-		{"homogeneous", quantized(func(_ program.Value, q *sdk.Quantized) { q.Homogeneous = true }), "cannot hold with the trained parameter offset"},
-		{"no surrogate", quantized(func(_ program.Value, q *sdk.Quantized) { q.Surrogate = program.Value{} }), "trained.offset gets no gradient from the surrogate"},
+		{"homogeneous", quantized(func(_ program.Value, q *sdk.Quantized) { q.Homogeneous = true }),
+			"cannot hold with the trained parameter offset"},
+		{"no surrogate", quantized(
+			func(_ program.Value, q *sdk.Quantized) {
+				q.Surrogate = program.Value{}
+			}), "trained.offset gets no gradient from the surrogate"},
 		{"a surrogate that compares only", quantized(func(x program.Value, q *sdk.Quantized) {
 			q.Surrogate = q.Value.Lt(x).Select(x, x.Scale(2)).Add(q.Value.StopGradient())
 		}), "trained.offset gets no gradient from the surrogate"},
-		{"no codes", quantized(func(_ program.Value, q *sdk.Quantized) { q.Codes = program.Value{} }), "can unpack needs the output codes"},
-		{"no scale", quantized(func(_ program.Value, q *sdk.Quantized) { q.Scale = program.Value{} }), "can unpack needs the output scale"},
+		{"no codes", quantized(func(_ program.Value, q *sdk.Quantized) { q.Codes = program.Value{} }),
+			"can unpack needs the output codes"},
+		{"no scale", quantized(func(_ program.Value, q *sdk.Quantized) { q.Scale = program.Value{} }),
+			"can unpack needs the output scale"},
 		{"an error in Unpack", unpacked(func(program.Value, program.Value) (program.Value, error) {
 			return program.Value{}, errors.New("no table")
 		}), "no table"},
-		{"nothing unpacked", unpacked(func(program.Value, program.Value) (program.Value, error) { return program.Value{}, nil }), `unpack: program "q/unpack/layers.0.wq": output "value": is absent`},
-		{"another shape unpacked", unpacked(func(_, scale program.Value) (program.Value, error) { return scale, nil }), "unpack: output value is float[3,1], want float[2,8]"},
+		{"nothing unpacked",
+			unpacked(func(program.Value, program.Value) (program.Value, error) {
+				return program.Value{}, nil
+			}), `unpack: program "q/unpack/layers.0.wq": output "value": is absent`},
+		{"another shape unpacked",
+			unpacked(func(_, scale program.Value) (program.Value, error) { return scale, nil }),
+			"unpack: output value is float[3,1], want float[2,8]"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -249,18 +284,26 @@ func TestTrainableCheck(t *testing.T) {
 		change func(*spec.Quantizer)
 		says   string
 	}{
-		{"no init", func(q *spec.Quantizer) { q.Init = nil }, "the init program is required exactly when there are trained parameters"},
-		{"no list", func(q *spec.Quantizer) { q.Trained = nil }, "the quantizer's program must take x: float[2,8]"},
-		{"out of order", func(q *spec.Quantizer) { q.Trained = []spec.Tensor{q.Trained[1], q.Trained[0]} }, "trained parameters are not sorted by name"},
+		{"no init", func(q *spec.Quantizer) { q.Init = nil },
+			"the init program is required exactly when there are trained parameters"},
+		{"no list", func(q *spec.Quantizer) { q.Trained = nil },
+			"the quantizer's program must take x: float[2,8]"},
+		{"out of order", func(q *spec.Quantizer) {
+			q.Trained = []spec.Tensor{q.Trained[1], q.Trained[0]}
+		}, "trained parameters are not sorted by name"},
 		{"another shape", func(q *spec.Quantizer) {
 			q.Trained = []spec.Tensor{q.Trained[0], {Name: "step", Shape: []int{2}}}
 		}, "must take x: float[2,8], trained.offset: float, trained.step: float[2]"},
-		{"a maximum", func(q *spec.Quantizer) { q.Trained = change(q.Trained, func(s *spec.Tensor) { s.Maximum = true }) }, "trained parameter offset is a maximum"},
+		{"a maximum", func(q *spec.Quantizer) {
+			q.Trained = change(q.Trained, func(s *spec.Tensor) { s.Maximum = true })
+		}, "trained parameter offset is a maximum"},
 		{"shared under a name of two lines", func(q *spec.Quantizer) {
 			q.Trained = change(q.Trained, func(s *spec.Tensor) { s.Shared = "a\nb" })
 		}, `trained parameter offset is shared as "a\nb": the name contains '\n'`},
-		{"unpack for init", func(q *spec.Quantizer) { q.Init = q.Unpack }, "the init program must take x: float[2,8]"},
-		{"init for unpack", func(q *spec.Quantizer) { q.Unpack = q.Init }, "the unpack program must take codes: float[2,8], scale: float[3,1]"},
+		{"unpack for init", func(q *spec.Quantizer) { q.Init = q.Unpack },
+			"the init program must take x: float[2,8]"},
+		{"init for unpack", func(q *spec.Quantizer) { q.Unpack = q.Init },
+			"the unpack program must take codes: float[2,8], scale: float[3,1]"},
 	}
 	for _, c := range cases {
 		q := good

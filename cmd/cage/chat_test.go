@@ -50,11 +50,13 @@ func TestInputOfAChat(t *testing.T) {
 		t.Error(err)
 	}
 	err := <-startConversation(t.Context(), strings.NewReader("\n"+strings.Repeat("x", 1<<20)+"\n"))
-	if err == nil || !strings.Contains(err.Error(), "longer than 1048576 bytes: want a shorter message") {
+	if err == nil || !strings.Contains(err.Error(),
+		"longer than 1048576 bytes: want a shorter message") {
 		t.Errorf("a long line: %v", err)
 	}
 	broken := errors.New("broken")
-	if err := <-startConversation(t.Context(), io.MultiReader(strings.NewReader("\n"), failing{broken})); !errors.Is(err, broken) {
+	if err := <-startConversation(t.Context(),
+		io.MultiReader(strings.NewReader("\n"), failing{broken})); !errors.Is(err, broken) {
 		t.Errorf("an input that cannot be read: %v", err)
 	}
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// TestCheckpointInParts: the files of a checkpoint that several processes wrote are listed, its tensors are whole, and a damaged part is named.
+// TestCheckpointInParts: the files of a checkpoint that several processes wrote are listed, its
+// tensors are whole, and a damaged part is named.
 func TestCheckpointInParts(t *testing.T) {
 	dir := vfs.At(t.TempDir())
 	var names []string
@@ -46,14 +47,16 @@ func TestCheckpointInParts(t *testing.T) {
 		}
 		return err
 	}
-	if err := says("verify", "false", "intact: step 5, 1 tensors, ", "; a parameter is not finite"); err != nil {
+	if err := says("verify", "false", "intact: step 5, 1 tensors, ",
+		"; a parameter is not finite"); err != nil {
 		t.Error(err)
 	}
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 3, Max: limit.Max}); err != nil {
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE,
+		&syscall.Rlimit{Cur: 3, Max: limit.Max}); err != nil {
 		t.Fatal(err)
 	}
 	err = says("verify", "false", "too many open files", "raise the limit")

@@ -27,17 +27,22 @@ import (
 
 // TestGeneratedDocs: the lists of keys and of numbers are those of the program.
 func TestGeneratedDocs(t *testing.T) {
-	checkGenerated(t, "docs/reference/configuration.md", "the tables of host/train/config", config.Reference())
-	checkGenerated(t, "docs/reference/records.md", "the types of host/train/metrics", numbersReference())
-	checkGenerated(t, "docs/reference/command-line.md", "the commands of cmd/cage", commandsReference())
+	checkGenerated(t, "docs/reference/configuration.md", "the tables of host/train/config",
+		config.Reference())
+	checkGenerated(t, "docs/reference/records.md", "the types of host/train/metrics",
+		numbersReference())
+	checkGenerated(t, "docs/reference/command-line.md", "the commands of cmd/cage",
+		commandsReference())
 }
 
 // commandsReference returns the page of all commands with their flags.
 func commandsReference() string {
 	var b strings.Builder
 	b.WriteString("# Command line\n\n" +
-		"`cage help COMMAND` describes a command with examples. Flags may stand before or after arguments.\n" +
-		"Every command takes `--log-level` (trace, debug, info, warn, error or off; default info), and all that print\n" +
+		"`cage help COMMAND` describes a command with examples. Flags may stand before or after " +
+		"arguments.\n" +
+		"Every command takes `--log-level` (trace, debug, info, warn, error or off; default info), and " +
+		"all that print\n" +
 		"results take `--json`.\n" +
 		"Exit codes: 0 done, 1 failed, 2 wrong command line, 130 interrupted.\n")
 	root := newRoot()
@@ -85,7 +90,8 @@ func describeCommands(b *strings.Builder, parent *cobra.Command) {
 func checkGenerated(t *testing.T, name, source, content string) {
 	t.Helper()
 	path := filepath.Join("../..", name)
-	want := "<!-- Written by `go generate ./cmd/cage` from " + source + ". Do not edit. -->\n\n" + content
+	want := "<!-- Written by `go generate ./cmd/cage` from " + source + ". Do not edit. -->\n\n" +
+		content
 	if *update {
 		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
@@ -101,7 +107,8 @@ func checkGenerated(t *testing.T, name, source, content string) {
 	}
 }
 
-// The runs in examples and the one in the README can be read. For the model from which some of them start stands a small one.
+// The runs in examples and the one in the README can be read. For the model from which some of them
+// start stands a small one.
 func TestExamplesAreRead(t *testing.T) {
 	examples, err := filepath.Glob("../../examples/*.toml")
 	if err != nil || len(examples) < 3 {
@@ -115,7 +122,9 @@ func TestExamplesAreRead(t *testing.T) {
 	const model = "../../host/model/huggingface/testdata/llama32"
 	fromModel := []string{`model.init="` + model + `"`, "model.context=64"}
 	for path, overrides := range map[string][]string{
-		"recipes/tulu3.toml": fromModel, "recipes/paper.toml": fromModel, "recipes/fp_quant.toml": fromModel, "recipes/qad.toml": fromModel, "life/finetune.toml": fromModel, "life/pretrain.toml": nil,
+		"recipes/tulu3.toml": fromModel, "recipes/paper.toml": fromModel,
+		"recipes/fp_quant.toml": fromModel, "recipes/qad.toml": fromModel,
+		"life/finetune.toml": fromModel, "life/pretrain.toml": nil,
 	} {
 		if _, err := config.Load("../../examples/"+path, overrides); err != nil {
 			t.Error(err)
@@ -145,7 +154,8 @@ func TestExamplesDiffer(t *testing.T) {
 		return cfg
 	}
 	wants := map[string][]string{
-		"demo-quest.toml": {"train.out", "method.form", "method.silence", "method.strength", "method.lambda"},
+		"demo-quest.toml": {"train.out", "method.form", "method.silence", "method.strength",
+			"method.lambda"},
 		"demo-fp.toml": {
 			"train.out", "method.form", "method.silence", "method.strength",
 			"quantizer.weights.plugin", "quantizer.weights.sha256", "quantizer.weights.bits",
@@ -183,7 +193,8 @@ func blocks(t *testing.T, page, language string) []string {
 		t.Fatal(err)
 	}
 	var list []string
-	for _, m := range regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
+	for _, m := range regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```$").
+		FindAllStringSubmatch(string(text), -1) {
 		list = append(list, m[1])
 	}
 	return list
@@ -218,7 +229,8 @@ func chapters(t *testing.T) (programs map[string][]string) {
 		programs[kind] = append(programs[kind], block)
 	}
 	if len(programs["quantizer"]) < 3 || len(programs["optimizer"]) < 2 {
-		t.Fatalf("%s shows %d blocks of quantizers and %d of optimizers", writing, len(programs["quantizer"]), len(programs["optimizer"]))
+		t.Fatalf("%s shows %d blocks of quantizers and %d of optimizers", writing,
+			len(programs["quantizer"]), len(programs["optimizer"]))
 	}
 	return programs
 }
@@ -236,7 +248,8 @@ func TestWritingShowsTheTemplates(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(string(want), programs[kind][0]); diff != "" {
-			t.Errorf("%s shows another %s than plugins new writes (-plugins new +page):\n%s", writing, kind, diff)
+			t.Errorf("%s shows another %s than plugins new writes (-plugins new +page):\n%s", writing, kind,
+				diff)
 		}
 	}
 }
@@ -244,7 +257,8 @@ func TestWritingShowsTheTemplates(t *testing.T) {
 // So are those in Python and JAX.
 func TestWritingShowsPython(t *testing.T) {
 	shown := slices.Concat(blocks(t, writing, "python"), blocks(t, pythonPackage, "python"))
-	for _, p := range []scaffold.Plugin{{Kind: "quantizer", Name: "striped", Language: "python"}, {Kind: "optimizer", Name: "mean", Language: "jax"}} {
+	for _, p := range []scaffold.Plugin{{Kind: "quantizer", Name: "striped", Language: "python"},
+		{Kind: "optimizer", Name: "mean", Language: "jax"}} {
 		dir := t.TempDir()
 		if err := p.Render(dir); err != nil {
 			t.Fatal(err)
@@ -254,7 +268,8 @@ func TestWritingShowsPython(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !slices.Contains(shown, string(want)) {
-			t.Errorf("%s and %s do not show what plugins new writes for %+v:\n%s", writing, pythonPackage, p, want)
+			t.Errorf("%s and %s do not show what plugins new writes for %+v:\n%s", writing, pythonPackage, p,
+				want)
 		}
 	}
 }
@@ -296,7 +311,8 @@ func TestWritingConforms(t *testing.T) {
 			dir, tests := t.TempDir(), conformance
 			for i, source := range sources {
 				for _, m := range declared.FindAllStringSubmatch(source, -1) {
-					tests += fmt.Sprintf("\nfunc Test_%s(t *testing.T) { sdktest.%s(t, %[1]s{}) }\n", m[1], strings.ToUpper(kind[:1])+kind[1:])
+					tests += fmt.Sprintf("\nfunc Test_%s(t *testing.T) { sdktest.%s(t, %[1]s{}) }\n", m[1],
+						strings.ToUpper(kind[:1])+kind[1:])
 				}
 				if formatted, err := format.Source([]byte(source)); err != nil || string(formatted) != source {
 					t.Errorf("not as gofmt writes it (%v):\n%s", err, source)
@@ -309,14 +325,16 @@ func TestWritingConforms(t *testing.T) {
 			if kind == "quantizer" {
 				golden := filepath.Join(dir, "golden.json")
 				create(t, golden, blocks(t, sdkReference, "json")[0])
-				tests += fmt.Sprintf("\nfunc TestGolden(t *testing.T) { sdktest.Quantizer(t, quantizer{}, sdktest.GoldenFile(t, %q)) }\n", golden)
+				tests += fmt.Sprintf("\nfunc TestGolden(t *testing.T) { sdktest.Quantizer(t, quantizer{}, "+
+					"sdktest.GoldenFile(t, %q)) }\n", golden)
 			}
 			create(t, filepath.Join(dir, "page_test.go"), tests)
 			files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if out, err := exec.Command("go", append([]string{"test"}, files...)...).CombinedOutput(); err != nil {
+			if out, err := exec.Command("go", append([]string{"test"}, files...)...).
+				CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}
 		})
@@ -362,12 +380,18 @@ func TestClaims(t *testing.T) {
 func numbersReference() string {
 	var b strings.Builder
 	b.WriteString("# Numbers of a run\n\n" +
-		"A run directory has `metrics.jsonl`, with a record every `train.log_every` steps and at each evaluation, and `summary.json`, what the run\n" +
-		"ended with. A number that was not measured is left out; one that is not finite is the text `\"NaN\"`, `\"Inf\"` or `\"-Inf\"`. Tables and\n" +
-		"figures of [studies](../guide/studies.md) call numbers by these names, and so do `cage runs list` and the filter of [`cage serve`](../guide/live-pages.md).\n" +
-		"Losses are in nats per token. [Evaluations](../guide/evaluation.md) add numbers of their own, such as `hellaswag.acc_norm`.\n\n" +
-		"| name | what it is | `metrics.jsonl` | of single tensors | `summary.json` |\n|---|---|---|---|---|\n")
-	places := []reflect.Type{reflect.TypeFor[metrics.Record](), reflect.TypeFor[metrics.WeightMeasures](), reflect.TypeFor[metrics.Summary]()}
+		"A run directory has `metrics.jsonl`, with a record every `train.log_every` steps and at each " +
+		"evaluation, and `summary.json`, what the run\n" +
+		"ended with. A number that was not measured is left out; one that is not finite is the text " +
+		"`\"NaN\"`, `\"Inf\"` or `\"-Inf\"`. Tables and\n" +
+		"figures of [studies](../guide/studies.md) call numbers by these names, and so do `cage runs " +
+		"list` and the filter of [`cage serve`](../guide/live-pages.md).\n" +
+		"Losses are in nats per token. [Evaluations](../guide/evaluation.md) add numbers of their own, " +
+		"such as `hellaswag.acc_norm`.\n\n" +
+		"| name | what it is | `metrics.jsonl` | of single tensors | `summary.json` " +
+		"|\n|---|---|---|---|---|\n")
+	places := []reflect.Type{reflect.TypeFor[metrics.Record](),
+		reflect.TypeFor[metrics.WeightMeasures](), reflect.TypeFor[metrics.Summary]()}
 	in := map[string][]bool{}
 	var names []string
 	for i, place := range places {
@@ -389,7 +413,8 @@ func numbersReference() string {
 		}
 		b.WriteString("\n")
 	}
-	b.WriteString("\nNumbers of single tensors stand in the table `weights` of a record, below the name of the tensor: [diagnostics](configuration.md#diagnostics)\n" +
+	b.WriteString("\nNumbers of single tensors stand in the table `weights` of a record, below the " +
+		"name of the tensor: [diagnostics](configuration.md#diagnostics)\n" +
 		"say when. What a method has counted so far stands in the table `counts` of records and\n" +
 		"of the summary: for OsciReset `weights_set_back`.\n")
 	return b.String()

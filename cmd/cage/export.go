@@ -66,8 +66,9 @@ trained in a temporary directory:
 		"`TYPE` of quantized weights; default: the smallest exact one")
 	flags.StringVar(&o.Float, "dtype", "f32",
 		"type of all other weights: f32, bf16 or f16; with --to hf also of quantized weights")
-	flags.StringVar(&o.Embedding, "embedding", "", "type of the embedding and the head with --to gguf: "+
-		"f32, bf16, f16, or q8_0, which rounds them; default: that of --dtype")
+	flags.StringVar(&o.Embedding, "embedding", "",
+		"type of the embedding and the head with --to gguf: "+
+			"f32, bf16, f16, or q8_0, which rounds them; default: that of --dtype")
 	flags.StringVar(&weights, "weights", weightsQuantized,
 		"quantized: Q(x); latent: x, the weights that the optimizer updates")
 	flags.IntVar(&step, "step", 0, "export the checkpoint of this step instead of the newest")
@@ -176,7 +177,9 @@ trained in a temporary directory:
 }
 
 // lossOf returns the loss of the model in dir on the data of o, and the model's context.
-func lossOf(cmd *cobra.Command, dir string, o trained.Options) (loss float64, context int, err error) {
+func lossOf(
+	cmd *cobra.Command, dir string, o trained.Options,
+) (loss float64, context int, err error) {
 	model, err := openRun(cmd, dir, o)
 	if err != nil {
 		return 0, 0, err
@@ -186,8 +189,8 @@ func lossOf(cmd *cobra.Command, dir string, o trained.Options) (loss float64, co
 	return loss, model.Config.Model.Context, err
 }
 
-// lossOfExport returns the loss of the Hugging Face checkpoint or the GGUF file in dir. Of a file, a
-// run directory is made beside dir for as long as it is needed.
+// lossOfExport returns the loss of the Hugging Face checkpoint or the GGUF file in dir. Of a file,
+// a run directory is made beside dir for as long as it is needed.
 func lossOfExport(cmd *cobra.Command, dir, data string, context int) (loss float64, err error) {
 	o := trained.Options{Data: data, AnyTokenizer: true} // the export's gives the same ids
 	if trained.IsHub(dir) {

@@ -12,15 +12,19 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// TestArguments: the flags of a command give the settings back that were written as its arguments, as studies do.
+// TestArguments: the flags of a command give the settings back that were written as its arguments,
+// as studies do.
 func TestArguments(t *testing.T) {
 	for name, c := range map[string]struct {
 		from, to interface{ Keys() []schema.Key }
 	}{
-		"eval": {&tasks.Settings{Names: []string{"piqa", `a,"b".toml`}, Source: tasks.Source{Data: "--rows", Shots: 0, Limit: 3}, Batch: 8, Chat: true, OneTurn: true},
+		"eval": {&tasks.Settings{Names: []string{"piqa", `a,"b".toml`},
+			Source: tasks.Source{Data: "--rows", Shots: 0, Limit: 3}, Batch: 8, Chat: true, OneTurn: true},
 			&tasks.Settings{}},
-		"ruler": {&ruler.Settings{Lengths: []int{4096, 8192}, Samples: 3, Files: ruler.Files{Essay: "an essay.txt"}, Template: "own"}, &ruler.Settings{}},
-		"quantize": {&posttrain.Quantization{Settings: posttrain.Settings{Method: posttrain.RTN, Damping: 1e-9, Scales: posttrain.AutoScales, OnePass: true}, Windows: 0, Seed: 1 << 31},
+		"ruler": {&ruler.Settings{Lengths: []int{4096, 8192}, Samples: 3,
+			Files: ruler.Files{Essay: "an essay.txt"}, Template: "own"}, &ruler.Settings{}},
+		"quantize": {&posttrain.Quantization{Settings: posttrain.Settings{Method: posttrain.RTN,
+			Damping: 1e-9, Scales: posttrain.AutoScales, OnePass: true}, Windows: 0, Seed: 1 << 31},
 			&posttrain.Quantization{}},
 	} {
 		cmd := &cobra.Command{Run: func(*cobra.Command, []string) {}}

@@ -17,11 +17,12 @@ import (
 
 // A fenced block of a page, with the comment before it: "not run: REASON", or "file: NAME" for a
 // block that a reader writes into a file.
-var fenced = regexp.MustCompile("(?ms)^(?:<!-- (not run|file): (.*?) -->\n)?```(sh|toml|json|go|python)\n(.*?)^```$")
+var fenced = regexp.MustCompile(
+	"(?ms)^(?:<!-- (not run|file): (.*?) -->\n)?```(sh|toml|json|go|python)\n(.*?)^```$")
 
 // smaller makes the commands of the guide take seconds: trainings stop early, a tree of few files
-// stands for Go's own source, and go test leaves out go vet, which would check the SDK again in each
-// new directory: TestModuleOfAPublishedVersion has it check a new plugin.
+// stands for Go's own source, and go test leaves out go vet, which would check the SDK again in
+// each new directory: TestModuleOfAPublishedVersion has it check a new plugin.
 const smaller = `set -euo pipefail
 cage() {
 	case "$1" in
@@ -77,7 +78,8 @@ func TestGuide(t *testing.T) {
 				case mark == "not run":
 					t.Logf("not run, %s:\n%s", value, text)
 				case mark == "file":
-					script += fmt.Sprintf("mkdir -p \"$(dirname %s)\"\ncat >%[1]s <<'END OF FILE'\n%sEND OF FILE\n", value, text)
+					script += fmt.Sprintf(
+						"mkdir -p \"$(dirname %s)\"\ncat >%[1]s <<'END OF FILE'\n%sEND OF FILE\n", value, text)
 				case language == "sh":
 					script += text
 				}
@@ -87,7 +89,8 @@ func TestGuide(t *testing.T) {
 			}
 			cmd := exec.CommandContext(t.Context(), "bash", "-c", script)
 			cmd.Dir = dir
-			cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH"), "SMALL="+small,
+			cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH"),
+				"SMALL="+small,
 				"CAGE_PLUGIN_PATH="+pluginsDir(t), "XDG_CACHE_HOME="+t.TempDir(), "GOCACHE="+cache)
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s\n%s", err, script, out)
@@ -134,7 +137,8 @@ func commands(text string) (list [][]string) {
 		line, _, _ := strings.Cut(strings.ReplaceAll(m[1], "\\\n", " "), " #")
 		line, _, _ = strings.Cut(line, " | ")
 		words := word.FindAllString(line, -1)
-		if i := slices.IndexFunc(words, func(w string) bool { return w == ">" || w == "&&" || w == "&" }); i >= 0 {
+		if i := slices.IndexFunc(words,
+			func(w string) bool { return w == ">" || w == "&&" || w == "&" }); i >= 0 {
 			words = words[:i]
 		}
 		list = append(list, words)

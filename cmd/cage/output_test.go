@@ -49,7 +49,8 @@ func command(t *testing.T, args ...string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "cage")
-	if err := os.Link(self, path); err != nil { // not a symbolic link: a study starts what is behind it
+	// not a symbolic link: a study starts what is behind it
+	if err := os.Link(self, path); err != nil {
 		text, err := os.ReadFile(self)
 		if err := errors.Join(err, os.WriteFile(path, text, 0o755)); err != nil {
 			t.Fatal(err)
@@ -172,7 +173,9 @@ func TestStudyOutlastsItsReader(t *testing.T) {
 	t.Parallel()
 	file, _ := toyRun(t, 5)
 	study := filepath.Join(t.TempDir(), "study.toml")
-	text := fmt.Sprintf("base = %q\n[study]\nname = \"s\"\nout = %q\n[[study.axes]]\nname = \"rate\"\nkey = \"schedule.rate\"\nvalues = [0.1, 0.2]\n", file, filepath.Join(t.TempDir(), "out"))
+	text := fmt.Sprintf("base = %q\n[study]\nname = \"s\"\nout = %q\n[[study.axes]]\nname = "+
+		"\"rate\"\nkey = \"schedule.rate\"\nvalues = [0.1, 0.2]\n", file,
+		filepath.Join(t.TempDir(), "out"))
 	if err := os.WriteFile(study, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +185,8 @@ func TestStudyOutlastsItsReader(t *testing.T) {
 		t.Errorf("exit code %d, want 0", got)
 	}
 	status := command(t, "study", "status", study)
-	if out, err := status.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("2 of 2 cells done")) {
+	if out, err := status.CombinedOutput(); err != nil ||
+		!bytes.Contains(out, []byte("2 of 2 cells done")) {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
@@ -191,12 +195,14 @@ func TestDataOutlastItsReader(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for _, name := range []string{"a.txt", "b.txt"} {
-		if err := os.WriteFile(filepath.Join(dir, name), bytes.Repeat([]byte("some text\n"), 1000), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name), bytes.Repeat([]byte("some text\n"), 1000),
+			0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 	out := filepath.Join(dir, "out")
-	cmd := command(t, "data", "prepare", filepath.Join(dir, "a.txt"), "--validation-text", filepath.Join(dir, "b.txt"), "--out", out)
+	cmd := command(t, "data", "prepare", filepath.Join(dir, "a.txt"), "--validation-text",
+		filepath.Join(dir, "b.txt"), "--out", out)
 	head(t, cmd, 0)
 	if got := code(t, cmd); got != 0 {
 		t.Errorf("exit code %d, want 0", got)
@@ -221,7 +227,8 @@ func TestShortCommandsEndWithTheirReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	code(t, cmd)
-	if state := cmd.ProcessState.Sys().(syscall.WaitStatus); !state.Signaled() || state.Signal() != syscall.SIGPIPE {
+	if state := cmd.ProcessState.Sys().(syscall.WaitStatus); !state.Signaled() ||
+		state.Signal() != syscall.SIGPIPE {
 		t.Errorf("it ended with %v, want SIGPIPE", cmd.ProcessState)
 	}
 	if stderr.Len() > 0 {

@@ -30,23 +30,28 @@ func TestNamedPipes(t *testing.T) {
 	if out, err := command(t, "train", "--quiet", toy).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	language := []string{"train", toy, "--set", `model={layers=1, width=8, heads=2, context=8}`, "--set", "train.batch=1", "--set", `data.train="` + pipe + `.tokens"`, "--set", `data.validation="` + pipe + `.tokens"`}
+	language := []string{"train", toy, "--set", `model={layers=1, width=8, heads=2, context=8}`,
+		"--set", "train.batch=1", "--set", `data.train="` + pipe + `.tokens"`, "--set",
+		`data.validation="` + pipe + `.tokens"`}
 	kept := func(p func(rundir.Dir) string) string { return runWithPipe(t, run, p, pipe) }
 	cases := map[string][]string{
-		"run.toml":              {"train", pipe + ".toml"},
-		"study file":            {"study", "run", pipe + ".toml"},
-		"data":                  language,
-		"token file":            {"data", "show", pipe + ".tokens"},
-		"text":                  {"data", "prepare", pipe, "--out", filepath.Join(dir, "out")},
-		"tokenizer":             {"data", "prepare", text, "--tokenizer", pipe, "--out", filepath.Join(dir, "out")},
-		"table of points":       {"fit", pipe + ".csv"},
-		"golden file":           {"plugins", "test", "sgd", "--device", "none", "--golden", pipe},
-		"plugin":                {"plugins", "show", pipe},
-		"configuration of run":  {"eval", kept(func(d rundir.Dir) string { return d.Config().Name })},
-		"checkpoint, to resume": {"train", "--resume", toy, "--set", "train.steps=3", "--set", `train.out="` + kept(newestCheckpoint(t)) + `"`},
-		"checkpoint, to use":    {"eval", kept(newestCheckpoint(t))},
-		"provenance":            {"runs", "show", kept(func(d rundir.Dir) string { return d.Provenance().Name })},
-		"metrics":               {"plot", kept(func(d rundir.Dir) string { return d.Metrics().Name })},
+		"run.toml":   {"train", pipe + ".toml"},
+		"study file": {"study", "run", pipe + ".toml"},
+		"data":       language,
+		"token file": {"data", "show", pipe + ".tokens"},
+		"text":       {"data", "prepare", pipe, "--out", filepath.Join(dir, "out")},
+		"tokenizer": {"data", "prepare", text, "--tokenizer", pipe, "--out",
+			filepath.Join(dir, "out")},
+		"table of points":      {"fit", pipe + ".csv"},
+		"golden file":          {"plugins", "test", "sgd", "--device", "none", "--golden", pipe},
+		"plugin":               {"plugins", "show", pipe},
+		"configuration of run": {"eval", kept(func(d rundir.Dir) string { return d.Config().Name })},
+		"checkpoint, to resume": {"train", "--resume", toy, "--set", "train.steps=3", "--set",
+			`train.out="` + kept(newestCheckpoint(t)) + `"`},
+		"checkpoint, to use": {"eval", kept(newestCheckpoint(t))},
+		"provenance": {"runs", "show",
+			kept(func(d rundir.Dir) string { return d.Provenance().Name })},
+		"metrics": {"plot", kept(func(d rundir.Dir) string { return d.Metrics().Name })},
 	}
 	for name, args := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -66,7 +71,8 @@ func TestNamedPipes(t *testing.T) {
 }
 
 func refusesPipe(text string) bool {
-	for _, words := range []string{"is a named pipe", "is neither a file nor a folder", "cannot be executed"} {
+	for _, words := range []string{"is a named pipe", "is neither a file nor a folder",
+		"cannot be executed"} {
 		if strings.Contains(text, words) {
 			return true
 		}

@@ -33,7 +33,9 @@ func (brokenQuantizer) Describe() sdk.Description {
 	}}
 }
 
-func (brokenQuantizer) Quantize(_ *program.Builder, x program.Value, _ sdk.Site) (sdk.Quantized, error) {
+func (brokenQuantizer) Quantize(
+	_ *program.Builder, x program.Value, _ sdk.Site,
+) (sdk.Quantized, error) {
 	scale := x.Abs().MaxRow().Scale(1.0 / 7) // 0/0 in a row of zeros
 	return sdk.Quantized{Value: x.Div(scale).Round().Mul(scale), Surrogate: x.Scale(2)}, nil
 }
@@ -44,10 +46,13 @@ func faulty() { sdk.Serve(faultyQuantizer{}, faultyOptimizer{}) }
 type faultyQuantizer struct{}
 
 func (faultyQuantizer) Describe() sdk.Description {
-	return sdk.Description{Name: "faulty", Parameters: []sdk.Parameter{sdk.Int("bits", 9, 2, 8, "bits of a code")}}
+	return sdk.Description{Name: "faulty",
+		Parameters: []sdk.Parameter{sdk.Int("bits", 9, 2, 8, "bits of a code")}}
 }
 
-func (faultyQuantizer) Quantize(_ *program.Builder, x program.Value, _ sdk.Site) (sdk.Quantized, error) {
+func (faultyQuantizer) Quantize(
+	_ *program.Builder, x program.Value, _ sdk.Site,
+) (sdk.Quantized, error) {
 	return sdk.Quantized{Value: x, Surrogate: x}, nil
 }
 
@@ -59,17 +64,21 @@ func (faultyOptimizer) Init(*program.Builder, program.Value, sdk.Tensor) (sdk.St
 	return nil, nil
 }
 
-func (faultyOptimizer) Update(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
+func (faultyOptimizer) Update(
+	_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	return in.Gradient, nil, nil
 }
 
 // FuzzSet: a setting of "plugins test" is the value that is written, or text; a declared
 // string is never anything else.
 func FuzzSet(f *testing.F) {
-	for _, seed := range []string{"bits=4", "form=paper", `form="paper"`, "c=1e3", "c=inf", "c=1979-05-27", "c={a=1}", "c=1\nd=2", "c=[1", "form=12"} {
+	for _, seed := range []string{"bits=4", "form=paper", `form="paper"`, "c=1e3", "c=inf",
+		"c=1979-05-27", "c={a=1}", "c=1\nd=2", "c=[1", "form=12"} {
 		f.Add(seed)
 	}
-	about := sdk.Description{Name: "a", Parameters: []sdk.Parameter{sdk.String("form", "", ""), sdk.Int("bits", 4, 2, 8, ""), sdk.Float("c", 1, 0, 2, "")}}
+	about := sdk.Description{Name: "a", Parameters: []sdk.Parameter{sdk.String("form", "", ""),
+		sdk.Int("bits", 4, 2, 8, ""), sdk.Float("c", 1, 0, 2, "")}}
 	f.Fuzz(func(t *testing.T, set string) {
 		settings, _ := pluginSettings([]string{set}, about)
 		for name, v := range settings {

@@ -28,7 +28,8 @@ func publish(t *testing.T, version string) (dir string) {
 	}
 	source := t.TempDir()
 	for _, part := range []string{"sdk", "internal"} {
-		if err := os.CopyFS(filepath.Join(source, part), os.DirFS(filepath.Join("../..", part))); err != nil {
+		if err := os.CopyFS(filepath.Join(source, part),
+			os.DirFS(filepath.Join("../..", part))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -40,7 +41,8 @@ func publish(t *testing.T, version string) (dir string) {
 		t.Fatal(err)
 	}
 	defer archive.Close()
-	if err := zip.CreateFromDir(archive, module.Version{Path: scaffold.Module, Version: version}, source); err != nil {
+	if err := zip.CreateFromDir(archive, module.Version{Path: scaffold.Module, Version: version},
+		source); err != nil {
 		t.Fatal(err)
 	}
 	create(t, filepath.Join(versions, version+".mod"), read(t, "../../go.mod"))
@@ -82,7 +84,8 @@ func TestModuleOfAPublishedVersion(t *testing.T) {
 			}
 			dir = p.Path()
 			text := read(t, filepath.Join(dir, "go.mod"))
-			if !strings.Contains(text, "\nrequire "+scaffold.Module+" "+version+"\n") || strings.Contains(text, "replace") {
+			if !strings.Contains(text, "\nrequire "+scaffold.Module+" "+version+"\n") ||
+				strings.Contains(text, "replace") {
 				t.Errorf("go.mod is\n%s", text)
 			}
 			if notice != nil {
@@ -109,7 +112,8 @@ func bareModules(t *testing.T) (dir string) {
 	t.Helper()
 	full := goOut(t, "env", "GOMODCACHE")
 	modules.Do(func() {
-		modules.list = goOut(t, "list", "-deps", "-test", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}@{{.Version}}{{end}}{{end}}", "./...")
+		modules.list = goOut(t, "list", "-deps", "-test", "-f",
+			"{{with .Module}}{{if not .Main}}{{.Path}}@{{.Version}}{{end}}{{end}}", "./...")
 	})
 	dir = t.TempDir()
 	linked := map[string]bool{}

@@ -25,7 +25,8 @@ import (
 var update = flag.Bool("update", false, "write what was found into testdata/script and docs")
 
 func TestMain(m *testing.M) {
-	testscript.Main(withPlugins{m}, map[string]func(){"cage": main, "rogue": rogue, "broken": broken, "faulty": faulty})
+	testscript.Main(withPlugins{m},
+		map[string]func(){"cage": main, "rogue": rogue, "broken": broken, "faulty": faulty})
 }
 
 // withPlugins runs the tests and removes the plugins that were built for them.
@@ -49,7 +50,8 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "json": isJSON, "interrupt": interrupt, "await": awaitText, "exited": exited, "replace": replace, "same": same, "fetch": fetch,
+			"exits": exits, "json": isJSON, "interrupt": interrupt, "await": awaitText, "exited": exited,
+			"replace": replace, "same": same, "fetch": fetch,
 		},
 		UpdateScripts:       *update,
 		RequireExplicitExec: true,
@@ -60,10 +62,12 @@ func TestScripts(t *testing.T) {
 // pluginsVariable is the environment variable that names a directory with the plugins, built.
 const pluginsVariable = "CAGE_TEST_PLUGINS"
 
-// temporaryPlugins is the directory of the plugins that were built for the tests, "" where they are given.
+// temporaryPlugins is the directory of the plugins that were built for the tests, "" where they are
+// given.
 var temporaryPlugins string
 
-// builtPlugins returns the directory of the repository's plugins, which are built once if it is not given.
+// builtPlugins returns the directory of the repository's plugins, which are built once if it is not
+// given.
 var builtPlugins = sync.OnceValues(func() (dir string, err error) {
 	if dir = os.Getenv(pluginsVariable); dir != "" {
 		return dir, nil
@@ -72,7 +76,8 @@ var builtPlugins = sync.OnceValues(func() (dir string, err error) {
 		return "", err
 	}
 	temporaryPlugins = dir
-	out, err := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "../../plugins/...").CombinedOutput()
+	out, err := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "../../plugins/...").
+		CombinedOutput()
 	if err != nil {
 		return dir, fmt.Errorf("go build plugins: %w\n%s", err, out)
 	}
@@ -88,8 +93,9 @@ func pluginsDir(t *testing.T) string {
 	return dir
 }
 
-// scriptEnvironment is what a person has who uses cage: the plugins, and the go command with a cache of modules.
-// The scripts share the processors: each command gets one, and collects its garbage rarely.
+// scriptEnvironment is what a person has who uses cage: the plugins, and the go command with a
+// cache of modules. The scripts share the processors: each command gets one, and collects its
+// garbage rarely.
 func scriptEnvironment(t *testing.T) []string {
 	t.Helper()
 	repo, err := filepath.Abs("../..")
@@ -284,5 +290,6 @@ func replace(ts *testscript.TestScript, neg bool, args []string) {
 	if !strings.Contains(content, args[1]) {
 		ts.Fatalf("%s does not contain %q", args[0], args[1])
 	}
-	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(strings.ReplaceAll(content, args[1], args[2])), 0o644))
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(strings.ReplaceAll(content, args[1], args[2])),
+		0o644))
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/cage-qat/cage/host/train/rundir"
 )
 
-// startEndless starts a training without an end, and waits for its first records. nohup, if not empty, is the program that
-// starts it.
+// startEndless starts a training without an end, and waits for its first records. nohup, if not
+// empty, is the program that starts it.
 func startEndless(t *testing.T, nohup string) (cmd *exec.Cmd, dir string, stderr *bytes.Buffer) {
 	t.Helper()
 	file, dir := toyRun(t, endless)
@@ -43,7 +43,8 @@ func TestSignalsSave(t *testing.T) {
 	signal.Notify(caught, syscall.SIGHUP)
 	t.Cleanup(func() { signal.Stop(caught) })
 	for name, signals := range map[string][]syscall.Signal{
-		"SIGHUP":  {syscall.SIGHUP, syscall.SIGHUP}, // when a session closes, the system sends one and the shell another
+		// when a session closes, the system sends one and the shell another
+		"SIGHUP":  {syscall.SIGHUP, syscall.SIGHUP},
 		"SIGQUIT": {syscall.SIGQUIT},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -54,7 +55,8 @@ func TestSignalsSave(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if got := code(t, cmd); got != exitInterrupted || !strings.Contains(stderr.String(), "--resume") {
+			if got := code(t, cmd); got != exitInterrupted ||
+				!strings.Contains(stderr.String(), "--resume") {
 				t.Errorf("exit code %d, want %d; standard error %q", got, exitInterrupted, stderr)
 			}
 			if newestStep(t, dir) == 0 {
@@ -64,7 +66,8 @@ func TestSignalsSave(t *testing.T) {
 	}
 }
 
-// TestInterruptedWhileJoining: a process that waits for others stops when it is told to, and leaves no file.
+// TestInterruptedWhileJoining: a process that waits for others stops when it is told to, and leaves
+// no file.
 func TestInterruptedWhileJoining(t *testing.T) {
 	t.Parallel()
 	for rank := range 2 {
@@ -75,7 +78,8 @@ func TestInterruptedWhileJoining(t *testing.T) {
 		}
 		address := l.Addr().String()
 		l.Close()
-		cmd, stderr := command(t, "train", file, "--processes", fmt.Sprintf("%d/1024@%s", rank, address)), &bytes.Buffer{}
+		cmd, stderr := command(t, "train", file, "--processes", fmt.Sprintf("%d/1024@%s", rank, address)),
+			&bytes.Buffer{}
 		cmd.Stderr = stderr
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
@@ -94,7 +98,8 @@ func TestInterruptedWhileJoining(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := code(t, cmd); got != exitInterrupted || stderr.String() != "cage: interrupted\n" {
-			t.Errorf("process %d: exit code %d, want %d; standard error %q", rank, got, exitInterrupted, stderr)
+			t.Errorf("process %d: exit code %d, want %d; standard error %q", rank, got, exitInterrupted,
+				stderr)
 		}
 		if left, _ := os.ReadDir(rundir.At(dir).Checkpoints().Name); len(left) > 0 {
 			t.Errorf("process %d leaves %v", rank, left)
@@ -102,7 +107,8 @@ func TestInterruptedWhileJoining(t *testing.T) {
 	}
 }
 
-// Of a process that does not stop, a second SIGQUIT shows the stacks. The process is this test, started by itself.
+// Of a process that does not stop, a second SIGQUIT shows the stacks. The process is this test,
+// started by itself.
 func TestSecondQuit(t *testing.T) {
 	if os.Getenv("CAGE_TEST_STUCK") != "" {
 		ctx, stop := interruptible()
@@ -142,13 +148,15 @@ func TestSecondQuit(t *testing.T) {
 			_ = cmd.Process.Signal(syscall.SIGQUIT)
 		}
 	}
-	if !strings.Contains(stderr.String(), "SIGQUIT: quit") || !strings.Contains(stderr.String(), "TestSecondQuit") {
+	if !strings.Contains(stderr.String(), "SIGQUIT: quit") ||
+		!strings.Contains(stderr.String(), "TestSecondQuit") {
 		t.Errorf("it ended with %v and wrote to its standard error:\n%s", err, stderr.String())
 	}
 }
 
-// A process with a lifeline stops in order, however many signals it receives: Slurm sends SIGTERM to all processes of a task, of which one is
-// at the other end of the lifeline. The process is this test, started by itself.
+// A process with a lifeline stops in order, however many signals it receives: Slurm sends SIGTERM
+// to all processes of a task, of which one is at the other end of the lifeline. The process is this
+// test, started by itself.
 func TestLifelineAndSignals(t *testing.T) {
 	if os.Getenv("CAGE_TEST_LIFELINE") != "" {
 		ctx, stop := interruptible()

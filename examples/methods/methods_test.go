@@ -1,4 +1,5 @@
-// Package methods_test writes and checks docs/reference/methods.md, the table of published methods and of what each takes to write.
+// Package methods_test writes and checks docs/reference/methods.md, the table of published methods
+// and of what each takes to write.
 package methods_test
 
 import (
@@ -44,7 +45,8 @@ func TestPage(t *testing.T) {
 	for _, part := range []struct {
 		title string
 		list  []method
-	}{{"Quantizers", list.Quantizer}, {"Fully quantized training", list.Training}, {"Optimizers", list.Optimizer}, {"Methods of the host", list.Method}} {
+	}{{"Quantizers", list.Quantizer}, {"Fully quantized training", list.Training},
+		{"Optimizers", list.Optimizer}, {"Methods of the host", list.Method}} {
 		fmt.Fprintf(&b, "\n## %s\n\n| method | source | lines | code |\n|---|---|---|---|\n", part.title)
 		for _, m := range part.list {
 			row, err := m.row()
@@ -92,7 +94,8 @@ func (m method) row() (string, error) {
 				return "", err
 			}
 			n += count
-			link := fmt.Sprintf("[%s](../../%s)", strings.TrimPrefix(strings.TrimPrefix(filepath.Dir(file), "examples/"), "plugins/"), file)
+			link := fmt.Sprintf("[%s](../../%s)",
+				strings.TrimPrefix(strings.TrimPrefix(filepath.Dir(file), "examples/"), "plugins/"), file)
 			if len(links) == 0 {
 				links = append(links, link)
 			}
@@ -108,8 +111,9 @@ func (m method) row() (string, error) {
 	return fmt.Sprintf("| %s | %s | %s | %s |\n", m.Name, m.Paper, lines, text), nil
 }
 
-// countLines counts the lines of code of a file, or of one of its functions: those that are not empty and not comments. Files in
-// other languages than Go are counted as a whole, without lines that begin with #.
+// countLines counts the lines of code of a file, or of one of its functions: those that are not
+// empty and not comments. Files in other languages than Go are counted as a whole, without lines
+// that begin with #.
 func countLines(file, function string) (int, error) {
 	source, err := os.ReadFile(filepath.Join(root, file))
 	if err != nil {

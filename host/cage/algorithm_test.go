@@ -18,7 +18,8 @@ func correcting(form Form, variant Variant) (Method, Mode) {
 	return CAGE{Form: form, Variant: variant}, Mode(form)
 }
 
-// literal is the correction as the algorithm has it: with a second quantization, at the decayed point.
+// literal is the correction as the algorithm has it: with a second quantization, at the decayed
+// point.
 type literal struct{ CAGE }
 
 func (literal) Reads(Rule) Reads { return Reads{Again: true} }
@@ -33,7 +34,9 @@ var testScalars = map[string]float64{
 }
 
 // runRule executes one step of a rule on the oracle.
-func runRule(t *testing.T, rule Rule, x, g []float64, scalars map[string]float64) map[string]reference.Tensor {
+func runRule(
+	t *testing.T, rule Rule, x, g []float64, scalars map[string]float64,
+) map[string]reference.Tensor {
 	t.Helper()
 	p, err := rule.Program()
 	if err != nil {
@@ -43,7 +46,9 @@ func runRule(t *testing.T, rule Rule, x, g []float64, scalars map[string]float64
 }
 
 // runProgram executes a program with the inputs of a rule.
-func runProgram(t *testing.T, p *program.Program, rule Rule, x, g []float64, scalars map[string]float64) map[string]reference.Tensor {
+func runProgram(
+	t *testing.T, p *program.Program, rule Rule, x, g []float64, scalars map[string]float64,
+) map[string]reference.Tensor {
 	t.Helper()
 	tensors := map[string]reference.Tensor{spec.InputX: reference.Floats(x, rule.Shape...)}
 	for _, s := range rule.Optimizer.State {
@@ -104,7 +109,8 @@ func TestLiterally(t *testing.T) {
 		"decay and rate of its own":    {quest, func(r *Rule) { r.Decay, r.RateFactor = 0.1, 0.5 }},
 		"no decay":                     {"fixed grid 0.25", func(*Rule) {}},
 		"no decay, rotation":           {"fixed grid 0.25", func(r *Rule) { r.Rotation = 2 }},
-		"decay last":                   {"fixed grid 0.25", func(r *Rule) { r.Decay, r.DecayLast = 0.1, true }},
+		"decay last": {"fixed grid 0.25",
+			func(r *Rule) { r.Decay, r.DecayLast = 0.1, true }},
 	} {
 		rule := testRule(t, adam{}, c.quantizer, 2, 4)
 		rule.Method, rule.Mode = correcting(Decoupled, Paper)
@@ -227,7 +233,8 @@ func TestUnquantizedTensorIsNeverCorrected(t *testing.T) {
 	rule := testRule(t, sgd{}, "", 2, 3)
 	plain := runRule(t, rule, sampleX, sampleG, testScalars)
 	rule.Method, rule.Mode = correcting(Decoupled, Paper)
-	if diff := cmp.Diff(plain[spec.InputX].Floats, runRule(t, rule, sampleX, sampleG, testScalars)[spec.InputX].Floats); diff != "" {
+	if diff := cmp.Diff(plain[spec.InputX].Floats,
+		runRule(t, rule, sampleX, sampleG, testScalars)[spec.InputX].Floats); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -13,14 +13,17 @@ import (
 // variant is that of the incoming x, that of the official one comes after all of it.
 func TestDecayLast(t *testing.T) {
 	const decay = 0.2
-	rate, next, lambda := testScalars[spec.InputRate], testScalars[InputNextRate], testScalars[InputLambda]
+	rate, next, lambda := testScalars[spec.InputRate], testScalars[InputNextRate],
+		testScalars[InputLambda]
 	for _, quantizer := range []string{"fixed grid 0.25", "paper QuEST 4-bit per row, no rotation"} {
 		for _, c := range []struct {
 			form    Form
 			variant Variant
 			want    func(x, g []float64, q func([]float64) []float64) []float64
 		}{
-			{Off, Paper, func(x, g []float64, _ func([]float64) []float64) []float64 { return decayed(x, g, rate, decay) }},
+			{Off, Paper, func(x, g []float64, _ func([]float64) []float64) []float64 {
+				return decayed(x, g, rate, decay)
+			}},
 			{Decoupled, Paper, func(x, g []float64, q func([]float64) []float64) []float64 {
 				return minus(decayed(x, g, rate, decay), rate*lambda, residual(x, q))
 			}},
@@ -44,7 +47,8 @@ func TestDecayLast(t *testing.T) {
 					}
 				}
 				rule.DecayLast = false
-				if first := runRule(t, rule, sampleX, sampleG, testScalars)[spec.InputX].Floats; first[0] == got[0] {
+				if first := runRule(t, rule, sampleX, sampleG,
+					testScalars)[spec.InputX].Floats; first[0] == got[0] {
 					t.Error("the order of decay and update changes nothing")
 				}
 			})
@@ -115,7 +119,8 @@ func TestRateFactor(t *testing.T) {
 func testRateFactor(t *testing.T, factor float64) {
 	const grid, decay = 0.25, 0.2
 	round := func(x float64) float64 { return math.RoundToEven(x/grid) * grid }
-	rate, next, lambda := factor*testScalars[spec.InputRate], factor*testScalars[InputNextRate], testScalars[InputLambda]
+	rate, next, lambda := factor*testScalars[spec.InputRate], factor*testScalars[InputNextRate],
+		testScalars[InputLambda]
 	official := func(y float64) float64 { return y - next*lambda*(y-round(y)) }
 	for _, c := range []struct {
 		form    Form
@@ -125,14 +130,17 @@ func testRateFactor(t *testing.T, factor float64) {
 	}{
 		{Off, Paper, 0, func(x, g float64) float64 { return x - rate*g }},
 		{Off, Paper, decay, func(x, g float64) float64 { return (1-rate*decay)*x - rate*g }},
-		{Decoupled, Paper, 0, func(x, g float64) float64 { return x - rate*g - rate*lambda*(x-round(x)) }},
+		{Decoupled, Paper, 0,
+			func(x, g float64) float64 { return x - rate*g - rate*lambda*(x-round(x)) }},
 		{Decoupled, Paper, decay, func(x, g float64) float64 {
 			x *= 1 - rate*decay
 			return x - rate*g - rate*lambda*(x-round(x))
 		}},
 		{Decoupled, Official, 0, func(x, g float64) float64 { return official(x - rate*g) }},
-		{Decoupled, Official, decay, func(x, g float64) float64 { return official((1-rate*decay)*x - rate*g) }},
-		{Coupled, Paper, decay, func(x, g float64) float64 { return (1-rate*decay)*x - rate*(g+lambda*(x-round(x))) }},
+		{Decoupled, Official, decay,
+			func(x, g float64) float64 { return official((1-rate*decay)*x - rate*g) }},
+		{Coupled, Paper, decay,
+			func(x, g float64) float64 { return (1-rate*decay)*x - rate*(g+lambda*(x-round(x))) }},
 	} {
 		t.Run(fmt.Sprintf("%v/%s/%s/%v", factor, c.form, c.variant, c.decay), func(t *testing.T) {
 			rule := testRule(t, sgd{}, fmt.Sprint("fixed grid ", grid), 2, 3)

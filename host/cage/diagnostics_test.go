@@ -23,7 +23,8 @@ func TestCoherence(t *testing.T) {
 		"that cancel":         {func(s, i int) float64 { return float64(1 - 2*(s%2)) }, 0},
 		"zeros":               {func(s, i int) float64 { return 0 }, 0},
 		// E|Σe| / E Σ|e| = √(2W/3π) / (W/2) for uniform residuals.
-		"independent ones": {func(s, i int) float64 { return rng.Float64() - 0.5 }, math.Sqrt(2*window/(3*math.Pi)) / 2 / (window / 4.0)},
+		"independent ones": {func(s, i int) float64 { return rng.Float64() - 0.5 },
+			math.Sqrt(2*window/(3*math.Pi)) / 2 / (window / 4.0)},
 	}
 	for name, c := range cases {
 		tr := cage.NewTracker(window, n)
@@ -57,7 +58,8 @@ func TestLengths(t *testing.T) {
 	if d.Visits() != 5 || d.Mean() != 2 || d.Max() != 4 {
 		t.Errorf("%d visits, mean %v, largest %d", d.Visits(), d.Mean(), d.Max())
 	}
-	for p, want := range map[float64]int{-1: 1, 0: 1, 0.4: 1, 0.41: 2, 0.5: 2, 0.8: 2, 0.81: 4, 1: 4, 2: 4} {
+	for p, want := range map[float64]int{-1: 1, 0: 1, 0.4: 1, 0.41: 2, 0.5: 2, 0.8: 2, 0.81: 4, 1: 4,
+		2: 4} {
 		if got := d.Quantile(p); got != want {
 			t.Errorf("the quantile %v is %d, want %d", p, got, want)
 		}
@@ -80,7 +82,8 @@ func TestNotFinite(t *testing.T) {
 	tr := cage.NewTracker(2, 1, 1)
 	tr.Add([]int32{1, 1}, []float32{float32(math.NaN()), 1})
 	m, groups := tr.Measure()
-	for _, v := range []float64{m.Coherence, m.VectorCoherence, m.VisitSum, m.Residual, groups[0].Coherence} {
+	for _, v := range []float64{m.Coherence, m.VectorCoherence, m.VisitSum, m.Residual,
+		groups[0].Coherence} {
 		if !math.IsNaN(v) {
 			t.Errorf("a measure is %v", v)
 		}
@@ -142,13 +145,15 @@ func TestChoose(t *testing.T) {
 	if total != 500 {
 		t.Errorf("%d coordinates", total)
 	}
-	if again := cage.ChooseCoordinates(7, 500, sizes...); !slices.EqualFunc(chosen, again, slices.Equal) {
+	if again := cage.ChooseCoordinates(7, 500, sizes...); !slices.EqualFunc(chosen, again,
+		slices.Equal) {
 		t.Error("one seed gives two choices")
 	}
 	if other := cage.ChooseCoordinates(8, 500, sizes...); slices.Equal(chosen[0], other[0]) {
 		t.Error("two seeds give one choice")
 	}
-	if all := cage.ChooseCoordinates(1, 1000, 3, 4); len(all[0]) != 3 || !slices.Equal(all[1], []int32{0, 1, 2, 3}) {
+	if all := cage.ChooseCoordinates(1, 1000, 3, 4); len(all[0]) != 3 ||
+		!slices.Equal(all[1], []int32{0, 1, 2, 3}) {
 		t.Errorf("more than there are: %v", all)
 	}
 	if none := cage.ChooseCoordinates(1, -1, 3); len(none[0]) != 0 {

@@ -8,8 +8,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// TestFactor: the method gets the error of a factor as an input, in both forms, and an error that is
-// not finite corrects nothing.
+// TestFactor: the method gets the error of a factor as an input, in both forms, and an error that
+// is not finite corrects nothing.
 func TestFactor(t *testing.T) {
 	e := []float64{0.5, -0.25, 0.125, 0, 1, -1}
 	run := func(form Form, e []float64) map[string]reference.Tensor {
@@ -64,7 +64,8 @@ func TestFrozenStatistics(t *testing.T) {
 		t.Errorf("the statistics read %s and replace %v", in, jobs[0].Outputs)
 	}
 	out := oracle(t, jobs[0].Program, map[string]reference.Tensor{
-		spec.InputX: reference.Floats(sampleX, 2, 3), InputQuantized: reference.Floats(make([]float64, 6), 2, 3)})
+		spec.InputX:    reference.Floats(sampleX, 2, 3),
+		InputQuantized: reference.Floats(make([]float64, 6), 2, 3)})
 	want := 0.0
 	for _, x := range sampleX {
 		want += x * x

@@ -14,9 +14,12 @@ import (
 )
 
 // executor runs a program on named tensors: the oracle here, the device in device_test.go.
-type executor func(t *testing.T, p *program.Program, in map[string]reference.Tensor) map[string]reference.Tensor
+type executor func(t *testing.T, p *program.Program,
+	in map[string]reference.Tensor) map[string]reference.Tensor
 
-func oracle(t *testing.T, p *program.Program, in map[string]reference.Tensor) map[string]reference.Tensor {
+func oracle(
+	t *testing.T, p *program.Program, in map[string]reference.Tensor,
+) map[string]reference.Tensor {
 	t.Helper()
 	out, err := reference.Run(p, in)
 	if err != nil {
@@ -28,7 +31,8 @@ func oracle(t *testing.T, p *program.Program, in map[string]reference.Tensor) ma
 func TestScheduleGolden(t *testing.T) {
 	f := golden.Load(t, "testdata/cage.json")
 	for _, table := range f.Top(t).List("schedule_tables") {
-		m := CAGE{Form: Decoupled, Variant: Paper, Lambda: table.Float("lam"), Silence: table.Float("silence"), Ramp: rampOf(table.String("schedule"))}
+		m := CAGE{Form: Decoupled, Variant: Paper, Lambda: table.Float("lam"),
+			Silence: table.Float("silence"), Ramp: rampOf(table.String("schedule"))}
 		total := table.Int("total")
 		got := make([]float64, total)
 		for i := range got {
@@ -55,7 +59,8 @@ func TestStepsGolden(t *testing.T) {
 			t.Skip("the optimizer muon is not part of these tests")
 		}
 		ran++
-		runGoldenSteps(t, c, oracle, func(o golden.Object, key string, got []float64) { o.Close(key, got) })
+		runGoldenSteps(t, c, oracle,
+			func(o golden.Object, key string, got []float64) { o.Close(key, got) })
 	})
 	if ran < 9 {
 		t.Errorf("only %d cases ran, the file has 9 for AdamW and SGD", ran)
@@ -63,7 +68,9 @@ func TestStepsGolden(t *testing.T) {
 }
 
 // runGoldenSteps trains the case's tensor and hands λ and x of every step to check.
-func runGoldenSteps(t *testing.T, c golden.Case, run executor, check func(o golden.Object, key string, got []float64)) {
+func runGoldenSteps(
+	t *testing.T, c golden.Case, run executor, check func(o golden.Object, key string, got []float64),
+) {
 	x0, grads, lrs := c.Inputs.Array("x0"), c.Inputs.Array("grads"), c.Inputs.Array("lrs")
 	q := testQuantizer(t, c.Params.String("quantizer"), x0.Shape)
 	opt, values := testOptimizer(c.Params.String("optimizer"))
@@ -72,7 +79,8 @@ func runGoldenSteps(t *testing.T, c golden.Case, run executor, check func(o gold
 		t.Fatal(err)
 	}
 	total := c.Params.Int("total")
-	m := CAGE{Form: Decoupled, Variant: Paper, Lambda: c.Params.Float("lam"), Silence: c.Params.Float("silence"), Ramp: rampOf(c.Params.String("schedule"))}
+	m := CAGE{Form: Decoupled, Variant: Paper, Lambda: c.Params.Float("lam"),
+		Silence: c.Params.Float("silence"), Ramp: rampOf(c.Params.String("schedule"))}
 	switch c.Params.String("variant") {
 	case "official":
 		m.Variant = Official
@@ -90,7 +98,8 @@ func runGoldenSteps(t *testing.T, c golden.Case, run executor, check func(o gold
 	for i, step := range c.Expected.List("steps") {
 		lambda := m.Coefficient(i+1, total)
 		check(step, "lam", []float64{lambda})
-		rule := Rule{Name: "x", Shape: x0.Shape, Optimizer: optProgram, Quantizer: &q, Clip: true, Decay: decay, RateFactor: 1, Method: m, Mode: Mode(m.Form)}
+		rule := Rule{Name: "x", Shape: x0.Shape, Optimizer: optProgram, Quantizer: &q, Clip: true,
+			Decay: decay, RateFactor: 1, Method: m, Mode: Mode(m.Form)}
 		p, err := rule.Program()
 		if err != nil {
 			t.Fatal(err)
@@ -107,14 +116,18 @@ func runGoldenSteps(t *testing.T, c golden.Case, run executor, check func(o gold
 	}
 }
 
-func stepInputs(t *testing.T, rule Rule, tensors map[string]reference.Tensor, q spec.Quantizer, run executor, grad []float64, scalars map[string]float64) map[string]reference.Tensor {
+func stepInputs(
+	t *testing.T, rule Rule, tensors map[string]reference.Tensor, q spec.Quantizer, run executor,
+	grad []float64, scalars map[string]float64,
+) map[string]reference.Tensor {
 	in := map[string]reference.Tensor{}
 	for _, i := range rule.Inputs() {
 		switch i.Name {
 		case spec.InputGradient:
 			in[i.Name] = reference.Floats(grad, rule.Shape...)
 		case InputQuantized:
-			in[i.Name] = run(t, forwardPass(t, rule, q), map[string]reference.Tensor{spec.InputX: tensors[spec.InputX]})[spec.OutputValue]
+			in[i.Name] = run(t, forwardPass(t, rule, q),
+				map[string]reference.Tensor{spec.InputX: tensors[spec.InputX]})[spec.OutputValue]
 		default:
 			if s, ok := scalars[i.Name]; ok {
 				in[i.Name] = reference.Float(s)
@@ -130,7 +143,8 @@ func stepInputs(t *testing.T, rule Rule, tensors map[string]reference.Tensor, q 
 func forwardPass(t *testing.T, rule Rule, q spec.Quantizer) *program.Program {
 	t.Helper()
 	b := program.NewBuilder("forward")
-	value := transform.Inline(b, q.Program, b.Input(spec.InputX, program.FloatType(rule.Shape...)))[spec.OutputValue]
+	value := transform.Inline(b, q.Program,
+		b.Input(spec.InputX, program.FloatType(rule.Shape...)))[spec.OutputValue]
 	if rule.Rotation > 1 {
 		value = value.Hadamard(rule.Rotation)
 	}
@@ -178,7 +192,8 @@ func iterateToy(t *testing.T, form Form, lambda, x float64) float64 {
 	for range 400 {
 		tensors := map[string]reference.Tensor{spec.InputX: reference.Floats([]float64{x}, 1)}
 		in := stepInputs(t, rule, tensors, q, oracle, []float64{x - 0.5}, map[string]float64{
-			spec.InputStep: 1, spec.InputRate: 0.1 / (1 + lambda), InputNextRate: 0, InputClip: 1, InputLambda: lambda,
+			spec.InputStep: 1, spec.InputRate: 0.1 / (1 + lambda), InputNextRate: 0, InputClip: 1,
+			InputLambda: lambda,
 		})
 		x = oracle(t, p, in)[spec.InputX].Floats[0]
 	}
@@ -190,7 +205,9 @@ func TestParetoMetricGolden(t *testing.T) {
 }
 
 // paretoMetric compares the norm at the points of the golden file, as run computes it.
-func paretoMetric(t *testing.T, run executor, compare func(point golden.Object, key string, got []float64) bool) {
+func paretoMetric(
+	t *testing.T, run executor, compare func(point golden.Object, key string, got []float64) bool,
+) {
 	t.Helper()
 	f := golden.Load(t, "testdata/cage.json")
 	o := f.Top(t).Object("pareto_metric")
@@ -202,8 +219,9 @@ func paretoMetric(t *testing.T, run executor, compare func(point golden.Object, 
 		x, residual := point.Array("x"), point.Array("residual")
 		q := []float64{x.Data[0] - residual.Data[0], x.Data[1] - residual.Data[1]}
 		out := run(t, p, map[string]reference.Tensor{
-			spec.InputGradient: reference.Floats(point.Array("grad").Data, 2), spec.InputX: reference.Floats(x.Data, 2),
-			InputQuantized: reference.Floats(q, 2), InputLambda: reference.Float(o.Float("lam")),
+			spec.InputGradient: reference.Floats(point.Array("grad").Data, 2),
+			spec.InputX:        reference.Floats(x.Data, 2),
+			InputQuantized:     reference.Floats(q, 2), InputLambda: reference.Float(o.Float("lam")),
 		})
 		compare(point, "norm", []float64{math.Sqrt(out[OutputNorm2].Scalar())})
 	}

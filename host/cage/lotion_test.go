@@ -18,7 +18,8 @@ type lotionResult struct {
 	regularizer, variance float64
 }
 
-// onGrid is LOTION whose grid has so many steps up to the largest magnitude, one less than a power of two or one.
+// onGrid is LOTION whose grid has so many steps up to the largest magnitude, one less than a power
+// of two or one.
 func onGrid(coeff, decay, steps float64) LOTION {
 	bits := 1 + math.Ceil(math.Log2(steps))
 	m := LOTION{Coeff: coeff, FisherDecay: decay, Bits: int(bits), Denom: "power"}
@@ -47,7 +48,9 @@ func lotionProgram(m LOTION, shape ...int) (*program.Program, error) {
 }
 
 // runLotion executes one step of a tensor of the given shape; without one, of a vector.
-func runLotion(t *testing.T, machine plugintest.Bench, m LOTION, x, g, fisher []float64, shape ...int) lotionResult {
+func runLotion(
+	t *testing.T, machine plugintest.Bench, m LOTION, x, g, fisher []float64, shape ...int,
+) lotionResult {
 	t.Helper()
 	if len(shape) == 0 {
 		shape = []int{len(x)}
@@ -57,9 +60,11 @@ func runLotion(t *testing.T, machine plugintest.Bench, m LOTION, x, g, fisher []
 		t.Fatal(err)
 	}
 	out := machine.Run(t, p, map[string]reference.Tensor{
-		"x": reference.Floats(x, shape...), "gradient": reference.Floats(g, shape...), "fisher": reference.Floats(fisher, shape...),
+		"x": reference.Floats(x, shape...), "gradient": reference.Floats(g, shape...),
+		"fisher": reference.Floats(fisher, shape...),
 	})
-	return lotionResult{out["gradient"].Float64s(), out["fisher"].Float64s(), out["regularizer"].Scalar(), out["variance"].Scalar()}
+	return lotionResult{out["gradient"].Float64s(), out["fisher"].Float64s(),
+		out["regularizer"].Scalar(), out["variance"].Scalar()}
 }
 
 // TestLotionGolden compares regularizer, variances and gradient with the golden values. The
@@ -86,7 +91,8 @@ func TestLotionGolden(t *testing.T) {
 			for i := range x {
 				one := make([]float64, len(x))
 				one[i] = 1
-				variances = append(variances, runLotion(t, machine, onGrid(2, 0, m.steps()), x, zeros, one).regularizer)
+				variances = append(variances, runLotion(t, machine, onGrid(2, 0, m.steps()), x, zeros,
+					one).regularizer)
 			}
 			machine.Close(c.Expected, "variance", variances, single)
 			total := 0.0
@@ -107,7 +113,8 @@ func TestLotionSteps(t *testing.T) {
 		denom string
 		bits  int
 		want  float64
-	}{{"power", 4, 8}, {"symmetric", 4, 7}, {"power", 2, 2}, {"symmetric", 2, 1}, {"power", 16, 32768}} {
+	}{{"power", 4, 8}, {"symmetric", 4, 7}, {"power", 2, 2}, {"symmetric", 2, 1},
+		{"power", 16, 32768}} {
 		if got := (LOTION{Bits: d.bits, Denom: d.denom}).steps(); got != d.want {
 			t.Errorf("%s at %d bits: %g, want %g", d.denom, d.bits, got, d.want)
 		}
@@ -121,7 +128,8 @@ func TestLotionOrder(t *testing.T) {
 	x, g, fisher := []float64{4, 1.25}, []float64{2, -4}, []float64{0, 8}
 	plugintest.Each(t, func(t *testing.T, machine plugintest.Bench) {
 		got := runLotion(t, machine, m, x, g, fisher)
-		plugintest.Near(t, "gradient", got.gradient, []float64{2, -4 + 50*8*(1-2*0.25)}, 0) // s = 1, Δ = ¼
+		// s = 1, Δ = ¼
+		plugintest.Near(t, "gradient", got.gradient, []float64{2, -4 + 50*8*(1-2*0.25)}, 0)
 		plugintest.Near(t, "fisher", got.fisher, []float64{0.25 * 4, 0.75*8 + 0.25*16}, 0)
 	})
 }
@@ -148,7 +156,8 @@ func TestLotionGrid(t *testing.T) {
 				top := math.Abs(v)
 				got := runLotion(t, machine, m, []float64{top, -top, 0}, make([]float64, 3), []float64{1, 1, 1})
 				if got.regularizer != 0 || got.variance != 0 {
-					t.Fatalf("±%v, denominator %v: regularizer %v, variance %v, want 0", top, denominator, got.regularizer, got.variance)
+					t.Fatalf("±%v, denominator %v: regularizer %v, variance %v, want 0", top, denominator,
+						got.regularizer, got.variance)
 				}
 				s := top / denominator
 				plugintest.Near(t, "derivative to the right", got.gradient, []float64{s, s, s}, 2e-7)
@@ -176,7 +185,8 @@ func TestLotionSymmetry(t *testing.T) {
 			got := runLotion(t, machine, m, mirrored, zeros, fisher)
 			plugintest.Near(t, "gradient, in "+name, got.gradient, plugintest.Times(-1, want.gradient), 0)
 			if got.regularizer != want.regularizer || got.variance != want.variance {
-				t.Errorf("in %s: regularizer and variance are %v, %v, want %v, %v", name, got.regularizer, got.variance, want.regularizer, want.variance)
+				t.Errorf("in %s: regularizer and variance are %v, %v, want %v, %v", name, got.regularizer,
+					got.variance, want.regularizer, want.variance)
 			}
 		}
 	})
@@ -242,7 +252,8 @@ func ExampleLOTION() {
 		log.Fatal(err)
 	}
 	fmt.Println("gradient:", out["gradient"].Float64s())
-	fmt.Printf("regularizer: %.3f, variance: %.3f\n", out["regularizer"].Scalar(), out["variance"].Scalar())
+	fmt.Printf("regularizer: %.3f, variance: %.3f\n", out["regularizer"].Scalar(),
+		out["variance"].Scalar())
 	// Output:
 	// gradient: [0 1 0 -1]
 	// regularizer: 1.250, variance: 0.625

@@ -9,14 +9,15 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// TestOsciResetGolden follows the weights of the authors' code through whole periods. The optimizer steps along the gradient
-// with rate 1.
+// TestOsciResetGolden follows the weights of the authors' code through whole periods. The optimizer
+// steps along the gradient with rate 1.
 func TestOsciResetGolden(t *testing.T) {
 	f := golden.Load(t, "testdata/oscireset.json")
 	f.Run(t, func(t *testing.T, c golden.Case) {
 		x, gradients := c.Inputs.Array("x0"), c.Inputs.Array("gradients")
 		total := c.Params.Int("total")
-		m := OsciReset{Every: c.Params.Int("every"), Start: (float64(c.Params.Int("start")) + 0.5) / float64(total)}
+		m := OsciReset{Every: c.Params.Int("every"),
+			Start: (float64(c.Params.Int("start")) + 0.5) / float64(total)}
 		m.Window, m.Threshold = c.Params.Int("window"), c.Params.Float("threshold")
 		if c.Params.Int("start") == 0 {
 			m.Start = 0
@@ -39,14 +40,16 @@ func TestOsciResetGolden(t *testing.T) {
 				in[spec.StatePrefix+name] = reference.Floats(v, x.Shape...)
 			}
 			out := oracle(t, p, stepInputs(t, rule, in, *rule.Quantizer, oracle, gradients.Row(i).Data,
-				map[string]float64{spec.InputStep: float64(i + 1), spec.InputRate: 1, InputNextRate: 1, InputClip: 1, InputLambda: 0}))
+				map[string]float64{spec.InputStep: float64(i + 1), spec.InputRate: 1, InputNextRate: 1,
+					InputClip: 1, InputLambda: 0}))
 			changed := 0.0
 			for k, v := range out[spec.InputX].Floats {
 				if v != at[k]-gradients.Row(i).Data[k] {
 					changed++
 				}
 			}
-			if counted, is := out[CountPrefix+countReset]; is != (rule.Mode == resetting) || is && counted.Floats[0] != resets[i] {
+			if counted, is := out[CountPrefix+countReset]; is != (rule.Mode == resetting) || is &&
+				counted.Floats[0] != resets[i] {
 				t.Errorf("step %d (%s): the count is %v, want %v", i+1, rule.Mode, counted.Floats, resets[i])
 			}
 			if changed != resets[i] {

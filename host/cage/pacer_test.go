@@ -21,7 +21,8 @@ func (pacer) Rate(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program
 // schedule's everywhere, in each form and variant.
 func TestPacer(t *testing.T) {
 	grid := func(x float64) float64 { return 0.25 * math.RoundToEven(x/0.25) }
-	scalars := map[string]float64{spec.InputStep: 3, spec.InputSteps: 12, spec.InputLoss: 2, spec.InputRate: 0.2, InputNextRate: 0.1, InputClip: 1, InputLambda: 1.5}
+	scalars := map[string]float64{spec.InputStep: 3, spec.InputSteps: 12, spec.InputLoss: 2,
+		spec.InputRate: 0.2, InputNextRate: 0.1, InputClip: 1, InputLambda: 1.5}
 	const factor, decay, λ = 0.5, 0.3, 1.5
 	α := 0.2 * factor * 2.2 * 2 * 3 / 12
 	for name, c := range map[string]struct {
@@ -38,9 +39,11 @@ func TestPacer(t *testing.T) {
 			y := x*(1-α*decay) - α*g
 			return y - α*λ*(y-grid(y))
 		}},
-		"coupled":    {Coupled, Paper, false, func(x, g float64) float64 { return x*(1-α*decay) - α*(g+λ*(x-grid(x))) }},
-		"decay last": {Decoupled, Paper, true, func(x, g float64) float64 { return (x-α*g)*(1-α*decay) - α*λ*(x-grid(x)) }},
-		"off":        {Off, Paper, false, func(x, g float64) float64 { return x*(1-α*decay) - α*g }},
+		"coupled": {Coupled, Paper, false,
+			func(x, g float64) float64 { return x*(1-α*decay) - α*(g+λ*(x-grid(x))) }},
+		"decay last": {Decoupled, Paper, true,
+			func(x, g float64) float64 { return (x-α*g)*(1-α*decay) - α*λ*(x-grid(x)) }},
+		"off": {Off, Paper, false, func(x, g float64) float64 { return x*(1-α*decay) - α*g }},
 	} {
 		rule := testRule(t, pacer{}, "fixed grid 0.25", 2, 3)
 		rule.Method, rule.Mode = correcting(c.form, c.variant)
@@ -79,12 +82,14 @@ func (collector) Collect(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (
 	return sdk.State{"norm2": in.Gradient.Square().SumAll()}, nil
 }
 
-func (collector) Update(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
+func (collector) Update(
+	_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	return in.Gradient.Div(in.Global["norm2"].Sqrt()), nil, nil
 }
 
-// TestCollect: what is collected is of the gradient that the optimizer sees, and the update gets the
-// sum of its group.
+// TestCollect: what is collected is of the gradient that the optimizer sees, and the update gets
+// the sum of its group.
 func TestCollect(t *testing.T) {
 	rule := testRule(t, collector{}, "fixed grid 0.25", 2, 3)
 	rule.Method, rule.Mode = correcting(Coupled, Paper)
@@ -128,12 +133,14 @@ func (prober) Probe(b *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (progr
 	return in.Gradient.Mul(in.Rate), nil
 }
 
-func (prober) Update(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
+func (prober) Update(
+	_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	return in.Probed.Scale(2).Sub(in.Gradient).Add(in.Probing.Scale(100)), nil, nil
 }
 
-// TestProbe: the point is where the optimizer says, from the gradient that it sees. The second gradient is
-// clipped by the same factor, and what the method adds to the first is added to it.
+// TestProbe: the point is where the optimizer says, from the gradient that it sees. The second
+// gradient is clipped by the same factor, and what the method adds to the first is added to it.
 func TestProbe(t *testing.T) {
 	rule := testRule(t, prober{}, "fixed grid 0.25", 2, 3)
 	rule.Method, rule.Mode = correcting(Coupled, Paper)

@@ -13,7 +13,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// packed rounds to numbers times a scale of each row, and declares them: integers from −3 to 3, or E2M1.
+// packed rounds to numbers times a scale of each row, and declares them: integers from −3 to 3, or
+// E2M1.
 type packed struct{ floats bool }
 
 func (packed) Describe() sdk.Description { return sdk.Description{Name: "packed"} }
@@ -40,9 +41,13 @@ func (q packed) Quantize(b *program.Builder, x program.Value, _ sdk.Site) (sdk.Q
 	return sdk.Quantized{Value: value, Codes: codes, Scale: scale, Grid: grid}, nil
 }
 
-func above(a program.Value, bound float64) program.Value { return a.Shift(-bound).Clip(0, math.Inf(1)) }
+func above(a program.Value, bound float64) program.Value {
+	return a.Shift(-bound).Clip(0, math.Inf(1))
+}
 
-func (q packed) Unpack(b *program.Builder, codes, scale program.Value, _ sdk.Site) (program.Value, error) {
+func (q packed) Unpack(
+	b *program.Builder, codes, scale program.Value, _ sdk.Site,
+) (program.Value, error) {
 	if q.floats {
 		negative := codes.Ge(b.Const(8))
 		a := negative.Select(codes.Shift(-8), codes)
@@ -69,26 +74,30 @@ func trainingWith(t *testing.T, m PARQ, q sdk.Quantizer, total int, shape ...int
 	return changed
 }
 
-// TestPARQGolden compares the weights with which a training computes with those of the authors' maps.
+// TestPARQGolden compares the weights with which a training computes with those of the authors'
+// maps.
 func TestPARQGolden(t *testing.T) {
 	f := golden.Load(t, "testdata/parq.json")
 	plugintest.Each(t, func(t *testing.T, machine plugintest.Bench) {
 		f.Run(t, func(t *testing.T, c golden.Case) {
 			total := c.Params.Int("total")
-			m := PARQ{Map: c.Params.String("map"), AnnealStart: c.Params.Float("start") / float64(total), AnnealEnd: c.Params.Float("end") / float64(total),
+			m := PARQ{Map: c.Params.String("map"), AnnealStart: c.Params.Float("start") / float64(total),
+				AnnealEnd: c.Params.Float("end") / float64(total),
 				Steepness: c.Params.Float("steepness"), Center: c.Params.Float("center")}
 			x := c.Inputs.Array("x")
 			q := trainingWith(t, m, packed{floats: c.Params.String("grid") == "e2m1"}, total, x.Shape...)
 			want := c.Expected.Array("w")
 			for k := range total {
 				out := machine.Run(t, q.Program, map[string]reference.Tensor{
-					spec.InputX: reference.Floats(x.Data, x.Shape...), spec.InputStep: reference.Float(float64(k + 2)),
+					spec.InputX:    reference.Floats(x.Data, x.Shape...),
+					spec.InputStep: reference.Float(float64(k + 2)),
 				})
 				plugintest.Near(t, "w", out[spec.OutputValue].Float64s(), want.Row(k).Data, 3e-6)
 				if !c.Expected.Has("inverse_slope") {
 					continue
 				}
-				if got, want := 1-m.Coefficient(k+2, total), c.Expected.Array("inverse_slope").Data[k]; math.Abs(got-want) > 1e-12 {
+				if got, want := 1-m.Coefficient(k+2, total), c.Expected.Array(
+					"inverse_slope").Data[k]; math.Abs(got-want) > 1e-12 {
 					t.Errorf("k = %d: the inverse slope is %v, want %v", k, got, want)
 				}
 			}
@@ -100,7 +109,8 @@ func TestPARQGolden(t *testing.T) {
 func TestPARQRefuses(t *testing.T) {
 	q := testQuantizer(t, "fixed grid 0.25", []int{2, 8})
 	_, err := DefaultPARQ.Forward(&Weight{Quantizer: q, Unpack: q.Unpack}, 10)
-	if err == nil || !strings.Contains(err.Error(), "does not declare the values") || !strings.Contains(err.Error(), `map = "binary_relax"`) {
+	if err == nil || !strings.Contains(err.Error(), "does not declare the values") ||
+		!strings.Contains(err.Error(), `map = "binary_relax"`) {
 		t.Errorf("error %v", err)
 	}
 	m := DefaultPARQ
@@ -110,8 +120,8 @@ func TestPARQRefuses(t *testing.T) {
 	}
 }
 
-// TestPARQStatistics: the recorded error is that of Q(x), wherever the map is on its way to it, and the step is that without
-// statistics.
+// TestPARQStatistics: the recorded error is that of Q(x), wherever the map is on its way to it, and
+// the step is that without statistics.
 func TestPARQStatistics(t *testing.T) {
 	rule := testRule(t, sgd{}, "fixed grid 0.25", 2, 4)
 	rule.Method, rule.Mode = DefaultPARQ, Idle
@@ -122,7 +132,9 @@ func TestPARQStatistics(t *testing.T) {
 			t.Fatal(err)
 		}
 		in := map[string]reference.Tensor{spec.InputX: reference.Floats(x, 2, 4)}
-		return oracle(t, p, stepInputs(t, rule, in, *rule.Quantizer, oracle, make([]float64, 8), map[string]float64{spec.InputStep: 1, spec.InputRate: 1, InputNextRate: 1, InputClip: 1, InputLambda: 0.5}))
+		return oracle(t, p, stepInputs(t, rule, in, *rule.Quantizer, oracle, make([]float64, 8),
+			map[string]float64{spec.InputStep: 1, spec.InputRate: 1, InputNextRate: 1, InputClip: 1,
+				InputLambda: 0.5}))
 	}
 	plain := run(rule)
 	rule.Statistics = true

@@ -26,7 +26,8 @@ func TestProgramsStay(t *testing.T) {
 	sampleOrAll := testlevel.Choose(0, 1)
 	for _, form := range []Form{Off, Coupled, Decoupled} {
 		for _, variant := range []Variant{Paper, Official} {
-			for name, q := range map[string]sdk.Quantizer{"none": nil, "grid": gridQuantizer{0.25}, "homogeneous": quest4{}, "trained": learnedStep{}} {
+			for name, q := range map[string]sdk.Quantizer{"none": nil, "grid": gridQuantizer{0.25},
+				"homogeneous": quest4{}, "trained": learnedStep{}} {
 				rule := Rule{Name: "x", Shape: []int{4, 8}, RateFactor: 1}
 				rule.Method, rule.Mode = correcting(form, variant)
 				if q != nil {
@@ -58,12 +59,14 @@ func digest(t *testing.T, rule Rule) string {
 		rule.Optimizer = o
 		for i := range 1 << 7 {
 			bit := func(n int) bool { return i>>n&1 == 1 }
-			inSample := bit(4) == (bit(0) != bit(1) != bit(2)) && bit(5) == (bit(1) != bit(2) != bit(3)) && bit(6) == (bit(0) != bit(1) != bit(3))
+			inSample := bit(4) == (bit(0) != bit(1) != bit(2)) && bit(5) == (bit(1) != bit(2) != bit(3)) &&
+				bit(6) == (bit(0) != bit(1) != bit(3))
 			if !testlevel.Choose(inSample, true) {
 				continue
 			}
 			r := rule
-			r.Clip, r.Statistics, r.Observed, r.DecayLast = bit(0), bit(1) && r.Quantizer != nil, bit(2), bit(3)
+			r.Clip, r.Statistics, r.Observed, r.DecayLast = bit(0), bit(1) && r.Quantizer != nil, bit(2),
+				bit(3)
 			if bit(4) {
 				r.Decay, r.RateFactor = 0.1, 0.5
 			}
@@ -117,7 +120,9 @@ func (learnedStep) InitTrained(_ *program.Builder, x program.Value, _ sdk.Site) 
 	return sdk.State{"step": x.Abs().MaxRow().Scale(0.25)}, nil
 }
 
-func (learnedStep) Quantize(_ *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+func (learnedStep) Quantize(
+	_ *program.Builder, x program.Value, site sdk.Site,
+) (sdk.Quantized, error) {
 	step := site.Trained["step"]
 	return sdk.Quantized{Value: x.Div(step).Round().Mul(step), Surrogate: x.Mul(step)}, nil
 }
@@ -135,13 +140,17 @@ func (watcher) Observe(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (sd
 	return sdk.State{"seen": in.State["seen"].Add(in.Gradient.Square())}, nil
 }
 
-func (watcher) Refresh(_ *program.Builder, in sdk.RefreshInput, _ bool, _ sdk.Tensor) (sdk.State, error) {
+func (watcher) Refresh(
+	_ *program.Builder, in sdk.RefreshInput, _ bool, _ sdk.Tensor,
+) (sdk.State, error) {
 	return sdk.State{"scale": in.State["seen"].SumAll()}, nil
 }
 
 func (watcher) RefreshAt(sdk.Tensor) sdk.Due { return sdk.Due{First: 1, Next: 3, Every: 2} }
 
-func (watcher) Update(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
+func (watcher) Update(
+	_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	return in.Gradient.Mul(in.State["scale"]), in.State, nil
 }
 
@@ -216,7 +225,9 @@ type gridQuantizer struct{ step float64 }
 
 func (gridQuantizer) Describe() sdk.Description { return sdk.Description{Name: "grid"} }
 
-func (q gridQuantizer) Quantize(b *program.Builder, x program.Value, _ sdk.Site) (sdk.Quantized, error) {
+func (q gridQuantizer) Quantize(
+	b *program.Builder, x program.Value, _ sdk.Site,
+) (sdk.Quantized, error) {
 	return sdk.Quantized{Value: x.Scale(1 / q.step).Round().Scale(q.step)}, nil
 }
 
@@ -224,7 +235,9 @@ type floorQuantizer struct{}
 
 func (floorQuantizer) Describe() sdk.Description { return sdk.Description{Name: "floor"} }
 
-func (floorQuantizer) Quantize(_ *program.Builder, x program.Value, _ sdk.Site) (sdk.Quantized, error) {
+func (floorQuantizer) Quantize(
+	_ *program.Builder, x program.Value, _ sdk.Site,
+) (sdk.Quantized, error) {
 	return sdk.Quantized{Value: x.Floor()}, nil
 }
 
@@ -251,7 +264,9 @@ func (sgd) Describe() sdk.Description { return sdk.Description{Name: "sgd"} }
 
 func (sgd) Init(*program.Builder, program.Value, sdk.Tensor) (sdk.State, error) { return nil, nil }
 
-func (sgd) Update(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
+func (sgd) Update(
+	_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	return in.Gradient, nil, nil
 }
 
@@ -264,7 +279,9 @@ func (adam) Init(b *program.Builder, x program.Value, t sdk.Tensor) (sdk.State, 
 	return sdk.State{"m": b.Zeros(t.Shape...), "v": b.Zeros(t.Shape...)}, nil
 }
 
-func (adam) Update(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
+func (adam) Update(
+	_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	m := in.State["m"].Scale(0.9).Add(in.Gradient.Scale(0.1))
 	v := in.State["v"].Scale(0.95).Add(in.Gradient.Square().Scale(0.05))
 	correct := func(beta float64) program.Value { return in.Step.Scale(math.Log(beta)).Expm1().Neg() }
@@ -273,7 +290,9 @@ func (adam) Update(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (progra
 }
 
 // device runs a program as training does: lowered, compiled for the CPU, in float32.
-func device(t *testing.T, p *program.Program, in map[string]reference.Tensor) map[string]reference.Tensor {
+func device(
+	t *testing.T, p *program.Program, in map[string]reference.Tensor,
+) map[string]reference.Tensor {
 	t.Helper()
 	return plugintest.CPU(t).Run(t, p, in)
 }
@@ -309,7 +328,10 @@ func TestStepsGoldenOnTheDevice(t *testing.T) {
 
 // TestParetoMetricOnTheDevice is TestParetoMetricGolden on the device.
 func TestParetoMetricOnTheDevice(t *testing.T) {
-	paretoMetric(t, device, func(point golden.Object, key string, got []float64) bool { return point.CloseWithin(single, key, got) })
+	paretoMetric(t, device,
+		func(point golden.Object, key string, got []float64) bool {
+			return point.CloseWithin(single, key, got)
+		})
 }
 
 // TestSumsOverLargeTensors: a sum of a million squares is good to 1e-5 in float32.
@@ -325,7 +347,8 @@ func TestSumsOverLargeTensors(t *testing.T) {
 		return reference.Floats(slices.Repeat([]float64{v}, rows*columns), rows, columns)
 	}
 	out := device(t, p, map[string]reference.Tensor{
-		spec.InputGradient: full(0.1), spec.InputX: full(0), InputQuantized: full(0), InputLambda: reference.Float(1),
+		spec.InputGradient: full(0.1), spec.InputX: full(0), InputQuantized: full(0),
+		InputLambda: reference.Float(1),
 	})
 	want := rows * columns * float64(float32(0.1)) * float64(float32(0.1))
 	if got := out[OutputNorm2].Scalar(); math.Abs(got-want) > 1e-5*want {

@@ -49,8 +49,8 @@ type Rule struct {
 	// which is never corrected. If the update quantizes again, it uses the noise and state of the
 	// forward pass.
 	Quantizer *spec.Quantizer
-	// Frozen is set for a parameter that is not trained, which has no optimizer. Statistics are those of
-	// the tensor program.KindMerged: the parameter with its adapter, if it has one.
+	// Frozen is set for a parameter that is not trained, which has no optimizer. Statistics are those
+	// of the tensor program.KindMerged: the parameter with its adapter, if it has one.
 	Frozen bool
 	// Factor is set for a factor of an adapter. It has no quantizer: the method gets the error of the
 	// factor (package lora) in the input "error".

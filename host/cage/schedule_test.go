@@ -64,7 +64,8 @@ func TestEveryShortRun(t *testing.T) {
 						t.Fatalf("%s: rises from %v to %v at step %d", name, s.Rate(k-1), r, k)
 					}
 				}
-				if s.Rate(-1) != s.Rate(0) || s.Rate(total+1) != s.Rate(total) || s.Rate(math.MaxInt) != s.Rate(total) {
+				if s.Rate(-1) != s.Rate(0) || s.Rate(total+1) != s.Rate(total) ||
+					s.Rate(math.MaxInt) != s.Rate(total) {
 					t.Fatalf("%s: steps outside the run are not those of its ends", name)
 				}
 			}
@@ -85,22 +86,26 @@ func TestNamedPoints(t *testing.T) {
 		k    int
 		want float64
 	}{
-		"one-cycle start":          {with(cage.OneCycleCos, nil), 0, 0.01},
-		"one-cycle peak":           {with(cage.OneCycleCos, nil), 9, 1},
-		"one-cycle end":            {with(cage.OneCycleCos, nil), 99, 0.1},
-		"one-cycle, one step up":   {with(cage.OneCycleCos, func(c *cage.Schedule) { c.Warmup = 1 }), 0, 1},
-		"one-cycle, only warm-up":  {with(cage.OneCycleCos, func(c *cage.Schedule) { c.Warmup = 100 }), 100, 1},
-		"cosine first":             {with(cage.LinearWarmupCosine, nil), 0, 0.1},
-		"cosine peak":              {with(cage.LinearWarmupCosine, nil), 9, 1},
-		"cosine end":               {with(cage.LinearWarmupCosine, nil), 99, 0.1},
-		"cosine, only warm-up":     {with(cage.LinearWarmupCosine, func(c *cage.Schedule) { c.Warmup = 100 }), 99, 1},
-		"wsd start":                {with(cage.WSD, nil), 0, 0.01},
-		"wsd after warm-up":        {with(cage.WSD, nil), 10, 1},
-		"wsd last stable step":     {with(cage.WSD, nil), 90, 1},
-		"wsd last step":            {with(cage.WSD, nil), 99, 0.1},
-		"wsd end":                  {with(cage.WSD, nil), 100, 0},
-		"wsd without decay":        {with(cage.WSD, func(c *cage.Schedule) { c.DecayFrac = 0 }), 100, 1},
-		"wsd decay to a half":      {with(cage.WSD, func(c *cage.Schedule) { c.FinalFrac = 0.5 }), 95, 0.75},
+		"one-cycle start": {with(cage.OneCycleCos, nil), 0, 0.01},
+		"one-cycle peak":  {with(cage.OneCycleCos, nil), 9, 1},
+		"one-cycle end":   {with(cage.OneCycleCos, nil), 99, 0.1},
+		"one-cycle, one step up": {with(cage.OneCycleCos, func(c *cage.Schedule) { c.Warmup = 1 }), 0,
+			1},
+		"one-cycle, only warm-up": {with(cage.OneCycleCos, func(c *cage.Schedule) { c.Warmup = 100 }),
+			100, 1},
+		"cosine first": {with(cage.LinearWarmupCosine, nil), 0, 0.1},
+		"cosine peak":  {with(cage.LinearWarmupCosine, nil), 9, 1},
+		"cosine end":   {with(cage.LinearWarmupCosine, nil), 99, 0.1},
+		"cosine, only warm-up": {
+			with(cage.LinearWarmupCosine, func(c *cage.Schedule) { c.Warmup = 100 }), 99, 1},
+		"wsd start":            {with(cage.WSD, nil), 0, 0.01},
+		"wsd after warm-up":    {with(cage.WSD, nil), 10, 1},
+		"wsd last stable step": {with(cage.WSD, nil), 90, 1},
+		"wsd last step":        {with(cage.WSD, nil), 99, 0.1},
+		"wsd end":              {with(cage.WSD, nil), 100, 0},
+		"wsd without decay":    {with(cage.WSD, func(c *cage.Schedule) { c.DecayFrac = 0 }), 100, 1},
+		"wsd decay to a half": {with(cage.WSD, func(c *cage.Schedule) { c.FinalFrac = 0.5 }), 95,
+			0.75},
 		"constant at the start":    {with(cage.ConstantRate, nil), 0, 1},
 		"constant at the very end": {with(cage.ConstantRate, nil), 100, 1},
 	}
@@ -111,8 +116,8 @@ func TestNamedPoints(t *testing.T) {
 	}
 }
 
-// TestExponentialToZero: an exponential decay never reaches 0, and that is reported before the number
-// of steps is known.
+// TestExponentialToZero: an exponential decay never reaches 0, and that is reported before the
+// number of steps is known.
 func TestExponentialToZero(t *testing.T) {
 	s := cage.ScheduleSettings{
 		Kind: cage.WSD, Rate: 1, From: 0.1, Decay: 0.1, Shape: cage.ExponentialDecay,
@@ -152,7 +157,8 @@ func TestPhaseLengths(t *testing.T) {
 		value float64
 		steps int
 		want  int
-	}{{0.1, 11_444, 1_144}, {0.3, 10, 3}, {0.29, 100, 29}, {0, 10, 0}, {0.999, 10, 9}, {1, 10, 1}, {7, 10, 7}} {
+	}{{0.1, 11_444, 1_144}, {0.3, 10, 3}, {0.29, 100, 29}, {0, 10, 0}, {0.999, 10, 9}, {1, 10, 1},
+		{7, 10, 7}} {
 		if got := (cage.ScheduleSettings{Warmup: c.value}).WarmupSteps(c.steps); got != c.want {
 			t.Errorf("warm-up %g of %d is %d steps, want %d", c.value, c.steps, got, c.want)
 		}
@@ -173,9 +179,11 @@ func ExampleSchedule() {
 
 // TestIdle: keys that a kind of schedule does not read are named, unless they are as by default.
 func TestIdle(t *testing.T) {
-	all := cage.ScheduleSettings{Rate: 1, Warmup: 15, From: 0.5, Floor: 0.3, Decay: 0.7, Shape: cage.SqrtDecay}
+	all := cage.ScheduleSettings{Rate: 1, Warmup: 15, From: 0.5, Floor: 0.3, Decay: 0.7,
+		Shape: cage.SqrtDecay}
 	for kind, want := range map[cage.ScheduleKind][]string{
-		cage.ConstantRate:       {"schedule.warmup", "schedule.warmup_from", "schedule.floor", "schedule.decay", "schedule.decay_shape"},
+		cage.ConstantRate: {"schedule.warmup", "schedule.warmup_from", "schedule.floor",
+			"schedule.decay", "schedule.decay_shape"},
 		cage.LinearWarmupCosine: {"schedule.warmup_from", "schedule.decay", "schedule.decay_shape"},
 		cage.Cosine:             {"schedule.warmup_from", "schedule.decay", "schedule.decay_shape"},
 		cage.LinearRate:         {"schedule.warmup_from", "schedule.decay", "schedule.decay_shape"},
@@ -197,7 +205,8 @@ func TestIdle(t *testing.T) {
 func TestIdleChangesNothing(t *testing.T) {
 	const steps = 40
 	for _, kind := range cage.ScheduleKinds {
-		base := cage.ScheduleSettings{Kind: kind, Rate: 1, Warmup: 0.1, From: 0.01, Floor: 0.1, Decay: 0.1}
+		base := cage.ScheduleSettings{Kind: kind, Rate: 1, Warmup: 0.1, From: 0.01, Floor: 0.1,
+			Decay: 0.1}
 		for key, change := range map[string]func(*cage.ScheduleSettings){
 			"schedule.warmup":      func(s *cage.ScheduleSettings) { s.Warmup = 0.3 },
 			"schedule.warmup_from": func(s *cage.ScheduleSettings) { s.From = 0.5 },
@@ -213,7 +222,8 @@ func TestIdleChangesNothing(t *testing.T) {
 				differ = differ || a.Rate(k) != b.Rate(k)
 			}
 			if idle := slices.Contains(other.Idle(), key); idle == differ {
-				t.Errorf("%s: %s is named as without effect: %t, and changes rates: %t", kind, key, idle, differ)
+				t.Errorf("%s: %s is named as without effect: %t, and changes rates: %t", kind, key, idle,
+					differ)
 			}
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/cage-qat/cage/host/cage"
 )
 
-// The strength is the same for every schedule, length, silence, ramp and variant, and so is, nearly,
-// the share of the error that is removed.
+// The strength is the same for every schedule, length, silence, ramp and variant, and so is,
+// nearly, the share of the error that is removed.
 func TestResolvedStrength(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 500 {

@@ -62,7 +62,8 @@ func (h history) group(window, from, to int) definition {
 		}
 	}
 	d.vectorCoherence = h.vectorCoherence(first, from, to)
-	for _, v := range visitsOf(n, func(a, b int) bool { return slices.Equal(h.codes[a][from:to], h.codes[b][from:to]) }) {
+	for _, v := range visitsOf(n,
+		func(a, b int) bool { return slices.Equal(h.codes[a][from:to], h.codes[b][from:to]) }) {
 		if v.to > first {
 			d.vectorDwell = append(d.vectorDwell, int32(v.to-v.from))
 			d.visitSum = max(d.visitSum, h.norm(v.from, v.to, from, to))
@@ -106,15 +107,18 @@ type definition struct {
 func (d definition) compare(t *testing.T, what string, m cage.Measures) {
 	t.Helper()
 	for name, pair := range map[string][2]float64{
-		"flip rate": {m.FlipRate, d.flipRate}, "coherence": {m.Coherence, d.coherence}, "vector coherence": {m.VectorCoherence, d.vectorCoherence},
-		"visits": {m.Visits, d.visits}, "visit sum": {m.VisitSum, d.visitSum}, "residual": {m.Residual, d.residual},
+		"flip rate": {m.FlipRate, d.flipRate}, "coherence": {m.Coherence, d.coherence},
+		"vector coherence": {m.VectorCoherence, d.vectorCoherence},
+		"visits":           {m.Visits, d.visits}, "visit sum": {m.VisitSum, d.visitSum},
+		"residual": {m.Residual, d.residual},
 	} {
 		// Sums of some hundred terms in another order: some hundred times 2⁻⁵³.
 		if got, want := pair[0], pair[1]; math.Abs(got-want) > 1e-12*(1+math.Abs(want)) {
 			t.Fatalf("%s: %s %v, by definition %v", what, name, got, want)
 		}
 	}
-	for name, pair := range map[string][2][]int32{"visits": {lengths(m.Dwell), d.dwell}, "vector visits": {lengths(m.VectorDwell), d.vectorDwell}} {
+	for name, pair := range map[string][2][]int32{"visits": {lengths(m.Dwell), d.dwell},
+		"vector visits": {lengths(m.VectorDwell), d.vectorDwell}} {
 		if got, want := pair[0], slices.Sorted(slices.Values(pair[1])); !slices.Equal(got, want) {
 			t.Fatalf("%s: %s of %v samples, by definition %v", what, name, got, want)
 		}
@@ -170,7 +174,8 @@ func (h history) check(t *testing.T, tr *cage.Tracker) {
 	}
 	// Together they are one group but for the vector visits, which each group has.
 	together := h.group(tr.Window(), 0, from)
-	together.vectorDwell, together.visitSum, together.residual = total.vectorDwell, total.visitSum, total.residual
+	together.vectorDwell, together.visitSum, together.residual = total.vectorDwell, total.visitSum,
+		total.residual
 	together.compare(t, fmt.Sprintf("sample %d, all", len(h.codes)), all)
 }
 

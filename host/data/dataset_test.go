@@ -54,14 +54,18 @@ func TestVerifyRefuses(t *testing.T) {
 	gpt2 := openTokenizer(t, "tokenizer/testdata/gpt2.tokenizer.json")
 	llama3 := testfile.Read(t, "tokenizer/testdata/llama3.tokenizer.json")
 	other := t.TempDir()
-	if _, err := Prepare(context.Background(), PrepareOptions{Inputs: []string{dir}, Out: other, Files: vfstest.NoSync, Seed: 5, Tokenizer: gpt2}); err != nil {
+	if _, err := Prepare(context.Background(),
+		PrepareOptions{Inputs: []string{dir}, Out: other, Files: vfstest.NoSync, Seed: 5,
+			Tokenizer: gpt2}); err != nil {
 		t.Fatal(err)
 	}
 	tests := map[string]struct {
 		harm func(out string) error
 		want string
 	}{
-		"no manifest": {func(out string) error { return os.Remove(filepath.Join(out, dataset.Texts.Manifest)) }, "it has no dataset.json"},
+		"no manifest": {func(out string) error {
+			return os.Remove(filepath.Join(out, dataset.Texts.Manifest))
+		}, "it has no dataset.json"},
 		"bad manifest": {func(out string) error {
 			return os.WriteFile(filepath.Join(out, dataset.Texts.Manifest), []byte("{"), 0o644)
 		}, dataset.Texts.Manifest},
@@ -71,17 +75,27 @@ func TestVerifyRefuses(t *testing.T) {
 		"older version": {func(out string) error {
 			return os.WriteFile(filepath.Join(out, dataset.Texts.Manifest), []byte(`{"version":2}`), 0o644)
 		}, "version 2, this program reads version 3: prepare the dataset again"},
-		"no val": {func(out string) error { return os.Remove(filepath.Join(out, dataset.Texts.Val)) }, dataset.Texts.Val},
+		"no val": {func(out string) error { return os.Remove(filepath.Join(out, dataset.Texts.Val)) },
+			dataset.Texts.Val},
 		"train of another": {func(out string) error {
-			return os.Rename(filepath.Join(other, dataset.Texts.Train), filepath.Join(out, dataset.Texts.Train))
+			return os.Rename(filepath.Join(other, dataset.Texts.Train),
+				filepath.Join(out, dataset.Texts.Train))
 		}, "prepare the dataset again"},
-		"no tokenizer":    {func(out string) error { return os.Remove(filepath.Join(out, "tokenizer.json")) }, "tokenizer.json"},
-		"other tokenizer": {func(out string) error { return os.WriteFile(filepath.Join(out, "tokenizer.json"), llama3, 0o644) }, "want tokenizer gpt2"},
+		"no tokenizer": {
+			func(out string) error {
+				return os.Remove(filepath.Join(out, "tokenizer.json"))
+			}, "tokenizer.json"},
+		"other tokenizer": {
+			func(out string) error {
+				return os.WriteFile(filepath.Join(out, "tokenizer.json"), llama3, 0o644)
+			}, "want tokenizer gpt2"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			out := t.TempDir()
-			if _, err := Prepare(context.Background(), PrepareOptions{Inputs: []string{dir}, Out: out, Files: vfstest.NoSync, Tokenizer: gpt2}); err != nil {
+			if _, err := Prepare(context.Background(),
+				PrepareOptions{Inputs: []string{dir}, Out: out, Files: vfstest.NoSync,
+					Tokenizer: gpt2}); err != nil {
 				t.Fatal(err)
 			}
 			if err := test.harm(out); err != nil {
@@ -115,7 +129,8 @@ func TestKeepsTokenizer(t *testing.T) {
 	testfile.Tree(t, dir, map[string]string{"a.txt": "one;two;three"})
 	prepare := func(tok tokenizer.Tokenizer, want map[string]string) {
 		t.Helper()
-		if _, err := Prepare(t.Context(), PrepareOptions{Inputs: []string{filepath.Join(dir, "a.txt")}, Separator: ";", Out: out, Tokenizer: tok, ValFraction: 0.4}); err != nil {
+		if _, err := Prepare(t.Context(), PrepareOptions{Inputs: []string{filepath.Join(dir, "a.txt")},
+			Separator: ";", Out: out, Tokenizer: tok, ValFraction: 0.4}); err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range tokenizer.CompanionFiles {
@@ -126,11 +141,18 @@ func TestKeepsTokenizer(t *testing.T) {
 		}
 	}
 	const config = `{"eos_token": "a",   "pad_token": null}`
-	llama := published("llama", "llama3.tokenizer.json", map[string]string{"tokenizer_config.json": config, "chat_template.jinja": "{{ x }}", "special_tokens_map.json": "{}"})
-	prepare(llama, map[string]string{"tokenizer_config.json": config, "chat_template.jinja": "{{ x }}", "special_tokens_map.json": "{}"})
-	same := published("same", "llama3.tokenizer.json", map[string]string{"chat_template.jinja": "{{ y }}"})
-	prepare(same, map[string]string{"tokenizer_config.json": config, "chat_template.jinja": "{{ y }}", "special_tokens_map.json": "{}"})
-	prepare(published("other", "gpt2.tokenizer.json", map[string]string{"special_tokens_map.json": "[]"}), map[string]string{"special_tokens_map.json": "[]"})
+	llama := published("llama", "llama3.tokenizer.json",
+		map[string]string{"tokenizer_config.json": config, "chat_template.jinja": "{{ x }}",
+			"special_tokens_map.json": "{}"})
+	prepare(llama, map[string]string{"tokenizer_config.json": config, "chat_template.jinja": "{{ x }}",
+		"special_tokens_map.json": "{}"})
+	same := published("same", "llama3.tokenizer.json",
+		map[string]string{"chat_template.jinja": "{{ y }}"})
+	prepare(same, map[string]string{"tokenizer_config.json": config, "chat_template.jinja": "{{ y }}",
+		"special_tokens_map.json": "{}"})
+	prepare(published("other", "gpt2.tokenizer.json",
+		map[string]string{"special_tokens_map.json": "[]"}),
+		map[string]string{"special_tokens_map.json": "[]"})
 	prepare(tokenizer.Bytes{}, map[string]string{"special_tokens_map.json": "[]"})
 }
 
@@ -138,12 +160,15 @@ func TestKeepsTokenizer(t *testing.T) {
 // file, and goes on to the others.
 func TestVerify(t *testing.T) {
 	text, out := t.TempDir(), t.TempDir()
-	testfile.Tree(t, text, map[string]string{"a.txt": "some text of a", "b.txt": "some text of b", "c.txt": "some text of c"})
+	testfile.Tree(t, text, map[string]string{"a.txt": "some text of a", "b.txt": "some text of b",
+		"c.txt": "some text of c"})
 	tok := openTokenizer(t, "tokenizer/testdata/llama3.tokenizer.json")
-	if _, err := Prepare(t.Context(), PrepareOptions{Inputs: []string{text}, Out: out, Tokenizer: tok, ValFraction: 0.4}); err != nil {
+	if _, err := Prepare(t.Context(), PrepareOptions{Inputs: []string{text}, Out: out, Tokenizer: tok,
+		ValFraction: 0.4}); err != nil {
 		t.Fatal(err)
 	}
-	files := []string{dataset.Texts.Manifest, dataset.Texts.Train, dataset.Texts.Val, tokenizer.DefinitionFile}
+	files := []string{dataset.Texts.Manifest, dataset.Texts.Train, dataset.Texts.Val,
+		tokenizer.DefinitionFile}
 	if got := damaged(t, out); len(got) > 0 {
 		t.Errorf("of an intact dataset, %q are damaged", got)
 	}
@@ -183,7 +208,8 @@ func TestVerifyTotals(t *testing.T) {
 	} {
 		m := *before
 		change(&m.Train)
-		if err := atomicfile.WriteJSON(vfs.At(filepath.Join(out, dataset.Texts.Manifest)), m); err != nil {
+		if err := atomicfile.WriteJSON(vfs.At(filepath.Join(out, dataset.Texts.Manifest)),
+			m); err != nil {
 			t.Fatal(err)
 		}
 		if got := damaged(t, out); len(got) != 1 || got[0] != dataset.Texts.Train {

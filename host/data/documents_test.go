@@ -30,8 +30,10 @@ func TestLongDocuments(t *testing.T) {
 	if len(long) < 2*batchBytes {
 		t.Fatalf("the long text has %d bytes, want more than two batches", len(long))
 	}
-	testfile.Tree(t, dir, map[string]string{"a": "short", "b": long, "c": "short, too", "d": strings.Repeat("x", 3*batchBytes), "e": "last"})
-	for _, name := range []string{"bytes", "tokenizer/testdata/llama3.tokenizer.json", "tokenizer/testdata/llama2.tokenizer.json"} {
+	testfile.Tree(t, dir, map[string]string{"a": "short", "b": long, "c": "short, too",
+		"d": strings.Repeat("x", 3*batchBytes), "e": "last"})
+	for _, name := range []string{"bytes", "tokenizer/testdata/llama3.tokenizer.json",
+		"tokenizer/testdata/llama2.tokenizer.json"} {
 		tok := openTokenizer(t, name)
 		m, d := prepare(t, PrepareOptions{Inputs: []string{dir}, Tokenizer: tok, ValFraction: 0.2})
 		if m.Train.Documents != 4 {
@@ -45,9 +47,11 @@ func TestLongDocuments(t *testing.T) {
 			}
 			all = append(all, cutAt(ids, tok.Info().BOS)...)
 		}
-		for _, text := range []string{"short", long, "short, too", strings.Repeat("x", 3*batchBytes), "last"} {
+		for _, text := range []string{"short", long, "short, too", strings.Repeat("x", 3*batchBytes),
+			"last"} {
 			ids, err := tok.Encode(text)
-			if err != nil || !slices.ContainsFunc(all, func(document []int32) bool { return slices.Equal(document, ids) }) {
+			if err != nil || !slices.ContainsFunc(all,
+				func(document []int32) bool { return slices.Equal(document, ids) }) {
 				t.Errorf("%s: the document of %d bytes is missing, %v", name, len(text), err)
 			}
 		}
@@ -66,8 +70,8 @@ func cutAt(ids []int32, mark int32) (list [][]int32) {
 	return list
 }
 
-// divided writes the training file of a dataset again, as files that end with the first document that
-// brings them to a number of tokens.
+// divided writes the training file of a dataset again, as files that end with the first document
+// that brings them to a number of tokens.
 func divided(t *testing.T, out string, tokens int64) (paths []string) {
 	t.Helper()
 	m := manifestIn(t, out)
@@ -99,7 +103,8 @@ func TestSeveralFiles(t *testing.T) {
 	whole, one := prepare(t, options)
 	paths := divided(t, options.Out, 300)
 	several := open(t, filepath.Join(options.Out, "train-*.tokens"))
-	if !slices.Equal(several.Paths(), paths) || len(paths) < 2 || several.Header().Documents != whole.Train.Documents {
+	if !slices.Equal(several.Paths(), paths) || len(paths) < 2 ||
+		several.Header().Documents != whole.Train.Documents {
 		t.Errorf("%q have the header %+v", several.Paths(), several.Header())
 	}
 	if diff := cmp.Diff(tokensOf(t, one.Train), tokensOf(t, several)); diff != "" {
@@ -168,7 +173,8 @@ func TestOpenOtherVocabulary(t *testing.T) {
 	f, err := dataset.Open(paths...)
 	if err == nil {
 		ids := make([]int32, f.Len())
-		t.Errorf("a vocabulary of %d tokens, and the ids %v: %v", f.Tokenizer().VocabSize, ids, f.ReadTokens(ids, 0))
+		t.Errorf("a vocabulary of %d tokens, and the ids %v: %v", f.Tokenizer().VocabSize, ids,
+			f.ReadTokens(ids, 0))
 		f.Close()
 	} else if !strings.Contains(err.Error(), "another tokenizer") {
 		t.Error(err)

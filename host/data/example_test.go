@@ -22,7 +22,8 @@ func Example() {
 	defer os.RemoveAll(dir)
 	for i := range 8 {
 		text := strings.Repeat(fmt.Sprintf("text number %d. ", i), 20)
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%d.txt", i)), []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%d.txt", i)), []byte(text),
+			0o644); err != nil {
 			log.Fatal(err)
 		}
 	}

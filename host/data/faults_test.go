@@ -26,8 +26,10 @@ type preparing struct {
 func newPreparing(t *testing.T) preparing {
 	t.Helper()
 	dir, _ := corpus(t, 6)
-	testfile.Tree(t, dir, map[string]string{"rows.jsonl": `{"text": "one"}` + "\n" + `{"text": "two"}`, "zipped.gz": zipped(t, "three")})
-	tok, err := tokenizer.LoadHuggingFace("tokenizer/testdata/llama3.tokenizer.json") // whose definition is kept with the tokens
+	testfile.Tree(t, dir, map[string]string{"rows.jsonl": `{"text": "one"}` + "\n" + `{"text": "two"}`,
+		"zipped.gz": zipped(t, "three")})
+	// whose definition is kept with the tokens
+	tok, err := tokenizer.LoadHuggingFace("tokenizer/testdata/llama3.tokenizer.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +40,8 @@ func (p preparing) run(t *testing.T, files vfs.FS, out string, seed uint64) erro
 	if files == nil {
 		files = vfstest.NoSync
 	}
-	_, err := Prepare(t.Context(), PrepareOptions{Inputs: p.inputs, Tokenizer: p.tok, Files: files, Out: out, Seed: seed})
+	_, err := Prepare(t.Context(), PrepareOptions{Inputs: p.inputs, Tokenizer: p.tok, Files: files,
+		Out: out, Seed: seed})
 	return err
 }
 
@@ -131,7 +134,8 @@ func TestPrepareTwice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.run(t, nil, out, 1); err == nil || !strings.Contains(err.Error(), "another process is preparing the dataset in "+out) {
+	if err := p.run(t, nil, out, 1); err == nil ||
+		!strings.Contains(err.Error(), "another process is preparing the dataset in "+out) {
 		t.Errorf("beside another preparation: %v", err)
 	}
 	if diff := cmp.Diff(before, contents(t, out)); diff != "" {

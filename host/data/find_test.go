@@ -33,20 +33,27 @@ func TestFind(t *testing.T) {
 	tests := map[string]struct {
 		inputs, include, want []string
 	}{
-		"all":               {[]string{"."}, nil, []string{"a.txt", "b.go", "sub/deep/y.go", "sub/deep/y.md", "sub/z.go"}},
-		"by name":           {[]string{"."}, []string{"*.go"}, []string{"b.go", "sub/deep/y.go", "sub/z.go"}},
-		"two patterns":      {[]string{"."}, []string{"*.md", "*.txt"}, []string{"a.txt", "sub/deep/y.md"}},
-		"by path":           {[]string{"."}, []string{"sub/*.go"}, []string{"sub/z.go"}},
-		"below the input":   {[]string{"sub"}, []string{"deep/*"}, []string{"sub/deep/y.go", "sub/deep/y.md"}},
-		"a file":            {[]string{"a.txt"}, []string{"*.go"}, []string{"a.txt"}},
-		"a hidden file":     {[]string{".hidden.go"}, nil, []string{".hidden.go"}},
-		"order of inputs":   {[]string{"sub", "b.go"}, []string{"*.go"}, []string{"sub/deep/y.go", "sub/z.go", "b.go"}},
-		"named twice":       {[]string{"sub/z.go", "sub", "sub"}, []string{"*.go"}, []string{"sub/z.go", "sub/deep/y.go"}},
+		"all": {[]string{"."}, nil,
+			[]string{"a.txt", "b.go", "sub/deep/y.go", "sub/deep/y.md", "sub/z.go"}},
+		"by name": {[]string{"."}, []string{"*.go"},
+			[]string{"b.go", "sub/deep/y.go", "sub/z.go"}},
+		"two patterns": {[]string{"."}, []string{"*.md", "*.txt"},
+			[]string{"a.txt", "sub/deep/y.md"}},
+		"by path": {[]string{"."}, []string{"sub/*.go"}, []string{"sub/z.go"}},
+		"below the input": {[]string{"sub"}, []string{"deep/*"},
+			[]string{"sub/deep/y.go", "sub/deep/y.md"}},
+		"a file":        {[]string{"a.txt"}, []string{"*.go"}, []string{"a.txt"}},
+		"a hidden file": {[]string{".hidden.go"}, nil, []string{".hidden.go"}},
+		"order of inputs": {[]string{"sub", "b.go"}, []string{"*.go"},
+			[]string{"sub/deep/y.go", "sub/z.go", "b.go"}},
+		"named twice": {[]string{"sub/z.go", "sub", "sub"}, []string{"*.go"},
+			[]string{"sub/z.go", "sub/deep/y.go"}},
 		"link as the input": {[]string{"linked"}, []string{"*.md"}, []string{"sub/deep/y.md"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			f, err := newFinder(&PrepareOptions{Include: test.include, Out: filepath.Join(root, "out")}, dataset.Texts)
+			f, err := newFinder(&PrepareOptions{Include: test.include, Out: filepath.Join(root, "out")},
+				dataset.Texts)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -80,7 +87,8 @@ func TestFind(t *testing.T) {
 // text, and is reported.
 func TestPreparedInPlace(t *testing.T) {
 	dir := t.TempDir()
-	testfile.Tree(t, dir, map[string]string{"a.txt": "first", "b.txt": "second", "sub/dataset.json": "third", "tokenizer.json": "another time"})
+	testfile.Tree(t, dir, map[string]string{"a.txt": "first", "b.txt": "second",
+		"sub/dataset.json": "third", "tokenizer.json": "another time"})
 	for i := range 4 { // first as a folder, then as the shell names what is in it
 		inputs := []string{dir}
 		if i >= 2 {
@@ -106,7 +114,8 @@ func TestPreparedInPlace(t *testing.T) {
 // names they are reached.
 func TestLinkedInputs(t *testing.T) {
 	root := t.TempDir()
-	testfile.Tree(t, root, map[string]string{"real/a.txt": "first", "real/b.txt": "second", "real/c.txt": "third"})
+	testfile.Tree(t, root, map[string]string{"real/a.txt": "first", "real/b.txt": "second",
+		"real/c.txt": "third"})
 	link := filepath.Join(root, "link")
 	if err := os.Symlink(filepath.Join(root, "real"), link); err != nil {
 		t.Skip("needs symbolic links: ", err)
@@ -116,16 +125,19 @@ func TestLinkedInputs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct{ inputs, val string }{
-		"a folder by its link":          {link, filepath.Join(root, "real", "b.txt")},
-		"validation below a link":       {filepath.Join(root, "real"), filepath.Join(link, "b.txt")},
-		"validation by a link":          {filepath.Join(root, "real"), toB},
-		"both by the names of the tree": {filepath.Join(root, "real"), filepath.Join(root, "real", "b.txt")},
+		"a folder by its link":    {link, filepath.Join(root, "real", "b.txt")},
+		"validation below a link": {filepath.Join(root, "real"), filepath.Join(link, "b.txt")},
+		"validation by a link":    {filepath.Join(root, "real"), toB},
+		"both by the names of the tree": {filepath.Join(root, "real"),
+			filepath.Join(root, "real", "b.txt")},
 	} {
 		out := filepath.Join(link, "out")
 		for range 2 { // the second time, there is a dataset below the input
-			_, d := prepare(t, PrepareOptions{Inputs: []string{c.inputs}, ValInputs: []string{c.val}, Out: out})
+			_, d := prepare(t, PrepareOptions{Inputs: []string{c.inputs}, ValInputs: []string{c.val},
+				Out: out})
 			train, val := documentsOf(t, d.Train), documentsOf(t, d.Val)
-			if slices.Sort(train); !slices.Equal(train, []string{"first", "third"}) || !slices.Equal(val, []string{"second"}) {
+			if slices.Sort(train); !slices.Equal(train, []string{"first", "third"}) ||
+				!slices.Equal(val, []string{"second"}) {
 				t.Errorf("%s: trained on %q, validated on %q", name, train, val)
 			}
 		}
@@ -175,10 +187,12 @@ func TestLeftOut(t *testing.T) {
 	testfile.Tree(t, dir, map[string]string{
 		"in/a.txt": "text", "in/b.txt": "more text",
 		"in/table": "PAR1\x15\x00", "in/renamed.txt": zipped(t, "two"), "in/text.xz": "\xfd7zXZ\x00\xff",
-		"in/picture": "\x89PNG\x00", "in/utf16": "\xff\xfet\x00e\x00", "in/latin1": "caf\xe9", "in/blank": " \n", "in/empty": "",
+		"in/picture": "\x89PNG\x00", "in/utf16": "\xff\xfet\x00e\x00", "in/latin1": "caf\xe9",
+		"in/blank": " \n", "in/empty": "",
 		"in/.hidden": "x", "in/.git/config": "x", "in/.git/head": "x",
 	})
-	for link, target := range map[string]string{"in/loop": "loop", "in/self": ".", "in/gone": "nowhere", "in/link": "a.txt"} {
+	for link, target := range map[string]string{"in/loop": "loop", "in/self": ".",
+		"in/gone": "nowhere", "in/link": "a.txt"} {
 		if err := os.Symlink(target, link); err != nil {
 			t.Fatal(err)
 		}
@@ -214,8 +228,10 @@ func TestLeftOutOfManyNames(t *testing.T) {
 		files[fmt.Sprintf("%d.bin", i)] = "\x00"
 	}
 	testfile.Tree(t, dir, files)
-	m, _ := prepare(t, PrepareOptions{Inputs: []string{dir, dir}, ValInputs: []string{filepath.Join(dir, "a.txt")}})
-	if len(m.LeftOut) != 1 || m.LeftOut[0].Files != 9 || len(m.LeftOut[0].Names) != maxNames || !strings.HasSuffix(m.LeftOut[0].String(), "4.bin, …)") {
+	m, _ := prepare(t, PrepareOptions{Inputs: []string{dir, dir},
+		ValInputs: []string{filepath.Join(dir, "a.txt")}})
+	if len(m.LeftOut) != 1 || m.LeftOut[0].Files != 9 || len(m.LeftOut[0].Names) != maxNames ||
+		!strings.HasSuffix(m.LeftOut[0].String(), "4.bin, …)") {
 		t.Errorf("left out %v", m.LeftOut)
 	}
 }

@@ -52,7 +52,8 @@ func prepare(t testing.TB, options PrepareOptions) (*Manifest, *opened) {
 	if got := damaged(t, options.Out); len(got) > 0 {
 		t.Fatalf("%q are damaged", got)
 	}
-	return m, &opened{open(t, filepath.Join(options.Out, dataset.Texts.Train)), open(t, filepath.Join(options.Out, dataset.Texts.Val))}
+	return m, &opened{open(t, filepath.Join(options.Out, dataset.Texts.Train)),
+		open(t, filepath.Join(options.Out, dataset.Texts.Val))}
 }
 
 // manifestIn reads the manifest of a dataset.
@@ -104,7 +105,8 @@ func documentsOf(t testing.TB, f *dataset.File) []string {
 	}
 	documents := strings.Split(text, "\x00")
 	if documents[0] != "" || int64(len(documents)-1) != f.Header().Documents {
-		t.Fatalf("%s: %d documents, want %d, each behind a marker", f.Path(), len(documents)-1, f.Header().Documents)
+		t.Fatalf("%s: %d documents, want %d, each behind a marker", f.Path(), len(documents)-1,
+			f.Header().Documents)
 	}
 	return documents[1:]
 }

@@ -39,8 +39,10 @@ func TestLearnTokenizer(t *testing.T) {
 	long := strings.Repeat("a line of a long document\n", 100_000) // in several parts
 	f := write("bytes.tokens", tokenizer.Bytes{}.Info(), text, long, "ünïcode")
 	out := filepath.Join(dir, "tokenizer")
-	left, mine := filepath.Join(out, ".tokenizer.json.cage-unfinished-7"), filepath.Join(out, ".tokenizer.json7")
-	if err := errors.Join(os.Mkdir(out, 0o700), os.WriteFile(left, nil, 0o600), os.WriteFile(mine, nil, 0o600)); err != nil {
+	left, mine := filepath.Join(out, ".tokenizer.json.cage-unfinished-7"),
+		filepath.Join(out, ".tokenizer.json7")
+	if err := errors.Join(os.Mkdir(out, 0o700), os.WriteFile(left, nil, 0o600),
+		os.WriteFile(mine, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	info, err := LearnTokenizer(t.Context(), f, 300, vfs.At(out))
@@ -53,7 +55,8 @@ func TestLearnTokenizer(t *testing.T) {
 	if _, err := os.Stat(mine); err != nil {
 		t.Errorf("somebody else's file: %v", err)
 	}
-	if info.VocabSize > 300 || info.VocabSize < 290 || info.BOS == tokenizer.NoToken || info.EOS == tokenizer.NoToken {
+	if info.VocabSize > 300 || info.VocabSize < 290 || info.BOS == tokenizer.NoToken ||
+		info.EOS == tokenizer.NoToken {
 		t.Errorf("the tokenizer is %+v", info)
 	}
 	tok := openTokenizer(t, out)
@@ -66,10 +69,12 @@ func TestLearnTokenizer(t *testing.T) {
 			t.Errorf("%d ids, back as %.20q, %v", len(ids), back, err)
 		}
 	}
-	if _, err := LearnTokenizer(t.Context(), write("other.tokens", info, "x"), 300, vfs.At(out)); err == nil || !strings.Contains(err.Error(), "want a token file of bytes") {
+	if _, err := LearnTokenizer(t.Context(), write("other.tokens", info, "x"), 300,
+		vfs.At(out)); err == nil || !strings.Contains(err.Error(), "want a token file of bytes") {
 		t.Errorf("of another file: %v", err)
 	}
-	if _, err := LearnTokenizer(t.Context(), f, 10, vfs.At(out)); err == nil || !strings.Contains(err.Error(), "at least 261") {
+	if _, err := LearnTokenizer(t.Context(), f, 10, vfs.At(out)); err == nil ||
+		!strings.Contains(err.Error(), "at least 261") {
 		t.Errorf("of too few tokens: %v", err)
 	}
 }

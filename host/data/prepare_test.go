@@ -27,12 +27,14 @@ func TestSplitIsAPartition(t *testing.T) {
 		m, d := prepare(t, PrepareOptions{Inputs: []string{dir}, ValFraction: fraction})
 		train, val := documentsOf(t, d.Train), documentsOf(t, d.Val)
 		if len(val) != wantVal || len(train) != 97-wantVal {
-			t.Errorf("fraction %v: %d + %d documents, want %d for validation", fraction, len(train), len(val), wantVal)
+			t.Errorf("fraction %v: %d + %d documents, want %d for validation", fraction, len(train),
+				len(val), wantVal)
 		}
 		if diff := cmp.Diff(slices.Sorted(slices.Values(texts)), allOf(t, d)); diff != "" {
 			t.Errorf("fraction %v (-want +got):\n%s", fraction, diff)
 		}
-		if m.Train.Bytes+m.Val.Bytes != int64(len(strings.Join(texts, ""))) || m.Train.Tokens != m.Train.Bytes+m.Train.Documents {
+		if m.Train.Bytes+m.Val.Bytes != int64(len(strings.Join(texts, ""))) ||
+			m.Train.Tokens != m.Train.Bytes+m.Train.Documents {
 			t.Errorf("fraction %v: counts %+v, %+v", fraction, m.Train, m.Val)
 		}
 		if m.Train.Documents != int64(len(train)) || m.Val.Documents != int64(len(val)) {
@@ -74,21 +76,24 @@ func TestPrepareSeparator(t *testing.T) {
 	dir := t.TempDir()
 	testfile.Tree(t, dir, map[string]string{"all": "one<|end|>two<|end|>three<|end|>\n"})
 	m, d := prepare(t, PrepareOptions{Inputs: []string{dir}, Separator: "<|end|>"})
-	if diff := cmp.Diff([]string{"one", "three", "two"}, allOf(t, d)); diff != "" || m.Val.Documents != 1 {
+	if diff := cmp.Diff([]string{"one", "three", "two"}, allOf(t, d)); diff != "" ||
+		m.Val.Documents != 1 {
 		t.Errorf("%+v %s", m, diff)
 	}
 }
 
 func TestPrepareValInputs(t *testing.T) {
 	dir, texts := corpus(t, 30)
-	_, d := prepare(t, PrepareOptions{Inputs: []string{dir}, ValInputs: []string{filepath.Join(dir, "d1")}})
+	_, d := prepare(t, PrepareOptions{Inputs: []string{dir},
+		ValInputs: []string{filepath.Join(dir, "d1")}})
 	train, val := documentsOf(t, d.Train), documentsOf(t, d.Val)
 	slices.Sort(train)
 	slices.Sort(val)
 	if diff := cmp.Diff(slices.Sorted(slices.Values(texts[10:20])), val); diff != "" {
 		t.Errorf("validation (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(slices.Sorted(slices.Values(slices.Concat(texts[:10], texts[20:]))), train); diff != "" {
+	if diff := cmp.Diff(slices.Sorted(slices.Values(slices.Concat(texts[:10], texts[20:]))),
+		train); diff != "" {
 		t.Errorf("training (-want +got):\n%s", diff)
 	}
 }
@@ -154,21 +159,29 @@ func TestPrepareRefuses(t *testing.T) {
 		change func(*PrepareOptions)
 		want   string
 	}{
-		"no input":           {func(o *PrepareOptions) { o.Inputs = nil }, "no input"},
-		"no output":          {func(o *PrepareOptions) { o.Out = "" }, "no output"},
-		"no tokenizer":       {func(o *PrepareOptions) { o.Tokenizer = nil }, "no tokenizer"},
-		"missing input":      {func(o *PrepareOptions) { o.Inputs = []string{filepath.Join(dir, "none")} }, "none"},
-		"one document":       {func(o *PrepareOptions) { o.Inputs = []string{single} }, "cannot split one document"},
-		"nothing found":      {func(o *PrepareOptions) { o.Include = []string{"*.go"} }, `"*.go"`},
-		"bad pattern":        {func(o *PrepareOptions) { o.Include = []string{"["} }, "include pattern"},
-		"fraction 1":         {func(o *PrepareOptions) { o.ValFraction = 1 }, "fraction 1"},
-		"fraction NaN":       {func(o *PrepareOptions) { o.ValFraction = math.NaN() }, "fraction NaN"},
-		"negative bound":     {func(o *PrepareOptions) { o.MaxBytes = -1 }, "-1 bytes"},
-		"tiny bound":         {func(o *PrepareOptions) { o.MaxBytes = 3 }, "at most 3 bytes"},
-		"binary separator":   {func(o *PrepareOptions) { o.Separator = "\x00" }, "separator"},
-		"two ways to split":  {func(o *PrepareOptions) { o.ValInputs = []string{dir}; o.ValFraction = 0.5 }, "mutually exclusive"},
-		"empty validation":   {func(o *PrepareOptions) { o.ValInputs = []string{empty} }, "for validation"},
-		"all for validation": {func(o *PrepareOptions) { o.ValInputs = []string{dir} }, "no document found"},
+		"no input":     {func(o *PrepareOptions) { o.Inputs = nil }, "no input"},
+		"no output":    {func(o *PrepareOptions) { o.Out = "" }, "no output"},
+		"no tokenizer": {func(o *PrepareOptions) { o.Tokenizer = nil }, "no tokenizer"},
+		"missing input": {
+			func(o *PrepareOptions) { o.Inputs = []string{filepath.Join(dir, "none")} }, "none"},
+		"one document": {func(o *PrepareOptions) { o.Inputs = []string{single} },
+			"cannot split one document"},
+		"nothing found":    {func(o *PrepareOptions) { o.Include = []string{"*.go"} }, `"*.go"`},
+		"bad pattern":      {func(o *PrepareOptions) { o.Include = []string{"["} }, "include pattern"},
+		"fraction 1":       {func(o *PrepareOptions) { o.ValFraction = 1 }, "fraction 1"},
+		"fraction NaN":     {func(o *PrepareOptions) { o.ValFraction = math.NaN() }, "fraction NaN"},
+		"negative bound":   {func(o *PrepareOptions) { o.MaxBytes = -1 }, "-1 bytes"},
+		"tiny bound":       {func(o *PrepareOptions) { o.MaxBytes = 3 }, "at most 3 bytes"},
+		"binary separator": {func(o *PrepareOptions) { o.Separator = "\x00" }, "separator"},
+		"two ways to split": {
+			func(o *PrepareOptions) {
+				o.ValInputs = []string{dir}
+				o.ValFraction = 0.5
+			}, "mutually exclusive"},
+		"empty validation": {func(o *PrepareOptions) { o.ValInputs = []string{empty} },
+			"for validation"},
+		"all for validation": {func(o *PrepareOptions) { o.ValInputs = []string{dir} },
+			"no document found"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -195,7 +208,8 @@ func TestPrepareCancelled(t *testing.T) {
 	for _, stage := range []string{"scan", "encode"} {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
-		_, err := Prepare(ctx, PrepareOptions{Inputs: []string{dir}, Out: out, Seed: 99, Tokenizer: tokenizer.Bytes{},
+		_, err := Prepare(ctx, PrepareOptions{Inputs: []string{dir}, Out: out, Seed: 99,
+			Tokenizer: tokenizer.Bytes{},
 			Progress: func(p Progress) {
 				if p.Stage == stage && p.Documents == 5 {
 					cancel()
@@ -205,7 +219,9 @@ func TestPrepareCancelled(t *testing.T) {
 			t.Errorf("cancelled in %s: %v", stage, err)
 		}
 		entries, err := os.ReadDir(out)
-		if err != nil || len(entries) != 4 || manifestIn(t, out).Train.SHA256 != before.Train.SHA256 || len(damaged(t, out)) > 0 { // the lock, too
+		// the lock, too
+		if err != nil || len(entries) != 4 || manifestIn(t, out).Train.SHA256 != before.Train.SHA256 ||
+			len(damaged(t, out)) > 0 {
 			t.Errorf("cancelled in %s: left %v, %v", stage, entries, err)
 		}
 	}
@@ -215,17 +231,20 @@ func BenchmarkPrepare(b *testing.B) {
 	dir := b.TempDir()
 	files := map[string]string{}
 	for i := range 200 {
-		files[fmt.Sprintf("%03d.txt", i)] = strings.Repeat(fmt.Sprintf("line %d of a text like any other\n", i), 1000)
+		files[fmt.Sprintf("%03d.txt", i)] = strings.Repeat(
+			fmt.Sprintf("line %d of a text like any other\n", i), 1000)
 	}
 	testfile.Tree(b, dir, files)
-	for _, spec := range []string{"bytes", "tokenizer/testdata/llama3.tokenizer.json", "tokenizer/testdata/llama2.tokenizer.json"} {
+	for _, spec := range []string{"bytes", "tokenizer/testdata/llama3.tokenizer.json",
+		"tokenizer/testdata/llama2.tokenizer.json"} {
 		t, err := tokenizer.Open(spec)
 		if err != nil {
 			b.Fatal(err)
 		}
 		b.Run(t.Info().Name, func(b *testing.B) {
 			for b.Loop() {
-				m, err := Prepare(context.Background(), PrepareOptions{Inputs: []string{dir}, Out: b.TempDir(), Tokenizer: t})
+				m, err := Prepare(context.Background(), PrepareOptions{Inputs: []string{dir}, Out: b.TempDir(),
+					Tokenizer: t})
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -55,12 +55,17 @@ func scanSlowly(text, separator string) ([]string, Reason) {
 
 func TestScan(t *testing.T) {
 	for _, text := range []string{
-		"", " \n\t ", "one document", "a<|end|>b<|end|>c", "a<|end|>\n<|end|>b<|end|>", "<|end|><|end|>", "a<|en<|end|>b<|end",
-		"Größe<|end|>模型<|end|>🙂🙂", strings.Repeat("x", 100) + "<|end|>" + strings.Repeat("é", 100), "\u2003<|end|>\u2003.",
-		"\ufeffa\nb", "\ufeff", "\ufeff\n", "a\r\n\r\nb\n\nc\r\n\nd\n\r\ne\r\n\r\n\r\nf", "\r\n\r\n", "a\r\rb\r\n", "a\r\n---\r\nb\n---\nc---\n", "\n\r", "\r\r\n\n",
-		"ends in half a character \xe6\xa8", "\xff starts badly", "a\x00b", "\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80",
+		"", " \n\t ", "one document", "a<|end|>b<|end|>c", "a<|end|>\n<|end|>b<|end|>", "<|end|><|end|>",
+		"a<|en<|end|>b<|end",
+		"Größe<|end|>模型<|end|>🙂🙂", strings.Repeat("x", 100) + "<|end|>" + strings.Repeat("é", 100),
+		"\u2003<|end|>\u2003.",
+		"\ufeffa\nb", "\ufeff", "\ufeff\n", "a\r\n\r\nb\n\nc\r\n\nd\n\r\ne\r\n\r\n\r\nf", "\r\n\r\n",
+		"a\r\rb\r\n", "a\r\n---\r\nb\n---\nc---\n", "\n\r", "\r\r\n\n",
+		"ends in half a character \xe6\xa8", "\xff starts badly", "a\x00b",
+		"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80",
 	} {
-		for _, separator := range []string{"", "<|end|>", "\n", "xx", "é", "\n\n", "\r\n", "\n---\n", "---\n"} {
+		for _, separator := range []string{"", "<|end|>", "\n", "xx", "é", "\n\n", "\r\n", "\n---\n",
+			"---\n"} {
 			want, wantReason := scanSlowly(text, separator)
 			for _, chunk := range []int{1, 2, 3, 5, 8, 64, 4096} {
 				got, reason := scanText(t, text, separator, chunk)

@@ -304,7 +304,8 @@ func maskScores(scores, visible *graph.Node, window int) *graph.Node {
 	return graph.Where(seen, scores, graph.BroadcastToDims(hidden, dims...))
 }
 
-// inWindow reports, for each pair of positions, whether the key is at most window−1 before the query.
+// inWindow reports, for each pair of positions, whether the key is at most window−1 before the
+// query.
 func inWindow(query, key *graph.Node, window int) *graph.Node {
 	first := graph.AddScalar(query, 1-window)
 	return graph.GreaterOrEqual(key, first)

@@ -20,9 +20,10 @@ import (
 // lossesOf returns the token losses of a model.
 func lossesOf(t *testing.T, m Model, weights [][]float32, tokens []int32, batch int) []float32 {
 	t.Helper()
-	return evaluate(t, m, weights, tokens, batch, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-		return []*graph.Node{m.Losses(params, ids, nil)}
-	})[0]
+	return evaluate(t, m, weights, tokens, batch,
+		func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+			return []*graph.Node{m.Losses(params, ids, nil)}
+		})[0]
 }
 
 // indexOf returns the position of the named parameter.
@@ -45,8 +46,9 @@ func near(t *testing.T, what string, got, want []float32) {
 	}
 }
 
-// TestPairingsArePermutations: a model with one pairing is one with the other when the rows of queries and keys of each
-// head change places: row 2i+c of an interleaved head is row c·size/2+i of a split one.
+// TestPairingsArePermutations: a model with one pairing is one with the other when the rows of
+// queries and keys of each head change places: row 2i+c of an interleaved head is row c·size/2+i of
+// a split one.
 func TestPairingsArePermutations(t *testing.T) {
 	half := tiny
 	half.RopePairs = architecture.HalfSplit
@@ -71,8 +73,8 @@ func TestPairingsArePermutations(t *testing.T) {
 	near(t, "permuted", lossesOf(t, split, weights, tokens, 2), want)
 }
 
-// TestSharedKeys: with fewer heads of keys and values a model is one with as many as heads of queries, in which those of
-// a group are the same.
+// TestSharedKeys: with fewer heads of keys and values a model is one with as many as heads of
+// queries, in which those of a group are the same.
 func TestSharedKeys(t *testing.T) {
 	config := architecture.Settings{Layers: 1, Heads: 6, KVHeads: 2, Width: 24, Hidden: 16, Vocab: 13}
 	full := config
@@ -102,25 +104,28 @@ func reflect(x *graph.Node) *graph.Node {
 	return graph.Sub(x, graph.MulScalar(mean, 2))
 }
 
-// TestOperandsMayBeRotated: an activation reaches nothing but products with the weights that its site feeds, along the
-// last axis of both. So losses and gradients are the same when both are multiplied by one orthogonal matrix, up to the
-// rounding of float32 in some ten products one after the other.
+// TestOperandsMayBeRotated: an activation reaches nothing but products with the weights that its
+// site feeds, along the last axis of both. So losses and gradients are the same when both are
+// multiplied by one orthogonal matrix, up to the rounding of float32 in some ten products one after
+// the other.
 func TestOperandsMayBeRotated(t *testing.T) {
 	eachLanguage(t, func(t *testing.T, m Language) {
 		const batch, context = 4, 16
 		tokens := hashedTokens(0, batch*(context+1), tiny.Vocab)
 		run := func(rotate func(*graph.Node) *graph.Node) [][]float32 {
-			return evaluate(t, m, hashedWeights(m.Params()), tokens, batch, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-				used := slices.Clone(params)
-				for _, site := range m.ActivationSites(batch, context) {
-					for _, name := range site.Feeds {
-						i := indexOf(t, m, name)
-						used[i] = rotate(params[i])
+			return evaluate(t, m, hashedWeights(m.Params()), tokens, batch,
+				func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+					used := slices.Clone(params)
+					for _, site := range m.ActivationSites(batch, context) {
+						for _, name := range site.Feeds {
+							i := indexOf(t, m, name)
+							used[i] = rotate(params[i])
+						}
 					}
-				}
-				losses := m.Losses(used, ids, func(_ ActivationSite, x *graph.Node) *graph.Node { return rotate(x) })
-				return append([]*graph.Node{losses}, graph.Gradient(graph.ReduceAllMean(losses), params...)...)
-			})
+					losses := m.Losses(used, ids,
+						func(_ ActivationSite, x *graph.Node) *graph.Node { return rotate(x) })
+					return append([]*graph.Node{losses}, graph.Gradient(graph.ReduceAllMean(losses), params...)...)
+				})
 		}
 		plain, rotated := run(func(x *graph.Node) *graph.Node { return x }), run(reflect)
 		for i := range plain {
@@ -138,9 +143,13 @@ func TestOperandsMayBeRotated(t *testing.T) {
 // attentionLayer computes a layer of attention.
 type attentionLayer func(s architecture.Settings, x, w *graph.Node, more qkvParams) *graph.Node
 
-// attentionOutputs evaluates a layer of attention on a device and returns its value and the adjoints of x, of the weight
-// and of the bias and the gains, if there are any: as many for queries and for keys.
-func attentionOutputs(t *testing.T, d *engine.Device, s architecture.Settings, batch, context int, bias bool, gains [2]int, attention attentionLayer) [][]float32 {
+// attentionOutputs evaluates a layer of attention on a device and returns its value and the
+// adjoints of x, of the weight and of the bias and the gains, if there are any: as many for queries
+// and for keys.
+func attentionOutputs(
+	t *testing.T, d *engine.Device, s architecture.Settings, batch, context int, bias bool,
+	gains [2]int, attention attentionLayer,
+) [][]float32 {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(5, 6))
 	var in []*engine.Buffer
@@ -175,13 +184,16 @@ func attentionOutputs(t *testing.T, d *engine.Device, s architecture.Settings, b
 	})
 }
 
-// TestAttentionInGraphs: the CPU's own attention is that of operations of the graph, up to rounding, with each pairing,
-// shared keys, norms of all heads or of each, and heads of their own size.
+// TestAttentionInGraphs: the CPU's own attention is that of operations of the graph, up to
+// rounding, with each pairing, shared keys, norms of all heads or of each, and heads of their own
+// size.
 func TestAttentionInGraphs(t *testing.T) {
 	const batch, context = 3, 10
-	fused, graphs := testdevice.OpenCPU(t, engine.Options{}), testdevice.OpenCPU(t, engine.Options{Kernels: device.GraphKernels})
+	fused, graphs := testdevice.OpenCPU(t, engine.Options{}),
+		testdevice.OpenCPU(t, engine.Options{Kernels: device.GraphKernels})
 	layer := func(s architecture.Settings, x, w *graph.Node, more qkvParams) *graph.Node {
-		return attend(x, w, more, newAttentionLayers(x.Graph(), s, batch, context, nil).at(s, 0), blockSites{}, nil)
+		return attend(x, w, more, newAttentionLayers(x.Graph(), s, batch, context, nil).at(s, 0),
+			blockSites{}, nil)
 	}
 	for _, c := range []struct {
 		pairing        architecture.Pairing
@@ -189,32 +201,41 @@ func TestAttentionInGraphs(t *testing.T) {
 		norms          string
 		bias           bool
 	}{
-		{architecture.Interleaved, 4, 8, "none", false}, {architecture.Interleaved, 2, 8, "all heads", false}, {architecture.Interleaved, 2, 6, "each head", true},
-		{architecture.HalfSplit, 1, 8, "none", false}, {architecture.HalfSplit, 4, 8, "all heads", false}, {architecture.HalfSplit, 2, 16, "each head", false},
+		{architecture.Interleaved, 4, 8, "none", false},
+		{architecture.Interleaved, 2, 8, "all heads", false},
+		{architecture.Interleaved, 2, 6, "each head", true},
+		{architecture.HalfSplit, 1, 8, "none", false}, {architecture.HalfSplit, 4, 8, "all heads", false},
+		{architecture.HalfSplit, 2, 16, "each head", false},
 		{architecture.Interleaved, 2, 8, "none", true}, {architecture.HalfSplit, 2, 8, "none", true},
 	} {
-		t.Run(fmt.Sprintf("%s/%d of %d/norms=%s/bias=%v", c.pairing, c.keyHeads, c.size, c.norms, c.bias), func(t *testing.T) {
-			s := architecture.Settings{Kind: architecture.KindLlama, Layers: 1, Heads: 4, KVHeads: c.keyHeads, HeadSize: c.size, Width: 32, RopePairs: c.pairing}
-			s.FillIn()
-			gains := map[string][2]int{"all heads": {s.QueryWidth(), s.KeyWidth()}, "each head": {c.size, c.size}}[c.norms]
-			want := attentionOutputs(t, graphs, s, batch, context, c.bias, gains, layer)
-			got := attentionOutputs(t, fused, s, batch, context, c.bias, gains, layer)
-			for i := range want {
-				if apart := engine.Distance(got[i], want[i]); !(apart < 1e-6) {
-					t.Errorf("output %d: the relative difference is %.2g", i, apart)
+		t.Run(fmt.Sprintf("%s/%d of %d/norms=%s/bias=%v", c.pairing, c.keyHeads, c.size, c.norms, c.bias),
+			func(t *testing.T) {
+				s := architecture.Settings{Kind: architecture.KindLlama, Layers: 1, Heads: 4,
+					KVHeads: c.keyHeads, HeadSize: c.size, Width: 32, RopePairs: c.pairing}
+				s.FillIn()
+				gains := map[string][2]int{"all heads": {s.QueryWidth(), s.KeyWidth()},
+					"each head": {c.size, c.size}}[c.norms]
+				want := attentionOutputs(t, graphs, s, batch, context, c.bias, gains, layer)
+				got := attentionOutputs(t, fused, s, batch, context, c.bias, gains, layer)
+				for i := range want {
+					if apart := engine.Distance(got[i], want[i]); !(apart < 1e-6) {
+						t.Errorf("output %d: the relative difference is %.2g", i, apart)
+					}
 				}
-			}
-		})
+			})
 	}
 }
 
-// withFusedAttention opens a device and skips the test where it has no fused attention of these sizes.
+// withFusedAttention opens a device and skips the test where it has no fused attention of these
+// sizes.
 func withFusedAttention(t *testing.T, c coreSizes) *engine.Device {
 	t.Helper()
 	d := testdevice.Open(t, engine.Options{Precision: device.BFloat16})
 	core, count := c.fused, 1<<26
 	if testdevice.Kind() == device.CPU {
-		core, count = func(segments *graph.Node) attentionCore { return nativeCore(scores{scale: c.scale}, segments, 0) }, 1<<18
+		core, count = func(segments *graph.Node) attentionCore {
+			return nativeCore(scores{scale: c.scale}, segments, 0)
+		}, 1<<18
 	}
 	if err := d.Try(c.trial(core, count)); errors.Is(err, engine.ErrRefused) {
 		t.Skip("fused attention is not used: ", err)
@@ -224,15 +245,18 @@ func withFusedAttention(t *testing.T, c coreSizes) *engine.Device {
 	return d
 }
 
-// TestFusedAttention compares the device's fused attention with products and a softmax, where the device has one.
+// TestFusedAttention compares the device's fused attention with products and a softmax, where the
+// device has one.
 func TestFusedAttention(t *testing.T) {
-	for _, c := range []coreSizes{{1, 64, 128, false, 1. / 8}, {1, 128, 512, false, 1. / 64}, {3, 64, 192, false, 1. / 8}, {2, 32, 129, false, 1. / 6}, {1, 64, 512, true, 1. / 8}, {2, 128, 256, true, 1. / 11}} {
+	for _, c := range []coreSizes{{1, 64, 128, false, 1. / 8}, {1, 128, 512, false, 1. / 64},
+		{3, 64, 192, false, 1. / 8}, {2, 32, 129, false, 1. / 6}, {1, 64, 512, true, 1. / 8},
+		{2, 128, 256, true, 1. / 11}} {
 		t.Run(c.kind(), func(t *testing.T) { withFusedAttention(t, c) })
 	}
 }
 
-// TestMarkedCore: marks keep documents apart exactly as a mask does, by a core that hides later keys only, in the values and in
-// their gradients, with scores that are far apart.
+// TestMarkedCore: marks keep documents apart exactly as a mask does, by a core that hides later
+// keys only, in the values and in their gradients, with scores that are far apart.
 func TestMarkedCore(t *testing.T) {
 	for _, c := range []coreSizes{{1, 8, 12, true, 1. / 3}, {2, 16, 300, true, 1. / 4}} {
 		t.Run(c.kind(), func(t *testing.T) {
@@ -252,9 +276,13 @@ func TestMarkedCore(t *testing.T) {
 				t.Fatalf("only %d documents, or no padding", n)
 			}
 			marked := func(segments *graph.Node) attentionCore {
-				return separatingCore(segments, maskedCore(scores{scale: c.scale}, func(x *graph.Node) *graph.Node { return maskScores(x, nil, 0) }))
+				return separatingCore(segments,
+					maskedCore(scores{scale: c.scale},
+						func(x *graph.Node) *graph.Node { return maskScores(x, nil, 0) }))
 			}
-			plain := func(segments *graph.Node) attentionCore { return plainCore(scores{scale: c.scale}, segments, 0) }
+			plain := func(segments *graph.Node) attentionCore {
+				return plainCore(scores{scale: c.scale}, segments, 0)
+			}
 			want := testdevice.Evaluate(t, d, in, coreAndAdjoints(documents, plain))
 			got := testdevice.Evaluate(t, d, in, coreAndAdjoints(documents, marked))
 			for i := range want {
@@ -263,15 +291,16 @@ func TestMarkedCore(t *testing.T) {
 					t.Errorf("output %d: the relative difference is %.2g", i, apart)
 				}
 			}
-			if apart := engine.Distance(testdevice.Evaluate(t, d, in, coreAndAdjoints(nil, plain))[0], want[0]); apart < 0.1 {
+			if apart := engine.Distance(testdevice.Evaluate(t, d, in, coreAndAdjoints(nil, plain))[0],
+				want[0]); apart < 0.1 {
 				t.Errorf("without documents the values are only %.2g away", apart)
 			}
 		})
 	}
 }
 
-// TestWindow compares the CPU's attention to a window, its values and adjoints, with a mask, with and without documents. A token
-// outside the window changes nothing. One window is with a cap.
+// TestWindow compares the CPU's attention to a window, its values and adjoints, with a mask, with
+// and without documents. A token outside the window changes nothing. One window is with a cap.
 func TestWindow(t *testing.T) {
 	const batch, context, heads, size = 2, 40, 2, 8
 	d := testdevice.OpenCPU(t, engine.Options{})
@@ -305,13 +334,15 @@ func TestWindow(t *testing.T) {
 			}
 			apart := engine.Distance(core(plainCore, 0)[0], want[0])
 			if changes := apart > 1e-3; changes != (window < context) && documents == nil {
-				t.Errorf("a window of %d of %d tokens: values are %.2g from those without", window, context, apart)
+				t.Errorf("a window of %d of %d tokens: values are %.2g from those without", window, context,
+					apart)
 			}
 		}
 	}
 }
 
-// TestFusedModel trains nothing: it compares losses and gradients of whole models with fused and with plain attention.
+// TestFusedModel trains nothing: it compares losses and gradients of whole models with fused and
+// with plain attention.
 func TestFusedModel(t *testing.T) {
 	const batch, context = 2, 128
 	for name, c := range map[string]architecture.Settings{
@@ -319,7 +350,8 @@ func TestFusedModel(t *testing.T) {
 		"shared": {Layers: 2, Heads: 4, KVHeads: 2, Width: 128, Hidden: 128, Vocab: 13},
 	} {
 		t.Run(name, func(t *testing.T) {
-			withFusedAttention(t, coreSizes{group: c.Heads / c.KVHeads, size: c.Width / c.Heads, context: context, scale: 1 / math.Sqrt(float64(c.Width/c.Heads))})
+			withFusedAttention(t, coreSizes{group: c.Heads / c.KVHeads, size: c.Width / c.Heads,
+				context: context, scale: 1 / math.Sqrt(float64(c.Width/c.Heads))})
 			m := newLlama(c)
 			if name == "shared" {
 				m.Recompute = architecture.RecomputeBlocks
@@ -329,8 +361,12 @@ func TestFusedModel(t *testing.T) {
 				losses := m.Losses(params, ids, nil)
 				return append([]*graph.Node{losses}, graph.Gradient(graph.ReduceAllMean(losses), params...)...)
 			}
-			plain := evaluateOn(t, testdevice.Open(t, engine.Options{Precision: device.BFloat16, Attention: device.PlainAttention}), m, hashedWeights(m.Params()), tokens, batch, build)
-			fused := evaluateOn(t, testdevice.Open(t, engine.Options{Precision: device.BFloat16, Attention: device.FusedAttention}), m, hashedWeights(m.Params()), tokens, batch, build)
+			plain := evaluateOn(t,
+				testdevice.Open(t, engine.Options{Precision: device.BFloat16,
+					Attention: device.PlainAttention}), m, hashedWeights(m.Params()), tokens, batch, build)
+			fused := evaluateOn(t,
+				testdevice.Open(t, engine.Options{Precision: device.BFloat16,
+					Attention: device.FusedAttention}), m, hashedWeights(m.Params()), tokens, batch, build)
 			for i := range plain {
 				if apart := engine.Distance(fused[i], plain[i]); !(apart < 0.03) {
 					t.Errorf("output %d: the relative difference is %.2g", i, apart)
@@ -340,24 +376,27 @@ func TestFusedModel(t *testing.T) {
 	}
 }
 
-// TestAttentionChoice: a device without fused attention is found out once, computes it plainly and says so; it is an
-// error only where nothing else is allowed.
+// TestAttentionChoice: a device without fused attention is found out once, computes it plainly and
+// says so; it is an error only where nothing else is allowed.
 func TestAttentionChoice(t *testing.T) {
 	var warnings []string
-	d, err := engine.Open(device.CPU, engine.Options{Precision: device.BFloat16, Warn: func(message string, details ...any) {
-		warnings = append(warnings, message+": "+fmt.Sprint(details...))
-	}})
+	d, err := engine.Open(device.CPU,
+		engine.Options{Precision: device.BFloat16, Warn: func(message string, details ...any) {
+			warnings = append(warnings, message+": "+fmt.Sprint(details...))
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	c := coreSizes{group: 1, size: 8, context: 32, scale: 1. / 3} // the CPU's own attention is another operation
+	// the CPU's own attention is another operation
+	c := coreSizes{group: 1, size: 8, context: 32, scale: 1. / 3}
 	for range 2 {
 		if c.choose(d, nil) == nil {
 			t.Error("there is no attention")
 		}
 	}
-	if len(warnings) != 1 || !strings.Contains(warnings[0], "without the device's fused operation") || !strings.Contains(warnings[0], engine.ErrRefused.Error()) {
+	if len(warnings) != 1 || !strings.Contains(warnings[0], "without the device's fused operation") ||
+		!strings.Contains(warnings[0], engine.ErrRefused.Error()) {
 		t.Errorf("warnings are %q, want one", warnings)
 	}
 }

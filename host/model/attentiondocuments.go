@@ -18,8 +18,8 @@ import (
 // the score is lower by at least separation: its exponential is 0. Keys in later documents are
 // masked anyway.
 
-// separation is a power of two, and thus exact in bfloat16. Multiplied by the factor of scores, it far exceeds
-// the differences between scores.
+// separation is a power of two, and thus exact in bfloat16. Multiplied by the factor of scores, it
+// far exceeds the differences between scores.
 const separation = 1 << 18
 
 // countDocumentFeatures returns the number of additional features of each head: the bits of a

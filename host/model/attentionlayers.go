@@ -107,7 +107,8 @@ func tablesAt(s architecture.Settings, length int, positions *graph.Node, batch,
 // qkvParams are parameters of attention beside the weights of its projections; those that a model
 // does not have are nil. A bias is added to queries, keys and values, and queries and keys are
 // normalized before their rotation (Dehghani et al., 2023): over all heads of a token together if
-// the gains are [heads·size], and per head if they are [size]. All are in the order of the features.
+// the gains are [heads·size], and per head if they are [size]. All are in the order of the
+// features.
 type qkvParams struct {
 	bias       *graph.Node // [queries, keys and values]
 	query, key *graph.Node // gains

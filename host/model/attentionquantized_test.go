@@ -18,10 +18,11 @@ func withSites(m Language, s Sites) *transformer {
 	return newTransformer(m.(*transformer).Settings, Options{Sites: s})
 }
 
-// bend stands for a quantizer of the sites that are not inputs of layers: it is another smooth function for each kind, so that
-// rounding errors stay small, and works token by token.
+// bend stands for a quantizer of the sites that are not inputs of layers: it is another smooth
+// function for each kind, so that rounding errors stay small, and works token by token.
 func bend(site ActivationSite, x *graph.Node) *graph.Node {
-	factor := map[SiteKind]float64{KindQuery: 0.9, KindKey: 0.7, KindValue: 1.3, KindHead: 1.1}[site.Kind]
+	factor := map[SiteKind]float64{KindQuery: 0.9, KindKey: 0.7, KindValue: 1.3,
+		KindHead: 1.1}[site.Kind]
 	if factor == 0 {
 		return x
 	}
@@ -29,8 +30,8 @@ func bend(site ActivationSite, x *graph.Node) *graph.Node {
 	return graph.Sub(graph.MulScalar(x, factor), graph.MulScalar(graph.Mul(x, largest), 0.05))
 }
 
-// TestAttentionQuantized: with a quantizer that changes nothing, losses and gradients are those without sites, for sequences and
-// for documents that are kept apart.
+// TestAttentionQuantized: with a quantizer that changes nothing, losses and gradients are those
+// without sites, for sequences and for documents that are kept apart.
 func TestAttentionQuantized(t *testing.T) {
 	same := func(_ ActivationSite, x *graph.Node) *graph.Node { return x }
 	eachLanguage(t, func(t *testing.T, m Language) {
@@ -38,10 +39,11 @@ func TestAttentionQuantized(t *testing.T) {
 		weights := hashedWeights(m.Params())
 		tokens := hashedTokens(0, batch*(context+1), tiny.Vocab)
 		outputs := func(m *transformer, q ActivationQuantizer) [][]float32 {
-			return evaluate(t, m, weights, tokens, batch, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-				losses := m.Losses(params, ids, q)
-				return append(graph.Gradient(graph.ReduceAllMean(losses), params...), losses)
-			})
+			return evaluate(t, m, weights, tokens, batch,
+				func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+					losses := m.Losses(params, ids, q)
+					return append(graph.Gradient(graph.ReduceAllMean(losses), params...), losses)
+				})
 		}
 		want := outputs(withSites(m, Sites{}), same)
 		got := outputs(withSites(m, allSites), same)
@@ -50,36 +52,42 @@ func TestAttentionQuantized(t *testing.T) {
 				t.Errorf("output %d: the relative difference is %.2g", i, apart)
 			}
 		}
-		if none := outputs(withSites(m, allSites), nil); !slices.Equal(none[len(none)-1], outputs(withSites(m, Sites{}), nil)[len(none)-1]) {
+		if none := outputs(withSites(m, allSites), nil); !slices.Equal(none[len(none)-1],
+			outputs(withSites(m, Sites{}), nil)[len(none)-1]) {
 			t.Error("sites change what is computed without a quantizer")
 		}
 	})
 }
 
-// TestGradientsOfOperands: what depends on a trained factor at each site gets the gradient that differences of losses show.
+// TestGradientsOfOperands: what depends on a trained factor at each site gets the gradient that
+// differences of losses show.
 func TestGradientsOfOperands(t *testing.T) {
 	const batch, context, h = 2, 6, 1e-2
 	m := withSites(newLlama(tiny), allSites)
 	weights := append(hashedWeights(m.params), []float32{1})
-	out := evaluate(t, m, weights[:len(weights)-1], hashedTokens(0, batch*(context+1), tiny.Vocab), batch, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-		var list []*graph.Node
-		for _, kind := range []SiteKind{KindQuery, KindKey, KindValue, KindHead} {
-			loss := func(factor *graph.Node) *graph.Node {
-				return graph.ReduceAllMean(m.Losses(params, ids, func(site ActivationSite, x *graph.Node) *graph.Node {
-					if site.Kind != kind {
-						return x
-					}
-					f := graph.BroadcastToDims(factor, x.Shape().Dimensions...)
-					return engine.Custom(graph.Mul(x, f), []*graph.Node{x, factor}, func(dy *graph.Node) []*graph.Node {
-						return []*graph.Node{graph.Mul(dy, f), graph.ReduceAllSum(graph.Mul(dy, x))}
-					})
-				}))
+	out := evaluate(t, m, weights[:len(weights)-1], hashedTokens(0, batch*(context+1), tiny.Vocab),
+		batch, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+			var list []*graph.Node
+			for _, kind := range []SiteKind{KindQuery, KindKey, KindValue, KindHead} {
+				loss := func(factor *graph.Node) *graph.Node {
+					return graph.ReduceAllMean(
+						m.Losses(params, ids, func(site ActivationSite, x *graph.Node) *graph.Node {
+							if site.Kind != kind {
+								return x
+							}
+							f := graph.BroadcastToDims(factor, x.Shape().Dimensions...)
+							return engine.Custom(graph.Mul(x, f), []*graph.Node{x, factor},
+								func(dy *graph.Node) []*graph.Node {
+									return []*graph.Node{graph.Mul(dy, f), graph.ReduceAllSum(graph.Mul(dy, x))}
+								})
+						}))
+				}
+				one := graph.Const(ids.Graph(), float32(1))
+				list = append(list, graph.Gradient(loss(one), one)[0], loss(graph.AddScalar(one, h)),
+					loss(graph.AddScalar(one, -h)))
 			}
-			one := graph.Const(ids.Graph(), float32(1))
-			list = append(list, graph.Gradient(loss(one), one)[0], loss(graph.AddScalar(one, h)), loss(graph.AddScalar(one, -h)))
-		}
-		return list
-	})
+			return list
+		})
 	for i := 0; i < len(out); i += 3 {
 		got, want := float64(out[i][0]), float64(out[i+1][0]-out[i+2][0])/(2*h)
 		if math.Abs(got-want) > 2e-2*math.Abs(want)+2e-5 {
@@ -88,17 +96,18 @@ func TestGradientsOfOperands(t *testing.T) {
 	}
 }
 
-// TestDecodeQuantizesOperands: in pieces of any size, sequences have the logits of the whole, with quantizers that work token by
-// token.
+// TestDecodeQuantizesOperands: in pieces of any size, sequences have the logits of the whole, with
+// quantizers that work token by token.
 func TestDecodeQuantizesOperands(t *testing.T) {
 	eachLanguage(t, func(t *testing.T, language Language) {
 		m := withSites(language, allSites)
 		const length, ends = 16, 11
 		weights, tokens := hashedWeights(m.params), hashedTokens(0, ends, m.Vocab)
 		logits := func(q ActivationQuantizer) []float32 {
-			all := evaluate(t, m, weights, tokens, 1, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-				return []*graph.Node{m.Logits(params, ids, q)}
-			})[0]
+			all := evaluate(t, m, weights, tokens, 1,
+				func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+					return []*graph.Node{m.Logits(params, ids, q)}
+				})[0]
 			return all[len(all)-m.Vocab:]
 		}
 		want := logits(bend)
@@ -106,21 +115,23 @@ func TestDecodeQuantizesOperands(t *testing.T) {
 			t.Fatalf("quantizers change the logits by %.2g only", apart)
 		}
 		for _, pieces := range [][]int{{ends}, {8, 1, 1, 1}, {3, 5, 3}} {
-			got := evaluate(t, m, weights, tokens, 1, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-				g := ids.Graph()
-				var caches []*graph.Node
-				for _, dims := range m.CacheDims(1, length) {
-					caches = append(caches, graph.BroadcastToDims(graph.Const(g, float32(1e3)), dims...))
-				}
-				var logits *graph.Node
-				start := 0
-				for _, n := range pieces {
-					piece := Piece{Tokens: graph.Slice(ids, graph.AxisRange(), graph.AxisRange(start, start+n)), Start: graph.Const(g, int32(start)), First: engine.Constant(g, []int32{0}, 1)}
-					logits, caches = m.Decode(params, piece, caches, bend)
-					start += n
-				}
-				return []*graph.Node{logits}
-			})[0]
+			got := evaluate(t, m, weights, tokens, 1,
+				func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+					g := ids.Graph()
+					var caches []*graph.Node
+					for _, dims := range m.CacheDims(1, length) {
+						caches = append(caches, graph.BroadcastToDims(graph.Const(g, float32(1e3)), dims...))
+					}
+					var logits *graph.Node
+					start := 0
+					for _, n := range pieces {
+						piece := Piece{Tokens: graph.Slice(ids, graph.AxisRange(), graph.AxisRange(start, start+n)),
+							Start: graph.Const(g, int32(start)), First: engine.Constant(g, []int32{0}, 1)}
+						logits, caches = m.Decode(params, piece, caches, bend)
+						start += n
+					}
+					return []*graph.Node{logits}
+				})[0]
 			if apart := engine.Distance(got, want); !(apart < 5e-6) {
 				t.Errorf("pieces %v: the relative difference is %.2g", pieces, apart)
 			}
@@ -147,16 +158,19 @@ func TestSitesOfOperands(t *testing.T) {
 		{Name: "layers.1.attn.values", Kind: KindValue, Tokens: 6, Width: 8, Heads: 2},
 	} {
 		if !slices.ContainsFunc(list, func(a ActivationSite) bool {
-			return a.Name == want.Name && a.Kind == want.Kind && a.Tokens == want.Tokens && a.Width == want.Width && a.Heads == want.Heads && a.Feeds == nil
+			return a.Name == want.Name && a.Kind == want.Kind && a.Tokens == want.Tokens &&
+				a.Width == want.Width && a.Heads == want.Heads && a.Feeds == nil
 		}) {
 			t.Errorf("%+v is not among %+v", want, list)
 		}
 	}
-	if head := list[len(list)-1]; head.Name != "head.input" || !slices.Equal(head.Feeds, []string{"head"}) {
+	if head := list[len(list)-1]; head.Name != "head.input" ||
+		!slices.Equal(head.Feeds, []string{"head"}) {
 		t.Errorf("the last site is %+v", head)
 	}
 	tied := withSites(newLlama(tiedHead(tiny)), Sites{Head: true})
-	if sites := tied.ActivationSites(1, 1); sites[len(sites)-1].Feeds != nil || !tied.Params()[0].Quantized || tied.Params()[0].Role != architecture.RoleEmbedding {
+	if sites := tied.ActivationSites(1, 1); sites[len(sites)-1].Feeds != nil ||
+		!tied.Params()[0].Quantized || tied.Params()[0].Role != architecture.RoleEmbedding {
 		t.Errorf("the tied head: %+v", sites)
 	}
 }

@@ -21,9 +21,10 @@ func powers(n int) []float32 {
 	return list
 }
 
-// TestBackwardOperands: each product of the backward pass gets its operands in the shape and in the order of the weight. Factors
-// of the outputs on one operand and their inverses on the other leave dx as it is; factors of the rows of dyᵀ and xᵀ are
-// those of the rows and columns of dW. In float32 only the order of sums differs.
+// TestBackwardOperands: each product of the backward pass gets its operands in the shape and in the
+// order of the weight. Factors of the outputs on one operand and their inverses on the other leave
+// dx as it is; factors of the rows of dyᵀ and xᵀ are those of the rows and columns of dW. In
+// float32 only the order of sums differs.
 func TestBackwardOperands(t *testing.T) {
 	for _, precision := range []device.Precision{device.Float32, device.BFloat16} {
 		t.Run(string(precision), func(t *testing.T) {
@@ -37,19 +38,20 @@ func testBackwardOperands(t *testing.T, m Language, precision device.Precision) 
 	tokens := hashedTokens(0, batch*(context+1), tiny.Vocab)
 	scaled := map[string]bool{} // weights whose gradients are multiplied
 	run := func(attach bool) [][]float32 {
-		return evaluateIn(t, precision, m, hashedWeights(m.Params()), tokens, batch, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-			for _, s := range m.ActivationSites(batch, context) {
-				for _, name := range s.Feeds {
-					w := params[indexOf(t, m, name)]
-					out, in := w.Shape().Dim(0), w.Shape().Dim(1)
-					if scaled[name] = true; attach {
-						byFactors(t, out, in, batch*context).AttachTo(w)
+		return evaluateIn(t, precision, m, hashedWeights(m.Params()), tokens, batch,
+			func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+				for _, s := range m.ActivationSites(batch, context) {
+					for _, name := range s.Feeds {
+						w := params[indexOf(t, m, name)]
+						out, in := w.Shape().Dim(0), w.Shape().Dim(1)
+						if scaled[name] = true; attach {
+							byFactors(t, out, in, batch*context).AttachTo(w)
+						}
 					}
 				}
-			}
-			loss := m.Loss(params, ids, nil)
-			return graph.Gradient(loss, params...)
-		})
+				loss := m.Loss(params, ids, nil)
+				return graph.Gradient(loss, params...)
+			})
 	}
 	want, got := run(false), run(true)
 	limit := 1e-5
@@ -104,18 +106,20 @@ func TestBackwardInCheckpoints(t *testing.T) {
 	run := func(recompute architecture.Recompute) [][]float32 {
 		m := newLlama(tiny)
 		m.Recompute = recompute
-		return evaluate(t, m, hashedWeights(m.Params()), tokens, batch, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-			for _, s := range m.ActivationSites(batch, context) {
-				for _, name := range s.Feeds {
-					w := params[indexOf(t, m, name)]
-					byFactors(t, w.Shape().Dim(0), w.Shape().Dim(1), batch*context).AttachTo(w)
+		return evaluate(t, m, hashedWeights(m.Params()), tokens, batch,
+			func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+				for _, s := range m.ActivationSites(batch, context) {
+					for _, name := range s.Feeds {
+						w := params[indexOf(t, m, name)]
+						byFactors(t, w.Shape().Dim(0), w.Shape().Dim(1), batch*context).AttachTo(w)
+					}
 				}
-			}
-			return graph.Gradient(m.Loss(params, ids, nil), params...)
-		})
+				return graph.Gradient(m.Loss(params, ids, nil), params...)
+			})
 	}
 	want := run(architecture.RecomputeNone)
-	for _, recompute := range []architecture.Recompute{architecture.RecomputeAttention, architecture.RecomputeBlocks} {
+	for _, recompute := range []architecture.Recompute{architecture.RecomputeAttention,
+		architecture.RecomputeBlocks} {
 		for i, got := range run(recompute) {
 			if !slices.Equal(got, want[i]) {
 				t.Errorf("%s: gradient %d differs", recompute, i)

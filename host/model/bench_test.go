@@ -15,8 +15,8 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
-// BenchmarkStep measures the loss and all gradients, without an optimizer, in full precision and with 4-bit weights and
-// activations.
+// BenchmarkStep measures the loss and all gradients, without an optimizer, in full precision and
+// with 4-bit weights and activations.
 func BenchmarkStep(b *testing.B) {
 	for _, shape := range []struct {
 		config         architecture.Settings
@@ -26,8 +26,11 @@ func BenchmarkStep(b *testing.B) {
 		{architecture.Settings{Layers: 2, Heads: 4, Width: 128, Vocab: 256}, 256, 8},
 	} {
 		for _, quantized := range []bool{false, true} {
-			name := fmt.Sprintf("layers=%d/width=%d/quantized=%t", shape.config.Layers, shape.config.Width, quantized)
-			b.Run(name, func(b *testing.B) { benchmarkStep(b, shape.config, shape.context, shape.batch, quantized) })
+			name := fmt.Sprintf("layers=%d/width=%d/quantized=%t", shape.config.Layers, shape.config.Width,
+				quantized)
+			b.Run(name, func(b *testing.B) {
+				benchmarkStep(b, shape.config, shape.context, shape.batch, quantized)
+			})
 		}
 	}
 }
@@ -77,8 +80,8 @@ func benchmarkStep(b *testing.B, config architecture.Settings, context, batch in
 	b.ReportMetric(m.StepFLOPs(batch, context)/seconds/1e9, "GFLOP/s")
 }
 
-// fakeQuantize is QuEST with 4 bits (Panferov et al., 2025) in blocks of up to 128 rotated coordinates, the load that a
-// quantizer typically puts on a step.
+// fakeQuantize is QuEST with 4 bits (Panferov et al., 2025) in blocks of up to 128 rotated
+// coordinates, the load that a quantizer typically puts on a step.
 func fakeQuantize(x *graph.Node) *graph.Node {
 	const clip, lowest, highest = 2.370255550006294, -8, 7
 	rows, width := x.Shape().Dim(0), x.Shape().Dim(1)
@@ -88,13 +91,16 @@ func fakeQuantize(x *graph.Node) *graph.Node {
 		return graph.Reshape(matMul(graph.Reshape(x, rows*width/block, block), h), rows, width)
 	}
 	z := tables(x)
-	scale := graph.MulScalar(graph.Sqrt(graph.ReduceAndKeep(graph.Square(z), graph.ReduceMean, -1)), clip/highest)
+	scale := graph.MulScalar(graph.Sqrt(graph.ReduceAndKeep(graph.Square(z), graph.ReduceMean, -1)),
+		clip/highest)
 	r := graph.Div(z, scale)
 	code := graph.ClipScalar(graph.Round(r), lowest, highest)
 	mask := graph.Equal(graph.ClipScalar(r, lowest-0.5, highest+0.5), r)
-	return engine.Custom(tables(graph.Mul(code, scale)), []*graph.Node{x}, func(dy *graph.Node) []*graph.Node {
-		return []*graph.Node{tables(graph.Where(mask, tables(dy), graph.ScalarZero(x.Graph(), x.DType())))}
-	})
+	return engine.Custom(tables(graph.Mul(code, scale)), []*graph.Node{x},
+		func(dy *graph.Node) []*graph.Node {
+			return []*graph.Node{
+				tables(graph.Where(mask, tables(dy), graph.ScalarZero(x.Graph(), x.DType())))}
+		})
 }
 
 // sylvester returns the Hadamard matrix of order n, normalized to be its own inverse.

@@ -16,7 +16,8 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 )
 
-// TestDecode: two sequences of different lengths, in pieces of any size, have the logits that each has as a whole.
+// TestDecode: two sequences of different lengths, in pieces of any size, have the logits that each
+// has as a whole.
 func TestDecode(t *testing.T) {
 	eachLanguage(t, func(t *testing.T, m Language) {
 		vocabulary := m.(*transformer).Vocab
@@ -29,31 +30,33 @@ func TestDecode(t *testing.T) {
 			tokens[i] = int32(rng.IntN(vocabulary))
 		}
 		for _, pieces := range [][]int{{ends}, {8, 1, 1, 1}, {3, 5, 3}} {
-			got := evaluate(t, m, weights, tokens, 2, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-				g := ids.Graph()
-				var caches []*graph.Node
-				for _, dims := range m.CacheDims(2, length) {
-					// What is beyond the last piece must not count.
-					caches = append(caches, graph.BroadcastToDims(graph.Const(g, float32(1e3)), dims...))
-				}
-				var logits *graph.Node
-				start := 0
-				for _, n := range pieces {
-					piece := Piece{
-						Tokens: graph.Slice(ids, graph.AxisRange(), graph.AxisRange(start, start+n)),
-						Start:  graph.Const(g, int32(start)),
-						First:  engine.Constant(g, first, 2),
+			got := evaluate(t, m, weights, tokens, 2,
+				func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+					g := ids.Graph()
+					var caches []*graph.Node
+					for _, dims := range m.CacheDims(2, length) {
+						// What is beyond the last piece must not count.
+						caches = append(caches, graph.BroadcastToDims(graph.Const(g, float32(1e3)), dims...))
 					}
-					logits, caches = m.Decode(params, piece, caches, nil)
-					start += n
-				}
-				return []*graph.Node{logits}
-			})[0]
+					var logits *graph.Node
+					start := 0
+					for _, n := range pieces {
+						piece := Piece{
+							Tokens: graph.Slice(ids, graph.AxisRange(), graph.AxisRange(start, start+n)),
+							Start:  graph.Const(g, int32(start)),
+							First:  engine.Constant(g, first, 2),
+						}
+						logits, caches = m.Decode(params, piece, caches, nil)
+						start += n
+					}
+					return []*graph.Node{logits}
+				})[0]
 			for row, begin := range first {
 				sequence := tokens[row*ends+int(begin) : (row+1)*ends]
-				all := evaluate(t, m, weights, sequence, 1, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-					return []*graph.Node{m.Logits(params, ids, nil)}
-				})[0]
+				all := evaluate(t, m, weights, sequence, 1,
+					func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+						return []*graph.Node{m.Logits(params, ids, nil)}
+					})[0]
 				var want []float64
 				for _, l := range all[len(all)-vocabulary:] {
 					want = append(want, float64(l))
@@ -64,23 +67,26 @@ func TestDecode(t *testing.T) {
 	})
 }
 
-// TestDecodeQuantizes: a piece has the sites of so many tokens, and quantizers see zeros in padding.
+// TestDecodeQuantizes: a piece has the sites of so many tokens, and quantizers see zeros in
+// padding.
 func TestDecodeQuantizes(t *testing.T) {
 	m := newLlama(tiny)
 	var sites []ActivationSite
-	out := evaluate(t, m, hashedWeights(m.params), []int32{1, 2, 3, 4, 5, 6}, 2, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-		g := ids.Graph()
-		var caches, seen []*graph.Node
-		for _, dims := range m.CacheDims(2, 3) {
-			caches = append(caches, graph.BroadcastToDims(graph.Const(g, float32(0)), dims...))
-		}
-		m.Decode(params, Piece{Tokens: ids, Start: graph.Const(g, int32(0)), First: engine.Constant(g, []int32{0, 2}, 2)}, caches,
-			func(site ActivationSite, x *graph.Node) *graph.Node {
-				sites, seen = append(sites, site), append(seen, x)
-				return x
-			})
-		return seen
-	})
+	out := evaluate(t, m, hashedWeights(m.params), []int32{1, 2, 3, 4, 5, 6}, 2,
+		func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+			g := ids.Graph()
+			var caches, seen []*graph.Node
+			for _, dims := range m.CacheDims(2, 3) {
+				caches = append(caches, graph.BroadcastToDims(graph.Const(g, float32(0)), dims...))
+			}
+			m.Decode(params, Piece{Tokens: ids, Start: graph.Const(g, int32(0)),
+				First: engine.Constant(g, []int32{0, 2}, 2)}, caches,
+				func(site ActivationSite, x *graph.Node) *graph.Node {
+					sites, seen = append(sites, site), append(seen, x)
+					return x
+				})
+			return seen
+		})
 	want := m.ActivationSites(2, 3)
 	if len(sites) != len(want) {
 		t.Fatalf("%d sites, want %d", len(sites), len(want))
@@ -101,7 +107,8 @@ func TestDecodeQuantizes(t *testing.T) {
 	}
 }
 
-// TestBlocks: block after block, a model computes what it computes as a whole, and asks for the same activations.
+// TestBlocks: block after block, a model computes what it computes as a whole, and asks for the
+// same activations.
 func TestBlocks(t *testing.T) {
 	eachLanguage(t, func(t *testing.T, language Language) {
 		const batch, context = 2, 6
@@ -112,20 +119,22 @@ func TestBlocks(t *testing.T) {
 			sites = append(sites, site)
 			return x
 		}
-		out := evaluate(t, m, hashedWeights(m.Params()), hashedTokens(1, batch*context, m.Vocab), batch, func(weights []*graph.Node, ids *graph.Node) []*graph.Node {
-			x := graph.Gather(weights[0], graph.Reshape(ids, batch*context, 1))
-			x = graph.MulScalar(x, m.InputScale())
-			at := 1
-			for block := range m.Blocks() {
-				own := m.BlockParams(block)
-				x = m.Block(block, weights[at:at+len(own)], x, nil, batch, context, seen)
-				at += len(own)
-				params, listed = append(params, own...), append(listed, m.BlockSites(block, batch, context)...)
-			}
-			gain := graph.MulScalar(m.gain(weights[at]), m.LogitScale())
-			logits := m.head(weights).linear(lower.Unquantized(rmsNorm(x, gain, m.NormEps)))
-			return []*graph.Node{graph.Reshape(logits, batch, context, m.Vocab), m.Logits(weights, ids, nil)}
-		})
+		out := evaluate(t, m, hashedWeights(m.Params()), hashedTokens(1, batch*context, m.Vocab), batch,
+			func(weights []*graph.Node, ids *graph.Node) []*graph.Node {
+				x := graph.Gather(weights[0], graph.Reshape(ids, batch*context, 1))
+				x = graph.MulScalar(x, m.InputScale())
+				at := 1
+				for block := range m.Blocks() {
+					own := m.BlockParams(block)
+					x = m.Block(block, weights[at:at+len(own)], x, nil, batch, context, seen)
+					at += len(own)
+					params, listed = append(params, own...), append(listed, m.BlockSites(block, batch, context)...)
+				}
+				gain := graph.MulScalar(m.gain(weights[at]), m.LogitScale())
+				logits := m.head(weights).linear(lower.Unquantized(rmsNorm(x, gain, m.NormEps)))
+				return []*graph.Node{graph.Reshape(logits, batch, context, m.Vocab),
+					m.Logits(weights, ids, nil)}
+			})
 		if !slices.Equal(out[0], out[1]) {
 			t.Error("the logits differ from those of the whole model")
 		}
@@ -140,14 +149,16 @@ func TestBlocks(t *testing.T) {
 	})
 }
 
-// TestRecomputeSameBits: losses and gradients do not depend on whether the backward pass keeps what is inside a block, or its
-// attention, or computes it again. Where all of a block is computed again, the quantizer is asked a second time, block by block from the last.
+// TestRecomputeSameBits: losses and gradients do not depend on whether the backward pass keeps what
+// is inside a block, or its attention, or computes it again. Where all of a block is computed
+// again, the quantizer is asked a second time, block by block from the last.
 func TestRecomputeSameBits(t *testing.T) {
 	for _, build := range []func(architecture.Settings) *transformer{newLlama, newOLMo2} {
 		once := build(tiny)
 		want, sites := gradients(t, once)
 		for recompute, wantSites := range map[architecture.Recompute][]string{
-			architecture.RecomputeAttention: sites, architecture.RecomputeBlocks: slices.Concat(sites, sites[4:], sites[:4]),
+			architecture.RecomputeAttention: sites,
+			architecture.RecomputeBlocks:    slices.Concat(sites, sites[4:], sites[:4]),
 		} {
 			t.Run(fmt.Sprint(once.Kind, "/", recompute), func(t *testing.T) {
 				again := build(tiny)
@@ -166,7 +177,8 @@ func TestRecomputeSameBits(t *testing.T) {
 	}
 }
 
-// TestRecomputeUnquantized: the same without quantizers, where activations are computed in one pass.
+// TestRecomputeUnquantized: the same without quantizers, where activations are computed in one
+// pass.
 func TestRecomputeUnquantized(t *testing.T) {
 	const batch, context = 3, 8
 	for name, options := range map[string]engine.Options{
@@ -175,10 +187,12 @@ func TestRecomputeUnquantized(t *testing.T) {
 		for _, build := range []func(architecture.Settings) *transformer{newLlama, newOLMo2} {
 			t.Run(name+"/"+build(tiny).Kind, func(t *testing.T) {
 				var outputs [3][][]float32
-				for i, recompute := range []architecture.Recompute{architecture.RecomputeNone, architecture.RecomputeAttention, architecture.RecomputeBlocks} {
+				for i, recompute := range []architecture.Recompute{architecture.RecomputeNone,
+					architecture.RecomputeAttention, architecture.RecomputeBlocks} {
 					m := build(tiny)
 					m.Recompute = recompute
-					outputs[i] = evaluateOn(t, testdevice.Open(t, options), m, hashedWeights(m.Params()), hashedTokens(0, batch*(context+1), tiny.Vocab), batch,
+					outputs[i] = evaluateOn(t, testdevice.Open(t, options), m, hashedWeights(m.Params()),
+						hashedTokens(0, batch*(context+1), tiny.Vocab), batch,
 						func(params []*graph.Node, ids *graph.Node) []*graph.Node {
 							losses := m.Losses(params, ids, nil)
 							return append(graph.Gradient(graph.ReduceAllMean(losses), params...), losses)
@@ -199,12 +213,13 @@ func TestRecomputeUnquantized(t *testing.T) {
 	}
 }
 
-// gradients returns the losses and all gradients of a quantized model, and the sites in the order of the quantizer's
-// calls.
+// gradients returns the losses and all gradients of a quantized model, and the sites in the order
+// of the quantizer's calls.
 func gradients(t *testing.T, m Language) (outputs [][]float32, sites []string) {
 	t.Helper()
 	const batch, context = 3, 8
-	outputs = evaluate(t, m, hashedWeights(m.Params()), hashedTokens(0, batch*(context+1), tiny.Vocab), batch,
+	outputs = evaluate(t, m, hashedWeights(m.Params()), hashedTokens(0, batch*(context+1), tiny.Vocab),
+		batch,
 		func(params []*graph.Node, ids *graph.Node) []*graph.Node {
 			quantized, q := fakeQuantizeAll(m, params)
 			losses := m.Losses(quantized, ids, func(site ActivationSite, x *graph.Node) *graph.Node {

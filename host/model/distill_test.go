@@ -58,7 +58,8 @@ func divergence64(d Distillation, logits, teacher []float64) float64 {
 	return d.Beta*kl64(p, mixture) + (1-d.Beta)*kl64(q, mixture)
 }
 
-// slopes64 are the finite differences of the fourth order of the divergence with respect to the logits.
+// slopes64 are the finite differences of the fourth order of the divergence with respect to the
+// logits.
 func slopes64(d Distillation, logits, teacher []float64) []float64 {
 	const h = 1e-3
 	out := make([]float64, len(logits))
@@ -74,18 +75,23 @@ func slopes64(d Distillation, logits, teacher []float64) []float64 {
 }
 
 // divergences computes divergences of rows, and the gradient of their sum.
-func divergences(t *testing.T, d Distillation, logits, teacher []float32, rows int) (values, gradient []float32) {
+func divergences(
+	t *testing.T, d Distillation, logits, teacher []float32, rows int,
+) (values, gradient []float32) {
 	t.Helper()
 	device := testdevice.Open(t, engine.Options{})
-	in := []*engine.Buffer{testdevice.Upload(t, device, logits, rows, len(logits)/rows), testdevice.Upload(t, device, teacher, rows, len(logits)/rows)}
+	in := []*engine.Buffer{testdevice.Upload(t, device, logits, rows, len(logits)/rows),
+		testdevice.Upload(t, device, teacher, rows, len(logits)/rows)}
 	out := testdevice.Evaluate(t, device, in, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-		value := graph.MulScalar(d.divergence(newPredictions(in[0], d.Temperature), newPredictions(in[1], d.Temperature)), d.scale())
+		value := graph.MulScalar(d.divergence(newPredictions(in[0], d.Temperature),
+			newPredictions(in[1], d.Temperature)), d.scale())
 		return append([]*graph.Node{value}, graph.Gradient(graph.ReduceAllSum(value), in[0])...)
 	})
 	return out[0], out[1]
 }
 
-// TestDivergenceGolden: values and derivatives that were computed with 50 digits, the derivatives as differences.
+// TestDivergenceGolden: values and derivatives that were computed with 50 digits, the derivatives
+// as differences.
 func TestDivergenceGolden(t *testing.T) {
 	logits, teacher := []float32{0.5, -1, 2, 0}, []float32{1.5, 0.25, -0.75, 3}
 	for _, c := range []struct {
@@ -93,12 +99,18 @@ func TestDivergenceGolden(t *testing.T) {
 		value    float64
 		gradient []float64
 	}{
-		{Distillation{Beta: 0.5, Temperature: 1}, 0.35811631165487195, []float64{-0.0281419798922, -0.0087054750358, 0.124107782114, -0.0872603271857}},
-		{Distillation{Beta: 0.5, Temperature: 2}, 0.12659357169673277, []float64{-0.00927666786306, -0.00620341758588, 0.0513002208366, -0.0358201353877}},
-		{Distillation{Beta: 0.1, Temperature: 1}, 0.1316521726175725, []float64{-0.00386497952817, -0.00181197608311, 0.0529667161191, -0.0472897605078}},
-		{Distillation{Beta: 0.9, Temperature: 0.5}, 0.29372067766157234, []float64{-0.0194492553107, -0.00118152416647, 0.0411237728996, -0.0204929934224}},
-		{Distillation{Beta: 0, Temperature: 1}, 1.5428322568455219, []float64{-0.0118088276943, -0.0134246616841, 0.692155332085, -0.666921842707}},
-		{Distillation{Beta: 1, Temperature: 2}, 0.62306010859104877, []float64{-0.0820593033757, -0.045520719173, 0.280632898123, -0.153052875574}},
+		{Distillation{Beta: 0.5, Temperature: 1}, 0.35811631165487195,
+			[]float64{-0.0281419798922, -0.0087054750358, 0.124107782114, -0.0872603271857}},
+		{Distillation{Beta: 0.5, Temperature: 2}, 0.12659357169673277,
+			[]float64{-0.00927666786306, -0.00620341758588, 0.0513002208366, -0.0358201353877}},
+		{Distillation{Beta: 0.1, Temperature: 1}, 0.1316521726175725,
+			[]float64{-0.00386497952817, -0.00181197608311, 0.0529667161191, -0.0472897605078}},
+		{Distillation{Beta: 0.9, Temperature: 0.5}, 0.29372067766157234,
+			[]float64{-0.0194492553107, -0.00118152416647, 0.0411237728996, -0.0204929934224}},
+		{Distillation{Beta: 0, Temperature: 1}, 1.5428322568455219,
+			[]float64{-0.0118088276943, -0.0134246616841, 0.692155332085, -0.666921842707}},
+		{Distillation{Beta: 1, Temperature: 2}, 0.62306010859104877,
+			[]float64{-0.0820593033757, -0.045520719173, 0.280632898123, -0.153052875574}},
 	} {
 		values, gradient := divergences(t, c.d, logits, teacher, 1)
 		if math.Abs(float64(values[0])-c.value) > 3e-7 {
@@ -112,8 +124,8 @@ func TestDivergenceGolden(t *testing.T) {
 	}
 }
 
-// TestDivergenceAgrees compares with the definition in float64, and with its finite differences: predictions that are
-// alike, far apart, certain, and without a common token.
+// TestDivergenceAgrees compares with the definition in float64, and with its finite differences:
+// predictions that are alike, far apart, certain, and without a common token.
 func TestDivergenceAgrees(t *testing.T) {
 	const rows, vocabulary = 24, 37
 	rng := rand.New(rand.NewPCG(5, 6))
@@ -138,13 +150,15 @@ func TestDivergenceAgrees(t *testing.T) {
 					if (beta == 0 || beta == 1) && row%4 == 3 {
 						continue // in float64, too, probabilities vanish there
 					}
-					largest := max(largestOf(mine), largestOf(theirs)) / temperature // whose rounding nothing can undo
+					// whose rounding nothing can undo
+					largest := max(largestOf(mine), largestOf(theirs)) / temperature
 					want := divergence64(d, mine, theirs)
 					if apart := math.Abs(float64(values[row]) - want); !(apart <= 5e-7*(1+largest)*(1+want)) {
 						t.Errorf("row %d: the divergence is %v, want %v", row, values[row], want)
 					}
 					for i, want := range slopes64(d, mine, theirs) {
-						if apart := math.Abs(float64(gradient[from+i]) - want); !(apart <= 5e-7*(1+largest)*(1+math.Abs(want))) {
+						apart := math.Abs(float64(gradient[from+i]) - want)
+						if !(apart <= 5e-7*(1+largest)*(1+math.Abs(want))) {
 							t.Errorf("row %d: derivative %d is %v, want %v", row, i, gradient[from+i], want)
 						}
 					}
@@ -154,8 +168,8 @@ func TestDivergenceAgrees(t *testing.T) {
 	}
 }
 
-// TestDivergenceOfQAD: loss and gradient are those that NVIDIA's code of quantization-aware distillation gives, the mean over the
-// tokens that count. testdata/qad.py made them by running it.
+// TestDivergenceOfQAD: loss and gradient are those that NVIDIA's code of quantization-aware
+// distillation gives, the mean over the tokens that count. testdata/qad.py made them by running it.
 func TestDivergenceOfQAD(t *testing.T) {
 	data, err := os.ReadFile("testdata/qad.json")
 	if err != nil {
@@ -212,11 +226,12 @@ func wide(values []float32) []float64 {
 	return out
 }
 
-// TestDivergenceOfExtremes: predictions that have no token in common have a finite divergence and gradient, log 2 and 0 for
-// β = ½, and a model that predicts what its teacher does has no gradient.
+// TestDivergenceOfExtremes: predictions that have no token in common have a finite divergence and
+// gradient, log 2 and 0 for β = ½, and a model that predicts what its teacher does has no gradient.
 func TestDivergenceOfExtremes(t *testing.T) {
 	d := Distillation{Beta: 0.5, Temperature: 1}
-	values, gradient := divergences(t, d, []float32{1000, -1000, 0, 3, -2, 5}, []float32{-1000, 1000, 0, 3, -2, 5}, 2)
+	values, gradient := divergences(t, d, []float32{1000, -1000, 0, 3, -2, 5},
+		[]float32{-1000, 1000, 0, 3, -2, 5}, 2)
 	if math.Abs(float64(values[0])-math.Ln2) > 1e-6 || values[1] != 0 {
 		t.Errorf("the divergences are %v, want ln 2 and 0", values)
 	}
@@ -235,9 +250,9 @@ type teaching struct {
 	logits, teacher []float64
 }
 
-// TestDistilled: on each architecture losses, divergences and cross-entropies are those that the logits give, and the
-// gradient with respect to all parameters is that of the logits times the derivatives with respect to them. Quantizers of
-// activations act on the model alone.
+// TestDistilled: on each architecture losses, divergences and cross-entropies are those that the
+// logits give, and the gradient with respect to all parameters is that of the logits times the
+// derivatives with respect to them. Quantizers of activations act on the model alone.
 func TestDistilled(t *testing.T) {
 	testlevel.Long(t, "gradients of every architecture")
 	eachLanguage(t, testDistilled)
@@ -267,7 +282,9 @@ func testDistilled(t *testing.T, language Language) {
 }
 
 // run computes outputs from the parameters of the model, those of the teacher, and the batch.
-func (c *teaching) run(t *testing.T, rows int, build func(params, taught []*graph.Node, batch *graph.Node) []*graph.Node) [][]float32 {
+func (c *teaching) run(
+	t *testing.T, rows int, build func(params, taught []*graph.Node, batch *graph.Node) []*graph.Node,
+) [][]float32 {
 	t.Helper()
 	device := testdevice.Open(t, engine.Options{})
 	var in []*engine.Buffer
@@ -291,20 +308,23 @@ func (c *teaching) check(t *testing.T, d Distillation, context int, q Activation
 	for row, r := range DocumentRows(c.batch, context) {
 		for place := range context {
 			at := row*context + place
-			mine, theirs := c.logits[at*vocabulary:(at+1)*vocabulary], c.teacher[at*vocabulary:(at+1)*vocabulary]
+			mine, theirs := c.logits[at*vocabulary:(at+1)*vocabulary],
+				c.teacher[at*vocabulary:(at+1)*vocabulary]
 			weight, target := float64(r.Weight(place+1)), r.Tokens[place+1]
 			divergence += mean * weight * divergence64(d, mine, theirs)
 			crossEntropy -= mean * weight * math.Log(softmax64(mine, 1)[target])
 			certain := make([]float64, vocabulary)
 			certain[target] = 1
 			for i, slope := range slopes64(d, mine, theirs) {
-				slopes[at*vocabulary+i] = float32(mean * weight * (d.Weight*slope + (1-d.Weight)*(softmax64(mine, 1)[i]-certain[i])))
+				slopes[at*vocabulary+i] = float32(
+					mean * weight * (d.Weight*slope + (1-d.Weight)*(softmax64(mine, 1)[i]-certain[i])))
 			}
 		}
 	}
 	out := c.run(t, rows, func(params, taught []*graph.Node, batch *graph.Node) []*graph.Node {
 		got := c.m.Distilled(params, batch, c.m.BatchLogits(taught, batch, nil), q, d)
-		all := append([]*graph.Node{got.Loss, got.Divergence, got.CrossEntropy}, graph.Gradient(got.Loss, params...)...)
+		all := append([]*graph.Node{got.Loss, got.Divergence, got.CrossEntropy},
+			graph.Gradient(got.Loss, params...)...)
 		through := engine.Constant(batch.Graph(), slopes, rows, context, vocabulary)
 		logits := c.m.BatchLogits(params, batch, q)
 		return append(all, graph.Gradient(graph.ReduceAllSum(graph.Mul(logits, through)), params...)...)
@@ -318,21 +338,24 @@ func (c *teaching) check(t *testing.T, d Distillation, context int, q Activation
 	for i, p := range c.m.params {
 		got, want := out[3+i], out[3+len(c.m.params)+i]
 		if apart := engine.Distance(got, want); !(apart < 5e-5) {
-			t.Errorf("the gradient of %s is %.2g from that of the logits, relative to its norm", p.Name, apart)
+			t.Errorf("the gradient of %s is %.2g from that of the logits, relative to its norm", p.Name,
+				apart)
 		}
 	}
 }
 
-// TestDistilledChecks: ids outside the vocabulary make all losses NaN, and logits of another shape are refused.
+// TestDistilledChecks: ids outside the vocabulary make all losses NaN, and logits of another shape
+// are refused.
 func TestDistilledChecks(t *testing.T) {
 	m := newLlama(tiny)
 	tokens := hashedTokens(0, 12, tiny.Vocab)
 	tokens[3] = int32(tiny.Vocab)
 	d := Distillation{Beta: 0.5, Temperature: 1, Weight: 1}
-	out := evaluate(t, m, initial(m, 1), tokens, 2, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-		got := m.Distilled(params, ids, m.BatchLogits(params, ids, nil), nil, d)
-		return []*graph.Node{got.Loss, got.Divergence, got.CrossEntropy}
-	})
+	out := evaluate(t, m, initial(m, 1), tokens, 2,
+		func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+			got := m.Distilled(params, ids, m.BatchLogits(params, ids, nil), nil, d)
+			return []*graph.Node{got.Loss, got.Divergence, got.CrossEntropy}
+		})
 	for i, list := range out {
 		for _, loss := range list {
 			if loss == loss {
@@ -341,15 +364,16 @@ func TestDistilledChecks(t *testing.T) {
 			}
 		}
 	}
-	evaluate(t, m, initial(m, 1), tokens, 2, func(params []*graph.Node, ids *graph.Node) (out []*graph.Node) {
-		teacher := m.BatchLogits(params, ids, nil)
-		out = []*graph.Node{teacher}
-		defer func() {
-			if recover() == nil {
-				t.Error("logits of another shape were accepted")
-			}
-		}()
-		m.Distilled(params, ids, graph.Slice(teacher, graph.AxisRange(0, 1)), nil, d)
-		return out
-	})
+	evaluate(t, m, initial(m, 1), tokens, 2,
+		func(params []*graph.Node, ids *graph.Node) (out []*graph.Node) {
+			teacher := m.BatchLogits(params, ids, nil)
+			out = []*graph.Node{teacher}
+			defer func() {
+				if recover() == nil {
+					t.Error("logits of another shape were accepted")
+				}
+			}()
+			m.Distilled(params, ids, graph.Slice(teacher, graph.AxisRange(0, 1)), nil, d)
+			return out
+		})
 }

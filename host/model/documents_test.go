@@ -42,8 +42,8 @@ func packed(context, vocabulary int, rng *rand.Rand) (batch []int32, rows [][][]
 	return batch, rows
 }
 
-// TestDocumentsAreKeptApart: the loss of each token of documents in one row is that of the document alone, and nothing
-// else has a loss; with attention in both orders.
+// TestDocumentsAreKeptApart: the loss of each token of documents in one row is that of the document
+// alone, and nothing else has a loss; with attention in both orders.
 func TestDocumentsAreKeptApart(t *testing.T) {
 	eachLanguage(t, func(t *testing.T, language Language) {
 		const context = 12
@@ -53,9 +53,10 @@ func TestDocumentsAreKeptApart(t *testing.T) {
 		weights := hashedWeights(alone.params)
 		batch, rows := packed(context, alone.Vocab, rand.New(rand.NewPCG(1, 2)))
 		lossesOf := func(m *transformer, batch []int32, rows, context int) []float32 {
-			return evaluate(t, m, weights, batch, rows, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-				return []*graph.Node{m.Losses(params, graph.Reshape(ids, m.BatchDims(rows, context)...), nil)}
-			})[0]
+			return evaluate(t, m, weights, batch, rows,
+				func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+					return []*graph.Node{m.Losses(params, graph.Reshape(ids, m.BatchDims(rows, context)...), nil)}
+				})[0]
 		}
 		got := lossesOf(&together, batch, len(rows), context)
 		for i, documents := range rows {
@@ -69,7 +70,8 @@ func TestDocumentsAreKeptApart(t *testing.T) {
 			want = append(want, make([]float32, context-len(want))...)
 			for j, loss := range got[i*context : (i+1)*context] {
 				if math.Abs(float64(loss-want[j])) > 2e-6*(1+math.Abs(float64(want[j]))) {
-					t.Errorf("row %d, place %d: the loss is %v, that of the document alone %v", i, j, loss, want[j])
+					t.Errorf("row %d, place %d: the loss is %v, that of the document alone %v", i, j, loss,
+						want[j])
 				}
 			}
 		}
@@ -79,17 +81,20 @@ func TestDocumentsAreKeptApart(t *testing.T) {
 // TestDocumentsByPosition: attention within documents is the same in both orders.
 func TestDocumentsByPosition(t *testing.T) {
 	const batch, context = 2, 12
-	fused, graphs := testdevice.OpenCPU(t, engine.Options{}), testdevice.OpenCPU(t, engine.Options{Kernels: device.GraphKernels})
+	fused, graphs := testdevice.OpenCPU(t, engine.Options{}),
+		testdevice.OpenCPU(t, engine.Options{Kernels: device.GraphKernels})
 	rows, _ := packed(context, 13, rand.New(rand.NewPCG(3, 4)))
 	var ids []int32
 	for _, r := range DocumentRows(rows, context) {
 		ids = append(ids, r.Segments[:context]...)
 	}
-	s := architecture.Settings{Kind: architecture.KindLlama, Layers: 1, Heads: 4, KVHeads: 2, Width: 32}
+	s := architecture.Settings{Kind: architecture.KindLlama, Layers: 1, Heads: 4, KVHeads: 2,
+		Width: 32}
 	s.FillIn()
 	segments := func(g *graph.Graph) *graph.Node { return engine.Constant(g, ids, batch, context) }
 	layer := func(s architecture.Settings, x, w *graph.Node, more qkvParams) *graph.Node {
-		return attend(x, w, more, newAttentionLayers(x.Graph(), s, batch, context, segments(x.Graph())).at(s, 0), blockSites{}, nil)
+		return attend(x, w, more, newAttentionLayers(x.Graph(), s, batch, context, segments(x.Graph())).
+			at(s, 0), blockSites{}, nil)
 	}
 	want := attentionOutputs(t, graphs, s, batch, context, false, [2]int{}, layer)
 	got := attentionOutputs(t, fused, s, batch, context, false, [2]int{}, layer)
@@ -100,21 +105,24 @@ func TestDocumentsByPosition(t *testing.T) {
 	}
 }
 
-// TestPaddingIsZeroForQuantizers: what quantizers of activations see of padding is zero, whatever tokens stand there.
+// TestPaddingIsZeroForQuantizers: what quantizers of activations see of padding is zero, whatever
+// tokens stand there.
 func TestPaddingIsZeroForQuantizers(t *testing.T) {
 	const context = 12
 	m := newLlama(tiny)
 	m.Documents = true
 	batch, _ := packed(context, m.Vocab, rand.New(rand.NewPCG(1, 2)))
 	sites := len(m.ActivationSites(2, context))
-	out := evaluate(t, m, hashedWeights(m.params), batch, 2, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-		var seen []*graph.Node
-		m.Losses(params, graph.Reshape(ids, m.BatchDims(2, context)...), func(_ ActivationSite, x *graph.Node) *graph.Node {
-			seen = append(seen, x)
-			return x
+	out := evaluate(t, m, hashedWeights(m.params), batch, 2,
+		func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+			var seen []*graph.Node
+			m.Losses(params, graph.Reshape(ids, m.BatchDims(2, context)...),
+				func(_ ActivationSite, x *graph.Node) *graph.Node {
+					seen = append(seen, x)
+					return x
+				})
+			return seen
 		})
-		return seen
-	})
 	if len(out) != sites {
 		t.Fatalf("the quantizer was called %d times, want %d", len(out), sites)
 	}
@@ -128,15 +136,16 @@ func TestPaddingIsZeroForQuantizers(t *testing.T) {
 					largest = max(largest, v, -v)
 				}
 				if (segment == Padding) != (largest == 0) {
-					t.Fatalf("site %d, row %d, place %d of segment %d: the largest magnitude is %v", site, i, place, segment, largest)
+					t.Fatalf("site %d, row %d, place %d of segment %d: the largest magnitude is %v", site, i,
+						place, segment, largest)
 				}
 			}
 		}
 	}
 }
 
-// TestNormalizeWeights: the mean of all losses of a step is the weighted mean, however the weights are spread over
-// its micro-batches.
+// TestNormalizeWeights: the mean of all losses of a step is the weighted mean, however the weights
+// are spread over its micro-batches.
 func TestNormalizeWeights(t *testing.T) {
 	const context = 4
 	var batches [][]int32
@@ -182,33 +191,39 @@ func ExampleDocumentRows() {
 	copy(row.Segments, []int32{0, 0, 1, 1}) // two documents of two tokens
 	row.SetWeight(1, 1)
 	row.SetWeight(3, 0.5)
-	fmt.Println(TotalWeight(batch, context), NormalizeWeights([][]int32{batch}, context), row.Weight(1), row.Weight(3))
+	fmt.Println(TotalWeight(batch, context), NormalizeWeights([][]int32{batch}, context),
+		row.Weight(1), row.Weight(3))
 	// Output: 1.5 true 2 1
 }
 
-// TestFusedDocuments: on a GPU, documents in one row have fused attention, forward and backward, in each layer: it hides later
-// keys, and heads have some more features.
+// TestFusedDocuments: on a GPU, documents in one row have fused attention, forward and backward, in
+// each layer: it hides later keys, and heads have some more features.
 func TestFusedDocuments(t *testing.T) {
-	d, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: device.BFloat16, Attention: device.FusedAttention})
+	d, r, err := pjrtrecord.Open(t, 1,
+		engine.Options{Precision: device.BFloat16, Attention: device.FusedAttention})
 	if err != nil {
 		t.Fatal(err)
 	}
 	const context, rows = 128, 2
-	m := newLlama(architecture.Settings{Layers: 2, Heads: 4, KVHeads: 2, Width: 128, Hidden: 128, Vocab: 13})
+	m := newLlama(architecture.Settings{Layers: 2, Heads: 4, KVHeads: 2, Width: 128, Hidden: 128,
+		Vocab: 13})
 	m.Documents = true
 	batch, _ := packed(context, m.Vocab, rand.New(rand.NewPCG(1, 2)))
-	evaluateOn(t, d, m, hashedWeights(m.params), batch, rows, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-		losses := m.Losses(params, graph.Reshape(ids, m.BatchDims(rows, context)...), nil)
-		return append([]*graph.Node{losses}, graph.Gradient(graph.ReduceAllMean(losses), params...)...)
-	})
+	evaluateOn(t, d, m, hashedWeights(m.params), batch, rows,
+		func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+			losses := m.Losses(params, graph.Reshape(ids, m.BatchDims(rows, context)...), nil)
+			return append([]*graph.Node{losses}, graph.Gradient(graph.ReduceAllMean(losses), params...)...)
+		})
 	programs := r.Programs(t)
 	text := programs[len(programs)-1]
-	for what, want := range map[string]int{`@"__cudnn$fmhaSoftmax"`: 2, `@"__cudnn$fmhaSoftmaxBackward"`: 2, "PADDING_CAUSAL": 0} {
+	for what, want := range map[string]int{`@"__cudnn$fmhaSoftmax"`: 2,
+		`@"__cudnn$fmhaSoftmaxBackward"`: 2, "PADDING_CAUSAL": 0} {
 		if got := strings.Count(strings.ReplaceAll(text, "call_target_name = ", "@"), what); got != want {
 			t.Errorf("%s: %d times, want %d", what, got, want)
 		}
 	}
-	if head := fmt.Sprintf("tensor<%dx%dx4x%dxbf16>", rows, context, 32+countDocumentFeatures(context)); !strings.Contains(text, head) {
+	if head := fmt.Sprintf("tensor<%dx%dx4x%dxbf16>", rows, context,
+		32+countDocumentFeatures(context)); !strings.Contains(text, head) {
 		t.Errorf("there are no %s", head)
 	}
 }

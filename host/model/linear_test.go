@@ -15,12 +15,13 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 )
 
-// TestBFloat16 compares losses and gradients with those of float32. A rounding to bfloat16 errs by up to 2⁻⁹, and what
-// is compared has passed some ten products, and twice as many with their errors in the gradient. The results of the first
-// two products of a feed-forward layer are rounded, too, which adds a tenth to the errors. So are what attention mixes and two adjoints on
-// the CPU: that adds a hundredth to the errors of the 118 tensors on average, and takes the largest from 0.034 to 0.036. The gradient of a
-// gain is a sum over all tokens in which most cancels. Unquantized, because a difference as small as that moves values from
-// one point of a grid to the next.
+// TestBFloat16 compares losses and gradients with those of float32. A rounding to bfloat16 errs by
+// up to 2⁻⁹, and what is compared has passed some ten products, and twice as many with their errors
+// in the gradient. The results of the first two products of a feed-forward layer are rounded, too,
+// which adds a tenth to the errors. So are what attention mixes and two adjoints on the CPU: that
+// adds a hundredth to the errors of the 118 tensors on average, and takes the largest from 0.034 to
+// 0.036. The gradient of a gain is a sum over all tokens in which most cancels. Unquantized,
+// because a difference as small as that moves values from one point of a grid to the next.
 func TestBFloat16(t *testing.T) {
 	eachLanguage(t, func(t *testing.T, m Language) {
 		const batch, context = 4, 16
@@ -31,8 +32,8 @@ func TestBFloat16(t *testing.T) {
 		}
 		weights := hashedWeights(m.Params())
 		if last := len(weights) - 1; m.Params()[last].Name == "norm" {
-			// The rows of an embedding that is the head are √width times as long as those of the other heads. Logits of
-			// the same size have errors of the same size.
+			// The rows of an embedding that is the head are √width times as long as those of the other
+			// heads. Logits of the same size have errors of the same size.
 			for i := range weights[last] {
 				weights[last][i] /= float32(math.Sqrt(float64(tiny.Width)))
 			}
@@ -58,8 +59,9 @@ func TestBFloat16(t *testing.T) {
 	})
 }
 
-// TestFusedFloat32 compares losses and gradients of this project's own products, attention and passes with those of the library's
-// operations: only the order of sums differs. Unquantized, as in [TestBFloat16].
+// TestFusedFloat32 compares losses and gradients of this project's own products, attention and
+// passes with those of the library's operations: only the order of sums differs. Unquantized, as in
+// [TestBFloat16].
 func TestFusedFloat32(t *testing.T) {
 	eachLanguage(t, func(t *testing.T, m Language) {
 		const batch, context = 4, 16
@@ -69,7 +71,8 @@ func TestFusedFloat32(t *testing.T) {
 			return append([]*graph.Node{loss}, graph.Gradient(loss, params...)...)
 		}
 		evaluate := func(kernels device.Kernels) [][]float32 {
-			return evaluateOn(t, testdevice.OpenCPU(t, engine.Options{Kernels: kernels}), m, hashedWeights(m.Params()), tokens, batch, build)
+			return evaluateOn(t, testdevice.OpenCPU(t, engine.Options{Kernels: kernels}), m,
+				hashedWeights(m.Params()), tokens, batch, build)
 		}
 		library, fused := evaluate(device.GraphKernels), evaluate(device.FusedKernels)
 		equal := 0
@@ -87,8 +90,8 @@ func TestFusedFloat32(t *testing.T) {
 	})
 }
 
-// TestCrossEntropies: at once and in chunks it is the same, the gradients included, and with bfloat16 the loss of a certain
-// prediction is 0, as is its gradient.
+// TestCrossEntropies: at once and in chunks it is the same, the gradients included, and with
+// bfloat16 the loss of a certain prediction is 0, as is its gradient.
 func TestCrossEntropies(t *testing.T) {
 	const tokens, width, vocabulary = 24, 16, 11
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -107,14 +110,19 @@ func TestCrossEntropies(t *testing.T) {
 	type variant func(h, head, targets *graph.Node) *graph.Node
 	evaluate := func(f variant, precision device.Precision, h []float32) [][]float32 {
 		d := testdevice.Open(t, engine.Options{Precision: precision})
-		buffers := []*engine.Buffer{testdevice.Upload(t, d, h, tokens, width), testdevice.Upload(t, d, head, vocabulary, width), testdevice.Upload(t, d, targets, tokens)}
+		buffers := []*engine.Buffer{testdevice.Upload(t, d, h, tokens, width),
+			testdevice.Upload(t, d, head, vocabulary, width), testdevice.Upload(t, d, targets, tokens)}
 		return testdevice.Evaluate(t, d, buffers, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 			losses := f(in[0], in[1], in[2])
 			return append([]*graph.Node{losses}, graph.Gradient(graph.ReduceAllSum(losses), in[:2]...)...)
 		})
 	}
-	atOnce := func(h, w, targets *graph.Node) *graph.Node { return crossEntropy(1, h, outputHead{w: w}, targets) }
-	inChunks := func(h, w, targets *graph.Node) *graph.Node { return crossEntropy(4, h, outputHead{w: w}, targets) }
+	atOnce := func(h, w, targets *graph.Node) *graph.Node {
+		return crossEntropy(1, h, outputHead{w: w}, targets)
+	}
+	inChunks := func(h, w, targets *graph.Node) *graph.Node {
+		return crossEntropy(4, h, outputHead{w: w}, targets)
+	}
 	chunks, whole := evaluate(inChunks, device.Float32, h), evaluate(atOnce, device.Float32, h)
 	for i, what := range []string{"losses", "gradient of h", "gradient of the head"} {
 		if d := engine.Distance(chunks[i], whole[i]); !(d < 1e-6) {
@@ -151,8 +159,10 @@ func TestSources(t *testing.T) {
 		}
 		return testdevice.Upload(t, d, values, dims...)
 	}
-	buffers := []*engine.Buffer{upload(rows, width), upload(rows, width), upload(rows, width), upload(width)}
-	pairs := []string{"gate", "adjoint of a", "adjoint of b", "GELU", "its adjoint of a", "its adjoint of b", "norm", "adjoint of x", "adjoint of the gain"}
+	buffers := []*engine.Buffer{upload(rows, width), upload(rows, width), upload(rows, width),
+		upload(width)}
+	pairs := []string{"gate", "adjoint of a", "adjoint of b", "GELU", "its adjoint of a",
+		"its adjoint of b", "norm", "adjoint of x", "adjoint of the gain"}
 	found := testdevice.Evaluate(t, d, buffers, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		a, b, dy, gain := in[0], in[1], in[2], in[3]
 		forward, backward := gatePrograms("gate", []int{rows, width}, siluOf)
@@ -166,7 +176,8 @@ func TestSources(t *testing.T) {
 
 		y = geGLU(a, b)
 		got = append(append(got, y), graph.Gradient(graph.ReduceAllSum(graph.Mul(y, dy)), a, b)...)
-		inner := graph.MulScalar(graph.Add(a, graph.MulScalar(graph.Mul(a, graph.Square(a)), 0.044715)), math.Sqrt(2/math.Pi))
+		inner := graph.MulScalar(graph.Add(a, graph.MulScalar(graph.Mul(a, graph.Square(a)), 0.044715)),
+			math.Sqrt(2/math.Pi))
 		y = graph.Mul(graph.Mul(graph.MulScalar(a, 0.5), graph.OnePlus(graph.Tanh(inner))), b)
 		want = append(append(want, y), graph.Gradient(graph.ReduceAllSum(graph.Mul(y, dy)), a, b)...)
 

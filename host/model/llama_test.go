@@ -17,7 +17,8 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 )
 
-// fakeQuantizeAll quantizes the weights that are to be quantized, and returns a quantizer of activations.
+// fakeQuantizeAll quantizes the weights that are to be quantized, and returns a quantizer of
+// activations.
 func fakeQuantizeAll(m Model, params []*graph.Node) ([]*graph.Node, ActivationQuantizer) {
 	quantized := slices.Clone(params)
 	for i, p := range m.Params() {
@@ -75,9 +76,11 @@ func eachLanguage(t *testing.T, test func(t *testing.T, m Language)) {
 	smollm3.Kind, smollm3.Layers = architecture.KindSmolLM3, 4
 	smollm3.FillIn()
 	gemma2 := gemma3 // with caps that change everything
-	gemma2.Kind, gemma2.Window, gemma2.ScoreCap, gemma2.LogitCap, gemma2.AttentionMultiplier = architecture.KindGemma2, 4, 0.7, 1.5, 0.3
+	gemma2.Kind, gemma2.Window = architecture.KindGemma2, 4
+	gemma2.ScoreCap, gemma2.LogitCap, gemma2.AttentionMultiplier = 0.7, 1.5, 0.3
 	granite := qwen2
-	granite.Kind, granite.EmbeddingMultiplier, granite.ResidualMultiplier, granite.LogitsScaling = architecture.KindGranite, 3, 0.22, 0.4
+	granite.Kind, granite.EmbeddingMultiplier = architecture.KindGranite, 3
+	granite.ResidualMultiplier, granite.LogitsScaling = 0.22, 0.4
 	granite.AttentionMultiplier = 0.2
 	for name, m := range map[string]Language{
 		"gemma2": newTransformer(gemma2, Options{}), "granite": newTransformer(granite, Options{}),
@@ -91,8 +94,8 @@ func eachLanguage(t *testing.T, test func(t *testing.T, m Language)) {
 	}
 }
 
-// TestSitesAreVisitedOnce checks that the quantizer is called for each listed site once, in order, with the shape that
-// was promised, and that what it returns is what the model uses.
+// TestSitesAreVisitedOnce checks that the quantizer is called for each listed site once, in order,
+// with the shape that was promised, and that what it returns is what the model uses.
 func TestSitesAreVisitedOnce(t *testing.T) {
 	eachLanguage(t, func(t *testing.T, m Language) {
 		const batch, context = 3, 5
@@ -113,17 +116,22 @@ func TestSitesAreVisitedOnce(t *testing.T) {
 		if diff := cmp.Diff(sites, visited); diff != "" {
 			t.Errorf("sites listed (-) and visited (+):\n%s", diff)
 		}
-		if len(sites) != 4*m.Blocks() || sites[6].Name != "layers.1.mlp.input" || sites[7].Width != tiny.Hidden {
+		if len(sites) != 4*m.Blocks() || sites[6].Name != "layers.1.mlp.input" ||
+			sites[7].Width != tiny.Hidden {
 			t.Errorf("sites are %+v", sites)
 		}
 		for i, p := range m.Params() {
-			if p.Role == architecture.RoleMatrix && slices.ContainsFunc(out[1+i], func(g float32) bool { return g != 0 }) {
+			if p.Role == architecture.RoleMatrix &&
+				slices.ContainsFunc(out[1+i], func(g float32) bool { return g != 0 }) {
 				t.Errorf("%s has a gradient although its input is zero", p.Name)
 			}
 		}
 		for _, site := range sites {
 			for _, name := range site.Feeds {
-				if !slices.ContainsFunc(m.Params(), func(p architecture.Param) bool { return p.Name == name && p.Quantized && p.Dims[1] == site.Width }) {
+				if !slices.ContainsFunc(m.Params(),
+					func(p architecture.Param) bool {
+						return p.Name == name && p.Quantized && p.Dims[1] == site.Width
+					}) {
 					t.Errorf("site %s feeds %s, which is no quantized parameter of that width", site.Name, name)
 				}
 			}
@@ -131,14 +139,16 @@ func TestSitesAreVisitedOnce(t *testing.T) {
 	})
 }
 
-// TestCausality checks that a token changes the losses of itself and of later ones, never of earlier ones.
+// TestCausality checks that a token changes the losses of itself and of later ones, never of
+// earlier ones.
 func TestCausality(t *testing.T) {
 	eachLanguage(t, func(t *testing.T, m Language) {
 		const context, changed = 8, 5
 		losses := func(tokens []int32) []float32 {
-			return evaluate(t, m, hashedWeights(m.Params()), tokens, 1, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-				return []*graph.Node{m.Losses(params, ids, nil)}
-			})[0]
+			return evaluate(t, m, hashedWeights(m.Params()), tokens, 1,
+				func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+					return []*graph.Node{m.Losses(params, ids, nil)}
+				})[0]
 		}
 		tokens := hashedTokens(0, context+1, tiny.Vocab)
 		before := losses(tokens)
@@ -159,10 +169,12 @@ func TestLogitsAgreeWithLosses(t *testing.T) {
 		const batch, context = 2, 6
 		weights := hashedWeights(m.Params())
 		tokens := hashedTokens(0, batch*(context+1), tiny.Vocab)
-		out := evaluate(t, m, weights, tokens, batch, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-			inputs := graph.Slice(ids, graph.AxisRange(), graph.AxisRange(0, context))
-			return []*graph.Node{m.Losses(params, ids, nil), m.Logits(params, inputs, nil), m.Loss(params, ids, nil)}
-		})
+		out := evaluate(t, m, weights, tokens, batch,
+			func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+				inputs := graph.Slice(ids, graph.AxisRange(), graph.AxisRange(0, context))
+				return []*graph.Node{m.Losses(params, ids, nil), m.Logits(params, inputs, nil),
+					m.Loss(params, ids, nil)}
+			})
 		mean := 0.0
 		for i, got := range out[0] {
 			row := out[1][i*tiny.Vocab : (i+1)*tiny.Vocab]
@@ -183,16 +195,18 @@ func TestLogitsAgreeWithLosses(t *testing.T) {
 	})
 }
 
-// TestInvalidIDsGiveNaN: ids outside the vocabulary must neither crash the process nor pass unnoticed.
+// TestInvalidIDsGiveNaN: ids outside the vocabulary must neither crash the process nor pass
+// unnoticed.
 func TestInvalidIDsGiveNaN(t *testing.T) {
 	eachLanguage(t, func(t *testing.T, m Language) {
 		for _, wrong := range []int32{-1, int32(tiny.Vocab), math.MaxInt32, math.MinInt32} {
 			for _, position := range []int{0, 4, 9} {
 				tokens := hashedTokens(0, 10, tiny.Vocab)
 				tokens[position] = wrong
-				losses := evaluate(t, m, initial(m, 1), tokens, 2, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-					return []*graph.Node{m.Losses(params, ids, nil)}
-				})[0]
+				losses := evaluate(t, m, initial(m, 1), tokens, 2,
+					func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+						return []*graph.Node{m.Losses(params, ids, nil)}
+					})[0]
 				if slices.ContainsFunc(losses, func(loss float32) bool { return loss == loss }) {
 					t.Errorf("token %d at %d: losses are %v, want NaN", wrong, position, losses)
 				}
@@ -210,23 +224,26 @@ func TestSameBits(t *testing.T) {
 	for _, m := range []Language{newLlama(config), newOLMo2(config)} {
 		var first [][]float32
 		for range 2 {
-			out := evaluate(t, m, initial(m, 7), hashedTokens(0, 4*33, 50), 4, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-				used, q := fakeQuantizeAll(m, params)
-				return graph.Gradient(m.Loss(used, ids, q), params...)
-			})
+			out := evaluate(t, m, initial(m, 7), hashedTokens(0, 4*33, 50), 4,
+				func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+					used, q := fakeQuantizeAll(m, params)
+					return graph.Gradient(m.Loss(used, ids, q), params...)
+				})
 			if first == nil {
 				first = out
 			}
 			for i := range out {
 				if j := differs(out[i], first[i]); j >= 0 {
-					t.Fatalf("gradient of %s differs at %d: %v and %v", m.Params()[i].Name, j, first[i][j], out[i][j])
+					t.Fatalf("gradient of %s differs at %d: %v and %v", m.Params()[i].Name, j, first[i][j],
+						out[i][j])
 				}
 			}
 		}
 	}
 }
 
-// differs returns the first position at which the bits of two lists of the same length differ, -1 for none.
+// differs returns the first position at which the bits of two lists of the same length differ, -1
+// for none.
 func differs(a, b []float32) int {
 	for i := range a {
 		if math.Float32bits(a[i]) != math.Float32bits(b[i]) {
@@ -275,7 +292,8 @@ func TestWrongInputsPanic(t *testing.T) {
 	}
 }
 
-// evaluate runs a graph of the model's parameters and of tokens [batch, ...] and returns its outputs, flat.
+// evaluate runs a graph of the model's parameters and of tokens [batch, ...] and returns its
+// outputs, flat.
 func evaluate(t *testing.T, m Model, weights [][]float32, tokens []int32, batch int,
 	build func(params []*graph.Node, ids *graph.Node) []*graph.Node) [][]float32 {
 	t.Helper()
@@ -283,14 +301,17 @@ func evaluate(t *testing.T, m Model, weights [][]float32, tokens []int32, batch 
 }
 
 // evaluateIn is evaluate in a precision.
-func evaluateIn(t *testing.T, precision device.Precision, m Model, weights [][]float32, tokens []int32, batch int,
+func evaluateIn(t *testing.T, precision device.Precision, m Model, weights [][]float32,
+	tokens []int32, batch int,
 	build func(params []*graph.Node, ids *graph.Node) []*graph.Node) [][]float32 {
 	t.Helper()
-	return evaluateOn(t, testdevice.Open(t, engine.Options{Precision: precision}), m, weights, tokens, batch, build)
+	return evaluateOn(t, testdevice.Open(t, engine.Options{Precision: precision}), m, weights, tokens,
+		batch, build)
 }
 
 // evaluateOn is evaluate on a device.
-func evaluateOn(t *testing.T, d *engine.Device, m Model, weights [][]float32, tokens []int32, batch int,
+func evaluateOn(t *testing.T, d *engine.Device, m Model, weights [][]float32, tokens []int32,
+	batch int,
 	build func(params []*graph.Node, ids *graph.Node) []*graph.Node) [][]float32 {
 	t.Helper()
 	var buffers []*engine.Buffer
@@ -305,34 +326,40 @@ func evaluateOn(t *testing.T, d *engine.Device, m Model, weights [][]float32, to
 
 // TestOLMo2Params checks names, order, shapes and how they start.
 func TestOLMo2Params(t *testing.T) {
-	m := newOLMo2(architecture.Settings{Layers: 2, Heads: 4, KVHeads: 2, Width: 16, Hidden: 24, Vocab: 13})
+	m := newOLMo2(architecture.Settings{Layers: 2, Heads: 4, KVHeads: 2, Width: 16, Hidden: 24,
+		Vocab: 13})
 	var names []string
 	for _, p := range m.Params() {
 		names = append(names, p.Name)
 		norm := p.Role == architecture.RoleNorm
 		if norm != (p.InitStd == 0 && p.InitMean == 1) || norm == (p.InitStd == 0.02 && p.InitCut == 3) {
-			t.Errorf("%s, a %s, starts with %v ± %v, cut at %v", p.Name, p.Role, p.InitMean, p.InitStd, p.InitCut)
+			t.Errorf("%s, a %s, starts with %v ± %v, cut at %v", p.Name, p.Role, p.InitMean, p.InitStd,
+				p.InitCut)
 		}
 		if matrix := p.Role == architecture.RoleMatrix; p.Quantized != matrix || p.Decay != matrix {
 			t.Errorf("%s, a %s: quantized %t, decay %t", p.Name, p.Role, p.Quantized, p.Decay)
 		}
 	}
-	want := "embedding layers.0.attn.qkv layers.0.attn.q_norm layers.0.attn.k_norm layers.0.attn.out layers.0.attn_norm " +
-		"layers.0.mlp.w1 layers.0.mlp.w2 layers.0.mlp.down layers.0.mlp_norm"
-	if got := strings.Join(names[:10], " "); got != want || names[len(names)-1] != "head" || len(names) != 21 {
+	want := "embedding layers.0.attn.qkv layers.0.attn.q_norm layers.0.attn.k_norm " +
+		"layers.0.attn.out layers.0.attn_norm layers.0.mlp.w1 layers.0.mlp.w2 layers.0.mlp.down " +
+		"layers.0.mlp_norm"
+	if got := strings.Join(names[:10], " "); got != want || names[len(names)-1] != "head" ||
+		len(names) != 21 {
 		t.Errorf("parameters are %q", names)
 	}
-	for name, dims := range map[string][]int{"layers.1.attn.qkv": {32, 16}, "layers.1.attn.q_norm": {16}, "layers.1.attn.k_norm": {8}, "layers.1.mlp.down": {16, 24}} {
+	for name, dims := range map[string][]int{"layers.1.attn.qkv": {32, 16},
+		"layers.1.attn.q_norm": {16}, "layers.1.attn.k_norm": {8}, "layers.1.mlp.down": {16, 24}} {
 		if p := m.Params()[slices.Index(names, name)]; !slices.Equal(p.Dims, dims) {
 			t.Errorf("%s has shape %v, want %v", name, p.Dims, dims)
 		}
 	}
 }
 
-// TestOLMo2Presets: sizes are those of OLMo-core, where all parameters but the output head make the nominal number, and
-// the Llama's for 50M.
+// TestOLMo2Presets: sizes are those of OLMo-core, where all parameters but the output head make the
+// nominal number, and the Llama's for 50M.
 func TestOLMo2Presets(t *testing.T) {
-	for name, want := range map[string][6]int{ // layers, heads, width, hidden, non-embedding, with the embedding
+	// layers, heads, width, hidden, non-embedding, with the embedding
+	for name, want := range map[string][6]int{
 		"30M": {4, 8, 256, 768, 3_412_224, 29_102_336},
 		"50M": {7, 6, 768, 2048, 49_567_488, 126_637_824},
 		"60M": {8, 8, 384, 1536, 18_887_040, 57_422_208},
@@ -343,11 +370,13 @@ func TestOLMo2Presets(t *testing.T) {
 		if got := [6]int{c.Layers, c.Heads, c.Width, c.Hidden, n, n + c.Vocab*c.Width}; got != want {
 			t.Errorf("%s: %v, want %v", name, got, want)
 		}
-		if c.NormEps != 1e-6 || c.RopeTheta != 500000 || c.RopePairs != architecture.HalfSplit || c.Vocab != 100352 || c.InitStd != 0.02 {
+		if c.NormEps != 1e-6 || c.RopeTheta != 500000 || c.RopePairs != architecture.HalfSplit ||
+			c.Vocab != 100352 || c.InitStd != 0.02 {
 			t.Errorf("%s: %+v", name, c)
 		}
 	}
-	if got := strings.Join(architecture.PresetNames(architecture.KindOLMo2), " "); got != "30M 50M 60M" {
+	if got := strings.Join(architecture.PresetNames(architecture.KindOLMo2),
+		" "); got != "30M 50M 60M" {
 		t.Errorf("presets are %s", got)
 	}
 	if p, ok := architecture.LookupPreset(architecture.KindOLMo2, "800M"); ok {
@@ -355,7 +384,8 @@ func TestOLMo2Presets(t *testing.T) {
 	}
 }
 
-// TestOLMo2StepFLOPs counts by hand, as TestStepFLOPs does: there are two more gains of the width of queries and keys.
+// TestOLMo2StepFLOPs counts by hand, as TestStepFLOPs does: there are two more gains of the width
+// of queries and keys.
 func TestOLMo2StepFLOPs(t *testing.T) {
 	m := newOLMo2(architecture.Settings{Layers: 1, Heads: 2, Width: 4, Hidden: 6, Vocab: 5})
 	const tokens = 2 * 7

@@ -21,12 +21,13 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// TestLoss: the loss and its gradients are those of the mean of the losses, with documents of weights of their own, too.
-// In bfloat16, where they are computed at once or in chunks, only the order of sums differs; on the CPU, float32 has
-// nothing of its own.
+// TestLoss: the loss and its gradients are those of the mean of the losses, with documents of
+// weights of their own, too. In bfloat16, where they are computed at once or in chunks, only the
+// order of sums differs; on the CPU, float32 has nothing of its own.
 func TestLoss(t *testing.T) {
 	for _, documents := range []bool{false, true} {
-		m, err := New(architecture.Settings{Kind: architecture.KindLlama, Layers: 2, Width: 16, Heads: 2, Vocab: 40}, Options{Documents: documents, LossTokens: 8})
+		m, err := New(architecture.Settings{Kind: architecture.KindLlama, Layers: 2, Width: 16, Heads: 2,
+			Vocab: 40}, Options{Documents: documents, LossTokens: 8})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,13 +48,16 @@ func TestLoss(t *testing.T) {
 		for _, precision := range []device.Precision{device.Float32, device.BFloat16} {
 			t.Run(fmt.Sprint(precision, documents), func(t *testing.T) {
 				outputs := func(loss func(params []*graph.Node, ids *graph.Node) *graph.Node) [][]float32 {
-					return evaluateIn(t, precision, m, hashedWeights(m.Params()), tokens, batch, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-						ids = graph.Reshape(ids, m.BatchDims(batch, context)...)
-						value := loss(params, ids)
-						return append([]*graph.Node{value}, graph.Gradient(value, params...)...)
-					})
+					return evaluateIn(t, precision, m, hashedWeights(m.Params()), tokens, batch,
+						func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+							ids = graph.Reshape(ids, m.BatchDims(batch, context)...)
+							value := loss(params, ids)
+							return append([]*graph.Node{value}, graph.Gradient(value, params...)...)
+						})
 				}
-				got := outputs(func(params []*graph.Node, ids *graph.Node) *graph.Node { return m.Loss(params, ids, nil) })
+				got := outputs(func(params []*graph.Node, ids *graph.Node) *graph.Node {
+					return m.Loss(params, ids, nil)
+				})
 				want := outputs(func(params []*graph.Node, ids *graph.Node) *graph.Node {
 					return graph.ReduceAllMean(m.Losses(params, ids, nil))
 				})
@@ -75,16 +79,17 @@ func TestLossOfWrongIDs(t *testing.T) {
 	m := newLlama(tiny)
 	tokens := hashedTokens(0, 10, tiny.Vocab)
 	tokens[4] = int32(tiny.Vocab)
-	out := evaluateIn(t, device.BFloat16, m, initial(m, 1), tokens, 2, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-		return []*graph.Node{m.Loss(params, ids, nil)}
-	})
+	out := evaluateIn(t, device.BFloat16, m, initial(m, 1), tokens, 2,
+		func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+			return []*graph.Node{m.Loss(params, ids, nil)}
+		})
 	if loss := out[0][0]; loss == loss {
 		t.Errorf("the loss is %v, want NaN", loss)
 	}
 }
 
-// TestLossInChunks: chunks make the losses of all tokens, and the gradients of a sum of them, whatever their factors are, and
-// with capped logits.
+// TestLossInChunks: chunks make the losses of all tokens, and the gradients of a sum of them,
+// whatever their factors are, and with capped logits.
 func TestLossInChunks(t *testing.T) {
 	const tokens, width, vocabulary = 24, 16, 11
 	rng := rand.New(rand.NewPCG(8, 9))
@@ -103,7 +108,8 @@ func TestLossInChunks(t *testing.T) {
 	for i, precision := range []device.Precision{device.Float32, device.BFloat16, device.Float32} {
 		limit := []float64{0, 0, 2}[i]
 		d := testdevice.Open(t, engine.Options{Precision: precision})
-		buffers := []*engine.Buffer{testdevice.Upload(t, d, h, tokens, width), testdevice.Upload(t, d, head, vocabulary, width),
+		buffers := []*engine.Buffer{testdevice.Upload(t, d, h, tokens, width),
+			testdevice.Upload(t, d, head, vocabulary, width),
 			testdevice.Upload(t, d, targets, tokens, 1), testdevice.Upload(t, d, factors, tokens, 1)}
 		want := testdevice.Evaluate(t, d, buffers, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 			losses := crossEntropy(1, in[0], outputHead{in[1], limit}, graph.Squeeze(in[2], -1))
@@ -115,30 +121,34 @@ func TestLossInChunks(t *testing.T) {
 				losses, dh, dHead := lossInChunks(n, in[0], outputHead{in[1], limit}, in[2], in[3])
 				return []*graph.Node{losses, dh, dHead}
 			})
-			got = append(got, testdevice.Evaluate(t, d, buffers, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-				losses := crossEntropy(n, in[0], outputHead{in[1], limit}, graph.Squeeze(in[2], -1))
-				sum := graph.ReduceAllSum(graph.Mul(losses, graph.Squeeze(in[3], -1)))
-				return append([]*graph.Node{losses}, graph.Gradient(sum, in[:2]...)...)
-			})...)
-			got = append(got, testdevice.Evaluate(t, d, buffers, func(g *graph.Graph, in []*graph.Node) []*graph.Node { // the last of two micro-batches
-				state := []*graph.Node{zeros(in[0], tokens, 1), graph.ZerosLike(in[0]), graph.ZerosLike(in[1])}
-				return engine.Loop(g, 2, in, state, func(_ *graph.Node, in, _ []*graph.Node) []*graph.Node {
-					losses, dh, dHead := lossInChunks(n, in[0], outputHead{in[1], limit}, in[2], in[3])
-					return []*graph.Node{losses, dh, dHead}
-				})
-			})...)
+			got = append(got, testdevice.Evaluate(t, d, buffers,
+				func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+					losses := crossEntropy(n, in[0], outputHead{in[1], limit}, graph.Squeeze(in[2], -1))
+					sum := graph.ReduceAllSum(graph.Mul(losses, graph.Squeeze(in[3], -1)))
+					return append([]*graph.Node{losses}, graph.Gradient(sum, in[:2]...)...)
+				})...)
+			// the last of two micro-batches
+			got = append(got, testdevice.Evaluate(t, d, buffers,
+				func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+					state := []*graph.Node{zeros(in[0], tokens, 1), graph.ZerosLike(in[0]), graph.ZerosLike(in[1])}
+					return engine.Loop(g, 2, in, state, func(_ *graph.Node, in, _ []*graph.Node) []*graph.Node {
+						losses, dh, dHead := lossInChunks(n, in[0], outputHead{in[1], limit}, in[2], in[3])
+						return []*graph.Node{losses, dh, dHead}
+					})
+				})...)
 			for i := range got {
 				what := []string{"losses", "gradient of h", "gradient of the head"}[i%3]
 				if d := engine.Distance(got[i], want[i%3]); !(d < 1e-6) {
-					t.Errorf("%s, %d chunks, output %d, %s: the relative difference is %.2g", precision, n, i, what, d)
+					t.Errorf("%s, %d chunks, output %d, %s: the relative difference is %.2g", precision, n, i,
+						what, d)
 				}
 			}
 		}
 	}
 }
 
-// TestLossRows: the kernel computes the sums and gradients of rows that fill it and of others, for logits whose
-// exponentials alone are too large, and 0 where the prediction is certain.
+// TestLossRows: the kernel computes the sums and gradients of rows that fill it and of others, for
+// logits whose exponentials alone are too large, and 0 where the prediction is certain.
 func TestLossRows(t *testing.T) {
 	testlevel.Long(t, "rows of 32,000 columns")
 	for _, columns := range []int{64, 1000, 32000} {
@@ -157,12 +167,15 @@ func TestLossRows(t *testing.T) {
 		rng := rand.New(rand.NewPCG(7, uint64(columns)))
 		logits := reference.Tensor{Type: p.Inputs[0].Type}
 		for i := range rows * columns {
-			logits.Floats = append(logits.Floats, float64(float32(3*rng.NormFloat64()+float64(100*(i/columns)))))
+			logits.Floats = append(logits.Floats,
+				float64(float32(3*rng.NormFloat64()+float64(100*(i/columns)))))
 		}
 		targets := []int64{0, int64(columns) - 1, 17, 5}
 		logits.Floats[3*columns+5] = 1000
 		factors := []float64{1, -0.5, 2, 4}
-		got, err := k.Run(map[string]reference.Tensor{"logits": logits, "target": {Type: p.Inputs[1].Type, Ints: targets}, "factor": {Type: p.Inputs[2].Type, Floats: factors}})
+		got, err := k.Run(map[string]reference.Tensor{"logits": logits,
+			"target": {Type: p.Inputs[1].Type, Ints: targets},
+			"factor": {Type: p.Inputs[2].Type, Floats: factors}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -185,8 +198,10 @@ func TestLossRows(t *testing.T) {
 					want--
 				}
 				want *= factors[i]
-				// Half of a step of bfloat16, and what float32 loses in a sum of 32,000 numbers and in its logarithm beside 300.
-				if g := got["gradient"].Floats[i*columns+j]; !(math.Abs(g-want) <= math.Abs(want)*(1.0/256+2e-4)+1e-30) {
+				// Half of a step of bfloat16, and what float32 loses in a sum of 32,000 numbers and in its
+				// logarithm beside 300.
+				g := got["gradient"].Floats[i*columns+j]
+				if !(math.Abs(g-want) <= math.Abs(want)*(1.0/256+2e-4)+1e-30) {
 					t.Fatalf("%d columns, row %d, column %d: the gradient is %g, want %g", columns, i, j, g, want)
 				}
 			}
@@ -194,9 +209,11 @@ func TestLossRows(t *testing.T) {
 	}
 }
 
-// TestRowLosses: what the kernel computes makes the losses and gradients of the graph; rows that are too long stay a graph.
+// TestRowLosses: what the kernel computes makes the losses and gradients of the graph; rows that
+// are too long stay a graph.
 func TestRowLosses(t *testing.T) {
-	asGraph := func(g *graph.Graph, _ lower.Subject, p *program.Program, _ int, inputs []*graph.Node, _ lower.InMemory) (map[string]*graph.Node, bool) {
+	asGraph := func(g *graph.Graph, _ lower.Subject, p *program.Program, _ int, inputs []*graph.Node,
+		_ lower.InMemory) (map[string]*graph.Node, bool) {
 		return lower.Lower(g, p, inputs), true
 	}
 	const rows = 2
@@ -207,7 +224,8 @@ func TestRowLosses(t *testing.T) {
 			logits[i] = float32(3 * rng.NormFloat64())
 		}
 		d := testdevice.Open(t, engine.Options{})
-		buffers := []*engine.Buffer{testdevice.Upload(t, d, logits, rows, vocabulary), testdevice.Upload(t, d, []int32{5, int32(vocabulary) - 1}, rows, 1),
+		buffers := []*engine.Buffer{testdevice.Upload(t, d, logits, rows, vocabulary),
+			testdevice.Upload(t, d, []int32{5, int32(vocabulary) - 1}, rows, 1),
 			testdevice.Upload(t, d, []float32{0.5, -2}, rows, 1)}
 		ok := false
 		out := testdevice.Evaluate(t, d, buffers, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
@@ -233,8 +251,10 @@ func TestRowLosses(t *testing.T) {
 // TestChunks: the chunks are equal, and have at most 1 GiB of logits where the tokens divide so.
 func TestChunks(t *testing.T) {
 	for _, tc := range []struct{ tokens, vocabulary, want int }{
-		{64 * 512, 32000, 4}, {64 * 2048, 32000, 16}, {64 * 512, 151936, 32}, {64 * 512, 256, 1}, {2048, 32000, 1},
-		{3 * 4096, 32000, 2}, {32771 /* a prime */, 32000, 1}, {2 * 16411 /* a prime */, 32000, 2}, {64 * 512, 1 << 20, 32 /* of 1,024 tokens */},
+		{64 * 512, 32000, 4}, {64 * 2048, 32000, 16}, {64 * 512, 151936, 32}, {64 * 512, 256, 1},
+		{2048, 32000, 1},
+		{3 * 4096, 32000, 2}, {32771 /* a prime */, 32000, 1}, {2 * 16411 /* a prime */, 32000, 2},
+		{64 * 512, 1 << 20, 32 /* of 1,024 tokens */},
 	} {
 		m := &transformer{Settings: architecture.Settings{Vocab: tc.vocabulary}}
 		if got := m.chunks(tc.tokens); got != tc.want {
@@ -243,11 +263,13 @@ func TestChunks(t *testing.T) {
 	}
 }
 
-// TestTooManyLogits: what has more elements than a program may have stays a graph, which has no such limit.
+// TestTooManyLogits: what has more elements than a program may have stays a graph, which has no
+// such limit.
 func TestTooManyLogits(t *testing.T) {
 	const rows, columns = 1 << 17, 1 << 15
 	d := testdevice.Open(t, engine.Options{Precision: device.BFloat16, Kernels: device.BodyKernels})
-	specs := []engine.Spec{{Name: "logits", Shape: shapes.Make(dtypes.Float32, rows, columns)}, {Name: "targets", Shape: shapes.Make(dtypes.Int32, rows, 1)},
+	specs := []engine.Spec{{Name: "logits", Shape: shapes.Make(dtypes.Float32, rows, columns)},
+		{Name: "targets", Shape: shapes.Make(dtypes.Int32, rows, 1)},
 		{Name: "factors", Shape: shapes.Make(dtypes.Float32, rows, 1)}}
 	e, err := d.Compile("too many", specs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 		if _, _, ok := rowLosses(lower.Kernel, in[0], in[1], in[2]); ok {

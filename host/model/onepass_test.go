@@ -17,12 +17,14 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 )
 
-// TestNativeLosses compares losses and gradients of rows with those in float64, for any number of threads: of hidden logits, of a
-// prediction that is certain, and of ordinary ones. A target that is no column is an error.
+// TestNativeLosses compares losses and gradients of rows with those in float64, for any number of
+// threads: of hidden logits, of a prediction that is certain, and of ordinary ones. A target that
+// is no column is an error.
 func TestNativeLosses(t *testing.T) {
 	for _, vocabulary := range []int{1, 5, 64, 1000} {
 		for _, o := range []engine.Options{{Kernels: device.FusedKernels}, {Precision: device.BFloat16}} {
-			t.Run(fmt.Sprint(vocabulary, o.Precision), func(t *testing.T) { testNativeLosses(t, vocabulary, o) })
+			t.Run(fmt.Sprint(vocabulary, o.Precision),
+				func(t *testing.T) { testNativeLosses(t, vocabulary, o) })
 		}
 	}
 }
@@ -30,7 +32,8 @@ func TestNativeLosses(t *testing.T) {
 func testNativeLosses(t *testing.T, vocabulary int, o engine.Options) {
 	const tokens = 70
 	rng := rand.New(rand.NewPCG(5, uint64(vocabulary)))
-	logits, targets, factors := make([]float32, tokens*vocabulary), make([]int32, tokens), make([]float32, tokens)
+	logits, targets, factors := make([]float32, tokens*vocabulary), make([]int32, tokens),
+		make([]float32, tokens)
 	for i := range logits {
 		logits[i] = float32(10 * rng.NormFloat64())
 	}
@@ -50,13 +53,15 @@ func testNativeLosses(t *testing.T, vocabulary int, o engine.Options) {
 		spec := func(name string, d dtypes.DType, columns int) engine.Spec {
 			return engine.Spec{Name: name, Shape: shapes.Make(d, tokens, columns)}
 		}
-		return testdevice.OpenCPU(t, o).Evaluate("losses", []engine.Input{{Spec: spec("logits", dtypes.Float32, vocabulary), Data: logits}, {Spec: spec("factors", dtypes.Float32, 1), Data: factors}},
-			func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-				ids := engine.Constant(g, targets, tokens, 1)
-				losses, gradient := nativeLosses(in[0], ids, in[1])
-				total, chosen := nativeSums(in[0], ids)
-				return []*graph.Node{losses, gradient, graph.Sub(total, chosen)}
-			})
+		return testdevice.OpenCPU(t, o).
+			Evaluate("losses", []engine.Input{{Spec: spec("logits", dtypes.Float32, vocabulary),
+				Data: logits}, {Spec: spec("factors", dtypes.Float32, 1), Data: factors}},
+				func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+					ids := engine.Constant(g, targets, tokens, 1)
+					losses, gradient := nativeLosses(in[0], ids, in[1])
+					total, chosen := nativeSums(in[0], ids)
+					return []*graph.Node{losses, gradient, graph.Sub(total, chosen)}
+				})
 	}
 	out, err := run(2, targets)
 	if err != nil {
@@ -90,7 +95,8 @@ func testNativeLosses(t *testing.T, vocabulary int, o engine.Options) {
 		}
 	}
 	if out[0][0] != 0 || out[1][targets[0]] != 0 {
-		t.Errorf("a certain prediction has the loss %v and the gradient %v, want 0", out[0][0], out[1][targets[0]])
+		t.Errorf("a certain prediction has the loss %v and the gradient %v, want 0", out[0][0],
+			out[1][targets[0]])
 	}
 	alone, err := run(1, targets)
 	if err != nil || !slices.Equal(alone[0], out[0]) || !slices.Equal(alone[1], out[1]) {
@@ -99,7 +105,9 @@ func testNativeLosses(t *testing.T, vocabulary int, o engine.Options) {
 	for _, bad := range []int32{-1, int32(vocabulary)} {
 		wrong := slices.Clone(targets)
 		wrong[3] = bad
-		if _, err := run(1, wrong); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("target 3 is column %d, want less than %d", bad, vocabulary)) {
+		if _, err := run(1, wrong); err == nil ||
+			!strings.Contains(err.Error(), fmt.Sprintf("target 3 is column %d, want less than %d", bad,
+				vocabulary)) {
 			t.Errorf("a target of %d: %v", bad, err)
 		}
 	}

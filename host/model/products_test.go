@@ -13,9 +13,10 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
-// TestHessianProducts: the difference of the gradients at x + p·z and at x, divided by p, is nearly the product of the Hessian
-// and z, as PyTorch has it by differentiating twice: an optimizer that takes a second gradient needs no more. Of the error,
-// one part is proportional to p, and another one, which comes from rounding, to 1/p.
+// TestHessianProducts: the difference of the gradients at x + p·z and at x, divided by p, is nearly
+// the product of the Hessian and z, as PyTorch has it by differentiating twice: an optimizer that
+// takes a second gradient needs no more. Of the error, one part is proportional to p, and another
+// one, which comes from rounding, to 1/p.
 func TestHessianProducts(t *testing.T) {
 	data, err := os.ReadFile("testdata/torch_products.json")
 	if err != nil {
@@ -28,7 +29,8 @@ func TestHessianProducts(t *testing.T) {
 		t.Fatal(err)
 	}
 	shape := readTorchGradients(t, "torch_llama3.json").Model
-	config := architecture.Settings{Layers: shape.Layers, Heads: shape.Heads, KVHeads: shape.KeyHeads, Width: shape.Width, Hidden: shape.Hidden,
+	config := architecture.Settings{Layers: shape.Layers, Heads: shape.Heads, KVHeads: shape.KeyHeads,
+		Width: shape.Width, Hidden: shape.Hidden,
 		Vocab: shape.Vocabulary, RopeTheta: shape.Theta, RopePairs: architecture.HalfSplit}
 	shape.Scaling.setIn(&config)
 	m := newLlama(config)
@@ -38,7 +40,8 @@ func TestHessianProducts(t *testing.T) {
 		probe     float64
 		most      float64 // relative error
 	}{
-		{device.Float32, 1e-2, 0.12}, {device.Float32, 1e-3, 0.012}, {device.Float32, 1e-4, 0.004}, {device.Float32, 1e-5, 0.03},
+		{device.Float32, 1e-2, 0.12}, {device.Float32, 1e-3, 0.012}, {device.Float32, 1e-4, 0.004},
+		{device.Float32, 1e-5, 0.03},
 		{device.BFloat16, 1e-1, 1}, {device.BFloat16, 1e-2, 0.3}, {device.BFloat16, 1e-3, 2},
 	} {
 		t.Run(fmt.Sprint(tc.precision, tc.probe), func(t *testing.T) {
@@ -49,9 +52,10 @@ func TestHessianProducts(t *testing.T) {
 						w[j] += float32(p * (2*float64(mix(2000+i, j)>>63) - 1))
 					}
 				}
-				return evaluateIn(t, tc.precision, m, weights, tokens, shape.Batch, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-					return graph.Gradient(m.Loss(params, ids, nil), params...)
-				})
+				return evaluateIn(t, tc.precision, m, weights, tokens, shape.Batch,
+					func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+						return graph.Gradient(m.Loss(params, ids, nil), params...)
+					})
 			}
 			here, there := at(0), at(tc.probe)
 			off, all := 0.0, 0.0

@@ -12,16 +12,19 @@ import (
 )
 
 // lossAndGradient evaluates a problem at x with the given noise.
-func lossAndGradient(t *testing.T, m *Quadratic, x, noise []float32) (loss float64, gradient []float32) {
+func lossAndGradient(
+	t *testing.T, m *Quadratic, x, noise []float32,
+) (loss float64, gradient []float32) {
 	t.Helper()
 	bits := make([]int32, len(noise))
 	for i, v := range noise {
 		bits[i] = int32(math.Float32bits(v))
 	}
-	out := evaluate(t, m, [][]float32{x}, bits, m.settings.Rows, func(params []*graph.Node, batch *graph.Node) []*graph.Node {
-		losses := m.Losses(params, batch, nil)
-		return append([]*graph.Node{losses}, graph.Gradient(m.Loss(params, batch, nil), params...)...)
-	})
+	out := evaluate(t, m, [][]float32{x}, bits, m.settings.Rows,
+		func(params []*graph.Node, batch *graph.Node) []*graph.Node {
+			losses := m.Losses(params, batch, nil)
+			return append([]*graph.Node{losses}, graph.Gradient(m.Loss(params, batch, nil), params...)...)
+		})
 	return float64(out[0][0]), out[1]
 }
 
@@ -29,8 +32,8 @@ func drawn(seed uint64, n int) []float32 {
 	return architecture.Float32s(drawNormals(generator(seed, 99, 0), n))
 }
 
-// TestQuadratic compares value, gradient and distance with the definition in float64, f(x) = ½·xᵀAx − bᵀx, and its
-// differences.
+// TestQuadratic compares value, gradient and distance with the definition in float64, f(x) = ½·xᵀAx
+// − bᵀx, and its differences.
 func TestQuadratic(t *testing.T) {
 	const rows, n = 2, 12
 	m := newQuadratic(architecture.Settings{Rows: rows, Dimension: n, Condition: 30, ProblemSeed: 3})
@@ -41,7 +44,8 @@ func TestQuadratic(t *testing.T) {
 			for i := range n {
 				for j := range n {
 					a := float64(m.matrix[i*n+j])
-					total += 0.5*float64(x[r*n+i])*a*float64(x[r*n+j]) - a*float64(m.optimum[r*n+j])*float64(x[r*n+i])
+					total += 0.5*float64(x[r*n+i])*a*float64(x[r*n+j]) - a*float64(m.optimum[r*n+j])*float64(
+						x[r*n+i])
 				}
 			}
 		}
@@ -64,18 +68,21 @@ func TestQuadratic(t *testing.T) {
 			t.Errorf("element %d of the gradient is %v, want %v", i, got, want)
 		}
 	}
-	if loss, gradient := lossAndGradient(t, m, m.optimum, make([]float32, rows*n)); loss != 0 || slices.Max(gradient) != 0 || slices.Min(gradient) != 0 {
+	if loss, gradient := lossAndGradient(t, m, m.optimum, make([]float32, rows*n)); loss != 0 ||
+		slices.Max(gradient) != 0 || slices.Min(gradient) != 0 {
 		t.Errorf("at the optimum the loss is %v, the gradient %v", loss, gradient)
 	}
 }
 
-// TestSpectrum: A is symmetric with the eigenvalues asked for, whatever the seed, and its eigenvectors depend on it.
+// TestSpectrum: A is symmetric with the eigenvalues asked for, whatever the seed, and its
+// eigenvectors depend on it.
 func TestSpectrum(t *testing.T) {
 	const n = 16
 	var first []float32
 	for seed := range int64(3) {
 		for _, condition := range []float64{1, 10, 100} {
-			m := newQuadratic(architecture.Settings{Rows: 1, Dimension: n, Condition: condition, ProblemSeed: seed})
+			m := newQuadratic(architecture.Settings{Rows: 1, Dimension: n, Condition: condition,
+				ProblemSeed: seed})
 			a := mat.NewSymDense(n, nil)
 			for i := range n {
 				for j := range n {
@@ -109,7 +116,8 @@ func TestSpectrum(t *testing.T) {
 	}
 }
 
-// TestRotationIsUniform: the first eigenvector of many matrices has mean zero and, in each element, mean square 1/n.
+// TestRotationIsUniform: the first eigenvector of many matrices has mean zero and, in each element,
+// mean square 1/n.
 func TestRotationIsUniform(t *testing.T) {
 	const n, draws = 4, 2000
 	var mean [n * n]float64
@@ -146,14 +154,15 @@ func TestToy(t *testing.T) {
 	for _, x := range []float32{-3, 0.25, 0.5, 2} {
 		loss, gradient := lossAndGradient(t, m, []float32{x}, []float32{0})
 		away := float64(x) - 0.5
-		if loss != away*away/2 || float64(gradient[0]) != away || m.Distance([]float32{x}) != math.Abs(away) {
+		if loss != away*away/2 || float64(gradient[0]) != away ||
+			m.Distance([]float32{x}) != math.Abs(away) {
 			t.Errorf("at %v: loss %v, gradient %v, distance %v", x, loss, gradient, m.Distance([]float32{x}))
 		}
 	}
 }
 
-// TestNoiseSource: numbers of the standard deviation asked for, the same for the same batch however it is reached, and
-// others for another batch or seed.
+// TestNoiseSource: numbers of the standard deviation asked for, the same for the same batch however
+// it is reached, and others for another batch or seed.
 func TestNoiseSource(t *testing.T) {
 	m := newQuadratic(architecture.Settings{Rows: 4, Dimension: 128, Condition: 1, Noise: 0.25})
 	s := m.NoiseSource(7)
@@ -174,10 +183,12 @@ func TestNoiseSource(t *testing.T) {
 			squares, count = squares+v*v, count+1
 		}
 	}
-	if std := math.Sqrt(squares / float64(count)); math.Abs(std/0.25-1) > 5/math.Sqrt(2*float64(count)) {
+	if std := math.Sqrt(squares / float64(count)); math.Abs(std/0.25-1) > 5/math.Sqrt(
+		2*float64(count)) {
 		t.Errorf("the standard deviation is %v, want 0.25", std)
 	}
-	if slices.Equal(batch(s, 0), batch(s, 1)) || slices.Equal(batch(s, 0), batch(m.NoiseSource(8), 0)) {
+	if slices.Equal(batch(s, 0), batch(s, 1)) ||
+		slices.Equal(batch(s, 0), batch(m.NoiseSource(8), 0)) {
 		t.Error("two batches are the same")
 	}
 	quiet := toy(t).NoiseSource(1)
@@ -194,7 +205,8 @@ func TestNoiseSource(t *testing.T) {
 
 func TestQuadraticParams(t *testing.T) {
 	m := newQuadratic(architecture.Settings{Rows: 2, Dimension: 3, Condition: 10, StartStd: 1})
-	if p := m.Params(); len(p) != 1 || !p[0].Quantized || p[0].Decay || !slices.Equal(p[0].Dims, []int{2, 3}) || m.ActivationSites(1, 1) != nil {
+	if p := m.Params(); len(p) != 1 || !p[0].Quantized || p[0].Decay ||
+		!slices.Equal(p[0].Dims, []int{2, 3}) || m.ActivationSites(1, 1) != nil {
 		t.Errorf("parameters are %+v", p)
 	}
 }

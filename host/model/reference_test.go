@@ -13,8 +13,9 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
-// mix is the finalizer of SplitMix64 on (7800000+stream)·2³²+i, from which the reference values' weights and tokens come; the
-// script that made them, host/train/testdata/torch_reference.py, describes it.
+// mix is the finalizer of SplitMix64 on (7800000+stream)·2³²+i, from which the reference values'
+// weights and tokens come; the script that made them, host/train/testdata/torch_reference.py,
+// describes it.
 func mix(stream, i int) uint64 {
 	z := uint64(7800000+stream)<<32 + uint64(i)
 	z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9
@@ -92,7 +93,8 @@ func readTorchGradients(t *testing.T, file string) torchGradients {
 	return reference
 }
 
-// closeTo reports values that differ by more than tolerance times the largest magnitude among the wanted ones.
+// closeTo reports values that differ by more than tolerance times the largest magnitude among the
+// wanted ones.
 func closeTo(t *testing.T, what string, got []float32, want []float64, tolerance float64) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -106,30 +108,38 @@ func closeTo(t *testing.T, what string, got []float32, want []float64, tolerance
 		}
 	}
 	if !(worst <= tolerance*largest) {
-		t.Errorf("%s: element %d is %v, want %v; the difference is %.1e of the largest element", what, at, got[at], want[at], worst/largest)
+		t.Errorf("%s: element %d is %v, want %v; the difference is %.1e of the largest element", what, at,
+			got[at], want[at], worst/largest)
 	}
 }
 
-// TestGradientsMatchPyTorch compares token losses and gradients with float64 values from PyTorch, without quantization
-// and with 4-bit weights and activations. The tolerance, 1e-5 of each tensor's largest element, leaves room for the
-// rounding of float32 in sums of some hundred terms; the differences seen are below 1e-6.
+// TestGradientsMatchPyTorch compares token losses and gradients with float64 values from PyTorch,
+// without quantization and with 4-bit weights and activations. The tolerance, 1e-5 of each tensor's
+// largest element, leaves room for the rounding of float32 in sums of some hundred terms; the
+// differences seen are below 1e-6.
 func TestGradientsMatchPyTorch(t *testing.T) {
 	for _, tc := range []struct {
 		file  string
 		kind  string
 		pairs architecture.Pairing
 	}{
-		{"torch_gradients.json", architecture.KindLlama, architecture.Interleaved}, {"torch_olmo2.json", architecture.KindOLMo2, architecture.HalfSplit}, {"torch_llama3.json", architecture.KindLlama, architecture.HalfSplit},
-		{"torch_tied_olmo2.json", architecture.KindOLMo2, architecture.HalfSplit}, {"torch_tied_llama3.json", architecture.KindLlama, architecture.HalfSplit},
-		{"torch_qwen2.json", architecture.KindQwen2, architecture.HalfSplit}, {"torch_granite.json", architecture.KindGranite, architecture.HalfSplit},
+		{"torch_gradients.json", architecture.KindLlama, architecture.Interleaved},
+		{"torch_olmo2.json", architecture.KindOLMo2, architecture.HalfSplit},
+		{"torch_llama3.json", architecture.KindLlama, architecture.HalfSplit},
+		{"torch_tied_olmo2.json", architecture.KindOLMo2, architecture.HalfSplit},
+		{"torch_tied_llama3.json", architecture.KindLlama, architecture.HalfSplit},
+		{"torch_qwen2.json", architecture.KindQwen2, architecture.HalfSplit},
+		{"torch_granite.json", architecture.KindGranite, architecture.HalfSplit},
 		{"torch_gemma2.json", architecture.KindGemma2, architecture.HalfSplit},
 	} {
 		reference := readTorchGradients(t, tc.file)
 		shape := reference.Model
-		config := architecture.Settings{Layers: shape.Layers, Heads: shape.Heads, KVHeads: shape.KeyHeads, Width: shape.Width, Hidden: shape.Hidden,
+		config := architecture.Settings{Layers: shape.Layers, Heads: shape.Heads, KVHeads: shape.KeyHeads,
+			Width: shape.Width, Hidden: shape.Hidden,
 			Vocab: shape.Vocabulary, RopeTheta: shape.Theta, RopePairs: tc.pairs, Window: shape.Window,
-			AttentionMultiplier: shape.AttentionMultiplier, EmbeddingMultiplier: shape.EmbeddingMultiplier, ResidualMultiplier: shape.ResidualMultiplier,
-			LogitsScaling: shape.LogitsScaling, ScoreCap: shape.ScoreCap, LogitCap: shape.LogitCap}
+			AttentionMultiplier: shape.AttentionMultiplier, EmbeddingMultiplier: shape.EmbeddingMultiplier,
+			ResidualMultiplier: shape.ResidualMultiplier,
+			LogitsScaling:      shape.LogitsScaling, ScoreCap: shape.ScoreCap, LogitCap: shape.LogitCap}
 		shape.Scaling.setIn(&config)
 		if shape.Tied {
 			config = tiedHead(config)
@@ -140,17 +150,20 @@ func TestGradientsMatchPyTorch(t *testing.T) {
 		for _, variant := range reference.Variants {
 			t.Run(fmt.Sprintf("%s/quantized=%t", tc.file, variant.Quantized), func(t *testing.T) {
 				tokens := hashedTokens(0, shape.Batch*(shape.Context+1), shape.Vocabulary)
-				out := evaluate(t, m, hashedWeights(m.Params()), tokens, shape.Batch, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-					used, q := params, ActivationQuantizer(nil)
-					if variant.Quantized {
-						used, q = fakeQuantizeAll(m, params)
-					}
-					losses := m.Losses(used, ids, q)
-					return append([]*graph.Node{losses}, graph.Gradient(graph.ReduceAllMean(losses), params...)...)
-				})
+				out := evaluate(t, m, hashedWeights(m.Params()), tokens, shape.Batch,
+					func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+						used, q := params, ActivationQuantizer(nil)
+						if variant.Quantized {
+							used, q = fakeQuantizeAll(m, params)
+						}
+						losses := m.Losses(used, ids, q)
+						return append([]*graph.Node{losses},
+							graph.Gradient(graph.ReduceAllMean(losses), params...)...)
+					})
 				closeTo(t, "losses", out[0], variant.Losses, 1e-6)
 				for _, parameter := range variant.Parameters {
-					i := slices.IndexFunc(m.Params(), func(p architecture.Param) bool { return p.Name == parameter.Name })
+					i := slices.IndexFunc(m.Params(),
+						func(p architecture.Param) bool { return p.Name == parameter.Name })
 					if i < 0 {
 						t.Fatalf("there is no parameter %s", parameter.Name)
 					}

@@ -17,11 +17,12 @@ import (
 
 func keyNode(g *graph.Graph, key [2]uint32) *graph.Node { return graph.Const(g, key[:]) }
 
-// TestSampledLoss: the loss and its gradients are those of a batch that has the drawn tokens as its targets. Another key
-// draws other ones, and so do the chunks of tokens.
+// TestSampledLoss: the loss and its gradients are those of a batch that has the drawn tokens as its
+// targets. Another key draws other ones, and so do the chunks of tokens.
 func TestSampledLoss(t *testing.T) {
 	for _, documents := range []bool{false, true} {
-		m := newTransformer(architecture.Settings{Kind: architecture.KindLlama, Layers: 2, Width: 16, Heads: 2, Hidden: 24, Vocab: 40}, Options{Documents: documents, LossTokens: 8})
+		m := newTransformer(architecture.Settings{Kind: architecture.KindLlama, Layers: 2, Width: 16,
+			Heads: 2, Hidden: 24, Vocab: 40}, Options{Documents: documents, LossTokens: 8})
 		m.FillIn()
 		const batch, context = 3, 8
 		tokens := hashedTokens(0, batch*(context+1), 40)
@@ -30,20 +31,23 @@ func TestSampledLoss(t *testing.T) {
 		}
 		for _, precision := range []device.Precision{device.Float32, device.BFloat16} {
 			t.Run(fmt.Sprint(precision, documents), func(t *testing.T) {
-				out := evaluateIn(t, precision, m, hashedWeights(m.Params()), tokens, batch, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-					ids = graph.Reshape(ids, m.BatchDims(batch, context)...)
-					key := keyNode(ids.Graph(), [2]uint32{1, 2})
-					sampled := m.SampledLoss(params, ids, key, nil)
-					in, h := m.readHidden(params, ids, nil)
-					targets := drawTargets(m.chunks(batch*context), h, m.head(params), key)
-					others := drawTargets(m.chunks(batch*context), h, m.head(params), keyNode(ids.Graph(), [2]uint32{1, 3}))
-					want := m.meanLoss(in, h, m.head(params), targets)
-					nodes := []*graph.Node{targets, others, sampled, want}
-					for i := range nodes[:2] {
-						nodes[i] = graph.ConvertDType(nodes[i], dtypes.Float32)
-					}
-					return append(append(nodes, graph.Gradient(sampled, params...)...), graph.Gradient(want, params...)...)
-				})
+				out := evaluateIn(t, precision, m, hashedWeights(m.Params()), tokens, batch,
+					func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+						ids = graph.Reshape(ids, m.BatchDims(batch, context)...)
+						key := keyNode(ids.Graph(), [2]uint32{1, 2})
+						sampled := m.SampledLoss(params, ids, key, nil)
+						in, h := m.readHidden(params, ids, nil)
+						targets := drawTargets(m.chunks(batch*context), h, m.head(params), key)
+						others := drawTargets(m.chunks(batch*context), h, m.head(params),
+							keyNode(ids.Graph(), [2]uint32{1, 3}))
+						want := m.meanLoss(in, h, m.head(params), targets)
+						nodes := []*graph.Node{targets, others, sampled, want}
+						for i := range nodes[:2] {
+							nodes[i] = graph.ConvertDType(nodes[i], dtypes.Float32)
+						}
+						return append(append(nodes, graph.Gradient(sampled, params...)...),
+							graph.Gradient(want, params...)...)
+					})
 				if engine.Distance(out[0], out[1]) == 0 {
 					t.Error("two keys draw the same tokens")
 				}
@@ -76,7 +80,8 @@ func weightedDocuments(batch, context int) (tokens []int32) {
 			segments[i] = int32(i / 5)
 			weights[i] = int32(math.Float32bits(float32(i%3) / 2))
 		}
-		tokens = append(append(append(tokens, hashedTokens(row, context+1, 40)...), segments...), weights...)
+		tokens = append(append(append(tokens, hashedTokens(row, context+1, 40)...), segments...),
+			weights...)
 	}
 	return tokens
 }
@@ -89,7 +94,8 @@ func TestLabels(t *testing.T) {
 	}
 	documents := newTransformer(tiny, Options{Documents: true})
 	// Of the weights of places 1 to 8, three are ½, two 0 and three 1.
-	if got, want := documents.Labels([][]int32{weightedDocuments(3, 8)}, 8), (3*4.5)*(3*4.5)/(3*3.75); math.Abs(got-want) > 1e-12 {
+	got := documents.Labels([][]int32{weightedDocuments(3, 8)}, 8)
+	if want := (3 * 4.5) * (3 * 4.5) / (3 * 3.75); math.Abs(got-want) > 1e-12 {
 		t.Errorf("%v labels with weights, want %v", got, want)
 	}
 	if got := documents.Labels([][]int32{make([]int32, 27)}, 8); got != 0 {
@@ -106,13 +112,16 @@ func TestDrawColumns(t *testing.T) {
 		total += math.Exp(float64(v))
 	}
 	m := newLlama(tiny)
-	out := evaluateIn(t, device.Float32, m, hashedWeights(m.Params()), []int32{0, 0}, 1, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-		x := graph.BroadcastToDims(graph.Reshape(graph.Const(ids.Graph(), logits), 1, len(logits)), rows, len(logits))
-		drawn := drawColumns(x, keyNode(ids.Graph(), [2]uint32{5, 6}))
-		columns := graph.Iota(ids.Graph(), shapes.Make(dtypes.Int32, rows, len(logits)), 1)
-		same := graph.ConvertDType(graph.Equal(graph.BroadcastToDims(drawn, rows, len(logits)), columns), dtypes.Float32)
-		return []*graph.Node{graph.ReduceSum(same, 0)}
-	})
+	out := evaluateIn(t, device.Float32, m, hashedWeights(m.Params()), []int32{0, 0}, 1,
+		func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+			x := graph.BroadcastToDims(graph.Reshape(graph.Const(ids.Graph(), logits), 1, len(logits)), rows,
+				len(logits))
+			drawn := drawColumns(x, keyNode(ids.Graph(), [2]uint32{5, 6}))
+			columns := graph.Iota(ids.Graph(), shapes.Make(dtypes.Int32, rows, len(logits)), 1)
+			same := graph.ConvertDType(graph.Equal(graph.BroadcastToDims(drawn, rows, len(logits)), columns),
+				dtypes.Float32)
+			return []*graph.Node{graph.ReduceSum(same, 0)}
+		})
 	for i, v := range logits {
 		p := math.Exp(float64(v)) / total
 		if deviation := math.Abs(float64(out[0][i]) - rows*p); deviation > 4*math.Sqrt(rows*p*(1-p))+0.5 {
@@ -121,11 +130,13 @@ func TestDrawColumns(t *testing.T) {
 	}
 }
 
-// TestGaussNewton: the mean over keys of n·‖g‖², with g the gradient of the mean of n drawn losses, is the trace of the
-// Gauss-Newton matrix of the loss, Σᵢ Σ_c p_ic·‖∇ℓ_ic‖²/n, in which all labels c of each token i have their turn.
+// TestGaussNewton: the mean over keys of n·‖g‖², with g the gradient of the mean of n drawn losses,
+// is the trace of the Gauss-Newton matrix of the loss, Σᵢ Σ_c p_ic·‖∇ℓ_ic‖²/n, in which all labels
+// c of each token i have their turn.
 func TestGaussNewton(t *testing.T) {
 	testlevel.Long(t, "300 gradients of drawn losses, and 24 of single ones")
-	settings := architecture.Settings{Kind: architecture.KindLlama, Layers: 1, Width: 8, Heads: 2, Hidden: 12, Vocab: 6}
+	settings := architecture.Settings{Kind: architecture.KindLlama, Layers: 1, Width: 8, Heads: 2,
+		Hidden: 12, Vocab: 6}
 	settings.FillIn()
 	m := newTransformer(settings, Options{})
 	const context, keys = 4, 300
@@ -141,27 +152,32 @@ func TestGaussNewton(t *testing.T) {
 	exact := 0.0
 	for i := range context {
 		for c := range settings.Vocab {
-			out := evaluateIn(t, device.Float32, m, weights, ids, 1, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-				_, h := m.readHidden(params, ids, nil)
-				targets := graph.Const(ids.Graph(), []int32{0, 1, 2, 3})
-				targets = graph.Where(graph.Equal(targets, graph.Scalar(ids.Graph(), dtypes.Int32, i)), graph.Scalar(ids.Graph(), dtypes.Int32, c), targets)
-				loss := graph.Reshape(graph.Slice(crossEntropy(1, h, m.head(params), targets), graph.AxisElem(i)))
-				return []*graph.Node{loss, squares(graph.Gradient(loss, params...))}
-			})
+			out := evaluateIn(t, device.Float32, m, weights, ids, 1,
+				func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+					_, h := m.readHidden(params, ids, nil)
+					targets := graph.Const(ids.Graph(), []int32{0, 1, 2, 3})
+					targets = graph.Where(graph.Equal(targets, graph.Scalar(ids.Graph(), dtypes.Int32, i)),
+						graph.Scalar(ids.Graph(), dtypes.Int32, c), targets)
+					loss := graph.Reshape(graph.Slice(crossEntropy(1, h, m.head(params), targets),
+						graph.AxisElem(i)))
+					return []*graph.Node{loss, squares(graph.Gradient(loss, params...))}
+				})
 			exact += math.Exp(-float64(out[0][0])) * float64(out[1][0]) / context
 		}
 	}
 	sum, sum2 := 0.0, 0.0
 	const each = 20 // keys of one graph
 	for first := range keys / each {
-		out := evaluateIn(t, device.Float32, m, weights, ids, 1, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-			var list []*graph.Node
-			for k := range each {
-				loss := m.SampledLoss(params, ids, keyNode(ids.Graph(), [2]uint32{uint32(first), uint32(1000 * k)}), nil)
-				list = append(list, squares(graph.Gradient(loss, params...)))
-			}
-			return list
-		})
+		out := evaluateIn(t, device.Float32, m, weights, ids, 1,
+			func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+				var list []*graph.Node
+				for k := range each {
+					loss := m.SampledLoss(params, ids,
+						keyNode(ids.Graph(), [2]uint32{uint32(first), uint32(1000 * k)}), nil)
+					list = append(list, squares(graph.Gradient(loss, params...)))
+				}
+				return list
+			})
 		for _, v := range out {
 			x := float64(v[0]) * context
 			sum, sum2 = sum+x, sum2+x*x

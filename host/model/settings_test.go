@@ -33,7 +33,8 @@ type modelGolden struct {
 	Tolerance struct{ Abs, Rel float64 }
 }
 
-// ropeScaling is how files of golden values write the stretching of wavelengths; a zero factor is none.
+// ropeScaling is how files of golden values write the stretching of wavelengths; a zero factor is
+// none.
 type ropeScaling struct {
 	Factor, Low, High float64
 	Original          int
@@ -73,12 +74,15 @@ func TestPresetsMatchGolden(t *testing.T) {
 		}
 		params, total := count(50304)
 		_, total32000 := count(32000)
-		got := [...]int{config.Layers, config.Heads, config.Width, config.HeadSize, config.Hidden, architecture.NonEmbedding(params),
-			architecture.CountParams(params, func(p architecture.Param) bool { return p.Quantized }), total, total32000}
-		expected := [...]int{want.Layers, want.Heads, want.Width, want.HeadDim, want.Hidden, want.NonEmbedding,
-			want.Quantized, want.Total, want.Total32000}
+		got := [...]int{config.Layers, config.Heads, config.Width, config.HeadSize, config.Hidden,
+			architecture.NonEmbedding(params),
+			architecture.CountParams(params, func(p architecture.Param) bool { return p.Quantized }), total,
+			total32000}
+		expected := [...]int{want.Layers, want.Heads, want.Width, want.HeadDim, want.Hidden,
+			want.NonEmbedding, want.Quantized, want.Total, want.Total32000}
 		if got != expected {
-			t.Errorf("%s: layers, heads, width, head size, hidden, and counts are\n%v, want\n%v", want.Name, got, expected)
+			t.Errorf("%s: layers, heads, width, head size, hidden, and counts are\n%v, want\n%v", want.Name,
+				got, expected)
 		}
 	}
 	names = append(names, "1700M", "3200M") // of which only the code was published
@@ -107,7 +111,8 @@ func TestRopeFrequenciesMatchGolden(t *testing.T) {
 		}
 	}
 	if stretched != 2 || len(golden.Rope) != 3 {
-		t.Errorf("of %d cases %d are stretched, want those of two Llama-3 models and a plain one", len(golden.Rope), stretched)
+		t.Errorf("of %d cases %d are stretched, want those of two Llama-3 models and a plain one",
+			len(golden.Rope), stretched)
 	}
 }
 
@@ -142,7 +147,8 @@ func TestParams(t *testing.T) {
 		if isNorm := p.Role == architecture.RoleNorm; (p.InitMean == 1) != isNorm {
 			t.Errorf("%s, a %s, starts around %v", p.Name, p.Role, p.InitMean)
 		}
-		if w, ok := want[p.Name]; ok && (!slices.Equal(p.Dims, w.dims) || p.Role != w.role || p.InitStd != w.std) {
+		if w, ok := want[p.Name]; ok && (!slices.Equal(p.Dims, w.dims) || p.Role != w.role ||
+			p.InitStd != w.std) {
 			t.Errorf("%+v, want %+v", p, w)
 		}
 	}
@@ -155,10 +161,13 @@ func TestParams(t *testing.T) {
 
 // TestParts: the rows of the weight of queries, keys and values, whose only parts are these.
 func TestParts(t *testing.T) {
-	for keyHeads, want := range map[int][]architecture.Part{0: {{Name: "q", Rows: 16}, {Name: "k", Rows: 16}, {Name: "v", Rows: 16}}, 1: {{Name: "q", Rows: 16}, {Name: "k", Rows: 8}, {Name: "v", Rows: 8}}} {
+	for keyHeads, want := range map[int][]architecture.Part{
+		0: {{Name: "q", Rows: 16}, {Name: "k", Rows: 16}, {Name: "v", Rows: 16}},
+		1: {{Name: "q", Rows: 16}, {Name: "k", Rows: 8}, {Name: "v", Rows: 8}}} {
 		c := tiny
 		c.KVHeads = keyHeads
-		olmo2 := newOLMo2(architecture.Settings{Layers: 2, Heads: 2, KVHeads: keyHeads, Width: 16, Hidden: 24, Vocab: 13})
+		olmo2 := newOLMo2(architecture.Settings{Layers: 2, Heads: 2, KVHeads: keyHeads, Width: 16,
+			Hidden: 24, Vocab: 13})
 		for _, p := range slices.Concat(newLlama(c).Params(), olmo2.Params()) {
 			if !strings.HasSuffix(p.Name, "attn.qkv") {
 				if p.Parts != nil {
@@ -206,8 +215,8 @@ func TestInit(t *testing.T) {
 	}
 }
 
-// TestInitStaysTheSame guards runs that are to be repeated against a change of the generator: the hash is that of the
-// bits of all parameters.
+// TestInitStaysTheSame guards runs that are to be repeated against a change of the generator: the
+// hash is that of the bits of all parameters.
 func TestInitStaysTheSame(t *testing.T) {
 	hash := fnv.New64a()
 	for _, values := range initial(newLlama(tiny), 1) {
@@ -221,8 +230,8 @@ func TestInitStaysTheSame(t *testing.T) {
 	}
 }
 
-// TestStepFLOPs compares with a count by hand for one layer of width 4: products with 3·16 + 16 + 3·4·6 weights and
-// with a head of 5·4, norms of 3·4, and attention.
+// TestStepFLOPs compares with a count by hand for one layer of width 4: products with 3·16 + 16 +
+// 3·4·6 weights and with a head of 5·4, norms of 3·4, and attention.
 func TestStepFLOPs(t *testing.T) {
 	m := newLlama(architecture.Settings{Layers: 1, Heads: 2, Width: 4, Hidden: 6, Vocab: 5})
 	const tokens = 2 * 7
@@ -232,8 +241,9 @@ func TestStepFLOPs(t *testing.T) {
 	}
 }
 
-// TestTiedHead: there is one parameter fewer, a table of the embedding's role that starts as the embedding does; the
-// others, the count without embeddings and the work of a step, in which the table is multiplied with too, are the same.
+// TestTiedHead: there is one parameter fewer, a table of the embedding's role that starts as the
+// embedding does; the others, the count without embeddings and the work of a step, in which the
+// table is multiplied with too, are the same.
 func TestTiedHead(t *testing.T) {
 	for _, tc := range []struct{ own, tied Language }{
 		{newLlama(tiny), newLlama(tiedHead(tiny))},
@@ -255,8 +265,8 @@ func TestTiedHead(t *testing.T) {
 	}
 }
 
-// TestTruncatedInit: nothing lies beyond the cut, and the standard deviation is that of a normal distribution without
-// its tails beyond 3, 0.9866.
+// TestTruncatedInit: nothing lies beyond the cut, and the standard deviation is that of a normal
+// distribution without its tails beyond 3, 0.9866.
 func TestTruncatedInit(t *testing.T) {
 	p := architecture.Param{Name: "w", Dims: []int{300, 200}, InitStd: 0.02, InitCut: 3}
 	squares, largest := 0.0, 0.0
@@ -265,7 +275,8 @@ func TestTruncatedInit(t *testing.T) {
 		largest = max(largest, math.Abs(float64(v)))
 	}
 	n := float64(p.Size())
-	if std := math.Sqrt(squares/n) / 0.02; math.Abs(std-0.98658) > 5/math.Sqrt(2*n) || largest > 0.06 || largest < 0.058 {
+	if std := math.Sqrt(squares/n) / 0.02; math.Abs(std-0.98658) > 5/math.Sqrt(2*n) ||
+		largest > 0.06 || largest < 0.058 {
 		t.Errorf("standard deviation is %v, the largest element %v", std, largest)
 	}
 	start := architecture.Param{Name: "x", Dims: []int{2}, InitStd: 1, Start: []float32{3, 4}}
@@ -276,7 +287,8 @@ func TestTruncatedInit(t *testing.T) {
 
 // TestSettingsCheck: what keys say together is checked where the model is.
 func TestSettingsCheck(t *testing.T) {
-	llama := architecture.Settings{Kind: architecture.KindLlama, Layers: 2, Width: 48, Heads: 3, RopeLow: 1, RopeHigh: 4}
+	llama := architecture.Settings{Kind: architecture.KindLlama, Layers: 2, Width: 48, Heads: 3,
+		RopeLow: 1, RopeHigh: 4}
 	quadratic := architecture.Settings{Kind: architecture.KindQuadratic, Rows: 2, Dimension: 3}
 	for _, c := range []struct {
 		settings architecture.Settings
@@ -287,23 +299,31 @@ func TestSettingsCheck(t *testing.T) {
 		{llama, func(s *architecture.Settings) { s.Heads = 5 }, "model.heads"},
 		{llama, func(s *architecture.Settings) { s.Heads = 48 }, "model.heads"},
 		{llama, func(s *architecture.Settings) { s.Heads, s.Width = 1, 47 }, "model.heads"},
-		{llama, func(s *architecture.Settings) { s.Heads = 0 }, ""}, // which is missing, and reported as that
+		// which is missing, and reported as that
+		{llama, func(s *architecture.Settings) { s.Heads = 0 }, ""},
 		{llama, func(s *architecture.Settings) { s.Width = 47 }, "model.heads"},
 		{llama, func(s *architecture.Settings) { s.KVHeads = 3 }, ""},
 		{llama, func(s *architecture.Settings) { s.KVHeads = 2 }, "model.kv_heads"},
 		{llama, func(s *architecture.Settings) { s.RopeLow = 4 }, "model.rope_high"},
-		{llama, func(s *architecture.Settings) { s.Preset, s.Layers, s.Heads, s.Width = "30M", 6, 5, 640 }, ""},
-		{llama, func(s *architecture.Settings) { s.Preset, s.Layers, s.Heads, s.Width = "30M", 7, 5, 640 }, "model.layers"},
+		{llama, func(s *architecture.Settings) {
+			s.Preset, s.Layers, s.Heads, s.Width = "30M", 6, 5, 640
+		}, ""},
+		{llama, func(s *architecture.Settings) {
+			s.Preset, s.Layers, s.Heads, s.Width = "30M", 7, 5, 640
+		}, "model.layers"},
 		{quadratic, func(*architecture.Settings) {}, ""},
 		{quadratic, func(s *architecture.Settings) { s.Spectrum = []float64{1} }, "model.spectrum"},
 		{quadratic, func(s *architecture.Settings) { s.Optimum = make([]float64, 3) }, "model.optimum"},
 		{quadratic, func(s *architecture.Settings) { s.Start = make([]float64, 6) }, ""},
-		{quadratic, func(s *architecture.Settings) { s.Kind, s.Start = architecture.KindToy, make([]float64, 6) }, "model.start"},
+		{quadratic, func(s *architecture.Settings) {
+			s.Kind, s.Start = architecture.KindToy, make([]float64, 6)
+		}, "model.start"},
 	} {
 		s := c.settings
 		c.change(&s)
 		problems := s.Check()
-		if c.want == "" && len(problems) > 0 || c.want != "" && (len(problems) != 1 || problems[0].Key != c.want) {
+		if c.want == "" && len(problems) > 0 || c.want != "" &&
+			(len(problems) != 1 || problems[0].Key != c.want) {
 			t.Errorf("%+v: %+v, want a problem of %q", s, problems, c.want)
 		}
 	}

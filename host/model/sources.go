@@ -182,8 +182,9 @@ func gateSource(a, b *graph.Node, forward, backward *program.Program,
 }
 
 // gatePrograms returns the programs of activation(a)·b and of its adjoints.
-func gatePrograms(name string, shape []int,
-	activation func(x program.Value) (value, slope program.Value)) (forward, backward *program.Program) {
+func gatePrograms(
+	name string, shape []int, activation func(x program.Value) (value, slope program.Value),
+) (forward, backward *program.Program) {
 	t := program.FloatType(shape...)
 	b := program.NewBuilder(name)
 	x, y := b.Input("a", t), b.Input("b", t)

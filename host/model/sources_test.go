@@ -15,8 +15,8 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 )
 
-// TestNormAdjoints: what the kernel of the adjoints of a norm means is what the graph computes, with the adjoint beside the branch and
-// without; the rounded adjoint is the operand of products.
+// TestNormAdjoints: what the kernel of the adjoints of a norm means is what the graph computes,
+// with the adjoint beside the branch and without; the rounded adjoint is the operand of products.
 func TestNormAdjoints(t *testing.T) {
 	const rows, width = 64, 96
 	rng := rand.New(rand.NewPCG(3, 7))
@@ -28,7 +28,8 @@ func TestNormAdjoints(t *testing.T) {
 		}
 		return engine.Input{Spec: engine.Spec{Name: name, Shape: s}, Data: data}
 	}
-	inputs := []engine.Input{draw("x", rows, width), draw("gain", 1, width), draw("scale", rows, 1), draw("dy", rows, width), draw("sum", rows, width)}
+	inputs := []engine.Input{draw("x", rows, width), draw("gain", 1, width), draw("scale", rows, 1),
+		draw("dy", rows, width), draw("sum", rows, width)}
 	d := testdevice.Open(t, engine.Options{Precision: device.BFloat16, Kernels: device.BodyKernels})
 	for _, joins := range []bool{false, true} {
 		t.Run(fmt.Sprint(joins), func(t *testing.T) {
@@ -47,7 +48,8 @@ func TestNormAdjoints(t *testing.T) {
 				if !ok {
 					t.Fatal("there is no kernel")
 				}
-				return []*graph.Node{dx, want, dGain, graph.ReduceSum(product, 0), engine.Rounded(dx), engine.Rounded(graph.ConvertDType(engine.Operand(dx), dtypes.Float32))}
+				return []*graph.Node{dx, want, dGain, graph.ReduceSum(product, 0), engine.Rounded(dx),
+					engine.Rounded(graph.ConvertDType(engine.Operand(dx), dtypes.Float32))}
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -56,7 +56,8 @@ func (r *runner) attempt(ctx context.Context, c Cell) (State, *Failure, error) {
 	if err == nil && state == Done {
 		state, failure, err = r.evaluate(ctx, c)
 	}
-	if err == nil && state == Done && r.study.Checkpoints == DeleteCheckpoints && !r.study.isSource(c) {
+	if err == nil && state == Done && r.study.Checkpoints == DeleteCheckpoints &&
+		!r.study.isSource(c) {
 		err = checkpoint.RemoveAll(r.study.run(c).Checkpoints())
 	}
 	if failure != nil {

@@ -43,7 +43,8 @@ func TestPaperStudies(t *testing.T) {
 		"ablation": 7*7 + 1, "ablation-small": 4 * (3*4 + 1),
 		"forms": 3 * 2 * 4 * 3, "optimizers": 8, "optimizers-small": 4 * 2 * 8,
 		"finetune": 2*5*3 + 3, "ruler": 6, "tasks-small": 2*4*3 + 2*3,
-		"lotion": 3, "lotion-small": 3 * 8, "schedule-small": 2 * 4, "precision-small": (3 + 2) * 8, "fully-quantized": 6 * 3, "scaling-small": 3 * 2 * 5 * 2,
+		"lotion": 3, "lotion-small": 3 * 8, "schedule-small": 2 * 4, "precision-small": (3 + 2) * 8,
+		"fully-quantized": 6 * 3, "scaling-small": 3 * 2 * 5 * 2,
 	}
 	folder, err := filepath.Abs("../../examples/paper")
 	if err != nil {
@@ -77,14 +78,16 @@ func TestPaperStudies(t *testing.T) {
 	}
 }
 
-// standIn goes to a folder with the sizes of the models that are fine-tuned, as their config.json have them.
+// standIn goes to a folder with the sizes of the models that are fine-tuned, as their config.json
+// have them.
 func standIn(t *testing.T) {
 	t.Helper()
 	const config = `{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 3072, "intermediate_size": 8192,
 		"num_hidden_layers": 28, "num_attention_heads": 24, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 128256,
 		"max_position_embeddings": 131072, "rms_norm_eps": 1e-05, "rope_theta": 500000.0, "tie_word_embeddings": true, "hidden_act": "silu",
 		"rope_scaling": {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}}`
-	large := strings.NewReplacer("3072", "4096", ": 8192, ", ": 14336, ", ": 28, ", ": 32, ", `heads": 24`, `heads": 32`, ": 32.0", ": 8.0", ": true", ": false").Replace(config)
+	large := strings.NewReplacer("3072", "4096", ": 8192, ", ": 14336, ", ": 28, ", ": 32, ",
+		`heads": 24`, `heads": 32`, ": 32.0", ": 8.0", ": true", ": false").Replace(config)
 	t.Chdir(t.TempDir())
 	for name, text := range map[string]string{"Llama-3.2-3B": config, "Llama-3.1-8B": large} {
 		write(t, filepath.Join("models", name, "config.json"), text)

@@ -67,7 +67,9 @@ func (a attempted) load(t *testing.T, out string) *study.Study {
 }
 
 // run runs the study in a directory and returns what it says is wrong.
-func (a attempted) run(t *testing.T, files vfs.FS, out string, fails, retry bool) (said string, failed int) {
+func (a attempted) run(
+	t *testing.T, files vfs.FS, out string, fails, retry bool,
+) (said string, failed int) {
 	t.Helper()
 	s := a.load(t, out)
 	s.Files = files
@@ -122,7 +124,8 @@ func (a attempted) files(t *testing.T, out string) map[string]string {
 		}
 		text, err := os.ReadFile(path)
 		name := strings.TrimPrefix(path, out)
-		if strings.HasSuffix(name, "train.log") || strings.HasSuffix(name, "failed.json") || strings.HasPrefix(name, "/.claims/") {
+		if strings.HasSuffix(name, "train.log") || strings.HasSuffix(name, "failed.json") ||
+			strings.HasPrefix(name, "/.claims/") {
 			text = nil // of one attempt or of several
 		}
 		list[name] = string(place.ReplaceAll(text, nil))
@@ -137,7 +140,8 @@ func (a attempted) files(t *testing.T, out string) map[string]string {
 // again runs the study without faults and demands the files of an undisturbed one.
 func (a attempted) again(t *testing.T, what, out string, want map[string]string) {
 	t.Helper()
-	if said, failed := a.run(t, nil, out, a.fails, true); strings.TrimSpace(said) != "" && !a.fails || failed > 0 != a.fails {
+	if said, failed := a.run(t, nil, out, a.fails, true); strings.TrimSpace(said) != "" && !a.fails ||
+		failed > 0 != a.fails {
 		t.Errorf("%s: the study cannot go on: %s", what, said)
 		return
 	}
@@ -147,7 +151,8 @@ func (a attempted) again(t *testing.T, what, out string, want map[string]string)
 }
 
 func studiesOfFaults() []attempted {
-	return []attempted{{name: "new"}, {name: "failing", fails: true}, {name: "tried again", before: true}}
+	return []attempted{{name: "new"}, {name: "failing", fails: true},
+		{name: "tried again", before: true}}
 }
 
 // TestFaults: whichever operation on a study's own files fails, once or with all after
@@ -186,7 +191,8 @@ func (a attempted) unread(op faultfs.Op) bool {
 		// A cell that cannot be read counts as failed. One that is tried again, or that fails
 		// anyway, does not show it.
 		reads := []faultfs.Kind{faultfs.Open, faultfs.Read, faultfs.Close, faultfs.Stat}
-		return (a.before || a.fails) && slices.Contains(reads, op.Kind) && !strings.Contains(op.Path, "/.")
+		return (a.before || a.fails) && slices.Contains(reads, op.Kind) &&
+			!strings.Contains(op.Path, "/.")
 	}
 	return false
 }

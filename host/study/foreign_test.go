@@ -19,23 +19,33 @@ import (
 	"github.com/cage-qat/cage/internal/testing/vfstest"
 )
 
-// foreign makes something that no study made, at a path. What links lead to is in the directory mine.
+// foreign makes something that no study made, at a path. What links lead to is in the directory
+// mine.
 var foreign = map[string]func(path, mine string) error{
 	"file": func(path, _ string) error { return os.WriteFile(path, []byte("mine\n"), 0o600) },
 	"sparse file": func(path, _ string) error {
 		return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 20<<30))
 	},
-	"file of JSON":   func(path, _ string) error { return os.WriteFile(path, []byte(`{"mine": 1}`), 0o600) },
-	"link to a file": func(path, mine string) error { return os.Symlink(filepath.Join(mine, "notes"), path) },
-	"hard link":      func(path, mine string) error { return os.Link(filepath.Join(mine, "notes"), path) },
+	"file of JSON": func(path, _ string) error {
+		return os.WriteFile(path, []byte(`{"mine": 1}`), 0o600)
+	},
+	"link to a file": func(path, mine string) error {
+		return os.Symlink(filepath.Join(mine, "notes"), path)
+	},
+	"hard link": func(path, mine string) error {
+		return os.Link(filepath.Join(mine, "notes"), path)
+	},
 	"link to a directory": func(path, mine string) error {
 		return os.Symlink(filepath.Join(mine, "folder"), path)
 	},
-	"link to nowhere": func(path, mine string) error { return os.Symlink(filepath.Join(mine, "absent"), path) },
+	"link to nowhere": func(path, mine string) error {
+		return os.Symlink(filepath.Join(mine, "absent"), path)
+	},
 	"named pipe":      func(path, _ string) error { return syscall.Mkfifo(path, 0o600) },
 	"empty directory": func(path, _ string) error { return os.Mkdir(path, 0o700) },
 	"directory": func(path, _ string) error {
-		return errors.Join(os.Mkdir(path, 0o700), os.WriteFile(filepath.Join(path, "notes"), []byte("mine\n"), 0o600))
+		return errors.Join(os.Mkdir(path, 0o700),
+			os.WriteFile(filepath.Join(path, "notes"), []byte("mine\n"), 0o600))
 	},
 }
 
@@ -72,26 +82,32 @@ func described(t *testing.T, root string) map[string]string {
 	return out
 }
 
-// TestForeignFiles: wherever a study keeps a file or a directory, something that it did not make stays as it is, and so does what it
-// leads to. The study works all the same, or says what is in the way.
+// TestForeignFiles: wherever a study keeps a file or a directory, something that it did not make
+// stays as it is, and so does what it leads to. The study works all the same, or says what is in
+// the way.
 func TestForeignFiles(t *testing.T) {
 	const cell = "cells/CELL"
 	every, tried := testlevel.Sample(61, 13, 1), 0
-	always := []string{".claims/notes is a file", ".claims is a link to a directory", ".claims/CELL is a link to a file",
+	always := []string{".claims/notes is a file", ".claims is a link to a directory",
+		".claims/CELL is a link to a file",
 		cell + "/train.log is a link to a file", ".claims/CELL is a sparse file"}
 	for _, place := range []string{
-		".lock", ".claims", ".claims/CELL", ".claims/notes", "study.toml", ".study.toml123", "cells", cell, "stale",
-		cell + "/.lock", cell + "/cell.toml", cell + "/train.log", cell + "/failed.json", cell + "/.cell.toml7", cell + "/eval.log",
+		".lock", ".claims", ".claims/CELL", ".claims/notes", "study.toml", ".study.toml123", "cells",
+		cell, "stale",
+		cell + "/.lock", cell + "/cell.toml", cell + "/train.log", cell + "/failed.json", cell +
+			"/.cell.toml7", cell + "/eval.log",
 	} {
 		for _, kind := range slices.Sorted(maps.Keys(foreign)) {
-			for _, o := range []study.RunOptions{{}, {Share: true}, {Retry: true}, {Share: true, Retry: true}} {
+			for _, o := range []study.RunOptions{{}, {Share: true}, {Retry: true},
+				{Share: true, Retry: true}} {
 				what := place + " is a " + kind
 				if tried++; tried%every != 0 && !(slices.Contains(always, what) && o.Share) {
 					continue
 				}
 				dir := t.TempDir()
 				mine, out := filepath.Join(dir, "mine"), filepath.Join(dir, "out")
-				if err := errors.Join(os.MkdirAll(filepath.Join(mine, "folder"), 0o700), os.Mkdir(out, 0o700)); err != nil {
+				if err := errors.Join(os.MkdirAll(filepath.Join(mine, "folder"), 0o700),
+					os.Mkdir(out, 0o700)); err != nil {
 					t.Fatal(err)
 				}
 				for _, name := range []string{"notes", "folder/notes"} {
@@ -104,7 +120,8 @@ func TestForeignFiles(t *testing.T) {
 				at := filepath.Join(out, strings.Replace(place, "CELL", s.Cells[0].ID, 1))
 				if o.Retry { // a cell that has begun, and failed
 					what += ", of a study that has begun"
-					if place == cell+"/train.log" && strings.Contains(kind, "file") && !strings.Contains(kind, "link") {
+					if place == cell+"/train.log" && strings.Contains(kind, "file") &&
+						!strings.Contains(kind, "link") {
 						continue // beside the configuration of the cell it is the study's
 					}
 					failing := o
@@ -113,7 +130,8 @@ func TestForeignFiles(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				if err := errors.Join(os.RemoveAll(at), os.MkdirAll(filepath.Dir(at), 0o700), foreign[kind](at, mine)); err != nil {
+				if err := errors.Join(os.RemoveAll(at), os.MkdirAll(filepath.Dir(at), 0o700),
+					foreign[kind](at, mine)); err != nil {
 					t.Fatal(err)
 				}
 				before, theirs := described(t, at), described(t, mine)
@@ -136,7 +154,8 @@ func TestForeignFiles(t *testing.T) {
 					t.Errorf("%s, share %v: it has changed (-before +after):\n%s", what, o.Share, diff)
 				}
 				if diff := cmp.Diff(theirs, described(t, mine)); diff != "" {
-					t.Errorf("%s, share %v: what it leads to has changed (-before +after):\n%s", what, o.Share, diff)
+					t.Errorf("%s, share %v: what it leads to has changed (-before +after):\n%s", what, o.Share,
+						diff)
 				}
 				if err == nil && outcome.Done == 1 || err == nil && outcome.Failed == 1 && !o.Retry {
 					continue

@@ -15,7 +15,8 @@ import (
 // error on one line that names the file and a line of it.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(small))
-	f.Add([]byte(strings.Replace(small, `base = "base.toml"`, `base = {model.kind = "toy", train.steps = 3, schedule.rate = 1}`, 1)))
+	f.Add([]byte(strings.Replace(small, `base = "base.toml"`,
+		`base = {model.kind = "toy", train.steps = 3, schedule.rate = 1}`, 1)))
 	for _, c := range badfiles.Read(f, leastBad) {
 		f.Add(c.File("study.toml"))
 	}
@@ -42,7 +43,8 @@ func FuzzParse(f *testing.F) {
 		}
 		for _, e := range all {
 			placed := e.File == path && e.Line >= 1 && e.Line <= 1+strings.Count(string(text), "\n")
-			if !placed && !strings.HasSuffix(e.File, ".toml") || e.Msg == "" || strings.Contains(e.Error(), "\n") {
+			if !placed && !strings.HasSuffix(e.File, ".toml") || e.Msg == "" ||
+				strings.Contains(e.Error(), "\n") {
 				t.Fatalf("%#v: %v", e, e)
 			}
 		}
@@ -52,10 +54,13 @@ func FuzzParse(f *testing.F) {
 // FuzzState: whatever the files are that a study keeps of its cells, each has a state,
 // and one whose file is damaged is a failed one that says which.
 func FuzzState(f *testing.F) {
-	f.Add([]byte(`{"machine":"m","process":7,"since":"2026-11-26T12:00:00Z"}`), []byte(`{"error":"no","exit":"exit status 1","attempts":2}`), []byte(`{"completed":true,"val_loss":1}`), []byte(`{"rows":"12"}`))
+	f.Add([]byte(`{"machine":"m","process":7,"since":"2026-11-26T12:00:00Z"}`),
+		[]byte(`{"error":"no","exit":"exit status 1","attempts":2}`),
+		[]byte(`{"completed":true,"val_loss":1}`), []byte(`{"rows":"12"}`))
 	f.Add([]byte(`{}`), []byte(`[`), []byte(``), []byte(`{}`))
 	f.Add([]byte(`null`), []byte(`null`), []byte(`{"completed":1}`), []byte(`null`))
-	f.Add([]byte(`[]`), []byte(``), []byte(`{"completed":true}`), []byte(`{"rows":"12","metrics":{"piqa.acc":0.5}}`))
+	f.Add([]byte(`[]`), []byte(``), []byte(`{"completed":true}`),
+		[]byte(`{"rows":"12","metrics":{"piqa.acc":0.5}}`))
 	dir := f.TempDir()
 	write(f, filepath.Join(dir, "base.toml"), base)
 	path := filepath.Join(dir, "study.toml")
@@ -71,7 +76,9 @@ func FuzzState(f *testing.F) {
 		if err := errors.Join(answers.MkdirAll(), s.at(claimsDir).MkdirAll()); err != nil {
 			t.Fatal(err)
 		}
-		for path, content := range map[string][]byte{claimFile(s.at(), "a").Name: claim, at.Join(failedFile).Name: failed, at.Summary().Name: summary, answers.Join(evaluationFile).Name: evaluation} {
+		for path, content := range map[string][]byte{claimFile(s.at(), "a").Name: claim,
+			at.Join(failedFile).Name: failed, at.Summary().Name: summary,
+			answers.Join(evaluationFile).Name: evaluation} {
 			write(t, path, string(content))
 		}
 		lock, err := claimFile(s.at(), "a").Lock()
@@ -85,7 +92,8 @@ func FuzzState(f *testing.F) {
 			t.Fatal(err)
 		}
 		r := s.readCellResult(c, false)
-		if r.State == "" || r.Unreadable && !strings.Contains(r.Err, cell) || r.State == Done && !r.Trained() || r.State == Failed && r.Err == "" && len(failed) == 0 {
+		if r.State == "" || r.Unreadable && !strings.Contains(r.Err, cell) || r.State == Done &&
+			!r.Trained() || r.State == Failed && r.Err == "" && len(failed) == 0 {
 			t.Fatalf("%+v", r)
 		}
 	})

@@ -130,7 +130,8 @@ func sameReport(t *testing.T, path, a, b string) {
 	var files [2]map[string]string
 	for i, name := range []string{a, b} {
 		dir := fmt.Sprintf("report-%d", i)
-		if out, err := exec.Command(path, "study", "report", name, "--out", dir).CombinedOutput(); err != nil {
+		if out, err := exec.Command(path, "study", "report", name, "--out", dir).
+			CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
 		files[i] = map[string]string{}
@@ -157,7 +158,9 @@ func sameReport(t *testing.T, path, a, b string) {
 // disturbed runs the study and kills the command after a time, on request with the trainings
 // that it has started, which would save checkpoints otherwise. It tells whether the command
 // came to its end before that, and how many trainings were killed.
-func disturbed(t *testing.T, path string, wait time.Duration, trainingsToo bool) (whole bool, trainings int) {
+func disturbed(
+	t *testing.T, path string, wait time.Duration, trainingsToo bool,
+) (whole bool, trainings int) {
 	t.Helper()
 	cmd := exec.Command(path, "study", "run", "tiny.toml")
 	out := &strings.Builder{}
@@ -211,7 +214,8 @@ func undisturbed(t *testing.T, path string) []study.Result {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, "whole.toml", strings.Replace(string(text), "[study]", "[study]\nname = \"tiny\"\nout = \"whole\"", 1))
+	write(t, "whole.toml",
+		strings.Replace(string(text), "[study]", "[study]\nname = \"tiny\"\nout = \"whole\"", 1))
 	if out, err := exec.Command(path, "study", "run", "whole.toml").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -255,7 +259,8 @@ func TestCrashingCell(t *testing.T) {
 	path := command(t)
 	s := tiny(t, "", "train.steps=150", "train.checkpoint_every=2")
 	// The shell writes down its process number, which is that of the training afterwards.
-	o := study.RunOptions{Command: []string{"sh", "-c", `echo $$ > "$1.pid"; exec '` + path + `' train "$@"`, "sh"}}
+	o := study.RunOptions{Command: []string{"sh", "-c", `echo $$ > "$1.pid"; exec '` + path +
+		`' train "$@"`, "sh"}}
 	victim := s.Cells[1]
 	var killing sync.WaitGroup
 	killing.Go(func() {
@@ -308,14 +313,16 @@ func awaitFile(t *testing.T, path, text string) {
 func TestKilledAfterTheEnd(t *testing.T) {
 	s := tiny(t, "")
 	o := study.RunOptions{
-		Command: []string{"sh", "-c", `echo '{"completed": true, "val_loss": 1}' > "$(dirname "$0")/summary.json"; kill -KILL $$`},
-		Only:    map[string][]string{"seed": {"0"}, "method": {"STE"}},
+		Command: []string{"sh", "-c",
+			`echo '{"completed": true, "val_loss": 1}' > "$(dirname "$0")/summary.json"; kill -KILL $$`},
+		Only: map[string][]string{"seed": {"0"}, "method": {"STE"}},
 	}
 	out, err := run(t, s, o)
 	if want := (study.Outcome{Cells: 1, Done: 1, Trained: 1}); err != nil || out != want {
 		t.Fatalf("%+v, %v, want %+v", out, err, want)
 	}
-	if _, err := os.Stat(filepath.Join(s.Cells[0].Dir, "failed.json")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(s.Cells[0].Dir, "failed.json")); !errors.Is(err,
+		os.ErrNotExist) {
 		t.Errorf("there is an account of a failure: %v", err)
 	}
 }

@@ -42,7 +42,8 @@ func TestClaims(t *testing.T) {
 	}
 	all := cells(t, study)
 	h := all["a"]
-	if len(all) != 1 || h.Machine != "node3" || h.Task != "17_4" || h.Process != os.Getpid() || h.Since.Before(before) || time.Since(h.Since) > time.Minute {
+	if len(all) != 1 || h.Machine != "node3" || h.Task != "17_4" || h.Process != os.Getpid() ||
+		h.Since.Before(before) || time.Since(h.Since) > time.Minute {
 		t.Errorf("%+v", all)
 	}
 	// One that has not written yet, or something else, has the cell all the same.

@@ -85,14 +85,16 @@ func TestGrid(t *testing.T) {
 		t.Errorf("name %q, out %q", s.Name, s.Out)
 	}
 	c := s.Cells[7].Config
-	if c.Method.CAGE.Lambda != 2 || c.Schedule.Rate != 0.1 || c.Schedule.Floor != 0 || c.Seed != 1 || c.Model.ProblemSeed != 1 {
+	if c.Method.CAGE.Lambda != 2 || c.Schedule.Rate != 0.1 || c.Schedule.Floor != 0 || c.Seed != 1 ||
+		c.Model.ProblemSeed != 1 {
 		t.Errorf("the last cell has %+v", c)
 	}
 	if c := s.Cells[0].Config; c.Method.CAGE.Form != "off" || c.Schedule.Rate != 0.003 || c.Seed != 0 {
 		t.Errorf("the first cell has %+v", c)
 	}
 	wantSet := []Setting{
-		{"method.lambda", "2.0"}, {"schedule.rate", "0.1"}, {"schedule.floor", "0"}, {"seed", "1"}, {"model.problem_seed", "1"},
+		{"method.lambda", "2.0"}, {"schedule.rate", "0.1"}, {"schedule.floor", "0"}, {"seed", "1"},
+		{"model.problem_seed", "1"},
 	}
 	if diff := cmp.Diff(wantSet, s.Cells[7].Set); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
@@ -105,7 +107,8 @@ func TestGrid(t *testing.T) {
 			t.Errorf("%s has the directory %s", s.Label(c), c.ID)
 		}
 	}
-	wantTable := []Table{{Title: "validation loss", Metric: "val_loss", Better: "lower", Rows: []string{"method"}, Columns: []string{"rate"}, Over: []string{"seed"}}}
+	wantTable := []Table{{Title: "validation loss", Metric: "val_loss", Better: "lower",
+		Rows: []string{"method"}, Columns: []string{"rate"}, Over: []string{"seed"}}}
 	if diff := cmp.Diff(wantTable, s.Tables); diff != "" {
 		t.Errorf("default table (-want +got):\n%s", diff)
 	}
@@ -195,10 +198,12 @@ values = [
   {label = "override", set = {"quantizer.overrides[0]" = {match = "x", plugin = "none"}, "quantizer.overrides[0].role" = "weights"}},
 ]
 `)
-	if w := s.Cells[0].Config.Quantizer.Weights; w.Name != "lsq" || len(w.Params) != 1 || w.Params["bits"] != int64(3) {
+	if w := s.Cells[0].Config.Quantizer.Weights; w.Name != "lsq" || len(w.Params) != 1 ||
+		w.Params["bits"] != int64(3) {
 		t.Errorf("weights %+v", w)
 	}
-	if o := s.Cells[1].Config.Quantizer.Overrides; len(o) != 1 || o[0].Role != "weights" || o[0].Plugin != nil {
+	if o := s.Cells[1].Config.Quantizer.Overrides; len(o) != 1 || o[0].Role != "weights" ||
+		o[0].Plugin != nil {
 		t.Errorf("overrides %+v", o)
 	}
 	if got, want := s.Cells[1].Set[0].Value, `{match = "x", plugin = "none"}`; got != want {
@@ -218,7 +223,8 @@ set = {method.form = "off", train.checkpoint_every = 3, train.keep = 7, device.t
 	for _, c := range s.Cells {
 		byLabel[s.Label(c)] = c
 	}
-	if a, b := byLabel["STE · 3e-3 · 1"], byLabel["the base · 3e-3 · 1"]; a.ID != b.ID || a.Dir != b.Dir {
+	if a, b := byLabel["STE · 3e-3 · 1"], byLabel["the base · 3e-3 · 1"]; a.ID != b.ID ||
+		a.Dir != b.Dir {
 		t.Errorf("%s and %s", a.ID, b.ID)
 	}
 	before := byLabel["CAGE · high · 1"]

@@ -30,13 +30,15 @@ func TestLocksHeldByTwo(t *testing.T) {
 		return noLock{}, os.WriteFile(name, nil, 0o600)
 	}}}
 	_, err := s.claim(t.Context(), "a", true, nil)
-	if !errors.Is(err, ErrLocks) || !strings.Contains(err.Error(), "one file could be locked twice") || !strings.HasPrefix(err.Error(), s.Out) {
+	if !errors.Is(err, ErrLocks) || !strings.Contains(err.Error(), "one file could be locked twice") ||
+		!strings.HasPrefix(err.Error(), s.Out) {
 		t.Error(err)
 	}
 }
 
-// TestLocksThatDoNotHold: the claim of a process that was killed is taken over. A process that writes into it although this one has
-// the lock shows that locks do not hold between the two, whichever came first.
+// TestLocksThatDoNotHold: the claim of a process that was killed is taken over. A process that
+// writes into it although this one has the lock shows that locks do not hold between the two,
+// whichever came first.
 func TestLocksThatDoNotHold(t *testing.T) {
 	for _, c := range []struct {
 		name         string
@@ -52,7 +54,8 @@ func TestLocksThatDoNotHold(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &Study{Out: t.TempDir()}
 				file := claimFile(s.at(), "a")
-				if err := errors.Join(file.Dir().MkdirAll(), os.WriteFile(file.Name, []byte(c.before), 0o600)); err != nil {
+				if err := errors.Join(file.Dir().MkdirAll(),
+					os.WriteFile(file.Name, []byte(c.before), 0o600)); err != nil {
 					t.Fatal(err)
 				}
 				other := func(beats int) {

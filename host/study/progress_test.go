@@ -43,7 +43,8 @@ func TestLeft(t *testing.T) {
 	}
 }
 
-// TestRefreshKeeps: when the records of a cell cannot be read for a moment, the display does not fall back to step 0.
+// TestRefreshKeeps: when the records of a cell cannot be read for a moment, the display does not
+// fall back to step 0.
 func TestRefreshKeeps(t *testing.T) {
 	a := &active{dir: rundir.At(t.TempDir())}
 	a.record.Step = 75

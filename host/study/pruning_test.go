@@ -23,7 +23,8 @@ over = ["seed"]
 best = {axis = "rate", on = {seed = ["0"]}, spare = true}
 `
 
-// loses is a command that trains nothing: without a correction the best rate is 0.002, and with it 0.001.
+// loses is a command that trains nothing: without a correction the best rate is 0.002, and with it
+// 0.001.
 const loses = `d="$(dirname "$0")"; rate=$(sed -n 's/^rate = //p' "$0")
 best=0.001; grep -q '^form = "off"' "$0" && best=0.002
 loss=2; [ "$rate" = "$best" ] && loss=1
@@ -35,13 +36,15 @@ func TestSpare(t *testing.T) {
 	o := study.RunOptions{Command: []string{"sh", "-c", loses}}
 	plan, err := s.Plan(t.Context(), o)
 	if err != nil || len(plan.Run) != 6 || len(plan.Waiting) != 2 || len(plan.Results) != 8 {
-		t.Fatalf("%d cells to run, %d waiting, of %d, %v; want 6, 2 and 8", len(plan.Run), len(plan.Waiting), len(plan.Results), err)
+		t.Fatalf("%d cells to run, %d waiting, of %d, %v; want 6, 2 and 8", len(plan.Run),
+			len(plan.Waiting), len(plan.Results), err)
 	}
 	out, err := run(t, s, o)
 	if want := (study.Outcome{Cells: 8, Done: 8, Trained: 8}); err != nil || out != want {
 		t.Fatalf("%+v, %v, want %+v", out, err, want)
 	}
-	want := []string{"CAGE · 0 · 0.001", "CAGE · 0 · 0.002", "CAGE · 0 · 0.004", "CAGE · 1 · 0.001", "STE · 0 · 0.001", "STE · 0 · 0.002", "STE · 0 · 0.004", "STE · 1 · 0.002"}
+	want := []string{"CAGE · 0 · 0.001", "CAGE · 0 · 0.002", "CAGE · 0 · 0.004", "CAGE · 1 · 0.001",
+		"STE · 0 · 0.001", "STE · 0 · 0.002", "STE · 0 · 0.004", "STE · 1 · 0.002"}
 	if diff := cmp.Diff(want, done(t, s)); diff != "" {
 		t.Errorf("done (-want +got):\n%s", diff)
 	}
@@ -59,7 +62,8 @@ func TestSpareElsewhere(t *testing.T) {
 	kept := results(t, s)
 	for i, r := range kept {
 		if r.Cell.Labels["seed"] == "0" {
-			kept[i].State, kept[i].Summary = study.Done, map[string]float64{"val_loss": float64(len(r.Cell.Labels["rate"]))}
+			kept[i].State, kept[i].Summary = study.Done,
+				map[string]float64{"val_loss": float64(len(r.Cell.Labels["rate"]))}
 			if r.Cell.Labels["rate"] == "0.004" {
 				kept[i].Summary["val_loss"] = 0
 			}
@@ -84,7 +88,8 @@ func TestSpareWhereAllFail(t *testing.T) {
 	}
 }
 
-// TestSpareWhereAnotherTableWants: a table without spare takes no part, and one that wants a cell keeps it.
+// TestSpareWhereAnotherTableWants: a table without spare takes no part, and one that wants a cell
+// keeps it.
 func TestSpareWhereAnotherTableWants(t *testing.T) {
 	const another = `
 [[study.tables]]
@@ -97,7 +102,8 @@ best = {axis = "rate", on = {seed = ["0"]}, spare = true}
 	list := results(t, s)
 	for i, r := range list {
 		if r.Cell.Labels["seed"] == "0" {
-			list[i].State, list[i].Summary = study.Done, map[string]float64{"val_loss": float64(r.Cell.Labels["rate"][4])}
+			list[i].State, list[i].Summary = study.Done,
+				map[string]float64{"val_loss": float64(r.Cell.Labels["rate"][4])}
 		}
 	}
 	spared, waiting := s.Prune(list)

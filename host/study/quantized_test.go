@@ -41,7 +41,8 @@ eval) echo '{"val_loss": 2.5, "loss": 2.5}';; esac; exit 0`
 
 // standIns are commands that take the place of cage.
 func standIns() study.RunOptions {
-	return study.RunOptions{Command: []string{"sh", "-c", trainTool, "sh"}, Tool: []string{"sh", "-c", quantizeTool, "sh"}}
+	return study.RunOptions{Command: []string{"sh", "-c", trainTool, "sh"},
+		Tool: []string{"sh", "-c", quantizeTool, "sh"}}
 }
 
 // quantizes goes to an empty directory with a study.
@@ -64,7 +65,8 @@ func trained(t *testing.T, dir string) {
 	write(t, filepath.Join(dir, "summary.json"), `{"completed": true, "val_loss": 1}`)
 }
 
-// TestDamagedQuantized: a damaged summary of a quantized model concerns its cell only, and a retry mends it.
+// TestDamagedQuantized: a damaged summary of a quantized model concerns its cell only, and a retry
+// mends it.
 func TestDamagedQuantized(t *testing.T) {
 	s := quantizes(t, quantizing)
 	if out, err := run(t, s, standIns()); err != nil || out.Failed > 0 {
@@ -87,18 +89,22 @@ func TestDamagedQuantized(t *testing.T) {
 	}
 }
 
-// TestStoppedAlone: a cell that somebody stops, and not the study, is interrupted, and so are those that are made of it; the
-// others go on, and the next time it does.
+// TestStoppedAlone: a cell that somebody stops, and not the study, is interrupted, and so are those
+// that are made of it; the others go on, and the next time it does.
 func TestStoppedAlone(t *testing.T) {
 	s := quantizes(t, quantizing+"[[study.axes]]\nname = \"seed\"\nkey = \"seed\"\nvalues = [0, 1]\n")
 	stopping := standIns()
-	stopping.Command = []string{"sh", "-c", `case "$1" in *full-0*) echo "cage: training was interrupted"; exit 130;; esac; ` + trainTool, "sh"}
+	stopping.Command = []string{"sh", "-c",
+		`case "$1" in *full-0*) echo "cage: training was interrupted"; exit 130;; esac; ` + trainTool,
+		"sh"}
 	out, err := run(t, s, stopping)
-	if !errors.Is(err, study.ErrInterrupted) || out.Interrupted != 3 || out.Failed != 0 || out.Done != 3 {
+	if !errors.Is(err, study.ErrInterrupted) || out.Interrupted != 3 || out.Failed != 0 ||
+		out.Done != 3 {
 		t.Errorf("%+v, %v", out, err)
 	}
 	for _, r := range results(t, s) {
-		if want := map[bool]study.State{true: study.Interrupted, false: study.Done}[r.Cell.Labels["seed"] == "0"]; r.State != want {
+		if want := map[bool]study.State{true: study.Interrupted,
+			false: study.Done}[r.Cell.Labels["seed"] == "0"]; r.State != want {
 			t.Errorf("%s is %s: %s", r.Cell.ID, r.State, r.Err)
 		}
 	}
@@ -112,7 +118,8 @@ func TestDamagedEvaluation(t *testing.T) {
 	s := quantizes(t, quantizing+asking(t))
 	c := s.Cells[0]
 	trained(t, c.Dir)
-	if _, err := run(t, s, study.RunOptions{Command: standIns().Command, Tool: []string{"sh", "-c", "exit 1"}}); err != nil {
+	if _, err := run(t, s,
+		study.RunOptions{Command: standIns().Command, Tool: []string{"sh", "-c", "exit 1"}}); err != nil {
 		t.Fatal(err)
 	}
 	accounts, err := filepath.Glob(filepath.Join(c.Dir, "evaluations", "*", "evaluation.json"))
@@ -128,7 +135,8 @@ func TestDamagedEvaluation(t *testing.T) {
 	}
 }
 
-// TestStaleSource: a model is quantized from the run that takes the place of a stale one, and not from that.
+// TestStaleSource: a model is quantized from the run that takes the place of a stale one, and not
+// from that.
 func TestStaleSource(t *testing.T) {
 	testlevel.Long(t, "builds plugins")
 	s := quantizes(t, strings.Replace(quantizing, "parallel = 1", "parallel = 2", 1))
@@ -153,7 +161,8 @@ func TestStaleSource(t *testing.T) {
 		t.Fatal(err)
 	}
 	sources, err := os.ReadFile("sources")
-	if err != nil || strings.Contains(string(sources), `"val_loss": 1`) || !strings.Contains(string(sources), `"val_loss": 2`) {
+	if err != nil || strings.Contains(string(sources), `"val_loss": 1`) ||
+		!strings.Contains(string(sources), `"val_loss": 2`) {
 		t.Errorf("quantized from:\n%s (%v)", sources, err)
 	}
 }
@@ -162,7 +171,8 @@ func TestStaleSource(t *testing.T) {
 // others are made.
 func TestDeleteCheckpoints(t *testing.T) {
 	text := strings.Replace(quantizing, "parallel = 1", "parallel = 1\ncheckpoints = \"delete\"", 1)
-	s := quantizes(t, strings.Replace(text, `{label = "full"}`, `{label = "full"}, {label = "other", set = {seed = 1}}`, 1))
+	s := quantizes(t, strings.Replace(text, `{label = "full"}`,
+		`{label = "full"}, {label = "other", set = {seed = 1}}`, 1))
 	o := standIns()
 	state := checkpoint.State{Step: 1}
 	if _, err := checkpoint.Save(t.Context(), vfs.At("saved"), state); err != nil {

@@ -34,7 +34,8 @@ func TestRulerMetrics(t *testing.T) {
 		return list
 	}
 	without, with := longTexts(t, ruler.Files{}), longTexts(t, ruler.Files{Essay: "essay.txt"})
-	if got := strings.Join(names(without), " "); got != "ruler.average ruler.1000 ruler.1000.niah_single_1 ruler.1000.fwe ruler.1200 ruler.1200.niah_single_1 ruler.1200.fwe" {
+	if got := strings.Join(names(without), " "); got != "ruler.average ruler.1000 "+
+		"ruler.1000.niah_single_1 ruler.1000.fwe ruler.1200 ruler.1200.niah_single_1 ruler.1200.fwe" {
 		t.Errorf("without an essay: %s", got)
 	}
 	if got := names(with); !slices.Contains(got, "ruler.1000.niah_single_2") || len(got) != 9 {
@@ -55,8 +56,10 @@ func TestRulerRead(t *testing.T) {
 	const length = `{"length": %d, "scores": {"niah_single_1": 50, "fwe": 100}, "average": 75}`
 	for lengths, want := range map[string]string{
 		fmt.Sprintf(length, 1000): "has no ruler.1200",
-		fmt.Sprintf(length, 1000) + "," + strings.Replace(fmt.Sprintf(length, 1200), `, "fwe": 100`, "", 1): "has no ruler.1200.fwe",
-		fmt.Sprintf(length, 1000) + "," + fmt.Sprintf(length, 1200):                                         "",
+		fmt.Sprintf(length, 1000) + "," + strings.Replace(fmt.Sprintf(length, 1200), `, "fwe": 100`, "",
+			1): "has no ruler.1200.fwe",
+		fmt.Sprintf(length, 1000) + "," +
+			fmt.Sprintf(length, 1200): "",
 	} {
 		testfile.Write(t, out.Join(outputFile).Name, `{"average": 75, "lengths": [`+lengths+`]}`)
 		found, err := e.Read(out)
@@ -64,7 +67,8 @@ func TestRulerRead(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("of %s: %v, want %q", lengths, err, want)
 			}
-		} else if err != nil || found["ruler.average"] != 75 || found["ruler.1200.niah_single_1"] != 50 || len(found) != len(e.Metrics()) {
+		} else if err != nil || found["ruler.average"] != 75 || found["ruler.1200.niah_single_1"] != 50 ||
+			len(found) != len(e.Metrics()) {
 			t.Errorf("found %v, %v", found, err)
 		}
 	}

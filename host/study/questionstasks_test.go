@@ -58,14 +58,17 @@ func TestID(t *testing.T) {
 	}
 }
 
-// TestRead: numbers are found by the names of metrics, those that JSON has no number for too; a file that lacks one is refused.
+// TestRead: numbers are found by the names of metrics, those that JSON has no number for too; a
+// file that lacks one is refused.
 func TestRead(t *testing.T) {
 	e := asking(t, nil, "lambada_openai", "gsm8k")
 	const numbers = `{"results": {"lambada_openai": {"perplexity,none": "+Inf", "acc,none": 0.25}, "gsm8k": {"exact_match,strict-match": 0.5, "exact_match,flexible-extract": 1}}}`
 	for text, want := range map[string]string{
 		numbers: "",
-		strings.Replace(numbers, `"acc,none": 0.25`, `"acc,none": "N/A"`, 1): "no number acc,none of the task lambada_openai",
-		strings.Replace(numbers, "gsm8k", "piqa", 1):                         "no number exact_match,strict-match of the task gsm8k",
+		strings.Replace(numbers, `"acc,none": 0.25`, `"acc,none": "N/A"`,
+			1): "no number acc,none of the task lambada_openai",
+		strings.Replace(numbers, "gsm8k", "piqa",
+			1): "no number exact_match,strict-match of the task gsm8k",
 		numbers[:30]: "it ends in the middle",
 		"":           "no such file",
 	} {
@@ -77,7 +80,8 @@ func TestRead(t *testing.T) {
 		}
 		found, err := e.Read(out)
 		if want != "" {
-			if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "results.json") {
+			if err == nil || !strings.Contains(err.Error(), want) ||
+				!strings.Contains(err.Error(), "results.json") {
 				t.Errorf("%v, want %s", err, want)
 			}
 			continue
@@ -86,8 +90,11 @@ func TestRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		names := slices.Sorted(maps.Keys(found))
-		if !slices.Equal(names, []string{"gsm8k.exact_match,flexible-extract", "gsm8k.exact_match,strict-match", "lambada_openai.acc", "lambada_openai.perplexity"}) ||
-			found["lambada_openai.perplexity"] < 1e308 || found["lambada_openai.acc"] != 0.25 || found["gsm8k.exact_match,flexible-extract"] != 1 {
+		if !slices.Equal(names,
+			[]string{"gsm8k.exact_match,flexible-extract", "gsm8k.exact_match,strict-match",
+				"lambada_openai.acc", "lambada_openai.perplexity"}) ||
+			found["lambada_openai.perplexity"] < 1e308 || found["lambada_openai.acc"] != 0.25 ||
+			found["gsm8k.exact_match,flexible-extract"] != 1 {
 			t.Errorf("found %v", found)
 		}
 		for _, m := range e.Metrics() {
@@ -98,7 +105,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestRows: the hash is that of all files with questions and examples; what is missing or wrong in them is said.
+// TestRows: the hash is that of all files with questions and examples; what is missing or wrong in
+// them is said.
 func TestRows(t *testing.T) {
 	e := asking(t, func(e *taskQuestions) { e.Source.Shots = 1 }, "piqa")
 	put := func(name, text string) {
@@ -108,7 +116,8 @@ func TestRows(t *testing.T) {
 		}
 	}
 	const row = `{"goal": "g", "sol1": "a", "sol2": "b", "label": 0}` + "\n"
-	if _, err := e.Rows(); err == nil || !strings.Contains(err.Error(), `piqa: `+e.Source.Data+` has no rows of the split "validation"`) {
+	if _, err := e.Rows(); err == nil ||
+		!strings.Contains(err.Error(), `piqa: `+e.Source.Data+` has no rows of the split "validation"`) {
 		t.Errorf("without files: %v", err)
 	}
 	put("piqa_validation.jsonl", row)
@@ -116,7 +125,8 @@ func TestRows(t *testing.T) {
 		t.Errorf("without examples: %v", err)
 	}
 	put("piqa_train.jsonl", strings.Replace(row, `"g"`, `"h"`, 1))
-	if err := e.Check(); err == nil || !strings.Contains(err.Error(), "piqa: 1 examples before each question, but only 1 rows") {
+	if err := e.Check(); err == nil ||
+		!strings.Contains(err.Error(), "piqa: 1 examples before each question, but only 1 rows") {
 		t.Errorf("with too few examples: %v", err)
 	}
 	put("piqa_train.jsonl", row+row)

@@ -62,25 +62,32 @@ series = "rate"
 over = "seed"
 `)
 	tables := []Table{
-		{Title: "Loss", Metric: "distance", Rows: []string{"rate"}, Columns: []string{"method"}, Over: []string{"seed"}, Better: "higher",
-			Baseline: map[string]string{"method": "STE"}, Where: map[string][]string{"rate": {"3e-3", "high"}}, Format: "%.2e"},
-		{Title: "validation loss", Metric: "val_loss", Rows: []string{"method"}, Over: []string{"seed"}, Better: "lower", Where: map[string][]string{"rate": {"high"}}},
+		{Title: "Loss", Metric: "distance", Rows: []string{"rate"}, Columns: []string{"method"},
+			Over: []string{"seed"}, Better: "higher",
+			Baseline: map[string]string{"method": "STE"},
+			Where:    map[string][]string{"rate": {"3e-3", "high"}}, Format: "%.2e"},
+		{Title: "validation loss", Metric: "val_loss", Rows: []string{"method"}, Over: []string{"seed"},
+			Better: "lower", Where: map[string][]string{"rate": {"high"}}},
 	}
 	if diff := cmp.Diff(tables, s.Tables); diff != "" {
 		t.Errorf("tables (-want +got):\n%s", diff)
 	}
 	figures := []Figure{
-		{Kind: Bar, Metric: "val_loss", X: "rate", Series: []string{"method"}, Over: []string{"seed"}, LogY: true},
-		{Kind: Curves, Title: "Curves", Metric: "loss", Series: []string{"method", "rate"}, Where: map[string][]string{"seed": {"0"}}, LogX: true},
+		{Kind: Bar, Metric: "val_loss", X: "rate", Series: []string{"method"}, Over: []string{"seed"},
+			LogY: true},
+		{Kind: Curves, Title: "Curves", Metric: "loss", Series: []string{"method", "rate"},
+			Where: map[string][]string{"seed": {"0"}}, LogX: true},
 		{Kind: Heatmap, Metric: "val_loss", X: "rate", Y: "method", Over: []string{"seed"}},
 		{Kind: Scatter, X: "error_rel", Y: "val_loss"},
 		{Kind: Trajectories, Series: []string{"method"}},
-		{Kind: Differences, Metric: "val_loss", X: "method", Baseline: "STE", Series: []string{"rate"}, Over: []string{"seed"}},
+		{Kind: Differences, Metric: "val_loss", X: "method", Baseline: "STE", Series: []string{"rate"},
+			Over: []string{"seed"}},
 	}
 	if diff := cmp.Diff(figures, s.Figures); diff != "" {
 		t.Errorf("figures (-want +got):\n%s", diff)
 	}
-	if none := loaded(t, strings.Replace(small, "[study]", "[study]\ntables = []", 1)); len(none.Tables) != 0 {
+	if none := loaded(t, strings.Replace(small, "[study]", "[study]\ntables = []", 1)); len(
+		none.Tables) != 0 {
 		t.Errorf("tables %+v, want none", none.Tables)
 	}
 }
@@ -101,7 +108,8 @@ func TestMetricNames(t *testing.T) {
 	}
 }
 
-// TestDivergedIsKnown: of a failed cell it is told whether its training diverged, which is a result, or ended otherwise.
+// TestDivergedIsKnown: of a failed cell it is told whether its training diverged, which is a
+// result, or ended otherwise.
 func TestDivergedIsKnown(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "base.toml"), base)
@@ -111,10 +119,12 @@ func TestDivergedIsKnown(t *testing.T) {
 	dir = s.dir(c).Name
 	for stopped, known := range map[metrics.Stop]bool{metrics.Diverged: true, metrics.Failed: false} {
 		write(t, filepath.Join(dir, failedFile), `{"error": "why"}`)
-		if err := metrics.WriteSummary(s.run(c).Summary(), metrics.Summary{Stopped: stopped}); err != nil {
+		if err := metrics.WriteSummary(s.run(c).Summary(),
+			metrics.Summary{Stopped: stopped}); err != nil {
 			t.Fatal(err)
 		}
-		if r := s.readCellResult(c, false); r.State != Failed || r.Err != "why" || r.Diverged != known || r.HasOutcome() != known || r.Trained() {
+		if r := s.readCellResult(c, false); r.State != Failed || r.Err != "why" || r.Diverged != known ||
+			r.HasOutcome() != known || r.Trained() {
 			t.Errorf("%s: %+v", stopped, r)
 		}
 	}

@@ -12,7 +12,8 @@ import (
 func TestShare(t *testing.T) {
 	toy := architecture.Settings{Kind: architecture.KindToy, Rows: 1, Dimension: 1}
 	llama := func(layers, width int) architecture.Settings {
-		return architecture.Settings{Kind: architecture.KindLlama, Layers: layers, Width: width, Hidden: 4 * width, Context: 128}
+		return architecture.Settings{Kind: architecture.KindLlama, Layers: layers, Width: width,
+			Hidden: 4 * width, Context: 128}
 	}
 	cell := func(m architecture.Settings, threads int, device string) Cell {
 		return Cell{Config: &config.Config{Model: m, Train: config.Train{Batch: 16, Accumulate: 1},
@@ -37,7 +38,8 @@ func TestShare(t *testing.T) {
 		{"larger models", many(cell(llama(6, 256), 0, "cpu")), 0, 2, 4},
 		{"large models", many(cell(llama(12, 768), 0, "cpu")), 0, 1, 8},
 		{"large models, two at once", many(cell(llama(12, 768), 0, "cpu")), 2, 2, 4},
-		{"a large one among toys", append(many(cell(toy, 0, "cpu")), cell(llama(12, 768), 0, "cpu")), 0, 1, 8},
+		{"a large one among toys", append(many(cell(toy, 0, "cpu")), cell(llama(12, 768), 0, "cpu")), 0,
+			1, 8},
 		{"four GPUs", many(cell(toy, 0, "cuda")), 0, 4, 2},
 		{"two pairs of GPUs", append(many(cell(toy, 0, "cuda")), pair), 0, 2, 4},
 		{"too few GPUs", []Cell{eight}, 0, 1, 8},
@@ -46,7 +48,8 @@ func TestShare(t *testing.T) {
 	} {
 		atOnce, threads := share(c.cells, 8, 4, c.parallel)
 		if atOnce != c.atOnce || threads != c.threads {
-			t.Errorf("%s: %d at once with %d threads, want %d with %d", c.name, atOnce, threads, c.atOnce, c.threads)
+			t.Errorf("%s: %d at once with %d threads, want %d with %d", c.name, atOnce, threads, c.atOnce,
+				c.threads)
 		}
 	}
 
@@ -69,7 +72,8 @@ func TestVisible(t *testing.T) {
 		{"-1", true, 3, nil},
 	} {
 		if got := visible(c.value, c.set, c.there); !slices.Equal(got, c.want) {
-			t.Errorf("CUDA_VISIBLE_DEVICES %q (set: %v), %d there: %q, want %q", c.value, c.set, c.there, got, c.want)
+			t.Errorf("CUDA_VISIBLE_DEVICES %q (set: %v), %d there: %q, want %q", c.value, c.set, c.there,
+				got, c.want)
 		}
 	}
 }
@@ -94,7 +98,8 @@ func TestLeastUsed(t *testing.T) {
 	}
 }
 
-// TestTakeGPUs: cells that run at once have GPUs of their own as long as there are some, and share them evenly then.
+// TestTakeGPUs: cells that run at once have GPUs of their own as long as there are some, and share
+// them evenly then.
 func TestTakeGPUs(t *testing.T) {
 	t.Setenv(visibleDevices, "4,7,5")
 	g := newGPUs()

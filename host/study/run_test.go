@@ -39,11 +39,13 @@ set = {quantizer.bitz = 3}
 		t.Fatalf("%+v, %v, want %+v", out, err, want)
 	}
 	broken := results(t, s)[4]
-	if broken.State != study.Failed || !strings.Contains(broken.Err, "bitz: plugin quest has no such parameter; did you mean bits?") {
+	if broken.State != study.Failed ||
+		!strings.Contains(broken.Err, "bitz: plugin quest has no such parameter; did you mean bits?") {
 		t.Errorf("%s: %s", broken.State, broken.Err)
 	}
 	f := failure(t, broken.Cell)
-	if f.Attempts != 1 || f.Exit != "exit status 1" || !strings.Contains(f.Log, "cage: ") || f.File != "train.log" {
+	if f.Attempts != 1 || f.Exit != "exit status 1" || !strings.Contains(f.Log, "cage: ") ||
+		f.File != "train.log" {
 		t.Errorf("failure %+v", f)
 	}
 	for _, o.Retry = range []bool{false, true} {
@@ -68,7 +70,8 @@ func TestDamagedFiles(t *testing.T) {
 	write(t, filepath.Join(before[1].Cell.Dir, "summary.json"), "{\"val_loss\": 1")
 	write(t, filepath.Join(before[2].Cell.Dir, "failed.json"), "not JSON")
 	after := results(t, s)
-	if r := after[1]; r.State != study.Failed || !strings.Contains(r.Err, "summary.json") || r.Summary != nil {
+	if r := after[1]; r.State != study.Failed || !strings.Contains(r.Err, "summary.json") ||
+		r.Summary != nil {
 		t.Errorf("a torn summary: %+v", r)
 	}
 	for _, i := range []int{0, 2, 3} {
@@ -80,7 +83,8 @@ func TestDamagedFiles(t *testing.T) {
 	if out, err := run(t, s, o); err != nil || out.Trained != 1 || out.Done != 4 {
 		t.Errorf("%+v, %v", out, err)
 	}
-	if got, want := timeless(results(t, s)[1].Summary), timeless(before[1].Summary); !cmp.Equal(got, want) {
+	if got, want := timeless(results(t, s)[1].Summary), timeless(before[1].Summary); !cmp.Equal(got,
+		want) {
 		t.Errorf("after a retry: %s", cmp.Diff(want, got))
 	}
 }
@@ -98,12 +102,14 @@ func TestStuckCell(t *testing.T) {
 	done := slices.IndexFunc(results(t, s), func(r study.Result) bool { return r.State == study.Done })
 	before := results(t, s)[done]
 	dir := rundir.At(before.Cell.Dir)
-	for _, path := range []vfs.Path{dir.Provenance(), dir.Metrics(), dir.Summary(), dir.Checkpoints()} {
+	for _, path := range []vfs.Path{dir.Provenance(), dir.Metrics(), dir.Summary(),
+		dir.Checkpoints()} {
 		if err := os.RemoveAll(path.Name); err != nil {
 			t.Fatal(err)
 		}
 	}
-	write(t, filepath.Join(before.Cell.Dir, "failed.json"), `{"error": "no space left on device", "attempts": 1}`)
+	write(t, filepath.Join(before.Cell.Dir, "failed.json"),
+		`{"error": "no space left on device", "attempts": 1}`)
 	if out, err := run(t, s, o); err != nil || out.Failed != 1 {
 		t.Errorf("without a retry: %+v, %v", out, err)
 	}
@@ -158,13 +164,15 @@ func TestInterruptedAndLocked(t *testing.T) {
 		cancel()
 	}
 	out, err := study.Run(ctx, s, o)
-	if want := (study.Outcome{Cells: 4, Interrupted: 2, Missing: 2}); !errors.Is(err, study.ErrInterrupted) || out != want {
+	if want := (study.Outcome{Cells: 4, Interrupted: 2, Missing: 2}); !errors.Is(err,
+		study.ErrInterrupted) || out != want {
 		t.Fatalf("%+v, %v, want %+v", out, err, want)
 	}
 	if !errors.Is(second, study.ErrLocked) || seen != 1 {
 		t.Errorf("the second run: %v (seen %d)", second, seen)
 	}
-	want := map[string]study.State{"STE · 0": study.Running, "STE · 1": study.Running, "CAGE · 0": study.Missing, "CAGE · 1": study.Missing}
+	want := map[string]study.State{"STE · 0": study.Running, "STE · 1": study.Running,
+		"CAGE · 0": study.Missing, "CAGE · 1": study.Missing}
 	if diff := cmp.Diff(want, during); diff != "" {
 		t.Errorf("states while it ran (-want +got):\n%s", diff)
 	}
@@ -174,7 +182,8 @@ func TestInterruptedAndLocked(t *testing.T) {
 		}
 	}
 	for _, c := range s.Cells[:2] {
-		if list, err := filepath.Glob(filepath.Join(rundir.At(c.Dir).Checkpoints().Name, "*")); err != nil || len(list) == 0 {
+		if list, err := filepath.Glob(filepath.Join(rundir.At(c.Dir).Checkpoints().Name,
+			"*")); err != nil || len(list) == 0 {
 			t.Errorf("%s has no checkpoint: %v", c.ID, err)
 		}
 	}
@@ -187,7 +196,9 @@ func TestMissingData(t *testing.T) {
 		return build.Survey(ctx, list, &plugin.Finder{}, plugin.Options{})
 	}
 	_, err := run(t, s, study.RunOptions{Command: []string{"false"}, Survey: survey})
-	if err == nil || !strings.HasPrefix(err.Error(), "base.toml:") || !strings.HasSuffix(err.Error(), `: data.train: open none.tokens: no such file or directory; make token files with `+"`cage data prepare`") {
+	if err == nil || !strings.HasPrefix(err.Error(), "base.toml:") ||
+		!strings.HasSuffix(err.Error(),
+			`: data.train: open none.tokens: no such file or directory; make token files with `+"`cage data prepare`") {
 		t.Errorf("%v", err)
 	}
 	if _, err := os.Stat(s.Cells[0].Dir); err == nil {
@@ -202,9 +213,11 @@ func TestOtherCommands(t *testing.T) {
 		{"exit 0", "its process ended: exit status 0, without a result"},
 		{"exit 3", "its process ended: exit status 3"},
 		{"echo nothing; echo 'cage: first'; echo second; exit 1", "first\nsecond"},
-		{"echo 'panic: boom'; echo 'goroutine 1'; exit 2", "its process ended: exit status 2: panic: boom"},
+		{"echo 'panic: boom'; echo 'goroutine 1'; exit 2",
+			"its process ended: exit status 2: panic: boom"},
 	} {
-		_, err := run(t, s, study.RunOptions{Command: []string{"sh", "-c", c.script}, Retry: true, Only: map[string][]string{"seed": {"0"}}})
+		_, err := run(t, s, study.RunOptions{Command: []string{"sh", "-c", c.script}, Retry: true,
+			Only: map[string][]string{"seed": {"0"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -216,12 +229,14 @@ func TestOtherCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := results(t, s)[0]; r.State != study.Failed || !strings.Contains(r.Err, "there-is-no-such-command") {
+	if r := results(t, s)[0]; r.State != study.Failed ||
+		!strings.Contains(r.Err, "there-is-no-such-command") {
 		t.Errorf("%s: %s", r.State, r.Err)
 	}
 }
 
-// TestCellsOnGPUs: as many cells run at once as there are GPUs, and the processes of each see another one.
+// TestCellsOnGPUs: as many cells run at once as there are GPUs, and the processes of each see
+// another one.
 func TestCellsOnGPUs(t *testing.T) {
 	s := tiny(t, "", `device.kind="cuda"`)
 	s.Parallel = 0
@@ -261,13 +276,15 @@ func TestOnlyWhatIsMissing(t *testing.T) {
 label = {method = "as STE"}
 set = {method.form = "off"}
 `)
-	o := study.RunOptions{Command: []string{path, "train"}, Only: map[string][]string{"seed": {"1"}, "method": {"STE", "as STE"}}}
+	o := study.RunOptions{Command: []string{path, "train"},
+		Only: map[string][]string{"seed": {"1"}, "method": {"STE", "as STE"}}}
 	out, err := run(t, s, o)
 	if want := (study.Outcome{Cells: 1, Done: 1, Trained: 1}); err != nil || out != want {
 		t.Fatalf("%+v, %v, want %+v", out, err, want)
 	}
 	want := map[string]study.State{
-		"STE · 0": study.Missing, "STE · 1": study.Done, "CAGE · 0": study.Missing, "CAGE · 1": study.Missing,
+		"STE · 0": study.Missing, "STE · 1": study.Done, "CAGE · 0": study.Missing,
+		"CAGE · 1":   study.Missing,
 		"as STE · 0": study.Missing, "as STE · 1": study.Done,
 	}
 	if diff := cmp.Diff(want, states(t, s)); diff != "" {
@@ -282,7 +299,8 @@ set = {method.form = "off"}
 	if want := (study.Outcome{Cells: 4, Done: 4, Trained: 3}); err != nil || out != want {
 		t.Fatalf("%+v, %v, want %+v", out, err, want)
 	}
-	if again, err := os.Stat(rundir.At(s.Cells[1].Dir).Summary().Name); err != nil || !again.ModTime().Equal(first.ModTime()) {
+	if again, err := os.Stat(rundir.At(s.Cells[1].Dir).Summary().Name); err != nil || !again.ModTime().
+		Equal(first.ModTime()) {
 		t.Errorf("a finished cell was trained again: %v", err)
 	}
 	copied, err := os.ReadFile("studies/tiny/study.toml")
@@ -291,16 +309,19 @@ set = {method.form = "off"}
 	}
 	// A file that names other cells ignores these; one that names them again finds them.
 	write(t, "tiny.toml", strings.Replace(axes, "[0, 1]", "[1, 2]", 1))
-	want = map[string]study.State{"STE · 1": study.Done, "STE · 2": study.Missing, "CAGE · 1": study.Done, "CAGE · 2": study.Missing}
+	want = map[string]study.State{"STE · 1": study.Done, "STE · 2": study.Missing,
+		"CAGE · 1": study.Done, "CAGE · 2": study.Missing}
 	if diff := cmp.Diff(want, states(t, load(t, "tiny.toml"))); diff != "" {
 		t.Errorf("states of another study (-want +got):\n%s", diff)
 	}
 }
 
-// TestStopMinutes: a training has as long to stop as the study file says, and is told so; then it is killed.
+// TestStopMinutes: a training has as long to stop as the study file says, and is told so; then it
+// is killed.
 func TestStopMinutes(t *testing.T) {
 	t.Chdir(t.TempDir())
-	write(t, "slow.toml", strings.Replace(fmt.Sprintf(twoCells, "out"), "parallel = 1", "parallel = 1\nstop_minutes = 0.005", 1))
+	write(t, "slow.toml", strings.Replace(fmt.Sprintf(twoCells, "out"), "parallel = 1",
+		"parallel = 1\nstop_minutes = 0.005", 1))
 	s := load(t, "slow.toml")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -311,7 +332,8 @@ func TestStopMinutes(t *testing.T) {
 	script := `echo "$*" > "$(dirname "$1")/arguments"; exec sleep 100`
 	began := time.Now()
 	out, err := study.Run(ctx, s, study.RunOptions{Command: []string{"sh", "-c", script, "sh"}})
-	if took := time.Since(began); !errors.Is(err, study.ErrInterrupted) || out.Interrupted != 1 || took > 30*time.Second {
+	if took := time.Since(began); !errors.Is(err, study.ErrInterrupted) || out.Interrupted != 1 ||
+		took > 30*time.Second {
 		t.Errorf("%+v, %v after %v", out, err, took)
 	}
 }
@@ -319,7 +341,8 @@ func TestStopMinutes(t *testing.T) {
 // TestPercent: a percent sign may stand behind a number.
 func TestPercent(t *testing.T) {
 	for format, ok := range map[string]bool{"%.1f %%": true, "%.1f %": false, "%.1f %.1f": false} {
-		text := fmt.Sprintf(twoCells, "x") + "[[study.tables]]\nover = [\"seed\"]\nformat = \"" + format + "\"\n"
+		text := fmt.Sprintf(twoCells, "x") + "[[study.tables]]\nover = [\"seed\"]\nformat = \"" + format +
+			"\"\n"
 		if _, err := study.Parse("a.toml", []byte(text)); (err == nil) != ok {
 			t.Errorf("%q: %v", format, err)
 		}

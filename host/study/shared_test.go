@@ -27,7 +27,8 @@ import (
 func manyCells(t *testing.T) *study.Study {
 	t.Helper()
 	t.Chdir(t.TempDir())
-	write(t, "many.toml", strings.Replace(fmt.Sprintf(twoCells, "out"), "[0, 1]", "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]", 1))
+	write(t, "many.toml", strings.Replace(fmt.Sprintf(twoCells, "out"), "[0, 1]",
+		"[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]", 1))
 	return load(t, "many.toml")
 }
 
@@ -66,11 +67,13 @@ func timesTrained(t *testing.T, s *study.Study) (list []int) {
 	return list
 }
 
-// TestShared: each cell is trained by one of several runners, and all wait for the end. A cell that fails is tried once. With Retry
-// each of them tries it at most once more: not if another one has done so since it began.
+// TestShared: each cell is trained by one of several runners, and all wait for the end. A cell that
+// fails is tried once. With Retry each of them tries it at most once more: not if another one has
+// done so since it began.
 func TestShared(t *testing.T) {
 	s := manyCells(t)
-	o := study.RunOptions{Command: []string{"sh", "-c", "sleep 0.02; set -- \"$1\" --fail\n" + counted, "sh"}, Share: true}
+	o := study.RunOptions{Command: []string{"sh", "-c", "sleep 0.02; set -- \"$1\" --fail\n" + counted,
+		"sh"}, Share: true}
 	check := func(trained, failed, least, most int) {
 		t.Helper()
 		sum := 0
@@ -120,14 +123,16 @@ func TestSharedStale(t *testing.T) {
 	}
 }
 
-// TestSharedOrAlone: a process that shares a study keeps out one that does not, and the other way round.
+// TestSharedOrAlone: a process that shares a study keeps out one that does not, and the other way
+// round.
 func TestSharedOrAlone(t *testing.T) {
 	testlevel.Long(t, "it waits for processes")
 	s := manyCells(t)
 	for _, share := range []bool{true, false} {
 		var other error
 		script := `touch began; while [ ! -e tried ]; do sleep 0.01; done` + "\n" + trainer
-		o := study.RunOptions{Command: []string{"sh", "-c", script, "sh"}, Share: share, Only: map[string][]string{"seed": {map[bool]string{true: "0", false: "1"}[share]}}}
+		o := study.RunOptions{Command: []string{"sh", "-c", script, "sh"}, Share: share,
+			Only: map[string][]string{"seed": {map[bool]string{true: "0", false: "1"}[share]}}}
 		var second sync.WaitGroup
 		second.Go(func() {
 			awaitFile(t, "began", "")
@@ -139,7 +144,8 @@ func TestSharedOrAlone(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		want := map[bool]string{true: "with --share: pass --share to join it", false: "without --share"}[share]
+		want := map[bool]string{true: "with --share: pass --share to join it",
+			false: "without --share"}[share]
 		if !errors.Is(other, study.ErrLocked) || !strings.Contains(fmt.Sprint(other), want) {
 			t.Errorf("shared %v: %v", share, other)
 		}
@@ -149,8 +155,8 @@ func TestSharedOrAlone(t *testing.T) {
 	}
 }
 
-// TestSharedAndKilled: of three processes that share a study with quantized cells and evaluations, one is killed while it trains.
-// The report is that of one process.
+// TestSharedAndKilled: of three processes that share a study with quantized cells and evaluations,
+// one is killed while it trains. The report is that of one process.
 func TestSharedAndKilled(t *testing.T) {
 	path := command(t)
 	s := tiny(t, quiz(t), "train.steps=60", "train.checkpoint_every=4", "train.keep=1")
@@ -198,8 +204,8 @@ func staleIfOld(_ context.Context, list []*config.Config) []config.Finding {
 	return out
 }
 
-// TestOneCell: a command that trains one cell stops with a checkpoint and the exit code that asks for another turn, goes on then, and
-// trains a model first that it needs.
+// TestOneCell: a command that trains one cell stops with a checkpoint and the exit code that asks
+// for another turn, goes on then, and trains a model first that it needs.
 func TestOneCell(t *testing.T) {
 	path := command(t)
 	s := tiny(t, quiz(t), "train.steps=60", "train.checkpoint_every=0")
@@ -224,7 +230,8 @@ func TestOneCell(t *testing.T) {
 	}); code != 130 {
 		t.Errorf("exit code %d after SIGTERM, want 130", code)
 	}
-	if list, err := filepath.Glob(filepath.Join(rundir.At(first.Dir).Checkpoints().Name, "*")); err != nil || len(list) == 0 {
+	if list, err := filepath.Glob(filepath.Join(rundir.At(first.Dir).Checkpoints().Name,
+		"*")); err != nil || len(list) == 0 {
 		t.Errorf("there is no checkpoint: %v", err)
 	}
 	made := s.Cells[slices.IndexFunc(s.Cells, func(c study.Cell) bool { return c.Quantize != nil })]

@@ -44,10 +44,11 @@ func startTools() study.RunOptions {
 	return study.RunOptions{Command: []string{"sh", "-c", startTool, "sh"}, Tool: standIns().Tool}
 }
 
-// TestStart: cells are trained after those that they start from, also where several processes share the study and where one cell
-// alone is asked for, and are other cells when these are others.
+// TestStart: cells are trained after those that they start from, also where several processes share
+// the study and where one cell alone is asked for, and are other cells when these are others.
 func TestStart(t *testing.T) {
-	for name, o := range map[string]study.RunOptions{"alone": {}, "shared": {Share: true}, "one cell": {Share: true, Only: map[string][]string{"method": {"4 bits"}, "seed": {"0"}}}} {
+	for name, o := range map[string]study.RunOptions{"alone": {}, "shared": {Share: true},
+		"one cell": {Share: true, Only: map[string][]string{"method": {"4 bits"}, "seed": {"0"}}}} {
 		t.Run(name, func(t *testing.T) {
 			s := quantizes(t, starting)
 			o.Command, o.Tool = startTools().Command, startTools().Tool
@@ -73,7 +74,8 @@ func TestStart(t *testing.T) {
 		})
 	}
 	before := quantizes(t, starting)
-	after := quantizes(t, strings.Replace(starting, `{label = "full"}`, `{label = "full", set = {train.steps = 2}}`, 1))
+	after := quantizes(t,
+		strings.Replace(starting, `{label = "full"}`, `{label = "full", set = {train.steps = 2}}`, 1))
 	for i, c := range before.Cells {
 		if c.Hash == after.Cells[i].Hash {
 			t.Errorf("%s is the same cell whatever it starts from", c.ID)
@@ -81,8 +83,8 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// TestStartStale: when the model that a cell started from is made anew, the cell is stale, and so is what started from that; a cell
-// whose source fails fails, too.
+// TestStartStale: when the model that a cell started from is made anew, the cell is stale, and so
+// is what started from that; a cell whose source fails fails, too.
 func TestStartStale(t *testing.T) {
 	testlevel.Long(t, "runs several studies")
 	s := quantizes(t, starting)
@@ -111,33 +113,39 @@ func TestStartStale(t *testing.T) {
 
 	s = quantizes(t, starting)
 	o := startTools()
-	o.Command = []string{"sh", "-c", `case "$1" in *full-0*) echo "cage: no luck"; exit 1;; esac; ` + startTool, "sh"}
+	o.Command = []string{"sh", "-c", `case "$1" in *full-0*) echo "cage: no luck"; exit 1;; esac; ` +
+		startTool, "sh"}
 	out, err := run(t, s, o)
 	if err != nil || out.Failed != 4 || out.Done != 4 {
 		t.Errorf("%+v, %v", out, err)
 	}
 	for _, r := range results(t, s) {
-		if r.Cell.Labels["seed"] == "0" && r.Cell.Labels["method"] != "full" && !strings.Contains(r.Err, "is not trained: ") {
+		if r.Cell.Labels["seed"] == "0" && r.Cell.Labels["method"] != "full" &&
+			!strings.Contains(r.Err, "is not trained: ") {
 			t.Errorf("%s: %s", r.Cell.ID, r.Err)
 		}
 	}
 }
 
-// TestStartMistakes: a cell that is not there, one that is quantized, cells that start from each other, and models of other sizes.
+// TestStartMistakes: a cell that is not there, one that is quantized, cells that start from each
+// other, and models of other sizes.
 func TestStartMistakes(t *testing.T) {
 	for change, want := range map[string]string{
-		`init = {method = "full"}>init = {method = "fool"}`:                                                     `the axis "method" has no label "fool"; it has`,
-		`init = {method = "full"}>init = {methods = "full"}`:                                                    `there is no axis "methods"; did you mean "method"?`,
-		`init = {method = "full"}>init = {method = "RTN"}`:                                                      `the model of the cell with these labels is quantized (cell QAT · 0 and 1 more)`,
-		`init = {method = "full"}>init = {method = "4 bits"}`:                                                   `the cell starts from a model that starts from its own`,
-		`init = {method = "full"}>init = {}`:                                                                    `the cell starts from a model that starts from its own`,
-		`{label = "full"}>{label = "full", set = {model.width = 64}}`:                                           `model.width: found the integer 32, but the model in the cell full · 0 has 64`,
-		"[[study.axes]]\nname = \"seed\">[[study.exclude]]\nmethod = \"full\"\n[[study.axes]]\nname = \"seed\"": "no cell has these labels",
+		`init = {method = "full"}>init = {method = "fool"}`:           `the axis "method" has no label "fool"; it has`,
+		`init = {method = "full"}>init = {methods = "full"}`:          `there is no axis "methods"; did you mean "method"?`,
+		`init = {method = "full"}>init = {method = "RTN"}`:            `the model of the cell with these labels is quantized (cell QAT · 0 and 1 more)`,
+		`init = {method = "full"}>init = {method = "4 bits"}`:         `the cell starts from a model that starts from its own`,
+		`init = {method = "full"}>init = {}`:                          `the cell starts from a model that starts from its own`,
+		`{label = "full"}>{label = "full", set = {model.width = 64}}`: `model.width: found the integer 32, but the model in the cell full · 0 has 64`,
+		"[[study.axes]]\nname = \"seed\">[[study.exclude]]\nmethod = \"full\"\n[[study.axes]]\nname = " +
+			"\"seed\"": "no cell has these labels",
 	} {
 		old, new, _ := strings.Cut(change, ">")
 		t.Chdir(t.TempDir())
-		_, err := study.Parse(filepath.Join(t.TempDir(), "q.toml"), []byte(strings.Replace(starting, old, new, 1)))
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(want, "axis") && strings.Contains(err.Error(), "no cell") {
+		_, err := study.Parse(filepath.Join(t.TempDir(), "q.toml"),
+			[]byte(strings.Replace(starting, old, new, 1)))
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(want, "axis") &&
+			strings.Contains(err.Error(), "no cell") {
 			t.Errorf("%s: got %v, want %q", change, err, want)
 		}
 	}

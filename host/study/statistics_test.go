@@ -32,7 +32,8 @@ func TestDescribe(t *testing.T) {
 	}
 	for _, test := range tests {
 		got := study.Describe(test.x)
-		if got.N != test.want.N || !near(got.Mean, test.want.Mean) || !near(got.SD, test.want.SD) || (got.SD == 0) != (test.want.SD == 0) {
+		if got.N != test.want.N || !near(got.Mean, test.want.Mean) || !near(got.SD, test.want.SD) ||
+			(got.SD == 0) != (test.want.SD == 0) {
 			t.Errorf("%v: %+v, want %+v", test.x, got, test.want)
 		}
 	}
@@ -49,23 +50,33 @@ func TestPair(t *testing.T) {
 		{nil, nil, 0.95, study.Difference{0, nan, nan, nan, nan}},
 		{[]float64{3}, []float64{1}, 0.95, study.Difference{1, 2, nan, nan, nan}},
 		// differences 1, 3: mean 2, SD √2, error 1
-		{[]float64{2, 5}, []float64{1, 2}, 0.95, study.Difference{2, 2, math.Sqrt2, 2 - 12.7062047361747, 2 + 12.7062047361747}},
+		{[]float64{2, 5}, []float64{1, 2}, 0.95, study.Difference{2, 2, math.Sqrt2, 2 - 12.7062047361747,
+			2 + 12.7062047361747}},
 		// differences −1, −2, −3: mean −2, SD 1, error 1/√3
-		{[]float64{0, 1, 2}, []float64{1, 3, 5}, 0.95, study.Difference{3, -2, 1, -2 - 4.30265272974946/math.Sqrt(3), -2 + 4.30265272974946/math.Sqrt(3)}},
-		{[]float64{0, 1, 2}, []float64{1, 3, 5}, 0.99, study.Difference{3, -2, 1, -2 - 9.92484320091829/math.Sqrt(3), -2 + 9.92484320091829/math.Sqrt(3)}},
+		{[]float64{0, 1, 2}, []float64{1, 3, 5}, 0.95,
+			study.Difference{3, -2, 1, -2 - 4.30265272974946/math.Sqrt(3),
+				-2 + 4.30265272974946/math.Sqrt(3)}},
+		{[]float64{0, 1, 2}, []float64{1, 3, 5}, 0.99,
+			study.Difference{3, -2, 1, -2 - 9.92484320091829/math.Sqrt(3),
+				-2 + 9.92484320091829/math.Sqrt(3)}},
 		// differences 1, 2, 3, 4, 5: mean 3, SD √2.5, error √0.5
-		{[]float64{1, 2, 3, 4, 5}, make([]float64, 5), 0.95, study.Difference{5, 3, math.Sqrt(2.5), 3 - 2.77644510519779*math.Sqrt(0.5), 3 + 2.77644510519779*math.Sqrt(0.5)}},
+		{[]float64{1, 2, 3, 4, 5}, make([]float64, 5), 0.95,
+			study.Difference{5, 3, math.Sqrt(2.5), 3 - 2.77644510519779*math.Sqrt(0.5),
+				3 + 2.77644510519779*math.Sqrt(0.5)}},
 		{[]float64{1, 2}, []float64{1, 2}, 0.95, study.Difference{2, 0, 0, 0, 0}},
-		// none solves a question: that they are equal is known, and not left open as an interval without ends
+		// none solves a question: that they are equal is known, and not left open as an interval without
+		// ends
 		{make([]float64, 3), make([]float64, 3), 0.95, study.Difference{3, 0, 0, 0, 0}},
 		// 5 questions of 300 more for each seed: equal but for rounding, and nothing about chance
-		{[]float64{187. / 300, 156. / 300, 214. / 300}, []float64{182. / 300, 151. / 300, 209. / 300}, 0.95, study.Difference{3, 5. / 300, 0, nan, nan}},
+		{[]float64{187. / 300, 156. / 300, 214. / 300}, []float64{182. / 300, 151. / 300, 209. / 300},
+			0.95, study.Difference{3, 5. / 300, 0, nan, nan}},
 		{[]float64{inf, 2}, []float64{1, 2}, 0.95, study.Difference{2, inf, nan, nan, nan}},
 		{[]float64{inf, 2}, []float64{inf, 2}, 0.95, study.Difference{2, nan, nan, nan, nan}},
 	}
 	for _, test := range tests {
 		got := study.Pair(test.a, test.b, test.level)
-		if got.N != test.want.N || !near(got.Mean, test.want.Mean) || !near(got.SD, test.want.SD) || !near(got.Low, test.want.Low) || !near(got.High, test.want.High) {
+		if got.N != test.want.N || !near(got.Mean, test.want.Mean) || !near(got.SD, test.want.SD) ||
+			!near(got.Low, test.want.Low) || !near(got.High, test.want.High) {
 			t.Errorf("%v − %v: %+v, want %+v", test.a, test.b, got, test.want)
 		}
 	}
@@ -89,7 +100,8 @@ func TestClear(t *testing.T) {
 	}
 }
 
-// With 1 degree of freedom P is 1 − 2·atan(|t|)/π, with 2 it is 1 − |t|/√(t² + 2); 4.30265 is the quantile of 95 %.
+// With 1 degree of freedom P is 1 − 2·atan(|t|)/π, with 2 it is 1 − |t|/√(t² + 2); 4.30265 is the
+// quantile of 95 %.
 func TestP(t *testing.T) {
 	for _, test := range []struct {
 		a    []float64
@@ -99,20 +111,22 @@ func TestP(t *testing.T) {
 		{[]float64{3}, nan},
 		{[]float64{1, 3}, 1 - 2*math.Atan(2)/math.Pi},
 		{[]float64{-1, -2, -3}, 1 - math.Sqrt(12.0/14)},
-		{[]float64{4.30265272974946/math.Sqrt(3) - 1, 4.30265272974946 / math.Sqrt(3), 4.30265272974946/math.Sqrt(3) + 1}, 0.05},
+		{[]float64{4.30265272974946/math.Sqrt(3) - 1, 4.30265272974946 / math.Sqrt(3),
+			4.30265272974946/math.Sqrt(3) + 1}, 0.05},
 		{[]float64{-1, 1}, 1},
 		{[]float64{0, 0}, 1},
 		{[]float64{1, 1}, nan}, // which says nothing about chance
 		{[]float64{inf, 1}, nan},
 	} {
-		if got := study.Pair(test.a, make([]float64, len(test.a)), study.Level).P(); !near(got, test.want) {
+		if got := study.Pair(test.a, make([]float64, len(test.a)), study.Level).
+			P(); !near(got, test.want) {
 			t.Errorf("%v: %v, want %v", test.a, got, test.want)
 		}
 	}
 }
 
-// The smallest of m is multiplied by m, the next one by m − 1, and so on; none gets less than one before it, and none more than 1.
-// R's p.adjust(p, "holm") gives the same.
+// The smallest of m is multiplied by m, the next one by m − 1, and so on; none gets less than one
+// before it, and none more than 1. R's p.adjust(p, "holm") gives the same.
 func TestHolm(t *testing.T) {
 	for _, test := range []struct{ p, want []float64 }{
 		{nil, nil},
@@ -154,7 +168,8 @@ func TestIntervalsCover(t *testing.T) {
 		}
 		// The standard deviation of the count is √(20000·0.05·0.95) ≈ 31.
 		if math.Abs(float64(wrong)-0.05*experiments) > 4*31 {
-			t.Errorf("%d replicates: %d of %d intervals leave out zero, want about %g", n, wrong, experiments, 0.05*experiments)
+			t.Errorf("%d replicates: %d of %d intervals leave out zero, want about %g", n, wrong,
+				experiments, 0.05*experiments)
 		}
 	}
 }

@@ -34,7 +34,8 @@ func TestAdapters(t *testing.T) {
 }
 
 func testAdapters(t *testing.T, all bool, targets, quantizer string) {
-	settings := []string{targets, quantizer, "adapters.rank=2", "adapters.alpha=8", "train.steps=6", "train.final_eval_batches=0",
+	settings := []string{targets, quantizer, "adapters.rank=2", "adapters.alpha=8", "train.steps=6",
+		"train.final_eval_batches=0",
 		"schedule.rate=0.02", "quantizer.bits=4"}
 	cfg, dir := testrun.FromHub(t, settings...)
 	summary := testrun.Train(t, cfg, train.Options{})
@@ -49,7 +50,8 @@ func testAdapters(t *testing.T, all bool, targets, quantizer string) {
 		t.Errorf("the loss is %v in training and %v in evaluation", *summary.ValLoss, got)
 	}
 	whole, _ := testrun.FromHub(t, slices.Concat(settings, []string{"train.steps=6"})...)
-	if _, err := train.Run(t.Context(), whole, train.Options{Finder: testrun.Finder(t), StopAfter: 3}); err == nil {
+	if _, err := train.Run(t.Context(), whole,
+		train.Options{Finder: testrun.Finder(t), StopAfter: 3}); err == nil {
 		t.Fatal("the run did not stop")
 	}
 	testrun.Train(t, whole, train.Options{Resume: true})
@@ -70,16 +72,18 @@ func testAdapters(t *testing.T, all bool, targets, quantizer string) {
 	if _, err := export.Write(t.Context(), "peft", vfs.At(peft), m, export.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	from, _ := testrun.FromHub(t, slices.Concat(settings, []string{fmt.Sprintf("adapters.init=%q", peft),
-		"schedule.rate=1e-30", "train.steps=1", "train.weight_decay=0"})...)
+	from, _ := testrun.FromHub(t,
+		slices.Concat(settings, []string{fmt.Sprintf("adapters.init=%q", peft),
+			"schedule.rate=1e-30", "train.steps=1", "train.weight_decay=0"})...)
 	testrun.Train(t, from, train.Options{})
 	for name, got := range testrun.Values(t, testrun.Newest(t, from.Train.Out)) {
 		if lora.IsFactor(name) && strings.HasPrefix(name, "param/") && !slices.Equal(got, state[name]) {
 			t.Errorf("%s is not that of adapters.init", name)
 		}
 	}
-	wrong, _ := testrun.FromHub(t, slices.Concat(settings, []string{fmt.Sprintf("adapters.init=%q", peft),
-		"adapters.rank=3", `adapters.targets="attn.qkv"`})...)
+	wrong, _ := testrun.FromHub(t,
+		slices.Concat(settings, []string{fmt.Sprintf("adapters.init=%q", peft),
+			"adapters.rank=3", `adapters.targets="attn.qkv"`})...)
 	_, err = train.Run(t.Context(), wrong, train.Options{Finder: testrun.Finder(t)})
 	if want := "r is 2, and adapters.rank 3"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("another rank: error %v, want one with %q", err, want)
@@ -90,7 +94,8 @@ func testAdapters(t *testing.T, all bool, targets, quantizer string) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	started, _ := testrun.FromHub(t, fmt.Sprintf("model.init=%q", cfg.Train.Out), "train.steps=1", "schedule.rate=1e-30", "quantizer.plugin=\"none\"", "train.weight_decay=0")
+	started, _ := testrun.FromHub(t, fmt.Sprintf("model.init=%q", cfg.Train.Out), "train.steps=1",
+		"schedule.rate=1e-30", "quantizer.plugin=\"none\"", "train.weight_decay=0")
 	testrun.Train(t, started, train.Options{})
 	merged := testrun.Values(t, testrun.Newest(t, started.Train.Out))
 	adapters := map[string]lora.Adapter{}

@@ -155,7 +155,8 @@ func (r *run) reportPull() {
 	case p == nil:
 		return
 	case r.cfg.Adapters.Rank > 0:
-		log.Info("the correction reduces the quantization error as far as the factors of adapters reach it",
+		log.Info("the correction reduces the quantization error as far as the factors of adapters "+
+			"reach it",
 			"strength", short(p.Strength), "lambda", short(m.Lambda))
 		return
 	}

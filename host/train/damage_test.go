@@ -39,8 +39,8 @@ func flipTensor(t *testing.T, cfg *config.Config, step int, tensor string) {
 }
 
 // TestDamagedTensor: an evaluation does not read the optimizer's state, so that damage there
-// does not matter to it, and damage to a parameter is an error; a run that goes on from the checkpoint falls back to the one before.
-// The tensor is named.
+// does not matter to it, and damage to a parameter is an error; a run that goes on from the
+// checkpoint falls back to the one before. The tensor is named.
 func TestDamagedTensor(t *testing.T) {
 	whole := testrun.Config(t, "train.checkpoint_every=10")
 	testrun.Train(t, whole, train.Options{})
@@ -52,18 +52,24 @@ func TestDamagedTensor(t *testing.T) {
 	}
 	const state, param = "state/layers.0.mlp.down/m", "param/layers.0.mlp.down"
 	flipTensor(t, cfg, 20, state)
-	if loss, step, log := evaluated(t, cfg); loss != want || step != 20 || strings.Contains(log, "damaged") {
-		t.Errorf("with damage to the optimizer's state: loss %v of step %d, want %v; the log says:\n%s", loss, step, want, log)
+	if loss, step, log := evaluated(t, cfg); loss != want || step != 20 ||
+		strings.Contains(log, "damaged") {
+		t.Errorf("with damage to the optimizer's state: loss %v of step %d, want %v; the log says:\n%s",
+			loss, step, want, log)
 	}
 	var log bytes.Buffer
-	testrun.Train(t, testrun.Again(t, cfg), train.Options{Resume: true, Logger: hclog.New(&hclog.LoggerOptions{Output: &log})})
-	if !strings.Contains(log.String(), "a damaged checkpoint was skipped and renamed") || !strings.Contains(log.String(), state) {
+	testrun.Train(t, testrun.Again(t, cfg),
+		train.Options{Resume: true, Logger: hclog.New(&hclog.LoggerOptions{Output: &log})})
+	if !strings.Contains(log.String(), "a damaged checkpoint was skipped and renamed") ||
+		!strings.Contains(log.String(), state) {
 		t.Errorf("the log says:\n%s", log.String())
 	}
 	testrun.SameRun(t, "whole, and after damage", whole.Train.Out, cfg.Train.Out)
 	flipTensor(t, cfg, 20, param)
 	_, err := trained.Open(t.Context(), cfg.Train.Out, trained.Options{Finder: testrun.Finder(t)})
-	if !errors.Is(err, checkpoint.ErrDamaged) || !strings.Contains(err.Error(), param) || !strings.Contains(err.Error(), "the newest intact checkpoint is of step 10: name it with --step 10") {
+	if !errors.Is(err, checkpoint.ErrDamaged) || !strings.Contains(err.Error(), param) ||
+		!strings.Contains(err.Error(),
+			"the newest intact checkpoint is of step 10: name it with --step 10") {
 		t.Errorf("with damage to a parameter: %v", err)
 	}
 }
@@ -72,7 +78,8 @@ func TestDamagedTensor(t *testing.T) {
 func evaluated(t *testing.T, cfg *config.Config) (loss float64, step int, log string) {
 	t.Helper()
 	var out bytes.Buffer
-	opened := opened(t, cfg.Train.Out, trained.Options{Logger: hclog.New(&hclog.LoggerOptions{Output: &out})})
+	opened := opened(t, cfg.Train.Out,
+		trained.Options{Logger: hclog.New(&hclog.LoggerOptions{Output: &out})})
 	loss, _, err := opened.Evaluate(t.Context(), 1)
 	if err != nil {
 		t.Fatal(err)

@@ -45,7 +45,8 @@ func TestConversations(t *testing.T) {
 	inParts(t, cfg, 3)
 
 	opened := opened(t, cfg.Train.Out, trained.Options{})
-	if loss, _, err := opened.Evaluate(t.Context(), 0); err != nil || loss != float64(*summary.ValLoss) {
+	if loss, _, err := opened.Evaluate(t.Context(), 0); err != nil ||
+		loss != float64(*summary.ValLoss) {
 		t.Errorf("opened again it evaluates to %v, %v; the run to %v", loss, err, *summary.ValLoss)
 	}
 }
@@ -58,7 +59,8 @@ func TestConversationsOfFewSteps(t *testing.T) {
 	} {
 		cfg := testrun.ChatConfig(t, schedule...)
 		_, err := train.Run(t.Context(), cfg, train.Options{Finder: testrun.Finder(t)})
-		if e, ok := errors.AsType[*plaintoml.Error](err); !ok || e.Key != key || !strings.Contains(e.Hint, "train.steps") {
+		if e, ok := errors.AsType[*plaintoml.Error](err); !ok || e.Key != key ||
+			!strings.Contains(e.Hint, "train.steps") {
 			t.Errorf("%q: error %v, want one of %s", schedule, err, key)
 		}
 		if _, err := os.Stat(cfg.Train.Out); !errors.Is(err, fs.ErrNotExist) {
@@ -70,10 +72,12 @@ func TestConversationsOfFewSteps(t *testing.T) {
 // TestPackingChangesNoLoss: conversations that share a sequence have the loss that they have
 // one by one.
 func TestPackingChangesNoLoss(t *testing.T) {
-	for name, quantizer := range map[string]string{"full precision": `quantizer={plugin="none"}`, "weights and activations": `quantizer={plugin="absmax", bits=8}`} {
+	for name, quantizer := range map[string]string{"full precision": `quantizer={plugin="none"}`,
+		"weights and activations": `quantizer={plugin="absmax", bits=8}`} {
 		t.Run(name, func(t *testing.T) {
 			evaluate := func(packing string) (float64, int64) {
-				cfg := testrun.ChatConfig(t, quantizer, "model.vocab=256", fmt.Sprintf("data.packing=%q", packing))
+				cfg := testrun.ChatConfig(t, quantizer, "model.vocab=256",
+					fmt.Sprintf("data.packing=%q", packing))
 				plan := testrun.Plan(t, cfg)
 				c := testrun.Compile(t, plan)
 				s := testrun.Upload(t, c, testrun.Params(plan.Model, 3))
@@ -101,7 +105,9 @@ func TestPackingChangesNoLoss(t *testing.T) {
 // however many micro-batches they come.
 func TestMicroBatchesOfConversations(t *testing.T) {
 	first := func(batch, accumulate int) (loss float64) {
-		cfg := testrun.ChatConfig(t, `quantizer={plugin="none"}`, "method={form=\"off\"}", "train.steps=1", fmt.Sprintf("train.batch=%d", batch), fmt.Sprintf("train.accumulate=%d", accumulate))
+		cfg := testrun.ChatConfig(t, `quantizer={plugin="none"}`, "method={form=\"off\"}",
+			"train.steps=1", fmt.Sprintf("train.batch=%d", batch),
+			fmt.Sprintf("train.accumulate=%d", accumulate))
 		testrun.Train(t, cfg, train.Options{})
 		return float64(records(t, cfg.Train.Out)[0].Loss)
 	}
@@ -113,12 +119,14 @@ func TestMicroBatchesOfConversations(t *testing.T) {
 	}
 }
 
-// TestMeanOfMicroBatches: with train.loss_mean = "micro_batch" the loss of a step is the mean of what its micro-batches have
-// alone, which have different numbers of targets.
+// TestMeanOfMicroBatches: with train.loss_mean = "micro_batch" the loss of a step is the mean of
+// what its micro-batches have alone, which have different numbers of targets.
 func TestMeanOfMicroBatches(t *testing.T) {
 	losses := func(batch, accumulate int, mean string) []float64 {
-		cfg := testrun.ChatConfig(t, `quantizer={plugin="none"}`, "method={form=\"off\"}", "schedule.rate=1e-12", "train.weight_decay=0.0", "data.epochs=1",
-			fmt.Sprintf("train.batch=%d", batch), fmt.Sprintf("train.accumulate=%d", accumulate), fmt.Sprintf("train.loss_mean=%q", mean))
+		cfg := testrun.ChatConfig(t, `quantizer={plugin="none"}`, "method={form=\"off\"}",
+			"schedule.rate=1e-12", "train.weight_decay=0.0", "data.epochs=1",
+			fmt.Sprintf("train.batch=%d", batch), fmt.Sprintf("train.accumulate=%d", accumulate),
+			fmt.Sprintf("train.loss_mean=%q", mean))
 		testrun.Train(t, cfg, train.Options{})
 		var list []float64
 		for _, r := range records(t, cfg.Train.Out) {
@@ -136,38 +144,46 @@ func TestMeanOfMicroBatches(t *testing.T) {
 	}
 }
 
-// TestMeanOfMicroBatchesOfTexts: the same for texts whose documents are kept apart. A run does not go on with the other mean,
-// whose losses would be others.
+// TestMeanOfMicroBatchesOfTexts: the same for texts whose documents are kept apart. A run does not
+// go on with the other mean, whose losses would be others.
 func TestMeanOfMicroBatchesOfTexts(t *testing.T) {
 	testlevel.Long(t, "trains several runs")
-	first, init := pretrained(t, "model.context=192", "schedule.rate=0.02") // so that windows have different losses
-	one := testrun.Elsewhere(t, first, init, "method={form=\"off\"}", "schedule.rate=1e-12", "train.weight_decay=0.0", `data.documents="separate"`,
+	// so that windows have different losses
+	first, init := pretrained(t, "model.context=192", "schedule.rate=0.02")
+	one := testrun.Elsewhere(t, first, init, "method={form=\"off\"}", "schedule.rate=1e-12",
+		"train.weight_decay=0.0", `data.documents="separate"`,
 		"train.batch=1", "train.steps=8", "train.log_every=1")
 	testrun.Train(t, one, train.Options{})
-	two := testrun.Elsewhere(t, one, "train.accumulate=2", "train.steps=4", `train.loss_mean="micro_batch"`)
+	two := testrun.Elsewhere(t, one, "train.accumulate=2", "train.steps=4",
+		`train.loss_mean="micro_batch"`)
 	runParts(t, two, 1)
 	other := testrun.Again(t, two, `train.loss_mean="token"`)
-	refused(t, "resumed with the other mean", other, train.Options{Resume: true}, "cannot resume with another configuration:\n  train.loss_mean was \"micro_batch\", is \"token\"")
+	refused(t, "resumed with the other mean", other, train.Options{Resume: true},
+		"cannot resume with another configuration:\n  train.loss_mean was \"micro_batch\", is \"token\"")
 	testrun.Train(t, testrun.Again(t, two), train.Options{Resume: true})
 	tokens := testrun.Elsewhere(t, two, `train.loss_mean="token"`)
 	testrun.Train(t, tokens, train.Options{})
-	alone, means, others := records(t, one.Train.Out), records(t, two.Train.Out), records(t, tokens.Train.Out)
+	alone, means, others := records(t, one.Train.Out), records(t, two.Train.Out),
+		records(t, tokens.Train.Out)
 	apart := 0.0
 	for i := range 4 {
 		apart = max(apart, relative(float64(means[i].Loss), float64(others[i].Loss)))
-		if want := float64(alone[2*i].Loss+alone[2*i+1].Loss) / 2; means[i].Step != i+1 || relative(float64(means[i].Loss), want) > 1e-6 {
+		if want := float64(alone[2*i].Loss+alone[2*i+1].Loss) / 2; means[i].Step != i+1 ||
+			relative(float64(means[i].Loss), want) > 1e-6 {
 			t.Errorf("step %d: the loss is %v, want %v in step %d", means[i].Step, means[i].Loss, want, i+1)
 		}
 	}
 	if apart < 1e-5 {
-		t.Errorf("the losses are those of the other mean, %.2g apart: the micro-batches have the same numbers of targets", apart)
+		t.Errorf("the losses are those of the other mean, %.2g apart: the micro-batches have the same "+
+			"numbers of targets", apart)
 	}
 }
 
 // TestTooManySteps: more steps than the epochs give are an error at their line.
 func TestTooManySteps(t *testing.T) {
 	cfg := testrun.ChatConfig(t, "train.steps=1000")
-	refused(t, "more steps than the epochs give", cfg, train.Options{}, "train.steps: 1000 steps, but data.epochs = 2")
+	refused(t, "more steps than the epochs give", cfg, train.Options{},
+		"train.steps: 1000 steps, but data.epochs = 2")
 }
 
 // TestSeparateDocuments: a training in which documents do not see each other goes on after a
@@ -178,7 +194,8 @@ func TestSeparateDocuments(t *testing.T) {
 	separate := testrun.Elsewhere(t, joined, `data.documents="separate"`)
 	a, b := testrun.Train(t, joined, train.Options{}), testrun.Train(t, separate, train.Options{})
 	if b.Tokens >= a.Tokens || b.Tokens < a.Tokens/2 || *a.ValLoss == *b.ValLoss {
-		t.Errorf("joined: %d targets, loss %v; separate: %d, %v", a.Tokens, *a.ValLoss, b.Tokens, *b.ValLoss)
+		t.Errorf("joined: %d targets, loss %v; separate: %d, %v", a.Tokens, *a.ValLoss, b.Tokens,
+			*b.ValLoss)
 	}
 	inParts(t, separate, 3)
 }
@@ -220,7 +237,8 @@ func TestDamagedData(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := verifiedData(t, whole.Train.Out); len(got) != 2 || got[0] != recorded.Data.TrainSHA256 || got[1] != recorded.Data.ValidationSHA256 {
+	if got := verifiedData(t, whole.Train.Out); len(got) != 2 || got[0] != recorded.Data.TrainSHA256 ||
+		got[1] != recorded.Data.ValidationSHA256 {
 		t.Errorf("the provenance records %q, the configuration %+v", got, recorded.Data)
 	}
 	for name, file := range map[string]func(*config.Config) string{
@@ -231,7 +249,8 @@ func TestDamagedData(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				cfg := testrun.Config(t)
 				flip(t, file(cfg))
-				_, err := train.Run(context.Background(), cfg, train.Options{Finder: testrun.Finder(t), StopAfter: stop})
+				_, err := train.Run(context.Background(), cfg,
+					train.Options{Finder: testrun.Finder(t), StopAfter: stop})
 				if _, ok := errors.AsType[*dataset.FormatError](err); !ok {
 					t.Fatalf("a damaged file: error %v", err)
 				}
@@ -249,7 +268,8 @@ func leftNothing(t *testing.T, dir string) {
 	if got := verifiedData(t, dir); len(got) > 0 {
 		t.Errorf("the provenance records %q", got)
 	}
-	if list, err := filepath.Glob(filepath.Join(rundir.At(dir).Checkpoints().Name, "*.safetensors")); err != nil || len(list) > 0 {
+	if list, err := filepath.Glob(filepath.Join(rundir.At(dir).Checkpoints().Name,
+		"*.safetensors")); err != nil || len(list) > 0 {
 		t.Errorf("checkpoints %q, %v", list, err)
 	}
 	text, err := rundir.At(dir).Summary().ReadFile()

@@ -22,7 +22,8 @@ func TestOneSeedOneRun(t *testing.T) {
 	sa, sb := testrun.Train(t, a, train.Options{}), testrun.Train(t, b, train.Options{})
 	testrun.SameRun(t, "two runs of one seed", a.Train.Out, b.Train.Out)
 	if *sa.ValLoss != *sb.ValLoss || *sa.ErrorNorm2 != *sb.ErrorNorm2 {
-		t.Errorf("final losses %v and %v, errors %v and %v", *sa.ValLoss, *sb.ValLoss, *sa.ErrorNorm2, *sb.ErrorNorm2)
+		t.Errorf("final losses %v and %v, errors %v and %v", *sa.ValLoss, *sb.ValLoss, *sa.ErrorNorm2,
+			*sb.ErrorNorm2)
 	}
 	so := testrun.Train(t, other, train.Options{})
 	if *so.ValLoss == *sa.ValLoss {
@@ -36,13 +37,15 @@ func TestZeroLambdaIsOff(t *testing.T) {
 	off := testrun.Config(t, `method.form="off"`)
 	testrun.Train(t, off, train.Options{})
 	for _, form := range []string{"decoupled", "coupled"} {
-		cfg := testrun.Elsewhere(t, off, fmt.Sprintf("method.form=%q", form), "method.lambda=0.0", "method.silence=0.0")
+		cfg := testrun.Elsewhere(t, off, fmt.Sprintf("method.form=%q", form), "method.lambda=0.0",
+			"method.silence=0.0")
 		testrun.Train(t, cfg, train.Options{})
 		testrun.SameRun(t, form+" with λ = 0", off.Train.Out, cfg.Train.Out)
 	}
 	on := testrun.Elsewhere(t, off, `method.form="decoupled"`)
 	testrun.Train(t, on, train.Options{})
-	a, b := testrun.Values(t, testrun.Checkpoint(t, off.Train.Out, 20)), testrun.Values(t, testrun.Checkpoint(t, on.Train.Out, 20))
+	a, b := testrun.Values(t, testrun.Checkpoint(t, off.Train.Out, 20)),
+		testrun.Values(t, testrun.Checkpoint(t, on.Train.Out, 20))
 	if largestDifference(a, b, "param/layers.0.attn.qkv") == 0 {
 		t.Error("λ = 2 gives the same parameters: the comparison compares nothing")
 	}
@@ -51,11 +54,14 @@ func TestZeroLambdaIsOff(t *testing.T) {
 // TestWhatIsRecordedChangesNothing: how often a run logs, evaluates, measures and
 // saves has no influence on its parameters.
 func TestWhatIsRecordedChangesNothing(t *testing.T) {
-	often := testrun.Config(t, "method.pareto_every=2", "train.eval_every=3", "train.checkpoint_every=4")
-	seldom := testrun.Elsewhere(t, often, "method.pareto_every=0", "train.eval_every=0", "train.checkpoint_every=0", "train.log_every=100")
+	often := testrun.Config(t, "method.pareto_every=2", "train.eval_every=3",
+		"train.checkpoint_every=4")
+	seldom := testrun.Elsewhere(t, often, "method.pareto_every=0", "train.eval_every=0",
+		"train.checkpoint_every=0", "train.log_every=100")
 	testrun.Train(t, often, train.Options{})
 	testrun.Train(t, seldom, train.Options{})
-	testrun.SameTensors(t, "often and seldom", testrun.Checkpoint(t, often.Train.Out, 20), testrun.Checkpoint(t, seldom.Train.Out, 20))
+	testrun.SameTensors(t, "often and seldom", testrun.Checkpoint(t, often.Train.Out, 20),
+		testrun.Checkpoint(t, seldom.Train.Out, 20))
 }
 
 // TestCoupledIsDecoupledForSGD: g + λe scaled by α, and g and λe scaled apart, are one
@@ -64,7 +70,8 @@ func TestWhatIsRecordedChangesNothing(t *testing.T) {
 // largest weight: 2⁻²⁴ of it. The tolerance is that times 20 steps; a third of it is
 // seen.
 func TestCoupledIsDecoupledForSGD(t *testing.T) {
-	overrides := []string{`optimizer.plugin="sgd"`, "train.weight_decay=0.0", "schedule.rate=0.1", "method.silence=0.0", "train.clip=0.0"}
+	overrides := []string{`optimizer.plugin="sgd"`, "train.weight_decay=0.0", "schedule.rate=0.1",
+		"method.silence=0.0", "train.clip=0.0"}
 	decoupled := testrun.Config(t, overrides...)
 	coupled := testrun.Elsewhere(t, decoupled, `method.form="coupled"`)
 	testrun.Train(t, decoupled, train.Options{})
@@ -83,16 +90,18 @@ func TestCoupledIsDecoupledForSGD(t *testing.T) {
 // or the form is another one.
 func TestResumeContinues(t *testing.T) {
 	cases := map[string][]string{
-		"quest and adamw":  nil,
-		"accumulated":      {"train.accumulate=3", "train.batch=2"},
-		"coupled, sgd":     {`optimizer.plugin="sgd"`, "optimizer.momentum=0.9", `method.form="coupled"`, "method.silence=0.2"},
+		"quest and adamw": nil,
+		"accumulated":     {"train.accumulate=3", "train.batch=2"},
+		"coupled, sgd": {`optimizer.plugin="sgd"`, "optimizer.momentum=0.9", `method.form="coupled"`,
+			"method.silence=0.2"},
 		"official variant": {`method.variant="official"`, "method.silence=0.2"},
 		"unquantized":      {`quantizer.plugin="none"`},
-		"oscireset":        {`method={name="oscireset", reset_start=0.0, reset_every=8, reset_window=4, reset_threshold=1.5}`},
-		"parq":             {`method={name="parq"}`, `quantizer={plugin="absmax", bits=4}`},
-		"tied head, muon":  {`model.head="tied"`, `optimizer.plugin="muon"`},
-		"fused":            {`device.kernels="fused"`, `device.products="integer"`},
-		"bfloat16":         {`device.precision="bfloat16"`, `device.products="integer"`},
+		"oscireset": {
+			`method={name="oscireset", reset_start=0.0, reset_every=8, reset_window=4, reset_threshold=1.5}`},
+		"parq":            {`method={name="parq"}`, `quantizer={plugin="absmax", bits=4}`},
+		"tied head, muon": {`model.head="tied"`, `optimizer.plugin="muon"`},
+		"fused":           {`device.kernels="fused"`, `device.products="integer"`},
+		"bfloat16":        {`device.precision="bfloat16"`, `device.products="integer"`},
 	}
 	inShort := []string{"accumulated", "coupled, sgd", "oscireset", "tied head, muon", "bfloat16"}
 	for name, overrides := range cases {
@@ -107,7 +116,8 @@ func TestResumeContinues(t *testing.T) {
 			ps := testrun.Train(t, testrun.Again(t, parts), train.Options{Resume: true})
 			testrun.SameRun(t, "20 steps and 10 + 10", whole.Train.Out, parts.Train.Out)
 			if *ws.ValLoss != *ps.ValLoss || *ws.TrainLoss != *ps.TrainLoss || ws.Tokens != ps.Tokens {
-				t.Errorf("summaries differ: %v, %v, %d and %v, %v, %d", *ws.ValLoss, *ws.TrainLoss, ws.Tokens, *ps.ValLoss, *ps.TrainLoss, ps.Tokens)
+				t.Errorf("summaries differ: %v, %v, %d and %v, %v, %d", *ws.ValLoss, *ws.TrainLoss, ws.Tokens,
+					*ps.ValLoss, *ps.TrainLoss, ps.Tokens)
 			}
 		})
 	}
@@ -125,7 +135,8 @@ func TestManyResumes(t *testing.T) {
 func runParts(t *testing.T, cfg *config.Config, stops ...int) {
 	t.Helper()
 	for _, stop := range stops {
-		summary, err := train.Run(t.Context(), testrun.Again(t, cfg), train.Options{Resume: true, StopAfter: stop, Finder: testrun.Finder(t)})
+		summary, err := train.Run(t.Context(), testrun.Again(t, cfg),
+			train.Options{Resume: true, StopAfter: stop, Finder: testrun.Finder(t)})
 		if !errors.Is(err, train.ErrInterrupted) {
 			t.Fatalf("stopping after %d steps: %v", stop, err)
 		}
@@ -150,7 +161,8 @@ func TestAccumulation(t *testing.T) {
 	la, lb := losses(t, one.Train.Out), losses(t, two.Train.Out)
 	for i := range la {
 		if d := relative(la[i], lb[i]); d > 1e-5 {
-			t.Errorf("step %d: loss %v with a batch of 8, %v with 2 × 4: relative difference %.2g", i+1, la[i], lb[i], d)
+			t.Errorf("step %d: loss %v with a batch of 8, %v with 2 × 4: relative difference %.2g", i+1,
+				la[i], lb[i], d)
 		}
 	}
 }
@@ -172,7 +184,8 @@ func TestSkippedStepsLeaveNoTrace(t *testing.T) {
 				t.Errorf("step %d: loss %v, skipped %d, want NaN and %d", r.Step, r.Loss, r.Skipped, skipped)
 			}
 			testrun.SameTensors(t, "before and after a skipped step", before, after)
-		} else if x, y := testrun.Values(t, before), testrun.Values(t, after); largestDifference(x, y, "param/head") == 0 {
+		} else if x, y := testrun.Values(t, before), testrun.Values(t, after); largestDifference(x, y,
+			"param/head") == 0 {
 			t.Errorf("step %d is finite and changes nothing", r.Step)
 		}
 		before = after
@@ -201,26 +214,31 @@ func TestTooManySkipped(t *testing.T) {
 	runs := poisoned(t, 2, "train.max_skipped=1")
 	stopped, whole := runs[0], runs[1]
 	err := failing(t, testrun.Again(t, stopped))
-	for _, want := range []string{"step ", "loss NaN", "not finite", "2 such steps", "train.max_skipped = 1", "schedule.rate"} {
+	for _, want := range []string{"step ", "loss NaN", "not finite", "2 such steps",
+		"train.max_skipped = 1", "schedule.rate"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not say %q: %v", want, err)
 		}
 	}
 	list := records(t, stopped.Train.Out)
-	if last := list[len(list)-1]; newest(t, stopped) != last.Step || last.Skipped != 1 || last.Step < 3 {
-		t.Errorf("the newest checkpoint is of step %d, the last record of step %d with %d skipped", newest(t, stopped), last.Step, last.Skipped)
+	if last := list[len(list)-1]; newest(t, stopped) != last.Step || last.Skipped != 1 ||
+		last.Step < 3 {
+		t.Errorf("the newest checkpoint is of step %d, the last record of step %d with %d skipped",
+			newest(t, stopped), last.Step, last.Skipped)
 	}
 	testrun.Train(t, testrun.Again(t, stopped, "train.max_skipped=20"), train.Options{Resume: true})
 	testrun.Train(t, testrun.Again(t, whole, "train.max_skipped=20"), train.Options{Resume: true})
 	testrun.SameRun(t, "stopped for skipped steps and not", stopped.Train.Out, whole.Train.Out)
 }
 
-// TestPolicyStop: the first step that is not finite ends the run, with a checkpoint of the step before.
+// TestPolicyStop: the first step that is not finite ends the run, with a checkpoint of the step
+// before.
 func TestPolicyStop(t *testing.T) {
 	runs := poisoned(t, 2, `train.nan_policy="stop"`)
 	cfg, whole := runs[0], runs[1]
 	err := failing(t, testrun.Again(t, cfg))
-	if !strings.Contains(err.Error(), `train.nan_policy = "stop"`) || !strings.Contains(err.Error(), "1 such steps") {
+	if !strings.Contains(err.Error(), `train.nan_policy = "stop"`) ||
+		!strings.Contains(err.Error(), "1 such steps") {
 		t.Errorf("the error is %v", err)
 	}
 	if n := newest(t, cfg); n < 2 || n == 20 {
@@ -246,7 +264,8 @@ func TestPoisonedWeight(t *testing.T) {
 
 // TestDivergence: a rate and a decay that blow the parameters up end in a clear error.
 func TestDivergence(t *testing.T) {
-	cfg := testrun.Config(t, `schedule.kind="constant"`, "schedule.rate=1000.0", "train.weight_decay=1000.0", "train.max_skipped=2", "train.eval_every=0")
+	cfg := testrun.Config(t, `schedule.kind="constant"`, "schedule.rate=1000.0",
+		"train.weight_decay=1000.0", "train.max_skipped=2", "train.eval_every=0")
 	failing(t, cfg)
 }
 
@@ -260,13 +279,16 @@ func failing(t *testing.T, cfg *config.Config) error {
 	return err
 }
 
-// TestCounts: what a method has counted is in a record of each step that counts, logged or not, and in the summary, in one part and in
-// two; settings of other methods are in neither.
+// TestCounts: what a method has counted is in a record of each step that counts, logged or not, and
+// in the summary, in one part and in two; settings of other methods are in neither.
 func TestCounts(t *testing.T) {
-	cfg := testrun.Config(t, `method={name="oscireset", reset_start=0.0, reset_every=8, reset_window=4, reset_threshold=1.01}`, "train.log_every=100")
+	cfg := testrun.Config(t,
+		`method={name="oscireset", reset_start=0.0, reset_every=8, reset_window=4, reset_threshold=1.01}`,
+		"train.log_every=100")
 	s := testrun.Train(t, cfg, train.Options{})
 	n := s.Counts["weights_set_back"]
-	if n == 0 || s.Method != "oscireset" || fmt.Sprint(s.Settings) != "map[reset_by:distance_ratio reset_edge:0.495 reset_every:8 reset_start:0 reset_threshold:1.01 reset_window:4]" {
+	if n == 0 || s.Method != "oscireset" || fmt.Sprint(s.Settings) != "map[reset_by:distance_ratio "+
+		"reset_edge:0.495 reset_every:8 reset_start:0 reset_threshold:1.01 reset_window:4]" {
 		t.Errorf("%s with %v counts %v", s.Method, s.Settings, s.Counts)
 	}
 	var steps []int
@@ -286,10 +308,12 @@ func TestCounts(t *testing.T) {
 		t.Errorf("records count at steps %v up to %d, the summary %d", steps, last, n)
 	}
 	parts := testrun.Elsewhere(t, cfg)
-	if _, err := train.Run(t.Context(), parts, train.Options{StopAfter: 9, Finder: testrun.Finder(t)}); !errors.Is(err, train.ErrInterrupted) {
+	if _, err := train.Run(t.Context(), parts,
+		train.Options{StopAfter: 9, Finder: testrun.Finder(t)}); !errors.Is(err, train.ErrInterrupted) {
 		t.Fatal(err)
 	}
-	if again := testrun.Train(t, testrun.Again(t, parts), train.Options{Resume: true}); again.Counts["weights_set_back"] != n {
+	if again := testrun.Train(t, testrun.Again(t, parts),
+		train.Options{Resume: true}); again.Counts["weights_set_back"] != n {
 		t.Errorf("in two parts it counts %v, want %d", again.Counts, n)
 	}
 }

@@ -22,7 +22,8 @@ import (
 
 // onlyParams leaves the parameters of a checkpoint.
 func onlyParams(s checkpoint.State) checkpoint.State {
-	s.Tensors = slices.DeleteFunc(slices.Clone(s.Tensors), func(t safetensors.Tensor) bool { return !strings.HasPrefix(t.Name, "param/") })
+	s.Tensors = slices.DeleteFunc(slices.Clone(s.Tensors),
+		func(t safetensors.Tensor) bool { return !strings.HasPrefix(t.Name, "param/") })
 	return s
 }
 
@@ -36,7 +37,8 @@ const (
 // as it is defined, from its checkpoints and the float64 executor. The grid is that of
 // absmax with one scale for a tensor.
 func TestMovement(t *testing.T) {
-	cfg := testrun.Config(t, `quantizer={plugin="absmax", bits=4}`, testrun.TwoLayers, "model.vocab=257", "train.log_every=3", "train.checkpoint_every=1", "train.keep=100",
+	cfg := testrun.Config(t, `quantizer={plugin="absmax", bits=4}`, testrun.TwoLayers,
+		"model.vocab=257", "train.log_every=3", "train.checkpoint_every=1", "train.keep=100",
 		"diagnostics.every=2", "diagnostics.window=4", "diagnostics.coordinates=1000000")
 	testrun.Train(t, testrun.Again(t, cfg), train.Options{})
 	codes, residuals := replay(t, cfg)
@@ -108,8 +110,10 @@ func checkMovement(t *testing.T, r metrics.Record, codes, residuals [][]float64)
 	n := float64(len(codes[0]))
 	near(t, r, "flip rate", r.FlipRate, float64(flips)/n)
 	near(t, r, "visits", r.Visits, float64(visits)/n)
-	if *r.DwellMax > metrics.Number(r.Step) || *r.DwellMean < every || *r.DwellMedian > *r.DwellP90 || *r.DwellP90 > *r.DwellMax {
-		t.Errorf("step %d: dwell times: mean %v, median %v, ninth decile %v, largest %v", r.Step, *r.DwellMean, *r.DwellMedian, *r.DwellP90, *r.DwellMax)
+	if *r.DwellMax > metrics.Number(r.Step) || *r.DwellMean < every || *r.DwellMedian > *r.DwellP90 ||
+		*r.DwellP90 > *r.DwellMax {
+		t.Errorf("step %d: dwell times: mean %v, median %v, ninth decile %v, largest %v", r.Step,
+			*r.DwellMean, *r.DwellMedian, *r.DwellP90, *r.DwellMax)
 	}
 	if len(codes) < window {
 		if r.Coherence != nil || r.CoherenceVector != nil {
@@ -117,7 +121,8 @@ func checkMovement(t *testing.T, r metrics.Record, codes, residuals [][]float64)
 		}
 		return
 	}
-	near(t, r, "coherence of vectors", r.CoherenceVector, vectorCoherence(residuals[len(residuals)-window:]))
+	near(t, r, "coherence of vectors", r.CoherenceVector,
+		vectorCoherence(residuals[len(residuals)-window:]))
 	if len(r.Weights) != 10 || r.Weights["layers.0.attn.qkv"].Coherence == nil {
 		t.Errorf("step %d: weights %v", r.Step, r.Weights)
 	}
@@ -158,16 +163,18 @@ func float64s(v []float32) []float64 {
 }
 
 // sampling switches diagnostics on, with a window that is full halfway and moves on.
-var sampling = []string{"diagnostics.every=2", "diagnostics.window=4", "diagnostics.coordinates=300", "train.checkpoint_every=5"}
+var sampling = []string{"diagnostics.every=2", "diagnostics.window=4",
+	"diagnostics.coordinates=300", "train.checkpoint_every=5"}
 
 // TestMovementResumes: what is recorded does not depend on where a run was stopped.
 func TestMovementResumes(t *testing.T) {
 	testlevel.Long(t, "trains with many quantizers")
 	for name, overrides := range map[string][]string{
-		"quest":       nil,
-		"lsq":         {`quantizer={plugin="lsq"}`},
-		"mxfp4":       {`quantizer={plugin="mxfp4"}`},
-		"lotion":      {`quantizer={}`, `quantizer.weights={plugin="absmax", bits=4}`, `method={name="lotion"}`},
+		"quest": nil,
+		"lsq":   {`quantizer={plugin="lsq"}`},
+		"mxfp4": {`quantizer={plugin="mxfp4"}`},
+		"lotion": {`quantizer={}`, `quantizer.weights={plugin="absmax", bits=4}`,
+			`method={name="lotion"}`},
 		"accumulated": {"train.accumulate=2", `method.form="coupled"`},
 		"every step":  {"diagnostics.every=1"},
 	} {
@@ -176,7 +183,10 @@ func TestMovementResumes(t *testing.T) {
 			testrun.Train(t, whole, train.Options{})
 			inParts(t, whole, 1, 7, 14)
 			list := records(t, whole.Train.Out)
-			moved := slices.ContainsFunc(list, func(r metrics.Record) bool { return r.FlipRate != nil && *r.FlipRate > 0 && r.Coherence != nil })
+			moved := slices.ContainsFunc(list,
+				func(r metrics.Record) bool {
+					return r.FlipRate != nil && *r.FlipRate > 0 && r.Coherence != nil
+				})
 			if !moved {
 				t.Error("no code has changed: the comparison compares nothing")
 			}
@@ -188,7 +198,8 @@ func TestMovementResumes(t *testing.T) {
 // again, and takes its sample once.
 func TestMovementWithSkippedSteps(t *testing.T) {
 	testlevel.Long(t, "trains several times")
-	runs := poisoned(t, 2, append(slices.Clone(sampling), "diagnostics.every=1", "train.max_skipped=1")...)
+	runs := poisoned(t, 2, append(slices.Clone(sampling), "diagnostics.every=1",
+		"train.max_skipped=1")...)
 	stopped, whole := runs[0], runs[1]
 	failing(t, testrun.Again(t, stopped))
 	testrun.Train(t, testrun.Again(t, stopped, "train.max_skipped=20"), train.Options{Resume: true})
@@ -217,8 +228,10 @@ func TestMovementChangesNothing(t *testing.T) {
 	testrun.Train(t, off, train.Options{})
 	testrun.Train(t, on, train.Options{})
 	without := testrun.Checkpoint(t, on.Train.Out, 20)
-	without.Tensors = slices.DeleteFunc(without.Tensors, func(t safetensors.Tensor) bool { return strings.HasPrefix(t.Name, "diagnostics/") })
-	testrun.SameTensors(t, "without and with diagnostics", testrun.Checkpoint(t, off.Train.Out, 20), without)
+	without.Tensors = slices.DeleteFunc(without.Tensors,
+		func(t safetensors.Tensor) bool { return strings.HasPrefix(t.Name, "diagnostics/") })
+	testrun.SameTensors(t, "without and with diagnostics", testrun.Checkpoint(t, off.Train.Out, 20),
+		without)
 	for _, line := range testrun.Records(t, off.Train.Out) {
 		if strings.Contains(line, "flip_rate") || strings.Contains(line, "weights") {
 			t.Fatalf("a run without diagnostics records them: %s", line)
@@ -234,7 +247,8 @@ func TestMovementBeginsAnew(t *testing.T) {
 	runParts(t, cfg, 10)
 	testrun.Train(t, testrun.Again(t, cfg, "diagnostics.window=3"), train.Options{Resume: true})
 	for _, r := range records(t, cfg.Train.Out) {
-		if want := r.Step%2 == 0 && r.Step != 2 && r.Step != 12; r.ValLoss == nil && want != (r.FlipRate != nil) {
+		if want := r.Step%2 == 0 && r.Step != 2 && r.Step != 12; r.ValLoss == nil &&
+			want != (r.FlipRate != nil) {
 			t.Errorf("step %d: flip rate %v", r.Step, r.FlipRate)
 		}
 	}
@@ -256,18 +270,21 @@ func TestMovementOfDamagedState(t *testing.T) {
 	runParts(t, cfg, 10)
 	dir := rundir.At(cfg.Train.Out).Checkpoints()
 	s := testrun.Newest(t, cfg.Train.Out)
-	s.Tensors = slices.DeleteFunc(s.Tensors, func(t safetensors.Tensor) bool { return t.Name == "diagnostics/since" })
+	s.Tensors = slices.DeleteFunc(s.Tensors,
+		func(t safetensors.Tensor) bool { return t.Name == "diagnostics/since" })
 	if _, err := checkpoint.Save(t.Context(), dir, s); err != nil {
 		t.Fatal(err)
 	}
 	again := testrun.Again(t, cfg)
-	refused(t, "damaged samples", again, train.Options{Resume: true}, "there is no tensor diagnostics/since")
+	refused(t, "damaged samples", again, train.Options{Resume: true},
+		"there is no tensor diagnostics/since")
 }
 
 // TestFLOPs: the operations are those of whole steps, also where not every token is a target.
 func TestFLOPs(t *testing.T) {
 	for _, documents := range []string{"joined", "separate"} {
-		cfg := testrun.Config(t, "model.vocab=257", "train.steps=6", "train.log_every=2", "train.accumulate=2", "data.documents="+strconv.Quote(documents))
+		cfg := testrun.Config(t, "model.vocab=257", "train.steps=6", "train.log_every=2",
+			"train.accumulate=2", "data.documents="+strconv.Quote(documents))
 		testrun.Train(t, testrun.Again(t, cfg), train.Options{})
 		m, err := model.New(cfg.Model, model.Options{})
 		if err != nil {
@@ -278,7 +295,8 @@ func TestFLOPs(t *testing.T) {
 		seen := 0
 		for _, r := range records(t, cfg.Train.Out) {
 			if r.FLOPSPerSecond != nil {
-				got := float64(*r.FLOPSPerSecond) * float64(r.Seconds-before.Seconds) / float64(r.Step-before.Step)
+				got := float64(*r.FLOPSPerSecond) * float64(r.Seconds-before.Seconds) / float64(
+					r.Step-before.Step)
 				if math.Abs(got-want) > 1e-6*want {
 					t.Errorf("%s documents, step %d: %v operations a step, want %v", documents, r.Step, got, want)
 				}
@@ -295,7 +313,8 @@ func TestFLOPs(t *testing.T) {
 // TestTensors: the numbers of single tensors add up to those of all, the rate is that of
 // the tensor's group, and speed is told as a share of the device.
 func TestTensors(t *testing.T) {
-	cfg := testrun.Config(t, "model.vocab=257", "train.steps=6", "train.log_every=2", "diagnostics={every=2, window=2, coordinates=300, tensors=true}", "device.peak_tflops=0.5",
+	cfg := testrun.Config(t, "model.vocab=257", "train.steps=6", "train.log_every=2",
+		"diagnostics={every=2, window=2, coordinates=300, tensors=true}", "device.peak_tflops=0.5",
 		`optimizer.groups=[{match="*norm*", rate=0.5}]`)
 	testrun.Train(t, testrun.Again(t, cfg), train.Options{})
 	plan := testrun.Plan(t, cfg)
@@ -329,9 +348,11 @@ func TestTensors(t *testing.T) {
 			}
 		}
 		if all := float64(*r.GradNorm); math.Abs(math.Sqrt(squares)-all) > 1e-9*all || quantized == 0 {
-			t.Errorf("step %d: gradients of tensors have norm %v together, all have %v; %d are quantized", r.Step, math.Sqrt(squares), all, quantized)
+			t.Errorf("step %d: gradients of tensors have norm %v together, all have %v; %d are quantized",
+				r.Step, math.Sqrt(squares), all, quantized)
 		}
-		if share := float64(*r.FLOPSPerSecond) / 0.5e12; math.Abs(float64(*r.MFU)-share) > 1e-12 || share <= 0 {
+		if share := float64(*r.FLOPSPerSecond) / 0.5e12; math.Abs(float64(*r.MFU)-share) > 1e-12 ||
+			share <= 0 {
 			t.Errorf("step %d: share of the device %v, want %v", r.Step, *r.MFU, share)
 		}
 		if r.MemoryBytes == nil || *r.MemoryBytes < 1<<20 {

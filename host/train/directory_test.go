@@ -23,7 +23,8 @@ import (
 )
 
 // TestStoppedWhileItBegan: a directory whose description is not whole is that of a run without a
-// checkpoint: --resume begins it again. With a checkpoint it is refused, in one sentence that names the file.
+// checkpoint: --resume begins it again. With a checkpoint it is refused, in one sentence that names
+// the file.
 func TestStoppedWhileItBegan(t *testing.T) {
 	testlevel.Long(t, "begins many runs")
 	whole := problem(t, tinyProblem)
@@ -59,8 +60,10 @@ func TestStoppedWhileItBegan(t *testing.T) {
 				t.Fatal(err)
 			}
 			spoil()
-			_, err := train.Run(t.Context(), testrun.Again(t, cfg), train.Options{Resume: true, Finder: testrun.Finder(t)})
-			if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
+			_, err := train.Run(t.Context(), testrun.Again(t, cfg),
+				train.Options{Resume: true, Finder: testrun.Finder(t)})
+			if err == nil || !strings.Contains(err.Error(), test.want) ||
+				strings.Contains(err.Error(), "\n") {
 				t.Errorf("with checkpoints: %v, want one line with %q", err, test.want)
 			}
 			if err := errors.Join(os.RemoveAll(dir.Checkpoints().Name), dir.Summary().Remove()); err != nil {
@@ -68,7 +71,8 @@ func TestStoppedWhileItBegan(t *testing.T) {
 			}
 			refused(t, "without --resume", testrun.Again(t, cfg), train.Options{}, "--resume")
 			var log bytes.Buffer
-			testrun.Train(t, testrun.Again(t, cfg), train.Options{Resume: true, Logger: hclog.New(&hclog.LoggerOptions{Output: &log})})
+			testrun.Train(t, testrun.Again(t, cfg),
+				train.Options{Resume: true, Logger: hclog.New(&hclog.LoggerOptions{Output: &log})})
 			if !strings.Contains(log.String(), "starts again") {
 				t.Errorf("nothing is said of it: %s", &log)
 			}
@@ -110,7 +114,8 @@ func TestTornRecordBehindCheckpoint(t *testing.T) {
 	testrun.Train(t, testrun.Again(t, whole), train.Options{})
 	cfg := testrun.Elsewhere(t, whole)
 	runParts(t, testrun.Again(t, cfg), 4)
-	for _, path := range []vfs.Path{rundir.At(cfg.Train.Out).Metrics(), rundir.At(cfg.Train.Out).Trajectory()} {
+	for _, path := range []vfs.Path{rundir.At(cfg.Train.Out).Metrics(), rundir.At(cfg.Train.Out).
+		Trajectory()} {
 		f, err := path.OpenFile(os.O_WRONLY|os.O_APPEND, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -121,7 +126,8 @@ func TestTornRecordBehindCheckpoint(t *testing.T) {
 		}
 	}
 	var log bytes.Buffer
-	testrun.Train(t, testrun.Again(t, cfg), train.Options{Resume: true, Logger: hclog.New(&hclog.LoggerOptions{Output: &log})})
+	testrun.Train(t, testrun.Again(t, cfg),
+		train.Options{Resume: true, Logger: hclog.New(&hclog.LoggerOptions{Output: &log})})
 	if !strings.Contains(log.String(), "records after the checkpoint were damaged") {
 		t.Errorf("nothing is said of it: %s", &log)
 	}
@@ -136,22 +142,26 @@ func TestAllSkipped(t *testing.T) {
 	poison(t, cfg, "param/embedding", func(dims []int) (from, to int) { return 0, dims[0] * dims[1] })
 	dir := rundir.At(cfg.Train.Out).Checkpoints()
 	s := testrun.Newest(t, cfg.Train.Out)
-	if err := s.Meta.Set("progress", map[string]any{"step": 1, "skipped": 1, "tokens": 4, "seconds": 1}); err != nil {
+	if err := s.Meta.Set("progress",
+		map[string]any{"step": 1, "skipped": 1, "tokens": 4, "seconds": 1}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := checkpoint.Save(t.Context(), dir, s); err != nil {
 		t.Fatal(err)
 	}
-	_, err := train.Run(t.Context(), testrun.Again(t, cfg), train.Options{Resume: true, Finder: testrun.Finder(t)})
+	_, err := train.Run(t.Context(), testrun.Again(t, cfg),
+		train.Options{Resume: true, Finder: testrun.Finder(t)})
 	if !errors.Is(err, train.ErrNotFinite) || !strings.Contains(err.Error(), "none of the 3 steps") {
 		t.Errorf("%v, want an error that says that no step was done", err)
 	}
 }
 
-// TestShortValidation: a validation set without a single window ends a run before it began, not after the training.
+// TestShortValidation: a validation set without a single window ends a run before it began, not
+// after the training.
 func TestShortValidation(t *testing.T) {
 	cfg := testrun.Config(t, "model.context=2000", "train.batch=1")
-	refused(t, "a short validation set", cfg, train.Options{}, "data.validation: token file ", "want at least 2001 for one window with a context of 2000: use more text, or a smaller context")
+	refused(t, "a short validation set", cfg, train.Options{}, "data.validation: token file ",
+		"want at least 2001 for one window with a context of 2000: use more text, or a smaller context")
 	if _, err := os.Stat(cfg.Train.Out); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("there is a run directory: %v", err)
 	}
@@ -185,10 +195,12 @@ func TestRemovedDirectory(t *testing.T) {
 		when string
 		do   func(dir string) error
 	}{
-		"removed":                             {"step 6/20", os.RemoveAll},
-		"removed before the last evaluation":  {"step 20/20", os.RemoveAll},
-		"replaced by another run":             {"step 6/20", func(dir string) error { return replaceRun(dir, other.Train.Out) }},
-		"replaced before the last evaluation": {"step 20/20", func(dir string) error { return replaceRun(dir, other.Train.Out) }},
+		"removed":                            {"step 6/20", os.RemoveAll},
+		"removed before the last evaluation": {"step 20/20", os.RemoveAll},
+		"replaced by another run": {"step 6/20",
+			func(dir string) error { return replaceRun(dir, other.Train.Out) }},
+		"replaced before the last evaluation": {"step 20/20",
+			func(dir string) error { return replaceRun(dir, other.Train.Out) }},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -203,7 +215,8 @@ func TestRemovedDirectory(t *testing.T) {
 					before = content(t, dir)
 				}
 			}}}
-			summary, err := train.Run(t.Context(), cfg, train.Options{Finder: testrun.Finder(t), Console: console})
+			summary, err := train.Run(t.Context(), cfg,
+				train.Options{Finder: testrun.Finder(t), Console: console})
 			if summary != nil || !errors.Is(err, train.ErrReplaced) || !strings.Contains(err.Error(), dir) {
 				t.Errorf("got the summary %+v and the error %v", summary, err)
 			}
@@ -240,11 +253,13 @@ func TestForeignCheckpoint(t *testing.T) {
 	}
 	write(t, rundir.At(cfg.Train.Out).Checkpoints().Join(name).Name, foreign)
 	before := content(t, cfg.Train.Out)
-	refused(t, "resume", testrun.Again(t, cfg), train.Options{Resume: true}, name+" belongs to another run")
+	refused(t, "resume", testrun.Again(t, cfg), train.Options{Resume: true},
+		name+" belongs to another run")
 	if diff := cmp.Diff(before, content(t, cfg.Train.Out)); diff != "" {
 		t.Errorf("the run was changed:\n%s", diff)
 	}
-	if _, err := trained.Open(t.Context(), cfg.Train.Out, trained.Options{Finder: testrun.Finder(t)}); err == nil ||
+	if _, err := trained.Open(t.Context(), cfg.Train.Out,
+		trained.Options{Finder: testrun.Finder(t)}); err == nil ||
 		!strings.Contains(err.Error(), name+" belongs to another run") {
 		t.Errorf("open: %v", err)
 	}
@@ -255,15 +270,18 @@ func TestForeignCheckpoint(t *testing.T) {
 func TestCheckpointsWithoutRun(t *testing.T) {
 	cfg := testrun.Config(t, "train.keep=1")
 	runParts(t, cfg, 4)
-	for _, name := range []string{rundir.ConfigFile, rundir.ProvenanceFile, rundir.MetricsFile, rundir.SummaryFile} {
+	for _, name := range []string{rundir.ConfigFile, rundir.ProvenanceFile, rundir.MetricsFile,
+		rundir.SummaryFile} {
 		if err := os.Remove(filepath.Join(cfg.Train.Out, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, resume := range []bool{false, true} {
-		_, err := train.Run(t.Context(), testrun.Again(t, cfg, "seed=3"), train.Options{Resume: resume, StopAfter: 2, Finder: testrun.Finder(t)})
+		_, err := train.Run(t.Context(), testrun.Again(t, cfg, "seed=3"),
+			train.Options{Resume: resume, StopAfter: 2, Finder: testrun.Finder(t)})
 		var ce *plaintoml.Error
-		if !errors.As(err, &ce) || ce.Key != "train.out" || !strings.Contains(err.Error(), "has checkpoints of steps [4], but no run.toml") {
+		if !errors.As(err, &ce) || ce.Key != "train.out" ||
+			!strings.Contains(err.Error(), "has checkpoints of steps [4], but no run.toml") {
 			t.Errorf("resume %v: %v", resume, err)
 		}
 	}
@@ -272,19 +290,24 @@ func TestCheckpointsWithoutRun(t *testing.T) {
 	}
 }
 
-// TestRecordsWithoutRun: nor does it begin among records of another one, which it would change, or with its summary.
+// TestRecordsWithoutRun: nor does it begin among records of another one, which it would change, or
+// with its summary.
 func TestRecordsWithoutRun(t *testing.T) {
 	testlevel.Long(t, "trains several runs")
-	for _, name := range []string{rundir.MetricsFile, rundir.TrajectoryFile, rundir.SamplesFile, rundir.SummaryFile} {
+	for _, name := range []string{rundir.MetricsFile, rundir.TrajectoryFile, rundir.SamplesFile,
+		rundir.SummaryFile} {
 		cfg := testrun.Config(t)
 		path := filepath.Join(cfg.Train.Out, name)
-		if err := errors.Join(os.MkdirAll(cfg.Train.Out, 0o755), os.WriteFile(path, []byte("{}\n"), 0o644)); err != nil {
+		if err := errors.Join(os.MkdirAll(cfg.Train.Out, 0o755),
+			os.WriteFile(path, []byte("{}\n"), 0o644)); err != nil {
 			t.Fatal(err)
 		}
 		for _, resume := range []bool{false, true} {
-			_, err := train.Run(t.Context(), cfg, train.Options{Resume: resume, StopAfter: 2, Finder: testrun.Finder(t)})
+			_, err := train.Run(t.Context(), cfg,
+				train.Options{Resume: resume, StopAfter: 2, Finder: testrun.Finder(t)})
 			var ce *plaintoml.Error
-			if !errors.As(err, &ce) || ce.Key != "train.out" || !strings.Contains(err.Error(), "has the "+name+" of another run, but no run.toml") {
+			if !errors.As(err, &ce) || ce.Key != "train.out" ||
+				!strings.Contains(err.Error(), "has the "+name+" of another run, but no run.toml") {
 				t.Errorf("%s, resume %v: %v", name, resume, err)
 			}
 		}

@@ -23,8 +23,8 @@ func accurate(t *testing.T, cfg *config.Config, megabytes float64) {
 	}
 }
 
-// TestEstimateOfPreconditioners: what refreshes work with is in the estimate. Measured are the largest resident sizes, in MB, of
-// three steps with GOGC=10 and as many processors as threads.
+// TestEstimateOfPreconditioners: what refreshes work with is in the estimate. Measured are the
+// largest resident sizes, in MB, of three steps with GOGC=10 and as many processors as threads.
 func TestEstimateOfPreconditioners(t *testing.T) {
 	files, validation := testrun.Dataset(t)
 	for _, c := range []struct {
@@ -39,19 +39,24 @@ func TestEstimateOfPreconditioners(t *testing.T) {
 		{512, 2, `"shampoo", freq = 1`, 379},
 		{512, 2, `"muon"`, 167},
 	} {
-		cfg := testrun.Parse(t, fmt.Sprintf("model = {layers = 1, width = %d, heads = 8, context = 32}\ntrain = {steps = 3, batch = 2}\n"+
-			"schedule = {rate = 3e-3}\noptimizer = {plugin = %s}\ndevice.threads = %d\ndata = {train = %q, validation = %q}\n",
+		cfg := testrun.Parse(t, fmt.Sprintf("model = {layers = 1, width = %d, heads = 8, context = "+
+			"32}\ntrain = {steps = 3, batch = 2}\n"+
+			"schedule = {rate = 3e-3}\noptimizer = {plugin = %s}\ndevice.threads = %d\ndata = {train = "+
+			"%q, validation = %q}\n",
 			c.width, c.optimizer, c.threads, files, validation))
 		accurate(t, cfg, c.megabytes)
 	}
 }
 
-// TestEstimateOfMeasuredGradients: a second gradient, for the measure of stationarity, is in the estimate. Measured as above.
+// TestEstimateOfMeasuredGradients: a second gradient, for the measure of stationarity, is in the
+// estimate. Measured as above.
 func TestEstimateOfMeasuredGradients(t *testing.T) {
 	files, validation := testrun.Dataset(t)
 	for every, megabytes := range []float64{1498, 1890} {
-		cfg := testrun.Parse(t, fmt.Sprintf("model = {layers = 4, width = 1024, heads = 8, context = 64}\ntrain = {steps = 3, batch = 1}\n"+
-			"schedule = {rate = 3e-3}\nquantizer = {plugin = \"quest\"}\nmethod.pareto_every = %d\ndevice.threads = 2\n"+
+		cfg := testrun.Parse(t, fmt.Sprintf("model = {layers = 4, width = 1024, heads = 8, context = "+
+			"64}\ntrain = {steps = 3, batch = 1}\n"+
+			"schedule = {rate = 3e-3}\nquantizer = {plugin = \"quest\"}\nmethod.pareto_every = "+
+			"%d\ndevice.threads = 2\n"+
 			"data = {train = %q, validation = %q}\n", every, files, validation))
 		accurate(t, cfg, megabytes)
 	}

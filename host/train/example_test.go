@@ -93,11 +93,15 @@ func TestExamples(t *testing.T) {
 			}
 			const steps = 2
 			overrides := []string{
-				fmt.Sprintf("train.steps=%d", steps), fmt.Sprintf("train.out=%q", filepath.Join(t.TempDir(), "run")), "train.eval_every=0", "schedule.warmup=0.0",
+				fmt.Sprintf("train.steps=%d", steps),
+				fmt.Sprintf("train.out=%q", filepath.Join(t.TempDir(), "run")), "train.eval_every=0",
+				"schedule.warmup=0.0",
 			}
 			if cfg.Model.Language() {
-				overrides = append(overrides, fmt.Sprintf("data.train=%q", trainFile), fmt.Sprintf("data.validation=%q", validation),
-					"train.batch=4", "model.context=32", "train.final_eval_batches=1") // 128 tokens: a rotation of mseden
+				overrides = append(overrides, fmt.Sprintf("data.train=%q", trainFile),
+					fmt.Sprintf("data.validation=%q", validation),
+					// 128 tokens: a rotation of mseden
+					"train.batch=4", "model.context=32", "train.final_eval_batches=1")
 			}
 			if cfg, err = config.Load(file, overrides); err != nil {
 				t.Fatal(err)

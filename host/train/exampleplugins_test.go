@@ -14,8 +14,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// TestExamplePlugins: the quantizers in examples/plugins, each of which needs what few others do, train a small model; a run that
-// is stopped and resumed ends with the bits of one that is not.
+// TestExamplePlugins: the quantizers in examples/plugins, each of which needs what few others do,
+// train a small model; a run that is stopped and resumed ends with the bits of one that is not.
 func TestExamplePlugins(t *testing.T) {
 	testlevel.Long(t, "builds plugins")
 	finder, err := plugin.NewFinder()
@@ -35,7 +35,8 @@ func TestExamplePlugins(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			whole := testrun.Config(t, "train.accumulate=2", fmt.Sprintf("quantizer={plugin=%q%s}", exe.Path, settings), "method.silence=0.5")
+			whole := testrun.Config(t, "train.accumulate=2",
+				fmt.Sprintf("quantizer={plugin=%q%s}", exe.Path, settings), "method.silence=0.5")
 			parts := testrun.Elsewhere(t, whole)
 			testrun.Train(t, whole, train.Options{})
 			runParts(t, parts, 3, 11)
@@ -52,7 +53,8 @@ func TestExamplePlugins(t *testing.T) {
 	}
 }
 
-// haveCodebooks: the state of vq is in a checkpoint, for weights and for activations: shares of groups, which add up to 1, not all the same any more.
+// haveCodebooks: the state of vq is in a checkpoint, for weights and for activations: shares of
+// groups, which add up to 1, not all the same any more.
 func haveCodebooks(t *testing.T, tensors map[string][]float32) {
 	t.Helper()
 	for _, site := range []string{"layers.0.mlp.down", "layers.0.mlp.down.input"} {

@@ -14,16 +14,20 @@ import (
 )
 
 // exampleOptimizers are those of examples/plugins, with rates at which 30 steps make progress.
-var exampleOptimizers = map[string]float64{"lion": 1e-3, "adopt": 3e-3, "ademamix": 3e-3, "adafactor": 0.1, "schedule-free": 3e-3, "prodigy": 1, "polyak": 1, "adam8bit": 3e-3, "sam": 0.3, "sophia": 1e-3, "mars": 3e-3}
+var exampleOptimizers = map[string]float64{"lion": 1e-3, "adopt": 3e-3, "ademamix": 3e-3,
+	"adafactor": 0.1, "schedule-free": 3e-3, "prodigy": 1, "polyak": 1, "adam8bit": 3e-3, "sam": 0.3,
+	"sophia": 1e-3, "mars": 3e-3}
 
-// exampleSettings are the settings of those that would not do what they are for with the defaults in a model this small.
+// exampleSettings are the settings of those that would not do what they are for with the defaults
+// in a model this small.
 var exampleSettings = map[string]string{"adam8bit": ", min_size=0", "sophia": ", every=3"}
 
 // exampleQuantizers are those that they are paired with, one after the other.
 var exampleQuantizers = []string{"quest", "absmax", "lsq"}
 
 // TestExampleOptimizers: the optimizers of examples/plugins train with any quantizer and both
-// forms of the correction as those of plugins do; see TestEveryPair. By default each trains with one form.
+// forms of the correction as those of plugins do; see TestEveryPair. By default each trains with
+// one form.
 func TestExampleOptimizers(t *testing.T) {
 	testlevel.Long(t, "builds plugins, and trains models with them")
 	finder, err := plugin.NewFinder() // which builds them
@@ -37,8 +41,12 @@ func TestExampleOptimizers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			cfg := testrun.Config(t, "train.steps=30", matrixQuantizers[exampleQuantizers[i%len(exampleQuantizers)]], fmt.Sprintf("optimizer={plugin=%q%s}", exe.Path, exampleSettings[o]),
-				"method.lambda=5.0", "method.silence=0.5", fmt.Sprintf("schedule.rate=%v", exampleOptimizers[o]), "train.log_every=1", "train.eval_every=0")
+			cfg := testrun.Config(t, "train.steps=30",
+				matrixQuantizers[exampleQuantizers[i%len(exampleQuantizers)]],
+				fmt.Sprintf("optimizer={plugin=%q%s}", exe.Path, exampleSettings[o]),
+				"method.lambda=5.0", "method.silence=0.5",
+				fmt.Sprintf("schedule.rate=%v", exampleOptimizers[o]), "train.log_every=1",
+				"train.eval_every=0")
 			off := testrun.Elsewhere(t, cfg, `method.form="off"`)
 			testrun.Train(t, off, train.Options{})
 			fell(t, off.Train.Out)

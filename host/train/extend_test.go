@@ -23,20 +23,25 @@ func TestExtendedRun(t *testing.T) {
 	testlevel.Long(t, "trains several runs")
 	for name, c := range map[string]struct{ short, long []string }{
 		"constant": {
-			[]string{"train.steps=6", `schedule={kind="constant", rate=3e-3}`, `method={lambda=2.0, silence=0.5, ramp="constant"}`},
+			[]string{"train.steps=6", `schedule={kind="constant", rate=3e-3}`,
+				`method={lambda=2.0, silence=0.5, ramp="constant"}`},
 			[]string{"train.steps=12", "method.silence=0.25"},
 		},
 		// 0.3·4 and 0.1·12 are not the same in 64 bits, nor are the strengths of step 4.
 		"parq": {
-			[]string{"train.steps=4", `schedule={kind="constant", rate=3e-3}`, `method={name="parq", anneal_start=0.3, anneal_end=0.6}`, `quantizer={weights={plugin="absmax"}}`},
+			[]string{"train.steps=4", `schedule={kind="constant", rate=3e-3}`,
+				`method={name="parq", anneal_start=0.3, anneal_end=0.6}`,
+				`quantizer={weights={plugin="absmax"}}`},
 			[]string{"train.steps=12", "method.anneal_start=0.1", "method.anneal_end=0.2"},
 		},
 		"an average": {
-			[]string{"train.steps=6", `schedule={kind="constant", rate=3e-3}`, `method={form="off"}`, `train.average="uniform"`, "train.average_from=0.5"},
+			[]string{"train.steps=6", `schedule={kind="constant", rate=3e-3}`, `method={form="off"}`,
+				`train.average="uniform"`, "train.average_from=0.5"},
 			[]string{"train.steps=12", "train.average_from=4"},
 		},
 		"warm-up as a fraction": {
-			[]string{"train.steps=6", `schedule={kind="wsd", rate=3e-3, warmup=0.5, decay=0.0}`, `method={form="off"}`},
+			[]string{"train.steps=6", `schedule={kind="wsd", rate=3e-3, warmup=0.5, decay=0.0}`,
+				`method={form="off"}`},
 			[]string{"train.steps=12", "schedule.warmup=3"},
 		},
 	} {
@@ -50,7 +55,8 @@ func TestExtendedRun(t *testing.T) {
 			}
 			whole := testrun.Elsewhere(t, cfg, c.long...)
 			testrun.Train(t, whole, train.Options{})
-			testrun.SameTensors(t, "extended, and whole", testrun.Checkpoint(t, cfg.Train.Out, 12), testrun.Checkpoint(t, whole.Train.Out, 12))
+			testrun.SameTensors(t, "extended, and whole", testrun.Checkpoint(t, cfg.Train.Out, 12),
+				testrun.Checkpoint(t, whole.Train.Out, 12))
 			// It has become a run of 12 steps, and goes on as such.
 			testrun.Train(t, testrun.Again(t, cfg, c.long...), train.Options{Resume: true})
 		})
@@ -60,18 +66,24 @@ func TestExtendedRun(t *testing.T) {
 // A run on conversations goes on with more epochs, which have more steps.
 func TestExtendedByEpochs(t *testing.T) {
 	testlevel.Long(t, "trains twice")
-	cfg := testrun.ChatConfig(t, "data.epochs=1", `schedule={kind="constant", rate=3e-3}`, `method={form="off"}`)
+	cfg := testrun.ChatConfig(t, "data.epochs=1", `schedule={kind="constant", rate=3e-3}`,
+		`method={form="off"}`)
 	short := testrun.Train(t, cfg, train.Options{})
-	_, err := train.Run(t.Context(), testrun.Again(t, cfg, fmt.Sprintf("train.steps=%d", short.Steps+1)), train.Options{Resume: true, Finder: testrun.Finder(t)})
-	if e, ok := errors.AsType[*plaintoml.Error](err); !ok || e.Key != "train.steps" || !strings.Contains(e.Hint, "raise data.epochs") {
+	_, err := train.Run(t.Context(),
+		testrun.Again(t, cfg, fmt.Sprintf("train.steps=%d", short.Steps+1)),
+		train.Options{Resume: true, Finder: testrun.Finder(t)})
+	if e, ok := errors.AsType[*plaintoml.Error](err); !ok || e.Key != "train.steps" ||
+		!strings.Contains(e.Hint, "raise data.epochs") {
 		t.Errorf("with more steps than the epochs give: %v", err)
 	}
 	long := testrun.Train(t, testrun.Again(t, cfg, "data.epochs=2"), train.Options{Resume: true})
 	whole := testrun.Elsewhere(t, cfg, "data.epochs=2")
-	if s := testrun.Train(t, whole, train.Options{}); s.Steps <= short.Steps || s.Steps != long.Steps || s.Tokens != long.Tokens {
+	if s := testrun.Train(t, whole, train.Options{}); s.Steps <= short.Steps ||
+		s.Steps != long.Steps || s.Tokens != long.Tokens {
 		t.Errorf("%d steps and then %d, at once %d", short.Steps, long.Steps, s.Steps)
 	}
-	testrun.SameTensors(t, "extended, and whole", testrun.Newest(t, cfg.Train.Out), testrun.Newest(t, whole.Train.Out))
+	testrun.SameTensors(t, "extended, and whole", testrun.Newest(t, cfg.Train.Out),
+		testrun.Newest(t, whole.Train.Out))
 }
 
 // WSD has the same rates until its decay: a run that was stopped before can be given more
@@ -89,7 +101,8 @@ func TestExtendedBeforeItsDecay(t *testing.T) {
 // A run with a strength can be extended while its correction has not begun. The longer run has
 // another λ, and the same strength.
 func TestExtendedWithItsStrength(t *testing.T) {
-	cfg := testrun.Config(t, "train.steps=8", "train.log_every=1", `schedule={kind="constant", rate=3e-3}`,
+	cfg := testrun.Config(t, "train.steps=8", "train.log_every=1",
+		`schedule={kind="constant", rate=3e-3}`,
 		`method={strength=0.5, silence=0.75}`)
 	runParts(t, cfg, 6)
 	long := []string{"train.steps=12", "method.silence=0.5"}
@@ -112,31 +125,40 @@ func TestNotExtended(t *testing.T) {
 		settings, longer []string
 		key, want        string
 	}{
-		"one cycle":    {[]string{`schedule={kind="onecycle_cos", rate=3e-3}`, `method={form="off"}`}, nil, "schedule", "the learning rate of step 1 was 0.00281913"},
-		"decayed":      {[]string{`schedule={kind="wsd", rate=3e-3, warmup=2, decay=0.5}`, `method={form="off"}`}, nil, "schedule", "the learning rate of step 5 was 0.0021"},
-		"on its ramp":  {[]string{`schedule={kind="constant", rate=3e-3, warmup=2}`, "method={silence=0.5}"}, nil, "method.silence", "λ of step 4 was"},
-		"another rate": {[]string{`schedule={kind="constant", rate=3e-3, warmup=2}`, `method={form="off"}`}, []string{"schedule.rate=1e-3"}, "", "schedule.rate was 0.003, is 0.001"},
-		"an average": {[]string{`schedule={kind="constant", rate=3e-3}`, `method={form="off"}`, `train.average="ema"`, "train.average_from=0.5"}, nil,
+		"one cycle": {[]string{`schedule={kind="onecycle_cos", rate=3e-3}`, `method={form="off"}`},
+			nil, "schedule", "the learning rate of step 1 was 0.00281913"},
+		"decayed": {[]string{`schedule={kind="wsd", rate=3e-3, warmup=2, decay=0.5}`,
+			`method={form="off"}`}, nil, "schedule", "the learning rate of step 5 was 0.0021"},
+		"on its ramp": {[]string{`schedule={kind="constant", rate=3e-3, warmup=2}`,
+			"method={silence=0.5}"}, nil, "method.silence", "λ of step 4 was"},
+		"another rate": {[]string{`schedule={kind="constant", rate=3e-3, warmup=2}`,
+			`method={form="off"}`}, []string{"schedule.rate=1e-3"}, "", "schedule.rate was 0.003, is 0.001"},
+		"an average": {[]string{`schedule={kind="constant", rate=3e-3}`, `method={form="off"}`,
+			`train.average="ema"`, "train.average_from=0.5"}, nil,
 			"train.average_from", "the average began at step 4, and would have begun at step 7"},
-		"another warm-up": {[]string{`schedule={kind="wsd", rate=3e-3, warmup=2, decay=0.0}`, `method={form="off"}`}, []string{"schedule.warmup=3"}, "schedule", "the learning rate of step"},
+		"another warm-up": {[]string{`schedule={kind="wsd", rate=3e-3, warmup=2, decay=0.0}`,
+			`method={form="off"}`}, []string{"schedule.warmup=3"}, "schedule", "the learning rate of step"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := testrun.Config(t, append([]string{"train.steps=6"}, c.settings...)...)
 			testrun.Train(t, testrun.Again(t, cfg), train.Options{})
 			before := read(t, rundir.At(cfg.Train.Out).Config().Name)
-			_, err := train.Run(t.Context(), testrun.Again(t, cfg, append(c.longer, "train.steps=12")...), train.Options{Resume: true, Finder: testrun.Finder(t)})
+			_, err := train.Run(t.Context(), testrun.Again(t, cfg, append(c.longer, "train.steps=12")...),
+				train.Options{Resume: true, Finder: testrun.Finder(t)})
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want an error with %q", err, c.want)
 			}
 			var placed *plaintoml.Error
-			if errors.As(err, &placed) != (c.key != "") || placed != nil && (placed.Key != c.key || !strings.Contains(placed.Hint, "model.init = ")) {
+			if errors.As(err, &placed) != (c.key != "") || placed != nil &&
+				(placed.Key != c.key || !strings.Contains(placed.Hint, "model.init = ")) {
 				t.Errorf("the error is %#v, want one at %q", placed, c.key)
 			}
 			after, err := os.ReadFile(rundir.At(cfg.Train.Out).Config().Name)
 			if err != nil || string(after) != string(before) {
 				t.Errorf("run.toml has changed: %v", err)
 			}
-			if s, err := metrics.ReadSummary(rundir.At(cfg.Train.Out).Summary()); err != nil || !s.Completed || s.Steps != 6 {
+			if s, err := metrics.ReadSummary(rundir.At(cfg.Train.Out).Summary()); err != nil ||
+				!s.Completed || s.Steps != 6 {
 				t.Errorf("the summary has become %+v, %v", s, err)
 			}
 		})
@@ -159,7 +181,8 @@ func TestSummarySaysWhyItEnded(t *testing.T) {
 		t.Errorf("interrupted: %+v", s)
 	}
 	err := failing(t, testrun.Again(t, cfg))
-	if s := summary(); s.Stopped != metrics.Diverged || s.Completed || s.Parameters == 0 || s.NonEmbedding == 0 || s.Error != err.Error() || s.Steps < 2 {
+	if s := summary(); s.Stopped != metrics.Diverged || s.Completed || s.Parameters == 0 ||
+		s.NonEmbedding == 0 || s.Error != err.Error() || s.Steps < 2 {
 		t.Errorf("diverged: %+v, want %v", s, err)
 	}
 	console := &callAt{at: map[string]func(){"step 12/20": func() {
@@ -186,8 +209,9 @@ func TestResumePrunes(t *testing.T) {
 	}
 }
 
-// The last step that is done counts, too: a run that was stopped right behind the first step of its decay, or of the ramp of
-// λ, cannot be given more steps, of which that one would have been another. One step before it can.
+// The last step that is done counts, too: a run that was stopped right behind the first step of its
+// decay, or of the ramp of λ, cannot be given more steps, of which that one would have been
+// another. One step before it can.
 func TestNotExtendedByItsLastStep(t *testing.T) {
 	testlevel.Long(t, "trains several times")
 	for _, c := range []struct {
@@ -196,13 +220,16 @@ func TestNotExtendedByItsLastStep(t *testing.T) {
 		say                      string
 	}{
 		// Steps 1 to 5 have the full rate; with 12 steps, the first 10 have.
-		{`schedule={kind="wsd", rate=3e-3, warmup=1, decay=0.5}`, `method={form="off"}`, "train.steps=20", 6, "of which 6 are done: the learning rate of step 6 was"},
-		{`schedule={kind="constant", rate=3e-3, warmup=1}`, `method={silence=0.5}`, "train.steps=16", 5, "of which 5 are done: λ of step 5 was"},
+		{`schedule={kind="wsd", rate=3e-3, warmup=1, decay=0.5}`, `method={form="off"}`, "train.steps=20",
+			6, "of which 6 are done: the learning rate of step 6 was"},
+		{`schedule={kind="constant", rate=3e-3, warmup=1}`, `method={silence=0.5}`, "train.steps=16", 5,
+			"of which 5 are done: λ of step 5 was"},
 	} {
 		for _, stop := range []int{c.refused - 1, c.refused} {
 			cfg := testrun.Config(t, "train.steps=8", c.schedule, c.method)
 			runParts(t, cfg, stop)
-			_, err := train.Run(t.Context(), testrun.Again(t, cfg, c.longer), train.Options{Resume: true, Finder: testrun.Finder(t)})
+			_, err := train.Run(t.Context(), testrun.Again(t, cfg, c.longer),
+				train.Options{Resume: true, Finder: testrun.Finder(t)})
 			if (stop == c.refused) != (err != nil) || err != nil && !strings.Contains(err.Error(), c.say) {
 				t.Errorf("%s, stopped at %d: %v", c.schedule, stop, err)
 			}

@@ -58,8 +58,10 @@ plugin = "adamw"
 `
 
 var tinyModel = []string{
-	"model.layers=1", "model.width=16", "model.heads=1", "model.hidden=16", "model.context=4", "train.batch=1", "train.steps=4",
-	"train.checkpoint_every=2", "train.keep=1", "train.eval_every=2", "train.eval_batches=1", "train.final_eval_batches=1",
+	"model.layers=1", "model.width=16", "model.heads=1", "model.hidden=16", "model.context=4",
+	"train.batch=1", "train.steps=4",
+	"train.checkpoint_every=2", "train.keep=1", "train.eval_every=2", "train.eval_batches=1",
+	"train.final_eval_batches=1",
 }
 
 // victims are the trainings of the fault and power-loss tests.
@@ -96,7 +98,8 @@ func (v victim) prepare(t *testing.T, finder *plugin.Finder) string {
 		return ""
 	}
 	cfg := testrun.Elsewhere(t, v.cfg)
-	if _, err := train.Run(t.Context(), cfg, train.Options{StopAfter: v.before, Finder: finder}); !errors.Is(err, train.ErrInterrupted) {
+	if _, err := train.Run(t.Context(), cfg,
+		train.Options{StopAfter: v.before, Finder: finder}); !errors.Is(err, train.ErrInterrupted) {
 		t.Fatal(err)
 	}
 	return cfg.Train.Out
@@ -140,7 +143,8 @@ func TestPowerLoss(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := train.Run(t.Context(), testrun.Again(t, cfg), train.Options{Files: files, Resume: v.before > 0, Finder: finder}); err != nil {
+			if _, err := train.Run(t.Context(), testrun.Again(t, cfg),
+				train.Options{Files: files, Resume: v.before > 0, Finder: finder}); err != nil {
 				t.Fatal(err)
 			}
 			states := 0
@@ -173,7 +177,9 @@ func (v victim) lost(t *testing.T, files *crashfs.FS, moment int, seed uint64) s
 var mixtures = []uint64{2, 3, 4, 5}
 
 // lose simulates a loss of power at a moment and goes on with the files that are left.
-func (v victim) lose(t *testing.T, finder *plugin.Finder, files *crashfs.FS, moment int, seed uint64) {
+func (v victim) lose(
+	t *testing.T, finder *plugin.Finder, files *crashfs.FS, moment int, seed uint64,
+) {
 	t.Helper()
 	what := fmt.Sprintf("power lost at moment %d, seed %d", moment, seed)
 	dir := rundir.At(v.lost(t, files, moment, seed))
@@ -183,7 +189,8 @@ func (v victim) lose(t *testing.T, finder *plugin.Finder, files *crashfs.FS, mom
 		}
 	}
 	cfg := testrun.Again(t, v.cfg, fmt.Sprintf("train.out=%q", dir.Name))
-	if _, err := train.Run(t.Context(), testrun.Again(t, cfg), train.Options{Resume: true, Finder: finder}); err != nil {
+	if _, err := train.Run(t.Context(), testrun.Again(t, cfg),
+		train.Options{Resume: true, Finder: finder}); err != nil {
 		t.Errorf("%s: cannot be resumed: %v", what, err)
 		return
 	}
@@ -192,13 +199,16 @@ func (v victim) lose(t *testing.T, finder *plugin.Finder, files *crashfs.FS, mom
 
 // fail trains with a fault in the i-th operation and then goes on without faults. It
 // is false when there was no such operation.
-func (v victim) fail(t *testing.T, finder *plugin.Finder, prepared string, i int, forever bool) bool {
+func (v victim) fail(
+	t *testing.T, finder *plugin.Finder, prepared string, i int, forever bool,
+) bool {
 	t.Helper()
 	cfg := v.start(t, prepared)
 	files := faultfs.New(vfs.OS, i, forever)
 	var log bytes.Buffer
 	_, err := train.Run(t.Context(), testrun.Again(t, cfg), train.Options{
-		Files: files, Resume: v.before > 0, Finder: finder, Logger: hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Warn}),
+		Files: files, Resume: v.before > 0, Finder: finder,
+		Logger: hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Warn}),
 	})
 	fired := files.Fired()
 	if len(fired) == 0 {
@@ -211,10 +221,12 @@ func (v victim) fail(t *testing.T, finder *plugin.Finder, prepared string, i int
 	if forever {
 		what += " with all after it"
 	}
-	if said := fmt.Sprint(err, log.String()); !strings.Contains(said, "injected fault") && !harmless(fired[0]) {
+	if said := fmt.Sprint(err, log.String()); !strings.Contains(said, "injected fault") &&
+		!harmless(fired[0]) {
 		t.Errorf("%s: nobody reports it: %s", what, said)
 	}
-	if _, err := train.Run(t.Context(), testrun.Again(t, cfg), train.Options{Resume: true, Finder: finder}); err != nil {
+	if _, err := train.Run(t.Context(), testrun.Again(t, cfg),
+		train.Options{Resume: true, Finder: finder}); err != nil {
 		t.Errorf("%s: cannot be resumed: %v", what, err)
 		return true
 	}
@@ -240,7 +252,8 @@ func sameDirectory(t *testing.T, what, a, b string) {
 	}
 	testrun.SameRun(t, what, a, b)
 	for _, name := range []string{rundir.TrajectoryFile, rundir.SummaryFile} {
-		if diff := cmp.Diff(timeless(t, filepath.Join(a, name)), timeless(t, filepath.Join(b, name))); diff != "" {
+		if diff := cmp.Diff(timeless(t, filepath.Join(a, name)),
+			timeless(t, filepath.Join(b, name))); diff != "" {
 			t.Errorf("%s: %s differs:\n%s", what, name, diff)
 		}
 	}
@@ -280,7 +293,9 @@ func timeless(t *testing.T, path string) []map[string]any {
 		if err := values.Decode(&v); err != nil {
 			t.Fatalf("%s: %v", path, err)
 		}
-		maps.DeleteFunc(v, func(name string, _ any) bool { return name == "dir" || name == "name" || metrics.Timed(name) })
+		maps.DeleteFunc(v, func(name string, _ any) bool {
+			return name == "dir" || name == "name" || metrics.Timed(name)
+		})
 		list = append(list, v)
 	}
 	return list

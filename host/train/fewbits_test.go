@@ -9,22 +9,26 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
-// TestFewBits: quantizers that are meant for few bits train with each number of bits, without and with the correction, which
-// changes the run; and a run in parts is the whole one.
+// TestFewBits: quantizers that are meant for few bits train with each number of bits, without and
+// with the correction, which changes the run; and a run in parts is the whole one.
 func TestFewBits(t *testing.T) {
 	testlevel.Long(t, "trains models")
 	settings := map[string]string{}
 	for bits := range 5 {
-		settings[fmt.Sprintf("paretoq, %d", bits)] = fmt.Sprintf(`quantizer={weights={plugin="paretoq", bits=%d}}`, bits)
+		settings[fmt.Sprintf("paretoq, %d", bits)] = fmt.Sprintf(
+			`quantizer={weights={plugin="paretoq", bits=%d}}`, bits)
 	}
 	for bits := 2; bits <= 4; bits++ {
-		settings[fmt.Sprintf("lsq and stableqat, %d", bits)] = fmt.Sprintf(`quantizer={plugin="lsq", bits=%d, surrogate="sine"}`, bits)
-		settings[fmt.Sprintf("stableqat, %d", bits)] = fmt.Sprintf(`quantizer={weights={plugin="lsq", bits=%d, surrogate="sine", form="stableqat", granularity="row"}}`, bits)
+		settings[fmt.Sprintf("lsq and stableqat, %d", bits)] = fmt.Sprintf(
+			`quantizer={plugin="lsq", bits=%d, surrogate="sine"}`, bits)
+		settings[fmt.Sprintf("stableqat, %d", bits)] = fmt.Sprintf(
+			`quantizer={weights={plugin="lsq", bits=%d, surrogate="sine", form="stableqat", granularity="row"}}`, bits)
 	}
 	for name, quantizer := range settings {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			on := testrun.Config(t, "train.steps=30", "schedule.rate=3e-3", "method.lambda=5.0", "method.silence=0.5", "train.log_every=1", "train.eval_every=0", quantizer)
+			on := testrun.Config(t, "train.steps=30", "schedule.rate=3e-3", "method.lambda=5.0",
+				"method.silence=0.5", "train.log_every=1", "train.eval_every=0", quantizer)
 			testrun.Train(t, on, train.Options{})
 			fell(t, on.Train.Out)
 			inParts(t, on, 13)

@@ -19,9 +19,9 @@ var fullyQuantized = []string{
 	`quantizer.backward={plugin="mxfp4", scale_rule="absmax34", rounding="stochastic", rotation="32", signs="random"}`,
 }
 
-// TestFullyQuantized: all three products of each layer in MXFP4, with stochastic rounding and random rotations in the backward
-// pass, train a model, with and without the correction; a run in parts is the whole one, and other settings of the backward pass
-// are another run.
+// TestFullyQuantized: all three products of each layer in MXFP4, with stochastic rounding and
+// random rotations in the backward pass, train a model, with and without the correction; a run in
+// parts is the whole one, and other settings of the backward pass are another run.
 func TestFullyQuantized(t *testing.T) {
 	testlevel.Long(t, "trains models")
 	cfg := testrun.Config(t, append(fullyQuantized, "method.lambda=5.0", "method.silence=0.5")...)
@@ -31,7 +31,8 @@ func TestFullyQuantized(t *testing.T) {
 	off := testrun.Elsewhere(t, cfg, `method.form="off"`)
 	testrun.Train(t, off, train.Options{})
 	fell(t, off.Train.Out)
-	forward := testrun.Elsewhere(t, off, `quantizer.gradients={plugin="none"}`, `quantizer.backward={plugin="none"}`)
+	forward := testrun.Elsewhere(t, off, `quantizer.gradients={plugin="none"}`,
+		`quantizer.backward={plugin="none"}`)
 	testrun.Train(t, forward, train.Options{})
 	a, b := losses(t, off.Train.Out), losses(t, forward.Train.Out)
 	if a[0] != b[0] {
@@ -42,7 +43,8 @@ func TestFullyQuantized(t *testing.T) {
 	}
 }
 
-// publishedRecipe is the file of examples with that name, which follows the authors' code, for a small model.
+// publishedRecipe is the file of examples with that name, which follows the authors' code, for a
+// small model.
 func publishedRecipe(t *testing.T, name string, overrides ...string) *config.Config {
 	t.Helper()
 	trainFile, validation := testrun.Dataset(t)
@@ -51,8 +53,10 @@ func publishedRecipe(t *testing.T, name string, overrides ...string) *config.Con
 		layers = 2
 	}
 	cfg, err := config.Load(filepath.Join("../../examples", name+".toml"), append([]string{
-		fmt.Sprintf("data.train=%q", trainFile), fmt.Sprintf("data.validation=%q", validation), fmt.Sprintf("train.out=%q", filepath.Join(t.TempDir(), "run")),
-		fmt.Sprintf("model.layers=%d", layers), "model.hidden=128", "model.context=32", "train.batch=4", "train.steps=40", "train.eval_every=0",
+		fmt.Sprintf("data.train=%q", trainFile), fmt.Sprintf("data.validation=%q", validation),
+		fmt.Sprintf("train.out=%q", filepath.Join(t.TempDir(), "run")),
+		fmt.Sprintf("model.layers=%d", layers), "model.hidden=128", "model.context=32", "train.batch=4",
+		"train.steps=40", "train.eval_every=0",
 	}, overrides...))
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +72,8 @@ func TestPublishedRecipes(t *testing.T) {
 			cfg := publishedRecipe(t, name)
 			testrun.Train(t, cfg, train.Options{})
 			fell(t, cfg.Train.Out)
-			forward := testrun.Elsewhere(t, cfg, "train.steps=2", `quantizer.gradients={plugin="none"}`, `quantizer.backward={plugin="none"}`)
+			forward := testrun.Elsewhere(t, cfg, "train.steps=2", `quantizer.gradients={plugin="none"}`,
+				`quantizer.backward={plugin="none"}`)
 			testrun.Train(t, forward, train.Options{})
 			a, b := losses(t, cfg.Train.Out), losses(t, forward.Train.Out)
 			if a[0] != b[0] || a[1] == b[1] {
@@ -78,14 +83,17 @@ func TestPublishedRecipes(t *testing.T) {
 	}
 }
 
-// TestFullyQuantizedOnXLA: XLA draws the same random bits and quantizes the same numbers. A number that lies within rounding
-// errors of the border between two levels may get the other one, so losses drift apart with the steps.
+// TestFullyQuantizedOnXLA: XLA draws the same random bits and quantizes the same numbers. A number
+// that lies within rounding errors of the border between two levels may get the other one, so
+// losses drift apart with the steps.
 func TestFullyQuantizedOnXLA(t *testing.T) {
 	onXLA(t, 1)
 	for name, cpu := range map[string]*config.Config{
-		"mxfp4":          testrun.Config(t, append(fullyQuantized, "train.steps=4", `method.form="off"`)...),
+		"mxfp4": testrun.Config(t,
+			append(fullyQuantized, "train.steps=4", `method.form="off"`)...),
 		"nvfp4-training": publishedRecipe(t, "nvfp4-training", "train.steps=4"),
-		"mseden": testrun.Config(t, append(fullyQuantized, `quantizer={plugin="nvfp4", scale_rule="mse"}`, `quantizer.gradients={plugin="mseden"}`,
+		"mseden": testrun.Config(t, append(fullyQuantized, `quantizer={plugin="nvfp4", scale_rule="mse"}`,
+			`quantizer.gradients={plugin="mseden"}`,
 			`quantizer.backward={plugin="mseden"}`, "train.steps=4", `method.form="off"`)...),
 	} {
 		testrun.Train(t, cpu, train.Options{})

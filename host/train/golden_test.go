@@ -63,7 +63,8 @@ func TestStepsMatchPyTorch(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(ref.Variants) < 3 {
-		t.Fatalf("the reference has %d variants, want unquantized, quantized and with CAGE", len(ref.Variants))
+		t.Fatalf("the reference has %d variants, want unquantized, quantized and with CAGE",
+			len(ref.Variants))
 	}
 	for _, v := range ref.Variants {
 		t.Run(v.Name, func(t *testing.T) {
@@ -81,12 +82,18 @@ func TestStepsMatchPyTorch(t *testing.T) {
 func trainAsTorch(t *testing.T, ref torchLosses, v torchVariant) []float64 {
 	m, tr := ref.Model, ref.Training
 	overrides := []string{
-		fmt.Sprintf("model.layers=%d", m.Layers), fmt.Sprintf("model.heads=%d", m.Heads), fmt.Sprintf("model.width=%d", m.Width),
-		fmt.Sprintf("model.hidden=%d", m.Hidden), fmt.Sprintf("model.vocab=%d", m.Vocabulary), fmt.Sprintf("model.context=%d", m.Context),
-		fmt.Sprintf("train.steps=%d", tr.Steps), fmt.Sprintf("train.batch=%d", m.Batch), fmt.Sprintf("train.clip=%v", tr.Clip),
-		fmt.Sprintf("train.weight_decay=%v", tr.WeightDecay), `schedule.kind="constant"`, fmt.Sprintf("schedule.rate=%v", tr.LR),
-		fmt.Sprintf("optimizer.beta1=%v", tr.Beta1), fmt.Sprintf("optimizer.beta2=%v", tr.Beta2), fmt.Sprintf("optimizer.eps=%v", tr.Epsilon),
-		fmt.Sprintf("method.lambda=%v", v.Lambda), fmt.Sprintf("method.silence=%v", v.Silence), fmt.Sprintf("quantizer.bits=%d", tr.Bits),
+		fmt.Sprintf("model.layers=%d", m.Layers), fmt.Sprintf("model.heads=%d", m.Heads),
+		fmt.Sprintf("model.width=%d", m.Width),
+		fmt.Sprintf("model.hidden=%d", m.Hidden), fmt.Sprintf("model.vocab=%d", m.Vocabulary),
+		fmt.Sprintf("model.context=%d", m.Context),
+		fmt.Sprintf("train.steps=%d", tr.Steps), fmt.Sprintf("train.batch=%d", m.Batch),
+		fmt.Sprintf("train.clip=%v", tr.Clip),
+		fmt.Sprintf("train.weight_decay=%v", tr.WeightDecay), `schedule.kind="constant"`,
+		fmt.Sprintf("schedule.rate=%v", tr.LR),
+		fmt.Sprintf("optimizer.beta1=%v", tr.Beta1), fmt.Sprintf("optimizer.beta2=%v", tr.Beta2),
+		fmt.Sprintf("optimizer.eps=%v", tr.Epsilon),
+		fmt.Sprintf("method.lambda=%v", v.Lambda), fmt.Sprintf("method.silence=%v", v.Silence),
+		fmt.Sprintf("quantizer.bits=%d", tr.Bits),
 	}
 	if !v.Quantized {
 		overrides = append(overrides, `quantizer.plugin="none"`)
@@ -194,7 +201,8 @@ func readPacking(t *testing.T) packingGolden {
 // packingConfig is a run on the documents of g, in batches of so many rows.
 func packingConfig(t *testing.T, g packingGolden, batch int) *config.Config {
 	t.Helper()
-	info := tokenizer.Info{Name: "golden", VocabSize: 328, BOS: tokenizer.NoToken, EOS: tokenizer.NoToken, SHA256: strings.Repeat("1", 64)}
+	info := tokenizer.Info{Name: "golden", VocabSize: 328, BOS: tokenizer.NoToken,
+		EOS: tokenizer.NoToken, SHA256: strings.Repeat("1", 64)}
 	path := testrun.ChatFile(t, info, func(yield func([]int32, []bool) bool) {
 		for i, ids := range g.Documents {
 			loss := make([]bool, len(ids))
@@ -256,7 +264,8 @@ func TestPackedPlacesGolden(t *testing.T) {
 	for i, r := range model.DocumentRows(batch, g.RowLength) {
 		want := g.Rows[i]
 		last := g.RowLength // a place more than the reference has, which predicts nothing
-		if !slices.Equal(r.Tokens[:last], want.Tokens) || !slices.Equal(r.Segments, append(want.Segments, model.Padding)) {
+		if !slices.Equal(r.Tokens[:last], want.Tokens) ||
+			!slices.Equal(r.Segments, append(want.Segments, model.Padding)) {
 			t.Errorf("row %d is %v of the documents %v, want %+v", i, r.Tokens, r.Segments, want)
 		}
 		for place, weight := range want.Weights {

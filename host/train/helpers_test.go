@@ -182,7 +182,8 @@ func beHost(path, plugins string) error {
 	if err != nil {
 		return err
 	}
-	_, err = train.Run(context.Background(), cfg, train.Options{Resume: true, Finder: &plugin.Finder{Dirs: []string{plugins}}})
+	_, err = train.Run(context.Background(), cfg,
+		train.Options{Resume: true, Finder: &plugin.Finder{Dirs: []string{plugins}}})
 	return err
 }
 

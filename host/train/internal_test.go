@@ -34,7 +34,8 @@ quantizer = { plugin = "quest" }
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &run{cfg: cfg, rates: cfg.Schedule.Schedule(cfg.Train.Steps), method: cfg.ResolvedMethod(), Programs: &build.Programs{Weights: map[string]spec.Quantizer{"w": {}}}}
+	return &run{cfg: cfg, rates: cfg.Schedule.Schedule(cfg.Train.Steps), method: cfg.ResolvedMethod(),
+		Programs: &build.Programs{Weights: map[string]spec.Quantizer{"w": {}}}}
 }
 
 // TestSettings: schedules count all steps, the optimizer its own updates.
@@ -61,14 +62,16 @@ func TestSettings(t *testing.T) {
 // in every kind.
 func TestScheduleFloor(t *testing.T) {
 	for _, kind := range []string{"onecycle_cos", "linear_warmup_cosine", "cosine", "linear", "wsd"} {
-		for floor, text := range map[float64]string{0.25: "schedule.floor=0.25", 0: "schedule.floor=0.0"} {
+		for floor, text := range map[float64]string{0.25: "schedule.floor=0.25",
+			0: "schedule.floor=0.0"} {
 			rates := runOf(t, `schedule.kind="`+kind+`"`, text).rates
 			low, high := math.Inf(1), 0.0
 			for k := 50; k < 101; k++ {
 				low, high = min(low, rates.Rate(k)), max(high, rates.Rate(k))
 			}
 			if math.Abs(low-0.5*floor) > 1e-4 || high > 0.5 {
-				t.Errorf("%s with floor %v: the second half has rates from %v to %v, want the least to be %v", kind, floor, low, high, 0.5*floor)
+				t.Errorf("%s with floor %v: the second half has rates from %v to %v, want the least to be %v",
+					kind, floor, low, high, 0.5*floor)
 			}
 		}
 	}
@@ -107,21 +110,25 @@ func TestUncorrectedWeightsAreCounted(t *testing.T) {
 	if r.done.Uncorrected != 5 {
 		t.Errorf("%d corrections are counted, want 5", r.done.Uncorrected)
 	}
-	if got := strings.Count(said.String(), "\n"); got != 2 || !strings.Contains(said.String(), "layers.1.mlp.w1") {
+	if got := strings.Count(said.String(), "\n"); got != 2 ||
+		!strings.Contains(said.String(), "layers.1.mlp.w1") {
 		t.Errorf("%d warnings, want 2 that name the weights:\n%s", got, said.String())
 	}
 	rec := metrics.Record{Lambda: metrics.Some(1)}
-	res := step.Result{ErrorNorm2: []float64{1, math.NaN(), 3, 4}, ValueNorm2: []float64{1, 1, 1, 1}, Uncorrected: two}
+	res := step.Result{ErrorNorm2: []float64{1, math.NaN(), 3, 4}, ValueNorm2: []float64{1, 1, 1, 1},
+		Uncorrected: two}
 	addStatistics(&rec, step.Settings{Lambda: 1}, res)
 	if *rec.AppliedParams != 2 || float64(*rec.ErrorNorm2) != 8 {
 		t.Errorf("applied to %d weights, Σ‖e‖² %v; want 2 and 8", *rec.AppliedParams, *rec.ErrorNorm2)
 	}
 }
 
-// TestFailuresOfOneTensor: a checkpoint holds how often the refreshes of a tensor have failed in a row, also when it is the
-// only one. Otherwise a run that is resumed again and again would never end with the error about it.
+// TestFailuresOfOneTensor: a checkpoint holds how often the refreshes of a tensor have failed in a
+// row, also when it is the only one. Otherwise a run that is resumed again and again would never
+// end with the error about it.
 func TestFailuresOfOneTensor(t *testing.T) {
-	for _, want := range []map[string]int{nil, {"layers.1.mlp.down": 3}, {"embedding": 1, "layers.1.mlp.down": 2}} {
+	for _, want := range []map[string]int{nil, {"layers.1.mlp.down": 3},
+		{"embedding": 1, "layers.1.mlp.down": 2}} {
 		r := &run{state: &step.State{}}
 		r.state.Pending.RestoreFailures(want)
 		saved := checkpoint.State{Meta: checkpoint.Meta{}}
@@ -141,7 +148,8 @@ func TestFailuresOfOneTensor(t *testing.T) {
 
 var errNoBatch = errors.New("no such batch")
 
-// numbered returns batches of two elements, which are their index; the batch with the index fails is an error.
+// numbered returns batches of two elements, which are their index; the batch with the index fails
+// is an error.
 func numbered(fails int64) build.Batches {
 	return build.Batches{Len: 2,
 		At: func(index int64, dst []int32) error {
@@ -154,7 +162,8 @@ func numbered(fails int64) build.Batches {
 		Finish: func(batches [][]int32) int64 { return int64(10 * len(batches)) }}
 }
 
-// TestFeed: every step gets its own batches; those of the next step are read ahead, but none after the last.
+// TestFeed: every step gets its own batches; those of the next step are read ahead, but none after
+// the last.
 func TestFeed(t *testing.T) {
 	loaded := make(chan [][]int32, 9)
 	load := func(b [][]int32) (*step.Batches, error) {
@@ -205,7 +214,9 @@ func TestFeedCloses(t *testing.T) {
 }
 
 // RunSeen is Run, which shows its state before the first step.
-func RunSeen(ctx context.Context, cfg *config.Config, o Options, see func(*step.State)) (*metrics.Summary, error) {
+func RunSeen(
+	ctx context.Context, cfg *config.Config, o Options, see func(*step.State),
+) (*metrics.Summary, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err

@@ -27,9 +27,11 @@ var (
 	}
 	matrixOptimizers = map[string]string{
 		"adamw": `optimizer={plugin="adamw"}`, "sgd": `optimizer={plugin="sgd", momentum=0.9}`,
-		"muon": `optimizer={plugin="muon"}`, "shampoo": `optimizer={plugin="shampoo"}`, "soap": `optimizer={plugin="soap"}`,
+		"muon": `optimizer={plugin="muon"}`, "shampoo": `optimizer={plugin="shampoo"}`,
+		"soap": `optimizer={plugin="soap"}`,
 	}
-	matrixRates = map[string]float64{"adamw": 3e-3, "sgd": 0.1, "muon": 3e-3, "shampoo": 3e-3, "soap": 3e-3}
+	matrixRates = map[string]float64{"adamw": 3e-3, "sgd": 0.1, "muon": 3e-3, "shampoo": 3e-3,
+		"soap": 3e-3}
 )
 
 // TestEveryPair is the claim of the project: any quantizer trains with any optimizer,
@@ -45,7 +47,8 @@ func TestEveryPair(t *testing.T) {
 			}
 			t.Run(q+"/"+o, func(t *testing.T) {
 				t.Parallel()
-				cfg := testrun.Config(t, "train.steps=30", matrixQuantizers[q], matrixOptimizers[o], "method.lambda=5.0", "method.silence=0.5",
+				cfg := testrun.Config(t, "train.steps=30", matrixQuantizers[q], matrixOptimizers[o],
+					"method.lambda=5.0", "method.silence=0.5",
 					fmt.Sprintf("schedule.rate=%v", matrixRates[o]), "train.log_every=1", "train.eval_every=0")
 				off := testrun.Elsewhere(t, cfg, `method.form="off"`)
 				testrun.Train(t, off, train.Options{})
@@ -64,8 +67,8 @@ func TestEveryPair(t *testing.T) {
 	}
 }
 
-// TestEveryPairWithTeacher: pairs learn from a teacher, too. The divergence falls, λ = 0 gives the bits of a run without
-// correction, and a resumed run ends with the bits of one that never stopped.
+// TestEveryPairWithTeacher: pairs learn from a teacher, too. The divergence falls, λ = 0 gives the
+// bits of a run without correction, and a resumed run ends with the bits of one that never stopped.
 func TestEveryPairWithTeacher(t *testing.T) {
 	testlevel.Long(t, "trains 13 models, or 37")
 	_, init := pretrained(t)
@@ -76,8 +79,10 @@ func TestEveryPairWithTeacher(t *testing.T) {
 			}
 			t.Run(q+"/"+o, func(t *testing.T) {
 				t.Parallel()
-				on := testrun.Config(t, "train.steps=30", matrixQuantizers[q], matrixOptimizers[o], "method.lambda=5.0", "method.silence=0.5",
-					fmt.Sprintf("schedule.rate=%v", matrixRates[o]), "train.log_every=1", "train.eval_every=0", init, initialTeacher)
+				on := testrun.Config(t, "train.steps=30", matrixQuantizers[q], matrixOptimizers[o],
+					"method.lambda=5.0", "method.silence=0.5",
+					fmt.Sprintf("schedule.rate=%v", matrixRates[o]), "train.log_every=1", "train.eval_every=0",
+					init, initialTeacher)
 				testrun.Train(t, on, train.Options{})
 				fell(t, on.Train.Out)
 				off := testrun.Elsewhere(t, on, `method.form="off"`)
@@ -91,7 +96,8 @@ func TestEveryPairWithTeacher(t *testing.T) {
 	}
 }
 
-// sampled reports whether the i-th choice is tried with the j-th optimizer: each choice with one of them, unless all pairs are asked for.
+// sampled reports whether the i-th choice is tried with the j-th optimizer: each choice with one of
+// them, unless all pairs are asked for.
 func sampled(i, j int) bool { return testlevel.All() || i%len(matrixOptimizers) == j }
 
 // fell fails unless the mean loss of a run's last steps is below that of its first.
@@ -125,11 +131,15 @@ var smallest = map[string]string{
 
 // sizeQuantizers are those of [matrixQuantizers] for weights alone, other forms, and none.
 var sizeQuantizers = map[string]string{
-	"none":  "",
-	"quest": `quantizer.weights = {plugin = "quest", bits = 4}`, "official": `quantizer.weights = {plugin = "quest", bits = 4, form = "official"}`,
-	"ternary": `quantizer.weights = {plugin = "quest", form = "ternary"}`, "absmax": `quantizer.weights = {plugin = "absmax", bits = 4}`,
-	"mxfp4": `quantizer.weights = {plugin = "mxfp4"}`, "nvfp4": `quantizer.weights = {plugin = "nvfp4"}`,
-	"lsq": `quantizer.weights = {plugin = "lsq", bits = 4}`, "grid": `quantizer.weights = {plugin = "grid", step = 0.25}`,
+	"none":     "",
+	"quest":    `quantizer.weights = {plugin = "quest", bits = 4}`,
+	"official": `quantizer.weights = {plugin = "quest", bits = 4, form = "official"}`,
+	"ternary":  `quantizer.weights = {plugin = "quest", form = "ternary"}`,
+	"absmax":   `quantizer.weights = {plugin = "absmax", bits = 4}`,
+	"mxfp4":    `quantizer.weights = {plugin = "mxfp4"}`,
+	"nvfp4":    `quantizer.weights = {plugin = "nvfp4"}`,
+	"lsq":      `quantizer.weights = {plugin = "lsq", bits = 4}`,
+	"grid":     `quantizer.weights = {plugin = "grid", step = 0.25}`,
 }
 
 // TestEveryPairAtTheSmallestSizes: every quantizer trains with every optimizer, on every
@@ -143,13 +153,15 @@ func TestEveryPairAtTheSmallestSizes(t *testing.T) {
 		for i, q := range slices.Sorted(maps.Keys(sizeQuantizers)) {
 			for j, o := range slices.Sorted(maps.Keys(matrixOptimizers)) {
 				language := strings.HasPrefix(name, "llama") || strings.HasPrefix(name, "olmo2")
-				if language && !slices.Contains([]string{"none", "quest", "mxfp4", "lsq"}, q) || !sampled(n+i, j) {
+				if language && !slices.Contains([]string{"none", "quest", "mxfp4", "lsq"}, q) ||
+					!sampled(n+i, j) {
 					continue // language models take longer
 				}
 				t.Run(fmt.Sprintf("%s/%s/%s", name, q, o), func(t *testing.T) {
 					t.Parallel()
 					text := fmt.Sprintf("%s\n%s\n%s\n", smallest[name], sizeQuantizers[q], matrixOptimizers[o])
-					text += "train = {steps = 4, log_every = 1, %s out = %q}\nschedule = {rate = 1e-2}\nmethod = {silence = 0.0}\n"
+					text += "train = {steps = 4, log_every = 1, %s out = %q}\nschedule = {rate = 1e-2}\nmethod " +
+						"= {silence = 0.0}\n"
 					batch := ""
 					if language {
 						batch = "batch = 1,"

@@ -55,8 +55,9 @@ func (l *lines) count(words string) int {
 	return strings.Count(l.text.String(), words)
 }
 
-// TestOpaqueOptimizer: AdamW computed by a plugin's own process trains like AdamW as a program, to the last bit, with
-// clipping, decay and correction; also when the run is stopped and resumed, and when the process is killed again and again.
+// TestOpaqueOptimizer: AdamW computed by a plugin's own process trains like AdamW as a program, to
+// the last bit, with clipping, decay and correction; also when the run is stopped and resumed, and
+// when the process is killed again and again.
 func TestOpaqueOptimizer(t *testing.T) {
 	exe, opaque := opaqueAdamW(t)
 	for name, overrides := range map[string][]string{
@@ -66,7 +67,8 @@ func TestOpaqueOptimizer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			group := `optimizer.groups=[{match="*norm*", rate=0.5}]`
-			whole := testrun.Config(t, append(slices.Clone(overrides), `optimizer={plugin="adamw"}`, group)...)
+			whole := testrun.Config(t, append(slices.Clone(overrides), `optimizer={plugin="adamw"}`,
+				group)...)
 			testrun.Train(t, whole, train.Options{})
 			by := testrun.Config(t, append(slices.Clone(overrides), opaque, group)...)
 			testrun.Train(t, by, train.Options{})
@@ -107,7 +109,8 @@ func TestOpaqueOptimizer(t *testing.T) {
 		if n := log.count("is repeated"); n == 0 {
 			t.Error("no step was tried again: the process was not killed while it trained")
 		}
-		testrun.SameRun(t, "with a process that was killed, and without", whole.Train.Out, killed.Train.Out)
+		testrun.SameRun(t, "with a process that was killed, and without", whole.Train.Out,
+			killed.Train.Out)
 	})
 }
 
@@ -133,7 +136,8 @@ func ownExecutable(t *testing.T, name string) plugin.Executable {
 	if err != nil {
 		t.Fatal(err)
 	}
-	exe := plugin.Executable{Name: built.Name, Path: filepath.Join(t.TempDir(), name)} // processes of its own
+	// processes of its own
+	exe := plugin.Executable{Name: built.Name, Path: filepath.Join(t.TempDir(), name)}
 	if err := os.WriteFile(exe.Path, read(t, built.Path), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -146,8 +150,8 @@ func begun(cfg *config.Config) bool {
 	return err == nil && info.Size() > 0
 }
 
-// trainUntilGone trains with a plugin whose executable vanishes when the training has begun, and then its process. It returns the error
-// of the run; the executable is there again.
+// trainUntilGone trains with a plugin whose executable vanishes when the training has begun, and
+// then its process. It returns the error of the run; the executable is there again.
 func trainUntilGone(t *testing.T, cfg *config.Config, exe plugin.Executable) error {
 	t.Helper()
 	gone := exe.Path + ".gone"
@@ -176,8 +180,8 @@ func trainUntilGone(t *testing.T, cfg *config.Config, exe plugin.Executable) err
 	return err
 }
 
-// TestOpaqueOptimizerOnXLA: where the memory is not the host's, tensors are copied, and the losses are those of the
-// program, whose roots XLA rounds in its own way.
+// TestOpaqueOptimizerOnXLA: where the memory is not the host's, tensors are copied, and the losses
+// are those of the program, whose roots XLA rounds in its own way.
 func TestOpaqueOptimizerOnXLA(t *testing.T) {
 	onXLA(t, 2)
 	_, opaque := opaqueAdamW(t)
@@ -203,14 +207,16 @@ func TestOpaqueOptimizerFails(t *testing.T) {
 	exe, opaque := opaqueAdamW(t)
 	cfg := testrun.Config(t, opaque, "train.steps=200", "train.checkpoint_every=1000")
 	err := trainUntilGone(t, cfg, exe)
-	if err == nil || !strings.Contains(err.Error(), "opaque-adamw") || !strings.Contains(err.Error(), "step ") {
+	if err == nil || !strings.Contains(err.Error(), "opaque-adamw") ||
+		!strings.Contains(err.Error(), "step ") {
 		t.Fatalf("got %v, want an error that names step and plugin", err)
 	}
 	testrun.Newest(t, cfg.Train.Out) // there is a checkpoint
 	whole := testrun.Elsewhere(t, cfg)
 	testrun.Train(t, whole, train.Options{})
 	testrun.Train(t, testrun.Again(t, cfg), train.Options{Resume: true})
-	testrun.SameRun(t, "with a plugin that was gone for a while, and without", whole.Train.Out, cfg.Train.Out)
+	testrun.SameRun(t, "with a plugin that was gone for a while, and without", whole.Train.Out,
+		cfg.Train.Out)
 }
 
 // sameTraining compares the tensors of two runs and their losses.

@@ -9,15 +9,19 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
-// operands quantize keys, values, queries and the head: the values with trained parameters, and the head at random.
+// operands quantize keys, values, queries and the head: the values with trained parameters, and the
+// head at random.
 var operands = []string{
-	"model.hidden=64", "train.steps=30", "train.eval_every=0", "train.accumulate=2", `quantizer={plugin="quest"}`,
-	`quantizer.keys={plugin="absmax"}`, `quantizer.values={plugin="lsq"}`, `quantizer.queries={plugin="absmax", bits=2}`,
+	"model.hidden=64", "train.steps=30", "train.eval_every=0", "train.accumulate=2",
+	`quantizer={plugin="quest"}`,
+	`quantizer.keys={plugin="absmax"}`, `quantizer.values={plugin="lsq"}`,
+	`quantizer.queries={plugin="absmax", bits=2}`,
 	`quantizer.head={plugin="mxfp4", rounding="stochastic"}`,
 }
 
-// TestOperands: a model with quantized keys, values, queries and head trains, with and without the correction and with a tied head,
-// and a run in parts is the whole one. Each of them changes the losses, and without their tables the run is that without the roles.
+// TestOperands: a model with quantized keys, values, queries and head trains, with and without the
+// correction and with a tied head, and a run in parts is the whole one. Each of them changes the
+// losses, and without their tables the run is that without the roles.
 func TestOperands(t *testing.T) {
 	testlevel.Long(t, "trains models")
 	cfg := testrun.Config(t, append(operands, "method.lambda=5.0", "method.silence=0.5")...)

@@ -15,14 +15,18 @@ func overrides(list ...string) string {
 	return "quantizer.overrides=[{" + strings.Join(list, "}, {") + "}]"
 }
 
-// TestOverridesOfEverything: what overrides say for everything, or for all steps, is what the table of the quantizer says.
+// TestOverridesOfEverything: what overrides say for everything, or for all steps, is what the table
+// of the quantizer says.
 func TestOverridesOfEverything(t *testing.T) {
 	plain := testrun.Config(t, testrun.TwoLayers)
 	testrun.Train(t, plain, train.Options{})
 	for name, set := range map[string][]string{
-		"all names":     {`quantizer={plugin="none"}`, `method.form="decoupled"`, overrides(`match="*", plugin="quest", bits=4`)},
-		"all blocks":    {`quantizer={plugin="none"}`, `method.form="decoupled"`, overrides(`layers=[0, -1], plugin="quest", bits=4`)},
-		"all steps":     {`quantizer={plugin="none"}`, `method.form="decoupled"`, overrides(`from=1, to=20, plugin="quest", bits=4`)},
+		"all names": {`quantizer={plugin="none"}`, `method.form="decoupled"`,
+			overrides(`match="*", plugin="quest", bits=4`)},
+		"all blocks": {`quantizer={plugin="none"}`, `method.form="decoupled"`,
+			overrides(`layers=[0, -1], plugin="quest", bits=4`)},
+		"all steps": {`quantizer={plugin="none"}`, `method.form="decoupled"`,
+			overrides(`from=1, to=20, plugin="quest", bits=4`)},
 		"more steps":    {overrides(`layers=0, to=1000, plugin="quest", bits=4`)},
 		"nothing of it": {overrides(`match="*", plugin="absmax"`, `match="*", plugin="quest", bits=4`)},
 	} {
@@ -49,12 +53,15 @@ func TestOverridesOfEverything(t *testing.T) {
 // TestQuantizersThatChange: a training whose overrides hold for some of its steps is refused.
 func TestQuantizersThatChange(t *testing.T) {
 	for says, list := range map[string]string{
-		"quantizer.overrides: the quantizers change after step 6 (from, to)": `from=7, plugin="quest", bits=8`,
+		"quantizer.overrides: the quantizers change after step 6 (from, " +
+			"to)": `from=7, plugin="quest", bits=8`,
 		"quantizer.overrides: the quantizers change after step 9 (from, to)": `to=9, plugin="none"`,
 	} {
-		_, err := train.Run(t.Context(), testrun.Config(t, overrides(list)), train.Options{Finder: testrun.Finder(t)})
+		_, err := train.Run(t.Context(), testrun.Config(t, overrides(list)),
+			train.Options{Finder: testrun.Finder(t)})
 		var problem *plaintoml.Error
-		if !errors.As(err, &problem) || !strings.Contains(err.Error(), says) || !strings.Contains(problem.Hint, "init") {
+		if !errors.As(err, &problem) || !strings.Contains(err.Error(), says) ||
+			!strings.Contains(problem.Hint, "init") {
 			t.Errorf("%v, want %q", err, says)
 		}
 	}

@@ -81,9 +81,10 @@ func iterates(t *testing.T, dir string) []metrics.Point {
 	return points
 }
 
-// TestToyParetoPoints: for f(x) = ½(x − ½)² and Q = floor, the iteration of the CAGE paper's Eq. 3 ends, from
-// anywhere in a cell that has one, in the cell's λ-Pareto point, coupled as well as decoupled, with the real plugins.
-// The tolerance is a few units in the last place of float32 of the largest point, 3.1.
+// TestToyParetoPoints: for f(x) = ½(x − ½)² and Q = floor, the iteration of the CAGE paper's Eq. 3
+// ends, from anywhere in a cell that has one, in the cell's λ-Pareto point, coupled as well as
+// decoupled, with the real plugins. The tolerance is a few units in the last place of float32 of
+// the largest point, 3.1.
 func TestToyParetoPoints(t *testing.T) {
 	testlevel.Long(t, "trains several runs")
 	roots := 0
@@ -93,7 +94,8 @@ func TestToyParetoPoints(t *testing.T) {
 			cell, want := root.Float("cell"), root.Float("x")
 			roots++
 			for form, start := range map[string]float64{"decoupled": cell + 0.02, "coupled": cell + 0.98} {
-				cfg := problem(t, toyText, fmt.Sprintf("model.start=%v", start), fmt.Sprintf("method.lambda=%v", lambda),
+				cfg := problem(t, toyText, fmt.Sprintf("model.start=%v", start),
+					fmt.Sprintf("method.lambda=%v", lambda),
 					fmt.Sprintf("method.form=%q", form))
 				s := testrun.Train(t, cfg, train.Options{})
 				points := iterates(t, cfg.Train.Out)
@@ -102,12 +104,15 @@ func TestToyParetoPoints(t *testing.T) {
 					t.Errorf("%s, λ = %v, from %v: %v, want %v", form, lambda, start, last.X[0], want)
 				}
 				quantized, away := math.Floor(float64(last.X[0]))-0.5, math.Abs(want-0.5)
-				if math.Abs(float64(*s.ValLoss)-quantized*quantized/2) > 1e-6 || math.Abs(float64(*s.Distance)-away) > 2e-6 {
+				if math.Abs(float64(*s.ValLoss)-quantized*quantized/2) > 1e-6 ||
+					math.Abs(float64(*s.Distance)-away) > 2e-6 {
 					t.Errorf("%s, λ = %v: loss %v, distance %v", form, lambda, *s.ValLoss, *s.Distance)
 				}
 				list := records(t, cfg.Train.Out)
-				if p := list[len(list)-2]; p.Pareto == nil || math.Abs(float64(*p.Pareto)) > 1e-5 || p.ParetoSTE != nil {
-					t.Errorf("%s, λ = %v: in the end ‖P_λ‖ is %v and that of the quantized gradient %v, want 0 and none", form, lambda, p.Pareto, p.ParetoSTE)
+				if p := list[len(list)-2]; p.Pareto == nil || math.Abs(float64(*p.Pareto)) > 1e-5 ||
+					p.ParetoSTE != nil {
+					t.Errorf("%s, λ = %v: in the end ‖P_λ‖ is %v and that of the quantized gradient %v, want 0 "+
+						"and none", form, lambda, p.Pareto, p.ParetoSTE)
 				}
 			}
 		}
@@ -117,11 +122,12 @@ func TestToyParetoPoints(t *testing.T) {
 	}
 }
 
-// TestToyTrajectory compares each iterate with the iteration in float64, for both places of the gradient: at x, and at
-// Q(x), where plain STE leaves the point forever.
+// TestToyTrajectory compares each iterate with the iteration in float64, for both places of the
+// gradient: at x, and at Q(x), where plain STE leaves the point forever.
 func TestToyTrajectory(t *testing.T) {
 	for _, gradient := range []string{"full", "quantized"} {
-		cfg := problem(t, toyText, "model.start=1.7", "method.lambda=1.0", "train.steps=30", fmt.Sprintf("method.gradient=%q", gradient))
+		cfg := problem(t, toyText, "model.start=1.7", "method.lambda=1.0", "train.steps=30",
+			fmt.Sprintf("method.gradient=%q", gradient))
 		testrun.Train(t, cfg, train.Options{})
 		x := 1.7
 		points := iterates(t, cfg.Train.Out)
@@ -145,7 +151,8 @@ func TestToyTrajectory(t *testing.T) {
 func TestProblemOutputs(t *testing.T) {
 	cfg := problem(t, quadraticText)
 	s := testrun.Train(t, cfg, train.Options{})
-	if !s.Completed || s.Tokens != 0 || s.TokensPerSecond != nil || s.ValPPL != nil || s.Distance == nil || s.Parameters != 16 {
+	if !s.Completed || s.Tokens != 0 || s.TokensPerSecond != nil || s.ValPPL != nil ||
+		s.Distance == nil || s.Parameters != 16 {
 		t.Errorf("the summary is %+v", s)
 	}
 	evaluated := 0
@@ -161,7 +168,8 @@ func TestProblemOutputs(t *testing.T) {
 	for _, p := range iterates(t, cfg.Train.Out) {
 		steps = append(steps, fmt.Sprint(p.Step))
 	}
-	if got := strings.Join(steps, " "); evaluated != 4 || got != "0 4 8 12 16 20 24 28 32 36 40 44 48 52 56 60" {
+	if got := strings.Join(steps, " "); evaluated != 4 ||
+		got != "0 4 8 12 16 20 24 28 32 36 40 44 48 52 56 60" {
 		t.Errorf("%d evaluations, points at %s", evaluated, got)
 	}
 	none := problem(t, quadraticText, "train.trajectory_every=0", `quantizer.weights.plugin="none"`)
@@ -174,8 +182,8 @@ func TestProblemOutputs(t *testing.T) {
 	}
 }
 
-// TestProblemOpens: a trained problem can be evaluated, which is what the summary says, but writes no text and is not
-// evaluated on any.
+// TestProblemOpens: a trained problem can be evaluated, which is what the summary says, but writes
+// no text and is not evaluated on any.
 func TestProblemOpens(t *testing.T) {
 	cfg := problem(t, quadraticText)
 	s := testrun.Train(t, cfg, train.Options{})
@@ -184,15 +192,19 @@ func TestProblemOpens(t *testing.T) {
 	if err != nil || tokens != 0 || loss != float64(*s.ValLoss) {
 		t.Errorf("the loss is %v of %d tokens (%v), want %v of none", loss, tokens, err, *s.ValLoss)
 	}
-	if _, err := opened.Generate(t.Context(), "", generate.Options{}, nil); err == nil || !strings.Contains(err.Error(), `"quadratic" does not predict text`) {
+	if _, err := opened.Generate(t.Context(), "", generate.Options{}, nil); err == nil ||
+		!strings.Contains(err.Error(), `"quadratic" does not predict text`) {
 		t.Errorf("Generate: %v", err)
 	}
-	if _, err := trained.Open(t.Context(), cfg.Train.Out, trained.Options{Finder: testrun.Finder(t), Data: "file"}); err == nil || !strings.Contains(err.Error(), "not evaluated on data") {
+	if _, err := trained.Open(t.Context(), cfg.Train.Out,
+		trained.Options{Finder: testrun.Finder(t), Data: "file"}); err == nil ||
+		!strings.Contains(err.Error(), "not evaluated on data") {
 		t.Errorf("with data: %v", err)
 	}
 }
 
-// TestProblemResumes: a run in parts ends as one without a stop, noise, records and points included.
+// TestProblemResumes: a run in parts ends as one without a stop, noise, records and points
+// included.
 func TestProblemResumes(t *testing.T) {
 	whole := problem(t, quadraticText, "train.checkpoint_every=10")
 	testrun.Train(t, whole, train.Options{})
@@ -215,22 +227,26 @@ func sameTrajectory(t *testing.T, a, b *config.Config) {
 // TestProblemKilled: the points survive SIGKILL as the records do.
 func TestProblemKilled(t *testing.T) {
 	testlevel.Long(t, "starts and kills processes")
-	whole := problem(t, quadraticText, "train.steps=4000", "train.checkpoint_every=400", "train.keep=1", "train.trajectory_every=3")
+	whole := problem(t, quadraticText, "train.steps=4000", "train.checkpoint_every=400",
+		"train.keep=1", "train.trajectory_every=3")
 	killed := testrun.Elsewhere(t, whole)
 	killAndCompare(t, whole, killed)
 	sameTrajectory(t, whole, killed)
 }
 
-// TestOLMo2Trains: the other architecture trains, is evaluated and continues a prompt with the same plugins and data.
+// TestOLMo2Trains: the other architecture trains, is evaluated and continues a prompt with the same
+// plugins and data.
 func TestOLMo2Trains(t *testing.T) {
-	cfg := testrun.Config(t, `model.kind="olmo2"`, "model.kv_heads=1", "model.rope_factor=8.0", "train.steps=30")
+	cfg := testrun.Config(t, `model.kind="olmo2"`, "model.kv_heads=1", "model.rope_factor=8.0",
+		"train.steps=30")
 	s := testrun.Train(t, cfg, train.Options{})
 	list := losses(t, cfg.Train.Out)
 	if !s.Completed || s.ValPPL == nil || !(list[len(list)-1] < list[0]-0.5) {
 		t.Errorf("losses from %v to %v, summary %+v", list[0], list[len(list)-1], s)
 	}
 	opened := opened(t, cfg.Train.Out, trained.Options{Generate: 1})
-	if text, err := opened.Generate(t.Context(), "the", generate.Options{Tokens: 5}, nil); err != nil || text == "" {
+	if text, err := opened.Generate(t.Context(), "the", generate.Options{Tokens: 5},
+		nil); err != nil || text == "" {
 		t.Errorf("generated %q, %v", text, err)
 	}
 }

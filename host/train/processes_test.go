@@ -33,7 +33,8 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		killAndCompare(t, whole, killed)
 	})
 	t.Run("accumulated, with skipped steps", func(t *testing.T) {
-		runs := poisoned(t, 2, "train.batch=2", "train.accumulate=2", "train.max_skipped=20", "train.checkpoint_every=3")
+		runs := poisoned(t, 2, "train.batch=2", "train.accumulate=2", "train.max_skipped=20",
+			"train.checkpoint_every=3")
 		killAndCompare(t, runs[0], runs[1])
 		if last := records(t, runs[1].Train.Out); last[len(last)-1].Skipped == 0 {
 			t.Error("no step was skipped")
@@ -53,8 +54,8 @@ func TestKilledBesideRefreshes(t *testing.T) {
 	}
 }
 
-// killAndCompare runs the one undisturbed and the other with kills. On a busy machine a run may come to its end before the test knows
-// of its checkpoints: then it begins anew.
+// killAndCompare runs the one undisturbed and the other with kills. On a busy machine a run may
+// come to its end before the test knows of its checkpoints: then it begins anew.
 func killAndCompare(t *testing.T, whole, killed *config.Config) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(3, 4))
@@ -125,7 +126,8 @@ func TestSignals(t *testing.T) {
 			}
 			n := newest(t, cfg)
 			if list := records(t, cfg.Train.Out); n == 0 || n != list[len(list)-1].Step {
-				t.Fatalf("the newest checkpoint is of step %d, the last record of step %d", n, list[len(list)-1].Step)
+				t.Fatalf("the newest checkpoint is of step %d, the last record of step %d", n,
+					list[len(list)-1].Step)
 			}
 			other := testrun.Elsewhere(t, cfg)
 			_, err := train.Run(t.Context(), other, train.Options{Finder: finder, StopAfter: n})
@@ -139,7 +141,9 @@ func TestSignals(t *testing.T) {
 
 // interrupt runs the command, sends it a signal when it has trained a few steps, and
 // returns its exit code and what it printed.
-func interrupt(t *testing.T, cage string, cfg *config.Config, finder *plugin.Finder, signal syscall.Signal) (code int, output string) {
+func interrupt(
+	t *testing.T, cage string, cfg *config.Config, finder *plugin.Finder, signal syscall.Signal,
+) (code int, output string) {
 	t.Helper()
 	text, err := cfg.Encode()
 	if err != nil {
@@ -195,7 +199,8 @@ func TestPluginsEndBeforeTraining(t *testing.T) {
 	w := &watcher{t: t, recorder: recorder}
 	testrun.Train(t, testrun.Config(t), train.Options{Finder: recorder.Finder, Console: w})
 	if n := len(recorder.Processes(t)); n != 2 || w.looks < 20 {
-		t.Errorf("%d plugin processes started, want quest and adamw; looked %d times, want at least once a step", n, w.looks)
+		t.Errorf("%d plugin processes started, want quest and adamw; looked %d times, want at least "+
+			"once a step", n, w.looks)
 	}
 }
 

@@ -30,13 +30,15 @@ import (
 func TestResumeWithAnotherConfiguration(t *testing.T) {
 	cfg := testrun.Config(t)
 	runParts(t, cfg, 3)
-	changed := testrun.Again(t, cfg, "seed=5", "method.lambda=1.0", "quantizer.bits=3", "optimizer.beta2=0.99", `device.kernels="graph"`, "train.log_every=2")
+	changed := testrun.Again(t, cfg, "seed=5", "method.lambda=1.0", "quantizer.bits=3",
+		"optimizer.beta2=0.99", `device.kernels="graph"`, "train.log_every=2")
 	_, err := train.Run(t.Context(), changed, train.Options{Resume: true, Finder: testrun.Finder(t)})
 	if err == nil {
 		t.Fatal("another configuration was accepted")
 	}
 	for _, want := range []string{
-		"run.toml", "seed was 0, is 5", "method.lambda was 2.0, is 1.0", "quantizer.weights.bits was 4, is 3",
+		"run.toml", "seed was 0, is 5", "method.lambda was 2.0, is 1.0",
+		"quantizer.weights.bits was 4, is 3",
 		"quantizer.activations.bits was 4, is 3", "optimizer.beta2 was not set, is 0.99",
 		`device.kernels was "auto", is "graph"`,
 	} {
@@ -47,7 +49,8 @@ func TestResumeWithAnotherConfiguration(t *testing.T) {
 	if strings.Contains(err.Error(), "log_every") {
 		t.Errorf("the error names a key that is free to change: %v", err)
 	}
-	testrun.Train(t, testrun.Again(t, cfg, "train.log_every=7", "train.keep=1", "train.eval_every=5", `train.recompute="blocks"`), train.Options{Resume: true})
+	testrun.Train(t, testrun.Again(t, cfg, "train.log_every=7", "train.keep=1", "train.eval_every=5",
+		`train.recompute="blocks"`), train.Options{Resume: true})
 }
 
 // TestResumeWithAnotherExecutable: what a run depends on are the programs, not the
@@ -57,7 +60,8 @@ func TestResumeWithAnotherExecutable(t *testing.T) {
 	cfg := testrun.Config(t)
 	runParts(t, cfg, 3)
 	// The scripts of a recorder have other hashes than the plugins they start.
-	_, err := train.Run(t.Context(), testrun.Again(t, cfg), train.Options{Resume: true, Finder: testrun.NewRecorder(t).Finder})
+	_, err := train.Run(t.Context(), testrun.Again(t, cfg),
+		train.Options{Resume: true, Finder: testrun.NewRecorder(t).Finder})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,20 +97,22 @@ func TestDamagedCheckpoint(t *testing.T) {
 	damage(12)
 	testrun.Train(t, testrun.Again(t, damaged), train.Options{Resume: true})
 	testrun.SameRun(t, "whole, and after damage", whole.Train.Out, damaged.Train.Out)
-	aside := filepath.Join(rundir.At(damaged.Train.Out).Checkpoints().Name, checkpoint.FileName(12)+checkpoint.DamagedSuffix)
+	aside := filepath.Join(rundir.At(damaged.Train.Out).Checkpoints().Name,
+		checkpoint.FileName(12)+checkpoint.DamagedSuffix)
 	if _, err := os.Stat(aside); err != nil {
 		t.Errorf("the damaged checkpoint was not put aside: %v", err)
 	}
 	for _, step := range []int{4, 8, 12, 16, 20} {
 		damage(step)
 	}
-	if _, err := train.Run(t.Context(), testrun.Again(t, damaged), train.Options{Resume: true, Finder: testrun.Finder(t)}); !errors.Is(err, checkpoint.ErrDamaged) {
+	if _, err := train.Run(t.Context(), testrun.Again(t, damaged),
+		train.Options{Resume: true, Finder: testrun.Finder(t)}); !errors.Is(err, checkpoint.ErrDamaged) {
 		t.Errorf("with damaged checkpoints only: %v", err)
 	}
 }
 
-// TestCheckpointThatIsNotFinite: a newest checkpoint with NaN is passed over, as a damaged one is, so that the run goes on. With
-// no other it is used, and the log says what to expect.
+// TestCheckpointThatIsNotFinite: a newest checkpoint with NaN is passed over, as a damaged one is,
+// so that the run goes on. With no other it is used, and the log says what to expect.
 func TestCheckpointThatIsNotFinite(t *testing.T) {
 	testlevel.Long(t, "trains several runs")
 	for _, name := range []string{"param/layers.0.mlp.down", "state/layers.0.mlp.down/v"} {
@@ -121,14 +127,16 @@ func TestCheckpointThatIsNotFinite(t *testing.T) {
 		testrun.Train(t, testrun.Again(t, poisoned), train.Options{Resume: true, Logger: logger})
 		testrun.SameRun(t, "whole, and after a checkpoint with NaN", whole.Train.Out, poisoned.Train.Out)
 		aside := checkpoint.FileName(12) + checkpoint.NotFiniteSuffix
-		if log.count(aside) != 1 || log.count("a checkpoint that is not finite was skipped") != 1 || log.count("step=8") != 1 {
+		if log.count(aside) != 1 || log.count("a checkpoint that is not finite was skipped") != 1 ||
+			log.count("step=8") != 1 {
 			t.Errorf("the log does not name %s and step 8:\n%s", aside, log.text.String())
 		}
 
 		alone := testrun.Elsewhere(t, whole)
 		runParts(t, alone, 2)
 		poison(t, alone, name, last)
-		_, err := train.Run(t.Context(), testrun.Again(t, alone), train.Options{Resume: true, Finder: testrun.Finder(t), Logger: logger})
+		_, err := train.Run(t.Context(), testrun.Again(t, alone),
+			train.Options{Resume: true, Finder: testrun.Finder(t), Logger: logger})
 		if !errors.Is(err, train.ErrNotFinite) || log.count("no checkpoint has finite values") != 1 {
 			t.Errorf("from the only checkpoint: %v; the log:\n%s", err, log.text.String())
 		}
@@ -146,7 +154,8 @@ func TestPruningCountsIntactCheckpoints(t *testing.T) {
 		}
 	}
 	console := &callAt{at: map[string]func(){"step 9/20": func() { spoil(8) }}}
-	if _, err := train.Run(t.Context(), cfg, train.Options{Finder: testrun.Finder(t), Console: console}); err != nil {
+	if _, err := train.Run(t.Context(), cfg,
+		train.Options{Finder: testrun.Finder(t), Console: console}); err != nil {
 		t.Fatal(err)
 	}
 	entries, err := os.ReadDir(rundir.At(cfg.Train.Out).Checkpoints().Name)
@@ -157,7 +166,8 @@ func TestPruningCountsIntactCheckpoints(t *testing.T) {
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
-	want := []string{checkpoint.FileName(8) + checkpoint.DamagedSuffix, checkpoint.FileName(16), checkpoint.FileName(20)}
+	want := []string{checkpoint.FileName(8) + checkpoint.DamagedSuffix, checkpoint.FileName(16),
+		checkpoint.FileName(20)}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
@@ -225,8 +235,11 @@ func TestInterrupted(t *testing.T) {
 			cfg := testrun.Elsewhere(t, whole)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			summary, err := train.Run(ctx, cfg, train.Options{Finder: testrun.Finder(t), Console: &callAt{at: map[string]func(){c.text: cancel}}})
-			if !errors.Is(err, train.ErrInterrupted) || summary == nil || summary.Completed || summary.Steps != c.steps {
+			summary, err := train.Run(ctx, cfg,
+				train.Options{Finder: testrun.Finder(t),
+					Console: &callAt{at: map[string]func(){c.text: cancel}}})
+			if !errors.Is(err, train.ErrInterrupted) || summary == nil || summary.Completed ||
+				summary.Steps != c.steps {
 				t.Fatalf("got the error %v and the summary %+v", err, summary)
 			}
 			if n := newest(t, cfg); n != c.steps {
@@ -259,7 +272,8 @@ func TestResumeWithOtherPrograms(t *testing.T) {
 	cfg := testrun.Config(t)
 	runParts(t, cfg, 3)
 	spoilHash(t, cfg)
-	refused(t, "with another program", testrun.Again(t, cfg), train.Options{Resume: true}, "a plugin has changed and now gives another program for weight ")
+	refused(t, "with another program", testrun.Again(t, cfg), train.Options{Resume: true},
+		"a plugin has changed and now gives another program for weight ")
 }
 
 // spoilHash changes the recorded hashes of the weights' programs of a run.
@@ -293,8 +307,8 @@ func TestLock(t *testing.T) {
 	testrun.Train(t, testrun.Again(t, cfg), train.Options{})
 }
 
-// TestFinishedStaysFinished: a finished run that is resumed is evaluated again; if that fails, or is interrupted, the
-// summary of the finished run stays.
+// TestFinishedStaysFinished: a finished run that is resumed is evaluated again; if that fails, or
+// is interrupted, the summary of the finished run stays.
 func TestFinishedStaysFinished(t *testing.T) {
 	cfg := testrun.Config(t, "train.steps=4")
 	testrun.Train(t, cfg, train.Options{})
@@ -306,7 +320,8 @@ func TestFinishedStaysFinished(t *testing.T) {
 	resume := func(ctx context.Context, log io.Writer) {
 		t.Helper()
 		logger := hclog.New(&hclog.LoggerOptions{Output: log, Level: hclog.Info})
-		if _, err := train.Run(ctx, testrun.Again(t, cfg), train.Options{Resume: true, Finder: testrun.Finder(t), Logger: logger}); err == nil {
+		if _, err := train.Run(ctx, testrun.Again(t, cfg),
+			train.Options{Resume: true, Finder: testrun.Finder(t), Logger: logger}); err == nil {
 			t.Fatal("there is no error")
 		}
 		if after, err := path.ReadFile(); err != nil || !bytes.Equal(before, after) {
@@ -340,17 +355,21 @@ func TestStoppedWhileItLoads(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	logger := hclog.New(&hclog.LoggerOptions{Output: onMessage{"resuming", stop}, Level: hclog.Info})
-	_, err := train.Run(ctx, testrun.Again(t, cfg), train.Options{Resume: true, Logger: logger, Finder: testrun.Finder(t)})
+	_, err := train.Run(ctx, testrun.Again(t, cfg),
+		train.Options{Resume: true, Logger: logger, Finder: testrun.Finder(t)})
 	if !errors.Is(err, train.ErrInterrupted) {
 		t.Errorf("interrupted while it loads: %v", err)
 	}
 }
 
-// TestMixtureMoves: a run goes on when the files of its mixture have other paths; with others it does not.
+// TestMixtureMoves: a run goes on when the files of its mixture have other paths; with others it
+// does not.
 func TestMixtureMoves(t *testing.T) {
 	first, validation := testrun.Dataset(t)
-	text := strings.Replace(testrun.ConfigText("TRAIN", validation, filepath.Join(t.TempDir(), "run")), `train = "TRAIN"`,
-		fmt.Sprintf("mixture = [{path = %q, weight = 1.0}, {path = %q, weight = 2.0}]", first, validation), 1)
+	text := strings.Replace(testrun.ConfigText("TRAIN", validation, filepath.Join(t.TempDir(), "run")),
+		`train = "TRAIN"`,
+		fmt.Sprintf("mixture = [{path = %q, weight = 1.0}, {path = %q, weight = 2.0}]", first,
+			validation), 1)
 	cfg := testrun.Parse(t, text)
 	runParts(t, cfg, 4)
 	moved := filepath.Join(t.TempDir(), "elsewhere.tokens")
@@ -360,7 +379,8 @@ func TestMixtureMoves(t *testing.T) {
 	again := testrun.Parse(t, strings.Replace(text, first, moved, 1))
 	testrun.Train(t, again, train.Options{Resume: true})
 	other := testrun.Parse(t, strings.Replace(text, first, validation, 1), "train.steps=21")
-	if _, err := train.Run(t.Context(), other, train.Options{Resume: true, Finder: testrun.Finder(t)}); err == nil {
+	if _, err := train.Run(t.Context(), other,
+		train.Options{Resume: true, Finder: testrun.Finder(t)}); err == nil {
 		t.Error("a run goes on with other data")
 	}
 }

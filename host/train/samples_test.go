@@ -40,7 +40,8 @@ func TestSamples(t *testing.T) {
 	testlevel.Long(t, "trains many times")
 	for _, quantizer := range []string{"quest", "lsq"} {
 		t.Run(quantizer, func(t *testing.T) {
-			silent := testrun.Config(t, "train.eval_every=4", "train.steps=10", `quantizer.plugin="`+quantizer+`"`)
+			silent := testrun.Config(t, "train.eval_every=4", "train.steps=10",
+				`quantizer.plugin="`+quantizer+`"`)
 			writing := testrun.Elsewhere(t, silent, twoPrompts, "train.sample_tokens=9")
 			testrun.Train(t, silent, train.Options{})
 			testrun.Train(t, writing, train.Options{})
@@ -56,7 +57,8 @@ func TestSamples(t *testing.T) {
 			var steps []int
 			for _, s := range readSamples(t, writing) {
 				steps = append(steps, s.Step)
-				if len(s.Texts) != 2 || s.Texts[0].Prompt != "the quick" || s.Texts[1].Prompt != "func returns" || s.Texts[0].Text == "" {
+				if len(s.Texts) != 2 || s.Texts[0].Prompt != "the quick" ||
+					s.Texts[1].Prompt != "func returns" || s.Texts[0].Text == "" {
 					t.Errorf("step %d: %+v", s.Step, s.Texts)
 				}
 			}
@@ -69,7 +71,8 @@ func TestSamples(t *testing.T) {
 
 // TestSamplesAsGenerated: the last texts are those that the run's checkpoint gives.
 func TestSamplesAsGenerated(t *testing.T) {
-	cfg := testrun.Config(t, "train.steps=6", "train.eval_every=0", `train.samples="the quick"`, "train.sample_tokens=12", "train.sample_temperature=0")
+	cfg := testrun.Config(t, "train.steps=6", "train.eval_every=0", `train.samples="the quick"`,
+		"train.sample_tokens=12", "train.sample_temperature=0")
 	testrun.Train(t, cfg, train.Options{})
 	opened := opened(t, cfg.Train.Out, trained.Options{NoData: true, Generate: 1})
 	want, err := opened.Generate(t.Context(), "the quick", generate.Options{Tokens: 12}, nil)
@@ -77,14 +80,18 @@ func TestSamplesAsGenerated(t *testing.T) {
 		t.Fatal(err)
 	}
 	want = strings.ToValidUTF8(want, "\ufffd")
-	if diff := cmp.Diff([]metrics.Sample{{Step: 6, Texts: []metrics.Text{{Prompt: "the quick", Text: want}}}}, readSamples(t, cfg)); diff != "" {
+	if diff := cmp.Diff(
+		[]metrics.Sample{{Step: 6, Texts: []metrics.Text{{Prompt: "the quick", Text: want}}}},
+		readSamples(t, cfg)); diff != "" {
 		t.Errorf("texts (-want +got):\n%s", diff)
 	}
 }
 
-// TestSamplesEnd: texts end with the tokens that the checkpoint names which the run started from. Here these are all.
+// TestSamplesEnd: texts end with the tokens that the checkpoint names which the run started from.
+// Here these are all.
 func TestSamplesEnd(t *testing.T) {
-	cfg, dir := testrun.FromHub(t, "train.eval_every=0", `train.samples="the quick"`, "train.sample_tokens=5")
+	cfg, dir := testrun.FromHub(t, "train.eval_every=0", `train.samples="the quick"`,
+		"train.sample_tokens=5")
 	all := make([]int, 256)
 	for i := range all {
 		all[i] = i
@@ -97,13 +104,14 @@ func TestSamplesEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	testrun.Train(t, cfg, train.Options{})
-	if diff := cmp.Diff([]metrics.Sample{{Step: 1, Texts: []metrics.Text{{Prompt: "the quick"}}}}, readSamples(t, cfg)); diff != "" {
+	if diff := cmp.Diff([]metrics.Sample{{Step: 1, Texts: []metrics.Text{{Prompt: "the quick"}}}},
+		readSamples(t, cfg)); diff != "" {
 		t.Errorf("texts (-want +got):\n%s", diff)
 	}
 }
 
-// TestSamplesWithoutTokenizer: a run that cannot read its prompts does not begin, so that the same command with what was
-// missing needs no --resume.
+// TestSamplesWithoutTokenizer: a run that cannot read its prompts does not begin, so that the same
+// command with what was missing needs no --resume.
 func TestSamplesWithoutTokenizer(t *testing.T) {
 	const hub = "../model/huggingface/testdata/llama32"
 	tok, err := tokenizer.Open(hub)
@@ -122,7 +130,8 @@ func TestSamplesWithoutTokenizer(t *testing.T) {
 	if _, err := w.Commit(); err != nil {
 		t.Fatal(err)
 	}
-	cfg := testrun.Config(t, fmt.Sprintf("data.train=%q", file), fmt.Sprintf("data.validation=%q", file), "train.steps=2", twoPrompts)
+	cfg := testrun.Config(t, fmt.Sprintf("data.train=%q", file),
+		fmt.Sprintf("data.validation=%q", file), "train.steps=2", twoPrompts)
 	refused(t, "without a tokenizer", cfg, train.Options{}, "tokenizer.json was not found")
 	if _, err := os.Stat(cfg.Train.Out); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("there is a run directory: %v", err)
@@ -164,9 +173,12 @@ func (f *unsyncedFile) Sync() error {
 
 // TestSamplesNotSynced: texts that do not reach the disk end no training. It is said.
 func TestSamplesNotSynced(t *testing.T) {
-	cfg := testrun.Config(t, "train.eval_every=2", "train.steps=6", "train.checkpoint_every=1", twoPrompts, "train.sample_tokens=2")
+	cfg := testrun.Config(t, "train.eval_every=2", "train.steps=6", "train.checkpoint_every=1",
+		twoPrompts, "train.sample_tokens=2")
 	var log bytes.Buffer
-	testrun.Train(t, cfg, train.Options{Files: unsynced{vfs.OS}, Logger: hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Warn})})
+	testrun.Train(t, cfg,
+		train.Options{Files: unsynced{vfs.OS},
+			Logger: hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Warn})})
 	if !strings.Contains(log.String(), "samples may not be on disk") {
 		t.Errorf("nothing is said of it: %s", &log)
 	}
@@ -179,7 +191,8 @@ func TestSamplesNotSynced(t *testing.T) {
 // texts of one that was not.
 func TestSamplesResumed(t *testing.T) {
 	testlevel.Long(t, "trains several runs")
-	whole := testrun.Config(t, "train.eval_every=3", "train.steps=9", twoPrompts, "train.sample_tokens=5", "train.checkpoint_every=3")
+	whole := testrun.Config(t, "train.eval_every=3", "train.steps=9", twoPrompts,
+		"train.sample_tokens=5", "train.checkpoint_every=3")
 	testrun.Train(t, whole, train.Options{})
 	stopped := testrun.Elsewhere(t, whole)
 	runParts(t, stopped, 2, 3, 7)
@@ -200,7 +213,8 @@ func TestSamplesResumed(t *testing.T) {
 	}
 	testrun.Train(t, testrun.Again(t, stopped), train.Options{Resume: true})
 	same("a run that was killed between texts and record", stopped)
-	testrun.SameRun(t, "a run that was killed between texts and record", whole.Train.Out, stopped.Train.Out)
+	testrun.SameRun(t, "a run that was killed between texts and record", whole.Train.Out,
+		stopped.Train.Out)
 	testrun.Train(t, testrun.Again(t, stopped), train.Options{Resume: true})
 	same("a finished run that was resumed", stopped)
 }
@@ -264,7 +278,8 @@ func TestEvaluateCountsEveryToken(t *testing.T) {
 		}
 		return means[0].Loss, means[0].Targets
 	}
-	for _, c := range []struct{ batches, single, windows int }{{0, 0, 7}, {2, 7, 7}, {1, 4, 4}, {100, 100, 7}} {
+	for _, c := range []struct{ batches, single, windows int }{{0, 0, 7}, {2, 7, 7}, {1, 4, 4},
+		{100, 100, 7}} {
 		loss, tokens := evaluate("train.batch=4", c.batches)
 		want, _ := evaluate("train.batch=1", c.single)
 		if tokens != int64(c.windows*context16) {
@@ -298,7 +313,8 @@ func stopEvaluation(t *testing.T, file *dataset.File) {
 	defer s.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := step.Evaluate(ctx, c, s, sequence(t, cfg, file, c.Batch()), 0); !errors.Is(err, context.Canceled) {
+	if _, err := step.Evaluate(ctx, c, s, sequence(t, cfg, file, c.Batch()), 0); !errors.Is(err,
+		context.Canceled) {
 		t.Errorf("with a cancelled context: %v", err)
 	}
 }
@@ -310,9 +326,13 @@ func TestLateEvaluation(t *testing.T) {
 	testrun.Train(t, whole, train.Options{})
 	cfg := testrun.Elsewhere(t, whole)
 	var mend func()
-	console := &callAt{at: map[string]func(){"step 6/20": func() { mend = cut(t, cfg.Data.Validation) }}}
-	if _, err := train.Run(t.Context(), testrun.Again(t, cfg), train.Options{Finder: testrun.Finder(t), Console: console}); err == nil || newest(t, cfg) != 8 {
-		t.Fatalf("the evaluation after step 8 did not fail: %v, and the newest checkpoint is of step %d", err, newest(t, cfg))
+	console := &callAt{at: map[string]func(){"step 6/20": func() {
+		mend = cut(t, cfg.Data.Validation)
+	}}}
+	if _, err := train.Run(t.Context(), testrun.Again(t, cfg),
+		train.Options{Finder: testrun.Finder(t), Console: console}); err == nil || newest(t, cfg) != 8 {
+		t.Fatalf("the evaluation after step 8 did not fail: %v, and the newest checkpoint is of step %d",
+			err, newest(t, cfg))
 	}
 	mend()
 	testrun.Train(t, testrun.Again(t, cfg), train.Options{Resume: true})

@@ -37,17 +37,21 @@ func TestErrorsSaveWhatThereIs(t *testing.T) {
 		spoil func(t *testing.T, cfg *config.Config) (mend func())
 		steps int // of the checkpoint; one more where the next batches were read already
 	}{
-		"training data cut":   {"step 6/20", func(t *testing.T, cfg *config.Config) func() { return cut(t, cfg.Data.Train[0]) }, 6},
-		"validation data cut": {"step 6/20", func(t *testing.T, cfg *config.Config) func() { return cut(t, cfg.Data.Validation) }, 8},
-		"final evaluation":    {"step 17/20", func(t *testing.T, cfg *config.Config) func() { return cut(t, cfg.Data.Validation) }, 20},
+		"training data cut": {"step 6/20",
+			func(t *testing.T, cfg *config.Config) func() { return cut(t, cfg.Data.Train[0]) }, 6},
+		"validation data cut": {"step 6/20",
+			func(t *testing.T, cfg *config.Config) func() { return cut(t, cfg.Data.Validation) }, 8},
+		"final evaluation": {"step 17/20",
+			func(t *testing.T, cfg *config.Config) func() { return cut(t, cfg.Data.Validation) }, 20},
 		"metrics on a full disk": {"step 6/20", func(t *testing.T, cfg *config.Config) func() {
 			fillDisk(t, rundir.At(cfg.Train.Out).Metrics().Name)
 			return func() {}
 		}, 20},
-		"metrics of an evaluation on a full disk": {"step 9/20", func(t *testing.T, cfg *config.Config) func() {
-			fillDisk(t, rundir.At(cfg.Train.Out).Metrics().Name)
-			return func() {}
-		}, 20},
+		"metrics of an evaluation on a full disk": {"step 9/20",
+			func(t *testing.T, cfg *config.Config) func() {
+				fillDisk(t, rundir.At(cfg.Train.Out).Metrics().Name)
+				return func() {}
+			}, 20},
 		"summary": {"step 20/20", func(t *testing.T, cfg *config.Config) func() {
 			path := rundir.At(cfg.Train.Out).Summary().Name
 			if err := os.Mkdir(path, 0o755); err != nil {
@@ -64,7 +68,8 @@ func TestErrorsSaveWhatThereIs(t *testing.T) {
 			cfg := testrun.Config(t, "train.checkpoint_every=5")
 			var mend func()
 			console := &callAt{at: map[string]func(){c.when: func() { mend = c.spoil(t, cfg) }}}
-			_, err := train.Run(t.Context(), testrun.Again(t, cfg), train.Options{Finder: testrun.Finder(t), Console: console})
+			_, err := train.Run(t.Context(), testrun.Again(t, cfg),
+				train.Options{Finder: testrun.Finder(t), Console: console})
 			if err == nil || errors.Is(err, train.ErrInterrupted) {
 				t.Fatalf("the run ended with the error %v", err)
 			}
@@ -125,7 +130,8 @@ func fillDisk(t *testing.T, path string) (mend func()) {
 			t.Error(err)
 		}
 		return func() {
-			if err := errors.Join(syscall.Dup3(file, fd, syscall.O_CLOEXEC), syscall.Close(file)); err != nil {
+			if err := errors.Join(syscall.Dup3(file, fd, syscall.O_CLOEXEC),
+				syscall.Close(file)); err != nil {
 				t.Error(err)
 			}
 		}
@@ -149,9 +155,11 @@ func TestRecordsWait(t *testing.T) {
 				"step 14/20": func() { mend() },
 			}}
 			var log bytes.Buffer
-			_, err := train.Run(t.Context(), testrun.Again(t, cfg), train.Options{Finder: testrun.Finder(t), StopAfter: stop,
-				Console: console, Logger: hclog.New(&hclog.LoggerOptions{Output: &log})})
-			if told := strings.Count(log.String(), "records could not be written: training continues"); told < 2 || told > 4 ||
+			_, err := train.Run(t.Context(), testrun.Again(t, cfg),
+				train.Options{Finder: testrun.Finder(t), StopAfter: stop,
+					Console: console, Logger: hclog.New(&hclog.LoggerOptions{Output: &log})})
+			if told := strings.Count(log.String(),
+				"records could not be written: training continues"); told < 2 || told > 4 ||
 				!strings.Contains(log.String(), "no space left on device") {
 				t.Errorf("the log says:\n%s", log.String())
 			}
@@ -187,10 +195,12 @@ func TestSaveIsTriedAgain(t *testing.T) {
 				}
 			}
 			var log bytes.Buffer
-			_, err := train.Run(t.Context(), cfg, train.Options{Finder: testrun.Finder(t), Console: &callAt{at: at},
-				Logger: hclog.New(&hclog.LoggerOptions{Output: &log})})
+			_, err := train.Run(t.Context(), cfg,
+				train.Options{Finder: testrun.Finder(t), Console: &callAt{at: at},
+					Logger: hclog.New(&hclog.LoggerOptions{Output: &log})})
 			var tries []string
-			for _, m := range regexp.MustCompile(`could not be saved.* step=(\d+) .*checkpoints`).FindAllStringSubmatch(log.String(), -1) {
+			for _, m := range regexp.MustCompile(`could not be saved.* step=(\d+) .*checkpoints`).
+				FindAllStringSubmatch(log.String(), -1) {
 				tries = append(tries, m[1])
 			}
 			if mended {
@@ -205,7 +215,8 @@ func TestSaveIsTriedAgain(t *testing.T) {
 				}
 				return
 			}
-			if err == nil || !strings.Contains(err.Error(), "save the checkpoint of step 20") || !strings.Contains(err.Error(), "the newest one is none") {
+			if err == nil || !strings.Contains(err.Error(), "save the checkpoint of step 20") ||
+				!strings.Contains(err.Error(), "the newest one is none") {
 				t.Errorf("the run ended with the error %v", err)
 			}
 			if want := []string{"3", "4", "6", "9", "12", "15", "18"}; !slices.Equal(tries, want) {
@@ -221,14 +232,16 @@ func TestSaveIsTriedAgain(t *testing.T) {
 // TestInterruptedAndNotSaved: an interrupted run of which something could not be saved says
 // so, and its error is not that of a run that was only interrupted.
 func TestInterruptedAndNotSaved(t *testing.T) {
-	for name, want := range map[string]string{"checkpoints": "save the checkpoint of step 3", "summary.json": "The state after step 3 is saved"} {
+	for name, want := range map[string]string{"checkpoints": "save the checkpoint of step 3",
+		"summary.json": "The state after step 3 is saved"} {
 		cfg := testrun.Config(t)
 		inTheWay := filepath.Join(cfg.Train.Out, name)
 		if name == "summary.json" {
 			inTheWay = filepath.Join(inTheWay, "directory")
 		}
 		console := &callAt{at: map[string]func(){"step 1/20": func() { put(t, inTheWay) }}}
-		_, err := train.Run(t.Context(), cfg, train.Options{Finder: testrun.Finder(t), StopAfter: 3, Console: console})
+		_, err := train.Run(t.Context(), cfg, train.Options{Finder: testrun.Finder(t), StopAfter: 3,
+			Console: console})
 		if err == nil || errors.Is(err, train.ErrInterrupted) || !strings.Contains(err.Error(), want) {
 			t.Errorf("with something in the place of %s: %v", name, err)
 		}
@@ -284,9 +297,11 @@ func TestHalfAStepIsNotSaved(t *testing.T) {
 		// The update finds that what it needs of the last tensor is gone.
 		state.Tensors["state/head/m"].Finalize()
 	}}}
-	_, err := train.RunSeen(t.Context(), cfg, train.Options{Finder: testrun.Finder(t), Console: console}, func(s *step.State) { state = s })
+	_, err := train.RunSeen(t.Context(), cfg,
+		train.Options{Finder: testrun.Finder(t), Console: console}, func(s *step.State) { state = s })
 	if err == nil || !strings.Contains(err.Error(), "step 8: ") ||
-		!strings.Contains(err.Error(), "The step failed while it replaced the state, which cannot be saved; the newest checkpoint is of step 5") {
+		!strings.Contains(err.Error(), "The step failed while it replaced the state, which cannot be "+
+			"saved; the newest checkpoint is of step 5") {
 		t.Errorf("the run ended with the error %v", err)
 	}
 	if state.Consistent() {
@@ -353,24 +368,29 @@ func TestSavedInTheBackground(t *testing.T) {
 			}
 			testrun.SameRun(t, "saved fast and slowly", cfg.Train.Out, slow.Train.Out)
 			if files.most.Load() != 1 || files.all.Load() != 20 || files.now.Load() != 0 {
-				t.Errorf("%d checkpoints were written, %d at once, %d are not done", files.all.Load(), files.most.Load(), files.now.Load())
+				t.Errorf("%d checkpoints were written, %d at once, %d are not done", files.all.Load(),
+					files.most.Load(), files.now.Load())
 			}
 		})
 	}
 	// What was saved every step is what a run saves that saves seldom.
-	seldom, often := testrun.Config(t, "train.checkpoint_every=10"), testrun.Config(t, "train.checkpoint_every=1", "train.keep=20")
+	seldom, often := testrun.Config(t, "train.checkpoint_every=10"),
+		testrun.Config(t, "train.checkpoint_every=1", "train.keep=20")
 	testrun.Train(t, seldom, train.Options{})
 	testrun.Train(t, often, train.Options{})
-	testrun.SameTensors(t, "saved seldom and often", testrun.Checkpoint(t, seldom.Train.Out, 10), testrun.Checkpoint(t, often.Train.Out, 10))
+	testrun.SameTensors(t, "saved seldom and often", testrun.Checkpoint(t, seldom.Train.Out, 10),
+		testrun.Checkpoint(t, often.Train.Out, 10))
 }
 
-// TestSecondsOfSteps: the time of steps leaves out how long they wait for a checkpoint that is being written.
+// TestSecondsOfSteps: the time of steps leaves out how long they wait for a checkpoint that is
+// being written.
 func TestSecondsOfSteps(t *testing.T) {
 	testlevel.Long(t, "has slow parts")
 	cfg := testrun.Config(t, "train.checkpoint_every=1", "train.steps=4", "train.eval_every=0")
 	files := &slowFS{FS: vfs.OS, pause: 200 * time.Millisecond}
 	summary := testrun.Train(t, cfg, train.Options{Files: files})
-	// Nobody waits in a step for the last checkpoint, so that at least three quarters of the writes are waited for.
+	// Nobody waits in a step for the last checkpoint, so that at least three quarters of the writes
+	// are waited for.
 	waited := 0.75 * float64(files.writes.Load()) * files.pause.Seconds()
 	if seconds := float64(summary.Seconds); seconds > waited/2 {
 		t.Errorf("the steps took %.3f s, of which they waited %.3f s", seconds, waited)

@@ -17,18 +17,22 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// TestSearch: a quantizer that searches trains, also when the run is stopped and resumed, and when its process is killed: with the same
-// bits. When the process cannot go on, the run ends with the state after the step, and continues from there with the search.
+// TestSearch: a quantizer that searches trains, also when the run is stopped and resumed, and when
+// its process is killed: with the same bits. When the process cannot go on, the run ends with the
+// state after the step, and continues from there with the search.
 func TestSearch(t *testing.T) {
 	exe := ownExecutable(t, "kmeans")
-	quantizer := fmt.Sprintf(`quantizer={weights={plugin=%q, bits=3, every=2}, activations={plugin="none"}}`, exe.Path)
-	whole := testrun.Config(t, quantizer, "method.silence=0.5", "train.steps=60", "train.checkpoint_every=1000")
+	quantizer := fmt.Sprintf(
+		`quantizer={weights={plugin=%q, bits=3, every=2}, activations={plugin="none"}}`, exe.Path)
+	whole := testrun.Config(t, quantizer, "method.silence=0.5", "train.steps=60",
+		"train.checkpoint_every=1000")
 	testrun.Train(t, whole, train.Options{})
 	list := losses(t, whole.Train.Out)
 	if first, last := list[0], list[len(list)-1]; !(last < first) {
 		t.Errorf("the loss goes from %v to %v", first, last)
 	}
-	levels := testrun.Values(t, testrun.Newest(t, whole.Train.Out))[program.KindQuantizerState.PartOf("layers.0.mlp.down", "codebook")]
+	levels := testrun.Values(t, testrun.Newest(t, whole.Train.Out))[program.KindQuantizerState.PartOf(
+		"layers.0.mlp.down", "codebook")]
 	if len(levels) == 0 || !slices.IsSorted(levels[:8]) || levels[0] == levels[7] {
 		t.Errorf("a codebook is %v", levels[:min(8, len(levels))])
 	}
@@ -63,13 +67,16 @@ func TestSearch(t *testing.T) {
 	if log.count("is repeated") == 0 {
 		t.Error("no search was tried again: the process was not killed while it trained")
 	}
-	testrun.SameRun(t, "with a process that was killed, and without", whole.Train.Out, killed.Train.Out)
+	testrun.SameRun(t, "with a process that was killed, and without", whole.Train.Out,
+		killed.Train.Out)
 
 	failed := testrun.Elsewhere(t, whole)
 	err := trainUntilGone(t, failed, exe)
-	if err == nil || !strings.Contains(err.Error(), "kmeans") || !strings.Contains(err.Error(), "quantizer search") {
+	if err == nil || !strings.Contains(err.Error(), "kmeans") ||
+		!strings.Contains(err.Error(), "quantizer search") {
 		t.Fatalf("got %v, want an error that names the search and the plugin", err)
 	}
 	testrun.Train(t, testrun.Again(t, failed), train.Options{Resume: true})
-	testrun.SameRun(t, "with a plugin that was gone for a while, and without", whole.Train.Out, failed.Train.Out)
+	testrun.SameRun(t, "with a plugin that was gone for a while, and without", whole.Train.Out,
+		failed.Train.Out)
 }

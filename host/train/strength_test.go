@@ -42,11 +42,13 @@ func TestStrengthIsLambda(t *testing.T) {
 // group. The rate is so low that only the correction moves the weights.
 func TestStrengthOfGroups(t *testing.T) {
 	cfg := testrun.Config(t, "train.steps=40", "train.log_every=1", "train.weight_decay=0.0",
-		`schedule={kind="constant", rate=1e-9}`, `quantizer={weights={plugin="absmax", granularity="tensor", bits=4}}`,
+		`schedule={kind="constant", rate=1e-9}`,
+		`quantizer={weights={plugin="absmax", granularity="tensor", bits=4}}`,
 		"method={strength=1.0, silence=0.5}", "diagnostics.tensors=true",
 		`optimizer={plugin="sgd", momentum=0.0, groups=[{match="*qkv*", rate=0.1}, {match="*down*", rate=7.0}]}`)
 	testrun.Train(t, cfg, train.Options{})
-	list := slices.DeleteFunc(records(t, cfg.Train.Out), func(r metrics.Record) bool { return r.Weights == nil })
+	list := slices.DeleteFunc(records(t, cfg.Train.Out),
+		func(r metrics.Record) bool { return r.Weights == nil })
 	first, last := list[0], list[len(list)-1]
 	seen := map[string]bool{}
 	for name, w := range first.Weights {
@@ -75,9 +77,11 @@ func TestStrengthWithoutRates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := testrun.Config(t, "train.steps=4", fmt.Sprintf("optimizer={plugin=%q}", exe.Path), "method={strength=0.5}")
+	cfg := testrun.Config(t, "train.steps=4", fmt.Sprintf("optimizer={plugin=%q}", exe.Path),
+		"method={strength=0.5}")
 	_, err = train.Run(t.Context(), cfg, train.Options{Finder: testrun.Finder(t)})
-	if err == nil || !strings.Contains(err.Error(), "chooses its learning rate while it trains; want method.lambda") {
+	if err == nil || !strings.Contains(err.Error(),
+		"chooses its learning rate while it trains; want method.lambda") {
 		t.Errorf("with an optimizer that chooses its rate: %v", err)
 	}
 }
@@ -87,7 +91,8 @@ func TestStrengthIsReported(t *testing.T) {
 	testlevel.Long(t, "trains several runs")
 	messages := func(cfg *config.Config) string {
 		var log strings.Builder
-		testrun.Train(t, cfg, train.Options{Logger: hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Info})})
+		testrun.Train(t, cfg,
+			train.Options{Logger: hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Info})})
 		return log.String()
 	}
 	short := []string{"train.steps=10", fineTuningRate}
@@ -95,10 +100,14 @@ func TestStrengthIsReported(t *testing.T) {
 		settings []string
 		want     []string
 	}{
-		{[]string{"method={silence=0.5}"}, []string{"[INFO]", "removes up to 0.24 % of the quantization error", "strength=0.0024"}},
-		{[]string{"method={lambda=2.0}"}, []string{"[WARN]", "hardly moves weights: strength=0.0002", `set="method.strength = 0.0024"`}},
-		{[]string{"method={strength=9.0, silence=0.0}"}, []string{"[WARN]", "past their quantized values"}},
-		{[]string{"method={strength=6.0, silence=0.0}", "train.steps=30"}, []string{"[WARN]", "before the run ends: strength=6"}},
+		{[]string{"method={silence=0.5}"},
+			[]string{"[INFO]", "removes up to 0.24 % of the quantization error", "strength=0.0024"}},
+		{[]string{"method={lambda=2.0}"}, []string{"[WARN]", "hardly moves weights: strength=0.0002",
+			`set="method.strength = 0.0024"`}},
+		{[]string{"method={strength=9.0, silence=0.0}"},
+			[]string{"[WARN]", "past their quantized values"}},
+		{[]string{"method={strength=6.0, silence=0.0}", "train.steps=30"},
+			[]string{"[WARN]", "before the run ends: strength=6"}},
 		{[]string{`method={form="coupled", lambda=0.1}`}, []string{"part of the gradient", "lambda=0.1"}},
 		{[]string{`method={form="off"}`}, nil},
 	} {
@@ -122,14 +131,19 @@ func TestExportIsReported(t *testing.T) {
 		return cfg
 	}
 	for want, cfg := range map[string]*config.Config{
-		"exports will store quantized weights as floats, because their quantizer rotates them":                          fromHub(`quantizer={plugin="quest"}`),
-		"because their quantizer does not declare what its codes represent":                                             fromHub(`quantizer={plugin="grid", step=0.1}`),
-		"exports can pack the weights: cage export FILE.toml --to gguf --check names the type: codes=integer levels=15": fromHub(`quantizer={plugin="absmax"}`),
+		"exports will store quantized weights as floats, because their quantizer rotates " +
+			"them": fromHub(`quantizer={plugin="quest"}`),
+		"because their quantizer does not declare what its codes " +
+			"represent": fromHub(`quantizer={plugin="grid", step=0.1}`),
+		"exports can pack the weights: cage export FILE.toml --to gguf --check names the type: " +
+			"codes=integer levels=15": fromHub(`quantizer={plugin="absmax"}`),
 		"": testrun.Config(t, "train.steps=1"),
 	} {
 		var log strings.Builder
-		testrun.Train(t, cfg, train.Options{Logger: hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Info})})
-		if got := log.String(); !strings.Contains(got, want) || want == "" && strings.Contains(got, "export") {
+		testrun.Train(t, cfg,
+			train.Options{Logger: hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Info})})
+		if got := log.String(); !strings.Contains(got, want) || want == "" &&
+			strings.Contains(got, "export") {
 			t.Errorf("want %q in\n%s", want, got)
 		}
 	}

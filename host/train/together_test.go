@@ -14,7 +14,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// TestProcessesRefuse: processes that do not belong together end before anything is computed, and all of them say why.
+// TestProcessesRefuse: processes that do not belong together end before anything is computed, and
+// all of them say why.
 func TestProcessesRefuse(t *testing.T) {
 	testlevel.Long(t, "trains several runs")
 	one := testrun.Config(t)
@@ -33,9 +34,12 @@ func TestProcessesRefuse(t *testing.T) {
 		var wait sync.WaitGroup
 		for rank := range errs {
 			wait.Go(func() {
-				group, err := processes.Join(t.Context(), processes.Position{Rank: rank, Size: 2, Address: address, Local: -1}, processes.Run{Dir: vfs.At(c[rank].Train.Out)})
+				group, err := processes.Join(t.Context(),
+					processes.Position{Rank: rank, Size: 2, Address: address, Local: -1},
+					processes.Run{Dir: vfs.At(c[rank].Train.Out)})
 				if err == nil {
-					_, err = train.Run(t.Context(), c[rank], train.Options{Finder: testrun.Finder(t), Processes: group})
+					_, err = train.Run(t.Context(), c[rank],
+						train.Options{Finder: testrun.Finder(t), Processes: group})
 					group.Leave(err)
 				}
 				errs[rank] = err

@@ -22,11 +22,13 @@ import (
 func warnings(t *testing.T, cfg *config.Config) string {
 	t.Helper()
 	var log strings.Builder
-	testrun.Train(t, cfg, train.Options{Logger: hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Warn})})
+	testrun.Train(t, cfg,
+		train.Options{Logger: hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Warn})})
 	return log.String()
 }
 
-// TestWithoutEffect: a run says which of its settings change nothing, and does not say so of others.
+// TestWithoutEffect: a run says which of its settings change nothing, and does not say so of
+// others.
 func TestWithoutEffect(t *testing.T) {
 	testlevel.Long(t, "trains several runs")
 	quadratic := func(overrides ...string) *config.Config {
@@ -37,7 +39,8 @@ func TestWithoutEffect(t *testing.T) {
 		return testrun.Config(t, "optimizer="+optimizer, "train.steps=1")
 	}
 	micro := func(documents, accumulate string) *config.Config {
-		return testrun.Config(t, `train.loss_mean="micro_batch"`, "data.documents="+documents, "train.accumulate="+accumulate, "train.steps=1", "model.context=64")
+		return testrun.Config(t, `train.loss_mean="micro_batch"`, "data.documents="+documents,
+			"train.accumulate="+accumulate, "train.steps=1", "model.context=64")
 	}
 	const mean = `train.loss_mean = "micro_batch" has no effect: `
 	for _, c := range []struct {
@@ -47,24 +50,35 @@ func TestWithoutEffect(t *testing.T) {
 		{quadratic(), nil},
 		{quadratic("diagnostics={every=1, window=2}", "method.pareto_every=1"), nil},
 		{quadratic(none), nil},
-		{quadratic(none, `method.form="decoupled"`), []string{`method.form = "decoupled" has no effect: no weight is quantized`}},
+		{quadratic(none, `method.form="decoupled"`),
+			[]string{`method.form = "decoupled" has no effect: no weight is quantized`}},
 		{quadratic(none, "method.pareto_every=1", "diagnostics.every=1"),
-			[]string{"method.pareto_every has no effect: no weight is quantized", "diagnostics.every has no effect: no weight is quantized"}},
-		{quadratic(`method.form="coupled"`, `method.variant="official"`), []string{`method.variant = "official" has no effect: method.form is "coupled"`}},
+			[]string{"method.pareto_every has no effect: no weight is quantized",
+				"diagnostics.every has no effect: no weight is quantized"}},
+		{quadratic(`method.form="coupled"`, `method.variant="official"`),
+			[]string{`method.variant = "official" has no effect: method.form is "coupled"`}},
 		{quadratic(`method.variant="official"`), nil},
-		{quadratic(`quantizer.activations={plugin="quest"}`), []string{"[quantizer.activations] has no effect: no activation"}},
-		{quadratic(`optimizer.rest={plugin="sgd"}`), []string{"[optimizer.rest] has no effect: [optimizer] accepts all tensors"}},
-		{testrun.Config(t, "train.steps=1", `optimizer={plugin="muon", rest={plugin="sgd"}}`, `quantizer={activations={plugin="quest"}, weights={plugin="quest"}}`), nil},
-		{refreshes(`{plugin="adamw", refresh_delay=1}`), []string{"optimizer.refresh_delay has no effect: the optimizer has no refreshes"}},
+		{quadratic(`quantizer.activations={plugin="quest"}`),
+			[]string{"[quantizer.activations] has no effect: no activation"}},
+		{quadratic(`optimizer.rest={plugin="sgd"}`),
+			[]string{"[optimizer.rest] has no effect: [optimizer] accepts all tensors"}},
+		{testrun.Config(t, "train.steps=1", `optimizer={plugin="muon", rest={plugin="sgd"}}`,
+			`quantizer={activations={plugin="quest"}, weights={plugin="quest"}}`), nil},
+		{refreshes(`{plugin="adamw", refresh_delay=1}`),
+			[]string{"optimizer.refresh_delay has no effect: the optimizer has no refreshes"}},
 		{refreshes(`{plugin="soap", freq=4, refresh_delay=1}`), nil},
-		{refreshes(`{plugin="muon", rest={refresh_delay=2}}`), []string{"optimizer.rest.refresh_delay has no effect"}},
+		{refreshes(`{plugin="muon", rest={refresh_delay=2}}`),
+			[]string{"optimizer.rest.refresh_delay has no effect"}},
 		{refreshes(`{plugin="adamw", rest={plugin="adamw"}}`), nil},
-		{micro(`"joined"`, "2"), []string{mean + "all micro-batches have as many targets, as documents are joined"}},
+		{micro(`"joined"`, "2"),
+			[]string{mean + "all micro-batches have as many targets, as documents are joined"}},
 		{micro(`"separate"`, "1"), []string{mean + "a step has one micro-batch"}},
 		{micro(`"separate"`, "2"), nil},
 		{quadratic("train.average_decay=0.5", "train.average_from=1"),
-			[]string{`train.average_decay has no effect: train.average is "off"`, `train.average_from has no effect: train.average is "off"`}},
-		{quadratic(`train.average="uniform"`, "train.average_decay=0.5"), []string{`train.average_decay has no effect: train.average is "uniform"`}},
+			[]string{`train.average_decay has no effect: train.average is "off"`,
+				`train.average_from has no effect: train.average is "off"`}},
+		{quadratic(`train.average="uniform"`, "train.average_decay=0.5"),
+			[]string{`train.average_decay has no effect: train.average is "uniform"`}},
 		{quadratic(`train.average="uniform"`, "train.average_from=1"), nil},
 	} {
 		got := warnings(t, c.cfg)
@@ -81,14 +95,17 @@ func TestWithoutEffect(t *testing.T) {
 
 // TestErrorOfZeros: weights that are 0 and stay so have no error, relative to themselves too.
 func TestErrorOfZeros(t *testing.T) {
-	cfg := problem(t, toyText, "model.start=[0.0]", "train.steps=3", "train.log_every=1", "method.pareto_every=0", "schedule.rate=1e-30", "diagnostics.tensors=true")
+	cfg := problem(t, toyText, "model.start=[0.0]", "train.steps=3", "train.log_every=1",
+		"method.pareto_every=0", "schedule.rate=1e-30", "diagnostics.tensors=true")
 	testrun.Train(t, cfg, train.Options{})
 	tensors := 0
 	for _, rec := range records(t, cfg.Train.Out) {
 		tensors += len(rec.Weights)
 		for name, w := range rec.Weights {
-			if w.ErrorRel == nil || rec.ErrorRel == nil || *w.ErrorRel != *rec.ErrorRel || rec.Step == 1 && *rec.ErrorRel != 0 {
-				t.Errorf("step %d: %s has the relative error %v, all have %v", rec.Step, name, w.ErrorRel, rec.ErrorRel)
+			if w.ErrorRel == nil || rec.ErrorRel == nil || *w.ErrorRel != *rec.ErrorRel || rec.Step == 1 &&
+				*rec.ErrorRel != 0 {
+				t.Errorf("step %d: %s has the relative error %v, all have %v", rec.Step, name, w.ErrorRel,
+					rec.ErrorRel)
 			}
 		}
 	}
@@ -99,8 +116,9 @@ func TestErrorOfZeros(t *testing.T) {
 
 // lateRefreshes are optimizers whose refreshes take effect late.
 var lateRefreshes = map[string][]string{
-	"soap":    {`optimizer={plugin="soap", freq=4, refresh_delay=3}`},
-	"shampoo": {`optimizer={plugin="shampoo", freq=5, start=1, refresh_delay=4, rest="soap"}`, "optimizer.rest.refresh_delay=9"},
+	"soap": {`optimizer={plugin="soap", freq=4, refresh_delay=3}`},
+	"shampoo": {`optimizer={plugin="shampoo", freq=5, start=1, refresh_delay=4, rest="soap"}`,
+		"optimizer.rest.refresh_delay=9"},
 }
 
 // TestResumeBesideRefreshes: a run that is stopped again and again, before a refresh,
@@ -144,7 +162,8 @@ func TestNoDelay(t *testing.T) {
 		}
 	}
 	changed := testrun.Again(t, cfg, "optimizer.refresh_delay=1")
-	refused(t, "resumed with another delay", changed, train.Options{Resume: true}, "optimizer.refresh_delay was 0, is 1")
+	refused(t, "resumed with another delay", changed, train.Options{Resume: true},
+		"optimizer.refresh_delay was 0, is 1")
 }
 
 // TestDelayTooLong: the error names the key in the file, the tensor and the interval.
@@ -153,7 +172,8 @@ func TestDelayTooLong(t *testing.T) {
 	_, err := train.Run(t.Context(), cfg, train.Options{Finder: testrun.Finder(t)})
 	var ce *plaintoml.Error
 	if !errors.As(err, &ce) || ce.Key != "optimizer.refresh_delay" || ce.Hint != "want 0 to 3" ||
-		!strings.Contains(ce.Msg, "soap for embedding: a delay of 4 updates, but refreshes are due every 4") {
+		!strings.Contains(ce.Msg,
+			"soap for embedding: a delay of 4 updates, but refreshes are due every 4") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -167,7 +187,8 @@ func TestCancelBesideRefreshes(t *testing.T) {
 	for _, overrides := range lateRefreshes {
 		ctx, cancel := context.WithCancel(t.Context())
 		cfg := testrun.Config(t, append(overrides, "train.steps=100000", "train.eval_every=0")...)
-		_, err := train.Run(ctx, cfg, train.Options{Finder: testrun.Finder(t), Console: cancelAfter(3, cancel)})
+		_, err := train.Run(ctx, cfg,
+			train.Options{Finder: testrun.Finder(t), Console: cancelAfter(3, cancel)})
 		if !errors.Is(err, train.ErrInterrupted) {
 			t.Errorf("%v", err)
 		}
@@ -196,7 +217,8 @@ func TestLateRefreshesTrain(t *testing.T) {
 	testlevel.Long(t, "trains with late and timely refreshes")
 	for _, name := range []string{"soap", "shampoo"} {
 		final := func(delay int) float64 {
-			cfg := testrun.Config(t, fmt.Sprintf(`optimizer={plugin=%q, freq=10, refresh_delay=%d}`, name, delay),
+			cfg := testrun.Config(t, fmt.Sprintf(`optimizer={plugin=%q, freq=10, refresh_delay=%d}`, name,
+				delay),
 				"train.steps=150", "train.eval_every=0", "schedule.rate=3e-3")
 			s := testrun.Train(t, cfg, train.Options{})
 			return float64(*s.ValLoss)

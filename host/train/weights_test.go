@@ -25,11 +25,13 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// TestFromHub: a run starts with the weights of the checkpoint, says so, and does not need it any more.
+// TestFromHub: a run starts with the weights of the checkpoint, says so, and does not need it any
+// more.
 func TestFromHub(t *testing.T) {
 	for _, pairs := range []string{"interleaved", "half"} {
 		cfg, dir := testrun.FromHub(t, fmt.Sprintf("model.rope_pairs=%q", pairs), "train.steps=2")
-		if _, err := train.Run(t.Context(), cfg, train.Options{Finder: testrun.Finder(t), StopAfter: 1}); err == nil {
+		if _, err := train.Run(t.Context(), cfg,
+			train.Options{Finder: testrun.Finder(t), StopAfter: 1}); err == nil {
 			t.Fatal("the run did not stop")
 		}
 		c, err := huggingface.Open(vfs.At(dir), huggingface.Options{Pairs: cfg.Model.RopePairs})
@@ -45,7 +47,8 @@ func TestFromHub(t *testing.T) {
 			}
 		}
 		parts, err := c.Parts()
-		if initial := madeOf(t, cfg.Train.Out).Initial; err != nil || initial.Path != dir || !slices.Equal(initial.Files, parts) {
+		if initial := madeOf(t, cfg.Train.Out).Initial; err != nil || initial.Path != dir ||
+			!slices.Equal(initial.Files, parts) {
 			t.Errorf("%s: the provenance says %+v", pairs, initial)
 		}
 		// All sizes stand in run.toml: with the checkpoint gone, the run goes on and can be evaluated.
@@ -64,14 +67,17 @@ func TestFromHub(t *testing.T) {
 	}
 }
 
-// TestNewTokens: new tokens have rows of their own in the embedding and in the head, which start as the mean of the others or
-// as the row of one; all other weights are those of the checkpoint. A run that was saved goes on without the checkpoint.
+// TestNewTokens: new tokens have rows of their own in the embedding and in the head, which start as
+// the mean of the others or as the row of one; all other weights are those of the checkpoint. A run
+// that was saved goes on without the checkpoint.
 func TestNewTokens(t *testing.T) {
 	testlevel.Long(t, "trains twice")
-	for hub, n := range map[string]int{"llama32": 2, "olmo2": 256} { // with a tied head, and with one of its own
+	// with a tied head, and with one of its own
+	for hub, n := range map[string]int{"llama32": 2, "olmo2": 256} {
 		for _, from := range []int{-1, 3} {
 			dir := filepath.Join("../model/huggingface/testdata", hub)
-			overrides := append([]string{fmt.Sprintf("model.init=%q", dir), fmt.Sprintf("model.new_tokens=%d", n), testrun.OtherTokens}, testrun.Still...)
+			overrides := append([]string{fmt.Sprintf("model.init=%q", dir),
+				fmt.Sprintf("model.new_tokens=%d", n), testrun.OtherTokens}, testrun.Still...)
 			if from >= 0 {
 				overrides = append(overrides, fmt.Sprintf("model.new_rows_from=%d", from))
 			}
@@ -111,7 +117,8 @@ func TestNewTokens(t *testing.T) {
 					want = append(want, slices.Repeat(row, n)...)
 				}
 				if !slices.Equal(got["param/"+p.Name], want) {
-					t.Errorf("%s, from %d: parameter %s is not that of the checkpoint with new rows", hub, from, p.Name)
+					t.Errorf("%s, from %d: parameter %s is not that of the checkpoint with new rows", hub, from,
+						p.Name)
 				}
 			}
 			evaluate(t, cfg.Train.Out)
@@ -119,22 +126,26 @@ func TestNewTokens(t *testing.T) {
 	}
 }
 
-// TestWarmStart: a run that starts from another one is that model, to the last bit of its evaluation.
+// TestWarmStart: a run that starts from another one is that model, to the last bit of its
+// evaluation.
 func TestWarmStart(t *testing.T) {
 	first := testrun.Config(t, `quantizer.plugin="none"`)
 	testrun.Train(t, first, train.Options{})
 	init := fmt.Sprintf("model.init=%q", first.Train.Out)
 	warm := testrun.Elsewhere(t, first, append([]string{init}, testrun.Still...)...)
 	testrun.Train(t, warm, train.Options{})
-	if a, b := evaluate(t, first.Train.Out), evaluate(t, warm.Train.Out); math.Float64bits(a) != math.Float64bits(b) {
+	if a, b := evaluate(t, first.Train.Out), evaluate(t, warm.Train.Out); math.Float64bits(
+		a) != math.Float64bits(b) {
 		t.Errorf("the loss is %v, of the run that it starts from %v", b, a)
 	}
 	initial := madeOf(t, warm.Train.Out).Initial
-	if initial.Path != first.Train.Out || initial.Step != first.Train.Steps || initial.Run == "" || len(initial.Files) != 1 || len(initial.Files[0].SHA256) != 64 {
+	if initial.Path != first.Train.Out || initial.Step != first.Train.Steps || initial.Run == "" ||
+		len(initial.Files) != 1 || len(initial.Files[0].SHA256) != 64 {
 		t.Errorf("the provenance says %+v", initial)
 	}
 	// The usual way to quantization-aware training.
-	summary := testrun.Train(t, testrun.Elsewhere(t, first, init, `quantizer.plugin="quest"`, "quantizer.bits=4"), train.Options{})
+	summary := testrun.Train(t, testrun.Elsewhere(t, first, init, `quantizer.plugin="quest"`,
+		"quantizer.bits=4"), train.Options{})
 	if !summary.Completed {
 		t.Errorf("summary %+v", summary)
 	}
@@ -157,9 +168,12 @@ func TestInitChanged(t *testing.T) {
 	if err := errors.Join(os.RemoveAll(dir.Checkpoints().Name), dir.Summary().Remove()); err != nil {
 		t.Fatal(err)
 	}
-	_, err := train.Run(t.Context(), testrun.Again(t, cfg), train.Options{Resume: true, Finder: testrun.Finder(t)})
+	_, err := train.Run(t.Context(), testrun.Again(t, cfg),
+		train.Options{Resume: true, Finder: testrun.Finder(t)})
 	e, ok := errors.AsType[*plaintoml.Error](err)
-	if !ok || e.Key != "model.init" || !strings.Contains(e.Msg, "step 4) are not those that the run started from ("+first.Train.Out+", step 2)") {
+	if !ok || e.Key != "model.init" ||
+		!strings.Contains(e.Msg,
+			"step 4) are not those that the run started from ("+first.Train.Out+", step 2)") {
 		t.Errorf("error %v, want one that names both weights", err)
 	}
 	if err := os.Remove(newest); err != nil {
@@ -206,10 +220,18 @@ func TestInitRefused(t *testing.T) {
 		say []string
 	}{
 		"values that are not finite": {testrun.Again(t, damaged, fmt.Sprintf("model.init=%q", copied)),
-			[]string{"model.init: " + copied, "tensor model.layers.1.mlp.down_proj.weight: 1 of 6144 values are NaN or infinite", "tensor model.norm.weight: 1 of 64 values"}},
-		"no directory":             {gone, []string{"model.init: " + place + " is neither a run directory nor a Hugging Face checkpoint"}},
-		"another model":            {testrun.Again(t, damaged, `model.init="../model/huggingface/testdata/olmo2"`), []string{"model.kind: found the string \"llama\", but", "model.vocab: found the integer 328, but"}},
-		"a run without provenance": {testrun.Elsewhere(t, unsaved, fmt.Sprintf("model.init=%q", unsaved.Train.Out)), []string{"model.init: the provenance of the run cannot be read"}},
+			[]string{"model.init: " + copied,
+				"tensor model.layers.1.mlp.down_proj.weight: 1 of 6144 values are NaN or infinite",
+				"tensor model.norm.weight: 1 of 64 values"}},
+		"no directory": {gone,
+			[]string{"model.init: " + place + " is neither a run directory nor a Hugging Face checkpoint"}},
+		"another model": {
+			testrun.Again(t, damaged, `model.init="../model/huggingface/testdata/olmo2"`),
+			[]string{"model.kind: found the string \"llama\", but",
+				"model.vocab: found the integer 328, but"}},
+		"a run without provenance": {
+			testrun.Elsewhere(t, unsaved, fmt.Sprintf("model.init=%q", unsaved.Train.Out)),
+			[]string{"model.init: the provenance of the run cannot be read"}},
 	} {
 		_, err := train.Run(t.Context(), test.cfg, train.Options{Finder: testrun.Finder(t)})
 		for _, say := range test.say {
@@ -244,22 +266,28 @@ func TestOtherTokens(t *testing.T) {
 		want      string
 		overrides []string
 	}{
-		"bytes for a checkpoint":  {"model.init: .* bytes, but the model's is llama32 .*data.tokenizer_mismatch = \"allow\" disables this check", []string{fromHub}},
-		"conversations for a run": {`model.init: .* bytes \(00000000\), but the model's is bytes \(`, []string{fromRun, chat}},
-		"conversations for a teacher": {`train.distillation.teacher: .* bytes \(00000000\), but the model's is bytes \(`,
+		"bytes for a checkpoint": {"model.init: .* bytes, but the model's is llama32 " +
+			".*data.tokenizer_mismatch = \"allow\" disables this check", []string{fromHub}},
+		"conversations for a run": {`model.init: .* bytes \(00000000\), but the model's is bytes \(`,
+			[]string{fromRun, chat}},
+		"conversations for a teacher": {
+			`train.distillation.teacher: .* bytes \(00000000\), but the model's is bytes \(`,
 			[]string{own256, chat, fmt.Sprintf("train.distillation={teacher=%q}", own.Train.Out)}},
 		"allowed":                   {"", []string{fromHub, testrun.OtherTokens}},
 		"allowed for conversations": {"", []string{fromRun, chat, `data.tokenizer_mismatch="allow"`}},
 		"the same for a run":        {"", []string{fromRun}},
-		"the same for a teacher":    {"", []string{own256, fmt.Sprintf("train.distillation={teacher=%q}", own.Train.Out)}},
+		"the same for a teacher": {"",
+			[]string{own256, fmt.Sprintf("train.distillation={teacher=%q}", own.Train.Out)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := testrun.Config(t, append(c.overrides, `quantizer.plugin="none"`, "train.steps=1")...)
 			_, err := train.Run(t.Context(), cfg, train.Options{Finder: testrun.Finder(t)})
-			if c.want == "" && err != nil || c.want != "" && (err == nil || !regexp.MustCompile(c.want).MatchString(err.Error())) {
+			if c.want == "" && err != nil || c.want != "" &&
+				(err == nil || !regexp.MustCompile(c.want).MatchString(err.Error())) {
 				t.Errorf("error %v, want %q", err, c.want)
 			}
-			if there, err := rundir.At(cfg.Train.Out).Config().Exists(); there != (c.want == "") || err != nil {
+			if there, err := rundir.At(cfg.Train.Out).Config().Exists(); there != (c.want == "") ||
+				err != nil {
 				t.Errorf("a run was begun: %t, error %v", there, err)
 			}
 			if c.want != "" {
@@ -283,13 +311,15 @@ func pretrained(t *testing.T, overrides ...string) (cfg *config.Config, init str
 	return cfg, fmt.Sprintf("model.init=%q", cfg.Train.Out)
 }
 
-// TestDistillation: a model in 4 bits learns what the model predicts that it starts from; the divergence falls. Stopped and
-// resumed it is the same run, to the last bit, and its checkpoints hold nothing of the teacher. Records have the divergence
-// and the cross-entropy, which are the loss; a run without a teacher has neither.
+// TestDistillation: a model in 4 bits learns what the model predicts that it starts from; the
+// divergence falls. Stopped and resumed it is the same run, to the last bit, and its checkpoints
+// hold nothing of the teacher. Records have the divergence and the cross-entropy, which are the
+// loss; a run without a teacher has neither.
 func TestDistillation(t *testing.T) {
 	testlevel.Long(t, "trains a teacher")
 	first, init := pretrained(t)
-	whole := testrun.Elsewhere(t, first, init, initialTeacher, `quantizer.plugin="quest"`, "quantizer.bits=4", "train.accumulate=2", "train.clip=0.5")
+	whole := testrun.Elsewhere(t, first, init, initialTeacher, `quantizer.plugin="quest"`,
+		"quantizer.bits=4", "train.accumulate=2", "train.clip=0.5")
 	testrun.Train(t, whole, train.Options{})
 	fell(t, whole.Train.Out)
 	inParts(t, whole, 7, 13)
@@ -299,15 +329,18 @@ func TestDistillation(t *testing.T) {
 		}
 	}
 	for _, r := range records(t, whole.Train.Out) {
-		if r.Divergence == nil || r.CrossEntropy == nil || r.Loss != *r.Divergence || !(*r.CrossEntropy > 2 && *r.CrossEntropy < 6) {
-			t.Errorf("step %d: loss %v, divergence %v, cross-entropy %v", r.Step, r.Loss, r.Divergence, r.CrossEntropy)
+		if r.Divergence == nil || r.CrossEntropy == nil || r.Loss != *r.Divergence ||
+			!(*r.CrossEntropy > 2 && *r.CrossEntropy < 6) {
+			t.Errorf("step %d: loss %v, divergence %v, cross-entropy %v", r.Step, r.Loss, r.Divergence,
+				r.CrossEntropy)
 		}
 	}
 	if r := records(t, first.Train.Out)[0]; r.Divergence != nil || r.CrossEntropy != nil {
 		t.Errorf("without a teacher: %+v", r)
 	}
 	made, from := madeOf(t, whole.Train.Out).Teacher, madeOf(t, whole.Train.Out).Initial
-	if made.Path != first.Train.Out || made.Run == "" || made.Step != 20 || !slices.Equal(made.Files, from.Files) || len(made.Files) != 1 {
+	if made.Path != first.Train.Out || made.Run == "" || made.Step != 20 ||
+		!slices.Equal(made.Files, from.Files) || len(made.Files) != 1 {
 		t.Errorf("the provenance says %+v", made)
 	}
 	// Its directory goes without the teacher, for what is not training.
@@ -322,17 +355,22 @@ func TestDistillation(t *testing.T) {
 // TestDistillationMixes: of a mixed loss the records have the parts.
 func TestDistillationMixes(t *testing.T) {
 	first, init := pretrained(t)
-	cfg := testrun.Elsewhere(t, first, init, `train.distillation={teacher="initial", weight=0.25, beta=0.3, temperature=2.0}`, `quantizer.plugin="mxfp4"`, "train.steps=3")
+	cfg := testrun.Elsewhere(t, first, init,
+		`train.distillation={teacher="initial", weight=0.25, beta=0.3, temperature=2.0}`,
+		`quantizer.plugin="mxfp4"`, "train.steps=3")
 	testrun.Train(t, cfg, train.Options{})
 	for _, r := range records(t, cfg.Train.Out) {
-		if want := 0.25*float64(*r.Divergence) + 0.75*float64(*r.CrossEntropy); relative(float64(r.Loss), want) > 1e-12 {
-			t.Errorf("step %d: the loss is %v, of divergence %v and cross-entropy %v", r.Step, r.Loss, *r.Divergence, *r.CrossEntropy)
+		if want := 0.25*float64(*r.Divergence) + 0.75*float64(*r.CrossEntropy); relative(float64(r.Loss),
+			want) > 1e-12 {
+			t.Errorf("step %d: the loss is %v, of divergence %v and cross-entropy %v", r.Step, r.Loss,
+				*r.Divergence, *r.CrossEntropy)
 		}
 	}
 }
 
-// TestDistillationOfConversations: only what the assistant says counts. A model in full precision that starts as its
-// teacher has nothing to learn from it, on rows of several documents and on documents of texts that are kept apart.
+// TestDistillationOfConversations: only what the assistant says counts. A model in full precision
+// that starts as its teacher has nothing to learn from it, on rows of several documents and on
+// documents of texts that are kept apart.
 func TestDistillationOfConversations(t *testing.T) {
 	testlevel.Long(t, "trains a teacher")
 	plain := testrun.ChatConfig(t, `quantizer={plugin="none"}`, `method={form="off"}`)
@@ -345,11 +383,13 @@ func TestDistillationOfConversations(t *testing.T) {
 			t.Errorf("step %d: the divergence from itself is %v", r.Step, *r.Divergence)
 		}
 	}
-	if a, b := evaluate(t, plain.Train.Out), evaluate(t, same.Train.Out); math.Float64bits(a) != math.Float64bits(b) {
+	if a, b := evaluate(t, plain.Train.Out), evaluate(t, same.Train.Out); math.Float64bits(
+		a) != math.Float64bits(b) {
 		t.Errorf("the loss was %v and is %v", a, b)
 	}
 	for _, packing := range []string{"first_fit", "none"} {
-		cfg := testrun.Elsewhere(t, plain, init, initialTeacher, `quantizer={plugin="nvfp4"}`, fmt.Sprintf("data.packing=%q", packing), `train.recompute="blocks"`)
+		cfg := testrun.Elsewhere(t, plain, init, initialTeacher, `quantizer={plugin="nvfp4"}`,
+			fmt.Sprintf("data.packing=%q", packing), `train.recompute="blocks"`)
 		testrun.Train(t, cfg, train.Options{})
 		inParts(t, cfg, 5)
 		if r := records(t, cfg.Train.Out)[0]; !(*r.Divergence > 0 && *r.Divergence < 0.2) {
@@ -364,42 +404,49 @@ func TestDistillationOfConversations(t *testing.T) {
 	}
 }
 
-// TestTeacherOfItsOwn: the teacher can be a checkpoint of the hub, or a larger run of the same vocabulary, which need
-// not be what the model starts from.
+// TestTeacherOfItsOwn: the teacher can be a checkpoint of the hub, or a larger run of the same
+// vocabulary, which need not be what the model starts from.
 func TestTeacherOfItsOwn(t *testing.T) {
 	testlevel.Long(t, "trains twice")
 	hub := filepath.Join(t.TempDir(), "checkpoint")
 	if err := os.CopyFS(hub, os.DirFS("../model/huggingface/testdata/llama32")); err != nil {
 		t.Fatal(err)
 	}
-	cfg := testrun.Config(t, fmt.Sprintf("train.distillation={teacher=%q}", hub), testrun.OtherTokens, "model.vocab=328", "train.steps=3")
+	cfg := testrun.Config(t, fmt.Sprintf("train.distillation={teacher=%q}", hub), testrun.OtherTokens,
+		"model.vocab=328", "train.steps=3")
 	testrun.Train(t, cfg, train.Options{})
-	if made := madeOf(t, cfg.Train.Out).Teacher; made.Path != hub || len(made.Files) != 2 || len(made.Files[0].SHA256) != 64 {
+	if made := madeOf(t, cfg.Train.Out).Teacher; made.Path != hub || len(made.Files) != 2 ||
+		len(made.Files[0].SHA256) != 64 {
 		t.Errorf("the provenance says %+v", made)
 	}
-	large := testrun.Config(t, "model.width=48", "model.layers=3", "train.steps=2", `quantizer.plugin="none"`)
+	large := testrun.Config(t, "model.width=48", "model.layers=3", "train.steps=2",
+		`quantizer.plugin="none"`)
 	testrun.Train(t, large, train.Options{})
-	small := testrun.Elsewhere(t, large, "model.width=32", "model.layers=1", "train.steps=25", "schedule.rate=0.01", fmt.Sprintf("train.distillation={teacher=%q}", large.Train.Out))
+	small := testrun.Elsewhere(t, large, "model.width=32", "model.layers=1", "train.steps=25",
+		"schedule.rate=0.01", fmt.Sprintf("train.distillation={teacher=%q}", large.Train.Out))
 	testrun.Train(t, small, train.Options{})
 	fell(t, small.Train.Out)
 }
 
-// TestInitialTeacherOfHub: a checkpoint of the hub is what a run starts from and learns from. Its files are in the
-// provenance as both; the teacher that is read when the run goes on is the one that it began with, to the last bit.
+// TestInitialTeacherOfHub: a checkpoint of the hub is what a run starts from and learns from. Its
+// files are in the provenance as both; the teacher that is read when the run goes on is the one
+// that it began with, to the last bit.
 func TestInitialTeacherOfHub(t *testing.T) {
 	testlevel.Long(t, "trains a teacher")
-	whole := testrun.Config(t, `model={init="../model/huggingface/testdata/llama32", context=16}`, testrun.OtherTokens, initialTeacher, `quantizer={plugin="mxfp4"}`, "train.steps=6")
+	whole := testrun.Config(t, `model={init="../model/huggingface/testdata/llama32", context=16}`,
+		testrun.OtherTokens, initialTeacher, `quantizer={plugin="mxfp4"}`, "train.steps=6")
 	testrun.Train(t, whole, train.Options{})
 	parts := inParts(t, whole, 2)
 	for _, dir := range []string{whole.Train.Out, parts.Train.Out} {
-		if made, from := madeOf(t, dir).Teacher, madeOf(t, dir).Initial; len(made.Files) != 2 || !slices.Equal(made.Files, from.Files) || made.Path != from.Path {
+		if made, from := madeOf(t, dir).Teacher, madeOf(t, dir).Initial; len(made.Files) != 2 ||
+			!slices.Equal(made.Files, from.Files) || made.Path != from.Path {
 			t.Errorf("%s: the teacher is %+v, the weights are from %+v", dir, made, from)
 		}
 	}
 }
 
-// TestTeacherRefused: a run does not go on with other weights than those of its teacher, wherever these are now, and does
-// not begin with a teacher that does not fit.
+// TestTeacherRefused: a run does not go on with other weights than those of its teacher, wherever
+// these are now, and does not begin with a teacher that does not fit.
 func TestTeacherRefused(t *testing.T) {
 	testlevel.Long(t, "trains several times")
 	first, init := pretrained(t, "train.checkpoint_every=10", "train.keep=5")
@@ -416,12 +463,17 @@ func TestTeacherRefused(t *testing.T) {
 	}
 	refused := func(what, say string, cfg *config.Config) {
 		t.Helper()
-		if _, err := train.Run(t.Context(), cfg, train.Options{Resume: true, Finder: testrun.Finder(t)}); err == nil || !strings.Contains(err.Error(), say) {
+		if _, err := train.Run(t.Context(), cfg,
+			train.Options{Resume: true, Finder: testrun.Finder(t)}); err == nil ||
+			!strings.Contains(err.Error(), say) {
 			t.Errorf("%s: error %v, want one that says %s", what, err, say)
 		}
 	}
-	refused("an older checkpoint", "train.distillation.teacher: "+first.Train.Out+" does not contain the weights of the run's teacher", testrun.Again(t, cfg))
-	refused("another weight", "train.distillation.weight was 1.0, is 0.5", testrun.Again(t, cfg, "train.distillation.weight=0.5"))
+	refused("an older checkpoint",
+		"train.distillation.teacher: "+first.Train.Out+" does not contain the weights of the run's "+
+			"teacher", testrun.Again(t, cfg))
+	refused("another weight", "train.distillation.weight was 1.0, is 0.5",
+		testrun.Again(t, cfg, "train.distillation.weight=0.5"))
 	if after := testrun.Records(t, cfg.Train.Out); !slices.Equal(before, after) {
 		t.Errorf("the records changed from %v to %v", before, after)
 	}
@@ -433,11 +485,14 @@ func TestTeacherRefused(t *testing.T) {
 	if err := os.RemoveAll(elsewhere); err != nil {
 		t.Fatal(err)
 	}
-	refused("it is gone", "train.distillation.teacher: "+elsewhere+" is neither a run directory nor", testrun.Again(t, moved))
+	refused("it is gone", "train.distillation.teacher: "+elsewhere+" is neither a run directory nor",
+		testrun.Again(t, moved))
 	for _, c := range []struct{ what, say, teacher string }{
-		{"another vocabulary", "has a vocabulary of 328, want 256 as in the model", "../model/huggingface/testdata/llama32"},
+		{"another vocabulary", "has a vocabulary of 328, want 256 as in the model",
+			"../model/huggingface/testdata/llama32"},
 		{"nowhere", "train.distillation.teacher: nowhere is neither", "nowhere"},
 	} {
-		refused(c.what, c.say, testrun.Elsewhere(t, first, fmt.Sprintf("train.distillation={teacher=%q}", c.teacher)))
+		refused(c.what, c.say,
+			testrun.Elsewhere(t, first, fmt.Sprintf("train.distillation={teacher=%q}", c.teacher)))
 	}
 }

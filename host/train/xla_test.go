@@ -32,7 +32,8 @@ func onXLA(t *testing.T, count int) *pjrtrecord.Recorder {
 // onCUDA is a copy of a configuration, in a directory of its own, for that device.
 func onCUDA(t *testing.T, cfg *config.Config, count int, overrides ...string) *config.Config {
 	t.Helper()
-	return testrun.Elsewhere(t, cfg, append([]string{`device.kind="cuda"`, fmt.Sprint("device.count=", count)}, overrides...)...)
+	return testrun.Elsewhere(t, cfg,
+		append([]string{`device.kind="cuda"`, fmt.Sprint("device.count=", count)}, overrides...)...)
 }
 
 // TestXLA: XLA trains as the CPU device does, on one device and on several, and with
@@ -80,7 +81,8 @@ func TestXLA(t *testing.T) {
 // TestXLAAdapters: adapters are trained on XLA as on the CPU, on one device and on two.
 func TestXLAAdapters(t *testing.T) {
 	onXLA(t, 2)
-	cpu, _ := testrun.FromHub(t, "adapters.rank=2", "train.steps=6", "schedule.rate=0.01", `quantizer.plugin="quest"`,
+	cpu, _ := testrun.FromHub(t, "adapters.rank=2", "train.steps=6", "schedule.rate=0.01",
+		`quantizer.plugin="quest"`,
 		"quantizer.bits=4", "method.strength=1")
 	testrun.Train(t, cpu, train.Options{})
 	want := losses(t, cpu.Train.Out)
@@ -103,7 +105,8 @@ func TestXLAResumes(t *testing.T) {
 	inParts(t, whole, 3, 11)
 }
 
-// TestXLAResumesDivided: a run whose four devices divide everything goes on on two that divide less, and on one.
+// TestXLAResumesDivided: a run whose four devices divide everything goes on on two that divide
+// less, and on one.
 func TestXLAResumesDivided(t *testing.T) {
 	onXLA(t, 4)
 	cpu := testrun.Config(t, testrun.TwoLayers, "train.final_eval_batches=0")
@@ -114,8 +117,10 @@ func TestXLAResumesDivided(t *testing.T) {
 		count int
 		shard string
 	}{{5, 4, "full"}, {11, 2, "states"}, {0, 1, "none"}} {
-		cfg := testrun.Again(t, parts, fmt.Sprint("device.count=", next.count), fmt.Sprintf("device.shard=%q", next.shard))
-		_, err := train.Run(t.Context(), cfg, train.Options{Resume: true, StopAfter: next.stop, Finder: testrun.Finder(t)})
+		cfg := testrun.Again(t, parts, fmt.Sprint("device.count=", next.count),
+			fmt.Sprintf("device.shard=%q", next.shard))
+		_, err := train.Run(t.Context(), cfg,
+			train.Options{Resume: true, StopAfter: next.stop, Finder: testrun.Finder(t)})
 		if err != nil && !(next.stop > 0 && errors.Is(err, train.ErrInterrupted)) {
 			t.Fatal(err)
 		}
@@ -134,7 +139,8 @@ func TestXLAFaults(t *testing.T) {
 	recorder := onXLA(t, 2)
 	// In the program of a step, and in that of an evaluation.
 	const step, evaluation = "module @step", "module @losses"
-	whole := onCUDA(t, testrun.Config(t, "train.steps=10", "train.checkpoint_every=4", "train.eval_every=6"), 2)
+	whole := onCUDA(t, testrun.Config(t, "train.steps=10", "train.checkpoint_every=4",
+		"train.eval_every=6"), 2)
 	testrun.Train(t, whole, train.Options{})
 	for name, c := range map[string]struct {
 		fault pjrtrecord.Fault
@@ -142,15 +148,19 @@ func TestXLAFaults(t *testing.T) {
 		want  []string
 	}{
 		"compiling": {
-			pjrtrecord.Fault{At: pjrtrecord.Compile, Contains: step, Code: pjrtrecord.ResourceExhausted, Message: "no room for the step"},
+			pjrtrecord.Fault{At: pjrtrecord.Compile, Contains: step, Code: pjrtrecord.ResourceExhausted,
+				Message: "no room for the step"},
 			0, []string{`step "step`, "compiling", "no room for the step"},
 		},
 		"running": {
-			pjrtrecord.Fault{At: pjrtrecord.Execute, Contains: step, After: 5, Code: pjrtrecord.Internal, Message: "an illegal address"},
-			4, []string{"step 6", "running", "an illegal address", "failed while it replaced the state", "newest checkpoint is of step 4"},
+			pjrtrecord.Fault{At: pjrtrecord.Execute, Contains: step, After: 5, Code: pjrtrecord.Internal,
+				Message: "an illegal address"},
+			4, []string{"step 6", "running", "an illegal address", "failed while it replaced the state",
+				"newest checkpoint is of step 4"},
 		},
 		"one of two devices": {
-			pjrtrecord.Fault{At: pjrtrecord.Execute, Contains: step, After: 5, Message: "device 1 fell off the bus", End: pjrtrecord.LosesDevice},
+			pjrtrecord.Fault{At: pjrtrecord.Execute, Contains: step, After: 5,
+				Message: "device 1 fell off the bus", End: pjrtrecord.LosesDevice},
 			4, []string{"step 6", "running", "device 1 fell off the bus", "newest checkpoint is of step 4"},
 		},
 		"the process ends": {
@@ -158,7 +168,8 @@ func TestXLAFaults(t *testing.T) {
 			4, []string{"step 6", "running", "ended by signal 9", "newest checkpoint is of step 4"},
 		},
 		"evaluating": {
-			pjrtrecord.Fault{At: pjrtrecord.Execute, Contains: evaluation, Code: pjrtrecord.ResourceExhausted, Message: "no room for the losses"},
+			pjrtrecord.Fault{At: pjrtrecord.Execute, Contains: evaluation,
+				Code: pjrtrecord.ResourceExhausted, Message: "no room for the losses"},
 			6, []string{"no room for the losses", "The state after step 6 is saved"},
 		},
 		"the process ends in an evaluation": {
@@ -188,18 +199,21 @@ func TestXLAFaults(t *testing.T) {
 	}
 }
 
-// TestXLAHangs: a step that the device never finishes ends the run, which goes on from its newest checkpoint as if nothing had failed.
+// TestXLAHangs: a step that the device never finishes ends the run, which goes on from its newest
+// checkpoint as if nothing had failed.
 func TestXLAHangs(t *testing.T) {
 	recorder := onXLA(t, 2)
 	whole := onCUDA(t, testrun.Config(t, "train.steps=10", "train.checkpoint_every=4"), 2)
 	testrun.Train(t, whole, train.Options{})
 	cfg := testrun.Elsewhere(t, whole, "device.timeout_minutes=0.1")
-	recorder.Fail(t, pjrtrecord.Fault{At: pjrtrecord.Execute, Contains: "module @step", After: 5, End: pjrtrecord.Hangs})
+	recorder.Fail(t, pjrtrecord.Fault{At: pjrtrecord.Execute, Contains: "module @step", After: 5,
+		End: pjrtrecord.Hangs})
 	_, err := train.Run(t.Context(), cfg, train.Options{Finder: testrun.Finder(t)})
 	if err == nil {
 		t.Fatal("the run did not end")
 	}
-	for _, text := range []string{"step 6", "has not answered for 6s", "newest checkpoint is of step 4"} {
+	for _, text := range []string{"step 6", "has not answered for 6s",
+		"newest checkpoint is of step 4"} {
 		if !strings.Contains(err.Error(), text) {
 			t.Errorf("the error does not say %q: %v", text, err)
 		}
@@ -210,8 +224,9 @@ func TestXLAHangs(t *testing.T) {
 	testrun.SameRun(t, "without and with a hang", whole.Train.Out, cfg.Train.Out)
 }
 
-// TestXLAWithoutExtensions: XLA has neither fused attention nor kernels on processors; a GPU without the former says the
-// same. A run in bfloat16 does without, each kind by itself, and goes on without; one that asks for them ends.
+// TestXLAWithoutExtensions: XLA has neither fused attention nor kernels on processors; a GPU
+// without the former says the same. A run in bfloat16 does without, each kind by itself, and goes
+// on without; one that asks for them ends.
 func TestXLAWithoutExtensions(t *testing.T) {
 	onXLA(t, 1)
 	for _, c := range []struct {
@@ -219,36 +234,44 @@ func TestXLAWithoutExtensions(t *testing.T) {
 		kinds      []string
 		asks, lack string
 	}{
-		{nil, []string{"attention with heads of size 16, 128·n + 16 tokens"}, `device.attention="fused"`, "fmha"},
-		{[]string{`device.attention="plain"`}, []string{string(lower.Rotations), string(lower.Joined), string(lower.Norms), string(lower.Losses)}, `device.kernels="fused"`, "xla.gpu.triton"},
+		{nil, []string{"attention with heads of size 16, 128·n + 16 tokens"}, `device.attention="fused"`,
+			"fmha"},
+		{[]string{`device.attention="plain"`}, []string{string(lower.Rotations), string(lower.Joined),
+			string(lower.Norms), string(lower.Losses)}, `device.kernels="fused"`, "xla.gpu.triton"},
 	} {
-		cfg := onCUDA(t, testrun.Config(t, "train.steps=2", "train.eval_every=0"), 1, append(c.overrides, `device.precision="bfloat16"`)...)
+		cfg := onCUDA(t, testrun.Config(t, "train.steps=2", "train.eval_every=0"), 1,
+			append(c.overrides, `device.precision="bfloat16"`)...)
 		var log bytes.Buffer
 		testrun.Train(t, cfg, train.Options{Logger: hclog.New(&hclog.LoggerOptions{Output: &log})})
 		for _, kind := range c.kinds {
-			if text := log.String(); strings.Count(text, "which takes more time and memory: kind=\""+kind) != 1 && strings.Count(text, "which takes more time and memory: kind="+kind) != 1 {
-				t.Errorf("the messages do not say once that there are no kernels of the kind %s: %s", kind, text)
+			if text := log.String(); strings.Count(text,
+				"which takes more time and memory: kind=\""+kind) != 1 &&
+				strings.Count(text, "which takes more time and memory: kind="+kind) != 1 {
+				t.Errorf("the messages do not say once that there are no kernels of the kind %s: %s", kind,
+					text)
 			}
 		}
 		refused(t, c.asks, testrun.Elsewhere(t, cfg, c.asks), train.Options{}, c.lack)
 	}
 }
 
-// TestXLAOptimizers: state in few bits and second gradients do on XLA, on one device and on two, what they do on the CPU device, and
-// go on from a checkpoint.
+// TestXLAOptimizers: state in few bits and second gradients do on XLA, on one device and on two,
+// what they do on the CPU device, and go on from a checkpoint.
 func TestXLAOptimizers(t *testing.T) {
 	onXLA(t, 2)
 	finder, err := plugin.NewFinder()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, settings := range map[string]string{"adam8bit": ", min_size=0", "sam": "", "sophia": ", every=3"} {
+	for name, settings := range map[string]string{"adam8bit": ", min_size=0", "sam": "",
+		"sophia": ", every=3"} {
 		t.Run(name, func(t *testing.T) {
 			exe, err := finder.Find(t.Context(), filepath.Join("..", "..", "examples", "plugins", name))
 			if err != nil {
 				t.Fatal(err)
 			}
-			cpu := testrun.Config(t, testrun.TwoLayers, "train.steps=10", "train.final_eval_batches=0", fmt.Sprintf("optimizer={plugin=%q%s}", exe.Path, settings),
+			cpu := testrun.Config(t, testrun.TwoLayers, "train.steps=10", "train.final_eval_batches=0",
+				fmt.Sprintf("optimizer={plugin=%q%s}", exe.Path, settings),
 				fmt.Sprint("schedule.rate=", exampleOptimizers[name]))
 			testrun.Train(t, cpu, train.Options{})
 			want := losses(t, cpu.Train.Out)
@@ -269,11 +292,12 @@ func TestXLAOptimizers(t *testing.T) {
 	}
 }
 
-// TestXLAMemory: what XLA says that a step needs is the estimate, and what a run is compared with; and a device that has no memory
-// left ends a run with what to change.
+// TestXLAMemory: what XLA says that a step needs is the estimate, and what a run is compared with;
+// and a device that has no memory left ends a run with what to change.
 func TestXLAMemory(t *testing.T) {
 	recorder := onXLA(t, 2)
-	cpu := testrun.Config(t, "train.steps=2", "train.batch=64", "train.accumulate=2", "train.eval_every=0")
+	cpu := testrun.Config(t, "train.steps=2", "train.batch=64", "train.accumulate=2",
+		"train.eval_every=0")
 	cfg := onCUDA(t, cpu, 1)
 	estimate := func(cfg *config.Config) *build.Report {
 		t.Helper()
@@ -288,12 +312,15 @@ func TestXLAMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	state := 4 * 3 * float64(architecture.CountParams(pinned.Model.Params(), nil)) // in float32, with the two moments of AdamW
-	if report.By != build.ByXLA || report.Seconds <= 0 || report.Accuracy != 0 || report.Available != nil || !report.Fits || report.Bytes < 2*state {
+	// in float32, with the two moments of AdamW
+	state := 4 * 3 * float64(architecture.CountParams(pinned.Model.Params(), nil))
+	if report.By != build.ByXLA || report.Seconds <= 0 || report.Accuracy != 0 ||
+		report.Available != nil || !report.Fits || report.Bytes < 2*state {
 		t.Errorf("of a device that does not tell what it has: %+v", report)
 	}
 	for _, p := range report.Parts {
-		if strings.HasPrefix(p.What, "parameters, and states") && !(p.Bytes >= state && p.Bytes < 1.1*state) {
+		if strings.HasPrefix(p.What, "parameters, and states") &&
+			!(p.Bytes >= state && p.Bytes < 1.1*state) {
 			t.Errorf("%s, want %s", p, build.Bytes(state))
 		}
 	}
@@ -309,7 +336,8 @@ func TestXLAMemory(t *testing.T) {
 	if little := estimate(cfg); little.Fits || len(little.Changes) == 0 {
 		t.Errorf("less than it needs: %+v", little)
 	}
-	refused(t, "too little", cfg, train.Options{}, "of memory on each GPU", "device.memory_fraction = 0.75 of each GPU", "to use less memory: ", `train.memory_check = "off"`)
+	refused(t, "too little", cfg, train.Options{}, "of memory on each GPU",
+		"device.memory_fraction = 0.75 of each GPU", "to use less memory: ", `train.memory_check = "off"`)
 	recorder.Memory(t, int64(2*report.Bytes))
 	for at, event := range map[string]pjrtrecord.Fault{
 		"a step":    {At: pjrtrecord.Execute, Contains: "module @step", After: 1},
@@ -317,12 +345,15 @@ func TestXLAMemory(t *testing.T) {
 		"compiling": {At: pjrtrecord.Compile, Contains: "module @step"},
 	} {
 		t.Run(at, func(t *testing.T) {
-			event.Code, event.Message = pjrtrecord.ResourceExhausted, "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1234567 bytes."
+			event.Code, event.Message = pjrtrecord.ResourceExhausted,
+				"RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1234567 bytes."
 			recorder.Fail(t, event)
 			defer recorder.Fail(t)
-			says := []string{"allocate 1234567 bytes", "train.batch", `train.recompute = "blocks"`, "device.memory_fraction"}
+			says := []string{"allocate 1234567 bytes", "train.batch", `train.recompute = "blocks"`,
+				"device.memory_fraction"}
 			if at != "compiling" { // before, it is not known what the run needs
-				says = append(says, "the GPU is out of memory; the run needs", "are available (device.memory_fraction")
+				says = append(says, "the GPU is out of memory; the run needs",
+					"are available (device.memory_fraction")
 			}
 			refused(t, at, testrun.Elsewhere(t, cfg), train.Options{}, says...)
 		})

@@ -28,7 +28,8 @@ type part struct {
 	output bytes.Buffer
 }
 
-// launcher is where processes get their numbers from, and what a launcher would set in the environment of each.
+// launcher is where processes get their numbers from, and what a launcher would set in the
+// environment of each.
 type launcher struct {
 	source      func(rank, size int, address string) string
 	environment func(rank, size int, host, port string) []string
@@ -36,25 +37,34 @@ type launcher struct {
 
 var (
 	byHand = launcher{
-		func(rank, size int, address string) string { return fmt.Sprintf("%d/%d@%s", rank, size, address) },
+		func(rank, size int, address string) string {
+			return fmt.Sprintf("%d/%d@%s", rank, size, address)
+		},
 		func(int, int, string, string) []string { return nil },
 	}
 	byTorchrun = launcher{
 		func(int, int, string) string { return "torchrun" },
 		func(rank, size int, host, port string) []string {
-			return []string{fmt.Sprint("RANK=", rank), fmt.Sprint("WORLD_SIZE=", size), "MASTER_ADDR=" + host, "MASTER_PORT=" + port, fmt.Sprint("LOCAL_RANK=", rank)}
+			return []string{fmt.Sprint("RANK=", rank), fmt.Sprint("WORLD_SIZE=", size), "MASTER_ADDR=" +
+				host, "MASTER_PORT=" + port, fmt.Sprint("LOCAL_RANK=", rank)}
 		},
 	}
 	bySlurm = launcher{
 		func(int, int, string) string { return "slurm" },
 		func(rank, size int, host, _ string) []string {
-			return []string{fmt.Sprint("SLURM_PROCID=", rank), fmt.Sprint("SLURM_NTASKS=", size), "SLURM_JOB_NODELIST=" + host + ",other", fmt.Sprint("SLURM_JOB_ID=", os.Getpid()), fmt.Sprint("SLURM_LOCALID=", rank)}
+			return []string{fmt.Sprint("SLURM_PROCID=", rank), fmt.Sprint("SLURM_NTASKS=", size),
+				"SLURM_JOB_NODELIST=" + host + ",other", fmt.Sprint("SLURM_JOB_ID=", os.Getpid()),
+				fmt.Sprint("SLURM_LOCALID=", rank)}
 		},
 	}
 )
 
-// startParts starts the processes of a training. more are arguments of one of them, others what is set in its environment.
-func startParts(t *testing.T, cage string, cfg *config.Config, size int, by launcher, more, environment map[int]string) []*part {
+// startParts starts the processes of a training. more are arguments of one of them, others what is
+// set in its environment.
+func startParts(
+	t *testing.T, cage string, cfg *config.Config, size int, by launcher, more,
+	environment map[int]string,
+) []*part {
 	t.Helper()
 	text, err := cfg.Encode()
 	if err != nil {
@@ -74,11 +84,14 @@ func startParts(t *testing.T, cage string, cfg *config.Config, size int, by laun
 	}
 	var parts []*part
 	for rank := range size {
-		p := &part{cmd: exec.Command(cage, "train", path, "--resume", "--processes", by.source(rank, size, address)), ended: make(chan struct{})}
+		p := &part{cmd: exec.Command(cage, "train", path, "--resume", "--processes",
+			by.source(rank, size, address)), ended: make(chan struct{})}
 		if more[rank] != "" {
 			p.cmd.Args = append(p.cmd.Args, more[rank])
 		}
-		p.cmd.Env = append(os.Environ(), plugin.PathVariable+"="+testrun.Finder(t).Dirs[0], pjrtrecord.DevicesVariable+"="+fmt.Sprint(cfg.Device.Count/size), pjrtrecord.DirectoryVariable+"=")
+		p.cmd.Env = append(os.Environ(), plugin.PathVariable+"="+testrun.Finder(t).Dirs[0],
+			pjrtrecord.DevicesVariable+"="+fmt.Sprint(cfg.Device.Count/size),
+			pjrtrecord.DirectoryVariable+"=")
 		p.cmd.Env = append(p.cmd.Env, by.environment(rank, size, host, port)...)
 		if environment[rank] != "" {
 			p.cmd.Env = append(p.cmd.Env, environment[rank])
@@ -166,7 +179,8 @@ func partsOf(t *testing.T, cfg *config.Config, step int) (paths []string) {
 	return paths
 }
 
-// sameCheckpoints fails unless two runs have the same checkpoints, of which those of the second have two parts.
+// sameCheckpoints fails unless two runs have the same checkpoints, of which those of the second
+// have two parts.
 func sameCheckpoints(t *testing.T, one, parts *config.Config) {
 	t.Helper()
 	list, err := checkpoint.List(rundir.At(one.Train.Out).Checkpoints())
@@ -177,12 +191,13 @@ func sameCheckpoints(t *testing.T, one, parts *config.Config) {
 		if n := len(partsOf(t, parts, e.Step)); n != 2 {
 			t.Errorf("the checkpoint of step %d has %d parts", e.Step, n)
 		}
-		testrun.SameTensors(t, fmt.Sprint("checkpoints of step ", e.Step), testrun.Checkpoint(t, one.Train.Out, e.Step), testrun.Checkpoint(t, parts.Train.Out, e.Step))
+		testrun.SameTensors(t, fmt.Sprint("checkpoints of step ", e.Step),
+			testrun.Checkpoint(t, one.Train.Out, e.Step), testrun.Checkpoint(t, parts.Train.Out, e.Step))
 	}
 }
 
-// TestXLAProcesses: processes that train together compute, to the bit, what one does with as many devices. If one of them ends, so do
-// the others, and the run goes on from its newest checkpoint.
+// TestXLAProcesses: processes that train together compute, to the bit, what one does with as many
+// devices. If one of them ends, so do the others, and the run goes on from its newest checkpoint.
 func TestXLAProcesses(t *testing.T) {
 	onXLA(t, 2)
 	pjrtrecord.Exactly(t)
@@ -195,9 +210,11 @@ func TestXLAProcesses(t *testing.T) {
 		completes(t, cage, cfg, 2, byTorchrun)
 		testrun.SameRun(t, "one process and two", whole.Train.Out, cfg.Train.Out)
 
-		again := startParts(t, cage, cfg, 2, byHand, map[int]string{0: "--resume=false", 1: "--resume=false"}, nil)
+		again := startParts(t, cage, cfg, 2, byHand,
+			map[int]string{0: "--resume=false", 1: "--resume=false"}, nil)
 		for rank, p := range again {
-			if code := p.end(t, 5*time.Minute); code != 1 || strings.Count(p.output.String(), "cage: ") != 1 {
+			if code := p.end(t, 5*time.Minute); code != 1 ||
+				strings.Count(p.output.String(), "cage: ") != 1 {
 				t.Errorf("process %d ends with exit code %d: %s", rank, code, &p.output)
 			}
 			p.says(t, "already contains a run")
@@ -205,16 +222,19 @@ func TestXLAProcesses(t *testing.T) {
 		again[1].says(t, "cage: process 0 of 2", "has failed")
 	})
 	t.Run("two that divide everything", func(t *testing.T) {
-		one := onCUDA(t, testrun.Config(t, testrun.TwoLayers, "train.checkpoint_every=4"), 2, `device.shard="full"`)
+		one := onCUDA(t, testrun.Config(t, testrun.TwoLayers, "train.checkpoint_every=4"), 2,
+			`device.shard="full"`)
 		testrun.Train(t, one, train.Options{})
 		cfg := testrun.Elsewhere(t, one)
 		completes(t, cage, cfg, 2, byHand)
 		testrun.SameRun(t, "one process and two", one.Train.Out, cfg.Train.Out)
 		sameCheckpoints(t, one, cfg)
 
-		// Whoever saves the parts of the checkpoint of step 6, what goes on from it ends with the same bits.
+		// Whoever saves the parts of the checkpoint of step 6, what goes on from it ends with the same
+		// bits.
 		stopped := testrun.Elsewhere(t, one)
-		for rank, p := range startParts(t, cage, stopped, 2, byHand, map[int]string{0: "--stop-after=6", 1: "--stop-after=6"}, nil) {
+		for rank, p := range startParts(t, cage, stopped, 2, byHand,
+			map[int]string{0: "--stop-after=6", 1: "--stop-after=6"}, nil) {
 			if code := p.end(t, 5*time.Minute); code != 0 {
 				t.Errorf("process %d ends with exit code %d: %s", rank, code, &p.output)
 			}
@@ -226,7 +246,8 @@ func TestXLAProcesses(t *testing.T) {
 		}{
 			{"intact, one process", 1, func(string) error { return nil }},
 			{"intact, two processes", 2, func(string) error { return nil }},
-			{"found to be damaged when it is opened, one process", 1, func(part string) error { return os.Truncate(part, 100) }},
+			{"found to be damaged when it is opened, one process", 1,
+				func(part string) error { return os.Truncate(part, 100) }},
 			{"found to be damaged when it is read, two processes", 2, func(part string) error {
 				data, err := os.ReadFile(part)
 				if err != nil {
@@ -252,9 +273,11 @@ func TestXLAProcesses(t *testing.T) {
 					}
 				}
 			}
-			testrun.SameRun(t, "one process, and two and then others, part "+c.name, one.Train.Out, left.Train.Out)
+			testrun.SameRun(t, "one process, and two and then others, part "+c.name, one.Train.Out,
+				left.Train.Out)
 			aside := checkpoint.FileName(6) + checkpoint.DamagedSuffix
-			if there, err := rundir.At(left.Train.Out).Checkpoints().Join(aside).Exists(); err != nil || there == strings.HasPrefix(c.name, "intact") {
+			if there, err := rundir.At(left.Train.Out).Checkpoints().Join(aside).Exists(); err != nil ||
+				there == strings.HasPrefix(c.name, "intact") {
 				t.Errorf("%s: that %s is there is %t, %v", c.name, aside, there, err)
 			}
 		}
@@ -269,7 +292,8 @@ func TestXLAProcesses(t *testing.T) {
 		if code := parts[0].end(t, 15*time.Second); code != 1 {
 			t.Errorf("the other ends with exit code %d", code)
 		}
-		parts[0].says(t, "process 1 of 2", "is gone", "ewest checkpoint is of step", "--resume continues from there")
+		parts[0].says(t, "process 1 of 2", "is gone", "ewest checkpoint is of step",
+			"--resume continues from there")
 		if strings.Contains(parts[0].output.String(), "training continues") {
 			t.Errorf("a training that ends says that it goes on: %s", &parts[0].output)
 		}
@@ -282,7 +306,9 @@ func TestXLAProcesses(t *testing.T) {
 		}
 	})
 	t.Run("two that divide everything, and learn from what they begin with", func(t *testing.T) {
-		one := onCUDA(t, testrun.Config(t, "train.steps=3", fmt.Sprintf("model.init=%q", whole.Train.Out), testrun.TwoLayers, `train.distillation={teacher="initial", weight=0.5}`), 2, `device.shard="full"`)
+		one := onCUDA(t, testrun.Config(t, "train.steps=3", fmt.Sprintf("model.init=%q", whole.Train.Out),
+			testrun.TwoLayers, `train.distillation={teacher="initial", weight=0.5}`), 2,
+			`device.shard="full"`)
 		testrun.Train(t, one, train.Options{})
 		cfg := testrun.Elsewhere(t, one)
 		for rank, p := range startParts(t, cage, cfg, 2, byHand, nil, nil) {
@@ -293,9 +319,12 @@ func TestXLAProcesses(t *testing.T) {
 		testrun.SameRun(t, "one process and two", one.Train.Out, cfg.Train.Out)
 	})
 	t.Run("one cannot write its part", func(t *testing.T) {
-		cfg := onCUDA(t, testrun.Config(t, testrun.TwoLayers, "train.checkpoint_every=4"), 2, `device.shard="full"`)
-		limited := filepath.Join(t.TempDir(), "limited") // process 1 cannot write files of more than 8 KiB
-		write(t, limited, []byte("#!/bin/sh\ncase \"$*\" in *1/2@*) ulimit -f 8;; esac\nexec "+cage+" \"$@\"\n"))
+		cfg := onCUDA(t, testrun.Config(t, testrun.TwoLayers, "train.checkpoint_every=4"), 2,
+			`device.shard="full"`)
+		// process 1 cannot write files of more than 8 KiB
+		limited := filepath.Join(t.TempDir(), "limited")
+		write(t, limited, []byte(
+			"#!/bin/sh\ncase \"$*\" in *1/2@*) ulimit -f 8;; esac\nexec "+cage+" \"$@\"\n"))
 		if err := os.Chmod(limited, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -305,7 +334,8 @@ func TestXLAProcesses(t *testing.T) {
 				t.Errorf("process %d ends with exit code %d: %s", rank, code, &p.output)
 			}
 		}
-		parts[0].says(t, "the checkpoint could not be saved: training continues", "process 1 could not write its part", "save the checkpoint of step")
+		parts[0].says(t, "the checkpoint could not be saved: training continues",
+			"process 1 could not write its part", "save the checkpoint of step")
 		parts[1].says(t, "this process could not write its part of the checkpoint", "file too large")
 		if left, err := rundir.At(cfg.Train.Out).Checkpoints().ReadDir(); err != nil || len(left) > 0 {
 			t.Errorf("%v are left, %v", left, err)
@@ -355,7 +385,8 @@ func TestXLAProcesses(t *testing.T) {
 			if code != 1 || strings.Count(other.output.String(), "cage: ") != 1 {
 				t.Errorf("the other ends with exit code %d: %s", code, &other.output)
 			}
-			other.says(t, fmt.Sprintf("process %d of 2", killed), "is gone", "ewest checkpoint is of step", "--resume continues from there")
+			other.says(t, fmt.Sprintf("process %d of 2", killed), "is gone", "ewest checkpoint is of step",
+				"--resume continues from there")
 			<-parts[killed].ended
 
 			left := testrun.Elsewhere(t, cfg, "device.count=1")
@@ -376,14 +407,17 @@ func TestXLAProcesses(t *testing.T) {
 	for failing := range 2 {
 		t.Run(fmt.Sprintf("process %d fails", failing), func(t *testing.T) {
 			cfg := testrun.Elsewhere(t, whole)
-			parts := startParts(t, cage, cfg, 2, byHand, nil, map[int]string{failing: pjrtrecord.FaultVariable + "=execute|5|13|module @step|an illegal address"})
+			parts := startParts(t, cage, cfg, 2, byHand, nil,
+				map[int]string{failing: pjrtrecord.FaultVariable +
+					"=execute|5|13|module @step|an illegal address"})
 			for rank, p := range parts {
 				if code := p.end(t, 5*time.Minute); code != 1 {
 					t.Errorf("process %d ends with exit code %d", rank, code)
 				}
 			}
 			parts[failing].says(t, "cage: step 6", "an illegal address")
-			parts[1-failing].says(t, fmt.Sprintf("process %d of 2", failing), "has failed: step 6", "an illegal address", "ewest checkpoint is of step 4")
+			parts[1-failing].says(t, fmt.Sprintf("process %d of 2", failing), "has failed: step 6",
+				"an illegal address", "ewest checkpoint is of step 4")
 			completes(t, cage, cfg, 2, byHand)
 			testrun.SameRun(t, "undisturbed and failed", whole.Train.Out, cfg.Train.Out)
 		})
@@ -405,7 +439,8 @@ func TestXLAProcesses(t *testing.T) {
 		testrun.SameRun(t, "undisturbed and interrupted", whole.Train.Out, cfg.Train.Out)
 	})
 	t.Run("other settings", func(t *testing.T) {
-		parts := startParts(t, cage, testrun.Elsewhere(t, whole), 2, byHand, map[int]string{1: "--set=schedule.rate=1e-3"}, nil)
+		parts := startParts(t, cage, testrun.Elsewhere(t, whole), 2, byHand,
+			map[int]string{1: "--set=schedule.rate=1e-3"}, nil)
 		for _, p := range parts {
 			if code := p.end(t, 5*time.Minute); code != 1 {
 				t.Errorf("a process ends with exit code %d", code)

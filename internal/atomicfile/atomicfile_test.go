@@ -101,18 +101,21 @@ func called(want string) func(string) bool {
 func TestAbandoned(t *testing.T) {
 	dir := t.TempDir()
 	const left = ".file.cage-unfinished-123"
-	kept := []string{".file", ".file.cage-unfinished-12a", ".file123", ".fileother.cage-unfinished-1", ".other.cage-unfinished-1", "file.cage-unfinished-123"}
+	kept := []string{".file", ".file.cage-unfinished-12a", ".file123", ".fileother.cage-unfinished-1",
+		".other.cage-unfinished-1", "file.cage-unfinished-123"}
 	for _, name := range append([]string{left}, kept...) {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	// Writers make files, and nothing else.
-	if err := errors.Join(os.Symlink(".file", filepath.Join(dir, ".file.cage-unfinished-1")), os.Mkdir(filepath.Join(dir, ".file.cage-unfinished-2"), 0o700),
+	if err := errors.Join(os.Symlink(".file", filepath.Join(dir, ".file.cage-unfinished-1")),
+		os.Mkdir(filepath.Join(dir, ".file.cage-unfinished-2"), 0o700),
 		syscall.Mkfifo(filepath.Join(dir, ".file.cage-unfinished-3"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	kept = append(kept, ".file.cage-unfinished-1", ".file.cage-unfinished-2", ".file.cage-unfinished-3", "model")
+	kept = append(kept, ".file.cage-unfinished-1", ".file.cage-unfinished-2",
+		".file.cage-unfinished-3", "model")
 	slices.Sort(kept)
 	var during []vfs.Path
 	err := atomicfile.Write(vfs.At(filepath.Join(dir, "model")), func(io.Writer) error {
@@ -162,7 +165,8 @@ func TestCheckOurs(t *testing.T) {
 		"the whole as one": {atomicfile.Begins("CAGE and more"), true},
 	} {
 		err := atomicfile.CheckOurs(vfs.At(path), c.ours)
-		if (err == nil) != c.want || err != nil && !strings.Contains(err.Error(), path+" already exists and was not written by cage") {
+		if (err == nil) != c.want || err != nil &&
+			!strings.Contains(err.Error(), path+" already exists and was not written by cage") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -177,7 +181,8 @@ func TestCheckOursFaults(t *testing.T) {
 	for files := range faultfs.Each(t, 1, 3) {
 		err := atomicfile.CheckOurs(vfs.On(files, path), atomicfile.Begins("CAGE"))
 		files.Reported(t, err)
-		if fault := new(faultfs.Error); err != nil && (!errors.As(err, &fault) || strings.Contains(err.Error(), "not written by cage")) {
+		if fault := new(faultfs.Error); err != nil &&
+			(!errors.As(err, &fault) || strings.Contains(err.Error(), "not written by cage")) {
 			t.Error(err)
 		}
 	}
@@ -216,7 +221,8 @@ func TestTarget(t *testing.T) {
 	if path, err := atomicfile.Target(in("new")); err != nil || path.Name != in("new") {
 		t.Errorf("a new file: %v, %v", path, err)
 	}
-	for name, want := range map[string]string{"pipe": "not a regular file", ".": "not a regular file", "dangling": "symbolic link to a file that does not exist"} {
+	for name, want := range map[string]string{"pipe": "not a regular file", ".": "not a regular file",
+		"dangling": "symbolic link to a file that does not exist"} {
 		if path, err := atomicfile.Target(in(name)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, %v", name, path, err)
 		}

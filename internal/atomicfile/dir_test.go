@@ -52,7 +52,8 @@ func check(t *testing.T, what, dir string, want map[string]string) {
 	}
 }
 
-// TestForeign: what somebody else put in the place of the directory is refused and stays, as does what a link leads to.
+// TestForeign: what somebody else put in the place of the directory is refused and stays, as does
+// what a link leads to.
 func TestForeign(t *testing.T) {
 	for what, lay := range map[string]func(t *testing.T, root string){
 		"a symbolic link": func(t *testing.T, root string) {
@@ -67,12 +68,16 @@ func TestForeign(t *testing.T) {
 			}
 		},
 		"a directory without": func(t *testing.T, root string) {
-			put(t, root, map[string]string{"out.incomplete/notes": "mine", "out.incomplete/sub/more": "mine, too"})
+			put(t, root, map[string]string{"out.incomplete/notes": "mine",
+				"out.incomplete/sub/more": "mine, too"})
 		},
 		"a directory without " + atomicfile.Mark: func(t *testing.T, root string) {
-			put(t, root, map[string]string{"out.incomplete/" + atomicfile.Mark + "/notes": "a directory of that name is no mark"})
+			put(t, root, map[string]string{"out.incomplete/" + atomicfile.Mark +
+				"/notes": "a directory of that name is no mark"})
 		},
-		"a file": func(t *testing.T, root string) { put(t, root, map[string]string{"out.incomplete": "mine"}) },
+		"a file": func(t *testing.T, root string) {
+			put(t, root, map[string]string{"out.incomplete": "mine"})
+		},
 	} {
 		root := t.TempDir()
 		put(t, root, map[string]string{"precious/f": "keep", "precious/sub/g": "keep"})
@@ -80,8 +85,10 @@ func TestForeign(t *testing.T) {
 		before := vfstest.Contents(t, root)
 		out := vfs.At(filepath.Join(root, "out"))
 		for _, err := range []error{atomicfile.CheckDir(out), atomicfile.WriteDir(out, fill)} {
-			if err == nil || !strings.Contains(err.Error(), "out.incomplete already exists and is "+strings.TrimSuffix(what, " to what cage left")) &&
-				!strings.Contains(err.Error(), what) || !strings.Contains(err.Error(), "move it away, or choose another --out") {
+			if err == nil || !strings.Contains(err.Error(),
+				"out.incomplete already exists and is "+strings.TrimSuffix(what, " to what cage left")) &&
+				!strings.Contains(err.Error(), what) ||
+				!strings.Contains(err.Error(), "move it away, or choose another --out") {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
@@ -89,9 +96,11 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// TestLeft: an empty directory, and what a killed process left, are replaced. Links in it are removed, not followed.
+// TestLeft: an empty directory, and what a killed process left, are replaced. Links in it are
+// removed, not followed.
 func TestLeft(t *testing.T) {
-	for _, left := range []map[string]string{{}, {atomicfile.Mark: ""}, {atomicfile.Mark: "", "a": "ha", "old/deep/c": "x"}} {
+	for _, left := range []map[string]string{{}, {atomicfile.Mark: ""},
+		{atomicfile.Mark: "", "a": "ha", "old/deep/c": "x"}} {
 		root := t.TempDir()
 		dir := filepath.Join(root, "out.incomplete")
 		put(t, root, map[string]string{"precious/f": "keep"})
@@ -107,7 +116,8 @@ func TestLeft(t *testing.T) {
 		if err := atomicfile.WriteDir(vfs.At(filepath.Join(root, "out")+"/"), fill); err != nil {
 			t.Fatal(err)
 		}
-		check(t, "replaced", root, map[string]string{"precious/f": "keep", "out/a": "first", "out/below/b": "second"})
+		check(t, "replaced", root, map[string]string{"precious/f": "keep", "out/a": "first",
+			"out/below/b": "second"})
 	}
 }
 
@@ -117,7 +127,8 @@ func TestThere(t *testing.T) {
 	out := vfs.At(filepath.Join(root, "out"))
 	refused := func(what string, want map[string]string) {
 		t.Helper()
-		if err := atomicfile.WriteDir(out, fill); !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), "give another --out") {
+		if err := atomicfile.WriteDir(out, fill); !errors.Is(err, fs.ErrExist) ||
+			!strings.Contains(err.Error(), "give another --out") {
 			t.Errorf("%s: %v", what, err)
 		}
 		check(t, what, root, want)
@@ -129,8 +140,10 @@ func TestThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	refused("another process renames it", map[string]string{"out/f": "keep", "out/" + atomicfile.Mark: ""})
-	if err := errors.Join(lock.Unlock(), out.RemoveAll(), os.Symlink("nowhere", out.Name)); err != nil {
+	refused("another process renames it",
+		map[string]string{"out/f": "keep", "out/" + atomicfile.Mark: ""})
+	if err := errors.Join(lock.Unlock(), out.RemoveAll(),
+		os.Symlink("nowhere", out.Name)); err != nil {
 		t.Fatal(err)
 	}
 	if err := atomicfile.WriteDir(out, fill); !errors.Is(err, fs.ErrExist) {
@@ -141,7 +154,8 @@ func TestThere(t *testing.T) {
 	}
 }
 
-// TestOneAtATime: while a process makes the directory, another one is refused, and what is there stays.
+// TestOneAtATime: while a process makes the directory, another one is refused, and what is there
+// stays.
 func TestOneAtATime(t *testing.T) {
 	root := t.TempDir()
 	out := vfs.At(filepath.Join(root, "out"))
@@ -173,7 +187,8 @@ func TestOneAtATime(t *testing.T) {
 func TestFailedDir(t *testing.T) {
 	root := t.TempDir()
 	failed := errors.New("failed")
-	if err := atomicfile.WriteDir(vfs.At(filepath.Join(root, "out")), func(dir vfs.Path) error { return errors.Join(fill(dir), failed) }); !errors.Is(err, failed) {
+	if err := atomicfile.WriteDir(vfs.At(filepath.Join(root, "out")),
+		func(dir vfs.Path) error { return errors.Join(fill(dir), failed) }); !errors.Is(err, failed) {
 		t.Errorf("error %v", err)
 	}
 	if left, err := os.ReadDir(root); err != nil || len(left) > 0 {
@@ -186,7 +201,8 @@ func again(t *testing.T, what, root string) {
 	t.Helper()
 	out := vfs.At(filepath.Join(root, "out"))
 	_, missing := os.Stat(out.Name)
-	if err := atomicfile.WriteDir(out, fill); (missing != nil) != (err == nil) || err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := atomicfile.WriteDir(out, fill); (missing != nil) != (err == nil) || err != nil &&
+		!errors.Is(err, fs.ErrExist) {
 		t.Errorf("%s: the next call: %v", what, err)
 	}
 	check(t, what, out.Name, filled)
@@ -195,15 +211,17 @@ func again(t *testing.T, what, root string) {
 	}
 }
 
-// TestFaults: whichever operation on files fails, once or with all after it, it is reported, and the same call makes the
-// directory then. Half of the directories replace what a killed process left.
+// TestFaults: whichever operation on files fails, once or with all after it, it is reported, and
+// the same call makes the directory then. Half of the directories replace what a killed process
+// left.
 func TestDirFaults(t *testing.T) {
 	testlevel.Long(t, "it tries every operation")
 	for _, left := range []bool{false, true} {
 		for files := range faultfs.Each(t, 1, 25) {
 			root := t.TempDir()
 			if left {
-				put(t, root, map[string]string{"out.incomplete/" + atomicfile.Mark: "", "out.incomplete/old": "x", "out.incomplete/deep/old": "x"})
+				put(t, root, map[string]string{"out.incomplete/" + atomicfile.Mark: "",
+					"out.incomplete/old": "x", "out.incomplete/deep/old": "x"})
 			}
 			err := atomicfile.WriteDir(vfs.On(files, filepath.Join(root, "out")), fill)
 			again(t, files.Reported(t, err), root)
@@ -211,20 +229,23 @@ func TestDirFaults(t *testing.T) {
 	}
 }
 
-// TestPowerLoss: whenever power is lost, also while a directory is given up, the same call makes it then.
+// TestPowerLoss: whenever power is lost, also while a directory is given up, the same call makes it
+// then.
 func TestDirPowerLoss(t *testing.T) {
 	failed := errors.New("failed")
 	for _, end := range []error{nil, failed} {
 		for _, left := range []bool{false, true} {
 			root := t.TempDir()
 			if left {
-				put(t, root, map[string]string{"out.incomplete/" + atomicfile.Mark: "", "out.incomplete/old": "x"})
+				put(t, root, map[string]string{"out.incomplete/" + atomicfile.Mark: "",
+					"out.incomplete/old": "x"})
 			}
 			files, err := crashfs.New(root)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := atomicfile.WriteDir(vfs.On(files, filepath.Join(root, "out")), func(dir vfs.Path) error { return errors.Join(fill(dir), end) }); !errors.Is(err, end) {
+			if err := atomicfile.WriteDir(vfs.On(files, filepath.Join(root, "out")),
+				func(dir vfs.Path) error { return errors.Join(fill(dir), end) }); !errors.Is(err, end) {
 				t.Fatal(err)
 			}
 			for lost, what := range files.Each(t, uint64(testlevel.Choose(1, 6)), 15) {

@@ -67,7 +67,8 @@ func TestNamed(t *testing.T) {
 	if a == "" || a != Named(maps.Clone(programs)) {
 		t.Errorf("digest %q", a)
 	}
-	if b := Named(map[string]string{"optimizer of x: update": "1", "weight x: quantize": "1f"}); b == a {
+	if b := Named(map[string]string{"optimizer of x: update": "1",
+		"weight x: quantize": "1f"}); b == a {
 		t.Error("two sets of programs with one digest")
 	}
 	if Named(nil) != "" {

@@ -26,8 +26,10 @@ func TestSettingsOfThisExecutable(t *testing.T) {
 	if want, _, _ = strings.Cut(want, "-X:"); !strings.Contains(string(got), want) {
 		t.Errorf("go version prints %s, want that of this test, %s", got, want)
 	}
-	if got, err := tool.Output(t.Context(), t.TempDir(), "env", "GOEXPERIMENT"); err != nil || string(got) != ofThisExecutable().experiment {
-		t.Errorf("GOEXPERIMENT is %q (%v), want that of this test, %q", got, err, ofThisExecutable().experiment)
+	if got, err := tool.Output(t.Context(), t.TempDir(), "env", "GOEXPERIMENT"); err != nil ||
+		string(got) != ofThisExecutable().experiment {
+		t.Errorf("GOEXPERIMENT is %q (%v), want that of this test, %q", got, err,
+			ofThisExecutable().experiment)
 	}
 }
 
@@ -39,7 +41,8 @@ func TestCgo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := tool.Output(t.Context(), t.TempDir(), "env", "CGO_ENABLED"); err != nil || string(got) != want {
+		if got, err := tool.Output(t.Context(), t.TempDir(), "env", "CGO_ENABLED"); err != nil ||
+			string(got) != want {
 			t.Errorf("with %q: CGO_ENABLED is %s (%v), want %s", set, got, err, want)
 		}
 	}
@@ -61,7 +64,8 @@ func TestFallback(t *testing.T) {
 	t.Setenv("GOTOOLCHAIN", "local")
 	t.Setenv("GOEXPERIMENT", "")
 	t.Setenv("CGO_ENABLED", "0")
-	const noFetch = `case "$GOTOOLCHAIN" in go*) echo "cannot fetch $GOTOOLCHAIN" >&2; exit 1;; esac` + "\n"
+	const noFetch = `case "$GOTOOLCHAIN" in go*) echo "cannot fetch $GOTOOLCHAIN" >&2; exit 1;; esac` +
+		"\n"
 	const noSIMD = `case "$GOEXPERIMENT" in simd) echo "unknown simd" >&2; exit 2;; esac` + "\n"
 	for _, c := range []struct {
 		name, script string
@@ -75,7 +79,8 @@ func TestFallback(t *testing.T) {
 		{"too old", "echo go1.19.8", nil, "the go command in PATH is go1.19.8: install Go 1.21 or newer"},
 	} {
 		goCommand(t, c.script)
-		tool, err := find(t.Context(), t.TempDir(), nil, buildSettings{toolchain: "go1.99.3", experiment: "simd"})
+		tool, err := find(t.Context(), t.TempDir(), nil,
+			buildSettings{toolchain: "go1.99.3", experiment: "simd"})
 		switch {
 		case c.fails != "":
 			if err == nil || !strings.Contains(err.Error(), c.fails) {
@@ -104,7 +109,8 @@ exit 1`)
 	if want := []string{"go: downloading a v1", "go: downloading b v2"}; !slices.Equal(told, want) {
 		t.Errorf("told %q, want %q", told, want)
 	}
-	if err == nil || !strings.Contains(err.Error(), "warning\n") || !strings.HasSuffix(err.Error(), "go: unfinished") {
+	if err == nil || !strings.Contains(err.Error(), "warning\n") ||
+		!strings.HasSuffix(err.Error(), "go: unfinished") {
 		t.Errorf("the error does not hold what was said: %v", err)
 	}
 }

@@ -18,7 +18,8 @@ import (
 func followed(path string) (*jsonlines.Follower, *[]string) {
 	var got []string
 	return &jsonlines.Follower{
-		Path: vfs.At(path), Restart: func() { got = append(got, "!") }, Line: func(text []byte) { got = append(got, string(text)) },
+		Path: vfs.At(path), Restart: func() { got = append(got, "!") },
+		Line: func(text []byte) { got = append(got, string(text)) },
 	}, &got
 }
 
@@ -32,7 +33,8 @@ func TestFollow(t *testing.T) {
 		{"the rest of it, and half of the next", "one\ntw", "one"},
 		{"two more", "one\ntwo\nthree\n", "two three"},
 		{"nothing new", "one\ntwo\nthree\n", ""},
-		{"cut and written again, longer than before", "one\ntwo\nthree again\nfour\n", "! one two three again four"},
+		{"cut and written again, longer than before", "one\ntwo\nthree again\nfour\n",
+			"! one two three again four"},
 		{"cut", "one\n", "! one"},
 		{"empty", "", "!"},
 		{"an empty line", "\n\nlast\n", "  last"},
@@ -68,7 +70,8 @@ func TestFollowLimit(t *testing.T) {
 	if more, err := f.Next(1); !more || err != nil {
 		t.Fatalf("the first line: %v, %v", more, err)
 	}
-	if _, err := f.Next(1); err == nil || !strings.Contains(err.Error(), "the line at byte 4 is longer than 67108864 bytes") {
+	if _, err := f.Next(1); err == nil ||
+		!strings.Contains(err.Error(), "the line at byte 4 is longer than 67108864 bytes") {
 		t.Errorf("the second: %v", err)
 	}
 	if diff := cmp.Diff([]string{"one"}, *got); diff != "" {

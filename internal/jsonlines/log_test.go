@@ -87,7 +87,8 @@ func TestAppendAfterAFailedOne(t *testing.T) {
 		t.Errorf("the test wrote nothing of the lines: %v", got)
 	}
 	short.full = false
-	if err := errors.Join(log.Append(record{Step: 4}), log.Append(record{Step: 5}), log.Close()); err != nil {
+	if err := errors.Join(log.Append(record{Step: 4}), log.Append(record{Step: 5}),
+		log.Close()); err != nil {
 		t.Error(err)
 	}
 	if diff := cmp.Diff([]int{1, 4, 5}, steps(t, path)); diff != "" {
@@ -98,11 +99,14 @@ func TestAppendAfterAFailedOne(t *testing.T) {
 	}
 }
 
-// TestAppendedOutlastsPowerLoss: what a log says is durable is there after a loss of power, with its name.
+// TestAppendedOutlastsPowerLoss: what a log says is durable is there after a loss of power, with
+// its name.
 func TestAppendedOutlastsPowerLoss(t *testing.T) {
 	for name, open := range map[string]func(vfs.Path) (*jsonlines.Log[record], error){
-		"Create":   jsonlines.Create[record],
-		"Continue": func(path vfs.Path) (*jsonlines.Log[record], error) { return jsonlines.Continue[record](path, 0) },
+		"Create": jsonlines.Create[record],
+		"Continue": func(path vfs.Path) (*jsonlines.Log[record], error) {
+			return jsonlines.Continue[record](path, 0)
+		},
 	} {
 		dir := t.TempDir()
 		disk, err := crashfs.New(dir)
@@ -148,7 +152,8 @@ func writeAndGoOn(path vfs.Path) error {
 	return errors.Join(log.Append(record{Step: int(size), Text: "text"}), log.Close())
 }
 
-// TestFaults: whichever operation on the file fails, it is reported, and lines that were whole before stay.
+// TestFaults: whichever operation on the file fails, it is reported, and lines that were whole
+// before stay.
 func TestFaults(t *testing.T) {
 	for files := range faultfs.Each(t, 1, 10) {
 		name := filepath.Join(t.TempDir(), "log.jsonl")

@@ -113,7 +113,8 @@ func TestReadThatFails(t *testing.T) {
 	for _, err := range jsonlines.Read[record](vfs.On(brokenFS{vfs.OS, 15}, path)) {
 		last = err
 	}
-	if _, damaged := errors.AsType[*jsonlines.Error](last); damaged || !errors.Is(last, fs.ErrInvalid) {
+	if _, damaged := errors.AsType[*jsonlines.Error](last); damaged ||
+		!errors.Is(last, fs.ErrInvalid) {
 		t.Errorf("error %v", last)
 	}
 }
@@ -178,7 +179,8 @@ func FuzzRead(f *testing.F) {
 			t.Errorf("lines of %q end at %d, torn %v", text, end, torn)
 		}
 		lines, whole, err := jsonlines.Tail(path, int64(len(text)))
-		if got := string(bytes.Join(append(lines, nil), []byte{'\n'})); err != nil || !whole || got != string(text[:end]) {
+		if got := string(bytes.Join(append(lines, nil), []byte{'\n'})); err != nil || !whole ||
+			got != string(text[:end]) {
 			t.Errorf("from the end %q, %v, want %q", got, err, text[:end])
 		}
 	})
@@ -189,7 +191,8 @@ func TestTail(t *testing.T) {
 	path := vfs.At(filepath.Join(t.TempDir(), "log.jsonl"))
 	put(t, path.Name, []byte("first\nsecond\nthird\nnot whole"))
 	for size, want := range map[int64][]string{
-		100: {"first", "second", "third"}, 27: {"second", "third"}, 22: {"third"}, 21: {"third"}, 10: nil, 3: nil,
+		100: {"first", "second", "third"}, 27: {"second", "third"}, 22: {"third"}, 21: {"third"}, 10: nil,
+		3: nil,
 	} {
 		lines, whole, err := jsonlines.Tail(path, size)
 		var got []string
@@ -204,7 +207,8 @@ func TestTail(t *testing.T) {
 	if err := os.Truncate(path.Name, 256<<20); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := jsonlines.Tail(path, 1<<40); err == nil || !strings.Contains(err.Error(), "longer than 67108864 bytes") {
+	if _, _, err := jsonlines.Tail(path, 1<<40); err == nil ||
+		!strings.Contains(err.Error(), "longer than 67108864 bytes") {
 		t.Errorf("no line end: %v", err)
 	}
 	put(t, path.Name, nil)

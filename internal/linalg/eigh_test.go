@@ -64,7 +64,8 @@ func symmetric(n int) map[string]Matrix {
 	gram := RowMajor(make([]float64, n*n), n, n)
 	MulAdd(gram, 1, noise, noise.T())
 	all["gram"] = gram
-	for name, scale := range map[string]float64{"huge": 1e300, "large": 1e9, "small": 1e-8, "smaller": 1e-12, "far smaller": 1e-20, "tiny": 1e-305} {
+	for name, scale := range map[string]float64{"huge": 1e300, "large": 1e9, "small": 1e-8,
+		"smaller": 1e-12, "far smaller": 1e-20, "tiny": 1e-305} {
 		m := clone(gram)
 		for i := range m.Data {
 			m.Data[i] *= scale
@@ -106,7 +107,8 @@ func checkEigh(t *testing.T, what string, a Matrix) {
 	n := a.Rows
 	v, given, values := clone(a), clone(a), make([]float64, n)
 	a = clone(a)
-	// Only what is compared is scaled, so that squares stay in range: the decomposition sees the matrix as it is.
+	// Only what is compared is scaled, so that squares stay in range: the decomposition sees the
+	// matrix as it is.
 	scale := normalize(a, true)
 	for i := range n {
 		for j := range i {
@@ -131,7 +133,8 @@ func checkEigh(t *testing.T, what string, a Matrix) {
 		}
 	}
 	scaleBack(values)
-	gram, av, vd := RowMajor(make([]float64, n*n), n, n), RowMajor(make([]float64, n*n), n, n), clone(v)
+	gram, av, vd := RowMajor(make([]float64, n*n), n, n), RowMajor(make([]float64, n*n), n, n),
+		clone(v)
 	MulAdd(gram, 1, v.T(), v)
 	near(t, what+": VᵀV", gram, unit(n, n), 2e-14*math.Sqrt(float64(n)))
 	MulAdd(av, 1, a, v)

@@ -10,22 +10,25 @@ import (
 // singles is a matrix of random numbers that bfloat16 has, whose rows are stride apart.
 func singles(seed uint64, rows, cols, stride int) MatrixOf[float32] {
 	rng := rand.New(rand.NewPCG(seed, 2))
-	m := MatrixOf[float32]{Rows: rows, Cols: cols, RowStride: stride, ColStride: 1, Data: make([]float32, rows*stride)}
+	m := MatrixOf[float32]{Rows: rows, Cols: cols, RowStride: stride, ColStride: 1,
+		Data: make([]float32, rows*stride)}
 	for i := range m.Data {
 		m.Data[i] = math.Float32frombits(math.Float32bits(float32(rng.NormFloat64())) &^ (1<<16 - 1))
 	}
 	return m
 }
 
-// TestFewTimes: products of any sizes have the values of the definition, in both types the same bits, the same beside
-// other rows, and nothing else is written.
+// TestFewTimes: products of any sizes have the values of the definition, in both types the same
+// bits, the same beside other rows, and nothing else is written.
 func TestFewTimes(t *testing.T) {
 	each(t, func(t *testing.T) {
-		for _, n := range [][3]int{{1, 4, 16}, {1, 1, 1}, {2, 5, 17}, {3, 9, 64}, {4, 8, 15}, {7, 6, 33}, {9, 3, 100}, {19, 13, 576}, {2, 4, 0}} {
+		for _, n := range [][3]int{{1, 4, 16}, {1, 1, 1}, {2, 5, 17}, {3, 9, 64}, {4, 8, 15}, {7, 6, 33},
+			{9, 3, 100}, {19, 13, 576}, {2, 4, 0}} {
 			rows, outs, inner := n[0], n[1], n[2]
 			x, w := singles(1, rows, inner, inner+3), singles(2, outs, inner, inner)
 			const mark = 77
-			y := MatrixOf[float32]{Rows: rows, Cols: outs, RowStride: outs + 2, ColStride: 1, Data: make([]float32, rows*(outs+2))}
+			y := MatrixOf[float32]{Rows: rows, Cols: outs, RowStride: outs + 2, ColStride: 1,
+				Data: make([]float32, rows*(outs+2))}
 			for i := range y.Data {
 				y.Data[i] = mark
 			}
@@ -54,7 +57,8 @@ func TestFewTimes(t *testing.T) {
 						t.Fatalf("%v: element (%d, %d) is %v, want %v", n, i, j, got, sum)
 					}
 					if same.at(i, j) != got || alone.Data[j] != got {
-						t.Fatalf("%v: element (%d, %d) is %v, with halves %v, alone %v", n, i, j, got, same.at(i, j), alone.Data[j])
+						t.Fatalf("%v: element (%d, %d) is %v, with halves %v, alone %v", n, i, j, got, same.at(i, j),
+							alone.Data[j])
 					}
 				}
 				for _, v := range y.Data[i*y.RowStride+outs : (i+1)*y.RowStride] {
@@ -99,7 +103,8 @@ func TestHalveRefuses(t *testing.T) {
 	}
 }
 
-// BenchmarkFewTimes multiplies rows with the weights of a layer of a model of 135 million parameters, more than caches hold.
+// BenchmarkFewTimes multiplies rows with the weights of a layer of a model of 135 million
+// parameters, more than caches hold.
 func BenchmarkFewTimes(b *testing.B) {
 	const outs, inner = 49152, 576
 	w := singles(1, outs, inner, inner)

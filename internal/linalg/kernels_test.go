@@ -12,7 +12,8 @@ import (
 func (k kernels) runs(n int) map[string]func() {
 	x, y := normal(1, 8, n), normal(2, 8, n)
 	a, b, c := singles(1, 8, n, n), singles(2, 8, n, n), singles(3, 8, n, n)
-	tile, tileSingle := make([]float64, maxTileRows*maxTileCols), make([]float32, maxTileRows*maxTileCols)
+	tile, tileSingle := make([]float64, maxTileRows*maxTileCols),
+		make([]float32, maxTileRows*maxTileCols)
 	halves, _ := Halve(make([]float32, 8*n), 8, n)
 	return map[string]func(){
 		"dot":         func() { k.double.dot(x.row(0), y.row(0)) },
@@ -21,8 +22,10 @@ func (k kernels) runs(n int) map[string]func() {
 		"dot single":  func() { k.single.dot(a.row(0), b.row(0)) },
 		"axpy single": func() { k.single.axpy(1e-9, a.row(0), b.row(0)) },
 		"tile single": func() { k.single.tile(n/8, a.Data, b.Data, tileSingle, maxTileCols) },
-		"four":        func() { k.four(x.row(0), x.row(1), x.row(2), x.row(3), y.row(0), y.row(1), &[4]float64{1e-9}) },
-		"few":         func() { k.few(c.part(0, 1, 0, 8), a.part(0, 1, 0, n), b) },
+		"four": func() {
+			k.four(x.row(0), x.row(1), x.row(2), x.row(3), y.row(0), y.row(1), &[4]float64{1e-9})
+		},
+		"few": func() { k.few(c.part(0, 1, 0, 8), a.part(0, 1, 0, n), b) },
 		"few in halves": func() {
 			if k.fewHalves != nil {
 				k.fewHalves(c.part(0, 1, 0, 8), a.part(0, 1, 0, n), halves)

@@ -57,7 +57,8 @@ func near(t *testing.T, what string, got, want Matrix, tolerance float64) {
 
 func TestMulAdd(t *testing.T) {
 	each(t, func(t *testing.T) {
-		for _, n := range [][3]int{{1, 1, 1}, {6, 16, 3}, {7, 17, 5}, {5, 3, 300}, {100, 33, 257}, {97, 1030, 2}, {12, 32, 0}} {
+		for _, n := range [][3]int{{1, 1, 1}, {6, 16, 3}, {7, 17, 5}, {5, 3, 300}, {100, 33, 257},
+			{97, 1030, 2}, {12, 32, 0}} {
 			rows, cols, inner := n[0], n[1], n[2]
 			a, b, c := normal(1, rows, inner), normal(2, inner, cols), normal(3, rows, cols)
 			for _, form := range []struct {
@@ -102,7 +103,8 @@ func transposed(m Matrix) Matrix {
 
 func TestMulAddSpreadsNaN(t *testing.T) {
 	each(t, func(t *testing.T) {
-		a, b, c := RowMajor(make([]float64, 49), 7, 7), normal(1, 7, 7), RowMajor(make([]float64, 49), 7, 7)
+		a, b, c := RowMajor(make([]float64, 49), 7, 7), normal(1, 7, 7),
+			RowMajor(make([]float64, 49), 7, 7)
 		b.Data[3*7+2] = math.NaN()
 		MulAdd(c, 1, a, b)
 		for i, v := range c.Data {
@@ -127,7 +129,8 @@ func TestVectors(t *testing.T) {
 			axpyPortable(0.3, x, want)
 			near(t, "axpy", RowMajor(got, 1, n), RowMajor(want, 1, n), 1e-15)
 			xs, ys := narrow(RowMajor(x, 1, n)).Data, narrow(RowMajor(y, 1, n)).Data
-			if got, want := active.single.dot(xs, ys), dotPortable(xs, ys); math.Abs(float64(got-want)) > 1e-5 {
+			if got, want := active.single.dot(xs, ys), dotPortable(xs,
+				ys); math.Abs(float64(got-want)) > 1e-5 {
 				t.Fatalf("single dot of %d: %v, want %v", n, got, want)
 			}
 			gotSingle, wantSingle := append([]float32{}, ys...), append([]float32{}, ys...)
@@ -161,7 +164,8 @@ func BenchmarkMulAdd(b *testing.B) {
 	defer func(k kernels) { active = k }(active)
 	for _, k := range supported() {
 		active = k
-		for name, multiply := range map[string]func(c, a, b Matrix){"double": func(c, a, b Matrix) { MulAdd(c, 1, a, b) }, "single": MulAddSingle} {
+		for name, multiply := range map[string]func(c, a,
+			b Matrix){"double": func(c, a, b Matrix) { MulAdd(c, 1, a, b) }, "single": MulAddSingle} {
 			for _, n := range []int{256, 768} {
 				b.Run(fmt.Sprintf("%s/%s/%d", k.name, name, n), func(b *testing.B) {
 					x, y, c := normal(1, n, n), normal(2, n, n), normal(3, n, n)
@@ -181,13 +185,15 @@ func TestAddSymmetric(t *testing.T) {
 	each(t, func(t *testing.T) {
 		for _, n := range [][2]int{{1, 1}, {7, 3}, {33, 40}, {96, 200}, {130, 17}, {600, 5}} {
 			x := normal(1, n[0], n[1])
-			want, got := RowMajor(make([]float64, n[0]*n[0]), n[0], n[0]), RowMajor(make([]float64, n[0]*n[0]), n[0], n[0])
+			want, got := RowMajor(make([]float64, n[0]*n[0]), n[0], n[0]),
+				RowMajor(make([]float64, n[0]*n[0]), n[0], n[0])
 			MulAdd(want, 1, x, x.T())
 			AddSymmetric(got, x, x.T())
 			for i := range n[0] {
 				for j := range i + 1 {
 					if got.at(i, j) != want.at(i, j) || got.at(j, i) != want.at(i, j) {
-						t.Fatalf("%v: elements (%d, %d) are %v and %v, want %v", n, i, j, got.at(i, j), got.at(j, i), want.at(i, j))
+						t.Fatalf("%v: elements (%d, %d) are %v and %v, want %v", n, i, j, got.at(i, j), got.at(j, i),
+							want.at(i, j))
 					}
 				}
 			}

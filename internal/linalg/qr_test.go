@@ -62,7 +62,8 @@ func factors(t *testing.T, what string, q, a Matrix, orthonormal, tolerance floa
 	near(t, what+": QᵀQ", gram, unit(cols, cols), orthonormal)
 	scaled := clone(a)
 	normalize(scaled, false)
-	r, back := RowMajor(make([]float64, cols*cols), cols, cols), RowMajor(make([]float64, rows*cols), rows, cols)
+	r, back := RowMajor(make([]float64, cols*cols), cols, cols),
+		RowMajor(make([]float64, rows*cols), rows, cols)
 	MulAdd(r, 1, q.T(), scaled)
 	MulAdd(back, 1, q, r)
 	near(t, what+": QR", back, scaled, tolerance)
@@ -77,7 +78,8 @@ func factors(t *testing.T, what string, q, a Matrix, orthonormal, tolerance floa
 
 func TestQR(t *testing.T) {
 	each(t, func(t *testing.T) {
-		for _, n := range [][2]int{{1, 1}, {2, 2}, {5, 3}, {33, 32}, {64, 64}, {130, 70}, {100, 100}, {300, 270}} {
+		for _, n := range [][2]int{{1, 1}, {2, 2}, {5, 3}, {33, 32}, {64, 64}, {130, 70}, {100, 100},
+			{300, 270}} {
 			rows, cols := n[0], n[1]
 			if testing.Short() && rows > 130 {
 				continue

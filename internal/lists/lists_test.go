@@ -8,6 +8,7 @@ import (
 )
 
 func ExampleMap() {
-	fmt.Println(lists.Map([]string{"a", "b"}, strconv.Quote), lists.Map([]int(nil), strconv.Itoa) == nil)
+	fmt.Println(lists.Map([]string{"a", "b"}, strconv.Quote),
+		lists.Map([]int(nil), strconv.Itoa) == nil)
 	// Output: ["a" "b"] false
 }

@@ -18,7 +18,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // TestEach: the items of a list are given in place.
 func TestEach(t *testing.T) {
 	list := []int{1, 2, 3}
-	err := parallel.Run(t.Context(), parallel.Each(list), func(i *int) (int, error) { *i *= 2; return *i, nil }, func(int) error { return nil })
+	err := parallel.Run(t.Context(), parallel.Each(list),
+		func(i *int) (int, error) { *i *= 2; return *i, nil }, func(int) error { return nil })
 	if err != nil || list[0]+list[1]+list[2] != 12 {
 		t.Errorf("%v, %v", list, err)
 	}
@@ -67,7 +68,8 @@ func TestErrors(t *testing.T) {
 			return nil
 		}
 	}
-	run := func(ctx context.Context, items iter.Seq2[int, error], work, consume func(int) error) error {
+	run := func(ctx context.Context, items iter.Seq2[int, error], work,
+		consume func(int) error) error {
 		return parallel.Run(ctx, items, func(i int) (int, error) { return i, work(i) }, consume)
 	}
 	never := fails(-1)

@@ -34,21 +34,24 @@ func TestErrors(t *testing.T) {
 		`{"rate": "3"}`:                  "rate: found a string, want a number",
 		`{"on": "yes"}`:                  "on: found a string, want true or false",
 		"{\n\"in\": {\"count\": 2.5}\n}": "line 2: in.count: found the number 2.5, want an integer",
-		`{"in": {"sizes": [-1]}}`:        "in.sizes.0: found the number -1, want an integer that is not negative",
-		`{"in": {"by": []}}`:             "in.by: found an array, want an object",
-		`{"in": {"by": {"x": true}}}`:    "in.by.x: found true or false, want an integer",
-		"{\"list\":\n[\n{},\n{\"count\": \"two\"}]}": "line 4: list.1.count: found a string, want an integer",
-		`{"list": {}}`:                    "list: found an object, want an array",
-		`{"name": "x",}`:                  `not valid JSON: invalid character ',' at start of value (byte 13)`,
-		`{name: 1}`:                       `not valid JSON: invalid character 'a' in literal null (expecting 'u') (byte 3)`,
-		`{"name" "x"}`:                    `not valid JSON: invalid character '"' after object name (expecting ':') (byte 9)`,
-		"{\"name\": \"x\"\n\"on\": true}": `line 2: not valid JSON: invalid character '"' after object value (expecting ',' or '}')`,
-		`{"list": [{} {}]}`:               `not valid JSON: invalid character '{' after array element (expecting ',' or ']') (byte 14)`,
-		"<!DOCTYPE html>\n<html>\n":       `line 1: not valid JSON: invalid character '<' at start of value`,
-		"{\n\"name\": \"x\",\n\"in\":":    "line 3: not valid JSON: it ends in the middle",
-		"not json":                        `not valid JSON: invalid character 'o' in literal null (expecting 'u') (byte 2)`,
-		`{"rate": NaN}`:                   `not valid JSON: invalid character 'N' at start of value (byte 10)`,
-		"{\"name\": \"a\tb\"}":            `not valid JSON: invalid character '\t' in string (expecting non-control character) (byte 12)`,
+		`{"in": {"sizes": [-1]}}`: "in.sizes.0: found the number -1, want an integer that is " +
+			"not negative",
+		`{"in": {"by": []}}`:          "in.by: found an array, want an object",
+		`{"in": {"by": {"x": true}}}`: "in.by.x: found true or false, want an integer",
+		"{\"list\":\n[\n{},\n{\"count\": \"two\"}]}": "line 4: list.1.count: found a string, want an " +
+			"integer",
+		`{"list": {}}`:   "list: found an object, want an array",
+		`{"name": "x",}`: `not valid JSON: invalid character ',' at start of value (byte 13)`,
+		`{name: 1}`:      `not valid JSON: invalid character 'a' in literal null (expecting 'u') (byte 3)`,
+		`{"name" "x"}`:   `not valid JSON: invalid character '"' after object name (expecting ':') (byte 9)`,
+		"{\"name\": \"x\"\n\"on\": " +
+			"true}": `line 2: not valid JSON: invalid character '"' after object value (expecting ',' or '}')`,
+		`{"list": [{} {}]}`:            `not valid JSON: invalid character '{' after array element (expecting ',' or ']') (byte 14)`,
+		"<!DOCTYPE html>\n<html>\n":    `line 1: not valid JSON: invalid character '<' at start of value`,
+		"{\n\"name\": \"x\",\n\"in\":": "line 3: not valid JSON: it ends in the middle",
+		"not json":                     `not valid JSON: invalid character 'o' in literal null (expecting 'u') (byte 2)`,
+		`{"rate": NaN}`:                `not valid JSON: invalid character 'N' at start of value (byte 10)`,
+		"{\"name\": \"a\tb\"}":         `not valid JSON: invalid character '\t' in string (expecting non-control character) (byte 12)`,
 	} {
 		err := plainjson.Unmarshal([]byte(text), &file{})
 		if err == nil || err.Error() != want {
@@ -78,19 +81,21 @@ func TestStrict(t *testing.T) {
 // Errors of encoding/json/v2 itself.
 func TestVersion2(t *testing.T) {
 	for text, want := range map[string]string{
-		"[]":                                     "found an array, want an object",
-		`{"a": {}, "a": {}}`:                     "a: duplicate key",
-		"{\n\"a\": {\"count\": \"x\"}}":          "line 2: a.count: found a string, want an integer",
-		`{"a": {"count": 99999999999999999999}}`: "a.count: found the number 99999999999999999999, want an integer",
-		`{"a": {"size": 1}}`:                     "a.size: unknown key",
-		`{"a": {"count": false}}`:                "a.count: found true or false, want an integer",
-		`{"a": {"by": [1]}}`:                     "a.by: found an array, want an object",
-		`{"a" 1}`:                                `not valid JSON: invalid character '1' after object name (expecting ':') (byte 6)`,
-		`{"a":`:                                  "not valid JSON: it ends in the middle",
-		`<html>`:                                 `not valid JSON: invalid character '<' at start of value (byte 1)`,
+		"[]":                            "found an array, want an object",
+		`{"a": {}, "a": {}}`:            "a: duplicate key",
+		"{\n\"a\": {\"count\": \"x\"}}": "line 2: a.count: found a string, want an integer",
+		`{"a": {"count": 99999999999999999999}}`: "a.count: found the number 99999999999999999999, " +
+			"want an integer",
+		`{"a": {"size": 1}}`:      "a.size: unknown key",
+		`{"a": {"count": false}}`: "a.count: found true or false, want an integer",
+		`{"a": {"by": [1]}}`:      "a.by: found an array, want an object",
+		`{"a" 1}`:                 `not valid JSON: invalid character '1' after object name (expecting ':') (byte 6)`,
+		`{"a":`:                   "not valid JSON: it ends in the middle",
+		`<html>`:                  `not valid JSON: invalid character '<' at start of value (byte 1)`,
 	} {
 		var to map[string]inside
-		err := plainjson.Explain([]byte(text), jsonv2.Unmarshal([]byte(text), &to, jsonv2.RejectUnknownMembers(true)))
+		err := plainjson.Explain([]byte(text),
+			jsonv2.Unmarshal([]byte(text), &to, jsonv2.RejectUnknownMembers(true)))
 		if err == nil || err.Error() != want {
 			t.Errorf("%q:\n got %v\nwant %s", text, err, want)
 		}
@@ -121,8 +126,10 @@ func FuzzExplain(f *testing.F) {
 	f.Add([]byte("{\n\"in\": {\"by\": [1"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var v map[string]jsontext.Value
-		for _, err := range []error{plainjson.Unmarshal(text, &file{}), plainjson.UnmarshalStrict(text, &file{}), plainjson.Explain(text, jsonv2.Unmarshal(text, &v))} {
-			if err != nil && (strings.Contains(err.Error(), " Go ") || strings.Contains(err.Error(), "looking for")) {
+		for _, err := range []error{plainjson.Unmarshal(text, &file{}),
+			plainjson.UnmarshalStrict(text, &file{}), plainjson.Explain(text, jsonv2.Unmarshal(text, &v))} {
+			if err != nil && (strings.Contains(err.Error(), " Go ") ||
+				strings.Contains(err.Error(), "looking for")) {
 				t.Errorf("%q: %v", text, err)
 			}
 		}

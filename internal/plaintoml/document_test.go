@@ -38,9 +38,11 @@ func TestDocumentPlaces(t *testing.T) {
 	doc := document(t, around)
 	for key, line := range map[string]int{
 		"title": 2, "outer": 3, "outer.list": 4, "outer.list[1]": 4, "outer.many": 5, "outer.many[1]": 7,
-		"outer.many[0].set": 6, "outer.many[1].set.schedule.rate": 9, "outer.many[1].nothing": 7, "nothing": 1, "": 1,
+		"outer.many[0].set": 6, "outer.many[1].set.schedule.rate": 9, "outer.many[1].nothing": 7,
+		"nothing": 1, "": 1,
 	} {
-		if e := doc.ErrorAt(key, "wrong"); e.Line != line || e.File != "doc.toml" || e.Key != key || e.Msg != "wrong" {
+		if e := doc.ErrorAt(key, "wrong"); e.Line != line || e.File != "doc.toml" || e.Key != key ||
+			e.Msg != "wrong" {
 			t.Errorf("%q: %+v, want line %d", key, e, line)
 		}
 	}
@@ -48,7 +50,8 @@ func TestDocumentPlaces(t *testing.T) {
 	if e := doc.ErrorAt("title", "it is %w", cause); !errors.Is(e, cause) || e.Msg != "it is cause" {
 		t.Errorf("%v", e)
 	}
-	for key, want := range map[string]string{"title": "x", "outer.list[0]": "1", "outer.list[1]": "2e0", "outer.list[2]": "three"} {
+	for key, want := range map[string]string{"title": "x", "outer.list[0]": "1",
+		"outer.list[1]": "2e0", "outer.list[2]": "three"} {
 		if got, ok := doc.Scalar(key); !ok || got != want {
 			t.Errorf("%s is %q, want %q", key, got, want)
 		}
@@ -67,7 +70,8 @@ func TestDocumentSettings(t *testing.T) {
 			{"quantizer", map[string]any{"plugin": "absmax", "bits": int64(3)}, "doc.toml", 6},
 		}, {
 			{"schedule.rate", 0.001, "doc.toml", 9},
-			{"quantizer.overrides[0].match", "a*", "doc.toml", 11}, {"quantizer.overrides[0].plugin", "none", "doc.toml", 12},
+			{"quantizer.overrides[0].match", "a*", "doc.toml", 11},
+			{"quantizer.overrides[0].plugin", "none", "doc.toml", 12},
 		},
 	} {
 		got := doc.Settings(Indexed("outer.many", i)+".set", many[i]["set"].(map[string]any))

@@ -21,11 +21,14 @@ func explain(text string) string {
 func TestSyntaxErrors(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"a = 1\nlambda  2.0", "2: not valid TOML: expected '.' or '=', but got '2' instead"},
-		{"name = adam", "1: not valid TOML: expected value but found \"adam\" instead; a string needs quotes"},
-		{"steps = 6k", "1: not valid TOML: expected a top-level item to end with a newline, comment, or EOF, but got 'k' instead"},
+		{"name = adam", "1: not valid TOML: expected value but found \"adam\" instead; a string needs " +
+			"quotes"},
+		{"steps = 6k", "1: not valid TOML: expected a top-level item to end with a newline, comment, " +
+			"or EOF, but got 'k' instead"},
 		{"a = 1\n\na = 2", "3: not valid TOML: Key 'a' has already been defined"},
 		{"name = \"adam\nb = 2", "1: not valid TOML: strings cannot contain newlines"},
-		{"steps = 99999999999999999999", "1: not valid TOML: 99999999999999999999 is out of range for int64"},
+		{"steps = 99999999999999999999",
+			"1: not valid TOML: 99999999999999999999 is out of range for int64"},
 	} {
 		if got := explain(c.text); got != c.want {
 			t.Errorf("%q:\n got %s\nwant %s", c.text, got, c.want)
@@ -44,7 +47,8 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		e, ok := errors.AsType[*plaintoml.Error](err)
-		if !ok || e.Line < 1 || e.Line > 1+strings.Count(text, "\n") || e.Msg == "" || strings.Contains(e.Error(), "\n") {
+		if !ok || e.Line < 1 || e.Line > 1+strings.Count(text, "\n") || e.Msg == "" ||
+			strings.Contains(e.Error(), "\n") {
 			t.Errorf("%q: %+v", text, err)
 		}
 	})

@@ -6,7 +6,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestCutIndexes: brackets inside of quotes are part of a name, also behind a quote that is escaped.
+// TestCutIndexes: brackets inside of quotes are part of a name, also behind a quote that is
+// escaped.
 func TestCutIndexes(t *testing.T) {
 	for _, c := range []struct {
 		text, plain string

@@ -7,10 +7,11 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// TestReader: values are set, defaults where a key is absent, and all problems are reported with their places. A key that
-// is probably misspelt is not missing, too.
+// TestReader: values are set, defaults where a key is absent, and all problems are reported with
+// their places. A key that is probably misspelt is not missing, too.
 func TestReader(t *testing.T) {
-	doc, err := plaintoml.Parse("a.toml", []byte("name = \"x\"\nsizes = 3\nother = 1\nlist = 4\n[part]\nnumbers = [1, 0]\n[[elements]]\n"))
+	doc, err := plaintoml.Parse("a.toml",
+		[]byte("name = \"x\"\nsizes = 3\nother = 1\nlist = 4\n[part]\nnumbers = [1, 0]\n[[elements]]\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -20,11 +21,14 @@ func TestReader(t *testing.T) {
 	var part, list map[string]any
 	var elements []map[string]any
 	r := plaintoml.NewReader(doc)
-	r.Read("", doc.Values(), schema.Key{Name: "name", To: &name}, schema.Key{Name: "size", To: &size}, schema.Key{Name: "count", To: &count, Default: 7},
-		schema.Key{Name: "word", To: &word, Optional: "none"}, schema.Key{Name: "needed", To: &needed, Doc: "a text"}, schema.Key{Name: "list", To: &list},
+	r.Read("", doc.Values(), schema.Key{Name: "name", To: &name}, schema.Key{Name: "size", To: &size},
+		schema.Key{Name: "count", To: &count, Default: 7},
+		schema.Key{Name: "word", To: &word, Optional: "none"},
+		schema.Key{Name: "needed", To: &needed, Doc: "a text"}, schema.Key{Name: "list", To: &list},
 		schema.Key{Name: "part", To: &part}, schema.Key{Name: "elements", To: &elements})
 	r.Read("part", part, schema.Key{Name: "numbers", To: &numbers, Is: schema.From(1, 9)})
-	if name != "x" || count != 7 || len(elements) != 1 || !r.Given("name") || r.Given("count") || r.Good("size") || r.Good("part.numbers") {
+	if name != "x" || count != 7 || len(elements) != 1 || !r.Given("name") || r.Given("count") ||
+		r.Good("size") || r.Good("part.numbers") {
 		t.Errorf("name %q, count %d, elements %v", name, count, elements)
 	}
 	const want = `a.toml:1: needed: missing; want a string: a text

@@ -18,7 +18,8 @@ func TestWide(t *testing.T) {
 	for _, c := range []struct {
 		bits int
 		want string
-	}{{0, "0"}, {1, "0"}, {33, "369140570"}, {64, "1288605153985647771"}, {65, "20120103847691294500"}} {
+	}{{0, "0"}, {1, "0"}, {33, "369140570"}, {64, "1288605153985647771"},
+		{65, "20120103847691294500"}} {
 		if got := r.GetRandBits(c.bits).String(); got != c.want {
 			t.Fatalf("drew %s with %d bits, want %s", got, c.bits, c.want)
 		}
@@ -27,7 +28,8 @@ func TestWide(t *testing.T) {
 
 // TestSeeds: a seed is as good as its negative, up to the smallest. Values of CPython 3.11.
 func TestSeeds(t *testing.T) {
-	for seed, want := range map[int64]float64{5: 0x1.3eecf89059360p-1, -5: 0x1.3eecf89059360p-1, math.MinInt64: 0x1.1b5fa2193586fp-1} {
+	for seed, want := range map[int64]float64{5: 0x1.3eecf89059360p-1, -5: 0x1.3eecf89059360p-1,
+		math.MinInt64: 0x1.1b5fa2193586fp-1} {
 		if got := pyrandom.New(seed).Random(); got != want {
 			t.Errorf("the first number of seed %d is %x, want %x", seed, got, want)
 		}
@@ -38,7 +40,8 @@ func TestSeeds(t *testing.T) {
 // changes its way of drawing them. Values of CPython 3.11 with random.Random(3).
 func TestSampleBoundary(t *testing.T) {
 	r := pyrandom.New(3)
-	for _, c := range []struct{ n, k, want int }{{85, 6, 314}, {86, 6, 300}, {85, 21, 944}, {277, 22, 3664}, {278, 22, 2806}} {
+	for _, c := range []struct{ n, k, want int }{{85, 6, 314}, {86, 6, 300}, {85, 21, 944},
+		{277, 22, 3664}, {278, 22, 2806}} {
 		sum := 0
 		for _, drawn := range r.Sample(c.n, c.k) {
 			sum += drawn

@@ -45,7 +45,8 @@ func TestLineAndText(t *testing.T) {
 // is escaped.
 func TestEveryCharacter(t *testing.T) {
 	for r := rune(0); r <= unicode.MaxRune; r++ {
-		harmful := unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069
+		harmful := unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) || r >= 0x202a &&
+			r <= 0x202e || r >= 0x2066 && r <= 0x2069
 		if !harmful || !utf8.ValidRune(r) {
 			continue
 		}

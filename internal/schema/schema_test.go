@@ -30,17 +30,28 @@ func TestKey(t *testing.T) {
 		raw  any
 		want any // nil: refused
 	}{
-		{schema.Key{To: &to.Count, Is: schema.From(1, 9)}, int64(9), int64(9)}, {schema.Key{To: &to.Count, Is: schema.From(1, 9)}, int64(10), nil},
-		{schema.Key{To: &to.Count}, 1.0, nil}, {schema.Key{To: &to.Long, Is: schema.From(0, math.MaxInt64)}, int64(math.MaxInt64), int64(math.MaxInt64)},
-		{ratio, int64(0), 0.0}, {ratio, 0.5, 0.5}, {ratio, 1.0, nil}, {ratio, math.NaN(), nil}, {ratio, "0.5", nil},
-		{schema.Key{To: &to.Ratio, Is: schema.Above(0, 1)}, 0.0, nil}, {schema.Key{To: &to.Ratio, Is: schema.Above(0, 1)}, 1.0, 1.0},
-		{schema.Key{To: &to.Word, Is: schema.OneOf(word("a"), "b")}, "b", "b"}, {schema.Key{To: &to.Word, Is: schema.OneOf(word("a"), "b")}, "c", nil},
-		{schema.Key{To: &to.Word, Is: schema.NonEmpty("", "none")}, "none", nil}, {schema.Key{To: &to.Word, Is: schema.Hash()}, "ab", nil},
-		{schema.Key{To: &to.Names, Is: schema.Patterns()}, "a*", []string{"a*"}}, {schema.Key{To: &to.Names, Is: schema.Patterns()}, []any{"a", "b"}, []string{"a", "b"}},
-		{schema.Key{To: &to.Names, Is: schema.Patterns()}, []any{}, nil}, {schema.Key{To: &to.Names, Is: schema.OneOf("a")}, []any{"a", "b"}, nil},
+		{schema.Key{To: &to.Count, Is: schema.From(1, 9)}, int64(9), int64(9)},
+		{schema.Key{To: &to.Count, Is: schema.From(1, 9)}, int64(10), nil},
+		{schema.Key{To: &to.Count}, 1.0, nil},
+		{schema.Key{To: &to.Long, Is: schema.From(0, math.MaxInt64)}, int64(math.MaxInt64),
+			int64(math.MaxInt64)},
+		{ratio, int64(0), 0.0}, {ratio, 0.5, 0.5}, {ratio, 1.0, nil}, {ratio, math.NaN(), nil},
+		{ratio, "0.5", nil},
+		{schema.Key{To: &to.Ratio, Is: schema.Above(0, 1)}, 0.0, nil},
+		{schema.Key{To: &to.Ratio, Is: schema.Above(0, 1)}, 1.0, 1.0},
+		{schema.Key{To: &to.Word, Is: schema.OneOf(word("a"), "b")}, "b", "b"},
+		{schema.Key{To: &to.Word, Is: schema.OneOf(word("a"), "b")}, "c", nil},
+		{schema.Key{To: &to.Word, Is: schema.NonEmpty("", "none")}, "none", nil},
+		{schema.Key{To: &to.Word, Is: schema.Hash()}, "ab", nil},
+		{schema.Key{To: &to.Names, Is: schema.Patterns()}, "a*", []string{"a*"}},
+		{schema.Key{To: &to.Names, Is: schema.Patterns()}, []any{"a", "b"}, []string{"a", "b"}},
+		{schema.Key{To: &to.Names, Is: schema.Patterns()}, []any{}, nil},
+		{schema.Key{To: &to.Names, Is: schema.OneOf("a")}, []any{"a", "b"}, nil},
 		{schema.Key{To: &to.Names, Is: schema.Patterns()}, []any{"a", int64(1)}, nil},
-		{schema.Key{To: &to.Path, Is: schema.Between(-1, 1)}, []any{int64(1), -0.5}, []float64{1, -0.5}}, {schema.Key{To: &to.Path, Is: schema.Between(-1, 1)}, []any{2.0}, nil},
-		{schema.Key{To: &to.Maybe, Is: schema.From(0, 9)}, int64(3), int64(3)}, {schema.Key{To: &to.Share, Is: schema.Between(0, 9)}, int64(3), 3.0},
+		{schema.Key{To: &to.Path, Is: schema.Between(-1, 1)}, []any{int64(1), -0.5}, []float64{1, -0.5}},
+		{schema.Key{To: &to.Path, Is: schema.Between(-1, 1)}, []any{2.0}, nil},
+		{schema.Key{To: &to.Maybe, Is: schema.From(0, 9)}, int64(3), int64(3)},
+		{schema.Key{To: &to.Share, Is: schema.Between(0, 9)}, int64(3), 3.0},
 	} {
 		v, ok := c.key.Accept(c.raw)
 		if ok != (c.want != nil) {

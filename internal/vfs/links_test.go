@@ -49,15 +49,17 @@ func locking(lock func(vfs.Path) (vfs.Lock, error)) func(vfs.Path) error {
 	}
 }
 
-// TestLinks: nothing is changed through a link in a place where cage keeps a file or a directory, and the link stays. A link in the
-// name that the user has given is followed.
+// TestLinks: nothing is changed through a link in a place where cage keeps a file or a directory,
+// and the link stays. A link in the name that the user has given is followed.
 func TestLinks(t *testing.T) {
 	for what, change := range changes {
 		root := t.TempDir()
 		in := func(name string) string { return filepath.Join(root, name) }
 		put := func(name string) error { return os.WriteFile(in(name), []byte("text"), 0o600) }
-		if err := errors.Join(os.MkdirAll(in("mine/empty"), 0o700), os.Mkdir(in("ours"), 0o700), put("mine/file"), put("ours/new"),
-			os.Symlink("../mine/file", in("ours/file")), os.Symlink("../mine", in("ours/dir")), os.Symlink("absent", in("ours/dangling")),
+		if err := errors.Join(os.MkdirAll(in("mine/empty"), 0o700), os.Mkdir(in("ours"), 0o700),
+			put("mine/file"), put("ours/new"),
+			os.Symlink("../mine/file", in("ours/file")), os.Symlink("../mine", in("ours/dir")),
+			os.Symlink("absent", in("ours/dangling")),
 			os.Link(in("mine/file"), in("ours/hard")), os.Symlink("ours", in("link"))); err != nil {
 			t.Fatal(err)
 		}
@@ -69,7 +71,8 @@ func TestLinks(t *testing.T) {
 			}
 		}
 		if what == "append" || what == "truncate" {
-			if err := change(vfs.At(in("ours")).Join("hard")); err == nil || !strings.Contains(err.Error(), "hard link") {
+			if err := change(vfs.At(in("ours")).Join("hard")); err == nil ||
+				!strings.Contains(err.Error(), "hard link") {
 				t.Errorf("%s a hard link: %v", what, err)
 			}
 		}
@@ -85,12 +88,16 @@ func TestLinks(t *testing.T) {
 // TestOnlyFiles: what is no regular file is neither removed nor replaced.
 func TestOnlyFiles(t *testing.T) {
 	dir := vfs.At(t.TempDir())
-	if err := errors.Join(syscall.Mkfifo(dir.Join("pipe").Name, 0o600), dir.Join("directory").MkdirAll(), os.WriteFile(dir.Join("file").Name, nil, 0o600)); err != nil {
+	if err := errors.Join(syscall.Mkfifo(dir.Join("pipe").Name, 0o600), dir.Join("directory").
+		MkdirAll(), os.WriteFile(dir.Join("file").Name, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{"pipe": "is a named pipe", "directory": "is a directory"} {
-		for what, err := range map[string]error{"remove": dir.Join(name).Remove(), "replace": dir.Join("file").Rename(dir.Join(name))} {
-			if err == nil || !strings.Contains(err.Error(), dir.Join(name).Name+" already exists and "+want) {
+	for name, want := range map[string]string{"pipe": "is a named pipe",
+		"directory": "is a directory"} {
+		for what, err := range map[string]error{"remove": dir.Join(name).Remove(),
+			"replace": dir.Join("file").Rename(dir.Join(name))} {
+			if err == nil || !strings.Contains(err.Error(),
+				dir.Join(name).Name+" already exists and "+want) {
 				t.Errorf("%s %s: %v", what, name, err)
 			}
 		}
@@ -106,7 +113,8 @@ func TestOnlyFiles(t *testing.T) {
 // TestLargeFile: a file is not read at once whatever its size.
 func TestLargeFile(t *testing.T) {
 	path := vfs.At(filepath.Join(t.TempDir(), "sparse"))
-	if err := errors.Join(os.WriteFile(path.Name, nil, 0o600), os.Truncate(path.Name, 20<<30)); err != nil {
+	if err := errors.Join(os.WriteFile(path.Name, nil, 0o600),
+		os.Truncate(path.Name, 20<<30)); err != nil {
 		t.Fatal(err)
 	}
 	if text, err := path.ReadSmallFile(64); !errors.Is(err, vfs.ErrTooLarge) || text != nil {

@@ -11,11 +11,13 @@ import (
 func TestNoLocks(t *testing.T) {
 	for _, cause := range []error{syscall.ENOLCK, syscall.ENOSYS, syscall.EOPNOTSUPP} {
 		err := lockError("run/.lock", cause)
-		if !errors.Is(err, cause) || !strings.HasPrefix(err.Error(), "lock run/.lock: ") || !strings.Contains(err.Error(), "want a directory on a local disk") {
+		if !errors.Is(err, cause) || !strings.HasPrefix(err.Error(), "lock run/.lock: ") ||
+			!strings.Contains(err.Error(), "want a directory on a local disk") {
 			t.Errorf("%v", err)
 		}
 	}
-	if err := lockError("run/.lock", syscall.EIO); err == nil || err.Error() != "lock run/.lock: input/output error" {
+	if err := lockError("run/.lock", syscall.EIO); err == nil ||
+		err.Error() != "lock run/.lock: input/output error" {
 		t.Errorf("%v", err)
 	}
 	if err := lockError("run/.lock", nil); err != nil {

@@ -38,13 +38,15 @@ func TestOnlyRegularFiles(t *testing.T) {
 		switch {
 		case want == "" && (err != nil || string(content) != "text"):
 			t.Errorf("%s: %q, %v", name, content, err)
-		case want != "" && (err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), name)):
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), name)):
 			t.Errorf("%s: %v, want %q", name, err, want)
 		}
 	}
 	// For writing, too.
 	for _, flag := range []int{os.O_WRONLY, os.O_RDWR | os.O_CREATE, os.O_WRONLY | os.O_APPEND} {
-		if _, err := vfs.OS.OpenFile(at("pipe"), flag, 0o644); err == nil || !strings.Contains(err.Error(), "is a named pipe") {
+		if _, err := vfs.OS.OpenFile(at("pipe"), flag, 0o644); err == nil ||
+			!strings.Contains(err.Error(), "is a named pipe") {
 			t.Errorf("flag %d: %v", flag, err)
 		}
 	}
@@ -71,7 +73,8 @@ func TestKindsOfErrors(t *testing.T) {
 // TestPointers: a Git LFS pointer is no file to read, whatever it is called; it can be replaced.
 // Texts about pointers are files.
 func TestPointers(t *testing.T) {
-	const pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n"
+	const pointer = "version https://git-lfs.github.com/spec/v1\noid " +
+		"sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n"
 	for content, want := range map[string]bool{
 		pointer: true,
 		strings.ReplaceAll(pointer, "\n", "\r\n"):                      true,
@@ -86,7 +89,8 @@ func TestPointers(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := vfs.ReadRegular(path)
-		if want != errors.Is(err, vfs.ErrPointer) || !want && string(got) != content || want && !strings.Contains(err.Error(), path+": is a Git LFS pointer") {
+		if want != errors.Is(err, vfs.ErrPointer) || !want && string(got) != content || want &&
+			!strings.Contains(err.Error(), path+": is a Git LFS pointer") {
 			t.Errorf("%q: %q, %v", content, got, err)
 		}
 		f, err := vfs.OS.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)

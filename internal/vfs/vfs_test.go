@@ -136,7 +136,8 @@ func TestLockOfAPipe(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if locked, err := path.Locked(); locked || err == nil || !strings.Contains(err.Error(), path.Name+": is a named pipe") {
+		if locked, err := path.Locked(); locked || err == nil ||
+			!strings.Contains(err.Error(), path.Name+": is a named pipe") {
 			t.Errorf("%v, %v", locked, err)
 		}
 		if _, err := path.Lock(); err == nil || !strings.Contains(err.Error(), "is a named pipe") {
@@ -158,7 +159,8 @@ func TestReadSmallFile(t *testing.T) {
 	if text, err := path.ReadSmallFile(4); err != nil || string(text) != "1234" {
 		t.Errorf("%q, %v", text, err)
 	}
-	if text, err := path.ReadSmallFile(3); text != nil || err == nil || !strings.Contains(err.Error(), path.Name+" is too large: want at most 3 bytes") {
+	if text, err := path.ReadSmallFile(3); text != nil || err == nil ||
+		!strings.Contains(err.Error(), path.Name+" is too large: want at most 3 bytes") {
 		t.Errorf("%q, %v", text, err)
 	}
 	if _, err := path.Join("below").ReadSmallFile(4); err == nil {

@@ -24,11 +24,13 @@ func TestConformance(t *testing.T) {
 				continue
 			}
 			given := map[string]any{"grid": grid, "granularity": granularity, "group": 16, "bits": 3}
-			t.Run(grid+"/"+granularity, func(t *testing.T) { sdktest.Quantizer(t, absmax{}, plugintest.With(t, given)...) })
+			t.Run(grid+"/"+granularity,
+				func(t *testing.T) { sdktest.Quantizer(t, absmax{}, plugintest.With(t, given)...) })
 		}
 	}
 	t.Run("1 bit", func(t *testing.T) {
-		sdktest.Quantizer(t, absmax{}, plugintest.With(t, map[string]any{"grid": gridCentred, "bits": 1})...)
+		sdktest.Quantizer(t, absmax{},
+			plugintest.With(t, map[string]any{"grid": gridCentred, "bits": 1})...)
 	})
 }
 
@@ -63,7 +65,8 @@ func TestRange(t *testing.T) {
 						t.Fatalf("%s, %d bits: code %v at %d, outside %v", grid, bits, c, i, r)
 					}
 					if off := math.Abs(q.Value[i] - c*q.Scale[i/33]); off > 1e-6 {
-						t.Fatalf("%s, %d bits: value %v at %d, scale·code = %v", grid, bits, q.Value[i], i, c*q.Scale[i/33])
+						t.Fatalf("%s, %d bits: value %v at %d, scale·code = %v", grid, bits, q.Value[i], i,
+							c*q.Scale[i/33])
 					}
 				}
 			}
@@ -73,7 +76,8 @@ func TestRange(t *testing.T) {
 
 func TestTooFewBits(t *testing.T) {
 	for _, grid := range []string{gridSymmetric, gridFull, gridGPTQ} {
-		plugintest.RefusesWeight(t, absmax{}, map[string]any{"bits": 1, "grid": grid}, fmt.Sprintf("the %s grid needs at least 2 bits", grid), 2, 4)
+		plugintest.RefusesWeight(t, absmax{}, map[string]any{"bits": 1, "grid": grid},
+			fmt.Sprintf("the %s grid needs at least 2 bits", grid), 2, 4)
 	}
 }
 
@@ -88,7 +92,8 @@ func TestScaleType(t *testing.T) {
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		for _, dtype := range []string{"bf16", "f16"} {
 			for _, grid := range []string{gridSymmetric, gridFull, gridCentred} {
-				q := m.Quantize(t, absmax{}, map[string]any{"scale_dtype": dtype, "grid": grid, "granularity": perGroup, "group": 32}, x)
+				q := m.Quantize(t, absmax{},
+					map[string]any{"scale_dtype": dtype, "grid": grid, "granularity": perGroup, "group": 32}, x)
 				if grid == gridCentred && dtype == "f16" {
 					plugintest.ShortScales(t, dtype, q.Scale, 2, 15)
 				} else {

@@ -45,7 +45,8 @@ func TestConstantGradient(t *testing.T) {
 		want[2*i], want[2*i+1] = -float64(i+1), float64(i+1)
 	}
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
-		run := m.Train(t, adamw{}, map[string]any{"beta2": 0.999}, plugintest.Matrix(1, 2), make([]float64, 2))
+		run := m.Train(t, adamw{}, map[string]any{"beta2": 0.999}, plugintest.Matrix(1, 2),
+			make([]float64, 2))
 		var got []float64
 		for i := range steps {
 			run.Update(t, g.Row(i).Data, 1)

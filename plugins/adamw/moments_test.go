@@ -50,8 +50,9 @@ func TestFewMoments8(t *testing.T) {
 	}
 }
 
-// TestSmallElement: an element with gradients so much smaller than those beside it that the code of its second moment would round
-// to 0, but not that of its first, moves no further than with moments of 32 bits when they end.
+// TestSmallElement: an element with gradients so much smaller than those beside it that the code of
+// its second moment would round to 0, but not that of its first, moves no further than with moments
+// of 32 bits when they end.
 func TestSmallElement(t *testing.T) {
 	plugintest.Each(t, func(t *testing.T, bench plugintest.Bench) {
 		run := bench.Train(t, adamw{}, int8Moments, plugintest.Matrix(1, 32), make([]float64, 32))
@@ -76,12 +77,16 @@ func TestSmallElement(t *testing.T) {
 // TestScaleShrinks: moments without gradients shrink as they should, however slowly.
 func TestScaleShrinks(t *testing.T) {
 	plugintest.Each(t, func(t *testing.T, bench plugintest.Bench) {
-		run := bench.Train(t, adamw{}, map[string]any{"moments": moments8, "beta1": 0.999, "beta2": 0.9999}, plugintest.Matrix(1, 32), make([]float64, 32))
+		run := bench.Train(t, adamw{},
+			map[string]any{"moments": moments8, "beta1": 0.999, "beta2": 0.9999}, plugintest.Matrix(1, 32),
+			make([]float64, 32))
 		run.Update(t, plugintest.Normal(1, 1, 1, 32).Data, 0)
 		m, v := run.State(stateMScale)[0], run.State(stateVScale)[0]
 		for range 50 {
 			run.Update(t, make([]float64, 32), 0)
 		}
-		plugintest.Near(t, "scales", []float64{run.State(stateMScale)[0] / m, run.State(stateVScale)[0] / v}, []float64{math.Pow(0.999, 50), math.Pow(0.9999, 25)}, 1e-4)
+		plugintest.Near(t, "scales",
+			[]float64{run.State(stateMScale)[0] / m, run.State(stateVScale)[0] / v},
+			[]float64{math.Pow(0.999, 50), math.Pow(0.9999, 25)}, 1e-4)
 	})
 }

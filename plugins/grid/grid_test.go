@@ -16,7 +16,8 @@ func settings() map[string]map[string]any {
 	for _, rounding := range []string{roundNearest, roundFloor} {
 		for _, step := range []float64{1, 0.25, 0.3} {
 			for _, bits := range []int{0, 3} {
-				list[fmt.Sprintf("%s/%v/%d", rounding, step, bits)] = map[string]any{"rounding": rounding, "step": step, "bits": bits}
+				list[fmt.Sprintf("%s/%v/%d", rounding, step, bits)] = map[string]any{"rounding": rounding,
+					"step": step, "bits": bits}
 			}
 		}
 	}
@@ -40,15 +41,18 @@ func TestValues(t *testing.T) {
 		codes []float64
 	}{
 		{map[string]any{"step": 1.0}, []float64{-2, -2, -1, 0, 0, 0, 0, 1, 2, 2, 9}},
-		{map[string]any{"step": 1.0, "rounding": roundFloor}, []float64{-3, -2, -1, -1, -1, 0, 0, 0, 1, 2, 9}},
+		{map[string]any{"step": 1.0, "rounding": roundFloor},
+			[]float64{-3, -2, -1, -1, -1, 0, 0, 0, 1, 2, 9}},
 		{map[string]any{"step": 0.5}, []float64{-5, -3, -2, -1, 0, 0, 1, 2, 3, 5, 18}},
 		{map[string]any{"step": 0.5, "bits": 3}, []float64{-4, -3, -2, -1, 0, 0, 1, 2, 3, 3, 3}},
-		{map[string]any{"step": 1.0, "rounding": roundFloor, "bits": 2}, []float64{-2, -2, -1, -1, -1, 0, 0, 0, 1, 1, 1}},
+		{map[string]any{"step": 1.0, "rounding": roundFloor, "bits": 2},
+			[]float64{-2, -2, -1, -1, -1, 0, 0, 0, 1, 1, 1}},
 	} {
 		plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 			q := m.Quantize(t, grid{}, tc.given, golden.Array{Shape: []int{1, len(x)}, Data: x})
 			plugintest.Near(t, fmt.Sprint(tc.given, " codes"), q.Codes, tc.codes, 0)
-			plugintest.Near(t, fmt.Sprint(tc.given, " value"), q.Value, plugintest.Times(tc.given["step"].(float64), tc.codes), 0)
+			plugintest.Near(t, fmt.Sprint(tc.given, " value"), q.Value,
+				plugintest.Times(tc.given["step"].(float64), tc.codes), 0)
 			ones := make([]float64, len(x))
 			for i := range ones {
 				ones[i] = 1

@@ -23,7 +23,8 @@ type setting struct {
 }
 
 func (s setting) String() string {
-	return fmt.Sprintf("%s/%v/%v/%v/%v/%v", s.role, s.given["bits"], s.given["variant"], s.given["form"], s.given["levels"], s.given["granularity"])
+	return fmt.Sprintf("%s/%v/%v/%v/%v/%v", s.role, s.given["bits"], s.given["variant"],
+		s.given["form"], s.given["levels"], s.given["granularity"])
 }
 
 // settings lists everything that is allowed at 2, 4 and 8 bits, and unsigned 1 bit.
@@ -50,7 +51,8 @@ func settings() (list []setting) {
 				if form == formStableQAT {
 					perRowSharing = rows * cols
 				}
-				add(sdk.RoleActivation, levelsUnsigned, perTensor, formula{qn: 0, qp: 2*half - 1}, features, rows*cols)
+				add(sdk.RoleActivation, levelsUnsigned, perTensor, formula{qn: 0, qp: 2*half - 1}, features,
+					rows*cols)
 				if bits > 1 {
 					signed := formula{qn: half, qp: half - 1}
 					add(sdk.RoleActivation, levelsSigned, perTensor, signed, features, rows*cols)
@@ -88,7 +90,8 @@ func TestFormulas(t *testing.T) {
 // onGrid puts some elements on bounds, levels and ties of the grid with that step.
 func onGrid(x []float64, step float64, f formula) []float64 {
 	x = append([]float64(nil), x...)
-	for i, r := range []float64{-f.qn, f.qp, -f.qn - 1, f.qp + 1, 0, 1, 0.5, -0.5, f.qp + 0.5, -f.qn - 0.5, f.qp - 0.5, -f.qn + 0.5} {
+	for i, r := range []float64{-f.qn, f.qp, -f.qn - 1, f.qp + 1, 0, 1, 0.5, -0.5, f.qp + 0.5,
+		-f.qn - 0.5, f.qp - 0.5, -f.qn + 0.5} {
 		x[5*i] = r * step
 	}
 	return x
@@ -110,7 +113,8 @@ func (s subject) compare(t *testing.T, set setting, x []float64, step float64, d
 		if inside {
 			one = 1
 		}
-		wantValue, wantCodes, wantMask = append(wantValue, value), append(wantCodes, code), append(wantMask, one)
+		wantValue, wantCodes, wantMask = append(wantValue, value), append(wantCodes, code),
+			append(wantMask, one)
 	}
 	value, codes, mask := s.quantize(t, x, at)
 	plugintest.Near(t, "value", value, wantValue, s.rounding())
@@ -130,7 +134,8 @@ func (s subject) compare(t *testing.T, set setting, x []float64, step float64, d
 }
 
 // TestGradientBelowTheBound: a step below the smallest is used as the smallest, and
-// receives its gradient all the same. (Of the stableqat form testdata/stableqat.json has such steps.)
+// receives its gradient all the same. (Of the stableqat form testdata/stableqat.json has such
+// steps.)
 func TestGradientBelowTheBound(t *testing.T) {
 	x, dy := []float64{0.5, -0.25, 3}, []float64{1, 2, 4}
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
@@ -179,7 +184,8 @@ func TestPoisonedGroup(t *testing.T) {
 // TestResiduals: beside its scalars, the backward pass of training needs of the forward pass
 // one bool and one float for each element.
 func TestResiduals(t *testing.T) {
-	s := newSubject(t, plugintest.Reference(), sdk.RoleActivation, map[string]any{"variant": variantPlus}, 64, 32)
+	s := newSubject(t, plugintest.Reference(), sdk.RoleActivation,
+		map[string]any{"variant": variantPlus}, 64, 32)
 	parts, err := s.built.Split()
 	if err != nil {
 		t.Fatal(err)
@@ -195,7 +201,8 @@ func TestResiduals(t *testing.T) {
 	}
 }
 
-// TestSineDerivative: 1 half way between levels; at a level the formula with a cosine of 1; and never 0 or less.
+// TestSineDerivative: 1 half way between levels; at a level the formula with a cosine of 1; and
+// never 0 or less.
 func TestSineDerivative(t *testing.T) {
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		x := make([]float64, 129)
@@ -206,7 +213,8 @@ func TestSineDerivative(t *testing.T) {
 			return []program.Value{sineDerivative(in[0])}
 		}, reference.Floats(x, len(x)))[0]
 		c := math.Sqrt2 * math.Pi * amplitude
-		plugintest.Near(t, "on ties and on a level", []float64{got[0], got[64], got[128]}, []float64{1, (1 - c) / (1 + c), 1}, 3e-6)
+		plugintest.Near(t, "on ties and on a level", []float64{got[0], got[64], got[128]},
+			[]float64{1, (1 - c) / (1 + c), 1}, 3e-6)
 		if least := slices.Min(got); least <= 0 {
 			t.Errorf("the least is %v", least)
 		}

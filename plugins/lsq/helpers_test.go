@@ -20,9 +20,12 @@ type subject struct {
 	built spec.Quantizer
 }
 
-func newSubject(t testing.TB, m plugintest.Bench, role sdk.Role, given map[string]any, shape ...int) subject {
+func newSubject(
+	t testing.TB, m plugintest.Bench, role sdk.Role, given map[string]any, shape ...int,
+) subject {
 	t.Helper()
-	site := sdk.Site{Role: role, Name: "site", Shape: shape, Values: plugintest.Settings(t, lsq{}.Describe(), given)}
+	site := sdk.Site{Role: role, Name: "site", Shape: shape,
+		Values: plugintest.Settings(t, lsq{}.Describe(), given)}
 	built, err := sdk.BuildQuantizer(lsq{}, site)
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +43,8 @@ type trained struct {
 // initial runs the init program.
 func (s subject) initial(t testing.TB, x []float64) trained {
 	t.Helper()
-	out := s.m.Run(t, s.built.Init, map[string]reference.Tensor{spec.InputX: reference.Floats(x, s.site.Shape...)})
+	out := s.m.Run(t, s.built.Init,
+		map[string]reference.Tensor{spec.InputX: reference.Floats(x, s.site.Shape...)})
 	v := trained{step: out[spec.TrainedPrefix+trainedStep].Float64s()}
 	if hasOffset(s.site) {
 		v.offset = out[spec.TrainedPrefix+trainedOffset].Scalar()
@@ -66,14 +70,17 @@ func (s subject) quantize(t testing.TB, x []float64, at trained) (value, codes, 
 	t.Helper()
 	out := s.m.Run(t, s.built.Program, s.inputs(x, at))
 	value = out[spec.OutputValue].Float64s()
-	packed := map[string]reference.Tensor{spec.OutputCodes: out[spec.OutputCodes], spec.OutputScale: out[spec.OutputScale]}
+	packed := map[string]reference.Tensor{spec.OutputCodes: out[spec.OutputCodes],
+		spec.OutputScale: out[spec.OutputScale]}
 	unpacked := s.m.Run(t, s.built.Unpack, packed)[spec.OutputValue].Float64s()
 	plugintest.Near(t, "unpacked", unpacked, value, 0)
 	return value, out[spec.OutputCodes].Float64s(), out[spec.OutputMask].Float64s()
 }
 
 // gradient runs the reverse pass of the surrogate.
-func (s subject) gradient(t testing.TB, x []float64, at trained, dy []float64) (dx []float64, d trained) {
+func (s subject) gradient(
+	t testing.TB, x []float64, at trained, dy []float64,
+) (dx []float64, d trained) {
 	t.Helper()
 	wrt := []string{spec.InputX}
 	for _, p := range s.built.Trained {
@@ -110,7 +117,9 @@ type formula struct {
 
 // element returns x̂, its code, whether x lies inside of the bounds, and what ds
 // multiplies dx̂ with.
-func (f formula) element(x, s, offset float64) (value, code float64, inside bool, deviation float64) {
+func (f formula) element(
+	x, s, offset float64,
+) (value, code float64, inside bool, deviation float64) {
 	r := (x - offset) / s
 	if f.official {
 		clipped := math.Min(math.Max(r-0.5, -f.qn), f.qp)
@@ -136,7 +145,9 @@ func (f formula) element(x, s, offset float64) (value, code float64, inside bool
 
 // gradient returns dx, ds of each step and dβ; row is the number of elements that
 // share a step.
-func (f formula) gradient(x []float64, at trained, row int, dy []float64) (dx []float64, d trained) {
+func (f formula) gradient(
+	x []float64, at trained, row int, dy []float64,
+) (dx []float64, d trained) {
 	d.step = make([]float64, len(at.step))
 	for i := range x {
 		_, _, inside, deviation := f.element(x[i], at.step[i/row], at.offset)
@@ -170,7 +181,9 @@ func unit(m plugintest.Bench) float64 {
 //
 // It does not hold where an error of r changes a decision: where r is as near to a bound
 // or to the middle between two levels.
-func (f formula) roundings(x []float64, at trained, row int, dy []float64, u float64) (bound trained) {
+func (f formula) roundings(
+	x []float64, at trained, row int, dy []float64, u float64,
+) (bound trained) {
 	bound.step = make([]float64, len(at.step))
 	for i := range x {
 		s := at.step[i/row]
@@ -178,7 +191,8 @@ func (f formula) roundings(x []float64, at trained, row int, dy []float64, u flo
 		term := u * math.Abs(f.gradientScale*dy[i])
 		bound.step[i/row] += term * float64(row+4) * math.Abs(deviation)
 		if inside {
-			bound.step[i/row] += term * (math.Abs(x[i]) + math.Abs(at.offset) + 3*math.Abs(x[i]-at.offset)) / s
+			bound.step[i/row] += term * (math.Abs(x[i]) + math.Abs(at.offset) +
+				3*math.Abs(x[i]-at.offset)) / s
 		} else {
 			bound.offset += term * float64(len(x)+3)
 		}

@@ -23,14 +23,25 @@ func TestInit(t *testing.T) {
 	}{
 		{"lsq weight", sdk.RoleWeight, nil, trained{step: []float64{5 / math.Sqrt(3)}}},
 		{"lsq activation", sdk.RoleActivation, nil, trained{step: []float64{5 / math.Sqrt(3)}}},
-		{"lsq unsigned activation", sdk.RoleActivation, map[string]any{"levels": levelsUnsigned}, trained{step: []float64{5 / math.Sqrt(7)}}},
-		{"lsq official", sdk.RoleWeight, map[string]any{"form": formOfficial}, trained{step: []float64{5 / math.Sqrt(3)}}},
-		{"lsq stableqat", sdk.RoleWeight, map[string]any{"form": formStableQAT}, trained{step: []float64{4. / 3}}},
-		{"lsq+ weight", sdk.RoleWeight, map[string]any{"variant": variantPlus}, trained{step: []float64{(0.5 + 3*deviation) / 4}}},
-		{"lsq+ activation", sdk.RoleActivation, map[string]any{"variant": variantPlus}, trained{[]float64{1}, 0}}, // −4 + 4·1
-		{"lsq+ unsigned activation", sdk.RoleActivation, map[string]any{"variant": variantPlus, "levels": levelsUnsigned}, trained{[]float64{1}, -4}},
-		{"lsq+ weight, official", sdk.RoleWeight, map[string]any{"variant": variantPlus, "form": formOfficial}, trained{step: []float64{official}}},
-		{"lsq+ activation, official", sdk.RoleActivation, map[string]any{"variant": variantPlus, "form": formOfficial}, trained{[]float64{official}, -4 + 4*official}},
+		{"lsq unsigned activation", sdk.RoleActivation, map[string]any{"levels": levelsUnsigned},
+			trained{step: []float64{5 / math.Sqrt(7)}}},
+		{"lsq official", sdk.RoleWeight, map[string]any{"form": formOfficial},
+			trained{step: []float64{5 / math.Sqrt(3)}}},
+		{"lsq stableqat", sdk.RoleWeight, map[string]any{"form": formStableQAT},
+			trained{step: []float64{4. / 3}}},
+		{"lsq+ weight", sdk.RoleWeight, map[string]any{"variant": variantPlus},
+			trained{step: []float64{(0.5 + 3*deviation) / 4}}},
+		// −4 + 4·1
+		{"lsq+ activation", sdk.RoleActivation, map[string]any{"variant": variantPlus},
+			trained{[]float64{1}, 0}},
+		{"lsq+ unsigned activation", sdk.RoleActivation,
+			map[string]any{"variant": variantPlus, "levels": levelsUnsigned}, trained{[]float64{1}, -4}},
+		{"lsq+ weight, official", sdk.RoleWeight,
+			map[string]any{"variant": variantPlus, "form": formOfficial},
+			trained{step: []float64{official}}},
+		{"lsq+ activation, official", sdk.RoleActivation,
+			map[string]any{"variant": variantPlus, "form": formOfficial},
+			trained{[]float64{official}, -4 + 4*official}},
 	} {
 		given := map[string]any{"bits": 3}
 		for k, v := range c.given {

@@ -20,17 +20,21 @@ import (
 func TestConformance(t *testing.T) {
 	straight := sdktest.With(map[string]any{"surrogate": surrogateStraight})
 	sdktest.Quantizer(t, lsq{}, plugintest.Kit(t, "kit", straight)...)
-	sine := map[string]any{"surrogate": surrogateSine, "form": formStableQAT, "variant": variantLSQ, "levels": levelsSigned, "granularity": perRow}
+	sine := map[string]any{"surrogate": surrogateSine, "form": formStableQAT, "variant": variantLSQ,
+		"levels": levelsSigned, "granularity": perRow}
 	t.Run(surrogateSine, func(t *testing.T) {
-		sdktest.Quantizer(t, lsq{}, plugintest.With(t, sine, sdktest.GoldenFile(t, "testdata/stableqat.json"))...)
+		sdktest.Quantizer(t, lsq{},
+			plugintest.With(t, sine, sdktest.GoldenFile(t, "testdata/stableqat.json"))...)
 	})
 	if testing.Short() {
 		return // the tests below compare what other settings compute
 	}
 	for _, form := range forms {
 		for _, granularity := range []string{perTensor, perRow} {
-			given := map[string]any{"form": form, "granularity": granularity, "bits": 4, "variant": variantLSQ, "levels": levelsSigned, "surrogate": surrogateStraight}
-			t.Run(form+"/"+granularity, func(t *testing.T) { sdktest.Quantizer(t, lsq{}, plugintest.With(t, given)...) })
+			given := map[string]any{"form": form, "granularity": granularity, "bits": 4,
+				"variant": variantLSQ, "levels": levelsSigned, "surrogate": surrogateStraight}
+			t.Run(form+"/"+granularity,
+				func(t *testing.T) { sdktest.Quantizer(t, lsq{}, plugintest.With(t, given)...) })
 		}
 	}
 }
@@ -48,7 +52,8 @@ func TestGroups(t *testing.T) {
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		for _, form := range forms {
 			for _, granularity := range []string{perTensor, perRow} {
-				s := newSubject(t, m, sdk.RoleWeight, map[string]any{"form": form, "granularity": granularity}, rows, d)
+				s := newSubject(t, m, sdk.RoleWeight, map[string]any{"form": form, "granularity": granularity},
+					rows, d)
 				at := trained{step: slices.Repeat([]float64{0.25}, len(s.initial(t, x).step))}
 				what := form + ", by " + granularity + ": "
 				value, codes, mask := s.quantize(t, x, at)
@@ -86,14 +91,20 @@ func TestRefused(t *testing.T) {
 		given map[string]any
 		want  string
 	}{
-		{"one signed bit", sdk.RoleWeight, map[string]any{"bits": 1}, "signed levels need at least 2 bits"},
-		{"one signed bit, official", sdk.RoleActivation, map[string]any{"bits": 1, "form": formOfficial}, "signed levels need at least 2 bits"},
-		{"unsigned weights", sdk.RoleWeight, map[string]any{"levels": levelsUnsigned}, "every negative weight would become zero"},
-		{"offsets in the form of StableQAT", sdk.RoleActivation, map[string]any{"form": formStableQAT, "variant": variantPlus}, "has no offsets"},
-		{"rows of activations", sdk.RoleActivation, map[string]any{"granularity": perRow}, "tokens, which cannot have learned steps"},
+		{"one signed bit", sdk.RoleWeight, map[string]any{"bits": 1},
+			"signed levels need at least 2 bits"},
+		{"one signed bit, official", sdk.RoleActivation, map[string]any{"bits": 1, "form": formOfficial},
+			"signed levels need at least 2 bits"},
+		{"unsigned weights", sdk.RoleWeight, map[string]any{"levels": levelsUnsigned},
+			"every negative weight would become zero"},
+		{"offsets in the form of StableQAT", sdk.RoleActivation,
+			map[string]any{"form": formStableQAT, "variant": variantPlus}, "has no offsets"},
+		{"rows of activations", sdk.RoleActivation, map[string]any{"granularity": perRow},
+			"tokens, which cannot have learned steps"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			site := sdk.Site{Role: c.role, Name: "site", Shape: []int{2, 4}, Values: plugintest.Settings(t, lsq{}.Describe(), c.given)}
+			site := sdk.Site{Role: c.role, Name: "site", Shape: []int{2, 4},
+				Values: plugintest.Settings(t, lsq{}.Describe(), c.given)}
 			_, err := sdk.BuildQuantizer(lsq{}, site)
 			plugintest.Refused(t, c.name, err, c.want)
 		})
@@ -107,7 +118,8 @@ func TestLearning(t *testing.T) {
 	const large, best = 0.4, 0.04
 	x := plugintest.Normal(4, 16, 64)
 	for _, form := range forms {
-		s := newSubject(t, plugintest.Reference(), sdk.RoleWeight, map[string]any{"form": form, "bits": 3}, x.Shape...)
+		s := newSubject(t, plugintest.Reference(), sdk.RoleWeight,
+			map[string]any{"form": form, "bits": 3}, x.Shape...)
 		for _, factor := range []float64{0.125, 8} {
 			at := s.initial(t, x.Data)
 			at.step[0] *= factor
@@ -117,7 +129,8 @@ func TestLearning(t *testing.T) {
 				at.step[0] -= 0.04 * d.step[0]
 			}
 			if last := s.error(t, x.Data, at); first < large || last > best {
-				t.Errorf("%s, ×%v: error %.4f → %.4f with step %.3f, want %v at most", form, factor, first, last, at.step[0], best)
+				t.Errorf("%s, ×%v: error %.4f → %.4f with step %.3f, want %v at most", form, factor, first,
+					last, at.step[0], best)
 			}
 		}
 	}
@@ -157,7 +170,8 @@ func TestGolden(t *testing.T) {
 			ran++
 			role, given := sdk.RoleWeight, map[string]any{"bits": 4}
 			if c.Params.Has("offset") {
-				role, given = sdk.RoleActivation, map[string]any{"bits": 4, "variant": variantPlus, "levels": levelsUnsigned}
+				role, given = sdk.RoleActivation,
+					map[string]any{"bits": 4, "variant": variantPlus, "levels": levelsUnsigned}
 			}
 			x, dy := c.Inputs.Array("x"), c.Inputs.Array("grad_out").Data
 			s := newSubject(t, m, role, given, x.Shape...)
@@ -170,7 +184,8 @@ func TestGolden(t *testing.T) {
 			m.Close(c.Expected, "dequant", value, single)
 			dx, d := s.gradient(t, x.Data, at, dy)
 			m.Close(c.Expected, "grad_input", dx, single)
-			f := formula{qn: c.Params.Float("qn"), qp: c.Params.Float("qp"), gradientScale: c.Params.Float("grad_scale")}
+			f := formula{qn: c.Params.Float("qn"), qp: c.Params.Float("qp"),
+				gradientScale: c.Params.Float("grad_scale")}
 			rounding := f.roundings(x.Data, at, len(x.Data), dy, unit(m))
 			within(t, "grad_step", d.step[0], c.Expected.Float("grad_step"), rounding.step[0])
 			if hasOffset(s.site) {
@@ -196,9 +211,12 @@ func TestScaleType(t *testing.T) {
 				if dtype == "bf16" {
 					factors = []float64{1}
 				}
-				s := newSubject(t, m, sdk.RoleWeight, map[string]any{"scale_dtype": dtype, "form": form, "granularity": perRow}, x.Shape...)
-				out := m.Run(t, s.built.Program, s.inputs(x.Data, trained{step: []float64{1.0 / 3, 0.1, 1e-5, 0.7}}))
-				scale, codes, value := out[spec.OutputScale].Float64s(), out[spec.OutputCodes].Float64s(), out[spec.OutputValue].Float64s()
+				s := newSubject(t, m, sdk.RoleWeight,
+					map[string]any{"scale_dtype": dtype, "form": form, "granularity": perRow}, x.Shape...)
+				out := m.Run(t, s.built.Program,
+					s.inputs(x.Data, trained{step: []float64{1.0 / 3, 0.1, 1e-5, 0.7}}))
+				scale, codes, value := out[spec.OutputScale].Float64s(), out[spec.OutputCodes].Float64s(),
+					out[spec.OutputValue].Float64s()
 				plugintest.ShortScales(t, dtype, scale, factors...)
 				for i, v := range value {
 					if want := codes[i] * scale[i/32]; v != want {

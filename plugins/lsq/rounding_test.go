@@ -52,7 +52,8 @@ func TestRounding(t *testing.T) {
 			offset float64
 		}{
 			{sdk.RoleWeight, nil, formula{qn: 8, qp: 7}, 0},
-			{sdk.RoleActivation, map[string]any{"variant": variantPlus, "levels": levelsUnsigned}, formula{qp: 15}, -0.3},
+			{sdk.RoleActivation, map[string]any{"variant": variantPlus, "levels": levelsUnsigned},
+				formula{qp: 15}, -0.3},
 		} {
 			c.gradientScale = 1 / math.Sqrt(drawn*c.qp)
 			s := newSubject(t, m, c.role, c.given, drawn)
@@ -76,14 +77,26 @@ func TestRoundingTellsFormulasApart(t *testing.T) {
 	const qp, offset = 15, -0.3
 	right := formula{qp: qp, gradientScale: 1 / math.Sqrt(drawn*qp)}
 	for name, wrong := range map[string]func(r, level, inside, zero float64) (ds, dOffset float64){
-		"no r inside":            func(r, q, in, zero float64) (float64, float64) { return q, 1 - in },
-		"−r inside":              func(r, q, in, zero float64) (float64, float64) { return q - in*(q+r), 1 - in },
-		"the other sign inside":  func(r, q, in, zero float64) (float64, float64) { return q + in*(r-2*q), 1 - in },
-		"nothing outside":        func(r, q, in, zero float64) (float64, float64) { return in * (q - r), 0 },
-		"r without the offset":   func(r, q, in, zero float64) (float64, float64) { return q - in*(r-zero), 1 - in },
-		"dβ inside":              func(r, q, in, zero float64) (float64, float64) { return q - in*r, in },
-		"the number of levels":   func(r, q, in, zero float64) (float64, float64) { return math.Sqrt(15./16) * (q - in*r), 1 - in },
-		"a thousandth too large": func(r, q, in, zero float64) (float64, float64) { return 1.001 * (q - in*r), 1 - in },
+		"no r inside": func(r, q, in, zero float64) (float64, float64) { return q, 1 - in },
+		"−r inside": func(r, q, in, zero float64) (float64, float64) {
+			return q - in*(q+r), 1 - in
+		},
+		"the other sign inside": func(r, q, in, zero float64) (float64, float64) {
+			return q + in*(r-2*q), 1 - in
+		},
+		"nothing outside": func(r, q, in, zero float64) (float64, float64) {
+			return in * (q - r), 0
+		},
+		"r without the offset": func(r, q, in, zero float64) (float64, float64) {
+			return q - in*(r-zero), 1 - in
+		},
+		"dβ inside": func(r, q, in, zero float64) (float64, float64) { return q - in*r, in },
+		"the number of levels": func(r, q, in, zero float64) (float64, float64) {
+			return math.Sqrt(15./16) * (q - in*r), 1 - in
+		},
+		"a thousandth too large": func(r, q, in, zero float64) (float64, float64) {
+			return 1.001 * (q - in*r), 1 - in
+		},
 	} {
 		differ, told := 0, 0
 		for _, d := range draws(qp, offset) {
@@ -97,7 +110,8 @@ func TestRoundingTellsFormulasApart(t *testing.T) {
 					in = 1
 				}
 				byStep, byOffset := wrong((x-offset)/d.at.step[0], level, in, -offset/d.at.step[0])
-				ds, dOffset = ds+right.gradientScale*d.dy[i]*byStep, dOffset+right.gradientScale*d.dy[i]*byOffset
+				ds, dOffset = ds+right.gradientScale*d.dy[i]*byStep,
+					dOffset+right.gradientScale*d.dy[i]*byOffset
 			}
 			offStep, offOffset := math.Abs(ds-want.step[0]), math.Abs(dOffset-want.offset)
 			if offStep > 1e-12 || offOffset > 1e-12 {

@@ -13,8 +13,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// TestConformance runs the kit with the default settings, the authors' values and the claim that the
-// mean is x; and again with the other rotations.
+// TestConformance runs the kit with the default settings, the authors' values and the claim that
+// the mean is x; and again with the other rotations.
 func TestConformance(t *testing.T) {
 	sdktest.Quantizer(t, mseden{}, plugintest.Kit(t, "mseden")...)
 	if testing.Short() {
@@ -22,37 +22,47 @@ func TestConformance(t *testing.T) {
 	}
 	for _, rotation := range []string{"64", "128"} {
 		given := map[string]any{"rotation": rotation}
-		t.Run(rotation, func(t *testing.T) { sdktest.Quantizer(t, mseden{}, plugintest.With(t, given)...) })
+		t.Run(rotation, func(t *testing.T) {
+			sdktest.Quantizer(t, mseden{}, plugintest.With(t, given)...)
+		})
 	}
 }
 
-// TestLayer compares the gradients of a layer with those of the authors' code, whose forward product has nvfp4 with four over six.
+// TestLayer compares the gradients of a layer with those of the authors' code, whose forward
+// product has nvfp4 with four over six.
 func TestLayer(t *testing.T) {
 	plugintest.EachCase(t, "layer", func(t *testing.T, m plugintest.Bench, c golden.Case) {
-		x, w, dy, keys := c.Inputs.Array("xq"), c.Inputs.Array("wq"), c.Inputs.Array("dy"), c.Inputs.Lists("noise")
+		x, w, dy, keys := c.Inputs.Array("xq"), c.Inputs.Array("wq"), c.Inputs.Array("dy"),
+			c.Inputs.Lists("noise")
 		shared := c.Inputs.Array("shared").Data
 		q := func(i int, x golden.Array) golden.Array {
 			return golden.Array{Shape: x.Shape, Data: draw(t, m, nil, x, keys[i], shared)}
 		}
 		m.Close(c.Expected, "dx", plugintest.Product(q(0, dy), q(1, plugintest.Transposed(w))).Data, 1e-6)
-		m.Close(c.Expected, "dw", plugintest.Product(q(2, plugintest.Transposed(dy)), q(3, plugintest.Transposed(x))).Data, 1e-6)
+		m.Close(c.Expected, "dw",
+			plugintest.Product(q(2, plugintest.Transposed(dy)), q(3, plugintest.Transposed(x))).Data, 1e-6)
 	})
 }
 
 // draw is Q(x) with the given keys.
-func draw(t *testing.T, m plugintest.Bench, given map[string]any, x golden.Array, noise, shared []float64) []float64 {
+func draw(
+	t *testing.T, m plugintest.Bench, given map[string]any, x golden.Array, noise, shared []float64,
+) []float64 {
 	t.Helper()
 	built := plugintest.BuildQuantizer(t, mseden{}, given, x.Shape...)
-	key := func(k []float64) reference.Tensor { return reference.Uints([]uint32{uint32(k[0]), uint32(k[1])}, 2) }
+	key := func(k []float64) reference.Tensor {
+		return reference.Uints([]uint32{uint32(k[0]), uint32(k[1])}, 2)
+	}
 	out := m.Run(t, built.Program, map[string]reference.Tensor{
-		spec.InputX: reference.Floats(x.Data, x.Shape...), spec.InputNoise: key(noise), spec.InputSharedNoise: key(shared),
+		spec.InputX: reference.Floats(x.Data, x.Shape...), spec.InputNoise: key(noise),
+		spec.InputSharedNoise: key(shared),
 	})
 	return out[spec.OutputValue].Float64s()
 }
 
-// TestBias takes the mean of Q(x) over many keys, on the CPU. What it keeps of x, ⟨x, Q(x)⟩/‖x‖², is short of 1, but by no more
-// than a thousandth, where rounding to nearest alone is short of it by eight. The mean as a whole is no farther from x than twice
-// what is left of the noise.
+// TestBias takes the mean of Q(x) over many keys, on the CPU. What it keeps of x, ⟨x, Q(x)⟩/‖x‖²,
+// is short of 1, but by no more than a thousandth, where rounding to nearest alone is short of it
+// by eight. The mean as a whole is no farther from x than twice what is left of the noise.
 func TestBias(t *testing.T) {
 	const rows, draws = 64, 500
 	m, x := plugintest.CPU(t), plugintest.Normal(1, rows, 128)
@@ -90,8 +100,9 @@ func TestBias(t *testing.T) {
 	}
 }
 
-// TestProducts: operands that share a rotation, and are not nearly parallel, have errors that do not depend on each other, so that the
-// mean of their product is the product, here of rows with a correlation of 1/2.
+// TestProducts: operands that share a rotation, and are not nearly parallel, have errors that do
+// not depend on each other, so that the mean of their product is the product, here of rows with a
+// correlation of 1/2.
 func TestProducts(t *testing.T) {
 	const rows, draws = 64, 300
 	m, x, y := plugintest.CPU(t), plugintest.Normal(1, rows, 128), plugintest.Normal(2, rows, 128)
@@ -103,7 +114,8 @@ func TestProducts(t *testing.T) {
 	given := map[string]any{"rotation": "128"}
 	for i := range draws {
 		k, shared := float64(i), []float64{float64(i), 3}
-		off := dot(draw(t, m, given, x, []float64{k, 1}, shared), draw(t, m, given, y, []float64{k, 2}, shared)) - want
+		off := dot(draw(t, m, given, x, []float64{k, 1}, shared),
+			draw(t, m, given, y, []float64{k, 2}, shared)) - want
 		sum += off
 		squares += off * off
 	}
@@ -124,5 +136,6 @@ func TestEvaluation(t *testing.T) {
 }
 
 func TestBadRotation(t *testing.T) {
-	plugintest.RefusesWeight(t, mseden{}, map[string]any{"rotation": "128"}, "blocks of 128 do not divide the row length 96; the largest that do have 32", 2, 96)
+	plugintest.RefusesWeight(t, mseden{}, map[string]any{"rotation": "128"},
+		"blocks of 128 do not divide the row length 96; the largest that do have 32", 2, 96)
 }

@@ -29,7 +29,8 @@ func TestNewtonSchulzGolden(t *testing.T) {
 		f.RunList(t, "newton_schulz", func(t *testing.T, o golden.Object) {
 			c := o.Case()
 			k := c.Params.Array("coefficients").Data
-			it := iteration{steps: c.Params.Int("steps"), eps: c.Params.Float("eps"), factor: 1, a: k[0], b: k[1], c: k[2]}
+			it := iteration{steps: c.Params.Int("steps"), eps: c.Params.Float("eps"), factor: 1, a: k[0],
+				b: k[1], c: k[2]}
 			g := c.Inputs.Array("g")
 			if got := orthogonalize(t, m, g, it); m.Double() {
 				c.Expected.Close("o", got)
@@ -71,7 +72,8 @@ func TestRoundingsTellCoefficientsApart(t *testing.T) {
 	for _, shape := range [][]int{{3, 2}, {4, 4}, {3, 8}} {
 		for seed := range uint64(10) {
 			g := plugintest.Normal(100+seed, shape...)
-			want, allowed := orthogonalize(t, plugintest.Reference(), g, published), roundings(t, g, published)
+			want, allowed := orthogonalize(t, plugintest.Reference(), g, published),
+				roundings(t, g, published)
 			differs := func(it iteration) bool {
 				for i, v := range orthogonalize(t, plugintest.Reference(), g, it) {
 					if math.Abs(v-want[i]) > allowed {
@@ -83,12 +85,15 @@ func TestRoundingsTellCoefficientsApart(t *testing.T) {
 			got := orthogonalize(t, plugintest.CPU(t), g, published)
 			for i := range got {
 				if math.Abs(got[i]-want[i]) > allowed {
-					t.Errorf("%v, seed %d: element %d is %v, want %v within %.2g", shape, seed, i, got[i], want[i], allowed)
+					t.Errorf("%v, seed %d: element %d is %v, want %v within %.2g", shape, seed, i, got[i], want[i],
+						allowed)
 				}
 			}
 			for name, change := range map[string]func(*iteration){
-				"a": func(it *iteration) { it.a += 0.001 }, "b": func(it *iteration) { it.b += 0.001 }, "c": func(it *iteration) { it.c += 0.001 },
-				"a step more": func(it *iteration) { it.steps++ }, "a step less": func(it *iteration) { it.steps-- },
+				"a": func(it *iteration) { it.a += 0.001 }, "b": func(it *iteration) { it.b += 0.001 },
+				"c":           func(it *iteration) { it.c += 0.001 },
+				"a step more": func(it *iteration) { it.steps++ },
+				"a step less": func(it *iteration) { it.steps-- },
 			} {
 				if !differs(changed(published, change)) {
 					t.Errorf("%v, seed %d: with another %s everything is within %.2g", shape, seed, name, allowed)
@@ -143,7 +148,8 @@ func TestCorrectedGolden(t *testing.T) {
 			for i, step := range c.Expected.List("steps") {
 				in[spec.InputGradient] = reference.Floats(grads.Row(i).Data, x0.Shape...)
 				in[spec.InputStep] = reference.Float(float64(i + 1))
-				in[spec.InputRate], in[method.InputNextRate] = reference.Float(rates[i]), reference.Float(rates[i+1])
+				in[spec.InputRate], in[method.InputNextRate] = reference.Float(rates[i]),
+					reference.Float(rates[i+1])
 				in[method.InputLambda] = reference.Float(schedule.Coefficient(i+1, c.Params.Int("total")))
 				out := m.Run(t, p, in)
 				if out[method.OutputUncorrected].Scalar() != 0 {
@@ -161,7 +167,9 @@ func correctedRule(t *testing.T, shape []int) method.Rule {
 	t.Helper()
 	q := plugintest.BuildQuantizer(t, grid{}, nil, shape...)
 	return method.Rule{
-		Name: "w", Shape: shape, Optimizer: plugintest.BuildOptimizer(t, muon{}, nil, plugintest.Matrix(shape...)), Quantizer: &q, Decay: 0.1, RateFactor: 1,
+		Name: "w", Shape: shape,
+		Optimizer: plugintest.BuildOptimizer(t, muon{}, nil, plugintest.Matrix(shape...)), Quantizer: &q,
+		Decay: 0.1, RateFactor: 1,
 		Method: method.Default, Mode: method.Mode(method.Decoupled),
 	}
 }

@@ -33,14 +33,15 @@ func TestSingularValues(t *testing.T) {
 // singularValues of each matrix, as roots of the eigenvalues of XXᵀ or XᵀX.
 func singularValues(t *testing.T, x []float64, shape []int) []float64 {
 	t.Helper()
-	return plugintest.Reference().Eval(t, func(_ *program.Builder, in []program.Value) []program.Value {
-		v := stack{in[0]}
-		gram := v.times(v.Value, 1, 1)
-		if rows, cols := v.sides(); rows > cols {
-			gram = v.times(v.Value, 0, 0)
-		}
-		return []program.Value{gram.EighValues().Sqrt()}
-	}, reference.Floats(x, shape...))[0]
+	return plugintest.Reference().
+		Eval(t, func(_ *program.Builder, in []program.Value) []program.Value {
+			v := stack{in[0]}
+			gram := v.times(v.Value, 1, 1)
+			if rows, cols := v.sides(); rows > cols {
+				gram = v.times(v.Value, 0, 0)
+			}
+			return []program.Value{gram.EighValues().Sqrt()}
+		}, reference.Floats(x, shape...))[0]
 }
 
 // TestScale: the size of the matrix does not matter as long as its norm is well above
@@ -56,7 +57,8 @@ func TestScale(t *testing.T) {
 				x.Data = plugintest.Times(0x1p-20, x.Data)
 				it.factor = 3
 				// Two runs, each off by some units of 6e-8.
-				plugintest.Near(t, fmt.Sprint(shape, steps), orthogonalize(t, m, x, it), plugintest.Times(3, want), 2e-6)
+				plugintest.Near(t, fmt.Sprint(shape, steps), orthogonalize(t, m, x, it),
+					plugintest.Times(3, want), 2e-6)
 			}
 		}
 	})
@@ -141,7 +143,8 @@ func TestTransposed(t *testing.T) {
 	for _, steps := range []int{1, 2, 3, 5} {
 		want := make([]float64, 24)
 		turn(want, orthogonalize(t, plugintest.Reference(), x, published(steps)))
-		plugintest.Near(t, fmt.Sprint(steps), orthogonalize(t, plugintest.Reference(), turned, published(steps)), want, 1e-14)
+		plugintest.Near(t, fmt.Sprint(steps),
+			orthogonalize(t, plugintest.Reference(), turned, published(steps)), want, 1e-14)
 	}
 }
 
@@ -153,7 +156,8 @@ func TestLean(t *testing.T) {
 	for _, c := range []struct {
 		shape []int
 		want  int
-	}{{[]int{12, 16}, 15}, {[]int{16, 12}, 15}, {[]int{4, 16}, 19}, {[]int{16, 4}, 19}, {[]int{3, 4, 16}, 19}, {[]int{3, 16, 4}, 19}} {
+	}{{[]int{12, 16}, 15}, {[]int{16, 12}, 15}, {[]int{4, 16}, 19}, {[]int{16, 4}, 19},
+		{[]int{3, 4, 16}, 19}, {[]int{3, 16, 4}, 19}} {
 		shape := c.shape
 		b := program.NewBuilder("newton-schulz")
 		b.Output("o", newtonSchulz(b.Input("g", program.FloatType(shape...)), published(5)))

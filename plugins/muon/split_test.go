@@ -11,7 +11,8 @@ import (
 func fused(cols int, rows ...int) sdk.Tensor {
 	tensor := sdk.Tensor{Name: "attn.qkv", Role: sdk.TensorMatrix, Shape: []int{0, cols}}
 	for i, n := range rows {
-		tensor.Parts = append(tensor.Parts, sdk.Part{Name: "qkvxyz"[i : i+1], First: tensor.Shape[0], Rows: n})
+		tensor.Parts = append(tensor.Parts, sdk.Part{Name: "qkvxyz"[i : i+1], First: tensor.Shape[0],
+			Rows: n})
 		tensor.Shape[0] += n
 	}
 	return tensor
@@ -22,7 +23,8 @@ func TestParts(t *testing.T) {
 	const cols, steps = 4, 3
 	for _, rows := range [][]int{{4, 4, 4}, {8, 2, 2}, {4, 8, 1, 1, 4}} {
 		tensor := fused(cols, rows...)
-		start, gradients := plugintest.Normal(9, tensor.Shape...).Data, plugintest.Normal(10, steps, tensor.Shape[0], cols)
+		start, gradients := plugintest.Normal(9, tensor.Shape...).Data,
+			plugintest.Normal(10, steps, tensor.Shape[0], cols)
 		plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 			whole := m.Train(t, muon{}, nil, tensor, start).Steps(t, gradients, 0.1)
 			var want []float64
@@ -52,7 +54,8 @@ func TestAccepts(t *testing.T) {
 		{sdk.TensorEmbedding, []int{8, 4}, false},
 		{sdk.TensorHead, []int{8, 4}, false},
 	} {
-		p := plugintest.BuildOptimizer(t, muon{}, nil, sdk.Tensor{Name: "w", Role: c.role, Shape: c.shape})
+		p := plugintest.BuildOptimizer(t, muon{}, nil,
+			sdk.Tensor{Name: "w", Role: c.role, Shape: c.shape})
 		if p.Accepts != c.want {
 			t.Errorf("%s %v: accepted: %v", c.role, c.shape, p.Accepts)
 		}
@@ -62,7 +65,8 @@ func TestAccepts(t *testing.T) {
 // TestState: momentum is the only thing to remember, and only when there is some.
 func TestState(t *testing.T) {
 	for momentum, want := range map[float64]int{0: 0, 0.9: 1} {
-		if p := plugintest.BuildOptimizer(t, muon{}, map[string]any{"momentum": momentum}, plugintest.Matrix(2, 3)); len(p.State) != want {
+		if p := plugintest.BuildOptimizer(t, muon{}, map[string]any{"momentum": momentum},
+			plugintest.Matrix(2, 3)); len(p.State) != want {
 			t.Errorf("momentum %v: state %v, want %d tensors", momentum, p.State, want)
 		}
 	}

@@ -34,22 +34,28 @@ func TestConformance(t *testing.T) {
 				continue
 			}
 			ties := microscaling.TiesNames()[i]
-			given := map[string]any{"scale_rule": rule, "mask": mask, "ties": ties, "rotation": microscaling.NoRotation}
-			t.Run(rule+"/"+mask+"/"+ties, func(t *testing.T) { sdktest.Quantizer(t, mxfp4{}, plugintest.With(t, given)...) })
+			given := map[string]any{"scale_rule": rule, "mask": mask, "ties": ties,
+				"rotation": microscaling.NoRotation}
+			t.Run(rule+"/"+mask+"/"+ties,
+				func(t *testing.T) { sdktest.Quantizer(t, mxfp4{}, plugintest.With(t, given)...) })
 		}
 		if !testlevel.All() && r%2 == 0 {
 			continue
 		}
 		t.Run(rule+"/rotated", func(t *testing.T) {
-			sdktest.Quantizer(t, mxfp4{}, plugintest.With(t, map[string]any{"scale_rule": rule, "rotation": "64"})...)
+			sdktest.Quantizer(t, mxfp4{},
+				plugintest.With(t, map[string]any{"scale_rule": rule, "rotation": "64"})...)
 		})
 	}
 }
 
-// TestStochastic runs the kit on stochastic rounding with and without random signs. It is unbiased where nothing saturates.
+// TestStochastic runs the kit on stochastic rounding with and without random signs. It is unbiased
+// where nothing saturates.
 func TestStochastic(t *testing.T) {
 	testlevel.Long(t, "checks all that a plugin promises, twice")
-	unbiased := map[string]any{"scale_rule": ruleAbsMax34, "rounding": microscaling.RoundStochastic, "mask": maskNone, "ties": "even", "rotation": microscaling.NoRotation, "signs": microscaling.SignsFixed}
+	unbiased := map[string]any{"scale_rule": ruleAbsMax34, "rounding": microscaling.RoundStochastic,
+		"mask": maskNone, "ties": "even", "rotation": microscaling.NoRotation,
+		"signs": microscaling.SignsFixed}
 	sdktest.Quantizer(t, mxfp4{}, plugintest.With(t, unbiased)...)
 	turned := maps.Clone(unbiased)
 	turned["rotation"], turned["signs"] = "32", microscaling.SignsRandom
@@ -60,13 +66,15 @@ func TestStochastic(t *testing.T) {
 func TestStochasticGolden(t *testing.T) {
 	plugintest.EachCase(t, "stochastic", func(t *testing.T, m plugintest.Bench, c golden.Case) {
 		x := c.Inputs.Array("x")
-		given := map[string]any{"scale_rule": c.Params.String("rule"), "rotation": c.Params.String("rotation"), "rounding": microscaling.RoundStochastic}
+		given := map[string]any{"scale_rule": c.Params.String("rule"),
+			"rotation": c.Params.String("rotation"), "rounding": microscaling.RoundStochastic}
 		if given["rotation"] != microscaling.NoRotation {
 			given["signs"] = microscaling.SignsRandom
 		}
 		built := plugintest.BuildQuantizer(t, mxfp4{}, given, x.Shape...)
 		inputs := map[string]reference.Tensor{spec.InputX: reference.Floats(x.Data, x.Shape...)}
-		for input, key := range map[string]golden.Array{spec.InputNoise: c.Inputs.Array("noise"), spec.InputSharedNoise: c.Inputs.Array("shared")} {
+		for input, key := range map[string]golden.Array{spec.InputNoise: c.Inputs.Array("noise"),
+			spec.InputSharedNoise: c.Inputs.Array("shared")} {
 			if built.HasInput(input) {
 				inputs[input] = reference.Uints([]uint32{uint32(key.Data[0]), uint32(key.Data[1])}, 2)
 			}
@@ -76,17 +84,21 @@ func TestStochasticGolden(t *testing.T) {
 		m.Close(c.Expected, "scale", out[spec.OutputScale].Floats, single)
 		m.Close(c.Expected, "value", out[spec.OutputValue].Floats, single)
 		given["rounding"], given["signs"] = microscaling.RoundNearest, microscaling.SignsFixed
-		if nearest := plugintest.BuildQuantizer(t, mxfp4{}, given, x.Shape...); built.Evaluate.Hash() != nearest.Program.Hash() {
+		if nearest := plugintest.BuildQuantizer(t, mxfp4{}, given,
+			x.Shape...); built.Evaluate.Hash() != nearest.Program.Hash() {
 			t.Error("evaluation does not round to nearest without random signs")
 		}
 	})
 }
 
-// TestQuartet compares with testdata/quartet.py, which runs the authors' code: the projection of the forward pass with its mask
-// and gradient, in the rotated domain, and a layer with its three products.
+// TestQuartet compares with testdata/quartet.py, which runs the authors' code: the projection of
+// the forward pass with its mask and gradient, in the rotated domain, and a layer with its three
+// products.
 func TestQuartet(t *testing.T) {
-	forward := map[string]any{"scale_rule": ruleQuest, "ties": string(microscaling.TiesDown), "rotation": "32"}
-	backward := map[string]any{"scale_rule": ruleAbsMax34, "rounding": microscaling.RoundStochastic, "rotation": "32"}
+	forward := map[string]any{"scale_rule": ruleQuest, "ties": string(microscaling.TiesDown),
+		"rotation": "32"}
+	backward := map[string]any{"scale_rule": ruleAbsMax34, "rounding": microscaling.RoundStochastic,
+		"rotation": "32"}
 	plugintest.EachCase(t, "quartet", func(t *testing.T, m plugintest.Bench, c golden.Case) {
 		x := c.Inputs.Array("x")
 		given := maps.Clone(forward)
@@ -106,9 +118,11 @@ func TestQuartet(t *testing.T) {
 	})
 }
 
-// testLayer multiplies what the plugin makes of the operands of a layer's products. They stay rotated, as in the host.
+// testLayer multiplies what the plugin makes of the operands of a layer's products. They stay
+// rotated, as in the host.
 func testLayer(t *testing.T, m plugintest.Bench, c golden.Case, forward, backward map[string]any) {
-	x, w, dy, keys := c.Inputs.Array("x"), c.Inputs.Array("w"), c.Inputs.Array("dy"), c.Inputs.Lists("noise")
+	x, w, dy, keys := c.Inputs.Array("x"), c.Inputs.Array("w"), c.Inputs.Array("dy"),
+		c.Inputs.Lists("noise")
 	qx, qw := m.Quantize(t, mxfp4{}, forward, x), m.Quantize(t, mxfp4{}, forward, w)
 	zx, zw := decode(qx, x), decode(qw, w)
 	again := func(i int, x golden.Array) golden.Array {
@@ -123,8 +137,11 @@ func testLayer(t *testing.T, m plugintest.Bench, c golden.Case, forward, backwar
 		return q.Gradient(t, plugintest.Hadamard(dz, 32).Data)
 	}
 	m.Close(c.Expected, "y", plugintest.Product(zx, zw).Data, single)
-	m.Close(c.Expected, "dx", gradient(qx, plugintest.Product(again(0, dy), again(1, plugintest.Transposed(zw)))), single)
-	m.Close(c.Expected, "dw", gradient(qw, plugintest.Product(again(2, plugintest.Transposed(dy)), again(3, plugintest.Transposed(zx)))), single)
+	m.Close(c.Expected, "dx",
+		gradient(qx, plugintest.Product(again(0, dy), again(1, plugintest.Transposed(zw)))), single)
+	m.Close(c.Expected, "dw",
+		gradient(qw, plugintest.Product(again(2, plugintest.Transposed(dy)),
+			again(3, plugintest.Transposed(zx)))), single)
 }
 
 // decode is ẑ, from codes and scales.
@@ -134,7 +151,8 @@ func decode(q plugintest.Quantization, x golden.Array) golden.Array {
 
 // TestSignsNeedRotation: signs alone change no rounding.
 func TestSignsNeedRotation(t *testing.T) {
-	plugintest.RefusesWeight(t, mxfp4{}, map[string]any{"signs": microscaling.SignsRandom}, `signs = "random" have no effect without a rotation`, 2, 96)
+	plugintest.RefusesWeight(t, mxfp4{}, map[string]any{"signs": microscaling.SignsRandom},
+		`signs = "random" have no effect without a rotation`, 2, 96)
 }
 
 // TestModel compares rows of many lengths with the plain way to work them out. The
@@ -222,13 +240,15 @@ func TestRotation(t *testing.T) {
 			z, dz := plugintest.Hadamard(x, order), plugintest.Hadamard(dy, order)
 			for _, mask := range []string{maskNone, maskTrust, maskClip} {
 				plain := m.Quantize(t, mxfp4{}, map[string]any{"mask": mask, "scale_rule": ruleQuest}, z)
-				turned := m.Quantize(t, mxfp4{}, map[string]any{"mask": mask, "scale_rule": ruleQuest, "rotation": fmt.Sprint(order)}, x)
+				turned := m.Quantize(t, mxfp4{}, map[string]any{"mask": mask, "scale_rule": ruleQuest,
+					"rotation": fmt.Sprint(order)}, x)
 				plugintest.Near(t, "codes", turned.Codes, plain.Codes, 0)
 				plugintest.Near(t, "mask", turned.Mask, plain.Mask, 0)
 				back := golden.Array{Shape: x.Shape, Data: plain.Value}
 				plugintest.Near(t, "value", turned.Value, plugintest.Hadamard(back, order).Data, single)
 				back.Data = plain.Gradient(t, dz.Data)
-				plugintest.Near(t, "gradient", turned.Gradient(t, dy.Data), plugintest.Hadamard(back, order).Data, single)
+				plugintest.Near(t, "gradient", turned.Gradient(t, dy.Data),
+					plugintest.Hadamard(back, order).Data, single)
 			}
 		}
 	})
@@ -250,8 +270,10 @@ func TestRotationPoison(t *testing.T) {
 					spoiled := i >= 64 && i < 128
 					switch {
 					case spoiled && !(math.IsNaN(got.Value[i]) && got.Codes[i] == 0 && got.Mask[i] == 0):
-						t.Fatalf("%v: %d: value %v, code %v, mask %v", bad, i, got.Value[i], got.Codes[i], got.Mask[i])
-					case !spoiled && (got.Value[i] != clean.Value[i] || got.Codes[i] != clean.Codes[i] || got.Mask[i] != clean.Mask[i]):
+						t.Fatalf("%v: %d: value %v, code %v, mask %v", bad, i, got.Value[i], got.Codes[i],
+							got.Mask[i])
+					case !spoiled && (got.Value[i] != clean.Value[i] || got.Codes[i] != clean.Codes[i] ||
+						got.Mask[i] != clean.Mask[i]):
 						t.Fatalf("%v at 70 changes %d", bad, i)
 					}
 				}
@@ -262,7 +284,8 @@ func TestRotationPoison(t *testing.T) {
 
 // TestResidual: all that the backward pass keeps of the forward pass is the mask.
 func TestResidual(t *testing.T) {
-	for mask, want := range map[string][]int{maskNone: {4, 3, 1}, maskClip: {4, 3, 32}, maskTrust: {4, 3, 32}} {
+	for mask, want := range map[string][]int{maskNone: {4, 3, 1}, maskClip: {4, 3, 32},
+		maskTrust: {4, 3, 32}} {
 		kept := plugintest.Residuals(t, mxfp4{}, map[string]any{"mask": mask, "rotation": "32"}, 4, 96)
 		if len(kept) != 1 || !kept[0].Equal(program.Type{DType: program.Bool, Shape: want}) {
 			t.Errorf("mask %s: residuals %v, want one bool%v", mask, kept, want)
@@ -293,7 +316,8 @@ func TestDecoded(t *testing.T) {
 			return // in binary32 its 3.9999999 is 4, the maximum of another case
 		}
 		q := m.Quantize(t, mxfp4{}, given, x)
-		m.Close(c.Expected, "zhat", fpmodel.Decode(q.Codes, q.Scale, x.Shape[len(x.Shape)-1], block), single)
+		m.Close(c.Expected, "zhat", fpmodel.Decode(q.Codes, q.Scale, x.Shape[len(x.Shape)-1], block),
+			single)
 	})
 }
 

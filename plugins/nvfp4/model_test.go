@@ -57,7 +57,8 @@ func model(x []float64, d int, given map[string]any) (value, codes, scale []floa
 				if factor > 1 && !chooses {
 					break
 				}
-				s := eights[fpmodel.Nearest(factor*floats.Norm(v, math.Inf(1))/level/g, eights, microscaling.TiesEven)]
+				s := eights[fpmodel.Nearest(factor*floats.Norm(v, math.Inf(1))/level/g, eights,
+					microscaling.TiesEven)]
 				var now struct{ value, codes, off []float64 }
 				for _, e := range v {
 					ratio := math.Copysign(0, e)

@@ -12,11 +12,11 @@
 //	P  = E2M1(V/(sB/G)) ; V̂ = P·(sB/G)
 //
 // The first form is used by NVIDIA's Transformer Engine and FP-Quant (IST-DASLab), the second by
-// compressed-tensors. They differ in the last bit of some numbers. With scale_form = "power_of_two",
-// g is the smallest power of two that is at least max|T| / (6·448). Then P·sB·g is exact in
-// bfloat16 and in any order of the products, so that every format for NVFP4 holds it. The entries
-// may be rotated by a block Hadamard matrix before quantization, and rotated back afterwards.
-// Gradients pass unchanged.
+// compressed-tensors. They differ in the last bit of some numbers. With scale_form =
+// "power_of_two", g is the smallest power of two that is at least max|T| / (6·448). Then P·sB·g is
+// exact in bfloat16 and in any order of the products, so that every format for NVFP4 holds it. The
+// entries may be rotated by a block Hadamard matrix before quantization, and rotated back
+// afterwards. Gradients pass unchanged.
 //
 // The scale of the tensor of an activation may be tracked: then max|T| is the largest magnitude of
 // all steps before, as servers have a constant g, and larger entries saturate.
@@ -62,8 +62,8 @@ var (
 	_ sdk.Maximal   = nvfp4{}
 )
 
-// Values of the parameters scale_form, tensor_scale, scale_rule (named as in the Four Over Six paper's code),
-// weight_blocks and rotated_products, and an additional value of signs.
+// Values of the parameters scale_form, tensor_scale, scale_rule (named as in the Four Over Six
+// paper's code), weight_blocks and rotated_products, and an additional value of signs.
 const (
 	formDecode = "decode"
 	formEncode = "encode"
@@ -237,7 +237,8 @@ type scales struct {
 // newScales writes the scales of blocks v, float[…,blocks,16], for the settings of a site.
 //
 // g or G is rounded to binary32, the type in which file formats store it. It is 1, or the least
-// power of two, for a tensor of zeros. A block whose maximum is at most 6·g·2⁻¹⁰ has sB = 0 and becomes zero.
+// power of two, for a tensor of zeros. A block whose maximum is at most 6·g·2⁻¹⁰ has sB = 0 and
+// becomes zero.
 func newScales(v program.Value, site sdk.Site) (s scales) {
 	b := v.Builder()
 	adaptive := site.Text("scale_rule") == ruleMSE

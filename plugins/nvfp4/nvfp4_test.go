@@ -23,7 +23,8 @@ import (
 )
 
 // forward are settings of the forward product, where nothing is drawn.
-var forward = map[string]any{"weight_blocks": blocksOfRows, "rounding": microscaling.RoundNearest, "signs": microscaling.SignsFixed, "rotated_products": rotateAll}
+var forward = map[string]any{"weight_blocks": blocksOfRows, "rounding": microscaling.RoundNearest,
+	"signs": microscaling.SignsFixed, "rotated_products": rotateAll}
 
 // with adds those settings of forward that are not given.
 func with(given map[string]any) map[string]any {
@@ -32,13 +33,14 @@ func with(given map[string]any) map[string]any {
 	return all
 }
 
-// TestConformance compares with values of a script for the format, and of the authors' own code for Four Over Six and for
-// training. It covers each rule for ties and, beside what the kit combines by itself, a
-// long rotation. The scale of the tensor is rounded to binary32 on the oracle too, so
+// TestConformance compares with values of a script for the format, and of the authors' own code for
+// Four Over Six and for training. It covers each rule for ties and, beside what the kit combines by
+// itself, a long rotation. The scale of the tensor is rounded to binary32 on the oracle too, so
 // that there only powers of two scale exactly, as ties claims.
 func TestConformance(t *testing.T) {
 	sdktest.Quantizer(t, nvfp4{}, plugintest.Kit(t, "kit", sdktest.With(forward),
-		sdktest.GoldenFile(t, "testdata/fouroversix.json"), sdktest.GoldenFile(t, "testdata/training.json"))...)
+		sdktest.GoldenFile(t, "testdata/fouroversix.json"),
+		sdktest.GoldenFile(t, "testdata/training.json"))...)
 	if testing.Short() {
 		return // the tests below compare what other settings compute
 	}
@@ -46,16 +48,19 @@ func TestConformance(t *testing.T) {
 	for _, ties := range microscaling.TiesNames() {
 		list = append(list, map[string]any{"ties": ties, "rotation": microscaling.NoRotation})
 	}
-	for _, given := range append(list, map[string]any{"rotation": "16"}, map[string]any{"rotation": "128"}) {
+	for _, given := range append(list, map[string]any{"rotation": "16"},
+		map[string]any{"rotation": "128"}) {
 		given["scale_rule"] = ruleSix
-		t.Run(fmt.Sprint(given), func(t *testing.T) { sdktest.Quantizer(t, nvfp4{}, plugintest.With(t, with(given))...) })
+		t.Run(fmt.Sprint(given),
+			func(t *testing.T) { sdktest.Quantizer(t, nvfp4{}, plugintest.With(t, with(given))...) })
 	}
 }
 
 // TestTraining runs the kit with settings of training.
 func TestTraining(t *testing.T) {
 	testlevel.Long(t, "checks all that a plugin promises, three times")
-	plain := map[string]any{"scale_rule": ruleSix, "ties": "even", "scale_form": formDecode, "rotation": microscaling.NoRotation}
+	plain := map[string]any{"scale_rule": ruleSix, "ties": "even", "scale_form": formDecode,
+		"rotation": microscaling.NoRotation}
 	for _, changed := range []map[string]any{
 		{"weight_blocks": squareBlocks, "scale_rule": ruleMSE},
 		{"rounding": microscaling.RoundStochastic, "rotation": "16", "signs": microscaling.SignsRandom},
@@ -63,22 +68,27 @@ func TestTraining(t *testing.T) {
 	} {
 		given := with(plain)
 		maps.Copy(given, changed)
-		t.Run(fmt.Sprint(changed), func(t *testing.T) { sdktest.Quantizer(t, nvfp4{}, plugintest.With(t, given)...) })
+		t.Run(fmt.Sprint(changed),
+			func(t *testing.T) { sdktest.Quantizer(t, nvfp4{}, plugintest.With(t, given)...) })
 	}
 }
 
-// TestLayer compares the three products of a layer with those of the authors' own code, for the settings of
-// examples/nvfp4-training.toml without stochastic rounding, which their reference does not have.
+// TestLayer compares the three products of a layer with those of the authors' own code, for the
+// settings of examples/nvfp4-training.toml without stochastic rounding, which their reference does
+// not have.
 func TestLayer(t *testing.T) {
 	values := plugintest.Settings(t, nvfp4{}.Describe(), map[string]any{
-		"weight_blocks": squareBlocks, "rotation": "16", "signs": signsPublished, "rotated_products": rotateWeightGradient})
+		"weight_blocks": squareBlocks, "rotation": "16", "signs": signsPublished,
+		"rotated_products": rotateWeightGradient})
 	plugintest.EachCase(t, "layer", func(t *testing.T, m plugintest.Bench, c golden.Case) {
 		quantize := func(product sdk.Product, role sdk.Role, x golden.Array) mat.Matrix {
-			q, err := sdk.BuildQuantizer(nvfp4{}, sdk.Site{Product: product, Role: role, Name: "w", Shape: x.Shape, Values: values})
+			q, err := sdk.BuildQuantizer(nvfp4{},
+				sdk.Site{Product: product, Role: role, Name: "w", Shape: x.Shape, Values: values})
 			if err != nil {
 				t.Fatal(err)
 			}
-			out := m.Run(t, q.Program, map[string]reference.Tensor{spec.InputX: reference.Floats(x.Data, x.Shape...)})
+			out := m.Run(t, q.Program,
+				map[string]reference.Tensor{spec.InputX: reference.Floats(x.Data, x.Shape...)})
 			return mat.NewDense(x.Shape[0], x.Shape[1], out[spec.OutputValue].Float64s())
 		}
 		product := func(key string, a, b mat.Matrix) {
@@ -87,9 +97,12 @@ func TestLayer(t *testing.T) {
 			m.Close(c.Expected, key, y.RawMatrix().Data, single)
 		}
 		x, w, dy := c.Inputs.Array("x"), c.Inputs.Array("w"), c.Inputs.Array("dy")
-		product("y", quantize(sdk.ProductForward, sdk.RoleActivation, x), quantize(sdk.ProductForward, sdk.RoleWeight, w))
-		product("dx", quantize(sdk.ProductInputGradient, sdk.RoleGradient, dy), quantize(sdk.ProductInputGradient, sdk.RoleWeight, turned(w)))
-		product("dw", quantize(sdk.ProductWeightGradient, sdk.RoleGradient, turned(dy)), quantize(sdk.ProductWeightGradient, sdk.RoleActivation, turned(x)))
+		product("y", quantize(sdk.ProductForward, sdk.RoleActivation, x),
+			quantize(sdk.ProductForward, sdk.RoleWeight, w))
+		product("dx", quantize(sdk.ProductInputGradient, sdk.RoleGradient, dy),
+			quantize(sdk.ProductInputGradient, sdk.RoleWeight, turned(w)))
+		product("dw", quantize(sdk.ProductWeightGradient, sdk.RoleGradient, turned(dy)),
+			quantize(sdk.ProductWeightGradient, sdk.RoleActivation, turned(x)))
 	})
 }
 
@@ -103,8 +116,9 @@ func turned(x golden.Array) golden.Array {
 	return out
 }
 
-// TestSquares: a square of 16 rows and columns, smaller at the edges, has the scale of its largest entry, and the
-// transpose of a weight has the transposed values; but rows alone have scales of their own where the tensor is no weight.
+// TestSquares: a square of 16 rows and columns, smaller at the edges, has the scale of its largest
+// entry, and the transpose of a weight has the transposed values; but rows alone have scales of
+// their own where the tensor is no weight.
 func TestSquares(t *testing.T) {
 	const rows, columns = 20, 40
 	x := plugintest.Normal(7, rows, columns)
@@ -112,7 +126,8 @@ func TestSquares(t *testing.T) {
 		for _, rule := range []string{ruleSix, ruleMSE} {
 			given := map[string]any{"weight_blocks": squareBlocks, "scale_rule": rule}
 			q, qt := m.Quantize(t, nvfp4{}, given, x), m.Quantize(t, nvfp4{}, given, turned(x))
-			plugintest.Near(t, rule+": the transpose", qt.Value, turned(golden.Array{Shape: x.Shape, Data: q.Value}).Data, 1e-7)
+			plugintest.Near(t, rule+": the transpose", qt.Value,
+				turned(golden.Array{Shape: x.Shape, Data: q.Value}).Data, 1e-7)
 			for r := range rows {
 				for c := range (columns + block - 1) / block {
 					if got, want := q.Scale[r*3+c], q.Scale[r/block*block*3+c]; got != want {
@@ -126,8 +141,9 @@ func TestSquares(t *testing.T) {
 
 // TestOperands: which operands are rotated, and which have square blocks.
 func TestOperands(t *testing.T) {
-	values := plugintest.Settings(t, nvfp4{}.Describe(), map[string]any{"rotation": "16", "signs": signsPublished,
-		"rotated_products": rotateWeightGradient, "weight_blocks": squareBlocks})
+	values := plugintest.Settings(t, nvfp4{}.Describe(),
+		map[string]any{"rotation": "16", "signs": signsPublished,
+			"rotated_products": rotateWeightGradient, "weight_blocks": squareBlocks})
 	for _, c := range []struct {
 		product          sdk.Product
 		role             sdk.Role
@@ -140,20 +156,26 @@ func TestOperands(t *testing.T) {
 		{sdk.ProductWeightGradient, sdk.RoleGradient, true, false},
 		{sdk.ProductWeightGradient, sdk.RoleActivation, true, false},
 	} {
-		q, err := sdk.BuildQuantizer(nvfp4{}, sdk.Site{Product: c.product, Role: c.role, Name: "w", Shape: []int{32, 32}, Values: values})
+		q, err := sdk.BuildQuantizer(nvfp4{}, sdk.Site{Product: c.product, Role: c.role, Name: "w",
+			Shape: []int{32, 32}, Values: values})
 		if err != nil {
 			t.Fatal(err)
 		}
 		text := q.Program.String()
-		if rotates, squares := strings.Contains(text, "hadamard"), strings.Contains(text, "axes=[1] "); rotates != c.rotates || squares != c.squares {
-			t.Errorf("%s of %s: rotates %t, has squares %t, want %t and %t:\n%s", c.role, c.product, rotates, squares, c.rotates, c.squares, text)
+		if rotates, squares := strings.Contains(text, "hadamard"), strings.Contains(text,
+			"axes=[1] "); rotates != c.rotates || squares != c.squares {
+			t.Errorf("%s of %s: rotates %t, has squares %t, want %t and %t:\n%s", c.role, c.product, rotates,
+				squares, c.rotates, c.squares, text)
 		}
 	}
-	plugintest.RefusesWeight(t, nvfp4{}, map[string]any{"signs": "random"}, "have no effect without a rotation", 2, 96)
-	plugintest.RefusesWeight(t, nvfp4{}, map[string]any{"signs": signsPublished, "rotation": "32"}, `need rotation = "16", but rotation is "32"`, 2, 96)
+	plugintest.RefusesWeight(t, nvfp4{}, map[string]any{"signs": "random"},
+		"have no effect without a rotation", 2, 96)
+	plugintest.RefusesWeight(t, nvfp4{}, map[string]any{"signs": signsPublished, "rotation": "32"},
+		`need rotation = "16", but rotation is "32"`, 2, 96)
 }
 
-// TestQuartetII compares the forward product's operands of Quartet II with the authors' code (plugins/mseden/testdata/quartet2.py).
+// TestQuartetII compares the forward product's operands of Quartet II with the authors' code
+// (plugins/mseden/testdata/quartet2.py).
 func TestQuartetII(t *testing.T) {
 	plugintest.EachCase(t, "quartet2", func(t *testing.T, m plugintest.Bench, c golden.Case) {
 		given := map[string]any{"scale_rule": ruleMSE, "ties": string(microscaling.TiesAway)}
@@ -204,7 +226,8 @@ func settings() (list []map[string]any) {
 			list = append(list, map[string]any{"scale_rule": rule, "scale_form": form})
 		}
 	}
-	return append(list, map[string]any{"scale_rule": ruleMSE}, map[string]any{"scale_rule": ruleMSE, "ties": "down"})
+	return append(list, map[string]any{"scale_rule": ruleMSE},
+		map[string]any{"scale_rule": ruleMSE, "ties": "down"})
 }
 
 // TestVanishingBlock: the scale of a block whose maximum is 6·g·2⁻¹⁰ is a tie that
@@ -228,7 +251,8 @@ func TestVanishingBlock(t *testing.T) {
 
 // TestExtremes: tensors at both ends of the range of binary32.
 func TestExtremes(t *testing.T) {
-	for name, c := range map[string]float64{"large": math.MaxFloat32, "tiny": 0x1p-140, "least": 0x1p-149} {
+	for name, c := range map[string]float64{"large": math.MaxFloat32, "tiny": 0x1p-140,
+		"least": 0x1p-149} {
 		x := golden.Array{Shape: []int{1, 20}, Data: make([]float64, 20)}
 		for i := range x.Data {
 			x.Data[i] = c * float64(1-2*(i%2))
@@ -303,7 +327,8 @@ func TestEncodeIsExact(t *testing.T) {
 			}
 		}
 	}
-	zero := plugintest.CPU(t).Quantize(t, nvfp4{}, map[string]any{"scale_form": formEncode}, golden.Array{Shape: []int{1, 16}, Data: make([]float64, 16)})
+	zero := plugintest.CPU(t).Quantize(t, nvfp4{}, map[string]any{"scale_form": formEncode},
+		golden.Array{Shape: []int{1, 16}, Data: make([]float64, 16)})
 	plugintest.Near(t, "value of zeros", zero.Value, make([]float64, 16), 0)
 }
 
@@ -313,7 +338,8 @@ func TestPowerIsExact(t *testing.T) {
 	for rule, least := range map[string]float64{ruleSix: 224, ruleMSE: 128} {
 		for seed := range uint64(20) {
 			x := plugintest.Normal(seed, 8, 64)
-			q := plugintest.CPU(t).Quantize(t, nvfp4{}, map[string]any{"scale_form": formPower, "scale_rule": rule}, x)
+			q := plugintest.CPU(t).
+				Quantize(t, nvfp4{}, map[string]any{"scale_form": formPower, "scale_rule": rule}, x)
 			for _, v := range q.Value {
 				if math.Float32bits(float32(v))&0xffff != 0 {
 					t.Fatalf("%s, seed %d: the value %v is not a bfloat16", rule, seed, v)
@@ -346,8 +372,10 @@ func TestScales(t *testing.T) {
 		}
 		x := c.Inputs.Array("x")
 		q := m.Quantize(t, nvfp4{}, given, x)
-		m.Close(c.Expected, "zhat", fpmodel.Decode(q.Codes, q.Scale, x.Shape[len(x.Shape)-1], block), single)
-		tensor, block := twoScales(t, m, c.Expected.Array("zhat").Shape, microscaling.Rotation(max(1, c.Params.Int("hblock"))), x)
+		m.Close(c.Expected, "zhat", fpmodel.Decode(q.Codes, q.Scale, x.Shape[len(x.Shape)-1], block),
+			single)
+		tensor, block := twoScales(t, m, c.Expected.Array("zhat").Shape,
+			microscaling.Rotation(max(1, c.Params.Int("hblock"))), x)
 		m.Close(c.Expected, "tensor_scale", tensor, single)
 		c.Expected.Exact("block_scales", block)
 		for i, s := range q.Scale {
@@ -362,10 +390,13 @@ func TestScales(t *testing.T) {
 }
 
 // twoScales are g and the block scales sB of x, which the plugin multiplies.
-func twoScales(t *testing.T, m plugintest.Bench, shape []int, rotation microscaling.Rotation, x golden.Array) (tensor, blocks []float64) {
+func twoScales(
+	t *testing.T, m plugintest.Bench, shape []int, rotation microscaling.Rotation, x golden.Array,
+) (tensor, blocks []float64) {
 	t.Helper()
 	out := m.Eval(t, func(_ *program.Builder, in []program.Value) []program.Value {
-		site := sdk.Site{Role: sdk.RoleWeight, Name: "w", Shape: shape, Values: plugintest.Settings(t, nvfp4{}.Describe(), nil)}
+		site := sdk.Site{Role: sdk.RoleWeight, Name: "w", Shape: shape,
+			Values: plugintest.Settings(t, nvfp4{}.Describe(), nil)}
 		s := newScales(microscaling.NewBlocks(shape, block).Split(rotation.Apply(in[0])), site)
 		return []program.Value{s.tensor, s.block}
 	}, reference.Floats(x.Data, shape...))
@@ -373,14 +404,15 @@ func twoScales(t *testing.T, m plugintest.Bench, shape []int, rotation microscal
 }
 
 func TestE4M3(t *testing.T) {
-	golden.Load(t, "testdata/nvfp4.json").RunList(t, "e4m3_rounding", func(t *testing.T, o golden.Object) {
-		plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
-			y := m.Eval(t, func(_ *program.Builder, in []program.Value) []program.Value {
-				return []program.Value{microscaling.RoundE4M3(in[0])}
-			}, reference.Float(o.Float("x")))[0]
-			plugintest.Near(t, "y", y, []float64{o.Float("y")}, 0)
+	golden.Load(t, "testdata/nvfp4.json").
+		RunList(t, "e4m3_rounding", func(t *testing.T, o golden.Object) {
+			plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
+				y := m.Eval(t, func(_ *program.Builder, in []program.Value) []program.Value {
+					return []program.Value{microscaling.RoundE4M3(in[0])}
+				}, reference.Float(o.Float("x")))[0]
+				plugintest.Near(t, "y", y, []float64{o.Float("y")}, 0)
+			})
 		})
-	})
 }
 
 // TestHandCheck repeats a tensor that can be worked out on paper: g is a little more

@@ -14,14 +14,19 @@ import (
 
 // TestConformance compares also with what the authors' code computes, by testdata/paretoq.py.
 func TestConformance(t *testing.T) {
-	sdktest.Quantizer(t, paretoq{}, plugintest.With(t, nil, sdktest.GoldenFile(t, "testdata/paretoq.json"))...)
+	sdktest.Quantizer(t, paretoq{},
+		plugintest.With(t, nil, sdktest.GoldenFile(t, "testdata/paretoq.json"))...)
 }
 
 // at quantizes rows with the given α, or without any with its initial value, and rebuilds the
 // value from codes and scales, which has to be the same.
-func at(t *testing.T, m plugintest.Bench, role sdk.Role, given map[string]any, x []float64, rows int, alpha ...float64) (out map[string]reference.Tensor, used []float64) {
+func at(
+	t *testing.T, m plugintest.Bench, role sdk.Role, given map[string]any, x []float64, rows int,
+	alpha ...float64,
+) (out map[string]reference.Tensor, used []float64) {
 	t.Helper()
-	site := sdk.Site{Role: role, Name: "site", Shape: []int{rows, len(x) / rows}, Values: plugintest.Settings(t, paretoq{}.Describe(), given)}
+	site := sdk.Site{Role: role, Name: "site", Shape: []int{rows, len(x) / rows},
+		Values: plugintest.Settings(t, paretoq{}.Describe(), given)}
 	built, err := sdk.BuildQuantizer(paretoq{}, site)
 	if err != nil {
 		t.Fatal(err)
@@ -34,8 +39,10 @@ func at(t *testing.T, m plugintest.Bench, role sdk.Role, given map[string]any, x
 	}
 	in[trained] = start
 	out = m.Run(t, built.Program, in)
-	packed := map[string]reference.Tensor{spec.OutputCodes: out[spec.OutputCodes], spec.OutputScale: out[spec.OutputScale]}
-	plugintest.Near(t, "unpacked", m.Run(t, built.Unpack, packed)[spec.OutputValue].Float64s(), out[spec.OutputValue].Float64s(), 0)
+	packed := map[string]reference.Tensor{spec.OutputCodes: out[spec.OutputCodes],
+		spec.OutputScale: out[spec.OutputScale]}
+	plugintest.Near(t, "unpacked", m.Run(t, built.Unpack, packed)[spec.OutputValue].Float64s(),
+		out[spec.OutputValue].Float64s(), 0)
 	return out, start.Float64s()
 }
 
@@ -44,7 +51,8 @@ func TestInitial(t *testing.T) {
 	const huge = math.MaxFloat32 / 2
 	x := []float64{-3, 1, 0, 2, 0, 0, 0, 0, huge, -huge, huge, huge}
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
-		for bits, want := range [][]float64{{3, huge}, {1.5, huge}, {3, huge}, {1, huge / 3}, {3. / 7, huge / 7}} {
+		for bits, want := range [][]float64{{3, huge}, {1.5, huge}, {3, huge}, {1, huge / 3},
+			{3. / 7, huge / 7}} {
 			given := map[string]any{"bits": bits}
 			what := fmt.Sprintf("α of %d bits", bits)
 			_, alpha := at(t, m, sdk.RoleWeight, given, x, 3)
@@ -82,10 +90,12 @@ func TestGrids(t *testing.T) {
 		{4, 0.99, []float64{-8, -1, -1, -1, 0, 0, 0, 1, 1, 1, 7}, 1, whole},
 	} {
 		plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
-			out, _ := at(t, m, sdk.RoleWeight, map[string]any{"bits": tt.bits, "clip": tt.clip}, plugintest.Times(0.5, x), 1, 0.5)
+			out, _ := at(t, m, sdk.RoleWeight, map[string]any{"bits": tt.bits, "clip": tt.clip},
+				plugintest.Times(0.5, x), 1, 0.5)
 			what := fmt.Sprintf("%d bits, clip %v: ", tt.bits, tt.clip)
 			plugintest.Near(t, what+"codes", out[spec.OutputCodes].Float64s(), tt.codes, 0)
-			plugintest.Near(t, what+"value", out[spec.OutputValue].Float64s(), plugintest.Times(0.5*tt.level, tt.codes), 1e-7)
+			plugintest.Near(t, what+"value", out[spec.OutputValue].Float64s(),
+				plugintest.Times(0.5*tt.level, tt.codes), 1e-7)
 			plugintest.Near(t, what+"mask", out[spec.OutputMask].Float64s(), tt.mask, 0)
 		})
 	}
@@ -100,9 +110,11 @@ func TestRows(t *testing.T) {
 				out, _ := at(t, m, sdk.RoleWeight, map[string]any{"bits": bits}, x, 2, 2, 2)
 				alone, _ := at(t, m, sdk.RoleWeight, map[string]any{"bits": bits}, x[3:], 1, 2)
 				want := append([]float64{nan, nan, nan}, alone[spec.OutputValue].Float64s()...)
-				plugintest.Near(t, fmt.Sprintf("%d bits, rows with %v", bits, bad), out[spec.OutputValue].Float64s(), want, 0)
+				plugintest.Near(t, fmt.Sprintf("%d bits, rows with %v", bits, bad),
+					out[spec.OutputValue].Float64s(), want, 0)
 				out, _ = at(t, m, sdk.RoleActivation, map[string]any{"bits": bits}, x, 2, 2)
-				plugintest.Near(t, fmt.Sprintf("%d bits, tokens with %v", bits, bad), out[spec.OutputValue].Float64s(), []float64{nan, nan, nan, nan, nan, nan}, 0)
+				plugintest.Near(t, fmt.Sprintf("%d bits, tokens with %v", bits, bad),
+					out[spec.OutputValue].Float64s(), []float64{nan, nan, nan, nan, nan, nan}, 0)
 				plugintest.Near(t, "codes", out[spec.OutputCodes].Float64s(), make([]float64, 6), 0)
 			}
 		}

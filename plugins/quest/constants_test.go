@@ -89,9 +89,11 @@ func TestMatchedK(t *testing.T) {
 func TestOfficialK(t *testing.T) {
 	short := []float64{1: 0, 2: 0, 3: 0, 4: 0, 5: 0, 6: 0.0004, 7: 0.0028, 8: 0.0095}
 	for bits := 1; bits <= 8; bits++ {
-		best := minimize(func(k float64) float64 { return gaussianError(officialLevels(bits, k)) }, 0.5, 5)
+		best := minimize(func(k float64) float64 { return gaussianError(officialLevels(bits, k)) },
+			0.5, 5)
 		if miss := 1 - microscaling.HalfIntegerFactors[bits]/best; math.Abs(miss-short[bits]) > 5e-5 {
-			t.Errorf("%d bits: k = %.7f is %.4f %% below the optimum %.7f, want %.4f %%", bits, microscaling.HalfIntegerFactors[bits], 100*miss, best, 100*short[bits])
+			t.Errorf("%d bits: k = %.7f is %.4f %% below the optimum %.7f, want %.4f %%", bits,
+				microscaling.HalfIntegerFactors[bits], 100*miss, best, 100*short[bits])
 		}
 	}
 }

@@ -31,8 +31,10 @@ func TestConformance(t *testing.T) {
 				if !testlevel.All() && r != (f+m)%2 {
 					continue
 				}
-				given := map[string]any{"form": form, "mask": mask, "rotation": rotation, "bits": 3, "trust": 1.0}
-				t.Run(form+"/"+mask+"/"+rotation, func(t *testing.T) { sdktest.Quantizer(t, quest{}, plugintest.With(t, given)...) })
+				given := map[string]any{"form": form, "mask": mask, "rotation": rotation, "bits": 3,
+					"trust": 1.0}
+				t.Run(form+"/"+mask+"/"+rotation,
+					func(t *testing.T) { sdktest.Quantizer(t, quest{}, plugintest.With(t, given)...) })
 			}
 		}
 	}
@@ -42,7 +44,9 @@ func TestConformance(t *testing.T) {
 			sdktest.Quantizer(t, quest{}, plugintest.With(t, given)...)
 		})
 	}
-	t.Run("8 bits", func(t *testing.T) { sdktest.Quantizer(t, quest{}, plugintest.With(t, map[string]any{"bits": 8})...) })
+	t.Run("8 bits", func(t *testing.T) {
+		sdktest.Quantizer(t, quest{}, plugintest.With(t, map[string]any{"bits": 8})...)
+	})
 }
 
 // TestRange checks that codes stay on the grid of each bit width, in rows whose
@@ -63,7 +67,8 @@ func TestRange(t *testing.T) {
 					hi = float64(int(1)<<bits - 1)
 					lo = -hi
 				}
-				q := m.Quantize(t, quest{}, map[string]any{"form": form, "bits": bits, "rotation": microscaling.NoRotation}, x)
+				q := m.Quantize(t, quest{},
+					map[string]any{"form": form, "bits": bits, "rotation": microscaling.NoRotation}, x)
 				for i, c := range q.Codes {
 					if c < lo || c > hi {
 						t.Fatalf("%s, %d bits: code %v at %d, outside %v to %v", form, bits, c, i, lo, hi)
@@ -155,7 +160,8 @@ func TestScaleType(t *testing.T) {
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		for _, dtype := range []string{"bf16", "f16"} {
 			for _, form := range []string{formPaper, formOfficial, formTernary} {
-				q := m.Quantize(t, quest{}, map[string]any{"scale_dtype": dtype, "form": form, "rotation": microscaling.NoRotation}, x)
+				q := m.Quantize(t, quest{},
+					map[string]any{"scale_dtype": dtype, "form": form, "rotation": microscaling.NoRotation}, x)
 				if form == formOfficial && dtype == "f16" {
 					plugintest.ShortScales(t, dtype, q.Scale, 2, 15)
 				} else {
@@ -204,7 +210,8 @@ func TestTernary(t *testing.T) {
 		}
 	}
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
-		q := m.Quantize(t, quest{}, map[string]any{"form": formTernary, "rotation": microscaling.NoRotation}, x)
+		q := m.Quantize(t, quest{},
+			map[string]any{"form": formTernary, "rotation": microscaling.NoRotation}, x)
 		plugintest.Near(t, "value", q.Value, value, single)
 		plugintest.Near(t, "codes", q.Codes, codes, 0)
 		plugintest.Near(t, "mask", q.Mask, mask, 0)
@@ -238,11 +245,14 @@ func maskOf(t *testing.T, r []float64, bits int, mask string, trust float64) []f
 	t.Helper()
 	qmax := float64(int(1)<<(bits-1) - 1)
 	l := levels{qmin: -qmax - 1, qmax: qmax}
-	site := sdk.Site{Values: plugintest.Settings(t, quest{}.Describe(), map[string]any{"mask": mask, "trust": trust})}
-	return plugintest.Reference().Eval(t, func(_ *program.Builder, in []program.Value) []program.Value {
-		v := in[0]
-		return []program.Value{l.mask(v, v.Clip(l.qmin, l.qmax), v.MaxRow().IsFinite(), site).Broadcast([]int{len(r)}, nil)}
-	}, reference.Floats(r, len(r)))[0]
+	site := sdk.Site{Values: plugintest.Settings(t, quest{}.Describe(),
+		map[string]any{"mask": mask, "trust": trust})}
+	return plugintest.Reference().
+		Eval(t, func(_ *program.Builder, in []program.Value) []program.Value {
+			v := in[0]
+			return []program.Value{l.mask(v, v.Clip(l.qmin, l.qmax), v.MaxRow().IsFinite(), site).
+				Broadcast([]int{len(r)}, nil)}
+		}, reference.Floats(r, len(r)))[0]
 }
 
 // single bounds, relative to the largest value of a row, what binary32 may do to
@@ -293,8 +303,10 @@ func TestHandChecks(t *testing.T) {
 		form               string
 		value, codes, mask []float64
 	}{
-		{formPaper, []float64{1.815856541, -1.815856541, 1.815856541, 1.815856541}, []float64{1, -1, 1, 1}, []float64{0, 1, 1, 1}},
-		{formOfficial, []float64{2.586877855, -0.862292618, 0.862292618, 0.862292618}, []float64{3, -1, 1, 1}, []float64{1, 1, 1, 1}},
+		{formPaper, []float64{1.815856541, -1.815856541, 1.815856541, 1.815856541},
+			[]float64{1, -1, 1, 1}, []float64{0, 1, 1, 1}},
+		{formOfficial, []float64{2.586877855, -0.862292618, 0.862292618, 0.862292618},
+			[]float64{3, -1, 1, 1}, []float64{1, 1, 1, 1}},
 	}
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		for _, test := range tests {
@@ -307,16 +319,19 @@ func TestHandChecks(t *testing.T) {
 }
 
 func TestBlockTable(t *testing.T) {
-	golden.Load(t, "testdata/hadamard.json").RunList(t, "block_table", func(t *testing.T, o golden.Object) {
-		d := o.Int("d")
-		if got, err := newRotation("auto", d); err != nil || int(got) != o.Int("auto") {
-			t.Errorf("auto for %d: %d, %v, want %d", d, got, err, o.Int("auto"))
-		}
-		if got, err := newRotation("full", d); (err == nil) != o.Bool("full_ok") || (err == nil && int(got) != d) {
-			t.Errorf("full for %d: %d, %v", d, got, err)
-		}
-		if got, err := newRotation("128", d); (err == nil) != o.Bool("official_ok") || (err == nil && got != 128) {
-			t.Errorf("128 for %d: %d, %v", d, got, err)
-		}
-	})
+	golden.Load(t, "testdata/hadamard.json").
+		RunList(t, "block_table", func(t *testing.T, o golden.Object) {
+			d := o.Int("d")
+			if got, err := newRotation("auto", d); err != nil || int(got) != o.Int("auto") {
+				t.Errorf("auto for %d: %d, %v, want %d", d, got, err, o.Int("auto"))
+			}
+			if got, err := newRotation("full", d); (err == nil) != o.Bool("full_ok") ||
+				(err == nil && int(got) != d) {
+				t.Errorf("full for %d: %d, %v", d, got, err)
+			}
+			if got, err := newRotation("128", d); (err == nil) != o.Bool("official_ok") ||
+				(err == nil && got != 128) {
+				t.Errorf("128 for %d: %d, %v", d, got, err)
+			}
+		})
 }

@@ -19,7 +19,8 @@ func TestConformance(t *testing.T) {
 // TestState: momentum is the only thing to remember, and only when there is some.
 func TestState(t *testing.T) {
 	for momentum, want := range map[float64]int{0: 0, 0.9: 1} {
-		if p := plugintest.BuildOptimizer(t, sgd{}, map[string]any{"momentum": momentum}, plugintest.Matrix(2, 3)); len(p.State) != want {
+		if p := plugintest.BuildOptimizer(t, sgd{}, map[string]any{"momentum": momentum},
+			plugintest.Matrix(2, 3)); len(p.State) != want {
 			t.Errorf("momentum %v: state %v, want %d tensors", momentum, p.State, want)
 		}
 	}
@@ -29,7 +30,8 @@ func TestState(t *testing.T) {
 // operation at all.
 func TestPlainIsFree(t *testing.T) {
 	p := plugintest.BuildOptimizer(t, sgd{}, nil, plugintest.Matrix(2, 3))
-	if id, _ := p.Update.Output(spec.OutputDirection); len(p.Update.Nodes) != 0 || id != program.ID(p.Update.Input(spec.InputGradient)) {
+	if id, _ := p.Update.Output(spec.OutputDirection); len(p.Update.Nodes) != 0 ||
+		id != program.ID(p.Update.Input(spec.InputGradient)) {
 		t.Errorf("the update is\n%s", p.Update)
 	}
 }

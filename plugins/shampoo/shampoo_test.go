@@ -15,7 +15,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// TestConformance also takes frequent refreshes, blocks, and the sum of all statistics without graft.
+// TestConformance also takes frequent refreshes, blocks, and the sum of all statistics without
+// graft.
 func TestConformance(t *testing.T) {
 	sdktest.Optimizer(t, shampoo{}, plugintest.Kit(t, "kit")...)
 	if testing.Short() {
@@ -51,7 +52,8 @@ func TestVectorRoot(t *testing.T) {
 // TestBrokenRoot: a block whose factor is not finite keeps its root; the others get
 // theirs.
 func TestBrokenRoot(t *testing.T) {
-	p := plugintest.BuildOptimizer(t, shampoo{}, map[string]any{"max_precond_dim": 2}, plugintest.Matrix(4, 2))
+	p := plugintest.BuildOptimizer(t, shampoo{}, map[string]any{"max_precond_dim": 2},
+		plugintest.Matrix(4, 2))
 	state := map[string]reference.Tensor{spec.InputStep: reference.Float(10)}
 	for _, s := range p.State {
 		data := make([]float64, 1)
@@ -60,7 +62,8 @@ func TestBrokenRoot(t *testing.T) {
 		}
 		state[spec.StatePrefix+s.Name] = reference.Floats(data, s.Shape...)
 	}
-	copy(state["state.factor0"].Floats, []float64{math.NaN(), 0, 0, 1 /* the second block: */, 1, 0, 0, 16})
+	copy(state["state.factor0"].Floats, []float64{math.NaN(), 0, 0, 1 /* the second block: */, 1, 0, 0,
+		16})
 	old := []float64{5, 6, 7, 8}
 	copy(state["state.root0"].Floats, slices.Concat(old, old))
 	root := plugintest.Reference().Run(t, p.Refresh, state)["state.root0"].Floats
@@ -83,7 +86,8 @@ func TestDue(t *testing.T) {
 		{3, 5, []int{5, 6, 9}},
 		{3, 6, []int{6, 9}},
 	} {
-		p := plugintest.BuildOptimizer(t, shampoo{}, map[string]any{"freq": c.freq, "start": c.start}, plugintest.Matrix(2, 3))
+		p := plugintest.BuildOptimizer(t, shampoo{}, map[string]any{"freq": c.freq, "start": c.start},
+			plugintest.Matrix(2, 3))
 		var got []int
 		for step := 1; step <= 10; step++ {
 			if due, _ := p.Due.At(step); due {
@@ -99,9 +103,11 @@ func TestDue(t *testing.T) {
 // TestAccepts: everything but the embedding and the head, and these on demand; only vectors and
 // matrices.
 func TestAccepts(t *testing.T) {
-	for _, role := range []sdk.TensorRole{sdk.TensorMatrix, sdk.TensorVector, sdk.TensorEmbedding, sdk.TensorHead} {
+	for _, role := range []sdk.TensorRole{sdk.TensorMatrix, sdk.TensorVector, sdk.TensorEmbedding,
+		sdk.TensorHead} {
 		tensor := sdk.Tensor{Name: "w", Role: role, Shape: []int{6}}
-		if got, want := plugintest.BuildOptimizer(t, shampoo{}, nil, tensor).Accepts, role == sdk.TensorMatrix || role == sdk.TensorVector; got != want {
+		if got, want := plugintest.BuildOptimizer(t, shampoo{}, nil,
+			tensor).Accepts, role == sdk.TensorMatrix || role == sdk.TensorVector; got != want {
 			t.Errorf("%s: accepted: %v", role, got)
 		}
 		if !plugintest.BuildOptimizer(t, shampoo{}, map[string]any{"embeddings": true}, tensor).Accepts {
@@ -125,10 +131,13 @@ func TestState(t *testing.T) {
 		{nil, []string{"factor0", "factor1", "m", "root0", "root1", "v"}},
 		{map[string]any{"graft": false}, []string{"factor0", "factor1", "m", "root0", "root1"}},
 		{map[string]any{"beta1": 0.0}, []string{"factor0", "factor1", "root0", "root1", "v"}},
-		{map[string]any{"max_precond_dim": 2, "beta1": 0.0, "graft": false}, []string{"factor0", "factor0.01", "factor1", "factor1.01", "root0", "root0.01", "root1", "root1.01"}},
+		{map[string]any{"max_precond_dim": 2, "beta1": 0.0, "graft": false},
+			[]string{"factor0", "factor0.01", "factor1", "factor1.01", "root0", "root0.01", "root1",
+				"root1.01"}},
 	} {
 		var names []string
-		for _, s := range plugintest.BuildOptimizer(t, shampoo{}, c.given, plugintest.Matrix(4, 3)).State {
+		for _, s := range plugintest.BuildOptimizer(t, shampoo{}, c.given,
+			plugintest.Matrix(4, 3)).State {
 			names = append(names, s.Name)
 		}
 		if !slices.Equal(names, c.want) {
@@ -165,7 +174,8 @@ func TestInverseRootShift(t *testing.T) {
 func runRoot(t *testing.T, a golden.Array, power, eps float64) []float64 {
 	t.Helper()
 	n := a.Shape[0]
-	return plugintest.Reference().Eval(t, func(_ *program.Builder, in []program.Value) []program.Value {
-		return []program.Value{inverseRoot(in[0].EighValues(), in[0].EighVectors(), in[0], power, eps)}
-	}, reference.Floats(a.Data, 1, n, n))[0]
+	return plugintest.Reference().
+		Eval(t, func(_ *program.Builder, in []program.Value) []program.Value {
+			return []program.Value{inverseRoot(in[0].EighValues(), in[0].EighVectors(), in[0], power, eps)}
+		}, reference.Floats(a.Data, 1, n, n))[0]
 }

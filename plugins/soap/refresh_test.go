@@ -16,7 +16,8 @@ import (
 // TestDue: the first bases come before the second update, and new ones after every freq
 // updates, of which the first does not count.
 func TestDue(t *testing.T) {
-	for freq, want := range map[int][]int{1: {2, 3, 4, 5, 6, 7, 8, 9, 10}, 2: {2, 4, 6, 8, 10}, 3: {2, 5, 8}, 10: {2}} {
+	for freq, want := range map[int][]int{1: {2, 3, 4, 5, 6, 7, 8, 9, 10}, 2: {2, 4, 6, 8, 10},
+		3: {2, 5, 8}, 10: {2}} {
 		p := plugintest.BuildOptimizer(t, soap{}, map[string]any{"freq": freq}, plugintest.Matrix(2, 3))
 		var got []int
 		for step := 1; step <= 10; step++ {
@@ -35,7 +36,10 @@ func TestDue(t *testing.T) {
 }
 
 // oracle runs what body makes of the matrices x.
-func oracle(t *testing.T, body func(b *program.Builder, in []program.Value) []program.Value, x ...reference.Tensor) [][]float64 {
+func oracle(
+	t *testing.T, body func(b *program.Builder, in []program.Value) []program.Value,
+	x ...reference.Tensor,
+) [][]float64 {
 	t.Helper()
 	return plugintest.Reference().Eval(t, body, x...)
 }
@@ -135,7 +139,8 @@ func TestDeficient(t *testing.T) {
 	}{
 		{"zero row", []float64{4, 0, 0, 0}, []float64{1, 0, 0, 1}},
 		{"zero row first", []float64{0, 0, 0, 1e-30}, []float64{0, 1, 1, 0}},
-		{"rank 1", []float64{1, 2, 2, 4}, []float64{math.Sqrt(0.2), math.Sqrt(0.8), math.Sqrt(0.8), math.Sqrt(0.2)}},
+		{"rank 1", []float64{1, 2, 2, 4}, []float64{math.Sqrt(0.2), math.Sqrt(0.8), math.Sqrt(0.8),
+			math.Sqrt(0.2)}},
 	} {
 		out := oracle(t, func(_ *program.Builder, in []program.Value) []program.Value {
 			basis, _, ok := iterate(in[0], in[1])
@@ -151,7 +156,8 @@ func TestDeficient(t *testing.T) {
 // stay where they are, and the others move as if they were alone, bases included. One that
 // comes late joins them.
 func TestZeroRows(t *testing.T) {
-	const rows, seen, cols, steps = 6, 3, 4, 40 // no more than one axis is missing in the first factors
+	// no more than one axis is missing in the first factors
+	const rows, seen, cols, steps = 6, 3, 4, 40
 	at := [seen]int{0, 2, 3}
 	few := plugintest.Normal(5, steps, seen, cols)
 	gradients := golden.Array{Shape: []int{steps, rows, cols}, Data: make([]float64, steps*rows*cols)}
@@ -174,7 +180,8 @@ func TestZeroRows(t *testing.T) {
 			tolerance = 1e-5 // forty steps in binary32, with products in another order
 		}
 		run := m.Train(t, soap{}, given, plugintest.Matrix(rows, cols), start)
-		first := run.Steps(t, golden.Array{Shape: []int{3, rows, cols}, Data: gradients.Data[:3*rows*cols]}, 0)
+		first := run.Steps(t,
+			golden.Array{Shape: []int{3, rows, cols}, Data: gradients.Data[:3*rows*cols]}, 0)
 		plugintest.Near(t, "x at rate 0", first, start, 0)
 		before := slices.Clone(run.State("basis0"))
 		alone := m.Train(t, soap{}, given, plugintest.Matrix(seen, cols), pick(start))
@@ -225,7 +232,8 @@ func TestFirstBasis(t *testing.T) {
 // TestBasesStayOrthonormal: kept in binary32 and turned again and again.
 func TestBasesStayOrthonormal(t *testing.T) {
 	const n, steps = 6, 60
-	run := plugintest.CPU(t).Train(t, soap{}, map[string]any{"freq": 1}, plugintest.Matrix(n, 9), plugintest.Normal(2, n, 9).Data)
+	run := plugintest.CPU(t).Train(t, soap{}, map[string]any{"freq": 1}, plugintest.Matrix(n, 9),
+		plugintest.Normal(2, n, 9).Data)
 	gradients := plugintest.Normal(3, steps, n, 9)
 	run.Steps(t, gradients, 0.01)
 	checkOrthonormal(t, run.State("basis0"), n)

@@ -32,7 +32,8 @@ func TestScalar(t *testing.T) {
 	gradients := plugintest.Normal(6, 5, 1)
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		want := m.Train(t, soap{}, nil, plugintest.Vector(1), []float64{1}).Steps(t, gradients, 0.1)
-		plugintest.Near(t, "x", m.Train(t, soap{}, nil, plugintest.Matrix(), []float64{1}).Steps(t, gradients, 0.1), want, 0)
+		plugintest.Near(t, "x", m.Train(t, soap{}, nil, plugintest.Matrix(), []float64{1}).
+			Steps(t, gradients, 0.1), want, 0)
 	})
 }
 
@@ -46,8 +47,10 @@ func TestFirstUpdate(t *testing.T) {
 		plugintest.Near(t, "m", run.State("m"), make([]float64, 6), 0)
 		plugintest.Near(t, "v", run.State("v"), make([]float64, 6), 0)
 		cross := g[0]*g[3] + g[1]*g[4] + g[2]*g[5]
-		want := []float64{g[0]*g[0] + g[1]*g[1] + g[2]*g[2], cross, cross, g[3]*g[3] + g[4]*g[4] + g[5]*g[5]}
-		plugintest.Near(t, "L", run.State("factor0"), plugintest.Times(1-0.95, want), 5e-7) // binary32: three products
+		want := []float64{g[0]*g[0] + g[1]*g[1] + g[2]*g[2], cross, cross, g[3]*g[3] + g[4]*g[4] +
+			g[5]*g[5]}
+		// binary32: three products
+		plugintest.Near(t, "L", run.State("factor0"), plugintest.Times(1-0.95, want), 5e-7)
 	})
 }
 
@@ -56,7 +59,8 @@ func TestFirstUpdate(t *testing.T) {
 func TestVectorIsAdam(t *testing.T) {
 	const n, steps, eps = 4, 6, 0.1
 	gradients := plugintest.Normal(3, steps, n)
-	for name, tensor := range map[string]sdk.Tensor{"vector": plugintest.Vector(n), "a matrix of long axes": plugintest.Matrix(2, 2)} {
+	for name, tensor := range map[string]sdk.Tensor{"vector": plugintest.Vector(n),
+		"a matrix of long axes": plugintest.Matrix(2, 2)} {
 		t.Run(name, func(t *testing.T) {
 			want, mean, square := make([]float64, n), make([]float64, n), make([]float64, n)
 			for s := 1; s < steps; s++ {
@@ -101,7 +105,8 @@ func TestState(t *testing.T) {
 		want   []string
 	}{
 		{nil, plugintest.Matrix(2, 3), []string{"basis0", "basis1", "factor0", "factor1", "m", "v"}},
-		{map[string]any{"max_precond_dim": 2}, plugintest.Matrix(2, 3), []string{"basis0", "factor0", "m", "v"}},
+		{map[string]any{"max_precond_dim": 2}, plugintest.Matrix(2, 3),
+			[]string{"basis0", "factor0", "m", "v"}},
 		{map[string]any{"max_precond_dim": 1}, plugintest.Matrix(2, 3), []string{"m", "v"}},
 		{nil, plugintest.Vector(3), []string{"m", "v"}},
 	} {

@@ -45,11 +45,13 @@ func TestBlocks(t *testing.T) {
 					t.Errorf("split: %v at %d, want %v", v, i, want)
 				}
 			}
-			joined := apply(t, x, func(v program.Value) program.Value { return blocks.Join(blocks.Split(v)) })[0]
+			joined := apply(t, x,
+				func(v program.Value) program.Value { return blocks.Join(blocks.Split(v)) })[0]
 			if !slices.Equal(joined.Floats, x.Floats) || !slices.Equal(joined.Type.Shape, shape) {
 				t.Errorf("joined again: %v, want %v", joined, x)
 			}
-			spread := apply(t, x, func(v program.Value) program.Value { return blocks.Spread(blocks.Split(v).MaxRow()) })[0]
+			spread := apply(t, x,
+				func(v program.Value) program.Value { return blocks.Spread(blocks.Split(v).MaxRow()) })[0]
 			for i, v := range spread.Floats {
 				end := min(i%row/4*4+4, row) - 1
 				if want := x.Floats[i/row*row+end]; v != want {
@@ -77,8 +79,10 @@ func TestNewRotation(t *testing.T) {
 		{"", 96, 0, "want none or a power of two"},
 	} {
 		got, err := microscaling.NewRotation(test.setting, test.row)
-		if got != test.want || (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
-			t.Errorf("%q for rows of %d: %v, %v, want %v, %q", test.setting, test.row, got, err, test.want, test.err)
+		if got != test.want || (err == nil) != (test.err == "") || err != nil &&
+			!strings.Contains(err.Error(), test.err) {
+			t.Errorf("%q for rows of %d: %v, %v, want %v, %q", test.setting, test.row, got, err, test.want,
+				test.err)
 		}
 	}
 }

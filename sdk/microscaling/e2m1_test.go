@@ -13,11 +13,13 @@ import (
 // ratios are a fine grid on which all levels and ties lie, their neighbours in
 // binary32 and binary64, and extreme numbers, of both signs.
 func ratios() []float64 {
-	out := []float64{math.Copysign(0, -1), 0, 0x1p-149, -0x1p-149, 1e30, -1e30, math.Inf(1), math.Inf(-1)}
+	out := []float64{math.Copysign(0, -1), 0, 0x1p-149, -0x1p-149, 1e30, -1e30, math.Inf(1),
+		math.Inf(-1)}
 	for i := range 8*16 + 1 {
 		v := float64(i) / 16
 		for _, m := range []float64{
-			v, float64(math.Nextafter32(float32(v), 9)), float64(math.Nextafter32(float32(v), 0)), math.Nextafter(v, 9), math.Nextafter(v, 0),
+			v, float64(math.Nextafter32(float32(v), 9)), float64(math.Nextafter32(float32(v), 0)),
+			math.Nextafter(v, 9), math.Nextafter(v, 0),
 		} {
 			out = append(out, m, -m)
 		}
@@ -28,8 +30,10 @@ func ratios() []float64 {
 func TestE2M1(t *testing.T) {
 	all := ratios()
 	x := reference.Floats(all, len(all))
-	for _, ties := range []microscaling.Ties{microscaling.TiesEven, microscaling.TiesAway, microscaling.TiesDown, ""} {
-		rounded := apply(t, x, func(v program.Value) program.Value { return microscaling.RoundE2M1(v, ties) })
+	for _, ties := range []microscaling.Ties{microscaling.TiesEven, microscaling.TiesAway,
+		microscaling.TiesDown, ""} {
+		rounded := apply(t, x,
+			func(v program.Value) program.Value { return microscaling.RoundE2M1(v, ties) })
 		codes := apply(t, x, func(v program.Value) program.Value {
 			return microscaling.EncodeE2M1(microscaling.RoundE2M1(v, ties), v)
 		})
@@ -40,7 +44,8 @@ func TestE2M1(t *testing.T) {
 				}
 				code := fpmodel.Nearest(math.Abs(r), fpmodel.Magnitudes[:], ties)
 				if want := math.Copysign(fpmodel.Magnitudes[code], r); rounded[p].Floats[i] != want {
-					t.Errorf("%s, ties %q: %v becomes %v, want %v", precisions[p], ties, r, rounded[p].Floats[i], want)
+					t.Errorf("%s, ties %q: %v becomes %v, want %v", precisions[p], ties, r, rounded[p].Floats[i],
+						want)
 				}
 				if math.Signbit(r) {
 					code += 8

@@ -52,7 +52,8 @@ func TestE4M3(t *testing.T) {
 	}
 }
 
-// TestStochasticE4M3: between two numbers of the format u decides by the distance to the upper one; the numbers themselves stay.
+// TestStochasticE4M3: between two numbers of the format u decides by the distance to the upper one;
+// the numbers themselves stay.
 func TestStochasticE4M3(t *testing.T) {
 	var x []float64
 	parts := []float64{0, 0.25, 0.5, 0.75}
@@ -63,7 +64,10 @@ func TestStochasticE4M3(t *testing.T) {
 		}
 	}
 	for _, u := range []float64{0, 0.2, 0.3, 0.45, 0.55, 0.7, 0.8, 1 - 0x1p-17} {
-		rounded := apply(t, reference.Floats(x, len(x)), func(v program.Value) program.Value { return microscaling.StochasticE4M3(v, v.Builder().Const(u)) })
+		rounded := apply(t, reference.Floats(x, len(x)),
+			func(v program.Value) program.Value {
+				return microscaling.StochasticE4M3(v, v.Builder().Const(u))
+			})
 		for p, got := range rounded {
 			for i, v := range got.Floats {
 				code, part := i/(2*len(parts)), parts[i/2%len(parts)]
@@ -81,7 +85,10 @@ func TestStochasticE4M3(t *testing.T) {
 			}
 		}
 	}
-	for _, got := range apply(t, reference.Floats([]float64{448, 449, 1e30}, 3), func(v program.Value) program.Value { return microscaling.StochasticE4M3(v, v.Builder().Const(0.9)) }) {
+	for _, got := range apply(t, reference.Floats([]float64{448, 449, 1e30}, 3),
+		func(v program.Value) program.Value {
+			return microscaling.StochasticE4M3(v, v.Builder().Const(0.9))
+		}) {
 		for _, v := range got.Floats {
 			if v != microscaling.LargestE4M3 {
 				t.Errorf("%v is above the format", v)

@@ -23,7 +23,8 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	out, err := reference.Run(p, map[string]reference.Tensor{"x": reference.Floats([]float64{6, -2.9, 0.3, 1.1, 12, -1.2}, 6)})
+	out, err := reference.Run(p,
+		map[string]reference.Tensor{"x": reference.Floats([]float64{6, -2.9, 0.3, 1.1, 12, -1.2}, 6)})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -66,7 +66,8 @@ func TestScaleTypes(t *testing.T) {
 func scalesOf(bits int) []float64 {
 	list := []float64{0}
 	for exponent := -126; exponent <= 127; exponent++ {
-		for _, units := range []float64{math.Ldexp(1, bits-1), math.Ldexp(1, bits-1) + 1, math.Ldexp(1, bits) - 1, 5.0 / 3 * math.Ldexp(1, bits-1)} {
+		for _, units := range []float64{math.Ldexp(1, bits-1), math.Ldexp(1, bits-1) + 1,
+			math.Ldexp(1, bits) - 1, 5.0 / 3 * math.Ldexp(1, bits-1)} {
 			for _, v := range []float64{units, units + 0.5} {
 				v := float32(math.Ldexp(v, exponent-bits+1))
 				for _, w := range []float32{v, math.Nextafter32(v, 0), math.Nextafter32(v, math.MaxFloat32)} {
@@ -81,7 +82,9 @@ func scalesOf(bits int) []float64 {
 }
 
 // apply runs f on a tensor in binary64 and in binary32 and returns both results.
-func apply(t testing.TB, x reference.Tensor, f func(v program.Value) program.Value) [2]reference.Tensor {
+func apply(
+	t testing.TB, x reference.Tensor, f func(v program.Value) program.Value,
+) [2]reference.Tensor {
 	t.Helper()
 	b := program.NewBuilder("test")
 	b.Output("y", f(b.Input("x", x.Type)))
@@ -90,7 +93,8 @@ func apply(t testing.TB, x reference.Tensor, f func(v program.Value) program.Val
 		t.Fatal(err)
 	}
 	var out [2]reference.Tensor
-	for i, run := range []func(*program.Program, map[string]reference.Tensor) (map[string]reference.Tensor, error){reference.Run, reference.Run32} {
+	for i, run := range []func(*program.Program, map[string]reference.Tensor) (
+		map[string]reference.Tensor, error){reference.Run, reference.Run32} {
 		results, err := run(p, map[string]reference.Tensor{"x": x})
 		if err != nil {
 			t.Fatal(err)

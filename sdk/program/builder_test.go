@@ -29,29 +29,42 @@ func TestMistakesNameTheLine(t *testing.T) {
 		want string
 	}{
 		{"shapes", func(b *program.Builder, x value) int { x.Add(b.Zeros(4)); return line() },
-			"add: shapes [2 3] and [4] do not match: ranks must be equal and axes equal or 1 (reshape or broadcast one operand)"},
+			"add: shapes [2 3] and [4] do not match: ranks must be equal and axes equal or 1 (reshape or " +
+				"broadcast one operand)"},
 		{"types", func(b *program.Builder, x value) int { x.Mul(b.ConstInt(2)).Exp(); return line() },
 			"mul: operands have different element types: float[2,3] and int"},
-		{"through a convenience", func(b *program.Builder, x value) int { x.Convert(program.Int).MeanRow(); return line() },
+		{"through a convenience",
+			func(b *program.Builder, x value) int { x.Convert(program.Int).MeanRow(); return line() },
 			"mul: operands have different element types: int[2,1] and float"},
 		{"scalar row", func(b *program.Builder, x value) int { x.SumAll().MaxRow(); return line() },
 			"reduce_max: axis 0 does not exist: the rank is 0"},
-		{"clip to nothing", func(b *program.Builder, x value) int { x.Clip(2, 1); return line() }, "clip to [2, 1]: the lower bound must not be above the upper"},
-		{"clip to NaN", func(b *program.Builder, x value) int { x.Clip(0, math.NaN()); return line() }, "clip to [0, NaN]: neither bound may be NaN"},
-		{"absent bound", func(b *program.Builder, x value) int { x.Clamp(b.Const(1), value{}); return line() }, "clamp: operand 2 is absent: a zero Value, such as that of a wrong map key"},
-		{"absent operand", func(b *program.Builder, x value) int { x.Add(value{}); return line() }, "add: operand 1 is absent: a zero Value, such as that of a wrong map key"},
+		{"clip to nothing", func(b *program.Builder, x value) int { x.Clip(2, 1); return line() },
+			"clip to [2, 1]: the lower bound must not be above the upper"},
+		{"clip to NaN", func(b *program.Builder, x value) int { x.Clip(0, math.NaN()); return line() },
+			"clip to [0, NaN]: neither bound may be NaN"},
+		{"absent bound", func(b *program.Builder, x value) int {
+			x.Clamp(b.Const(1), value{})
+			return line() - 1
+		}, "clamp: operand 2 is absent: a zero Value, such as that of a wrong map key"},
+		{"absent operand", func(b *program.Builder, x value) int { x.Add(value{}); return line() },
+			"add: operand 1 is absent: a zero Value, such as that of a wrong map key"},
 		{"operand of another program", func(b *program.Builder, x value) int {
 			other := program.NewBuilder("other").Input("y", fl(2, 3))
 			x.Add(other)
 			return line() - 1
 		}, "add: operand 1 belongs to another program"},
-		{"input after an operation", func(b *program.Builder, x value) int { x.Exp(); b.Input("late", fl()); return line() },
+		{"input after an operation",
+			func(b *program.Builder, x value) int { x.Exp(); b.Input("late", fl()); return line() },
 			`input "late": declared after the first operation`},
-		{"input declared twice", func(b *program.Builder, x value) int { b.Input("x", fl()); return line() }, `input "x": declared twice`},
-		{"input name", func(b *program.Builder, x value) int { b.Input("", fl()); return line() }, `input "": the name is empty`},
+		{"input declared twice",
+			func(b *program.Builder, x value) int { b.Input("x", fl()); return line() },
+			`input "x": declared twice`},
+		{"input name", func(b *program.Builder, x value) int { b.Input("", fl()); return line() },
+			`input "": the name is empty`},
 		{"input type", func(b *program.Builder, x value) int { b.Input("y", fl(0)); return line() },
 			`input "y": axis 0 has 0 elements, want at least 1`},
-		{"absent output", func(b *program.Builder, x value) int { b.Output("y", value{}); return line() }, `output "y": is absent: a zero Value, such as that of a wrong map key`},
+		{"absent output", func(b *program.Builder, x value) int { b.Output("y", value{}); return line() },
+			`output "y": is absent: a zero Value, such as that of a wrong map key`},
 		{"constant", func(b *program.Builder, x value) int { b.Table([]float64{1, 2}, 3); return line() },
 			"constant: got 2 elements for float[3], want 1 or 3"},
 		{"huge shape", func(b *program.Builder, x value) int { b.Zeros(1<<20, 1<<20); return line() },
@@ -89,7 +102,9 @@ func TestOperationOnAnAbsentValue(t *testing.T) {
 	y, at := mask.Neg(), line()
 	b.Output("y", x.Add(y))
 	_, err := b.Build()
-	want := fmt.Sprintf("add: operand 1 comes from an operation that failed: program \"absent\": operation on an absent value: a zero Value, such as that of a wrong map key (builder_test.go:%d)", at)
+	want := fmt.Sprintf("add: operand 1 comes from an operation that failed: program \"absent\": "+
+		"operation on an absent value: a zero Value, such as that of a wrong map key "+
+		"(builder_test.go:%d)", at)
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
@@ -100,13 +115,16 @@ func TestBuildErrors(t *testing.T) {
 	x := b.Input("x", fl())
 	b.Output("y", x)
 	b.Output("y", x)
-	if _, err := b.Build(); err == nil || !strings.Contains(err.Error(), `output 1 ("y"): the name is used twice`) {
+	if _, err := b.Build(); err == nil ||
+		!strings.Contains(err.Error(), `output 1 ("y"): the name is used twice`) {
 		t.Errorf("two outputs of a name: %v", err)
 	}
-	if _, err := program.NewBuilder("q").Build(); err == nil || !strings.Contains(err.Error(), "outputs: there are none") {
+	if _, err := program.NewBuilder("q").Build(); err == nil ||
+		!strings.Contains(err.Error(), "outputs: there are none") {
 		t.Errorf("no outputs: %v", err)
 	}
-	if _, err := program.NewBuilder("two words").Build(); err == nil || !strings.Contains(err.Error(), "the name contains ' '") {
+	if _, err := program.NewBuilder("two words").Build(); err == nil ||
+		!strings.Contains(err.Error(), "the name contains ' '") {
 		t.Errorf("bad name: %v", err)
 	}
 }
@@ -123,7 +141,8 @@ func TestValue(t *testing.T) {
 		t.Errorf("x became %s", x.Type())
 	}
 	var absent program.Value
-	if absent.Valid() || absent.Builder() != nil || absent.Shape() != nil || absent.Type().DType != program.Invalid {
+	if absent.Valid() || absent.Builder() != nil || absent.Shape() != nil ||
+		absent.Type().DType != program.Invalid {
 		t.Error("the zero Value is something")
 	}
 	if x.Reshape(7).Type().DType != program.Invalid {
@@ -225,9 +244,12 @@ func TestInlineErrors(t *testing.T) {
 		args func(b *program.Builder) []program.Value
 		want string
 	}{
-		{"count", func(b *program.Builder) []program.Value { return nil }, `program "scaled" takes 1 inputs, got 0`},
-		{"type", func(b *program.Builder) []program.Value { return []program.Value{b.Zeros(3)} }, `program "scaled": input "x" is float[2], got float[3]`},
-		{"absent", func(b *program.Builder) []program.Value { return []program.Value{{}} }, `program "scaled": input "x": is absent: a zero Value, such as that of a wrong map key`},
+		{"count", func(b *program.Builder) []program.Value { return nil },
+			`program "scaled" takes 1 inputs, got 0`},
+		{"type", func(b *program.Builder) []program.Value { return []program.Value{b.Zeros(3)} },
+			`program "scaled": input "x" is float[2], got float[3]`},
+		{"absent", func(b *program.Builder) []program.Value { return []program.Value{{}} },
+			`program "scaled": input "x": is absent: a zero Value, such as that of a wrong map key`},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -266,7 +288,8 @@ func TestTrim(t *testing.T) {
 	if swapped.Outputs[0].Name != "z" || swapped.Outputs[1].Name != "y" {
 		t.Errorf("outputs are %v", swapped.Outputs)
 	}
-	if _, err := transform.Trim(p, "w"); err == nil || err.Error() != `program "scaled" has no output "w"` {
+	if _, err := transform.Trim(p, "w"); err == nil ||
+		err.Error() != `program "scaled" has no output "w"` {
 		t.Errorf("unknown output: %v", err)
 	}
 	if _, err := transform.Trim(p); err == nil {
@@ -276,7 +299,8 @@ func TestTrim(t *testing.T) {
 
 func TestLookups(t *testing.T) {
 	p := scaled(t, 3, 2)
-	if p.NumValues() != 4 || p.Node(0) != nil || p.Node(1).Op != program.OpConstant || p.Node(4) != nil || p.Node(-1) != nil {
+	if p.NumValues() != 4 || p.Node(0) != nil || p.Node(1).Op != program.OpConstant ||
+		p.Node(4) != nil || p.Node(-1) != nil {
 		t.Errorf("values of\n%s", p)
 	}
 	if id, ok := p.Output("z"); !ok || id != 3 || !p.TypeOf(id).Equal(fl(2)) {
@@ -302,7 +326,8 @@ func TestTableIsComplete(t *testing.T) {
 			t.Errorf("%d and %d are both called %s", info.Op, other, info.Name)
 		}
 		names[info.Name] = info.Op
-		if info.Name == "" || info.Meaning == "" || info.Gradient == "" || info.Class < program.ClassSource || info.Class > program.ClassTable {
+		if info.Name == "" || info.Meaning == "" || info.Gradient == "" ||
+			info.Class < program.ClassSource || info.Class > program.ClassTable {
 			t.Errorf("%d: incomplete: %+v", info.Op, info)
 		}
 		if (info.Arity != 0) != (info.Operands != "") {
@@ -321,15 +346,18 @@ func TestTableIsComplete(t *testing.T) {
 func TestNumbersAreStable(t *testing.T) {
 	want := map[string]program.Op{
 		"constant": 1, "iota": 2, "random_bits": 3,
-		"neg": 10, "abs": 11, "sign": 12, "sqrt": 13, "exp": 14, "expm1": 15, "log": 16, "log1p": 17, "tanh": 18,
+		"neg": 10, "abs": 11, "sign": 12, "sqrt": 13, "exp": 14, "expm1": 15, "log": 16, "log1p": 17,
+		"tanh":  18,
 		"floor": 19, "round": 20, "logb": 21, "is_finite": 22, "not": 23,
-		"add": 30, "sub": 31, "mul": 32, "div": 33, "pow": 34, "max": 35, "min": 36, "ldexp": 37, "and": 38, "or": 39,
+		"add": 30, "sub": 31, "mul": 32, "div": 33, "pow": 34, "max": 35, "min": 36, "ldexp": 37,
+		"and": 38, "or": 39,
 		"xor": 40, "shl": 41, "shr": 42, "clamp": 43,
 		"eq": 50, "ne": 51, "lt": 52, "le": 53, "gt": 54, "ge": 55,
 		"select": 60, "convert": 61, "bitcast": 62,
 		"reshape": 70, "transpose": 71, "broadcast": 72, "slice": 73, "concatenate": 74,
 		"reduce_sum": 80, "reduce_max": 81, "reduce_min": 82,
-		"dot": 90, "hadamard": 91, "stop_gradient": 100, "qr": 110, "eigh_values": 111, "eigh_vectors": 112,
+		"dot": 90, "hadamard": 91, "stop_gradient": 100, "qr": 110, "eigh_values": 111,
+		"eigh_vectors": 112,
 		"sort_columns": 113,
 		"nearest":      120, "lookup": 121, "scatter_add": 122, "top_k": 123, "order_statistic": 124,
 	}

@@ -34,9 +34,10 @@ func ExampleBuilder() {
 
 func ExampleProgram_Validate() {
 	p := &program.Program{
-		Name:    "hostile",
-		Inputs:  []program.Input{{Name: "x", Type: program.FloatType(2, 3)}},
-		Nodes:   []program.Node{{Op: program.OpReshape, Args: []program.ID{0}, Type: program.FloatType(1<<20, 1<<20)}},
+		Name:   "hostile",
+		Inputs: []program.Input{{Name: "x", Type: program.FloatType(2, 3)}},
+		Nodes: []program.Node{{Op: program.OpReshape, Args: []program.ID{0},
+			Type: program.FloatType(1<<20, 1<<20)}},
 		Outputs: []program.Output{{Name: "y", Value: 1}},
 	}
 	fmt.Println(p.Validate(program.Limits{}))

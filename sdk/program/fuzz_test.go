@@ -13,7 +13,8 @@ import (
 )
 
 // tight are limits under which whatever is accepted runs in no time.
-var tight = program.Limits{Nodes: 200, Elements: 4096, Total: 1 << 16, Work: 1 << 20, Constants: 4096, Linalg: true}
+var tight = program.Limits{Nodes: 200, Elements: 4096, Total: 1 << 16, Work: 1 << 20,
+	Constants: 4096, Linalg: true}
 
 // FuzzValidate changes valid programs at random places. Validate must not panic,
 // and what it accepts must run, to the stated types, without a panic.
@@ -69,7 +70,8 @@ func checkRuns(t *testing.T, rng *rand.Rand, p *program.Program) {
 	}
 	for i, o := range p.Outputs {
 		if want := p.TypeOf(o.Value); !out[i].Type.Equal(want) || int64(out[i].Len()) != want.Size() {
-			t.Errorf("output %s is %s with %d elements, stated as %s\n%s", o.Name, out[i].Type, out[i].Len(), want, p)
+			t.Errorf("output %s is %s with %d elements, stated as %s\n%s", o.Name, out[i].Type, out[i].Len(),
+				want, p)
 		}
 	}
 	if len(p.String()) == 0 || len(p.Hash()) != 64 {
@@ -82,7 +84,8 @@ func checkRuns(t *testing.T, rng *rand.Rand, p *program.Program) {
 
 // copyOf copies a program deeply enough that mutate leaves the original alone.
 func copyOf(p *program.Program) *program.Program {
-	q := &program.Program{Name: p.Name, Inputs: slices.Clone(p.Inputs), Nodes: slices.Clone(p.Nodes), Outputs: slices.Clone(p.Outputs)}
+	q := &program.Program{Name: p.Name, Inputs: slices.Clone(p.Inputs), Nodes: slices.Clone(p.Nodes),
+		Outputs: slices.Clone(p.Outputs)}
 	for i := range q.Inputs {
 		q.Inputs[i].Type.Shape = slices.Clone(q.Inputs[i].Type.Shape)
 	}
@@ -97,7 +100,8 @@ func copyOf(p *program.Program) *program.Program {
 }
 
 func lists(a *program.Attr) []*[]int {
-	return []*[]int{&a.Axes, &a.Start, &a.Limit, &a.Stride, &a.LhsContract, &a.RhsContract, &a.LhsBatch, &a.RhsBatch}
+	return []*[]int{&a.Axes, &a.Start, &a.Limit, &a.Stride, &a.LhsContract, &a.RhsContract,
+		&a.LhsBatch, &a.RhsBatch}
 }
 
 // number is small most of the time, and extreme now and then.

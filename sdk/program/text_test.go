@@ -17,13 +17,16 @@ func everyAttribute(t *testing.T) *program.Program {
 	b := program.NewBuilder("every/attribute-1.0")
 	x := b.Input("x", fl(4, 8))
 	key := b.Input("key", un(2))
-	table := b.Table([]float64{0.5, -0.25, math.Inf(1), math.NaN(), 1e-30, math.Copysign(0, -1), 7, 8}, 8)
+	table := b.Table([]float64{0.5, -0.25, math.Inf(1), math.NaN(), 1e-30, math.Copysign(0, -1), 7,
+		8}, 8)
 	long := b.Table(make([]float64, 32), 4, 8)
 	ints := b.Apply(program.OpConstant, attr{Ints: []int64{-1, 2}}, in(2))
 	b.Output("a", x.Mul(table.Reshape(1, 8)).Add(long).Hadamard(4).Transpose(1, 0))
 	b.Output("b", x.Dot(x, [2][]int{{1}, {1}}, [2][]int{{0}, {0}}))
-	b.Output("c", x.Slice([]int{0, 1}, []int{4, 8}, []int{1, 3}).ReduceSum(0, 1).Broadcast([]int{2, 2}, nil))
-	b.Output("d", ints.Broadcast([]int{3, 2}, []int{1}).Concatenate(0, b.Iota(in(3, 2), 1)).ReduceMax(0))
+	b.Output("c", x.Slice([]int{0, 1}, []int{4, 8}, []int{1, 3}).ReduceSum(0, 1).
+		Broadcast([]int{2, 2}, nil))
+	b.Output("d", ints.Broadcast([]int{3, 2}, []int{1}).Concatenate(0, b.Iota(in(3, 2), 1)).
+		ReduceMax(0))
 	b.Output("e", b.RandomBits(key, 3).Shr(b.ConstUint(8)).Convert(program.Float).Lt(b.Const(0.5)))
 	p, err := b.Build()
 	if err != nil {
@@ -69,7 +72,8 @@ func TestHashTellsProgramsApart(t *testing.T) {
 	if long(0).Hash() == long(1).Hash() || long(0).Hash() == long(math.Copysign(0, -1)).Hash() {
 		t.Error("an element that the text form does not show is not hashed")
 	}
-	for name, p := range map[string]*program.Program{"constant": scaled(t, 3.0000000000000004, 2), "shape": scaled(t, 3, 2, 1)} {
+	for name, p := range map[string]*program.Program{"constant": scaled(t, 3.0000000000000004, 2),
+		"shape": scaled(t, 3, 2, 1)} {
 		if p.Hash() == base {
 			t.Errorf("another %s gives the same hash", name)
 		}
@@ -86,7 +90,8 @@ func TestHashTellsProgramsApart(t *testing.T) {
 
 func TestTypeText(t *testing.T) {
 	for want, got := range map[string]program.Type{
-		"float": fl(), "float[2,3]": fl(2, 3), "int[1]": in(1), "uint": un(), "bool[4]": bo(4), "invalid": {}, "dtype(9)": {DType: 9},
+		"float": fl(), "float[2,3]": fl(2, 3), "int[1]": in(1), "uint": un(), "bool[4]": bo(4),
+		"invalid": {}, "dtype(9)": {DType: 9},
 	} {
 		if got.String() != want {
 			t.Errorf("%s, want %s", got, want)

@@ -48,16 +48,19 @@ var (
 )
 
 func absmaxValues(bits int64) map[string]*pb.Value {
-	return map[string]*pb.Value{"bits": integer(bits), "grid": text("symmetric"), "granularity": text("row"), "group": integer(128), "scale_dtype": text("f32")}
+	return map[string]*pb.Value{"bits": integer(bits), "grid": text("symmetric"),
+		"granularity": text("row"), "group": integer(128), "scale_dtype": text("f32")}
 }
 
 func lsqValues(levels string) map[string]*pb.Value {
-	return map[string]*pb.Value{"bits": integer(4), "variant": text("lsq"), "form": text("paper"), "levels": text(levels), "granularity": text("tensor"), "scale_dtype": text("f32"),
+	return map[string]*pb.Value{"bits": integer(4), "variant": text("lsq"), "form": text("paper"),
+		"levels": text(levels), "granularity": text("tensor"), "scale_dtype": text("f32"),
 		"surrogate": text("straight")}
 }
 
 func muonValues() map[string]*pb.Value {
-	return map[string]*pb.Value{"variant": text("rms_match"), "momentum": float(0.95), "nesterov": toggle(true), "ns_steps": integer(1), "ns_a": float(3.4445),
+	return map[string]*pb.Value{"variant": text("rms_match"), "momentum": float(0.95),
+		"nesterov": toggle(true), "ns_steps": integer(1), "ns_a": float(3.4445),
 		"ns_b": float(-4.775), "ns_c": float(2.0315), "eps": float(1e-7), "rms": float(0.2)}
 }
 
@@ -67,16 +70,19 @@ func calls() []struct {
 	request proto.Message
 } {
 	site := func(role pb.SiteRole, values map[string]*pb.Value, shape ...uint32) *pb.QuantizeRequest {
-		return &pb.QuantizeRequest{Site: &pb.Site{Role: role, Name: "blocks.0.attn.qkv", Shape: shape, Values: values}}
+		return &pb.QuantizeRequest{Site: &pb.Site{Role: role, Name: "blocks.0.attn.qkv", Shape: shape,
+			Values: values}}
 	}
 	second := site(weight, absmaxValues(4), 4, 6)
 	second.Site.Name, second.Site.Layer, second.Site.Layers = "blocks.1.attn.qkv", proto.Uint32(1), 2
 	keys := site(pb.SiteRole_SITE_ROLE_KEY, absmaxValues(4), 6, 8)
 	keys.Site.Name, keys.Site.Heads, keys.Site.Context = "layers.0.attn.keys", 2, 3
 	smooth := map[string]*pb.Value{"bits": integer(8), "alpha": float(0.5), "granularity": text("row")}
-	adamw := map[string]*pb.Value{"beta1": float(0.9), "beta2": float(0.95), "eps": float(1e-8), "moments": text("float32")}
+	adamw := map[string]*pb.Value{"beta1": float(0.9), "beta2": float(0.95), "eps": float(1e-8),
+		"moments": text("float32")}
 	tensor := func(values map[string]*pb.Value) *pb.ProgramRequest {
-		return &pb.ProgramRequest{Tensor: &pb.Tensor{Name: "norm.weight", Role: vector, Shape: []uint32{8}, Values: values}}
+		return &pb.ProgramRequest{Tensor: &pb.Tensor{Name: "norm.weight", Role: vector,
+			Shape: []uint32{8}, Values: values}}
 	}
 	versions := &pb.DescribeRequest{ApiVersions: []uint32{1}}
 	return []struct {
@@ -93,19 +99,27 @@ func calls() []struct {
 		{"lsq", site(weight, lsqValues("unsigned"), 4, 6)},
 		{"smoothquant", site(weight, smooth, 4, 6)},
 		{"smoothquant", site(activation, smooth, 2, 6)},
-		{"ewgs", site(weight, map[string]*pb.Value{"bits": integer(4), "delta": float(0.01), "deviations": float(3)}, 4, 6)},
-		{"delayed", site(activation, map[string]*pb.Value{"history": integer(4), "margin": integer(1)}, 2, 8)},
+		{"ewgs", site(weight, map[string]*pb.Value{"bits": integer(4), "delta": float(0.01),
+			"deviations": float(3)}, 4, 6)},
+		{"delayed", site(activation, map[string]*pb.Value{"history": integer(4), "margin": integer(1)}, 2,
+			8)},
 		{"adamw", versions},
-		{"adamw", &pb.ProgramRequest{Tensor: &pb.Tensor{Name: "norm.weight", Role: vector, Shape: []uint32{8}, Values: adamw}}},
+		{"adamw", &pb.ProgramRequest{Tensor: &pb.Tensor{Name: "norm.weight", Role: vector,
+			Shape: []uint32{8}, Values: adamw}}},
 		{"sam", tensor(map[string]*pb.Value{"rho": float(0.05), "momentum": float(0.9)})},
-		{"adamw-bf16", tensor(map[string]*pb.Value{"beta1": float(0.9), "beta2": float(0.95), "eps": float(1e-8), "round_weights": toggle(true)})},
-		{"muon", &pb.ProgramRequest{Tensor: &pb.Tensor{Name: "blocks.0.attn.qkv", Role: pb.TensorRole_TENSOR_ROLE_MATRIX, Shape: []uint32{8, 4},
-			Values: muonValues(), Parts: []*pb.Part{{Name: "q", Rows: 4}, {Name: "k", Rows: 2}, {Name: "v", Rows: 2}}}}},
-		{"muon", &pb.ProgramRequest{Tensor: &pb.Tensor{Name: "norm.weight", Role: vector, Shape: []uint32{8}, Values: muonValues()}}},
+		{"adamw-bf16", tensor(map[string]*pb.Value{"beta1": float(0.9), "beta2": float(0.95),
+			"eps": float(1e-8), "round_weights": toggle(true)})},
+		{"muon", &pb.ProgramRequest{Tensor: &pb.Tensor{Name: "blocks.0.attn.qkv",
+			Role: pb.TensorRole_TENSOR_ROLE_MATRIX, Shape: []uint32{8, 4},
+			Values: muonValues(), Parts: []*pb.Part{{Name: "q", Rows: 4}, {Name: "k", Rows: 2},
+				{Name: "v", Rows: 2}}}}},
+		{"muon", &pb.ProgramRequest{Tensor: &pb.Tensor{Name: "norm.weight", Role: vector,
+			Shape: []uint32{8}, Values: muonValues()}}},
 	}
 }
 
-// TestAnswers: what the plugins here answer. Short mode does not ask those of examples/plugins, which it would have to build.
+// TestAnswers: what the plugins here answer. Short mode does not ask those of examples/plugins,
+// which it would have to build.
 func TestAnswers(t *testing.T) {
 	got, err := os.ReadFile("answers.jsonl")
 	if err != nil {
@@ -121,7 +135,8 @@ func TestAnswers(t *testing.T) {
 				continue
 			}
 		}
-		line, err := json.Marshal(answer(t, connect(t, executable(t, dir, c.plugin)), c.plugin, c.request))
+		line, err := json.Marshal(answer(t, connect(t, executable(t, dir, c.plugin)), c.plugin,
+			c.request))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -136,7 +151,9 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-func answer(t *testing.T, conn *grpc.ClientConn, plugin string, request proto.Message) recordedAnswer {
+func answer(
+	t *testing.T, conn *grpc.ClientConn, plugin string, request proto.Message,
+) recordedAnswer {
 	t.Helper()
 	var method string
 	var response proto.Message
@@ -151,7 +168,8 @@ func answer(t *testing.T, conn *grpc.ClientConn, plugin string, request proto.Me
 			method = pb.Optimizer_Describe_FullMethodName
 		}
 	}
-	out := recordedAnswer{Plugin: plugin, Method: method, Request: inJSON(t, request), Hashes: map[string]string{}}
+	out := recordedAnswer{Plugin: plugin, Method: method, Request: inJSON(t, request),
+		Hashes: map[string]string{}}
 	if err := conn.Invoke(t.Context(), method, request, response); err != nil {
 		s := status.Convert(err)
 		out.Error = &recordedStatus{s.Code().String(), s.Message()}
@@ -162,7 +180,8 @@ func answer(t *testing.T, conn *grpc.ClientConn, plugin string, request proto.Me
 	switch r := response.(type) {
 	case *pb.QuantizeResponse:
 		q := r.GetProgram()
-		fields = map[string]*pb.Program{"program": q.Program, "evaluate": q.Evaluate, "init": q.Init, "unpack": q.Unpack, "init_state": q.InitState, "next": q.Next, "backward": q.Backward}
+		fields = map[string]*pb.Program{"program": q.Program, "evaluate": q.Evaluate, "init": q.Init,
+			"unpack": q.Unpack, "init_state": q.InitState, "next": q.Next, "backward": q.Backward}
 	case *pb.ProgramResponse:
 		if o := r.GetProgram(); o != nil {
 			fields = map[string]*pb.Program{"init": o.Init, "update": o.Update}
@@ -180,8 +199,8 @@ func answer(t *testing.T, conn *grpc.ClientConn, plugin string, request proto.Me
 	return out
 }
 
-// executable returns the path of a plugin of plugins/ or examples/plugins/, built in the given directory
-// unless it is there already or among the plugins that are given.
+// executable returns the path of a plugin of plugins/ or examples/plugins/, built in the given
+// directory unless it is there already or among the plugins that are given.
 func executable(t *testing.T, dir, name string) string {
 	t.Helper()
 	path, source := filepath.Join(os.Getenv("CAGE_TEST_PLUGINS"), name), "../../plugins/"+name
@@ -206,7 +225,8 @@ func executable(t *testing.T, dir, name string) string {
 func connect(t *testing.T, path string) *grpc.ClientConn {
 	t.Helper()
 	client := goplugin.NewClient(&goplugin.ClientConfig{
-		HandshakeConfig:  goplugin.HandshakeConfig{ProtocolVersion: wire.ProtocolVersion, MagicCookieKey: wire.CookieKey, MagicCookieValue: wire.CookieValue},
+		HandshakeConfig: goplugin.HandshakeConfig{ProtocolVersion: wire.ProtocolVersion,
+			MagicCookieKey: wire.CookieKey, MagicCookieValue: wire.CookieValue},
 		Plugins:          goplugin.PluginSet{"any": anyPlugin{}},
 		Cmd:              exec.Command(path),
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
@@ -233,6 +253,8 @@ func (anyPlugin) GRPCServer(*goplugin.GRPCBroker, *grpc.Server) error {
 	return errors.New("this is the host's side")
 }
 
-func (anyPlugin) GRPCClient(_ context.Context, _ *goplugin.GRPCBroker, conn *grpc.ClientConn) (any, error) {
+func (anyPlugin) GRPCClient(
+	_ context.Context, _ *goplugin.GRPCBroker, conn *grpc.ClientConn,
+) (any, error) {
 	return conn, nil
 }

@@ -1,6 +1,6 @@
-// Package protocol holds what an author of plugins in another language can test against: programs with their text hashes and
-// their results, and requests with their answers. README.md describes the files. Its tests write them, with -update, and see
-// that they are what today's code says.
+// Package protocol holds what an author of plugins in another language can test against: programs
+// with their text hashes and their results, and requests with their answers. README.md describes
+// the files. Its tests write them, with -update, and see that they are what today's code says.
 package protocol
 
 import (
@@ -38,7 +38,8 @@ type recordedProgram struct {
 	Outputs map[string][]numeral `json:"outputs"`
 }
 
-// numeral is a number that JSON can hold: what is not finite is a string, and so is −0, which some readers take for an integer.
+// numeral is a number that JSON can hold: what is not finite is a string, and so is −0, which some
+// readers take for an integer.
 type numeral float64
 
 // MarshalJSON writes the strings that Python's float() and Go's strconv.ParseFloat read.
@@ -56,7 +57,8 @@ func (n *numeral) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// TestPrograms: random programs with all operations, and each elementwise operation on numbers at the ends of its range.
+// TestPrograms: random programs with all operations, and each elementwise operation on numbers at
+// the ends of its range.
 func TestPrograms(t *testing.T) {
 	var all, random []program.Op
 	for _, info := range program.Ops() {
@@ -79,7 +81,8 @@ func TestPrograms(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		line, err := json.Marshal(recordedProgram{inJSON(t, wire.ToProgram(c.Program)), c.Program.Hash(), numerals(c.Inputs), numerals(out)})
+		line, err := json.Marshal(recordedProgram{inJSON(t, wire.ToProgram(c.Program)), c.Program.Hash(),
+			numerals(c.Inputs), numerals(out)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,23 +102,26 @@ func TestPrograms(t *testing.T) {
 	recorded := bytes.Split(bytes.TrimSpace(got), []byte("\n"))
 	for i, line := range lines {
 		if i >= len(recorded) || !same(t, recorded[i], line) {
-			t.Fatalf("programs.jsonl, line %d is not what today's code says: go test ./sdk/protocol -update", i+1)
+			t.Fatalf("programs.jsonl, line %d is not what today's code says: go test ./sdk/protocol -update",
+				i+1)
 		}
 	}
 }
 
-// same compares two recorded programs. Functions such as exp may differ in their last digits between machines.
+// same compares two recorded programs. Functions such as exp may differ in their last digits
+// between machines.
 func same(t *testing.T, got, want []byte) bool {
 	t.Helper()
 	var g, w recordedProgram
 	if err := errors.Join(json.Unmarshal(got, &g), json.Unmarshal(want, &w)); err != nil {
 		t.Fatal(err)
 	}
-	return bytes.Equal(g.Program, w.Program) && cmp.Equal(g, w, cmpopts.IgnoreFields(recordedProgram{}, "Program"),
-		cmp.Comparer(func(x, y numeral) bool {
-			a, b := float64(x), float64(y)
-			return a == b || a != a && b != b || math.Abs(a-b) <= 1e-12*(1+math.Abs(a))
-		}))
+	return bytes.Equal(g.Program, w.Program) &&
+		cmp.Equal(g, w, cmpopts.IgnoreFields(recordedProgram{}, "Program"),
+			cmp.Comparer(func(x, y numeral) bool {
+				a, b := float64(x), float64(y)
+				return a == b || a != a && b != b || math.Abs(a-b) <= 1e-12*(1+math.Abs(a))
+			}))
 }
 
 // inJSON is a message in the JSON form of protobuf, whose spaces are not the same in each build.
@@ -153,10 +159,14 @@ func write(t *testing.T, path string, data []byte) {
 	}
 }
 
-var edges = []float64{0, math.Copysign(0, -1), 1, -1, 0.5, -0.5, 1.5, 2.5, -2.5, 3, 7.25, 0x1p-126, -0x1p-130, 0x1p100, math.Inf(1), math.Inf(-1), math.NaN()}
+var edges = []float64{0, math.Copysign(0, -1), 1, -1, 0.5, -0.5, 1.5, 2.5, -2.5, 3, 7.25, 0x1p-126,
+	-0x1p-130, 0x1p100, math.Inf(1), math.Inf(-1), math.NaN()}
 
-// every writes one program with each operation of a class that accepts the operands, as its outputs.
-func every(t *testing.T, class program.Class, inputs map[string]reference.Tensor, names ...string) randprog.Case {
+// every writes one program with each operation of a class that accepts the operands, as its
+// outputs.
+func every(
+	t *testing.T, class program.Class, inputs map[string]reference.Tensor, names ...string,
+) randprog.Case {
 	t.Helper()
 	b := program.NewBuilder("edges/" + names[0])
 	var args []program.Value
@@ -185,14 +195,19 @@ func every(t *testing.T, class program.Class, inputs map[string]reference.Tensor
 }
 
 func unaries(t *testing.T) randprog.Case {
-	return every(t, program.ClassUnary, map[string]reference.Tensor{"x": reference.Floats(edges, len(edges))}, "x")
+	return every(t, program.ClassUnary,
+		map[string]reference.Tensor{"x": reference.Floats(edges, len(edges))}, "x")
 }
 
-// binaries pairs every number with every other. Exponents of ldexp are integers, so it is left to the random programs.
+// binaries pairs every number with every other. Exponents of ldexp are integers, so it is left to
+// the random programs.
 func binaries(t *testing.T) randprog.Case {
 	n := len(edges)
-	c := every(t, program.ClassBinary, map[string]reference.Tensor{"column": reference.Floats(edges, n, 1), "row": reference.Floats(edges, 1, n)}, "column", "row")
-	kept := slices.DeleteFunc(slices.Clone(c.Program.Outputs), func(o program.Output) bool { return o.Name == "ldexp" })
+	c := every(t, program.ClassBinary,
+		map[string]reference.Tensor{"column": reference.Floats(edges, n, 1),
+			"row": reference.Floats(edges, 1, n)}, "column", "row")
+	kept := slices.DeleteFunc(slices.Clone(c.Program.Outputs),
+		func(o program.Output) bool { return o.Name == "ldexp" })
 	var names []string
 	for _, o := range kept {
 		names = append(names, o.Name)
@@ -208,7 +223,9 @@ func binaries(t *testing.T) randprog.Case {
 func integers(t *testing.T) randprog.Case {
 	list := []int32{0, 1, -1, 5, 31, math.MaxInt32, math.MinInt32}
 	n := len(list)
-	return every(t, program.ClassBinary, map[string]reference.Tensor{"column": reference.Ints(list, n, 1), "row": reference.Ints([]int32{0, 1, 5, 31}, 1, 4)}, "column", "row")
+	return every(t, program.ClassBinary,
+		map[string]reference.Tensor{"column": reference.Ints(list, n, 1),
+			"row": reference.Ints([]int32{0, 1, 5, 31}, 1, 4)}, "column", "row")
 }
 
 // eigenvectors puts a matrix together again, so that signs do not matter.
@@ -221,5 +238,7 @@ func eigenvectors(t *testing.T) randprog.Case {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return randprog.Case{Program: p, Inputs: map[string]reference.Tensor{"x": reference.Floats([]float64{2, 9, 9, 1, -3, 9, 0.5, 0, 1}, 3, 3)}}
+	return randprog.Case{Program: p,
+		Inputs: map[string]reference.Tensor{"x": reference.Floats([]float64{2, 9, 9, 1, -3, 9, 0.5, 0, 1},
+			3, 3)}}
 }

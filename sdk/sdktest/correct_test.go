@@ -22,7 +22,9 @@ type coarse struct {
 
 func (q coarse) Describe() sdk.Description { return q.about }
 
-func (q coarse) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+func (q coarse) Quantize(
+	b *program.Builder, x program.Value, site sdk.Site,
+) (sdk.Quantized, error) {
 	s := q.scale(x, site)
 	finite := s.IsFinite()
 	s = finite.Select(s, b.Const(math.NaN()))
@@ -52,7 +54,8 @@ func tensorMax(x program.Value, _ sdk.Site) program.Value { return x.Abs().Reduc
 // ternary has levels −1, 0 and 1 in units of the largest entry, and a threshold.
 func ternary(scale func(program.Value, sdk.Site) program.Value) coarse {
 	about := sdk.Description{Name: "ternary", Doc: "Three levels.", Parameters: []sdk.Parameter{
-		sdk.Float("threshold", 0.5, 0.1, 0.97, "the smallest entry that is not zero, in parts of the largest")}}
+		sdk.Float("threshold", 0.5, 0.1, 0.97,
+			"the smallest entry that is not zero, in parts of the largest")}}
 	return coarse{about, scale, func(r program.Value, site sdk.Site) program.Value {
 		b := r.Builder()
 		return r.Abs().Ge(b.Const(site.Float("threshold"))).Select(r.Sign(), b.Const(0))
@@ -61,8 +64,9 @@ func ternary(scale func(program.Value, sdk.Site) program.Value) coarse {
 
 // unsigned has no negative levels if asked.
 func unsigned(scale func(program.Value, sdk.Site) program.Value) coarse {
-	about := sdk.Description{Name: "unsigned", Doc: "Levels from 0 to 15.", Parameters: []sdk.Parameter{
-		sdk.Bool("unsigned", false, "no negative levels")}}
+	about := sdk.Description{Name: "unsigned", Doc: "Levels from 0 to 15.",
+		Parameters: []sdk.Parameter{
+			sdk.Bool("unsigned", false, "no negative levels")}}
 	return coarse{about, func(x program.Value, site sdk.Site) program.Value {
 		return scale(x, site).Scale(1. / 15)
 	}, func(r program.Value, site sdk.Site) program.Value {
@@ -105,12 +109,16 @@ func (rotatedNoise) Describe() sdk.Description {
 	return sdk.Description{Name: "rotated-noise", Doc: "A re-randomized rotation."}
 }
 
-func (rotatedNoise) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+func (rotatedNoise) Quantize(
+	b *program.Builder, x program.Value, site sdk.Site,
+) (sdk.Quantized, error) {
 	block := site.RowLen() & -site.RowLen()
 	y, u, signs := x, b.Const(0.5), b.Const(1)
 	if site.Training {
-		signs = b.RandomBits(site.SharedNoise, 1, site.RowLen()).Shr(b.ConstUint(31)).Convert(program.Float).Scale(2).Shift(-1)
-		u = b.RandomBits(site.Noise, site.Shape...).Shr(b.ConstUint(16)).Convert(program.Float).Shift(0.5).Scale(0x1p-16)
+		signs = b.RandomBits(site.SharedNoise, 1, site.RowLen()).Shr(b.ConstUint(31)).
+			Convert(program.Float).Scale(2).Shift(-1)
+		u = b.RandomBits(site.Noise, site.Shape...).Shr(b.ConstUint(16)).Convert(program.Float).
+			Shift(0.5).Scale(0x1p-16)
 		y = x.Mul(signs).Hadamard(block)
 	}
 	const top = 7
@@ -122,7 +130,8 @@ func (rotatedNoise) Quantize(b *program.Builder, x program.Value, site sdk.Site)
 	if site.Training {
 		value = value.Hadamard(block).Mul(signs)
 	}
-	return sdk.Quantized{Value: value, Codes: finite.Select(codes, b.Const(0)), Scale: scale, Homogeneous: true}, nil
+	return sdk.Quantized{Value: value, Codes: finite.Select(codes, b.Const(0)), Scale: scale,
+		Homogeneous: true}, nil
 }
 
 // trained is a quantizer of four bits with one trained number, from which its largest
@@ -143,7 +152,9 @@ func (q trained) InitTrained(_ *program.Builder, x program.Value, _ sdk.Site) (s
 	return sdk.State{"p": q.initial(most.Max(most.Builder().Const(1e-20)))}, nil
 }
 
-func (q trained) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+func (q trained) Quantize(
+	b *program.Builder, x program.Value, site sdk.Site,
+) (sdk.Quantized, error) {
 	finite := x.IsFinite()
 	largest := q.largest(site.Trained["p"])
 	r := x.Div(largest.Scale(1. / 7))
@@ -154,10 +165,11 @@ func (q trained) Quantize(b *program.Builder, x program.Value, site sdk.Site) (s
 		slope = code.Scale(1. / 7).Sub(inside.Select(r.Scale(1./7), b.Const(0)))
 	}
 	return sdk.Quantized{
-		Value:     finite.Select(code.Mul(largest).Scale(1./7), b.Const(math.NaN())),
-		Surrogate: finite.Select(inside.Select(x, b.Const(0)).Add(largest.Mul(slope.StopGradient())), b.Const(0)),
-		Codes:     finite.Select(code, b.Const(0)).Convert(program.Int),
-		Mask:      inside,
+		Value: finite.Select(code.Mul(largest).Scale(1./7), b.Const(math.NaN())),
+		Surrogate: finite.Select(inside.Select(x, b.Const(0)).Add(largest.Mul(slope.StopGradient())),
+			b.Const(0)),
+		Codes: finite.Select(code, b.Const(0)).Convert(program.Int),
+		Mask:  inside,
 	}, nil
 }
 
@@ -168,7 +180,8 @@ var pact = trained{sdk.Description{Name: "pact", Doc: "A learned clip."}, same, 
 
 // exponent learns the logarithm of the largest value (Jain et al., "Trained Quantization
 // Thresholds", 2020).
-var exponent = trained{sdk.Description{Name: "exponent", Doc: "A learned exponent."}, program.Value.Log, program.Value.Exp, true}
+var exponent = trained{sdk.Description{Name: "exponent", Doc: "A learned exponent."},
+	program.Value.Log, program.Value.Exp, true}
 
 // counted is rows with codes that count levels from the lowest.
 func counted() rows {
@@ -180,7 +193,9 @@ func counted() rows {
 // pruned keeps the two largest of every four entries of a row, and rounds them like [good].
 type pruned struct{ rows }
 
-func (q pruned) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+func (q pruned) Quantize(
+	b *program.Builder, x program.Value, site sdk.Site,
+) (sdk.Quantized, error) {
 	n, d := site.Shape[0], site.Shape[1]
 	if d%4 != 0 {
 		return sdk.Quantized{}, sdk.Refuse("rows of %d have no groups of four", d)
@@ -191,7 +206,8 @@ func (q pruned) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sd
 	larger := zero
 	for i := range 4 {
 		other := groups.Column(i)
-		larger = larger.Add(other.Gt(groups).Or(other.Eq(groups).And(place.Gt(b.Const(float64(i))))).Select(b.Const(1), zero))
+		larger = larger.Add(other.Gt(groups).Or(other.Eq(groups).And(place.Gt(b.Const(float64(i))))).
+			Select(b.Const(1), zero))
 	}
 	keep := larger.Lt(b.Const(2)).Reshape(n, d)
 	poisoned := out.Value.IsFinite().Not()
@@ -202,7 +218,8 @@ func (q pruned) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sd
 	return out, err
 }
 
-// float8 has the exponents and mantissas of E5M2 and one power of two for each row, so that levels hardly depend on the scale.
+// float8 has the exponents and mantissas of E5M2 and one power of two for each row, so that levels
+// hardly depend on the scale.
 type float8 struct{}
 
 func (float8) Describe() sdk.Description {
@@ -218,7 +235,8 @@ func (float8) Quantize(b *program.Builder, x program.Value, _ sdk.Site) (sdk.Qua
 	// Three significant bits, down to the smallest normal exponent.
 	unit := b.Const(1).Ldexp(r.Abs().Max(b.Const(0x1p-14)).Logb().Shift(-2))
 	level := r.Div(unit).Round().Mul(unit)
-	return sdk.Quantized{Value: level.Mul(scale), Surrogate: finite.Select(x, b.Const(0)), Scale: scale, Mask: finite.Broadcast(x.Shape(), nil)}, nil
+	return sdk.Quantized{Value: level.Mul(scale), Surrogate: finite.Select(x, b.Const(0)),
+		Scale: scale, Mask: finite.Broadcast(x.Shape(), nil)}, nil
 }
 
 // signs has two levels for each row, and no zero.
@@ -234,23 +252,28 @@ func (signs) Quantize(b *program.Builder, x program.Value, _ sdk.Site) (sdk.Quan
 	scale := finite.Select(mean, b.Const(math.NaN()))
 	sign := x.Ge(b.Const(0)).Select(b.Const(1), b.Const(-1))
 	return sdk.Quantized{
-		Value: sign.Mul(scale), Surrogate: finite.Select(x, b.Const(0)), Codes: finite.Select(sign, b.Const(0)).Convert(program.Int), Scale: scale,
+		Value: sign.Mul(scale), Surrogate: finite.Select(x, b.Const(0)),
+		Codes: finite.Select(sign, b.Const(0)).Convert(program.Int), Scale: scale,
 		Mask: finite.Broadcast(x.Shape(), nil),
 	}, nil
 }
 
-// distance goes as far as it has come, and a little farther, as optimizers without a rate do (Defazio and Mishchenko, "Learning-Rate-Free
-// Learning by D-Adaptation", 2023). A part of its state is the start; another changes only because x moves.
+// distance goes as far as it has come, and a little farther, as optimizers without a rate do
+// (Defazio and Mishchenko, "Learning-Rate-Free Learning by D-Adaptation", 2023). A part of its
+// state is the start; another changes only because x moves.
 type distance struct{ momentum }
 
 func (distance) Init(b *program.Builder, x program.Value, t sdk.Tensor) (sdk.State, error) {
 	return sdk.State{"start": x, "d": b.Const(0)}, nil
 }
 
-func (distance) Update(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
+func (distance) Update(
+	_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	g := in.Gradient
 	d := in.State["d"].Max(in.State["start"].Sub(in.X).Square().SumAll().Sqrt())
-	return g.Div(g.Square().SumAll().Sqrt().Shift(1e-12)).Mul(d.Shift(1)), sdk.State{"start": in.State["start"], "d": d}, nil
+	return g.Div(g.Square().SumAll().Sqrt().Shift(1e-12)).Mul(d.Shift(1)),
+		sdk.State{"start": in.State["start"], "d": d}, nil
 }
 
 // TestCorrectOptimizers: a state may hold the start, and may change only because x moves.
@@ -258,7 +281,8 @@ func TestCorrectOptimizers(t *testing.T) {
 	fails(t, sdktest.CheckOptimizer(sdktest.NewOptimizer(distance{})), nil)
 }
 
-// TestCorrect: plugins that do all that is asked pass, however unusual they are. Short mode tries every third.
+// TestCorrect: plugins that do all that is asked pass, however unusual they are. Short mode tries
+// every third.
 func TestCorrect(t *testing.T) {
 	every := testlevel.Sample(6, 1, 1)
 	free := []sdk.Claim{{Name: sdk.ClaimAnyRounding}}
@@ -268,16 +292,22 @@ func TestCorrect(t *testing.T) {
 		claims []sdk.Claim
 	}{
 		{"a high threshold for each row", ternary(rowMax), free},
-		{"a high threshold for the tensor", ternary(tensorMax), []sdk.Claim{{Name: sdk.ClaimAnyRounding}, {Name: sdk.ClaimScaleScope, Value: sdk.ScopeTensor}}},
+		{"a high threshold for the tensor", ternary(tensorMax),
+			[]sdk.Claim{{Name: sdk.ClaimAnyRounding}, {Name: sdk.ClaimScaleScope, Value: sdk.ScopeTensor}}},
 		{"unsigned rows", unsigned(rowMax), nil},
-		{"unsigned tensor", unsigned(tensorMax), []sdk.Claim{{Name: sdk.ClaimScaleScope, Value: sdk.ScopeTensor}}},
+		{"unsigned tensor", unsigned(tensorMax),
+			[]sdk.Claim{{Name: sdk.ClaimScaleScope, Value: sdk.ScopeTensor}}},
 		{"codes that count levels", counted(), []sdk.Claim{{Name: sdk.ClaimAnyZeroCode}}},
-		{"two of four", pruned{good()}, []sdk.Claim{{Name: sdk.ClaimPrunes}, {Name: sdk.ClaimAnyRounding}}},
+		{"two of four", pruned{good()},
+			[]sdk.Claim{{Name: sdk.ClaimPrunes}, {Name: sdk.ClaimAnyRounding}}},
 		{"a float grid with a power of two", float8{}, nil},
 		{"signs", signs{}, []sdk.Claim{{Name: sdk.ClaimAnyZeroCode}}},
 		{"noise that depends on the place", dithered(func(*rows) {}), free},
-		{"noise of each step", stochastic(func(*rows) {}), []sdk.Claim{{Name: sdk.ClaimAnyRounding}, {Name: sdk.ClaimUnbiased}, {Name: sdk.ClaimIdempotent}}},
-		{"noise of each step, and a rotation", rotatedNoise{}, []sdk.Claim{{Name: sdk.ClaimAnyRounding}, {Name: sdk.ClaimUnbiased}}},
+		{"noise of each step", stochastic(func(*rows) {}),
+			[]sdk.Claim{{Name: sdk.ClaimAnyRounding}, {Name: sdk.ClaimUnbiased},
+				{Name: sdk.ClaimIdempotent}}},
+		{"noise of each step, and a rotation", rotatedNoise{},
+			[]sdk.Claim{{Name: sdk.ClaimAnyRounding}, {Name: sdk.ClaimUnbiased}}},
 		{"a moving average", observing{}, nil},
 		{"a learned clip", pact, nil},
 		{"a learned exponent", exponent, nil},
@@ -286,7 +316,8 @@ func TestCorrect(t *testing.T) {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
-			if r := sdktest.CheckQuantizer(sdktest.NewQuantizer(c.q), sdktest.Claim(c.claims...)); r.Failed() {
+			if r := sdktest.CheckQuantizer(sdktest.NewQuantizer(c.q),
+				sdktest.Claim(c.claims...)); r.Failed() {
 				t.Error(r)
 			}
 		})

@@ -13,7 +13,8 @@ import (
 type halves struct{}
 
 func (halves) Describe() sdk.Description {
-	return sdk.Description{Name: "halves", Doc: "Rounds each row to multiples of half its largest magnitude."}
+	return sdk.Description{Name: "halves",
+		Doc: "Rounds each row to multiples of half its largest magnitude."}
 }
 
 func (halves) Quantize(b *program.Builder, x program.Value, _ sdk.Site) (sdk.Quantized, error) {

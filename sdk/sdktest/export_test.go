@@ -23,7 +23,8 @@ func SomeOfQuantizer(q sdk.Quantizer, names []string, list ...Option) Report {
 	return some(newQuantizerRun(NewQuantizer(q), list), names)
 }
 
-// SomeOfOptimizer runs the named checks alone, after that of the parameters, which finds the settings that diverge.
+// SomeOfOptimizer runs the named checks alone, after that of the parameters, which finds the
+// settings that diverge.
 func SomeOfOptimizer(o sdk.Optimizer, names []string, list ...Option) Report {
 	if len(names) > 0 {
 		names = append([]string{"parameters"}, names...)
@@ -33,7 +34,8 @@ func SomeOfOptimizer(o sdk.Optimizer, names []string, list ...Option) Report {
 
 func some(s *session, names []string) Report {
 	if len(names) > 0 {
-		s.checks = slices.DeleteFunc(s.checks, func(c check) bool { return !slices.Contains(names, c.name) })
+		s.checks = slices.DeleteFunc(s.checks,
+			func(c check) bool { return !slices.Contains(names, c.name) })
 	}
 	return s.all()
 }

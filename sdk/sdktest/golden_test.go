@@ -13,10 +13,12 @@ import (
 
 // caseFile is a golden file with one case.
 func caseFile(kind, of string) []byte {
-	return fmt.Appendf(nil, `{"format": 1, "kind": %q, "name": "mine", "description": "by hand", "tolerance": {"abs": 1e-12, "rel": 0}, "cases": [{"id": "one", %s}]}`, kind, of)
+	return fmt.Appendf(nil,
+		`{"format": 1, "kind": %q, "name": "mine", "description": "by hand", "tolerance": {"abs": 1e-12, "rel": 0}, "cases": [{"id": "one", %s}]}`, kind, of)
 }
 
-// The learned step of [learned] is 0.5: its codes are those of 4 bits, and the last entry is clipped.
+// The learned step of [learned] is 0.5: its codes are those of 4 bits, and the last entry is
+// clipped.
 const learnedCase = `"role": "activation", "inputs": {"x": [[1.6, -0.2, 9]], "trained.step": 0.5, "d.value": [[1, 1, 1]]},
 	"expected": {"value": [[1.5, 0, 3.5]], "codes": [[3, 0, 7]], "mask": [[true, true, false]], "d.x": [[1, 1, 0]], "d.trained.step": 7.2}`
 
@@ -28,14 +30,22 @@ func TestGoldenFileQuantizer(t *testing.T) {
 		says     string
 	}{
 		{"right", learnedCase, ""},
-		{"another gradient", strings.Replace(learnedCase, "7.2", "7.3", 1), "case one: d.trained.step: got 7.1"},
-		{"another mask", strings.Replace(learnedCase, "true, false", "false, false", 1), "case one: mask at [0 1]: got 1, want 0"},
-		{"a step for each row", strings.Replace(learnedCase, "0.5", "[0.5, 0.5]", 1), "trained.step has shape [2], want [] or a scalar"},
-		{"a scale that is not given", strings.Replace(learnedCase, `"codes": [[3, 0, 7]]`, `"scale": 0.5`, 1), "expected: the plugin does not return scale"},
-		{"no step", `"inputs": {"x": [[1]]}, "expected": {"value": [[1]]}`, "inputs: the plugin's program needs trained.step"},
-		{"an unknown input", strings.Replace(learnedCase, `"trained.step"`, `"trained.step": 1, "trained.zero"`, 1), "the plugin's program has no input trained.zero"},
+		{"another gradient", strings.Replace(learnedCase, "7.2", "7.3", 1),
+			"case one: d.trained.step: got 7.1"},
+		{"another mask", strings.Replace(learnedCase, "true, false", "false, false", 1),
+			"case one: mask at [0 1]: got 1, want 0"},
+		{"a step for each row", strings.Replace(learnedCase, "0.5", "[0.5, 0.5]", 1),
+			"trained.step has shape [2], want [] or a scalar"},
+		{"a scale that is not given", strings.Replace(learnedCase, `"codes": [[3, 0, 7]]`, `"scale": 0.5`,
+			1), "expected: the plugin does not return scale"},
+		{"no step", `"inputs": {"x": [[1]]}, "expected": {"value": [[1]]}`,
+			"inputs: the plugin's program needs trained.step"},
+		{"an unknown input",
+			strings.Replace(learnedCase, `"trained.step"`, `"trained.step": 1, "trained.zero"`, 1),
+			"the plugin's program has no input trained.zero"},
 		{"no x", `"inputs": {}, "expected": {"value": [[1]]}`, `inputs: "x" is missing`},
-		{"a gradient of nothing", `"inputs": {"x": [[1]], "trained.step": 1}, "expected": {"d.x": [[1]]}`, `"d.x" needs the input "d.value"`},
+		{"a gradient of nothing", `"inputs": {"x": [[1]], "trained.step": 1}, "expected": {"d.x": [[1]]}`,
+			`"d.x" needs the input "d.value"`},
 		{"an unknown setting", `"settings": {"bit": 3}, ` + learnedCase, "bit"},
 		{"another code", strings.Replace(learnedCase, `[[3, 0, 7]]`, `[[3, 0, 6]]`, 1),
 			"case one: codes at [0 2]: got 7, want 6"},
@@ -66,9 +76,10 @@ func says(t *testing.T, check sdktest.Check, says string, tried int) {
 	}
 }
 
-// TestGoldenFileOptimizer: directions and states of each step, with and without x. In the first case x stays where it is: u = m
-// = 1, then 0.9 + 1. In the second, with the rate 0.1 and decay 1: 2 → 1.8 → 1.7, then 1.53 → 1.34. With
-// the decay last, and none in the first step: 1.9, then 1.71, and a tenth less.
+// TestGoldenFileOptimizer: directions and states of each step, with and without x. In the first
+// case x stays where it is: u = m = 1, then 0.9 + 1. In the second, with the rate 0.1 and decay 1:
+// 2 → 1.8 → 1.7, then 1.53 → 1.34. With the decay last, and none in the first step: 1.9, then 1.71,
+// and a tenth less.
 func TestGoldenFileOptimizer(t *testing.T) {
 	const directions = `"inputs": {"x": [[2]], "gradient": [[[1]], [[1]]]}, "expected": {"direction": [[[1]], [[1.9]]], "state.m": [[[1]], [[1.9]]]}`
 	const path = `"role": "vector", "inputs": {"x": [2], "gradient": [[1], [1]], "rate": 0.1, "weight_decay": 1}, "expected": {"x": [[1.7], [1.34]]}`
@@ -79,14 +90,18 @@ func TestGoldenFileOptimizer(t *testing.T) {
 	}{
 		{"directions", directions, 2, ""},
 		{"a path", path, 1, ""},
-		{"the decay last", strings.NewReplacer(`"weight_decay": 1`, `"weight_decay": 1, "decay_last": true`,
+		{"the decay last", strings.NewReplacer(`"weight_decay": 1`,
+			`"weight_decay": 1, "decay_last": true`,
 			"1.7", "1.9", "1.34", "1.539").Replace(path), 1, ""},
 		{"rates", strings.Replace(path, "0.1", "[0.1, 0.1]", 1), 1, ""},
-		{"another direction", strings.Replace(directions, "1.9", "1.8", 1), 0, "case one: direction at [1 0 0]: got 1.9"},
-		{"an unknown state", strings.Replace(directions, "state.m", "state.v", 1), 0, "expected: the plugin does not return state.v"},
+		{"another direction", strings.Replace(directions, "1.9", "1.8", 1), 0,
+			"case one: direction at [1 0 0]: got 1.9"},
+		{"an unknown state", strings.Replace(directions, "state.m", "state.v", 1), 0,
+			"expected: the plugin does not return state.v"},
 		{"an unknown input", strings.Replace(path, "rate", "rates", 1), 0, `unknown "rates"`},
 		{"no gradients", `"inputs": {"x": [[2]]}, "expected": {"x": [[2]]}`, 0, "want x, and gradient"},
-		{"three rates", strings.Replace(path, "0.1", "[0.1, 0.1, 0.1]", 1), 0, "got 3 rates, gradients of shape [2 1]"},
+		{"three rates", strings.Replace(path, "0.1", "[0.1, 0.1, 0.1]", 1), 0,
+			"got 3 rates, gradients of shape [2 1]"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			v, err := sdktest.ParseGolden(caseFile("optimizer", c.of))
@@ -115,7 +130,8 @@ func TestGoldenFileMistakes(t *testing.T) {
 		`{"format": 1, "name": "x", "kind": "quantizer", "cases": [{"id": "a", "inputs": {"x": [null]}}]}`:                       "null is not a number",
 		`{"format": 1, "name": "x", "kind": "optimizer", "cases": [{"id": "a", "inputs": {"x": 1}, "expected": {"x": 1}}]} true`: "unexpected data after the JSON object",
 	} {
-		if _, err := sdktest.ParseGolden([]byte(text)); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := sdktest.ParseGolden([]byte(text)); err == nil ||
+			!strings.Contains(err.Error(), says) {
 			t.Errorf("%s: got %v, want %q", text, err, says)
 		}
 	}
@@ -145,7 +161,8 @@ func TestGoldenKind(t *testing.T) {
 // FuzzGoldenFile: a file is refused, or compared without a panic.
 func FuzzGoldenFile(f *testing.F) {
 	f.Add(caseFile("quantizer", learnedCase))
-	f.Add(caseFile("optimizer", `"inputs": {"x": [[2]], "gradient": [[[1]], [[1]]]}, "expected": {"direction": [[[1]], [[1.9]]]}`))
+	f.Add(caseFile("optimizer",
+		`"inputs": {"x": [[2]], "gradient": [[[1]], [[1]]]}, "expected": {"direction": [[[1]], [[1.9]]]}`))
 	f.Add(caseFile("quantizer", `"inputs": {"x": [], "d.value": []}, "expected": {"value": []}`))
 	f.Add(caseFile("optimizer", `"inputs": {"x": 1, "gradient": []}, "expected": {"x": "NaN"}`))
 	f.Fuzz(func(t *testing.T, file []byte) {

@@ -22,7 +22,9 @@ type device struct {
 
 func (device) Name() string { return "device" }
 
-func (d device) Run(p *program.Program, inputs map[string]reference.Tensor) (map[string]reference.Tensor, error) {
+func (d device) Run(
+	p *program.Program, inputs map[string]reference.Tensor,
+) (map[string]reference.Tensor, error) {
 	out, err := reference.Run32(p, inputs)
 	if err == nil && d.change != nil {
 		d.change(p, out)
@@ -73,8 +75,10 @@ func TestDevices(t *testing.T) {
 		fails []string
 	}{
 		{"right optimizer", whitened{}, device{}, nil},
-		{"the direction is off", momentum{}, device{change: off(spec.OutputDirection, 1e-4)}, []string{"devices"}},
-		{"the state is off", whitened{}, device{change: off(spec.StatePrefix+"l", 1e-4)}, []string{"devices"}},
+		{"the direction is off", momentum{}, device{change: off(spec.OutputDirection, 1e-4)},
+			[]string{"devices"}},
+		{"the state is off", whitened{}, device{change: off(spec.StatePrefix+"l", 1e-4)},
+			[]string{"devices"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			fails(t, sdktest.SomeOfOptimizer(c.o, c.fails, sdktest.On(c.d)), c.fails)
@@ -82,26 +86,31 @@ func TestDevices(t *testing.T) {
 	}
 }
 
-// reciprocal is the reference implementation in binary32, but multiplies by the reciprocal of a constant where a program divides by it, as XLA does.
+// reciprocal is the reference implementation in binary32, but multiplies by the reciprocal of a
+// constant where a program divides by it, as XLA does.
 type reciprocal struct{ device }
 
-func (reciprocal) Run(p *program.Program, inputs map[string]reference.Tensor) (map[string]reference.Tensor, error) {
+func (reciprocal) Run(
+	p *program.Program, inputs map[string]reference.Tensor,
+) (map[string]reference.Tensor, error) {
 	var args []reference.Tensor
 	for _, in := range p.Inputs {
 		args = append(args, inputs[in.Name].Single())
 	}
-	values := transform.Interpret(p, args, func(_ program.ID, n *program.Node, args []reference.Tensor) reference.Tensor {
-		if by := n.Args; n.Op == program.OpDiv && int(by[1]) >= len(p.Inputs) && p.Nodes[int(by[1])-len(p.Inputs)].Op == program.OpConstant {
-			inverse := reference.Float(1 / args[1].Floats[0]).Single()
-			n = &program.Node{Op: program.OpMul, Args: by, Type: n.Type}
-			args = []reference.Tensor{args[0], inverse}
-		}
-		out, err := reference.Apply(n, args...)
-		if err != nil {
-			panic(err)
-		}
-		return out.Single()
-	})
+	values := transform.Interpret(p, args,
+		func(_ program.ID, n *program.Node, args []reference.Tensor) reference.Tensor {
+			if by := n.Args; n.Op == program.OpDiv && int(by[1]) >= len(p.Inputs) &&
+				p.Nodes[int(by[1])-len(p.Inputs)].Op == program.OpConstant {
+				inverse := reference.Float(1 / args[1].Floats[0]).Single()
+				n = &program.Node{Op: program.OpMul, Args: by, Type: n.Type}
+				args = []reference.Tensor{args[0], inverse}
+			}
+			out, err := reference.Apply(n, args...)
+			if err != nil {
+				panic(err)
+			}
+			return out.Single()
+		})
 	out := map[string]reference.Tensor{}
 	for _, o := range p.Outputs {
 		out[o.Name] = values[o.Value]
@@ -113,7 +122,9 @@ func (reciprocal) Run(p *program.Program, inputs map[string]reference.Tensor) (m
 func TestTiesOnDevice(t *testing.T) {
 	tied := broken(func(q *rows) {
 		q.short = -1
-		q.scale = func(_, x program.Value) program.Value { return x.Abs().MaxRow().Div(x.Builder().Const(7.5)) }
+		q.scale = func(_, x program.Value) program.Value {
+			return x.Abs().MaxRow().Div(x.Builder().Const(7.5))
+		}
 	})
 	names := []string{"devices"}
 	fails(t, sdktest.SomeOfQuantizer(tied, names, sdktest.On(reciprocal{})), nil)
@@ -132,7 +143,8 @@ func TestTiesOnDevice(t *testing.T) {
 func TestLearnedOnDevice(t *testing.T) {
 	fails(t, sdktest.CheckQuantizer(sdktest.NewQuantizer(learned{}), sdktest.On(device{})), nil)
 	wrong := device{change: off(spec.TrainedPrefix+"step", 1e-3)}
-	fails(t, sdktest.SomeOfQuantizer(learned{}, []string{"devices"}, sdktest.On(wrong)), []string{"devices"})
+	fails(t, sdktest.SomeOfQuantizer(learned{}, []string{"devices"}, sdktest.On(wrong)),
+		[]string{"devices"})
 }
 
 // TestSettings: what the caller fixes stays fixed, and what the plugin does not
@@ -150,7 +162,8 @@ func TestSettings(t *testing.T) {
 	if slices.ContainsFunc(asked, func(bits int) bool { return bits != 3 }) {
 		t.Errorf("asked for bits %v", asked)
 	}
-	fails(t, sdktest.SomeOfQuantizer(good(), []string{"description"}, sdktest.With(map[string]any{"bit": 3})), []string{"description"})
+	fails(t, sdktest.SomeOfQuantizer(good(), []string{"description"},
+		sdktest.With(map[string]any{"bit": 3})), []string{"description"})
 	asked = nil
 	sdktest.SomeOfQuantizer(watch, []string{"parameters"})
 	for bits := 2; bits <= 8; bits++ {
@@ -166,8 +179,12 @@ func TestRefusal(t *testing.T) {
 		q       sdk.Quantizer
 		refused bool
 	}{
-		{broken(func(q *rows) { q.refuse = func(sdk.Site) error { return sdk.Refuse("use 4 bits") } }), true},
-		{broken(func(q *rows) { q.refuse = func(sdk.Site) error { return errors.New("use 4 bits") } }), false},
+		{broken(func(q *rows) {
+			q.refuse = func(sdk.Site) error { return sdk.Refuse("use 4 bits") }
+		}), true},
+		{broken(func(q *rows) {
+			q.refuse = func(sdk.Site) error { return errors.New("use 4 bits") }
+		}), false},
 		{broken(func(q *rows) { q.refuse = func(sdk.Site) error { panic("oh") } }), false},
 		{broken(func(q *rows) {
 			q.scale = func(s, _ program.Value) program.Value { return s.Add(s.Builder().Zeros(5)) }
@@ -177,7 +194,8 @@ func TestRefusal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = sdktest.NewQuantizer(c.q).Programs(sdk.Site{Name: "w", Shape: []int{2, 8}, Values: values})
+		_, err = sdktest.NewQuantizer(c.q).
+			Programs(sdk.Site{Name: "w", Shape: []int{2, 8}, Values: values})
 		if _, refused := errors.AsType[*sdk.Refusal](err); err == nil || refused != c.refused {
 			t.Errorf("got %v, a refusal: %v", err, c.refused)
 		}
@@ -191,7 +209,8 @@ func (describes) Describe() sdk.Description { panic("who am I") }
 
 func TestPanicInDescribe(t *testing.T) {
 	r := sdktest.CheckQuantizer(sdktest.NewQuantizer(describes{}))
-	if len(r.Checks) != 1 || r.Checks[0].Status != sdktest.Fail || !strings.Contains(r.Checks[0].Failures[0].Message, "who am I") {
+	if len(r.Checks) != 1 || r.Checks[0].Status != sdktest.Fail ||
+		!strings.Contains(r.Checks[0].Failures[0].Message, "who am I") {
 		t.Errorf("got %v", r)
 	}
 }

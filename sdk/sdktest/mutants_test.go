@@ -38,11 +38,13 @@ type rows struct {
 }
 
 func good() rows {
-	return rows{name: "rows", zero: 1, homogeneous: true, parameters: []sdk.Parameter{sdk.Int("bits", 4, 2, 8, "bits of a code")}}
+	return rows{name: "rows", zero: 1, homogeneous: true,
+		parameters: []sdk.Parameter{sdk.Int("bits", 4, 2, 8, "bits of a code")}}
 }
 
 func (q rows) Describe() sdk.Description {
-	return sdk.Description{Name: q.name, Version: "1", Doc: "Symmetric integers, one scale for each row.", Parameters: q.parameters}
+	return sdk.Description{Name: q.name, Version: "1",
+		Doc: "Symmetric integers, one scale for each row.", Parameters: q.parameters}
 }
 
 func apply(f func(program.Value) program.Value, v program.Value) program.Value {
@@ -103,8 +105,9 @@ func (q rows) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 	}, nil
 }
 
-// clipping has a scale of twice the mean magnitude of a row, so that large entries are clipped, and get no gradient.
-// With a shift, others get none; codes may be short as in [rows], and the threshold of the mask may be multiplied.
+// clipping has a scale of twice the mean magnitude of a row, so that large entries are clipped, and
+// get no gradient. With a shift, others get none; codes may be short as in [rows], and the
+// threshold of the mask may be multiplied.
 type clipping struct {
 	shift     int
 	short     float64
@@ -112,7 +115,8 @@ type clipping struct {
 }
 
 func (clipping) Describe() sdk.Description {
-	return sdk.Description{Name: "clipping", Version: "1", Doc: "Integers of four bits within a limit."}
+	return sdk.Description{Name: "clipping", Version: "1",
+		Doc: "Integers of four bits within a limit."}
 }
 
 func (q clipping) Quantize(b *program.Builder, x program.Value, _ sdk.Site) (sdk.Quantized, error) {
@@ -128,12 +132,14 @@ func (q clipping) Quantize(b *program.Builder, x program.Value, _ sdk.Site) (sdk
 	if d := x.Shape()[1]; q.shift > 0 && d > q.shift {
 		n := x.Shape()[0]
 		m := mask.Convert(program.Float)
-		end, start := m.Slice([]int{0, d - q.shift}, []int{n, d}, []int{1, 1}), m.Slice([]int{0, 0}, []int{n, d - q.shift}, []int{1, 1})
+		end, start := m.Slice([]int{0, d - q.shift}, []int{n, d}, []int{1, 1}),
+			m.Slice([]int{0, 0}, []int{n, d - q.shift}, []int{1, 1})
 		passed = end.Concatenate(1, start).Gt(b.Const(0.5))
 	}
 	return sdk.Quantized{
 		Value: codes.Mul(s), Surrogate: passed.Select(x, b.Const(0)),
-		Codes: finite.Select(codes, b.Const(0)).Convert(program.Int), Scale: s, Mask: mask, Homogeneous: true,
+		Codes: finite.Select(codes, b.Const(0)).Convert(program.Int), Scale: s, Mask: mask,
+		Homogeneous: true,
 	}, nil
 }
 
@@ -145,7 +151,9 @@ type packed struct {
 
 func goodPacked() packed { return packed{rows: good()} }
 
-func (q packed) Unpack(_ *program.Builder, codes, scale program.Value, _ sdk.Site) (program.Value, error) {
+func (q packed) Unpack(
+	_ *program.Builder, codes, scale program.Value, _ sdk.Site,
+) (program.Value, error) {
 	if q.unpack != nil {
 		return q.unpack(codes, scale), nil
 	}
@@ -165,7 +173,9 @@ func (learned) Describe() sdk.Description {
 	return sdk.Description{Name: "learned", Doc: "A learned step size."}
 }
 
-func (q learned) InitTrained(b *program.Builder, x program.Value, site sdk.Site) (sdk.State, error) {
+func (q learned) InitTrained(
+	b *program.Builder, x program.Value, site sdk.Site,
+) (sdk.State, error) {
 	s := x.Abs().SumAll().Scale(2 / math.Sqrt(7) / float64(x.Type().Size())).Max(b.Const(1e-8))
 	if q.shape != nil {
 		s = s.Broadcast(q.shape(site), nil)
@@ -173,7 +183,9 @@ func (q learned) InitTrained(b *program.Builder, x program.Value, site sdk.Site)
 	return sdk.State{"step": apply(q.init, s)}, nil
 }
 
-func (q learned) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+func (q learned) Quantize(
+	b *program.Builder, x program.Value, site sdk.Site,
+) (sdk.Quantized, error) {
 	s := site.Trained["step"]
 	r := x.Div(s)
 	finite := x.IsFinite()
@@ -181,11 +193,14 @@ func (q learned) Quantize(b *program.Builder, x program.Value, site sdk.Site) (s
 	q7 := r.Round().Clip(-7, 7)
 	// d/ds of s·(clip(r) + constant) is round(r) − r inside and ±7 outside.
 	clean := inside.Select(r, r.Sign().Scale(7))
-	surrogate := finite.Select(apply(q.step, s).Mul(clean.Add(q7.Sub(clean).StopGradient())), b.Const(0))
-	return sdk.Quantized{Value: finite.Select(q7.Mul(s), b.Const(math.NaN())), Surrogate: surrogate, Mask: inside, Codes: finite.Select(q7, b.Const(0))}, nil
+	surrogate := finite.Select(apply(q.step, s).Mul(clean.Add(q7.Sub(clean).StopGradient())),
+		b.Const(0))
+	return sdk.Quantized{Value: finite.Select(q7.Mul(s), b.Const(math.NaN())), Surrogate: surrogate,
+		Mask: inside, Codes: finite.Select(q7, b.Const(0))}, nil
 }
 
-// pushed is learned with a backward pass of its own, which scales gradients by their signs and the error of rounding.
+// pushed is learned with a backward pass of its own, which scales gradients by their signs and the
+// error of rounding.
 type pushed struct {
 	learned
 	// dx and ds change the gradients.
@@ -195,13 +210,17 @@ type pushed struct {
 	passes bool
 }
 
-func (q pushed) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+func (q pushed) Quantize(
+	b *program.Builder, x program.Value, site sdk.Site,
+) (sdk.Quantized, error) {
 	out, err := q.learned.Quantize(b, x, site)
 	out.Surrogate = program.Value{}
 	return out, err
 }
 
-func (q pushed) Backward(b *program.Builder, x, dy program.Value, site sdk.Site) (sdk.Gradients, error) {
+func (q pushed) Backward(
+	b *program.Builder, x, dy program.Value, site sdk.Site,
+) (sdk.Gradients, error) {
 	r := x.Div(site.Trained["step"])
 	finite, level := x.IsFinite(), r.Round().Clip(-7, 7)
 	inside := finite.And(r.Abs().Le(b.Const(7.5)))
@@ -214,7 +233,8 @@ func (q pushed) Backward(b *program.Builder, x, dy program.Value, site sdk.Site)
 		dx = inside.Select(dx, b.Const(0))
 	}
 	ds := finite.Select(dy, b.Const(0)).Mul(inside.Select(level.Sub(r), r.Sign().Scale(7)))
-	return sdk.Gradients{X: dx, Trained: sdk.State{"step": apply(q.ds, finite.Select(ds, b.Const(0)).SumAll())}}, nil
+	return sdk.Gradients{X: dx,
+		Trained: sdk.State{"step": apply(q.ds, finite.Select(ds, b.Const(0)).SumAll())}}, nil
 }
 
 // kept is learned with a constraint on its step.
@@ -223,16 +243,20 @@ type kept struct {
 	constraint func(v program.Value) program.Value
 }
 
-func (q kept) Constrain(_ *program.Builder, _ string, v program.Value, _ sdk.Site) (program.Value, error) {
+func (q kept) Constrain(
+	_ *program.Builder, _ string, v program.Value, _ sdk.Site,
+) (program.Value, error) {
 	return q.constraint(v), nil
 }
 
 // positive keeps a step away from zero.
 func positive(v program.Value) program.Value { return v.Max(v.Builder().Const(1e-9)) }
 
-// observing has a scale for the whole tensor that follows from a moving average of the largest magnitudes.
+// observing has a scale for the whole tensor that follows from a moving average of the largest
+// magnitudes.
 type observing struct {
-	// init is the average at the start, and next that after a step, from the old one and the largest magnitude now.
+	// init is the average at the start, and next that after a step, from the old one and the largest
+	// magnitude now.
 	init func(now program.Value) program.Value
 	next func(old, now program.Value) program.Value
 	// read and evaluate are what the scale of training and evaluation follows from.
@@ -265,7 +289,9 @@ func (q observing) InitState(b *program.Builder, x program.Value, _ sdk.Site) (s
 	return s, nil
 }
 
-func (q observing) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+func (q observing) Quantize(
+	b *program.Builder, x program.Value, site sdk.Site,
+) (sdk.Quantized, error) {
 	const top = 7
 	average, now := site.State["average"], q.now(x)
 	next := sdk.State{"average": average.Scale(0.9).Add(now.Scale(0.1))}
@@ -276,7 +302,8 @@ func (q observing) Quantize(b *program.Builder, x program.Value, site sdk.Site) 
 		next["steps"] = site.State["steps"].Shift(1)
 	}
 	from := average
-	if f := map[bool]func(average, now program.Value) program.Value{true: q.read, false: q.evaluate}[site.Training]; f != nil {
+	if f := map[bool]func(average,
+		now program.Value) program.Value{true: q.read, false: q.evaluate}[site.Training]; f != nil {
 		from = f(average, now)
 	}
 	s := from.Scale(1.0 / top).Max(b.Const(0x1p-126))
@@ -289,8 +316,8 @@ func (q observing) Quantize(b *program.Builder, x program.Value, site sdk.Site) 
 	}, nil
 }
 
-// smoothing multiplies the columns of a weight with factors that follow from statistics of both operands, divides those of its
-// activation by them, and rounds rows to eight bits.
+// smoothing multiplies the columns of a weight with factors that follow from statistics of both
+// operands, divides those of its activation by them, and rounds rows to eight bits.
 type smoothing struct {
 	// factors changes them; nil takes the roots of the quotients of the largest magnitudes.
 	factors func(site sdk.Site) program.Value
@@ -299,10 +326,13 @@ type smoothing struct {
 }
 
 func (smoothing) Describe() sdk.Description {
-	return sdk.Description{Name: "smoothing", Doc: "Integers after outliers of activations have moved into weights."}
+	return sdk.Description{Name: "smoothing",
+		Doc: "Integers after outliers of activations have moved into weights."}
 }
 
-func (q smoothing) InitState(b *program.Builder, _ program.Value, site sdk.Site) (sdk.State, error) {
+func (q smoothing) InitState(
+	b *program.Builder, _ program.Value, site sdk.Site,
+) (sdk.State, error) {
 	least := b.Const(1e-5)
 	f := site.Activations.Max.Max(least).Div(site.Weights.Max.Max(least)).Sqrt()
 	if q.factors != nil {
@@ -311,14 +341,17 @@ func (q smoothing) InitState(b *program.Builder, _ program.Value, site sdk.Site)
 	return sdk.State{"factors": f}, nil
 }
 
-func (q smoothing) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+func (q smoothing) Quantize(
+	b *program.Builder, x program.Value, site sdk.Site,
+) (sdk.Quantized, error) {
 	f := site.State["factors"]
 	if site.Role == sdk.RoleActivation {
 		f = b.Const(1).Div(f)
 	}
 	y := x.Mul(f)
 	largest := y.Abs().MaxRow()
-	scale := largest.IsFinite().Select(largest.Scale(1.0/127).Max(b.Const(0x1p-126)), b.Const(math.NaN()))
+	scale := largest.IsFinite().Select(largest.Scale(1.0/127).Max(b.Const(0x1p-126)),
+		b.Const(math.NaN()))
 	value := y.Div(scale).Round().Mul(scale)
 	if !q.forgets {
 		value = value.Div(f)
@@ -372,7 +405,9 @@ func (o momentum) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.S
 	return sdk.State{"m": b.Full(o.initial, t.Shape...)}, nil
 }
 
-func (o momentum) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
+func (o momentum) Update(
+	b *program.Builder, in sdk.UpdateInput, t sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	m := in.State["m"].Scale(0.9).Add(in.Gradient)
 	u, next := m, m
 	if o.u != nil {
@@ -386,19 +421,24 @@ func (o momentum) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (
 
 func (o momentum) Accepts(t sdk.Tensor) bool { return o.accepts == nil || o.accepts(t) }
 
-// corrected has a running mean of gradients and one of their squares, corrected for their start (Kingma and Ba, "Adam", 2015).
+// corrected has a running mean of gradients and one of their squares, corrected for their start
+// (Kingma and Ba, "Adam", 2015).
 type corrected struct {
 	shift float64 // added to the step
 	bare  bool    // without the corrections
 }
 
-func (corrected) Describe() sdk.Description { return sdk.Description{Name: "corrected", Doc: "Adam."} }
+func (corrected) Describe() sdk.Description {
+	return sdk.Description{Name: "corrected", Doc: "Adam."}
+}
 
 func (corrected) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.State, error) {
 	return sdk.State{"m": b.Zeros(t.Shape...), "v": b.Zeros(t.Shape...)}, nil
 }
 
-func (o corrected) Update(b *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
+func (o corrected) Update(
+	b *program.Builder, in sdk.UpdateInput, _ sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	mean := func(old, x program.Value, beta float64) (next, unbiased program.Value) {
 		next = old.Scale(beta).Add(x.Scale(1 - beta))
 		if o.bare {
@@ -414,7 +454,9 @@ func (o corrected) Update(b *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) 
 // named is momentum whose factor depends on the name of the tensor.
 type named struct{ momentum }
 
-func (o named) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
+func (o named) Update(
+	b *program.Builder, in sdk.UpdateInput, t sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	u, next, err := o.momentum.Update(b, in, t)
 	if strings.Contains(t.Name, "mlp") {
 		u = u.Scale(2)
@@ -449,7 +491,9 @@ func (o averaged) Init(b *program.Builder, x program.Value, t sdk.Tensor) (sdk.S
 	return state, err
 }
 
-func (o averaged) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
+func (o averaged) Update(
+	b *program.Builder, in sdk.UpdateInput, t sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	u, next, err := o.momentum.Update(b, in, t)
 	next["mean"] = in.State["mean"]
 	if !o.keeps {
@@ -458,7 +502,9 @@ func (o averaged) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (
 	return u, next, err
 }
 
-func (o averaged) Evaluate(_ *program.Builder, x program.Value, state sdk.State, _ sdk.Tensor) (program.Value, error) {
+func (o averaged) Evaluate(
+	_ *program.Builder, x program.Value, state sdk.State, _ sdk.Tensor,
+) (program.Value, error) {
 	if o.result != nil {
 		return o.result(x, state["mean"]), nil
 	}
@@ -473,7 +519,9 @@ type collecting struct {
 	least float64
 }
 
-func (o collecting) Collect(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (sdk.State, error) {
+func (o collecting) Collect(
+	_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor,
+) (sdk.State, error) {
 	norm2 := in.Gradient.Square().SumAll()
 	if o.collect != nil {
 		norm2 = o.collect(in)
@@ -481,7 +529,9 @@ func (o collecting) Collect(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor
 	return sdk.State{"norm2": norm2}, nil
 }
 
-func (o collecting) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
+func (o collecting) Update(
+	b *program.Builder, in sdk.UpdateInput, t sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	u, next, err := o.momentum.Update(b, in, t)
 	norm2 := in.Global["norm2"]
 	if o.use != nil {
@@ -501,25 +551,32 @@ type probing struct {
 
 func (probing) Describe() sdk.Description { return sdk.Description{Name: "probing"} }
 
-func (probing) Init(*program.Builder, program.Value, sdk.Tensor) (sdk.State, error) { return nil, nil }
+func (probing) Init(*program.Builder, program.Value, sdk.Tensor) (sdk.State, error) {
+	return nil, nil
+}
 
 func (probing) ProbeAt(sdk.Tensor) sdk.Due { return sdk.Due{First: 1, Next: 1, Every: 2} }
 
-func (p probing) Probe(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, error) {
+func (p probing) Probe(
+	_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor,
+) (program.Value, error) {
 	if p.offset != nil {
 		return p.offset(in), nil
 	}
 	return in.Gradient.Scale(0.01), nil
 }
 
-func (p probing) Update(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
+func (p probing) Update(
+	_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	if p.u != nil {
 		return p.u(in), nil, nil
 	}
 	return in.Probed, nil, nil
 }
 
-// sampling divides the gradient by the root of a mean of squares of gradients with drawn labels, of every other update.
+// sampling divides the gradient by the root of a mean of squares of gradients with drawn labels, of
+// every other update.
 type sampling struct {
 	u func(in sdk.UpdateInput, h program.Value) program.Value
 }
@@ -532,8 +589,11 @@ func (sampling) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.Sta
 
 func (sampling) SampleAt(sdk.Tensor) sdk.Due { return sdk.Due{First: 1, Next: 1, Every: 2} }
 
-func (s sampling) Update(b *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
-	h := in.Probing.Gt(b.Const(0)).Select(in.State["h"].Add(in.Probed.Square()).Scale(0.5), in.State["h"])
+func (s sampling) Update(
+	b *program.Builder, in sdk.UpdateInput, _ sdk.Tensor,
+) (program.Value, sdk.State, error) {
+	h := in.Probing.Gt(b.Const(0)).Select(in.State["h"].Add(in.Probed.Square()).Scale(0.5),
+		in.State["h"])
 	if s.u != nil {
 		return s.u(in, h), sdk.State{"h": h}, nil
 	}
@@ -553,7 +613,9 @@ func (tallied) Storage(sdk.Tensor) map[string]sdk.Storage {
 	return map[string]sdk.Storage{"n": sdk.StoreInt8}
 }
 
-func (c tallied) Update(b *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
+func (c tallied) Update(
+	b *program.Builder, in sdk.UpdateInput, _ sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	n := in.State["n"].Shift(c.by).Min(b.Const(3 * c.by))
 	return in.Gradient.Mul(n), sdk.State{"n": n}, nil
 }
@@ -561,7 +623,9 @@ func (c tallied) Update(b *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (p
 // thirds takes all parts of a weight for as large as the first.
 type thirds struct{ momentum }
 
-func (o thirds) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
+func (o thirds) Update(
+	b *program.Builder, in sdk.UpdateInput, t sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	u, next, err := o.momentum.Update(b, in, t)
 	if n := len(t.Parts); n > 0 {
 		u = u.Reshape(n, t.Parts[0].Rows, t.Shape[1]).Reshape(t.Shape...)
@@ -599,7 +663,9 @@ func (whitened) Observe(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (s
 	return sdk.State{"l": in.State["l"].Scale(0.9).Add(g.MatMul(g.Transpose(1, 0)).Scale(0.1))}, nil
 }
 
-func (o whitened) Refresh(b *program.Builder, in sdk.RefreshInput, _ bool, t sdk.Tensor) (sdk.State, error) {
+func (o whitened) Refresh(
+	b *program.Builder, in sdk.RefreshInput, _ bool, t sdk.Tensor,
+) (sdk.State, error) {
 	n := t.Shape[0]
 	l := in.State["l"].Add(identity(b, n).Scale(1e-6))
 	values, vectors := l.EighValues(), l.EighVectors()
@@ -609,6 +675,8 @@ func (o whitened) Refresh(b *program.Builder, in sdk.RefreshInput, _ bool, t sdk
 
 func (whitened) RefreshAt(sdk.Tensor) sdk.Due { return sdk.Due{First: 1, Next: 3, Every: 3} }
 
-func (o whitened) Update(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
+func (o whitened) Update(
+	_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	return apply(o.use, in.State["root"]).MatMul(in.Gradient), in.State, nil
 }

@@ -17,7 +17,8 @@ type opaqueAverage struct {
 }
 
 func (opaqueAverage) Describe() sdk.Description {
-	return sdk.Description{Name: "average", Doc: "An average.", Parameters: []sdk.Parameter{sdk.Float("beta", 0.9, 0, 0.999, "decay")}}
+	return sdk.Description{Name: "average", Doc: "An average.",
+		Parameters: []sdk.Parameter{sdk.Float("beta", 0.9, 0, 0.999, "decay")}}
 }
 
 func (o opaqueAverage) State(t sdk.Tensor) ([]spec.Tensor, error) {
@@ -82,7 +83,8 @@ func (o opaqueAverage) Step(in sdk.OpaqueStep, t sdk.Tensor) error {
 // TestOpaqueMistakes: the checks find what is wrong, and nothing in what is right.
 func TestOpaqueMistakes(t *testing.T) {
 	for mistake, check := range map[string]string{
-		"": "", "adds": "finite", "sparse": "finite", "decay": "decay", "leftovers": "retry", "gradient": "retry", "in place": "retry", "kept": "retry",
+		"": "", "adds": "finite", "sparse": "finite", "decay": "decay", "leftovers": "retry",
+		"gradient": "retry", "in place": "retry", "kept": "retry",
 		"correction": "correction", "useless state": "state", "uphill": "parabola",
 	} {
 		t.Run(mistake, func(t *testing.T) {

@@ -23,11 +23,13 @@ var report = sdktest.Report{
 	Settings: map[string]any{"bits": 3.0, "form": "paper"},
 	Checks: []sdktest.Check{
 		{Name: "shapes", Status: sdktest.Pass, Asks: "programs", Tried: 32},
-		{Name: "zeros", Status: sdktest.Fail, Asks: "zeros stay zeros", Tried: 8, Failed: 3, Failures: []sdktest.Failure{
-			{Message: "value", Machine: "cpu", Role: "weight", Shape: []int{4, 33}, Settings: map[string]any{"trust": sdktest.Number(math.Inf(1))},
-				Index: []int{1, 2}, Got: number(math.NaN()), Want: number(0.1)},
-			{Message: "no codes"},
-		}},
+		{Name: "zeros", Status: sdktest.Fail, Asks: "zeros stay zeros", Tried: 8, Failed: 3,
+			Failures: []sdktest.Failure{
+				{Message: "value", Machine: "cpu", Role: "weight", Shape: []int{4, 33},
+					Settings: map[string]any{"trust": sdktest.Number(math.Inf(1))},
+					Index:    []int{1, 2}, Got: number(math.NaN()), Want: number(0.1)},
+				{Message: "no codes"},
+			}},
 		{Name: "unpack", Status: sdktest.Skip, Asks: "bits", Notes: []string{"not a packer", "…"}},
 	},
 }
@@ -53,10 +55,13 @@ skip  unpack  not a packer; …
 // is one.
 func TestFailureText(t *testing.T) {
 	for want, f := range map[string]sdktest.Failure{
-		"on reference: value at [1 2], where x is 0.3: got NaN, want 0.1": {Machine: "reference", Message: "value", Index: []int{1, 2},
+		"on reference: value at [1 2], where x is 0.3: got NaN, want 0.1": {Machine: "reference",
+			Message: "value", Index: []int{1, 2},
 			Input: number(0.3), Got: number(math.NaN()), Want: number(0.1)},
-		"value of an entry, where x is -0.5: got 0, want -1": {Message: "value of an entry", Index: []int{}, Input: number(-0.5), Got: number(0), Want: number(-1)},
-		"gradient by s: got 0, want 1":                       {Message: "gradient by s", Index: []int{}, Got: number(0), Want: number(1)},
+		"value of an entry, where x is -0.5: got 0, want -1": {Message: "value of an entry",
+			Index: []int{}, Input: number(-0.5), Got: number(0), Want: number(-1)},
+		"gradient by s: got 0, want 1": {Message: "gradient by s", Index: []int{},
+			Got: number(0), Want: number(1)},
 	} {
 		if got := f.String(); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
@@ -75,7 +80,8 @@ func TestFailuresTellTheInput(t *testing.T) {
 			}
 		}
 	}
-	if text := r.String(); !strings.Contains(text, "value of an entry for which there is a nearer level (if this is intended, claim any_rounding), where x is ") {
+	if text := r.String(); !strings.Contains(text, "value of an entry for which there is a nearer "+
+		"level (if this is intended, claim any_rounding), where x is ") {
 		t.Error(text)
 	}
 }

@@ -28,7 +28,9 @@ func (q seeking) SearchState(sdk.Site) ([]sdk.StateTensor, int, error) {
 	return list, 4, nil
 }
 
-func (q seeking) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+func (q seeking) Quantize(
+	b *program.Builder, x program.Value, site sdk.Site,
+) (sdk.Quantized, error) {
 	if site.Role != sdk.RoleWeight || site.Product != sdk.ProductForward {
 		return sdk.Quantized{}, sdk.Refuse("for weights in the forward product only")
 	}
@@ -80,7 +82,8 @@ func (q seeking) Search(in sdk.SearchInput, site sdk.Site) error {
 // TestSearchMistakes: the checks find what is wrong, and nothing in what is right.
 func TestSearchMistakes(t *testing.T) {
 	for mistake, check := range map[string]string{
-		"": "", "adds": "search", "sometimes": "search", "leftovers": "search", "kept": "search", "x": "search", "in place": "search",
+		"": "", "adds": "search", "sometimes": "search", "leftovers": "search", "kept": "search",
+		"x": "search", "in place": "search",
 		"infinite": "state", "drifts": "state", "useless state": "state", "same state": "state",
 	} {
 		t.Run(mistake, func(t *testing.T) {

@@ -69,7 +69,8 @@ func (rounding) Quantize(_ *program.Builder, x program.Value, _ sdk.Site) (sdk.Q
 // What a plugin gives no occasion for is skipped, and says so.
 func TestNothingToCheck(t *testing.T) {
 	c := find(t, sdktest.SomeOfQuantizer(rounding{}, []string{"codes"}), "codes")
-	if text, _ := json.Marshal(c); c.Status != sdktest.Skip || !strings.HasPrefix(c.Notes[0], "optional: there are no Codes") {
+	if text, _ := json.Marshal(c); c.Status != sdktest.Skip ||
+		!strings.HasPrefix(c.Notes[0], "optional: there are no Codes") {
 		t.Errorf("%s", text)
 	}
 	q := good()
@@ -82,8 +83,8 @@ func TestNothingToCheck(t *testing.T) {
 	}
 }
 
-// TestMain lets garbage grow: the reference implementation makes much of it, and next to nothing stays, so that the
-// collector would take half of the time.
+// TestMain lets garbage grow: the reference implementation makes much of it, and next to nothing
+// stays, so that the collector would take half of the time.
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(800)
 	os.Exit(m.Run())

@@ -17,7 +17,8 @@ func TestGrid(t *testing.T) {
 		t.Errorf("%d codes, %v, %v", got, floats.Number(13), floats.check())
 	}
 	for code := int32(-20); code < 20; code++ {
-		if odd.Holds(code) != slices.Contains(odd.Codes(), code) || floats.Holds(code) != slices.Contains(floats.Codes(), code) {
+		if odd.Holds(code) != slices.Contains(odd.Codes(), code) ||
+			floats.Holds(code) != slices.Contains(floats.Codes(), code) {
 			t.Errorf("the code %d", code)
 		}
 	}
@@ -31,7 +32,8 @@ func TestGrid(t *testing.T) {
 		{Grid{Format: FormatInteger, Min: 1, Step: 1}, "codes from 1 to 0"},
 		{Grid{Format: FormatInteger, Max: 7, Step: 2}, "divides their distance"},
 		{Grid{Format: FormatInteger, Max: math.MaxInt32, Step: 1}, "at most 65536 codes"},
-		{Grid{Format: FormatInteger, Min: math.MaxInt32, Max: math.MaxInt32 + 1, Step: 1}, "numbers of 32 bits"},
+		{Grid{Format: FormatInteger, Min: math.MaxInt32, Max: math.MaxInt32 + 1, Step: 1},
+			"numbers of 32 bits"},
 		{Grid{Format: FormatE2M1, Group: -1}, "groups of 0 or more"},
 	} {
 		if err := c.g.check(); err == nil || !strings.Contains(err.Error(), c.says) {

@@ -37,7 +37,8 @@ func TestMain(m *testing.M) {
 // cages are commands that keep one file, well or badly.
 var cages = map[string]func() error{
 	"careful": func() error {
-		left, err := atomicfile.Abandoned(vfs.At("."), func(name string) bool { return name == "summary.json" })
+		left, err := atomicfile.Abandoned(vfs.At("."),
+			func(name string) bool { return name == "summary.json" })
 		for _, path := range left {
 			err = errors.Join(err, path.Remove())
 		}
@@ -95,7 +96,8 @@ func against(t *testing.T, which string, o options) ([]Record, string, error) {
 	if o.Dir == "" {
 		o.Dir = t.TempDir()
 	}
-	s := Scenario{Name: which, Files: map[string]string{"input": ""}, Run: []string{which}, Again: []string{which}}
+	s := Scenario{Name: which, Files: map[string]string{"input": ""}, Run: []string{which},
+		Again: []string{which}}
 	records, err := experiments(t.Context(), o, []Scenario{s})
 	return records, out.String(), err
 }
@@ -129,7 +131,8 @@ func TestNothingIsLost(t *testing.T) {
 		}
 	}
 	if all == 0 || alone == 0 || torn == 0 || twice == 0 {
-		t.Errorf("%d kills of all processes, %d of the caller, %d in the middle of a write, %d experiments with two", all, alone, torn, twice)
+		t.Errorf("%d kills of all processes, %d of the caller, %d in the middle of a write, %d "+
+			"experiments with two", all, alone, torn, twice)
 	}
 }
 
@@ -151,7 +154,9 @@ func TestCarelessnessIsFound(t *testing.T) {
 			if again := fmt.Sprintf("-seed 1 -only %s\n", records[i].Key); !strings.Contains(out, again) {
 				t.Errorf("output without %q:\n%s", again, out)
 			}
-			kept, err := filepath.Glob(filepath.Join(dir, "*", "failures", strings.ReplaceAll(records[i].Key.String(), ":", "-"), "killed", "input"))
+			kept, err := filepath.Glob(
+				filepath.Join(dir, "*", "failures", strings.ReplaceAll(records[i].Key.String(), ":", "-"),
+					"killed", "input"))
 			if err != nil || len(kept) != 1 {
 				t.Errorf("what the kill left is kept at %v, %v", kept, err)
 			}
@@ -203,7 +208,8 @@ func TestGoesOn(t *testing.T) {
 		t.Errorf("experiments %v, then %v", a, b)
 	}
 	o.Only = "careful:1:3"
-	if _, out, err := against(t, "careful", o); err != nil || !strings.Contains(out, "1 experiments to do") {
+	if _, out, err := against(t, "careful", o); err != nil ||
+		!strings.Contains(out, "1 experiments to do") {
 		t.Errorf("error %v, output:\n%s", err, out)
 	}
 }

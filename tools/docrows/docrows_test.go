@@ -55,8 +55,10 @@ func hidden() {}
 // tests, internal and vendored packages are not.
 func TestWrite(t *testing.T) {
 	root := files(t, map[string]string{
-		"a/cut/cut.go": source, "a/cut/cut_test.go": "package cut\n\n// T is tested.\nfunc T() {}\n", "a/cut/tool.go": "package main\n\n// M is not.\nfunc M() {}\n",
-		"cmd/x/x.go": source, "a/internal/y/y.go": source, "vendor/z/z.go": source, "main/main.go": "// Main runs.\npackage main\n", "empty/doc.txt": "",
+		"a/cut/cut.go": source, "a/cut/cut_test.go": "package cut\n\n// T is tested.\nfunc T() {}\n",
+		"a/cut/tool.go": "package main\n\n// M is not.\nfunc M() {}\n",
+		"cmd/x/x.go":    source, "a/internal/y/y.go": source, "vendor/z/z.go": source,
+		"main/main.go": "// Main runs.\npackage main\n", "empty/doc.txt": "",
 	})
 	var out bytes.Buffer
 	n, err := write(&out, options{root: root, longest: 40})
@@ -94,7 +96,8 @@ a/cut#cut.Knife.Sharpen: What does the method cut.Knife.Sharpen do? Sharpen make
 // TestBrokenSource: what is not Go is an error that names the file.
 func TestBrokenSource(t *testing.T) {
 	root := files(t, map[string]string{"a/a.go": "pakage a\n"})
-	if _, err := write(&bytes.Buffer{}, options{root: root, longest: 40}); err == nil || !strings.Contains(err.Error(), "a.go") {
+	if _, err := write(&bytes.Buffer{}, options{root: root, longest: 40}); err == nil ||
+		!strings.Contains(err.Error(), "a.go") {
 		t.Errorf("the error is %v", err)
 	}
 }

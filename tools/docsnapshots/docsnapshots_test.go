@@ -66,9 +66,12 @@ func prepare(t *testing.T) *renderer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &snapshot.File{Study: "small", From: "small.toml", Sources: []snapshot.Source{{Date: "2026-11-21", Revision: "abc"}}}
+	f := &snapshot.File{Study: "small", From: "small.toml",
+		Sources: []snapshot.Source{{Date: "2026-11-21", Revision: "abc"}}}
 	for i, loss := range []float64{2, 2.1, 2.2, 1.6, 1.6, 1.6} {
-		f.Cells = append(f.Cells, snapshot.Cell{ID: s.Cells[i].ID, Programs: "aa", Metrics: map[string]metrics.Number{"val_loss": metrics.Number(loss)}})
+		f.Cells = append(f.Cells,
+			snapshot.Cell{ID: s.Cells[i].ID, Programs: "aa",
+				Metrics: map[string]metrics.Number{"val_loss": metrics.Number(loss)}})
 	}
 	if err := f.Write("small.json"); err != nil {
 		t.Fatal(err)
@@ -81,7 +84,8 @@ at = {bits = "4", method = "CAGE, λ = 1"}, show = "difference"} -->?<!-- /kept 
 
 func TestNumber(t *testing.T) {
 	r := prepare(t)
-	for show, want := range map[string]string{"difference": "−0.50 [−0.75, −0.25]", "mean": "1.60 ± 0.00", "n": "3"} {
+	for show, want := range map[string]string{"difference": "−0.50 [−0.75, −0.25]",
+		"mean": "1.60 ± 0.00", "n": "3"} {
 		out, err := r.Render(t.Context(), []byte(strings.Replace(inline, "difference", show, 1)))
 		if err != nil {
 			t.Fatal(err)
@@ -96,18 +100,22 @@ func TestNumber(t *testing.T) {
 	}
 }
 
-// TestChoice: a document can name the value that was chosen, and says so where the table chooses none.
+// TestChoice: a document can name the value that was chosen, and says so where the table chooses
+// none.
 func TestChoice(t *testing.T) {
 	const chosen = `<!-- kept {study = "small", table = 1, at = {method = "CAGE, λ = 1"}, show = "choice"} -->?<!-- /kept -->.`
 	r := prepare(t)
-	if _, err := r.Render(t.Context(), []byte(strings.Replace(chosen, "at = {", `at = {bits = "4", `, 1))); err == nil || !strings.Contains(err.Error(), "does not choose a best setting") {
+	if _, err := r.Render(t.Context(),
+		[]byte(strings.Replace(chosen, "at = {", `at = {bits = "4", `, 1))); err == nil ||
+		!strings.Contains(err.Error(), "does not choose a best setting") {
 		t.Errorf("a table without a choice: %v", err)
 	}
 	text, err := os.ReadFile("small.toml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	best := strings.Replace(string(text), `rows = ["bits"]`, `best = {axis = "bits", on = {seed = 0}}`, 1)
+	best := strings.Replace(string(text), `rows = ["bits"]`,
+		`best = {axis = "bits", on = {seed = 0}}`, 1)
 	if err := os.WriteFile("small.toml", []byte(best), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +142,8 @@ func TestTable(t *testing.T) {
 	}
 	for _, want := range []string{
 		"Text.\n\n<!-- kept", "<!-- /kept -->\n\nMore.\n",
-		"| bits | STE | CAGE, λ = 1 |\n", "\n| 4 | 2.10 ± 0.10 | **1.60 ± 0.00** |\n", "\n| 4 | **−0.50 [−0.75, −0.25]** |\n",
+		"| bits | STE | CAGE, λ = 1 |\n", "\n| 4 | 2.10 ± 0.10 | **1.60 ± 0.00** |\n",
+		"\n| 4 | **−0.50 [−0.75, −0.25]** |\n",
 		"\n6 of 6 cells of `cage study run small.toml`: revision abc (2026-11-21).\n",
 	} {
 		if !strings.Contains(string(out), want) {
@@ -148,24 +157,31 @@ func TestTable(t *testing.T) {
 
 // TestDifferences: a table may show its differences alone.
 func TestDifferences(t *testing.T) {
-	out, err := prepare(t).Render(t.Context(), []byte(strings.Replace(table, "where", `show = "differences", where`, 1)))
+	out, err := prepare(t).
+		Render(t.Context(), []byte(strings.Replace(table, "where", `show = "differences", where`, 1)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := string(out); !strings.Contains(text, "-->\n| bits | CAGE, λ = 1 |\n| --- | ---: |\n| 4 | **−0.50 [−0.75, −0.25]** |\n\nDifferences from STE") || strings.Contains(text, "2.10 ± 0.10") {
+	if text := string(out); !strings.Contains(text, "-->\n| bits | CAGE, λ = 1 |\n| --- | ---: |\n| "+
+		"4 | **−0.50 [−0.75, −0.25]** |\n\nDifferences from STE") ||
+		strings.Contains(text, "2.10 ± 0.10") {
 		t.Errorf("got\n%s", text)
 	}
 }
 
-// TestNothingYet: a table of which nothing is done says so, once for its means and once for its differences.
+// TestNothingYet: a table of which nothing is done says so, once for its means and once for its
+// differences.
 func TestNothingYet(t *testing.T) {
 	out, err := prepare(t).Render(t.Context(), []byte(strings.Replace(table, `"4"`, `"2"`, 1)))
-	if text := string(out); err != nil || strings.Count(text, "\nNo cell of this table is done.\n") != 2 || !strings.Contains(text, "\n0 of 6 cells of `cage study run small.toml`.\n") {
+	if text := string(out); err != nil ||
+		strings.Count(text, "\nNo cell of this table is done.\n") != 2 ||
+		!strings.Contains(text, "\n0 of 6 cells of `cage study run small.toml`.\n") {
 		t.Errorf("%v\n%s", err, text)
 	}
 }
 
-const picture = "<!-- kept {study = \"small\", figure = 1} -->\nwhatever stood here\n<!-- /kept -->\n"
+const picture = "<!-- kept {study = \"small\", figure = 1} -->\nwhatever stood here\n<!-- /kept " +
+	"-->\n"
 
 // TestFigure: a figure is linked, explained, and drawn from the results: others make another file.
 func TestFigure(t *testing.T) {
@@ -174,27 +190,34 @@ func TestFigure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"\n![Differences](../pictures/small-1.svg)\n", "\nDifferences. Faint: each pair of replicates (seed).", "n = 3.\n", "\n6 of 12 cells of `cage study run small.toml`: revision abc"} {
+	for _, want := range []string{"\n![Differences](../pictures/small-1.svg)\n",
+		"\nDifferences. Faint: each pair of replicates (seed).", "n = 3.\n",
+		"\n6 of 12 cells of `cage study run small.toml`: revision abc"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("without %q:\n%s", want, out)
 		}
 	}
-	if strings.Contains(string(out), "whatever") || len(r.Pictures) != 1 || !strings.HasPrefix(string(r.Pictures["../pictures/small-1.svg"]), "<?xml") {
+	if strings.Contains(string(out), "whatever") || len(r.Pictures) != 1 ||
+		!strings.HasPrefix(string(r.Pictures["../pictures/small-1.svg"]), "<?xml") {
 		t.Errorf("got\n%s\nand %d pictures", out, len(r.Pictures))
 	}
 	some := strings.Replace(picture, "figure = 1", `figure = 1, where = {bits = "4"}`, 1)
-	if out, err = r.Render(t.Context(), []byte(some)); err != nil || len(r.Pictures) != 2 || strings.Contains(string(out), "small-1.svg") {
+	if out, err = r.Render(t.Context(), []byte(some)); err != nil || len(r.Pictures) != 2 ||
+		strings.Contains(string(out), "small-1.svg") {
 		t.Errorf("a part of it has the same file, or none: %v\n%s", err, out)
 	}
 	text, err := os.ReadFile("small.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile("small.json", []byte(strings.Replace(string(text), "2.2", "2.3", 1)), 0o644); err != nil {
+	if err := os.WriteFile("small.json", []byte(strings.Replace(string(text), "2.2", "2.3", 1)),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	other := &renderer{Dir: "."}
-	if _, err := other.Render(t.Context(), []byte(picture)); err != nil || string(other.Pictures["../pictures/small-1.svg"]) == string(r.Pictures["../pictures/small-1.svg"]) {
+	if _, err := other.Render(t.Context(), []byte(picture)); err != nil ||
+		string(other.Pictures["../pictures/small-1.svg"]) == string(
+			r.Pictures["../pictures/small-1.svg"]) {
 		t.Errorf("changed results make the same picture: %v", err)
 	}
 }
@@ -205,10 +228,13 @@ func TestOrigin(t *testing.T) {
 		return []engine.BuildInfo{{Device: "cpu", Go: "go1", Target: "linux/amd64", SIMD: simd}}
 	}
 	got := origin([]snapshot.Source{
-		{Revision: "a", Date: "2026-11-21", Builds: build("avx2")}, {Revision: "b", Date: "2026-11-22", Builds: build("avx512")},
-		{Revision: "c", Date: "2026-11-23", Builds: build("avx2")}, {Revision: "c", Date: "2026-11-23", Builds: build("avx2")},
+		{Revision: "a", Date: "2026-11-21", Builds: build("avx2")},
+		{Revision: "b", Date: "2026-11-22", Builds: build("avx512")},
+		{Revision: "c", Date: "2026-11-23", Builds: build("avx2")},
+		{Revision: "c", Date: "2026-11-23", Builds: build("avx2")},
 	})
-	if want := "revisions a (2026-11-21), c (2026-11-23), cpu go1 linux/amd64 avx2; revision b (2026-11-22), cpu go1 linux/amd64 avx512"; got != want {
+	if want := "revisions a (2026-11-21), c (2026-11-23), cpu go1 linux/amd64 avx2; revision b " +
+		"(2026-11-22), cpu go1 linux/amd64 avx512"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
@@ -238,7 +264,8 @@ func TestByHand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile("small.json", []byte(strings.Replace(string(text), "2.2", "2.3", 1)), 0o644); err != nil {
+	if err := os.WriteFile("small.json", []byte(strings.Replace(string(text), "2.2", "2.3", 1)),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	out, err = (&renderer{Dir: "."}).Render(t.Context(), right)
@@ -258,7 +285,8 @@ func TestCaveats(t *testing.T) {
 	if err := f.Write("small.json"); err != nil {
 		t.Fatal(err)
 	}
-	for show, want := range map[string]string{"difference": "(2 of 3 replicates)", "mean": "1.60 ± 0.00 (2 of 3 replicates)", "n": "-->2<"} {
+	for show, want := range map[string]string{"difference": "(2 of 3 replicates)",
+		"mean": "1.60 ± 0.00 (2 of 3 replicates)", "n": "-->2<"} {
 		out, err := r.Render(t.Context(), []byte(strings.Replace(inline, "difference", show, 1)))
 		if err != nil || !strings.Contains(string(out), want) {
 			t.Errorf("%s: %s, %v", show, out, err)
@@ -284,7 +312,8 @@ func TestStale(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(out), "**Stale:** 6 of the study's runs") || !strings.Contains(string(out), "2.10 ± 0.10") {
+	if !strings.Contains(string(out), "**Stale:** 6 of the study's runs") ||
+		!strings.Contains(string(out), "2.10 ± 0.10") {
 		t.Errorf("got\n%s", out)
 	}
 }
@@ -292,29 +321,42 @@ func TestStale(t *testing.T) {
 func TestErrors(t *testing.T) {
 	number := func(old, new string) string { return "\n" + strings.Replace(inline, old, new, 1) }
 	for want, text := range map[string]string{
-		"line 2: unpaired comment about kept results":                "\n<!-- kept {study = \"small\", table = 1} -->\n",
-		"line 1: unpaired comment about kept results":                "x <!-- /kept -->",
-		"line 2: open other.json":                                    number(`"small"`, `"other"`),
-		"line 2: table: found 2, but study small has 1":              number("table = 1", "table = 2"),
-		"line 2: table: found 0":                                     number("table = 1", "table = 0"),
-		`show: found "median"`:                                       number("difference", "median"),
-		"figure: found 3, but study small has 2":                     strings.Replace(picture, "figure = 1", "figure = 3", 1),
-		"figure: found 1, want a figure number":                      strings.Replace(picture, "figure = 1", "figure = 1, table = 1", 1),
-		"figure: found -1":                                           strings.Replace(picture, "figure = 1", "figure = -1", 1),
-		"curves are drawn from the runs":                             strings.Replace(picture, "figure = 1", "figure = 2", 1),
-		"no cell of \"Differences\" is kept":                         strings.Replace(picture, "figure = 1", `figure = 1, where = {bits = "2"}`, 1),
-		"figure: want the comment on a separate line":                strings.Replace(picture, " -->\n", " --> ", 1),
-		"at and show are for numbers within a line, not for figures": strings.Replace(picture, "figure = 1", `figure = 1, show = "n"`, 1),
-		"tables: unknown key; did you mean table?":                   number("table = 1", "tables = 1"),
-		"0 entries of the table":                                     number("λ = 1", "λ = 2"),
-		"2 entries of the table":                                     number(`bits = "4", `, ""),
-		"there is no result yet":                                     number(`"4"`, `"2"`),
-		"has no difference":                                          number("CAGE, λ = 1", "STE"),
-		"at is for numbers":                                          strings.Replace(table, "where", "at", 1),
-		`show: found "n", want "differences"`:                        strings.Replace(table, "where", `show = "n", where`, 1),
-		`show: found "differences", want "mean"`:                     number(`"difference"`, `"differences"`),
-		`the table "Loss" has no differences`:                        strings.Replace(table, `where = {bits = "4"}`, `show = "differences", where = {method = "STE"}`, 1),
-		"where.bits: found the integer 4; want a label":              strings.Replace(table, `"4"`, "4", 1),
+		"line 2: unpaired comment about kept results": "\n<!-- kept {study = \"small\", " +
+			"table = 1} -->\n",
+		"line 1: unpaired comment about kept results":   "x <!-- /kept -->",
+		"line 2: open other.json":                       number(`"small"`, `"other"`),
+		"line 2: table: found 2, but study small has 1": number("table = 1", "table = 2"),
+		"line 2: table: found 0":                        number("table = 1", "table = 0"),
+		`show: found "median"`:                          number("difference", "median"),
+		"figure: found 3, but study small has 2": strings.Replace(picture,
+			"figure = 1", "figure = 3", 1),
+		"figure: found 1, want a figure number": strings.Replace(picture,
+			"figure = 1", "figure = 1, table = 1", 1),
+		"figure: found -1": strings.Replace(picture,
+			"figure = 1", "figure = -1", 1),
+		"curves are drawn from the runs": strings.Replace(picture,
+			"figure = 1", "figure = 2", 1),
+		"no cell of \"Differences\" is kept": strings.Replace(picture,
+			"figure = 1", `figure = 1, where = {bits = "2"}`, 1),
+		"figure: want the comment on a separate line": strings.Replace(picture, " -->\n",
+			" --> ", 1),
+		"at and show are for numbers within a line, not for figures": strings.Replace(picture,
+			"figure = 1", `figure = 1, show = "n"`, 1),
+		"tables: unknown key; did you mean table?": number("table = 1", "tables = 1"),
+		"0 entries of the table":                   number("λ = 1", "λ = 2"),
+		"2 entries of the table":                   number(`bits = "4", `, ""),
+		"there is no result yet":                   number(`"4"`, `"2"`),
+		"has no difference":                        number("CAGE, λ = 1", "STE"),
+		"at is for numbers": strings.Replace(table, "where",
+			"at", 1),
+		`show: found "n", want "differences"`: strings.Replace(table, "where",
+			`show = "n", where`, 1),
+		`show: found "differences", want "mean"`: number(`"difference"`,
+			`"differences"`),
+		`the table "Loss" has no differences`: strings.Replace(table,
+			`where = {bits = "4"}`, `show = "differences", where = {method = "STE"}`, 1),
+		"where.bits: found the integer 4; want a label": strings.Replace(table, `"4"`, "4",
+			1),
 	} {
 		_, err := prepare(t).Render(t.Context(), []byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -358,7 +400,8 @@ func FuzzMarks(f *testing.F) {
 // TestWhere: a table is restricted by axes and labels that the study has.
 func TestWhere(t *testing.T) {
 	for _, where := range []string{`{bit = "4"}`, `{bits = "8"}`} {
-		out, err := prepare(t).Render(t.Context(), []byte(strings.Replace(table, `{bits = "4"}`, where, 1)))
+		out, err := prepare(t).
+			Render(t.Context(), []byte(strings.Replace(table, `{bits = "4"}`, where, 1)))
 		if err == nil {
 			t.Errorf("%s: no error, and the document is\n%s", where, out)
 		}
@@ -372,7 +415,8 @@ func TestWhereWidens(t *testing.T) {
 	if err := os.WriteFile("small.toml", []byte(write), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	out, err := r.Render(t.Context(), []byte(strings.Replace(table, `{bits = "4"}`, `{bits = ["4", "2"]}`, 1)))
+	out, err := r.Render(t.Context(),
+		[]byte(strings.Replace(table, `{bits = "4"}`, `{bits = ["4", "2"]}`, 1)))
 	if err == nil && strings.Contains(string(out), "| 2 |") {
 		t.Errorf("the comment widens the table:\n%s", out)
 	}

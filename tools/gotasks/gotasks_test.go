@@ -18,16 +18,19 @@ func sources(t *testing.T, files int) string {
 	root := t.TempDir()
 	for i := range files {
 		var b strings.Builder
-		fmt.Fprintf(&b, "package p%d\n\nfunc walkTree%d(node, parent *Tree) (count int, err error) {\n", i, i)
+		fmt.Fprintf(&b, "package p%d\n\nfunc walkTree%d(node, parent *Tree) (count int, err error) {\n",
+			i, i)
 		for k := range 30 {
 			fmt.Fprintf(&b, "\tif node.left%d != parent {\n\t\tcount, err = visit(node, parent)\n\t}\n", k)
 		}
 		b.WriteString("\treturn count, err\n}\n")
-		if err := os.WriteFile(filepath.Join(root, fmt.Sprintf("f%d.go", i)), []byte(b.String()), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(root, fmt.Sprintf("f%d.go", i)), []byte(b.String()),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(root, "x_test.go"), []byte("package p\n\nvar onlyInTests = 1\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(root, "x_test.go"),
+		[]byte("package p\n\nvar onlyInTests = 1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return root
@@ -42,7 +45,8 @@ func made(t *testing.T, seed uint64) *corpus {
 	return m
 }
 
-// TestItems: every question has four different answers, of which one is right, and fits into a small model's context.
+// TestItems: every question has four different answers, of which one is right, and fits into a
+// small model's context.
 func TestItems(t *testing.T) {
 	m := made(t, 0)
 	for _, name := range []string{"cloze", "recall", "needle"} {
@@ -80,7 +84,8 @@ func TestItems(t *testing.T) {
 	}
 }
 
-// TestApart: no source of a cloze is trained on, tests are left out, and half of what is trained on are lookups.
+// TestApart: no source of a cloze is trained on, tests are left out, and half of what is trained on
+// are lookups.
 func TestApart(t *testing.T) {
 	m := made(t, 0)
 	all := strings.Join(m.Documents, "\x00")
@@ -92,7 +97,8 @@ func TestApart(t *testing.T) {
 			lookups += len(d)
 		}
 	}
-	if strings.Contains(all, "onlyInTests") || source < 200_000 || lookups < source || lookups > source+1000*300 {
+	if strings.Contains(all, "onlyInTests") || source < 200_000 || lookups < source ||
+		lookups > source+1000*300 {
 		t.Errorf("%d bytes of source and %d of lookups", source, lookups)
 	}
 	for i := range 300 {
@@ -135,7 +141,9 @@ func TestWrite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{"cloze/test.jsonl": `"gold":`, "recall/test.jsonl": `{"question":"`, "needle/test.jsonl": `"choices":["`, "train.jsonl": `{"text":"package p`} {
+	for name, want := range map[string]string{"cloze/test.jsonl": `"gold":`,
+		"recall/test.jsonl": `{"question":"`, "needle/test.jsonl": `"choices":["`,
+		"train.jsonl": `{"text":"package p`} {
 		if !strings.Contains(files[name], want) {
 			t.Errorf("%s: %.100q, want %s", name, files[name], want)
 		}
@@ -147,7 +155,8 @@ func TestWrite(t *testing.T) {
 
 // TestTooLittle: a folder that has too little source is said to have.
 func TestTooLittle(t *testing.T) {
-	for files, want := range map[int]string{0: "has too few Go files", 60: "has too little source for 5000 clozes"} {
+	for files, want := range map[int]string{0: "has too few Go files",
+		60: "has too little source for 5000 clozes"} {
 		_, err := newCorpus(options{Root: sources(t, files), Bytes: 1000, Items: 5000})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%d files: %v, want %s", files, err, want)

@@ -43,7 +43,8 @@ func TestEncoding(t *testing.T) {
 		}
 	}
 	// The same for vcvtne2ps2bf16 %zmm2, %zmm3, %zmm4.
-	if got, want := vcvtne2ps2bf16(4, 3, 2), "LONG $0x4867f262; WORD $0xe272 "; !strings.HasPrefix(got, want) {
+	if got, want := vcvtne2ps2bf16(4, 3, 2), "LONG $0x4867f262; WORD $0xe272 "; !strings.HasPrefix(got,
+		want) {
 		t.Errorf("VCVTNE2PS2BF16 Z2, Z3, Z4 is %s, want %s", got, want)
 	}
 }
@@ -80,7 +81,8 @@ func TestEncodingsByAssembler(t *testing.T) {
 			}
 			m := encoded.FindStringSubmatch(instruction)
 			number(instruction)
-			source.WriteString(strings.ToLower(m[1]) + " %zmm" + m[2] + ", %zmm" + m[3] + ", %zmm" + m[4] + "\n")
+			source.WriteString(strings.ToLower(m[1]) + " %zmm" + m[2] + ", %zmm" + m[3] + ", %zmm" + m[4] +
+				"\n")
 		}
 	}
 	for tile := range 8 {
@@ -90,7 +92,9 @@ func TestEncodingsByAssembler(t *testing.T) {
 			left, right := i/8, i%8
 			number(tdpbf16ps(tile, left, right))
 			number(tdpbssd(tile, left, right))
-			fmt.Fprintf(&source, "tdpbf16ps %%tmm%d, %%tmm%d, %%tmm%d\ntdpbssd %%tmm%[1]d, %%tmm%d, %%tmm%d\n", right, left, tile)
+			fmt.Fprintf(&source,
+				"tdpbf16ps %%tmm%d, %%tmm%d, %%tmm%d\ntdpbssd %%tmm%[1]d, %%tmm%d, %%tmm%d\n", right, left,
+				tile)
 		}
 		for base := range numbers {
 			for step := range numbers {
@@ -104,7 +108,9 @@ func TestEncodingsByAssembler(t *testing.T) {
 					}
 					return "r" + strings.ToLower(r)
 				}
-				fmt.Fprintf(&source, "tileloadd -4096(%%%s,%%%s,1), %%tmm%d\ntilestored %%tmm%[3]d, 0x100000(%%%[1]s,%%%[2]s,1)\ntileloaddt1 256(%%%[1]s,%%%[2]s,1), %%tmm%[3]d\n", name(base), name(step), tile)
+				fmt.Fprintf(&source, "tileloadd -4096(%%%s,%%%s,1), %%tmm%d\ntilestored %%tmm%[3]d, "+
+					"0x100000(%%%[1]s,%%%[2]s,1)\ntileloaddt1 256(%%%[1]s,%%%[2]s,1), %%tmm%[3]d\n", name(base),
+					name(step), tile)
 			}
 		}
 	}
@@ -115,7 +121,8 @@ func TestEncodingsByAssembler(t *testing.T) {
 	if out, err := as.CombinedOutput(); err != nil {
 		t.Skipf("as does not know the instruction: %v\n%s", err, out)
 	}
-	if out, err := exec.Command("objcopy", "-O", "binary", "-j", ".text", object, code).CombinedOutput(); err != nil {
+	if out, err := exec.Command("objcopy", "-O", "binary", "-j", ".text", object, code).
+		CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	got, err := os.ReadFile(code)

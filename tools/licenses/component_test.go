@@ -37,7 +37,8 @@ func own(t *testing.T) string {
 // The documents of a package are those beside it and above it.
 func TestDocuments(t *testing.T) {
 	c := files(t, map[string]string{
-		"LICENSE": own(t), "license.go": "package m", "a/NOTICE": "by us", "a/b/COPYING.md": own(t), "c/LICENSE": "of another package",
+		"LICENSE": own(t), "license.go": "package m", "a/NOTICE": "by us", "a/b/COPYING.md": own(t),
+		"c/LICENSE": "of another package",
 	})
 	c.uses(filepath.Join(c.dir, "a", "b"))
 	c.uses(filepath.Join(c.dir, "a"))
@@ -59,8 +60,9 @@ func TestDocuments(t *testing.T) {
 
 // A licence that is missing, unknown or not agreed stops the list.
 func TestRefused(t *testing.T) {
-	const gpl = "This program is free software: you can redistribute it and/or modify it under the terms of the GNU General Public License " +
-		"as published by the Free Software Foundation, either version 3 of the License, or (at your option) any later version."
+	const gpl = "This program is free software: you can redistribute it and/or modify it under the " +
+		"terms of the GNU General Public License as published by the Free Software Foundation, either " +
+		"version 3 of the License, or (at your option) any later version."
 	for _, test := range []struct {
 		texts map[string]string
 		want  string
@@ -72,7 +74,8 @@ func TestRefused(t *testing.T) {
 		c := files(t, test.texts)
 		c.uses(c.dir)
 		err := write(new(strings.Builder), []component{*c})
-		if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "example.com/m v1.2.3") {
+		if err == nil || !strings.Contains(err.Error(), test.want) ||
+			!strings.Contains(err.Error(), "example.com/m v1.2.3") {
 			t.Errorf("with %d files: error %v, want %q", len(test.texts), err, test.want)
 		}
 	}

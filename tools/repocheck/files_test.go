@@ -12,26 +12,28 @@ import (
 
 // changing are the functions of package os that change the file system.
 var changing = []string{
-	"Chmod", "Chtimes", "CopyFS", "Create", "CreateTemp", "Link", "Mkdir", "MkdirAll", "MkdirTemp", "OpenFile", "OpenRoot",
+	"Chmod", "Chtimes", "CopyFS", "Create", "CreateTemp", "Link", "Mkdir", "MkdirAll", "MkdirTemp",
+	"OpenFile", "OpenRoot",
 	"Remove", "RemoveAll", "Rename", "Symlink", "Truncate", "WriteFile",
 }
 
 // mayChange are the files that may call them, with the reason.
 var mayChange = map[string]string{
-	"internal/vfs/os.go":                     "it is the file system of the operating system",
-	"internal/testing/*/*":                   "for tests only",
-	"tools/crashtest/*":                      "a program for tests: it damages directories on purpose",
-	"tools/syscallfault/*":                   "a program for tests",
-	"tools/kernelgen/main.go":                "a generator of this repository",
-	"host/train/plugin/client.go":            "directories of sockets: nothing in them is kept",
-	"host/train/plugin/start.go":             "directories of sockets: nothing in them is kept",
-	"host/train/plugin/gomain.go":            "the cache of built plugins: what is lost is built again",
-	"host/train/plugin/scaffold/scaffold.go": "a new module is made in a scratch directory and moved into place",
-	"cmd/cage/bench.go":                      "a profile, for one look",
-	"cmd/cage/export.go":                     "export --check: a directory of which nothing is kept",
-	"tools/opsdoc/main.go":                   "a generator of this repository",
-	"tools/protogen/main.go":                 "a generator of this repository",
-	"sdk/shared_unix.go":                     "memory that is shared with the host: it has no name and nothing is kept",
+	"internal/vfs/os.go":          "it is the file system of the operating system",
+	"internal/testing/*/*":        "for tests only",
+	"tools/crashtest/*":           "a program for tests: it damages directories on purpose",
+	"tools/syscallfault/*":        "a program for tests",
+	"tools/kernelgen/main.go":     "a generator of this repository",
+	"host/train/plugin/client.go": "directories of sockets: nothing in them is kept",
+	"host/train/plugin/start.go":  "directories of sockets: nothing in them is kept",
+	"host/train/plugin/gomain.go": "the cache of built plugins: what is lost is built again",
+	"host/train/plugin/scaffold/scaffold.go": "a new module is made in a scratch directory and " +
+		"moved into place",
+	"cmd/cage/bench.go":      "a profile, for one look",
+	"cmd/cage/export.go":     "export --check: a directory of which nothing is kept",
+	"tools/opsdoc/main.go":   "a generator of this repository",
+	"tools/protogen/main.go": "a generator of this repository",
+	"sdk/shared_unix.go":     "memory that is shared with the host: it has no name and nothing is kept",
 }
 
 // TestKeptFiles: what is kept is written through internal/vfs, so that tests can make
@@ -46,7 +48,8 @@ func TestKeptFiles(t *testing.T) {
 		pattern, ok := exception(t, name)
 		used[pattern] = true
 		if !ok {
-			t.Errorf("%s uses %s: write kept files through internal/vfs or internal/atomicfile, so that faults can be injected", name, strings.Join(calls, ", "))
+			t.Errorf("%s uses %s: write kept files through internal/vfs or internal/atomicfile, so that "+
+				"faults can be injected", name, strings.Join(calls, ", "))
 		}
 	}
 	for pattern, reason := range mayChange {

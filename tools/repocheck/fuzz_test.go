@@ -20,8 +20,10 @@ import (
 var parsers = []struct{ what, pkg, targets string }{
 	{"configuration: TOML and --set", "host/train/config", "FuzzParse"},
 	{"study files, and what a study keeps of its cells", "host/study", "FuzzParse FuzzRead FuzzState"},
-	{"records, trajectories, samples and summaries of runs", "host/train/metrics", "FuzzParse FuzzResume FuzzSample FuzzSummary FuzzTrajectory"},
-	{"run directories, conditions of runs list --where", "host/train/rundir", "FuzzCondition FuzzOpen"},
+	{"records, trajectories, samples and summaries of runs", "host/train/metrics",
+		"FuzzParse FuzzResume FuzzSample FuzzSummary FuzzTrajectory"},
+	{"run directories, conditions of runs list --where", "host/train/rundir",
+		"FuzzCondition FuzzOpen"},
 	{"provenance.json", "host/train/provenance", "FuzzProvenance"},
 	{"recorded programs in provenance.json", "host/train/build", "FuzzRecorded"},
 	{"kept results of studies", "host/study/snapshot", "FuzzRead"},
@@ -30,20 +32,26 @@ var parsers = []struct{ what, pkg, targets string }{
 	{"checkpoints and their metadata", "host/train/checkpoint", "FuzzLoad FuzzMetadata"},
 	{"safetensors files, and the index of several", "host/model/safetensors", "FuzzIndex FuzzReader"},
 	{"adapters in the files of PEFT", "host/model/lora", "FuzzLoad"},
-	{"tokenizer files, packed codes and scales, directories of exports, models in GGUF files", "host/deploy/export", "FuzzBlocks FuzzDirectory FuzzGGUF FuzzTokenizer FuzzWords"},
+	{"tokenizer files, packed codes and scales, directories of exports, models in GGUF files",
+		"host/deploy/export", "FuzzBlocks FuzzDirectory FuzzGGUF FuzzTokenizer FuzzWords"},
 	{"GGUF files", "host/model/gguf", "FuzzReader"},
 	{"config.json of a Hugging Face checkpoint", "host/model/huggingface", "FuzzConfig"},
 	{"text and the patterns of data prepare", "host/data", "FuzzInclude FuzzScan"},
-	{"token files, dataset.json, chat.json", "host/data/dataset", "FuzzFile FuzzManifest FuzzParseHeader"},
-	{"conversations, the templates and special tokens of tokenizer_config.json", "host/data/chat", "FuzzConfig FuzzRow"},
+	{"token files, dataset.json, chat.json", "host/data/dataset",
+		"FuzzFile FuzzManifest FuzzParseHeader"},
+	{"conversations, the templates and special tokens of tokenizer_config.json", "host/data/chat",
+		"FuzzConfig FuzzRow"},
 	{"chat templates, and JSON as their values", "host/data/chat/jinja", "FuzzTemplate"},
 	{"JSONL and compressed files", "host/data/source", "FuzzDecompress FuzzJSONL"},
-	{"tokenizer.json, tokenizer_config.json", "host/data/tokenizer", "FuzzBytes FuzzConfig FuzzDefinition FuzzWords"},
+	{"tokenizer.json, tokenizer_config.json", "host/data/tokenizer",
+		"FuzzBytes FuzzConfig FuzzDefinition FuzzWords"},
 	{"tables of losses as CSV, runs as points", "host/study/scaling", "FuzzParseCSV FuzzReadRuns"},
-	{"descriptions of evaluation tasks, their rows, answers and samples", "host/deploy/tasks", "FuzzAnswers FuzzParse"},
+	{"descriptions of evaluation tasks, their rows, answers and samples", "host/deploy/tasks",
+		"FuzzAnswers FuzzParse"},
 	{"inputs of RULER", "host/deploy/ruler", "FuzzDocuments FuzzWords"},
 	{"what a plugin logs", "host/train/plugin", "FuzzParseLog"},
-	{"messages between host and plugin", "sdk", "FuzzDescribeAnswer FuzzOptimizerAnswer FuzzQuantizeRequest FuzzQuantizerAnswer"},
+	{"messages between host and plugin", "sdk",
+		"FuzzDescribeAnswer FuzzOptimizerAnswer FuzzQuantizeRequest FuzzQuantizerAnswer"},
 	{"programs on the wire", "sdk/internal/wire", "FuzzProgram"},
 	{"programs", "sdk/program", "FuzzValidate"},
 	{"programs, run by the oracle", "sdk/program/reference", "FuzzRun"},
@@ -53,7 +61,8 @@ var parsers = []struct{ what, pkg, targets string }{
 	{"values of other implementations, put to plugins", "sdk/sdktest", "FuzzGoldenFile"},
 	{"golden files", "internal/testing/golden", "FuzzParse"},
 	{"lines of JSON of files that grow", "internal/jsonlines", "FuzzRead"},
-	{"foreign text on a terminal, labels as names of files", "internal/safetext", "FuzzASCII FuzzText"},
+	{"foreign text on a terminal, labels as names of files", "internal/safetext",
+		"FuzzASCII FuzzText"},
 	{"mistakes in JSON, in plain words", "internal/plainjson", "FuzzExplain"},
 	{"TOML, and mistakes in it in plain words", "internal/plaintoml", "FuzzParse"},
 	{"settings of plugins test, provenance in runs show", "cmd/cage", "FuzzMadeWith FuzzSet"},
@@ -82,7 +91,8 @@ func TestParsersHaveTargets(t *testing.T) {
 	}
 	for pkg, calls := range decoding {
 		if _, ok := unfuzzed[pkg]; !ok && !listed[pkg] {
-			t.Errorf("%s decodes (%s): write a fuzz target, and list it here", pkg, strings.Join(calls, ", "))
+			t.Errorf("%s decodes (%s): write a fuzz target, and list it here", pkg,
+				strings.Join(calls, ", "))
 		}
 	}
 	for pkg, names := range targets {
@@ -120,8 +130,10 @@ func TestFuzzScriptFindsTargets(t *testing.T) {
 }
 
 // decode are the calls by which foreign bytes become values.
-var decode = []string{"json.Unmarshal", "json.NewDecoder", "toml.Decode", "toml.Unmarshal", "toml.NewDecoder", "plaintoml.Parse", "proto.Unmarshal",
-	"csv.NewReader", "binary.Read", "binary.Decode", "xml.Unmarshal", "gob.NewDecoder", "yaml.Unmarshal"}
+var decode = []string{"json.Unmarshal", "json.NewDecoder", "toml.Decode", "toml.Unmarshal",
+	"toml.NewDecoder", "plaintoml.Parse", "proto.Unmarshal",
+	"csv.NewReader", "binary.Read", "binary.Decode", "xml.Unmarshal", "gob.NewDecoder",
+	"yaml.Unmarshal"}
 
 // noCode are folders without packages of the product; those with a slash are in the root.
 var noCode = []string{"testdata", "templates", "testrun", "/bin", "/data", "/runs", "/studies"}
@@ -139,7 +151,8 @@ func decoders(t *testing.T) (decoding, targets map[string][]string) {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && below != "." || slices.Contains(noCode, d.Name()) || slices.Contains(noCode, "/"+below)) {
+		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && below != "." ||
+			slices.Contains(noCode, d.Name()) || slices.Contains(noCode, "/"+below)) {
 			return filepath.SkipDir
 		}
 		if filepath.Ext(name) != ".go" || strings.HasSuffix(name, ".pb.go") {

@@ -18,8 +18,8 @@ import (
 
 const repository = "../.."
 
-// TestLinks checks that relative links of all Markdown files lead to a file, and their fragments to a
-// heading of it.
+// TestLinks checks that relative links of all Markdown files lead to a file, and their fragments to
+// a heading of it.
 func TestLinks(t *testing.T) {
 	names, err := exec.Command("git", "-C", repository, "ls-files", "*.md").Output()
 	if err != nil {
@@ -61,23 +61,24 @@ func readPage(name string) (page, error) {
 	}
 	p := page{anchors: map[string]bool{}}
 	markdown := goldmark.New(goldmark.WithExtensions(extension.GFM))
-	err = ast.Walk(markdown.Parser().Parse(text.NewReader(source)), func(n ast.Node, entering bool) (ast.WalkStatus, error) {
-		switch n := n.(type) {
-		case *ast.Link:
-			if entering {
-				p.links = append(p.links, string(n.Destination))
+	err = ast.Walk(markdown.Parser().Parse(text.NewReader(source)),
+		func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+			switch n := n.(type) {
+			case *ast.Link:
+				if entering {
+					p.links = append(p.links, string(n.Destination))
+				}
+			case *ast.Image:
+				if entering {
+					p.links = append(p.links, string(n.Destination))
+				}
+			case *ast.Heading:
+				if entering {
+					p.addAnchor(plain(n, source))
+				}
 			}
-		case *ast.Image:
-			if entering {
-				p.links = append(p.links, string(n.Destination))
-			}
-		case *ast.Heading:
-			if entering {
-				p.addAnchor(plain(n, source))
-			}
-		}
-		return ast.WalkContinue, nil
-	})
+			return ast.WalkContinue, nil
+		})
 	return p, err
 }
 

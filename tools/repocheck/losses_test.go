@@ -11,53 +11,64 @@ import (
 	"testing"
 )
 
-// The rule: cage removes, renames, truncates, appends to and replaces only files that it made itself, which it tells by their name
-// and their content, or that the user names as an output; and it does none of this through a link. internal/vfs sees to links:
-// no method of a Path that changes something follows one below the directory that the user has named, and only regular files are
-// removed or replaced. Whose a file is, only the place that changes it can know. So each such place is listed below, with how
-// it knows.
+// The rule: cage removes, renames, truncates, appends to and replaces only files that it made
+// itself, which it tells by their name and their content, or that the user names as an output; and
+// it does none of this through a link. internal/vfs sees to links: no method of a Path that changes
+// something follows one below the directory that the user has named, and only regular files are
+// removed or replaced. Whose a file is, only the place that changes it can know. So each such place
+// is listed below, with how it knows.
 
-// losing are the functions after which the content of a file that was there may be lost, by their package or, "", as methods
-// of whatever.
+// losing are the functions after which the content of a file that was there may be lost, by their
+// package or, "", as methods of whatever.
 var losing = map[string][]string{
-	"os":      {"CopyFS", "Create", "Link", "OpenFile", "OpenRoot", "Remove", "RemoveAll", "Rename", "Symlink", "Truncate", "WriteFile"},
+	"os": {"CopyFS", "Create", "Link", "OpenFile", "OpenRoot", "Remove", "RemoveAll", "Rename",
+		"Symlink", "Truncate", "WriteFile"},
 	"syscall": unixCalls, "golang.org/x/sys/unix": unixCalls,
-	module + "/internal/atomicfile": {"Create", "RemoveAbandoned", "Temporary", "Write", "WriteBytes", "WriteDir", "WriteJSON"},
-	module + "/internal/jsonlines":  {"Continue", "Create"},
-	"":                              {"CommitAs", "OpenFile", "Remove", "RemoveAll", "RemoveDir", "Rename", "Truncate"},
+	module + "/internal/atomicfile": {"Create", "RemoveAbandoned", "Temporary", "Write", "WriteBytes",
+		"WriteDir", "WriteJSON"},
+	module + "/internal/jsonlines": {"Continue", "Create"},
+	"": {"CommitAs", "OpenFile", "Remove", "RemoveAll", "RemoveDir",
+		"Rename", "Truncate"},
 }
 
-var unixCalls = []string{"Creat", "Fallocate", "Ftruncate", "Open", "Openat", "Rename", "Renameat", "Renameat2", "Rmdir", "Truncate", "Unlink", "Unlinkat"}
+var unixCalls = []string{"Creat", "Fallocate", "Ftruncate", "Open", "Openat", "Rename", "Renameat",
+	"Renameat2", "Rmdir", "Truncate", "Unlink", "Unlinkat"}
 
 // notOfUsers are files of programs that no user runs, and file systems for tests.
 var notOfUsers = []string{
 	"internal/testing/*/*", "tools/*/*",
 }
 
-// TestLosses: each place that may lose the content of a file says how it knows that the file is cage's, or that the user has named
-// it.
+// TestLosses: each place that may lose the content of a file says how it knows that the file is
+// cage's, or that the user has named it.
 func TestLosses(t *testing.T) {
 	used := map[string]bool{}
 	for name, file := range sources(t) {
-		if slices.ContainsFunc(notOfUsers, func(pattern string) bool { ok, _ := path.Match(pattern, name); return ok }) {
+		if slices.ContainsFunc(notOfUsers,
+			func(pattern string) bool { ok, _ := path.Match(pattern, name); return ok }) {
 			continue
 		}
 		for _, site := range losses(t, file) {
-			key := name + ": " + site
-			used[key] = true
-			if knows[key] == "" {
-				t.Errorf("%q removes, renames, truncates, appends to or replaces a file. See that it is one of cage's own, by its name and its content (atomicfile.CheckOurs), or one that the user has named, and add it to knows in losses_test.go with how that is known", key)
+			used[name+": "+site] = true
+			if knows[name][site] == "" {
+				t.Errorf("%s: %q removes, renames, truncates, appends to or replaces a file. See that it is "+
+					"one "+
+					"of cage's own, by its name and its content (atomicfile.CheckOurs), or one that the user "+
+					"has named, and add it to knows in owners_test.go with how that is known", name, site)
 			}
 		}
 	}
-	for key, how := range knows {
-		if !used[key] {
-			t.Errorf("%q (%s) is not there any more", key, how)
+	for name, sites := range knows {
+		for site, how := range sites {
+			if !used[name+": "+site] {
+				t.Errorf("%s: %q (%s) is not there any more", name, site, how)
+			}
 		}
 	}
 }
 
-// losses lists the places in a file that name such a function, called or not: "function: expression".
+// losses lists the places in a file that name such a function, called or not: "function:
+// expression".
 func losses(t *testing.T, file string) (sites []string) {
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
 	if err != nil {
@@ -83,7 +94,8 @@ func losses(t *testing.T, file string) (sites []string) {
 				return true
 			}
 			from := ""
-			if x, ok := s.X.(*ast.Ident); ok && x.Obj == nil { // an object is declared in this file: no package
+			// an object is declared in this file: no package
+			if x, ok := s.X.(*ast.Ident); ok && x.Obj == nil {
 				from = imported[x.Name]
 			}
 			if slices.Contains(losing[from], s.Sel.Name) {

@@ -35,22 +35,31 @@ type rule struct {
 }
 
 var rules = []rule{
-	{from: []string{"./sdk/..."}, never: []string{"./host/...", "./plugins/...", "./cmd/...", "./internal/..."},
-		reason: "the sdk stands on its own: a plugin is built without the host, and what its author imports is what he sees"},
+	{from: []string{"./sdk/..."}, never: []string{"./host/...", "./plugins/...", "./cmd/...",
+		"./internal/..."},
+		reason: "the sdk stands on its own: a plugin is built without the host, and what its author " +
+			"imports is what he sees"},
 	{from: []string{"./sdk/..."}, never: []string{"github.com/gomlx/..."},
 		reason: "plugins write programs and never compute; a tensor engine would bind them to one host"},
-	{from: []string{"./sdk/program/..."}, only: []string{"./sdk/program/...", "gonum.org/v1/gonum/..."},
+	{from: []string{"./sdk/program/..."},
+		only:   []string{"./sdk/program/...", "gonum.org/v1/gonum/..."},
 		reason: "the language stands on its own: it knows nothing of plugins, processes or the wire"},
-	{from: []string{"./host/train/config", "./host/train/rundir", "./host/study/serve", "./host/model/huggingface"}, never: []string{"github.com/gomlx/..."},
+	{from: []string{"./host/train/config", "./host/train/rundir", "./host/study/serve",
+		"./host/model/huggingface"}, never: []string{"github.com/gomlx/..."},
 		reason: "reading a configuration, a run directory or a checkpoint needs no tensor engine"},
-	{from: []string{"./internal/..."}, except: []string{"./internal/testing/..."}, never: []string{"./host/...", "./plugins/...", "./cmd/..."},
+	{from: []string{"./internal/..."}, except: []string{"./internal/testing/..."},
+		never:  []string{"./host/...", "./plugins/...", "./cmd/..."},
 		reason: "internal holds general helpers, which know nothing of training"},
 	{from: []string{"./examples/..."}, only: []string{"./sdk/..."},
-		reason: "examples are what anybody can build: their module imports the sdk, and nothing internal outside of its tests"},
+		reason: "examples are what anybody can build: their module imports the sdk, and nothing " +
+			"internal outside of its tests"},
 	{from: []string{"./plugins/..."}, only: []string{"./sdk", "./sdk/program", "./sdk/microscaling"},
-		reason: "an algorithm is written against the public interface alone, so that anybody's plugin can do what ours do"},
-	{from: []string{"./host/cage/..."}, never: []string{"./plugins/...", "./host/train/plugin/...", "./sdk/client/..."},
-		reason: "the method goes with every quantizer and optimizer: it knows none of them, and no processes"},
+		reason: "an algorithm is written against the public interface alone, so that anybody's plugin " +
+			"can do what ours do"},
+	{from: []string{"./host/cage/..."}, never: []string{"./plugins/...", "./host/train/plugin/...",
+		"./sdk/client/..."},
+		reason: "the method goes with every quantizer and optimizer: it knows none of them, and no " +
+			"processes"},
 	{from: []string{"./host/compute/..."}, never: []string{"./host/cage/..."},
 		reason: "an executor runs any program: it does not know what a step or a method is"},
 }
@@ -61,14 +70,24 @@ var direct = []struct {
 	reason   string
 }{
 	{[]string{"./sdk/internal/wire/..."}, []string{"./sdk", "./sdk/client", "./sdk/internal/wire/..."},
-		"protobuf types stay at the two ends of the wire; everybody else sees the types of sdk and program"},
-	{[]string{"google.golang.org/protobuf/...", "google.golang.org/genproto/..."}, []string{"./sdk/client", "./sdk/internal/wire/...", "./tools/protogen", "./host/train/metrics", "./host/train/processes/..."},
-		"protobuf types stay at the two ends of the wire; everybody else sees the types of sdk and program. Event files are protobuf messages, too, and the processes of a training have messages of their own"},
-	{[]string{"github.com/hashicorp/go-plugin/...", "google.golang.org/grpc/..."}, []string{"./sdk", "./sdk/client", "./sdk/internal/wire/...", "./host/train/plugin", "./host/train/processes/..."},
-		"processes and connections are the business of one place on each side; gRPC also connects the processes of one training"},
+		"protobuf types stay at the two ends of the wire; everybody else sees the types of sdk and " +
+			"program"},
+	{[]string{"google.golang.org/protobuf/...", "google.golang.org/genproto/..."},
+		[]string{"./sdk/client", "./sdk/internal/wire/...", "./tools/protogen", "./host/train/metrics",
+			"./host/train/processes/..."},
+		"protobuf types stay at the two ends of the wire; everybody else sees the types of sdk and " +
+			"program. Event files are protobuf messages, too, and the processes of a training have " +
+			"messages of their own"},
+	{[]string{"github.com/hashicorp/go-plugin/...", "google.golang.org/grpc/..."},
+		[]string{"./sdk", "./sdk/client", "./sdk/internal/wire/...", "./host/train/plugin",
+			"./host/train/processes/..."},
+		"processes and connections are the business of one place on each side; gRPC also connects the " +
+			"processes of one training"},
 	{[]string{"./internal/testing/..."}, []string{"./internal/testing/...", "./tools/..."},
 		"test support is imported by tests and tools alone"},
-	{[]string{"github.com/gomlx/..."}, []string{"./host/compute/engine/...", "./host/compute/lower", "./host/model", "./host/compute/update", "./host/train/step", "./host/train/conformance", "./host/deploy/quantize", "./host/study/bench", "./internal/testing/..."},
+	{[]string{"github.com/gomlx/..."}, []string{"./host/compute/engine/...", "./host/compute/lower",
+		"./host/model", "./host/compute/update", "./host/train/step", "./host/train/conformance",
+		"./host/deploy/quantize", "./host/study/bench", "./internal/testing/..."},
 		"graphs are built in few packages; all others see buffers and executables"},
 	{[]string{"./cmd/...", "./plugins/..."}, nil, "commands are not libraries"},
 }
@@ -77,8 +96,9 @@ var direct = []struct {
 func load(t *testing.T) []*packages.Package {
 	t.Helper()
 	all, err := packages.Load(&packages.Config{
-		Mode: packages.NeedName | packages.NeedFiles | packages.NeedImports | packages.NeedDeps | packages.NeedModule,
-		Dir:  "../..",
+		Mode: packages.NeedName | packages.NeedFiles | packages.NeedImports | packages.NeedDeps |
+			packages.NeedModule,
+		Dir: "../..",
 	}, "./...", "./tools/...", "./examples/...")
 	if err != nil {
 		t.Fatal(err)
@@ -176,7 +196,8 @@ func TestPackageComments(t *testing.T) {
 	for _, p := range load(t) {
 		var with []string
 		for _, file := range goFiles(p) {
-			parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.PackageClauseOnly|parser.ParseComments)
+			parsed, err := parser.ParseFile(token.NewFileSet(), file, nil,
+				parser.PackageClauseOnly|parser.ParseComments)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -185,7 +206,8 @@ func TestPackageComments(t *testing.T) {
 			}
 		}
 		if len(p.GoFiles)+len(p.IgnoredFiles) > 0 && len(with) != 1 {
-			t.Errorf("%s has %d package comments %v, want exactly one, which tells a newcomer what lives there", p.PkgPath, len(with), with)
+			t.Errorf("%s has %d package comments %v, want exactly one, which tells a newcomer what lives "+
+				"there", p.PkgPath, len(with), with)
 		}
 	}
 }
@@ -221,7 +243,8 @@ func TestPluginsDoNotKnowTheMethod(t *testing.T) {
 }
 
 // named are the identifiers of package method that are of one method.
-var named = regexp.MustCompile(`\bmethod\.(CAGE|LOTION|OsciReset|PARQ|Name[A-Z]\w*|Default\w*|Decoupled|Coupled|Official|Paper)\b`)
+var named = regexp.MustCompile(
+	`\bmethod\.(CAGE|LOTION|OsciReset|PARQ|Name[A-Z]\w*|Default\w*|Decoupled|Coupled|Official|Paper)\b`)
 
 // TestStepsKnowNoMethodByName: what runs rules asks a method what it needs.
 func TestStepsKnowNoMethodByName(t *testing.T) {
@@ -249,18 +272,23 @@ func TestStepsKnowNoMethodByName(t *testing.T) {
 	}
 }
 
-// outside are the modules that a plugin outside of this repository is built from, and those that its tests need as well.
+// outside are the modules that a plugin outside of this repository is built from, and those that
+// its tests need as well.
 var outside = map[string][]string{
 	"sdk": {
-		"github.com/fatih/color", "github.com/golang/protobuf", "github.com/hashicorp/go-hclog", "github.com/hashicorp/go-plugin",
-		"github.com/hashicorp/yamux", "github.com/mattn/go-colorable", "github.com/mattn/go-isatty", "github.com/oklog/run",
-		"golang.org/x/net", "golang.org/x/sys", "golang.org/x/text", "google.golang.org/genproto/googleapis/rpc", "google.golang.org/grpc",
+		"github.com/fatih/color", "github.com/golang/protobuf", "github.com/hashicorp/go-hclog",
+		"github.com/hashicorp/go-plugin",
+		"github.com/hashicorp/yamux", "github.com/mattn/go-colorable", "github.com/mattn/go-isatty",
+		"github.com/oklog/run",
+		"golang.org/x/net", "golang.org/x/sys", "golang.org/x/text",
+		"google.golang.org/genproto/googleapis/rpc", "google.golang.org/grpc",
 		"google.golang.org/protobuf",
 	},
 	"sdk/sdktest": {"gonum.org/v1/gonum"},
 }
 
-// TestOutsidePlugins: what the author of a plugin downloads is go-plugin with what it needs, and gonum for the kit.
+// TestOutsidePlugins: what the author of a plugin downloads is go-plugin with what it needs, and
+// gonum for the kit.
 func TestOutsidePlugins(t *testing.T) {
 	linked := map[string]map[string]bool{"sdk": {}, "sdk/program": {}, "sdk/sdktest": {}}
 	for _, p := range load(t) {
@@ -275,11 +303,14 @@ func TestOutsidePlugins(t *testing.T) {
 		}
 	}
 	for name, want := range map[string][]string{
-		"sdk": outside["sdk"], "sdk/sdktest": slices.Sorted(slices.Values(slices.Concat(outside["sdk"], outside["sdk/sdktest"]))),
+		"sdk": outside["sdk"],
+		"sdk/sdktest": slices.Sorted(
+			slices.Values(slices.Concat(outside["sdk"], outside["sdk/sdktest"]))),
 		"sdk/program": nil,
 	} {
 		if got := slices.Sorted(maps.Keys(linked[name])); !slices.Equal(got, want) {
-			t.Errorf("%s is built from the modules %q, want %q: authors of plugins download them, and docs/reference/sdk.md counts them", name, got, want)
+			t.Errorf("%s is built from the modules %q, want %q: authors of plugins download them, and "+
+				"docs/reference/sdk.md counts them", name, got, want)
 		}
 	}
 }

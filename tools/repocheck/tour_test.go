@@ -12,16 +12,17 @@ import (
 	"testing"
 )
 
-// TestTour: docs/design/tour.md names at most twelve files, with their numbers of lines, and functions that
-// exist. Those of its numbered list call each other, in at most seven calls, and the last one
-// subtracts the correction.
+// TestTour: docs/design/tour.md names at most twelve files, with their numbers of lines, and
+// functions that exist. Those of its numbered list call each other, in at most seven calls, and the
+// last one subtracts the correction.
 func TestTour(t *testing.T) {
 	const root = "../../"
 	text, err := os.ReadFile(filepath.Join(root, "docs/design/tour.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	row := regexp.MustCompile("(?m)^(\\d+\\.|-) \\[`(.+?)`\\]\\(\\.\\./\\.\\./(.+?)\\) \\((\\d+) lines\\): (.*)$")
+	row := regexp.MustCompile(
+		"(?m)^(\\d+\\.|-) \\[`(.+?)`\\]\\(\\.\\./\\.\\./(.+?)\\) \\((\\d+) lines\\): (.*)$")
 	quoted := regexp.MustCompile("`([A-Za-z]\\w*)`")
 	files, bodies := map[string]bool{}, []ast.Node{}
 	var names []string
@@ -68,7 +69,8 @@ func TestTour(t *testing.T) {
 			t.Errorf("%s does not call %s", names[i], names[i+1])
 		}
 	}
-	if !calls(bodies[len(bodies)-1], "Sub") || !strings.Contains(string(text), "`y = y.Sub(e.Mul(αλ))`") {
+	if !calls(bodies[len(bodies)-1], "Sub") ||
+		!strings.Contains(string(text), "`y = y.Sub(e.Mul(αλ))`") {
 		t.Errorf("the tour does not end where the correction is subtracted")
 	}
 }

@@ -84,7 +84,9 @@ func family(wait bool) error {
 }
 
 // run runs a work in a directory and asks decide about the calls that concern it.
-func run(t *testing.T, dir, work string, decide func(syscallfault.Call) syscallfault.Decision) syscallfault.Report {
+func run(
+	t *testing.T, dir, work string, decide func(syscallfault.Call) syscallfault.Decision,
+) syscallfault.Report {
 	t.Helper()
 	if err := syscallfault.Supported(t.Context()); err != nil {
 		t.Skip(err)
@@ -93,7 +95,8 @@ func run(t *testing.T, dir, work string, decide func(syscallfault.Call) syscallf
 	defer cancel()
 	output := filepath.Join(t.TempDir(), "output")
 	r, err := syscallfault.Run(ctx, syscallfault.Command{
-		Args: []string{os.Args[0]}, Dir: dir, Env: append(os.Environ(), workEnv+"="+work), Output: output, Grace: 100 * time.Millisecond,
+		Args: []string{os.Args[0]}, Dir: dir, Env: append(os.Environ(), workEnv+"="+work), Output: output,
+		Grace: 100 * time.Millisecond,
 	}, func(c syscallfault.Call) syscallfault.Decision {
 		if strings.HasPrefix(c.Path, dir) {
 			return decide(c)
@@ -121,7 +124,8 @@ func TestCallsOfAProcess(t *testing.T) {
 		got = append(got, what)
 		return syscallfault.Decision{}
 	})
-	want := []string{"openat new", "write new", "write new", "write new", "fsync new", "renameat new kept", "unlinkat kept"}
+	want := []string{"openat new", "write new", "write new", "write new", "fsync new",
+		"renameat new kept", "unlinkat kept"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
@@ -133,8 +137,10 @@ func TestCallsOfAProcess(t *testing.T) {
 // What a process has done before the call is there after the kill, and nothing more.
 func TestKilledBeforeEachCall(t *testing.T) {
 	wants := []struct{ name, content, torn string }{
-		{"", "", ""}, {"new", "", "fir"}, {"new", "first ", "first sec"}, {"new", "first second", "first secondthi"},
-		{"new", "first secondthird ", ""}, {"new", "first secondthird ", ""}, {"kept", "first secondthird ", ""}, {"", "", ""},
+		{"", "", ""}, {"new", "", "fir"}, {"new", "first ", "first sec"},
+		{"new", "first second", "first secondthi"},
+		{"new", "first secondthird ", ""}, {"new", "first secondthird ", ""},
+		{"kept", "first secondthird ", ""}, {"", "", ""},
 	}
 	for i, want := range wants {
 		for _, torn := range []bool{false, true} {
@@ -154,7 +160,8 @@ func TestKilledBeforeEachCall(t *testing.T) {
 				content = want.torn
 			}
 			if name, got := only(t, dir); name != want.name || got != content {
-				t.Errorf("call %d, torn %v: file %q holds %q, want %q with %q", i+1, torn, name, got, want.name, content)
+				t.Errorf("call %d, torn %v: file %q holds %q, want %q with %q", i+1, torn, name, got, want.name,
+					content)
 			}
 		}
 	}
@@ -211,7 +218,8 @@ func TestKillCaller(t *testing.T) {
 }
 
 func TestOrphan(t *testing.T) {
-	r := run(t, t.TempDir(), "orphan", func(syscallfault.Call) syscallfault.Decision { return syscallfault.Decision{} })
+	r := run(t, t.TempDir(), "orphan",
+		func(syscallfault.Call) syscallfault.Decision { return syscallfault.Decision{} })
 	if r.Code != 0 || len(r.Orphans) != 1 {
 		t.Fatalf("the command ended so: %+v", r)
 	}

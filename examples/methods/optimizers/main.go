@@ -1,9 +1,11 @@
-// Command optimizers is a collection of published optimizers in one plugin, each in a few lines, to read and to start from:
+// Command optimizers is a collection of published optimizers in one plugin, each in a few lines, to
+// read and to start from:
 //
 //	optimizer = {plugin = "./examples/methods/optimizers", method = "nadam"}
 //
-// Where authors' code and paper differ, the text at the method says which one it is. Their values are held to those of
-// optax. What an optimizer needs beyond this, such as other weights for evaluation, is in the plugins under examples/plugins.
+// Where authors' code and paper differ, the text at the method says which one it is. Their values
+// are held to those of optax. What an optimizer needs beyond this, such as other weights for
+// evaluation, is in the plugins under examples/plugins.
 package main
 
 import (
@@ -13,7 +15,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// A method is one optimizer. All of its state has the shape of the tensor and starts at zero, unless init says otherwise.
+// A method is one optimizer. All of its state has the shape of the tensor and starts at zero,
+// unless init says otherwise.
 type method struct {
 	name   string
 	state  []string
@@ -73,7 +76,8 @@ func adagrad(in input) (program.Value, sdk.State) {
 	return in.Gradient.Div(v.Shift(in.eps).Sqrt()), sdk.State{"v": v}
 }
 
-// adadelta (Zeiler 2012, arXiv 1212.5701): scaled by the root mean square of earlier steps. It is meant for a rate of 1.
+// adadelta (Zeiler 2012, arXiv 1212.5701): scaled by the root mean square of earlier steps. It is
+// meant for a rate of 1.
 func adadelta(in input) (program.Value, sdk.State) {
 	v := in.mean("v", in.Gradient.Square(), in.beta2)
 	u := in.State["steps"].Shift(in.eps).Sqrt().Div(v.Shift(in.eps).Sqrt()).Mul(in.Gradient)
@@ -90,25 +94,29 @@ func adamax(in input) (program.Value, sdk.State) {
 // nadam (Dozat 2016): Adam with Nesterov's momentum, without a schedule of β₁.
 func nadam(in input) (program.Value, sdk.State) {
 	m, v := in.moments()
-	ahead := m.Div(in.correction(in.beta1, 1)).Scale(in.beta1).Add(in.corrected(in.Gradient, in.beta1).Scale(1 - in.beta1))
+	ahead := m.Div(in.correction(in.beta1, 1)).Scale(in.beta1).
+		Add(in.corrected(in.Gradient, in.beta1).Scale(1 - in.beta1))
 	return in.normalized(ahead, v), sdk.State{"m": m, "v": v}
 }
 
-// radam (Liu et al. 2020, arXiv 1908.03265): the variance of early steps is rectified; as long as it is not tractable, steps
-// are those of momentum alone.
+// radam (Liu et al. 2020, arXiv 1908.03265): the variance of early steps is rectified; as long as
+// it is not tractable, steps are those of momentum alone.
 func radam(in input) (program.Value, sdk.State) {
 	m, v := in.moments()
 	limit := 2/(1-in.beta2) - 1
 	correction := in.correction(in.beta2, 0)
-	length := in.b.Const(limit).Sub(in.Step.Scale(2).Mul(in.b.Const(1).Sub(correction)).Div(correction))
+	length := in.b.Const(limit).Sub(in.Step.Scale(2).Mul(in.b.Const(1).Sub(correction)).
+		Div(correction))
 	tractable := length.Ge(in.b.Const(5))
 	safe := tractable.Select(length, in.b.Const(5))
-	factor := safe.Shift(-4).Mul(safe.Shift(-2)).Div(safe).Scale(limit / ((limit - 4) * (limit - 2))).Sqrt()
+	factor := safe.Shift(-4).Mul(safe.Shift(-2)).Div(safe).Scale(limit / ((limit - 4) * (limit - 2))).
+		Sqrt()
 	mean := in.corrected(m, in.beta1)
 	return tractable.Select(in.normalized(mean, v).Mul(factor), mean), sdk.State{"m": m, "v": v}
 }
 
-// amsgrad (Reddi et al. 2018, arXiv 1904.09237): by the largest second moment so far, after its correction as in optax.
+// amsgrad (Reddi et al. 2018, arXiv 1904.09237): by the largest second moment so far, after its
+// correction as in optax.
 func amsgrad(in input) (program.Value, sdk.State) {
 	m, v := in.moments()
 	largest := in.State["largest"].Max(in.corrected(v, in.beta2))
@@ -123,7 +131,8 @@ func adabelief(in input) (program.Value, sdk.State) {
 	return in.normalized(in.corrected(m, in.beta1), v), sdk.State{"m": m, "v": v}
 }
 
-// yogi (Zaheer et al. 2018): the second moment changes by as much as a squared gradient at most. Both moments start at 1e-6.
+// yogi (Zaheer et al. 2018): the second moment changes by as much as a squared gradient at most.
+// Both moments start at 1e-6.
 func yogi(in input) (program.Value, sdk.State) {
 	m, square, v := in.mean("m", in.Gradient, in.beta1), in.Gradient.Square(), in.State["v"]
 	v = v.Sub(v.Sub(square).Sign().Mul(square).Scale(1 - in.beta2))
@@ -134,8 +143,8 @@ func yogiStart(in input) sdk.State {
 	return sdk.State{"m": in.b.Full(1e-6, in.Shape...), "v": in.b.Full(1e-6, in.Shape...)}
 }
 
-// adan (Xie et al. 2022, arXiv 2208.06677): Nesterov's momentum from differences of gradients. It has three rates: β₁, beta_difference
-// and β₂. At the first step there is no difference.
+// adan (Xie et al. 2022, arXiv 2208.06677): Nesterov's momentum from differences of gradients. It
+// has three rates: β₁, beta_difference and β₂. At the first step there is no difference.
 func adan(in input) (program.Value, sdk.State) {
 	middle := in.Float("beta_difference")
 	difference := in.Step.Gt(in.b.Const(1)).Select(in.Gradient.Sub(in.State["last"]), in.b.Const(0))
@@ -152,13 +161,15 @@ func lamb(in input) (program.Value, sdk.State) {
 	return u.Mul(in.trust(u)), sdk.State{"m": m, "v": v}
 }
 
-// lars (You et al. 2017, arXiv 1708.03888): a thousandth of the tensor's length along the gradient, then momentum.
+// lars (You et al. 2017, arXiv 1708.03888): a thousandth of the tensor's length along the gradient,
+// then momentum.
 func lars(in input) (program.Value, sdk.State) {
 	m := in.State["m"].Scale(in.beta1).Add(in.Gradient.Mul(in.trust(in.Gradient.Scale(1000))))
 	return m, sdk.State{"m": m}
 }
 
-// novograd (Ginsburg et al. 2019, arXiv 1905.11286): by the norm of the whole gradient. The second moment starts at the first norm.
+// novograd (Ginsburg et al. 2019, arXiv 1905.11286): by the norm of the whole gradient. The second
+// moment starts at the first norm.
 func novograd(in input) (program.Value, sdk.State) {
 	square := in.Gradient.Square().SumAll()
 	v := in.Step.Gt(in.b.Const(1)).Select(in.mean("v", square, in.beta2), square)
@@ -170,8 +181,8 @@ func novogradStart(in input) sdk.State {
 	return sdk.State{"m": in.b.Zeros(in.Shape...), "v": in.b.Zeros()}
 }
 
-// sm3 (Anil et al. 2019, arXiv 1901.11150): sums of squares for each slice of each axis, so that a matrix needs a row and a column. A
-// number's own sum is at most the least of its slices.
+// sm3 (Anil et al. 2019, arXiv 1901.11150): sums of squares for each slice of each axis, so that a
+// matrix needs a row and a column. A number's own sum is at most the least of its slices.
 func sm3(in input) (program.Value, sdk.State) {
 	var sum program.Value
 	rank := len(in.Shape)
@@ -187,7 +198,8 @@ func sm3(in input) (program.Value, sdk.State) {
 		sum = in.State[sliceName(0)]
 	}
 	sum = sum.Add(in.Gradient.Square())
-	u := in.mean("m", sum.Gt(in.b.Const(0)).Select(in.Gradient.Div(sum.Shift(in.eps).Sqrt()), in.b.Const(0)), in.beta1)
+	u := in.mean("m", sum.Gt(in.b.Const(0)).Select(in.Gradient.Div(sum.Shift(in.eps).Sqrt()),
+		in.b.Const(0)), in.beta1)
 	next := sdk.State{"m": u, sliceName(0): sum}
 	for axis := range rank {
 		if others := program.OtherAxes(rank, []int{axis}); len(others) > 0 {
@@ -208,8 +220,8 @@ func sm3Start(in input) sdk.State {
 // sliceName is the name of the sums of an axis.
 func sliceName(axis int) string { return "axis" + string(rune('0'+axis)) }
 
-// cautious (Liang et al. 2024, arXiv 2411.16085): AdamW without the elements whose step goes against the gradient; the others grow so that
-// the mean is kept.
+// cautious (Liang et al. 2024, arXiv 2411.16085): AdamW without the elements whose step goes
+// against the gradient; the others grow so that the mean is kept.
 func cautious(in input) (program.Value, sdk.State) {
 	m, v := in.moments()
 	u := in.normalized(in.corrected(m, in.beta1), v)
@@ -222,7 +234,8 @@ func cautious(in input) (program.Value, sdk.State) {
 // gradient.
 func grams(in input) (program.Value, sdk.State) {
 	m, v := in.moments()
-	return in.normalized(in.corrected(m, in.beta1), v).Abs().Mul(in.Gradient.Sign()), sdk.State{"m": m, "v": v}
+	return in.normalized(in.corrected(m, in.beta1), v).Abs().Mul(in.Gradient.Sign()),
+		sdk.State{"m": m, "v": v}
 }
 
 // laprop (Ziyin et al. 2020, arXiv 2002.04839): the gradient is normalized before the momentum.
@@ -232,8 +245,9 @@ func laprop(in input) (program.Value, sdk.State) {
 	return in.corrected(m, in.beta1), sdk.State{"m": m, "v": v}
 }
 
-// mars (Yuan et al. 2024, arXiv 2411.10438), MARS-AdamW in its approximate form: the gradient of the step before stands for that of the same
-// batch at the point before. The corrected gradient is at most 1 long.
+// mars (Yuan et al. 2024, arXiv 2411.10438), MARS-AdamW in its approximate form: the gradient of
+// the step before stands for that of the same batch at the point before. The corrected gradient is
+// at most 1 long.
 func mars(in input) (program.Value, sdk.State) {
 	const gamma = 0.025
 	difference := in.Step.Gt(in.b.Const(1)).Select(in.Gradient.Sub(in.State["last"]), in.b.Const(0))
@@ -243,8 +257,9 @@ func mars(in input) (program.Value, sdk.State) {
 	return in.normalized(in.corrected(m, in.beta1), v), sdk.State{"m": m, "v": v, "last": in.Gradient}
 }
 
-// lookahead (Zhang et al. 2019, arXiv 1907.08610) around Adam: every five steps the slow weights go half of the way to the fast ones, which
-// go on from there. The step back is a direction, divided by the rate.
+// lookahead (Zhang et al. 2019, arXiv 1907.08610) around Adam: every five steps the slow weights go
+// half of the way to the fast ones, which go on from there. The step back is a direction, divided
+// by the rate.
 func lookahead(in input) (program.Value, sdk.State) {
 	const every, part = 5, 0.5
 	m, v := in.moments()
@@ -253,16 +268,17 @@ func lookahead(in input) (program.Value, sdk.State) {
 	turn := in.Step.Scale(1.0 / every)
 	due := turn.Eq(turn.Round()).And(in.Rate.Gt(in.b.Const(0)))
 	slow = due.Select(slow.Add(fast.Sub(slow).Scale(part)), slow)
-	return due.Select(in.X.Sub(slow).Div(due.Select(in.Rate, in.b.Const(1))), u), sdk.State{"m": m, "v": v, "slow": slow}
+	return due.Select(in.X.Sub(slow).Div(due.Select(in.Rate, in.b.Const(1))), u),
+		sdk.State{"m": m, "v": v, "slow": slow}
 }
 
 func lookaheadStart(in input) sdk.State {
 	return sdk.State{"m": in.b.Zeros(in.Shape...), "v": in.b.Zeros(in.Shape...), "slow": in.X}
 }
 
-// adamMini (Zhang et al. 2024, arXiv 2406.16793): one second moment for each row, an output neuron; vectors have one in all. Of a fused
-// weight rows belong to one part each, so that this is the paper's division except for heads of
-// queries and keys.
+// adamMini (Zhang et al. 2024, arXiv 2406.16793): one second moment for each row, an output neuron;
+// vectors have one in all. Of a fused weight rows belong to one part each, so that this is the
+// paper's division except for heads of queries and keys.
 func adamMini(in input) (program.Value, sdk.State) {
 	m := in.mean("m", in.Gradient, in.beta1)
 	v := in.mean("v", in.Gradient.Square().MeanRow(), in.beta2)
@@ -362,7 +378,9 @@ func (optimizer) Init(b *program.Builder, x program.Value, t sdk.Tensor) (sdk.St
 }
 
 // Update is a step of the method.
-func (optimizer) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
+func (optimizer) Update(
+	b *program.Builder, in sdk.UpdateInput, t sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	u, next := chosen(t).update(input{in, t, b, t.Float("beta1"), t.Float("beta2"), t.Float("eps")})
 	return u, next, nil
 }

@@ -47,11 +47,14 @@ func TestReference(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			q, err := sdk.BuildOptimizer(optimizer{}, sdk.Tensor{Name: "w", Role: sdk.TensorMatrix, Shape: c.Shape, Values: values})
+			q, err := sdk.BuildOptimizer(optimizer{},
+				sdk.Tensor{Name: "w", Role: sdk.TensorMatrix, Shape: c.Shape, Values: values})
 			if err != nil {
 				t.Fatal(err)
 			}
-			tensor := func(data []float64, shape ...int) reference.Tensor { return reference.Floats(data, shape...) }
+			tensor := func(data []float64, shape ...int) reference.Tensor {
+				return reference.Floats(data, shape...)
+			}
 			in := map[string]reference.Tensor{spec.InputX: tensor(c.X, c.Shape...)}
 			if q.Init != nil {
 				start, err := reference.Run(q.Init, in)
@@ -64,7 +67,8 @@ func TestReference(t *testing.T) {
 			}
 			x := append([]float64(nil), c.X...)
 			for i, g := range c.Gradients {
-				in[spec.InputX], in[spec.InputGradient], in[spec.InputStep] = tensor(x, c.Shape...), tensor(g, c.Shape...), reference.Float(float64(i+1))
+				in[spec.InputX], in[spec.InputGradient], in[spec.InputStep] = tensor(x, c.Shape...),
+					tensor(g, c.Shape...), reference.Float(float64(i+1))
 				if q.HasInput(spec.InputRate) {
 					in[spec.InputRate] = reference.Float(c.Rate)
 				}

@@ -1,9 +1,11 @@
-// Command quantizers is a collection of published quantizers in one plugin, each in a few lines, to read and to start from:
+// Command quantizers is a collection of published quantizers in one plugin, each in a few lines, to
+// read and to start from:
 //
 //	quantizer = {plugin = "./examples/methods/quantizers", method = "twn"}
 //
-// A method here is what the paper rounds to and how its gradient passes; what else a paper does to a network is not. Values are
-// held to those of formulas in NumPy. Quantizers that need more are in the plugins under examples/plugins.
+// A method here is what the paper rounds to and how its gradient passes; what else a paper does to
+// a network is not. Values are held to those of formulas in NumPy. Quantizers that need more are in
+// the plugins under examples/plugins.
 package main
 
 import (
@@ -68,16 +70,16 @@ type input struct {
 	x program.Value
 }
 
-// bwn (binary weights: Courbariaux et al. 2015; with a scale: XNOR-Net, Rastegari et al. 2016, arXiv 1603.05279): the sign
-// times the mean magnitude of the row.
+// bwn (binary weights: Courbariaux et al. 2015; with a scale: XNOR-Net, Rastegari et al. 2016,
+// arXiv 1603.05279): the sign times the mean magnitude of the row.
 func bwn(in input) sdk.Quantized {
 	q := in.grid(in.x.Ge(in.b.Const(0)).Select(in.b.Const(1), in.b.Const(-1)), in.x.Abs().MeanRow())
 	q.Codes = program.Value{} // there is none for zero
 	return q
 }
 
-// twn (ternary weight networks, Li et al. 2016, arXiv 1605.04711): ±scale beyond 0.7 of the mean magnitude; the scale is the mean
-// of the magnitudes beyond.
+// twn (ternary weight networks, Li et al. 2016, arXiv 1605.04711): ±scale beyond 0.7 of the mean
+// magnitude; the scale is the mean of the magnitudes beyond.
 func twn(in input) sdk.Quantized {
 	codes := in.ternary(in.x.Abs().MeanRow().Scale(0.7))
 	beyond := codes.Abs()
@@ -85,8 +87,9 @@ func twn(in input) sdk.Quantized {
 	return in.grid(codes, scale)
 }
 
-// ttq (trained ternary quantization, Zhu et al. 2017, arXiv 1612.01064): ternary, with a trained level on each side. The threshold is
-// 0.05 of the largest magnitude. A level gets the sum of its entries' gradients; an entry gets its own times its level.
+// ttq (trained ternary quantization, Zhu et al. 2017, arXiv 1612.01064): ternary, with a trained
+// level on each side. The threshold is 0.05 of the largest magnitude. A level gets the sum of its
+// entries' gradients; an entry gets its own times its level.
 func ttq(in input) sdk.Quantized {
 	finite := in.x.Abs().MaxAll().IsFinite()
 	codes := in.ternary(in.x.Abs().MaxAll().Scale(0.05))
@@ -106,8 +109,8 @@ func ttqStart(in input) sdk.State {
 	return sdk.State{"above": start, "below": start}
 }
 
-// bitnet (b1.58, Ma et al. 2024, arXiv 2402.17764): ternary weights by the mean magnitude of the tensor, activations of eight bits by the
-// largest magnitude of a token.
+// bitnet (b1.58, Ma et al. 2024, arXiv 2402.17764): ternary weights by the mean magnitude of the
+// tensor, activations of eight bits by the largest magnitude of a token.
 func bitnet(in input) sdk.Quantized {
 	if in.Role != sdk.RoleWeight {
 		return in.symmetric(in.x.Abs().MaxRow().Scale(1.0/127), 127)
@@ -116,13 +119,15 @@ func bitnet(in input) sdk.Quantized {
 	return in.symmetric(scale.Broadcast([]int{1, 1}, nil), 1)
 }
 
-// statsq (OFQ, Liu et al. 2023, arXiv 2302.02210): the scale is twice the mean magnitude of the row, for the largest code.
+// statsq (OFQ, Liu et al. 2023, arXiv 2302.02210): the scale is twice the mean magnitude of the
+// row, for the largest code.
 func statsq(in input) sdk.Quantized {
 	return in.symmetric(in.x.Abs().MeanRow().Scale(2/in.top()), in.top())
 }
 
-// dampen (Nagel et al. 2022, arXiv 2203.11086): the gradient of a loss that draws what is not clipped to its level, beside the one that comes
-// in, so that weights come to rest in the middle between two boundaries. The paper lets the factor grow over the training.
+// dampen (Nagel et al. 2022, arXiv 2203.11086): the gradient of a loss that draws what is not
+// clipped to its level, beside the one that comes in, so that weights come to rest in the middle
+// between two boundaries. The paper lets the factor grow over the training.
 func dampen(in input, dy program.Value) sdk.Gradients {
 	const factor = 1e-3
 	if in.Role != sdk.RoleWeight {
@@ -133,8 +138,9 @@ func dampen(in input, dy program.Value) sdk.Gradients {
 	return sdk.Gradients{X: q.Mask.Select(dy.Add(drawn), in.b.Const(0))}
 }
 
-// octav (Sakr et al. 2022, arXiv 2206.06501): the clipping bound that minimizes the squared error, by Newton's iterations of the paper,
-// and its gradient, which is shortened outside of the bound and not zero.
+// octav (Sakr et al. 2022, arXiv 2206.06501): the clipping bound that minimizes the squared error,
+// by Newton's iterations of the paper, and its gradient, which is shortened outside of the bound
+// and not zero.
 func octav(in input) sdk.Quantized {
 	const iterations = 12
 	magnitude := in.x.Abs()
@@ -143,18 +149,21 @@ func octav(in input) sdk.Quantized {
 	for range iterations {
 		outside := magnitude.Gt(bound).Convert(program.Float)
 		inside := magnitude.Gt(in.b.Const(0)).Convert(program.Float).Sub(outside)
-		bound = magnitude.Mul(outside).MeanRow().Div(inside.MeanRow().Scale(noise).Add(outside.MeanRow()).Max(in.b.Const(tiny)))
+		bound = magnitude.Mul(outside).MeanRow().Div(inside.MeanRow().Scale(noise).Add(outside.MeanRow()).
+			Max(in.b.Const(tiny)))
 	}
 	q := in.symmetric(bound.Scale(1/in.top()), in.top())
 	finite, shortened := bound.IsFinite(), bound.Div(magnitude.Max(in.b.Const(tiny)))
 	within := magnitude.Le(bound)
 	slope := finite.Select(within.Select(in.b.Const(1), shortened), in.b.Const(0))
-	q.Surrogate, q.Mask = finite.Select(in.x, in.b.Const(0)).Mul(slope.StopGradient()), finite.And(within)
+	q.Surrogate, q.Mask = finite.Select(in.x, in.b.Const(0)).Mul(slope.StopGradient()),
+		finite.And(within)
 	return q
 }
 
-// affine (Jacob et al. 2018, arXiv 1712.05877): codes from 0 with an offset, between the least and the largest number of a group, one of which
-// may be 0. Group-wise it is what ZeroQuant (Yao et al. 2022) and most 4-bit weights of today are.
+// affine (Jacob et al. 2018, arXiv 1712.05877): codes from 0 with an offset, between the least and
+// the largest number of a group, one of which may be 0. Group-wise it is what ZeroQuant (Yao et al.
+// 2022) and most 4-bit weights of today are.
 func affine(in input) sdk.Quantized {
 	g := in.groups()
 	x := g.Split(in.x)
@@ -172,8 +181,9 @@ func affine(in input) sdk.Quantized {
 	}
 }
 
-// hqq (half-quadratic quantization, Badri and Shaji 2023): the offset of affine's codes is moved so that the error is sparse: a few
-// steps between a shrunken error and the offset that fits it, with the exponent 0.7, and a weight that grows by 1 % each.
+// hqq (half-quadratic quantization, Badri and Shaji 2023): the offset of affine's codes is moved so
+// that the error is sparse: a few steps between a shrunken error and the offset that fits it, with
+// the exponent 0.7, and a weight that grows by 1 % each.
 func hqq(in input) sdk.Quantized {
 	const iterations, exponent, growth = 10, 0.7, 1.01
 	g := in.groups()
@@ -185,20 +195,25 @@ func hqq(in input) sdk.Quantized {
 	smallest := x.Abs().MaxRow().Scale(0x1p-24).Max(in.b.Const(tiny))
 	scale := in.poison(most.Sub(least).Scale(1/levels).Max(smallest), finite)
 	zero, weight := least.Neg().Div(scale), 10.0
-	codesAt := func(zero program.Value) program.Value { return x.Div(scale).Add(zero).Round().Clip(0, levels) }
+	codesAt := func(zero program.Value) program.Value {
+		return x.Div(scale).Add(zero).Round().Clip(0, levels)
+	}
 	for range iterations {
 		codes := codesAt(zero)
 		gap := x.Sub(codes.Sub(zero).Mul(scale))
 		length := gap.Abs().Max(in.b.Const(tiny))
-		shrunk := gap.Sign().Mul(length.Sub(length.Pow(in.b.Const(exponent - 1)).Scale(1 / weight)).Max(in.b.Const(0)))
+		shrunk := gap.Sign().Mul(length.Sub(length.Pow(in.b.Const(exponent - 1)).Scale(1 / weight)).
+			Max(in.b.Const(0)))
 		zero = codes.Sub(x.Sub(shrunk).Div(scale)).MeanRow()
 		weight *= growth
 	}
 	codes := codesAt(zero)
-	return sdk.Quantized{Value: g.Join(codes.Sub(zero).Mul(scale)), Surrogate: g.Join(finite.Select(x, in.b.Const(0)))}
+	return sdk.Quantized{Value: g.Join(codes.Sub(zero).Mul(scale)),
+		Surrogate: g.Join(finite.Select(x, in.b.Const(0)))}
 }
 
-// spqr (Dettmers et al. 2023, arXiv 2306.03078): entries beyond three deviations of their row stay as they are; the others set the scale.
+// spqr (Dettmers et al. 2023, arXiv 2306.03078): entries beyond three deviations of their row stay
+// as they are; the others set the scale.
 func spqr(in input) sdk.Quantized {
 	edge := in.x.Square().MeanRow().Sqrt().Scale(3)
 	outlier := in.x.Abs().Gt(edge)
@@ -209,8 +224,9 @@ func spqr(in input) sdk.Quantized {
 	return sdk.Quantized{Value: value}
 }
 
-// quip (Chee et al. 2023, arXiv 2307.13304; the Hadamard form of QuIP#, Tseng et al. 2024): rows are turned by random signs and a Hadamard
-// matrix before rounding, and back. The signs depend on the length of the rows alone, so that both operands of a product have the same.
+// quip (Chee et al. 2023, arXiv 2307.13304; the Hadamard form of QuIP#, Tseng et al. 2024): rows
+// are turned by random signs and a Hadamard matrix before rounding, and back. The signs depend on
+// the length of the rows alone, so that both operands of a product have the same.
 func quip(in input) sdk.Quantized {
 	d := in.RowLen()
 	block := d & -d
@@ -229,7 +245,8 @@ func quip(in input) sdk.Quantized {
 	return q
 }
 
-// pact (Choi et al. 2018, arXiv 1805.06085), on both sides of zero: the bound is trained, by the gradients of what it clips.
+// pact (Choi et al. 2018, arXiv 1805.06085), on both sides of zero: the bound is trained, by the
+// gradients of what it clips.
 func pact(in input) sdk.Quantized {
 	bound := in.Trained["bound"].Max(in.b.Const(1e-6))
 	finite := in.x.Abs().MaxAll().IsFinite()
@@ -247,10 +264,12 @@ func pact(in input) sdk.Quantized {
 }
 
 func pactStart(in input) sdk.State {
-	return sdk.State{"bound": in.deviation().Scale(1.2 + 0.35*float64(in.Int("bits"))).Max(in.b.Const(1e-6))}
+	return sdk.State{"bound": in.deviation().Scale(1.2 + 0.35*float64(in.Int("bits"))).
+		Max(in.b.Const(1e-6))}
 }
 
-// lsqPlus (Bhalgat et al. 2020, arXiv 2004.09576): LSQ with a trained offset, for activations that are not about zero.
+// lsqPlus (Bhalgat et al. 2020, arXiv 2004.09576): LSQ with a trained offset, for activations that
+// are not about zero.
 func lsqPlus(in input) sdk.Quantized {
 	finite := in.x.Abs().MaxAll().IsFinite()
 	step, offset := in.Trained["step"].Max(in.b.Const(1e-8)), in.Trained["offset"]
@@ -275,13 +294,17 @@ func lsqPlus(in input) sdk.Quantized {
 func lsqPlusStart(in input) sdk.State {
 	mean := in.x.SumAll().Scale(1 / float64(in.x.Type().Size()))
 	deviation := in.x.Sub(mean).Square().SumAll().Scale(1 / float64(in.x.Type().Size())).Sqrt()
-	return sdk.State{"step": deviation.Scale((1.2 + 0.35*float64(in.Int("bits"))) / (in.top() + 0.5)).Max(in.b.Const(1e-6)), "offset": mean}
+	return sdk.State{"step": deviation.Scale((1.2 + 0.35*float64(in.Int("bits"))) / (in.top() + 0.5)).
+		Max(in.b.Const(1e-6)), "offset": mean}
 }
 
-// omniQuant (learnable weight clipping, Shao et al. 2023, arXiv 2308.13137): what part of each row's range counts is trained, as a logistic
-// function of a number for each end, which starts at 4.
+// omniQuant (learnable weight clipping, Shao et al. 2023, arXiv 2308.13137): what part of each
+// row's range counts is trained, as a logistic function of a number for each end, which starts at
+// 4.
 func omniQuant(in input) sdk.Quantized {
-	logistic := func(v program.Value) program.Value { return in.b.Const(1).Div(v.Neg().Exp().Shift(1)) }
+	logistic := func(v program.Value) program.Value {
+		return in.b.Const(1).Div(v.Neg().Exp().Shift(1))
+	}
 	most := in.x.Abs().MaxRow()
 	finite := most.IsFinite()
 	reach := finite.Select(most, in.b.Const(0)).StopGradient()
@@ -289,7 +312,8 @@ func omniQuant(in input) sdk.Quantized {
 	scale := in.poison(bound.Scale(1/in.top()).Max(in.b.Const(tiny)), finite)
 	codes := in.x.Div(scale).Clip(-in.top(), in.top()).Round()
 	inside := finite.And(in.x.Abs().Le(bound))
-	deviation := finite.Select(codes.Sub(inside.Select(in.x.Div(scale), in.b.Const(0))), in.b.Const(0)).StopGradient()
+	deviation := finite.Select(codes.Sub(inside.Select(in.x.Div(scale), in.b.Const(0))),
+		in.b.Const(0)).StopGradient()
 	return sdk.Quantized{
 		Value:     codes.Mul(scale),
 		Surrogate: inside.Select(in.x, in.b.Const(0)).Add(bound.Scale(1 / in.top()).Mul(deviation)),
@@ -306,7 +330,8 @@ func omniQuantStart(in input) sdk.State {
 	return sdk.State{"part": in.b.Full(4, in.Shape[0], 1)}
 }
 
-// logarithmic (Miyashita et al. 2016, arXiv 1603.01025): powers of two, the nearest by their exponents; numbers below the least are zero.
+// logarithmic (Miyashita et al. 2016, arXiv 1603.01025): powers of two, the nearest by their
+// exponents; numbers below the least are zero.
 func logarithmic(in input) sdk.Quantized {
 	magnitude := in.x.Abs()
 	most := magnitude.MaxRow()
@@ -319,8 +344,9 @@ func logarithmic(in input) sdk.Quantized {
 	return sdk.Quantized{Value: value.Mul(in.poison(in.b.Const(1), finite))}
 }
 
-// apot (additive powers of two, Li et al. 2020, arXiv 1909.13144), of four bits with the sign: sums of one of {0, ½, ¼, 1/16} and one of
-// {0, ⅛}, as in the authors' code for three bits beside the sign, and the largest magnitude on the largest level.
+// apot (additive powers of two, Li et al. 2020, arXiv 1909.13144), of four bits with the sign: sums
+// of one of {0, ½, ¼, 1/16} and one of {0, ⅛}, as in the authors' code for three bits beside the
+// sign, and the largest magnitude on the largest level.
 func apot(in input) sdk.Quantized {
 	levels := []float64{0, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1} // those sums over the largest, ⅝
 	most := in.x.Abs().MaxRow()
@@ -335,8 +361,8 @@ func apot(in input) sdk.Quantized {
 	return sdk.Quantized{Value: level.Mul(in.x.Sign()).Mul(scale), Homogeneous: true}
 }
 
-// dsq (differentiable soft quantization, Gong et al. 2019, arXiv 1908.05033): rounding, with the gradient of a soft staircase whose steps
-// are hyperbolic tangents.
+// dsq (differentiable soft quantization, Gong et al. 2019, arXiv 1908.05033): rounding, with the
+// gradient of a soft staircase whose steps are hyperbolic tangents.
 func dsq(in input) sdk.Quantized {
 	const softness = 0.2 // α of the paper; 0 is a staircase
 	sharpness := math.Log(2/softness - 1)
@@ -350,7 +376,8 @@ func dsq(in input) sdk.Quantized {
 	return q
 }
 
-// deepSeek (DeepSeek-V3, 2024, arXiv 2412.19437, section 3.3): E4M3 with a scale for 128 numbers of a token, or for 128 × 128 of a weight.
+// deepSeek (DeepSeek-V3, 2024, arXiv 2412.19437, section 3.3): E4M3 with a scale for 128 numbers of
+// a token, or for 128 × 128 of a weight.
 func deepSeek(in input) sdk.Quantized {
 	const block, largest = 128, 448
 	g := microscaling.NewBlocks(in.Shape, block)
@@ -361,7 +388,8 @@ func deepSeek(in input) sdk.Quantized {
 	}
 	finite := most.IsFinite()
 	scale := in.poison(most.Scale(1.0/largest).Max(in.b.Const(tiny)), finite)
-	return sdk.Quantized{Value: g.Join(microscaling.RoundE4M3(x.Div(scale)).Mul(scale)), Surrogate: g.Join(finite.Select(x, in.b.Const(0))), Scale: scale}
+	return sdk.Quantized{Value: g.Join(microscaling.RoundE4M3(x.Div(scale)).Mul(scale)),
+		Surrogate: g.Join(finite.Select(x, in.b.Const(0))), Scale: scale}
 }
 
 // overRows is the maximum over blocks of rows of v, [rows, blocks, 1], in its shape.
@@ -379,17 +407,20 @@ func overRows(v program.Value, block int) program.Value {
 	return parts[0].Concatenate(0, parts[1:]...)
 }
 
-// qDrop (Wei et al. 2022, arXiv 2203.05740): in training, half of the numbers, drawn anew in each step, are not quantized.
+// qDrop (Wei et al. 2022, arXiv 2203.05740): in training, half of the numbers, drawn anew in each
+// step, are not quantized.
 func qDrop(in input) sdk.Quantized {
 	q := in.symmetric(in.x.Abs().MaxRow().Scale(1/in.top()), in.top())
 	if in.Training {
 		kept := in.uniform().Lt(in.b.Const(0.5))
-		q = sdk.Quantized{Value: kept.Select(in.poison(in.x, in.x.IsFinite()), q.Value), Surrogate: q.Surrogate}
+		q = sdk.Quantized{Value: kept.Select(in.poison(in.x, in.x.IsFinite()), q.Value),
+			Surrogate: q.Surrogate}
 	}
 	return q
 }
 
-// diffQ (Défossez et al. 2021, arXiv 2104.09987), with bits that are given and not learned: in training, noise as large as the error of rounding.
+// diffQ (Défossez et al. 2021, arXiv 2104.09987), with bits that are given and not learned: in
+// training, noise as large as the error of rounding.
 func diffQ(in input) sdk.Quantized {
 	q := in.symmetric(in.x.Abs().MaxRow().Scale(1/in.top()), in.top())
 	if in.Training {
@@ -398,8 +429,10 @@ func diffQ(in input) sdk.Quantized {
 	return q
 }
 
-// luq (logarithmic unbiased quantization, Chmiel et al. 2021, arXiv 2112.10769), made for gradients: seven powers of two below the largest magnitude
-// of the row, which is one of them. In training a number goes to one of its two neighbours, or below the least to that or to zero, by chances that keep its mean.
+// luq (logarithmic unbiased quantization, Chmiel et al. 2021, arXiv 2112.10769), made for
+// gradients: seven powers of two below the largest magnitude of the row, which is one of them. In
+// training a number goes to one of its two neighbours, or below the least to that or to zero, by
+// chances that keep its mean.
 func luq(in input) sdk.Quantized {
 	const powers = 7
 	magnitude := in.x.Abs()
@@ -418,8 +451,8 @@ func luq(in input) sdk.Quantized {
 	return sdk.Quantized{Value: lower.Add(up).Mul(in.x.Sign()).Mul(least)}
 }
 
-// observer (Jacob et al. 2018, arXiv 1712.05877; Krishnamoorthi 2018, arXiv 1806.08342): affine, where the least and the largest number are
-// moving averages of those of the tensor.
+// observer (Jacob et al. 2018, arXiv 1712.05877; Krishnamoorthi 2018, arXiv 1806.08342): affine,
+// where the least and the largest number are moving averages of those of the tensor.
 func observer(in input) sdk.Quantized {
 	const decay = 0.99
 	least, most := in.State["least"], in.State["most"]
@@ -430,7 +463,9 @@ func observer(in input) sdk.Quantized {
 	codes := in.x.Div(scale).Round().Add(zero).Clip(0, levels).Sub(zero)
 	inside := finite.And(in.x.Ge(least)).And(in.x.Le(most))
 	now := observerStart(in)
-	mean := func(before, now program.Value) program.Value { return before.Scale(decay).Add(now.Scale(1 - decay)) }
+	mean := func(before, now program.Value) program.Value {
+		return before.Scale(decay).Add(now.Scale(1 - decay))
+	}
 	return sdk.Quantized{
 		Value:     in.poison(codes.Mul(scale), finite),
 		Surrogate: inside.Select(in.x, in.b.Const(0)),
@@ -442,11 +477,13 @@ func observer(in input) sdk.Quantized {
 }
 
 func observerStart(in input) sdk.State {
-	return sdk.State{"least": in.x.MinAll().Min(in.b.Const(0)), "most": in.x.MaxAll().Max(in.b.Const(0))}
+	return sdk.State{"least": in.x.MinAll().Min(in.b.Const(0)), "most": in.x.MaxAll().
+		Max(in.b.Const(0))}
 }
 
-// qEMA (the EMA quantizer of TetraJet, Chen et al. 2025, arXiv 2502.20853), on integers: a weight goes to that of its two neighbours
-// to which its moving average is nearer, so that one in the middle between them does not go back and forth.
+// qEMA (the EMA quantizer of TetraJet, Chen et al. 2025, arXiv 2502.20853), on integers: a weight
+// goes to that of its two neighbours to which its moving average is nearer, so that one in the
+// middle between them does not go back and forth.
 func qEMA(in input) sdk.Quantized {
 	const decay = 0.998
 	q := in.symmetric(in.x.Abs().MaxRow().Scale(1/in.top()), in.top())
@@ -454,7 +491,8 @@ func qEMA(in input) sdk.Quantized {
 	if !weight {
 		return q
 	}
-	lower := in.x.Abs().Div(q.Scale).Shift(1e-6).Floor() // the largest weight is on a level, and not just below
+	// the largest weight is on a level, and not just below
+	lower := in.x.Abs().Div(q.Scale).Shift(1e-6).Floor()
 	up := average.Mul(in.x.Sign()).Div(q.Scale).Sub(lower).Ge(in.b.Const(0.5)).Convert(program.Float)
 	codes := lower.Add(up).Clip(-in.top(), in.top()).Mul(in.x.Sign())
 	q.Value, q.Codes = codes.Mul(q.Scale), q.Scale.IsFinite().Select(codes, in.b.Const(0))
@@ -469,8 +507,9 @@ func qEMAStart(in input) sdk.State {
 	return sdk.State{"average": in.x}
 }
 
-// freezing (iterative weight freezing, Nagel et al. 2022, arXiv 2203.11086): a weight whose code changes direction too often, in a moving average
-// of such steps, keeps for ever the code that is nearest to the moving average of its codes.
+// freezing (iterative weight freezing, Nagel et al. 2022, arXiv 2203.11086): a weight whose code
+// changes direction too often, in a moving average of such steps, keeps for ever the code that is
+// nearest to the moving average of its codes.
 func freezing(in input) sdk.Quantized {
 	const momentum, most = 0.01, 0.03
 	q := in.symmetric(in.x.Abs().MaxRow().Scale(1/in.top()), in.top())
@@ -494,7 +533,8 @@ func freezing(in input) sdk.Quantized {
 	}
 	finite := q.Scale.IsFinite()
 	q.Mask = q.Mask.And(frozen.Not())
-	q.Value, q.Codes, q.Surrogate = codes.Mul(q.Scale), finite.Select(codes, zero), q.Mask.Select(in.x, zero)
+	q.Value, q.Codes, q.Surrogate = codes.Mul(q.Scale), finite.Select(codes, zero),
+		q.Mask.Select(in.x, zero)
 	return q
 }
 
@@ -502,14 +542,16 @@ func freezingStart(in input) sdk.State {
 	if in.Role != sdk.RoleWeight {
 		return nil
 	}
-	codes, zero := in.symmetric(in.x.Abs().MaxRow().Scale(1/in.top()), in.top()).Codes, in.b.Zeros(in.Shape...)
+	codes, zero := in.symmetric(in.x.Abs().MaxRow().Scale(1/in.top()), in.top()).Codes,
+		in.b.Zeros(in.Shape...)
 	return sdk.State{"code": codes, "direction": zero, "turns": zero, "frozen": zero, "average": codes}
 }
 
 // uniform is noise in (0, 1).
 func (in input) uniform() program.Value {
 	const bits = 24
-	return in.b.RandomBits(in.Noise, in.Shape...).Shr(in.b.ConstUint(32 - bits)).Convert(program.Float).Shift(0.5).Scale(1.0 / (1 << bits))
+	return in.b.RandomBits(in.Noise, in.Shape...).Shr(in.b.ConstUint(32 - bits)).
+		Convert(program.Float).Shift(0.5).Scale(1.0 / (1 << bits))
 }
 
 // tiny keeps divisors away from zero.
@@ -546,7 +588,8 @@ func (in input) poison(v, finite program.Value) program.Value {
 func (in input) grid(codes, scale program.Value) sdk.Quantized {
 	finite := scale.IsFinite()
 	scale = in.poison(scale, finite)
-	return sdk.Quantized{Value: codes.Mul(scale), Codes: finite.Select(codes, in.b.Const(0)), Scale: scale}
+	return sdk.Quantized{Value: codes.Mul(scale), Codes: finite.Select(codes, in.b.Const(0)),
+		Scale: scale}
 }
 
 // symmetric rounds to multiples of the scale from −top to top; what is clipped gets no gradient.
@@ -602,7 +645,9 @@ func chosen(site sdk.Site) method {
 }
 
 // Quantize writes the method's Q(x).
-func (quantizer) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+func (quantizer) Quantize(
+	b *program.Builder, x program.Value, site sdk.Site,
+) (sdk.Quantized, error) {
 	m, in := chosen(site), input{site, b, x}
 	q := m.quantize(in)
 	if m.backward != nil && site.Role == sdk.RoleWeight {
@@ -612,7 +657,9 @@ func (quantizer) Quantize(b *program.Builder, x program.Value, site sdk.Site) (s
 }
 
 // Backward writes the method's own backward pass, if it has one.
-func (quantizer) Backward(b *program.Builder, x, dy program.Value, site sdk.Site) (sdk.Gradients, error) {
+func (quantizer) Backward(
+	b *program.Builder, x, dy program.Value, site sdk.Site,
+) (sdk.Gradients, error) {
 	if m := chosen(site); m.backward != nil {
 		return m.backward(input{site, b, x}, dy), nil
 	}
@@ -620,7 +667,9 @@ func (quantizer) Backward(b *program.Builder, x, dy program.Value, site sdk.Site
 }
 
 // InitTrained starts the method's trained parameters.
-func (quantizer) InitTrained(b *program.Builder, x program.Value, site sdk.Site) (sdk.State, error) {
+func (quantizer) InitTrained(
+	b *program.Builder, x program.Value, site sdk.Site,
+) (sdk.State, error) {
 	if m := chosen(site); m.trained != nil {
 		return m.trained(input{site, b, x}), nil
 	}

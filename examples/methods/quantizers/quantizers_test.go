@@ -112,11 +112,13 @@ func quantized(t *testing.T, method string, r references) (value, gradient []flo
 // programs are those of a method for a weight.
 func programs(t *testing.T, method string, r references, shape []int) spec.Quantizer {
 	t.Helper()
-	values, err := quantizer{}.Describe().Resolve(map[string]any{"method": method, "bits": r.Bits, "group": r.Group})
+	values, err := quantizer{}.Describe().
+		Resolve(map[string]any{"method": method, "bits": r.Bits, "group": r.Group})
 	if err != nil {
 		t.Fatal(err)
 	}
-	q, err := sdk.BuildQuantizer(quantizer{}, sdk.Site{Role: sdk.RoleWeight, Name: "w", Shape: shape, Values: values})
+	q, err := sdk.BuildQuantizer(quantizer{}, sdk.Site{Role: sdk.RoleWeight, Name: "w", Shape: shape,
+		Values: values})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,12 +165,14 @@ func TestConformance(t *testing.T) {
 	for _, m := range methods {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			settings := map[string]any{"method": m.name, "bits": 4, "group": 64} // at all others it takes a minute
+			// at all others it takes a minute
+			settings := map[string]any{"method": m.name, "bits": 4, "group": 64}
 			if m.name != "qdrop" {
 				sdktest.Quantizer(t, quantizer{}, sdktest.With(settings))
 				return
 			}
-			// A number that a step keeps shares its scale with no other, which the check for NaN does not expect.
+			// A number that a step keeps shares its scale with no other, which the check for NaN does not
+			// expect.
 			r := sdktest.CheckQuantizer(sdktest.NewQuantizer(quantizer{}), sdktest.With(settings))
 			for _, c := range r.Checks {
 				if c.Status == sdktest.Fail && c.Name != "non-finite" {

@@ -2,7 +2,7 @@
 // Sublinear Memory Cost", Algorithms 4 and 5): Adam without momentum, with a second moment that is
 // kept as the sums of its rows and columns, and with a rate in proportion to the weights.
 //
-//	V ← β̂·V + (1−β̂)·(g² + ε1)   with β̂ = 1 − t^(−decay); of a matrix only means of rows and columns
+//	V ← β̂·V + (1−β̂)·(g² + ε1)   β̂ = 1 − t^(−decay); of a matrix, means of rows and columns
 //	w = g / √V
 //	u = w / max(1, RMS(w)/threshold)
 //	rate = α·max(ε2, RMS(x))
@@ -36,14 +36,18 @@ func (adafactor) Describe() sdk.Description {
 	return sdk.Description{
 		Name:    "adafactor",
 		Version: "1.0.0",
-		Doc:     "Adafactor (Shazeer & Stern 2018): a factored second moment, and a rate in proportion to the weights.",
+		Doc: "Adafactor (Shazeer & Stern 2018): a factored second moment, and a rate in proportion " +
+			"to the weights.",
 		Parameters: []sdk.Parameter{
 			sdk.Float("decay", 0.8, 0.1, 1, "the decay rate of the second moment is 1 − t^−decay"),
 			sdk.Float("eps", 1e-30, 1e-35, 1, "added to the squares of the gradient"),
 			sdk.Float("threshold", 1, 0.01, 1e6, "largest root mean square of a direction"),
-			sdk.Float("least_scale", 1e-3, 1e-12, 1, "least root mean square of the weights that the rate follows"),
-			sdk.Bool("scale_parameter", true, "the rate is in proportion to the root mean square of the weights"),
-			sdk.Int("factor_from", 128, 1, math.MaxInt32, "matrices are factored if both sides are at least as long"),
+			sdk.Float("least_scale", 1e-3, 1e-12, 1,
+				"least root mean square of the weights that the rate follows"),
+			sdk.Bool("scale_parameter", true,
+				"the rate is in proportion to the root mean square of the weights"),
+			sdk.Int("factor_from", 128, 1, math.MaxInt32,
+				"matrices are factored if both sides are at least as long"),
 		},
 	}
 }
@@ -63,7 +67,9 @@ func (adafactor) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.St
 }
 
 // Update writes the program of one step.
-func (adafactor) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
+func (adafactor) Update(
+	b *program.Builder, in sdk.UpdateInput, t sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	take := in.Step.Pow(b.Const(-t.Float("decay"))) // 1 − β̂
 	moment := func(name string, now program.Value) program.Value {
 		return in.State[name].Mul(b.Const(1).Sub(take)).Add(now.Mul(take))
@@ -74,7 +80,8 @@ func (adafactor) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (p
 	var w program.Value
 	if factored(t) {
 		rows := moment(stateRows, square.MeanRow())
-		columns := moment(stateColumns, square.ReduceSum(0).Scale(1/float64(t.Shape[0])).Reshape(1, t.Shape[1]))
+		columns := moment(stateColumns, square.ReduceSum(0).Scale(1/float64(t.Shape[0])).
+			Reshape(1, t.Shape[1]))
 		next = sdk.State{stateRows: rows, stateColumns: columns}
 		mean := rows.SumAll().Scale(1 / float64(t.Shape[0]))
 		w = g.Div(rows.Div(mean).Sqrt()).Div(columns.Sqrt()) // the factored V is rows·columns/mean

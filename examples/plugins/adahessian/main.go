@@ -1,16 +1,16 @@
-// Command adahessian is AdaHessian (Yao et al. 2020, "ADAHESSIAN: An Adaptive Second Order Optimizer for Machine
-// Learning", arXiv 2006.00719, Algorithm 1): Adam with the diagonal of the Hessian in the place of the gradient in the
-// second moment:
+// Command adahessian is AdaHessian (Yao et al. 2020, "ADAHESSIAN: An Adaptive Second Order
+// Optimizer for Machine Learning", arXiv 2006.00719, Algorithm 1): Adam with the diagonal of the
+// Hessian in the place of the gradient in the second moment:
 //
-//	d = z ⊙ (H·z)                 z random, −1 or 1 (Hutchinson); the last estimate, where there is no new one
+//	d = z ⊙ (H·z)     z random, −1 or 1 (Hutchinson); without a new estimate, the last one
 //	d ← mean of d over each block of a matrix's row
 //	m ← β1·m + (1−β1)·g
 //	v ← β2·v + (1−β2)·d²
 //	u = (m/(1−β1ᵗ)) / (√(v/(1−β2ᵗ))ᵏ + ε)
 //
-// The product H·z is the difference of the gradients at x + p·z and at x, divided by p. For a small Llama its relative
-// error is 0.1 % for p = 1e-4 in float32, and 13 % for p = 1e-2 in bfloat16, which wants no smaller p
-// (host/model/products_test.go). ε is that of the authors' code.
+// The product H·z is the difference of the gradients at x + p·z and at x, divided by p. For a small
+// Llama its relative error is 0.1 % for p = 1e-4 in float32, and 13 % for p = 1e-2 in bfloat16,
+// which wants no smaller p (host/model/products_test.go). ε is that of the authors' code.
 package main
 
 import (
@@ -38,15 +38,18 @@ func (adahessian) Describe() sdk.Description {
 	return sdk.Description{
 		Name:    "adahessian",
 		Version: "1.0.0",
-		Doc:     "AdaHessian (Yao et al. 2020): Adam with the diagonal of the Hessian in the second moment.",
+		Doc: "AdaHessian (Yao et al. 2020): Adam with the diagonal of the Hessian in the second " +
+			"moment.",
 		Parameters: []sdk.Parameter{
 			sdk.Float("beta1", 0.9, 0, 0.999999, "decay rate of the first moment"),
 			sdk.Float("beta2", 0.999, 0, 0.999999, "decay rate of the second moment"),
 			sdk.Float("power", 1, 0.01, 1, "k: the Hessian's power"),
 			sdk.Float("eps", 1e-4, 1e-15, 1, "added to the root of the second moment"),
-			sdk.Int("block", 32, 1, 1<<20, "elements of a matrix's row that share a mean; where rows do not divide, the greatest common divisor"),
+			sdk.Int("block", 32, 1, 1<<20, "elements of a matrix's row that share a mean; where rows do "+
+				"not divide, the greatest common divisor"),
 			sdk.Int("every", 1, 1, 1<<20, "updates between two estimates"),
-			sdk.Float("probe", 1e-4, 1e-6, 1, "distance at which the second gradient is taken, in each element; 1e-2 for bfloat16"),
+			sdk.Float("probe", 1e-4, 1e-6, 1,
+				"distance at which the second gradient is taken, in each element; 1e-2 for bfloat16"),
 		},
 	}
 }
@@ -66,17 +69,22 @@ func (adahessian) ProbeAt(t sdk.Tensor) sdk.Due {
 }
 
 // Probe writes p·z.
-func (adahessian) Probe(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, error) {
+func (adahessian) Probe(
+	b *program.Builder, in sdk.UpdateInput, t sdk.Tensor,
+) (program.Value, error) {
 	return signs(b, in, t).Scale(t.Float("probe")), nil
 }
 
 // signs is z, the same in both methods of a step.
 func signs(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) program.Value {
-	return b.RandomBits(in.Noise, t.Shape...).And(b.ConstUint(1)).Convert(program.Float).Scale(2).Shift(-1)
+	return b.RandomBits(in.Noise, t.Shape...).And(b.ConstUint(1)).Convert(program.Float).Scale(2).
+		Shift(-1)
 }
 
 // Update writes the program of one step.
-func (adahessian) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
+func (adahessian) Update(
+	b *program.Builder, in sdk.UpdateInput, t sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	beta1, beta2 := t.Float("beta1"), t.Float("beta2")
 	product := in.Probed.Sub(in.Gradient).Scale(1 / t.Float("probe"))
 	d := blockMeans(signs(b, in, t).Mul(product), t)

@@ -8,8 +8,8 @@
 //	v ← β2·v + (1−β2)·g²
 //	u = (m/(1−β1ᵗ)) / (√(v/(1−β2ᵗ)) + ε)
 //
-// The state takes 2 bytes per element and 8 per block. Small tensors keep moments of 32 bits. The paper's embedding
-// layer with a norm of its own is a change of the model, and not here.
+// The state takes 2 bytes per element and 8 per block. Small tensors keep moments of 32 bits. The
+// paper's embedding layer with a norm of its own is a change of the model, and not here.
 package main
 
 import (
@@ -77,11 +77,14 @@ func (adam8bit) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.Sta
 	zero := func(table []float64) program.Value {
 		return b.Full(float64(slices.Index(table, 0)), t.Shape...)
 	}
-	return sdk.State{stateM: zero(signed), stateV: zero(unsigned), stateMScale: b.Zeros(blocks, 1), stateVScale: b.Zeros(blocks, 1)}, nil
+	return sdk.State{stateM: zero(signed), stateV: zero(unsigned), stateMScale: b.Zeros(blocks, 1),
+		stateVScale: b.Zeros(blocks, 1)}, nil
 }
 
 // Update writes the program of one step.
-func (adam8bit) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
+func (adam8bit) Update(
+	b *program.Builder, in sdk.UpdateInput, t sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	beta1, beta2, g := t.Float("beta1"), t.Float("beta2"), in.Gradient
 	m, v := in.State[stateM], in.State[stateV]
 	if narrow(t) {
@@ -89,7 +92,8 @@ func (adam8bit) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (pr
 	}
 	m = m.Scale(beta1).Add(g.Scale(1 - beta1))
 	v = v.Scale(beta2).Add(g.Square().Scale(1 - beta2))
-	u := m.Div(correction(in.Step, beta1)).Div(v.Div(correction(in.Step, beta2)).Sqrt().Shift(t.Float("eps")))
+	u := m.Div(correction(in.Step, beta1)).
+		Div(v.Div(correction(in.Step, beta2)).Sqrt().Shift(t.Float("eps")))
 	if !narrow(t) {
 		return u, sdk.State{stateM: m, stateV: v}, nil
 	}

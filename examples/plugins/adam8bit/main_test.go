@@ -14,5 +14,6 @@ func TestConformance(t *testing.T) {
 
 // TestPublished compares with another implementation: testdata/adam8bit.json says which.
 func TestPublished(t *testing.T) {
-	plugintest.EachCase(t, "adam8bit", func(t *testing.T, m plugintest.Bench, c golden.Case) { m.Follow(t, adam8bit{}, c, 1e-5) })
+	plugintest.EachCase(t, "adam8bit",
+		func(t *testing.T, m plugintest.Bench, c golden.Case) { m.Follow(t, adam8bit{}, c, 1e-5) })
 }

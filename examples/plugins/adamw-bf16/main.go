@@ -1,15 +1,15 @@
-// Command adamw-bf16 is AdamW in pure bfloat16: the weights and both moments have 8 significant bits, and are rounded
-// at random, so that what is smaller than the distance of two numbers is not lost in every update (Zamirai et al.
-// 2020, "Revisiting BFloat16 Training", arXiv 2010.06192, §4; Ozkara et al. 2025, "Stochastic Rounding for LLM
-// Training", arXiv 2502.20566):
+// Command adamw-bf16 is AdamW in pure bfloat16: the weights and both moments have 8 significant
+// bits, and are rounded at random, so that what is smaller than the distance of two numbers is not
+// lost in every update (Zamirai et al. 2020, "Revisiting BFloat16 Training", arXiv 2010.06192, §4;
+// Ozkara et al. 2025, "Stochastic Rounding for LLM Training", arXiv 2502.20566):
 //
 //	m ← SR(β1·m + (1−β1)·g)
 //	v ← SR(β2·v + (1−β2)·g²)
 //	u = (m/(1−β1ᵗ)) / (√(v/(1−β2ᵗ)) + ε)
 //	x ← SR(x − α·u)                         by the host
 //
-// u is that of the moments before they are rounded. The moments take 4 bytes per element in place of 8. The host keeps
-// the weights in 4 bytes still, but all of their values are those of bfloat16.
+// u is that of the moments before they are rounded. The moments take 4 bytes per element in place
+// of 8. The host keeps the weights in 4 bytes still, but all of their values are those of bfloat16.
 package main
 
 import (
@@ -69,13 +69,17 @@ func (adamw) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.State,
 
 // Update writes the program of one step. Of the 32 random bits of an element, the upper half is for
 // m and the lower one for v.
-func (adamw) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
+func (adamw) Update(
+	b *program.Builder, in sdk.UpdateInput, t sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	beta1, beta2 := t.Float("beta1"), t.Float("beta2")
 	m := in.State[stateM].Scale(beta1).Add(in.Gradient.Scale(1 - beta1))
 	v := in.State[stateV].Scale(beta2).Add(in.Gradient.Square().Scale(1 - beta2))
-	u := m.Div(correction(in.Step, beta1)).Div(v.Div(correction(in.Step, beta2)).Sqrt().Shift(t.Float("eps")))
+	u := m.Div(correction(in.Step, beta1)).
+		Div(v.Div(correction(in.Step, beta2)).Sqrt().Shift(t.Float("eps")))
 	bits := b.RandomBits(in.Noise, t.Shape...)
-	next := sdk.State{stateM: m.StochasticBFloat16(bits), stateV: v.StochasticBFloat16(bits.Shl(b.ConstUint(16)))}
+	next := sdk.State{stateM: m.StochasticBFloat16(bits),
+		stateV: v.StochasticBFloat16(bits.Shl(b.ConstUint(16)))}
 	return u, next, nil
 }
 

@@ -37,11 +37,13 @@ func (ademamix) Describe() sdk.Description {
 		Version: "1.0.0",
 		Doc:     "AdEMAMix (Pagliardini et al. 2024): AdamW with a fast and a slow momentum.",
 		Parameters: []sdk.Parameter{
-			sdk.Float("beta1", 0.9, 0.01, 0.999999, "decay rate of the fast momentum, and of the slow one at the start"),
+			sdk.Float("beta1", 0.9, 0.01, 0.999999,
+				"decay rate of the fast momentum, and of the slow one at the start"),
 			sdk.Float("beta2", 0.999, 0, 0.999999, "decay rate of the second moment"),
 			sdk.Float("beta3", 0.9999, 0.01, 0.999999, "decay rate of the slow momentum after its warmup"),
 			sdk.Float("alpha", 5, 0, 1000, "weight of the slow momentum after its warmup"),
-			sdk.Float("warmup", 1, 0, 1, "fraction of the run in which alpha and beta3 grow; 0: they have their values from the start"),
+			sdk.Float("warmup", 1, 0, 1, "fraction of the run in which alpha and beta3 grow; 0: they have "+
+				"their values from the start"),
 			sdk.Float("eps", 1e-8, 1e-30, 1, "added to the root of the second moment"),
 		},
 	}
@@ -54,7 +56,9 @@ func (ademamix) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.Sta
 }
 
 // Update writes the program of one step.
-func (ademamix) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
+func (ademamix) Update(
+	b *program.Builder, in sdk.UpdateInput, t sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	beta1, beta2, g := t.Float("beta1"), t.Float("beta2"), in.Gradient
 	alpha, logBeta3 := slow(b, in, t)
 	// 1 − β3 as −expm1(ln β3): β3 in binary32 would lose the digits of a small difference.
@@ -76,7 +80,8 @@ func slow(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (alpha, logBeta3
 	}
 	r := in.Step.Div(in.Steps.Scale(warmup)).Min(b.Const(1))
 	// The denominator (1−r)·ln β3 + r·ln β1 is below 0 for every r.
-	return r.Scale(t.Float("alpha")), b.Const(start * end).Div(b.Const(1).Sub(r).Scale(end).Add(r.Scale(start)))
+	return r.Scale(t.Float("alpha")), b.Const(start * end).
+		Div(b.Const(1).Sub(r).Scale(end).Add(r.Scale(start)))
 }
 
 // correction is 1 − βᵗ as −expm1(t·ln β), with ln β in binary64.

@@ -44,7 +44,9 @@ func (adopt) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.State,
 
 // Update writes the program of one step. At t = 1 the bound of clipping is 0, so that m stays at
 // zero.
-func (adopt) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
+func (adopt) Update(
+	b *program.Builder, in sdk.UpdateInput, t sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	g, v := in.Gradient, in.State[stateV]
 	beta1, beta2 := t.Float("beta1"), t.Float("beta2")
 	bound := in.Step.Shift(-1).Sqrt().Sqrt()

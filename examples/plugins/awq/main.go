@@ -1,22 +1,24 @@
-// Command awq is AWQ, activation-aware weight quantization: columns of a weight that are multiplied with
-// large activations are made larger before the weight is rounded, and smaller afterwards, so that their
-// errors are smaller. Of the powers α = 0, 1/n, …, (n−1)/n that one is taken with the smallest error:
+// Command awq is AWQ, activation-aware weight quantization: columns of a weight that are multiplied
+// with large activations are made larger before the weight is rounded, and smaller afterwards, so
+// that their errors are smaller. Of the powers α = 0, 1/n, …, (n−1)/n that one is taken with the
+// smallest error:
 //
 //	a    = mean|x|, of each column of the activation in the first batch
 //	s    = a^α, divided by √(max s·min s)
 //	Q(W) = R(W·s)/s
 //	e    = ‖(Q(W) − W)·diag(a)‖
 //
-// where R rounds to integers with a scale and a zero point for each group of a row. The factors s stay
-// as they are. For weights only: activations remain as they are.
+// where R rounds to integers with a scale and a zero point for each group of a row. The factors s
+// stay as they are. For weights only: activations remain as they are.
 //
-// The published search measures the error of the layer's output on the calibration texts, ‖(Q(W) − W)·xᵀ‖.
-// e is the same for activations whose columns are not correlated, with a mean square in proportion to
-// a². The published code searches one s for all weights that share an activation, because the norm in front
-// of them becomes smaller by it; here each weight has its own. It then searches limits for the weights of a group, which is left
-// out here. A group always has 0 within its limits. Values are given in the units of W, without codes.
-// (Lin et al., "AWQ: Activation-aware Weight Quantization for LLM Compression and Acceleration", 2023,
-// arXiv 2306.00978; auto_scale.py and quantizer.py of llm-awq.)
+// The published search measures the error of the layer's output on the calibration texts, ‖(Q(W) −
+// W)·xᵀ‖. e is the same for activations whose columns are not correlated, with a mean square in
+// proportion to a². The published code searches one s for all weights that share an activation,
+// because the norm in front of them becomes smaller by it; here each weight has its own. It then
+// searches limits for the weights of a group, which is left out here. A group always has 0 within
+// its limits. Values are given in the units of W, without codes. (Lin et al., "AWQ:
+// Activation-aware Weight Quantization for LLM Compression and Acceleration", 2023, arXiv
+// 2306.00978; auto_scale.py and quantizer.py of llm-awq.)
 package main
 
 import (
@@ -37,16 +39,20 @@ func (awq) Describe() sdk.Description {
 	return sdk.Description{
 		Name:    "awq",
 		Version: "1.0.0",
-		Doc:     "AWQ (Lin et al. 2023): integers in groups, after columns with large activations have been made larger. For weights.",
+		Doc: "AWQ (Lin et al. 2023): integers in groups, after columns with large activations have " +
+			"been made larger. For weights.",
 		Parameters: []sdk.Parameter{
 			sdk.Int("bits", 4, 2, 8, "bits of a code"),
-			sdk.Int("group", 128, 1, 1<<20, "entries of a row that share a scale; shorter rows are one group"),
-			sdk.Int("points", 20, 1, 20, "powers that are tried; 1 tries 0 alone, which is rounding to nearest"),
+			sdk.Int("group", 128, 1, 1<<20,
+				"entries of a row that share a scale; shorter rows are one group"),
+			sdk.Int("points", 20, 1, 20,
+				"powers that are tried; 1 tries 0 alone, which is rounding to nearest"),
 		},
 	}
 }
 
-// factors is the name of the state: what the columns are multiplied with. least is the smallest one before they are normalised.
+// factors is the name of the state: what the columns are multiplied with. least is the smallest one
+// before they are normalised.
 const (
 	factors = "factors"
 	least   = 1e-4

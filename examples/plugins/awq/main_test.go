@@ -20,7 +20,8 @@ func TestAxes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, shape := range [][]int{{64}, {2, 3, 64}} {
-		if _, err := sdk.BuildQuantizer(awq{}, sdk.Site{Role: sdk.RoleWeight, Name: "w", Shape: shape, Values: values}); err != nil {
+		if _, err := sdk.BuildQuantizer(awq{}, sdk.Site{Role: sdk.RoleWeight, Name: "w", Shape: shape,
+			Values: values}); err != nil {
 			t.Error(err)
 		}
 	}

@@ -20,7 +20,9 @@ func (blockfloat) Describe() sdk.Description {
 }
 
 // Quantize writes Q(x) for one weight or activation; the last axis of x is a row.
-func (blockfloat) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+func (blockfloat) Quantize(
+	b *program.Builder, x program.Value, site sdk.Site,
+) (sdk.Quantized, error) {
 	bits := site.Int("bits")
 	top := float64(int(1)<<(bits-1) - 1)
 	largest := x.Abs().MaxRow()
@@ -28,7 +30,8 @@ func (blockfloat) Quantize(b *program.Builder, x program.Value, site sdk.Site) (
 	exponent := largest.Logb().Max(b.Const(-100)) // of a row of zeros it is −∞
 	scale := finite.Select(b.Const(1).Ldexp(exponent.Shift(float64(2-bits))), b.Const(math.NaN()))
 	codes := x.Div(scale).Round().Clip(-top, top)
-	return sdk.Quantized{Value: codes.Mul(scale), Codes: finite.Select(codes, b.Const(0)), Scale: scale}, nil
+	return sdk.Quantized{Value: codes.Mul(scale), Codes: finite.Select(codes, b.Const(0)),
+		Scale: scale}, nil
 }
 
 func main() { sdk.ServeQuantizer(blockfloat{}) }

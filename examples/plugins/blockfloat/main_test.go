@@ -20,12 +20,18 @@ func TestQuantize(t *testing.T) {
 		x, value, codes, step []float64
 	}{
 		// The largest magnitude lies in [4, 8): the step is 4/2² = 1.
-		{"ties and clipping", []float64{7.9, -2.5, 0.5, -0.6}, []float64{7, -2, 0, -1}, []float64{7, -2, 0, -1}, []float64{1}},
-		{"an exact power of two", []float64{4, -3, 1.5, 0}, []float64{4, -3, 2, 0}, []float64{4, -3, 2, 0}, []float64{1}},
-		{"a small row", []float64{0.3, 0.1, -0.25, 0}, []float64{0.3125, 0.125, -0.25, 0}, []float64{5, 2, -4, 0}, []float64{0.0625}},
-		{"zeros", []float64{0, 0, 0, 0}, []float64{0, 0, 0, 0}, []float64{0, 0, 0, 0}, []float64{0x1p-102}},
-		{"not a number", []float64{1, nan, 2, 3}, []float64{nan, nan, nan, nan}, []float64{0, 0, 0, 0}, []float64{nan}},
-		{"an infinity", []float64{1, 2, math.Inf(-1), 3}, []float64{nan, nan, nan, nan}, []float64{0, 0, 0, 0}, []float64{nan}},
+		{"ties and clipping", []float64{7.9, -2.5, 0.5, -0.6}, []float64{7, -2, 0, -1},
+			[]float64{7, -2, 0, -1}, []float64{1}},
+		{"an exact power of two", []float64{4, -3, 1.5, 0}, []float64{4, -3, 2, 0},
+			[]float64{4, -3, 2, 0}, []float64{1}},
+		{"a small row", []float64{0.3, 0.1, -0.25, 0}, []float64{0.3125, 0.125, -0.25, 0},
+			[]float64{5, 2, -4, 0}, []float64{0.0625}},
+		{"zeros", []float64{0, 0, 0, 0}, []float64{0, 0, 0, 0}, []float64{0, 0, 0, 0},
+			[]float64{0x1p-102}},
+		{"not a number", []float64{1, nan, 2, 3}, []float64{nan, nan, nan, nan}, []float64{0, 0, 0, 0},
+			[]float64{nan}},
+		{"an infinity", []float64{1, 2, math.Inf(-1), 3}, []float64{nan, nan, nan, nan},
+			[]float64{0, 0, 0, 0}, []float64{nan}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

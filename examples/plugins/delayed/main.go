@@ -33,7 +33,8 @@ func (delayed) Describe() sdk.Description {
 	return sdk.Description{
 		Name:    "delayed",
 		Version: "1.0.0",
-		Doc:     "FP8 (E4M3), one scale for the tensor from its largest magnitudes in the last steps (Transformer Engine's delayed scaling).",
+		Doc: "FP8 (E4M3), one scale for the tensor from its largest magnitudes in the last steps " +
+			"(Transformer Engine's delayed scaling).",
 		Parameters: []sdk.Parameter{
 			sdk.Int("history", 16, 1, 4096, "steps whose largest magnitudes count"),
 			sdk.Int("margin", 0, 0, 8, "powers of two by which the scale is smaller"),
@@ -57,7 +58,8 @@ func (delayed) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk
 	past := site.State[history]
 	a := past.MaxAll()
 	known := a.Gt(b.Const(0)).And(a.IsFinite())
-	up := known.Select(b.Const(microscaling.LargestE4M3).Div(a).Scale(math.Exp2(-float64(site.Int("margin")))).Min(b.Const(math.MaxFloat32)), b.Const(1))
+	up := known.Select(b.Const(microscaling.LargestE4M3).Div(a).
+		Scale(math.Exp2(-float64(site.Int("margin")))).Min(b.Const(math.MaxFloat32)), b.Const(1))
 	value := microscaling.RoundE4M3(x.Mul(up)).Div(up)
 	return sdk.Quantized{
 		Value: x.IsFinite().Select(value, b.Const(math.NaN())),

@@ -9,5 +9,6 @@ import (
 
 // TestConformance compares also with values of testdata/delayed.py, an independent implementation.
 func TestConformance(t *testing.T) {
-	sdktest.Quantizer(t, delayed{}, plugintest.With(t, nil, sdktest.GoldenFile(t, "testdata/delayed.json"))...)
+	sdktest.Quantizer(t, delayed{},
+		plugintest.With(t, nil, sdktest.GoldenFile(t, "testdata/delayed.json"))...)
 }

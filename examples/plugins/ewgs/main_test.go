@@ -9,5 +9,6 @@ import (
 
 // TestConformance compares also with values of testdata/ewgs.py, an independent implementation.
 func TestConformance(t *testing.T) {
-	sdktest.Quantizer(t, ewgs{}, plugintest.With(t, nil, sdktest.GoldenFile(t, "testdata/ewgs.json"))...)
+	sdktest.Quantizer(t, ewgs{},
+		plugintest.With(t, nil, sdktest.GoldenFile(t, "testdata/ewgs.json"))...)
 }

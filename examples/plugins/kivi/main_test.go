@@ -15,7 +15,8 @@ import (
 
 // TestConformance compares also with values of testdata/kivi.py, an independent implementation.
 func TestConformance(t *testing.T) {
-	sdktest.Quantizer(t, kivi{}, plugintest.With(t, nil, sdktest.GoldenFile(t, "testdata/kivi.json"))...)
+	sdktest.Quantizer(t, kivi{},
+		plugintest.With(t, nil, sdktest.GoldenFile(t, "testdata/kivi.json"))...)
 }
 
 func site(t *testing.T, role sdk.Role, tokens, context int, settings map[string]any) sdk.Site {
@@ -24,10 +25,12 @@ func site(t *testing.T, role sdk.Role, tokens, context int, settings map[string]
 	if err != nil {
 		t.Fatal(err)
 	}
-	return sdk.Site{Role: role, Name: "layers.0.attn.keys", Shape: []int{tokens, 6}, Heads: 2, Context: context, Values: values}
+	return sdk.Site{Role: role, Name: "layers.0.attn.keys", Shape: []int{tokens, 6}, Heads: 2,
+		Context: context, Values: values}
 }
 
-// TestSequences: groups of keys stay within a sequence, and tokens of values do not matter to each other.
+// TestSequences: groups of keys stay within a sequence, and tokens of values do not matter to each
+// other.
 func TestSequences(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	x := make([]float64, 14*6)
@@ -39,7 +42,8 @@ func TestSequences(t *testing.T) {
 		whole := values(t, site(t, role, 14, 7, settings), x)
 		for from := 0; from < 14; from += context {
 			part := x[from*6 : (from+context)*6]
-			if got := values(t, site(t, role, context, context, settings), part); !slices.Equal(got, whole[from*6:(from+context)*6]) {
+			if got := values(t, site(t, role, context, context, settings), part); !slices.Equal(got,
+				whole[from*6:(from+context)*6]) {
 				t.Errorf("%ss of tokens from %d on differ from those in two sequences", role, from)
 			}
 		}
@@ -52,7 +56,8 @@ func values(t *testing.T, s sdk.Site, x []float64) []float64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := reference.Run(q.Program, map[string]reference.Tensor{spec.InputX: reference.Floats(x, s.Shape...)})
+	out, err := reference.Run(q.Program,
+		map[string]reference.Tensor{spec.InputX: reference.Floats(x, s.Shape...)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,13 +68,15 @@ func values(t *testing.T, s sdk.Site, x []float64) []float64 {
 func TestRefuses(t *testing.T) {
 	headless, row := site(t, sdk.RoleValue, 14, 7, nil), site(t, sdk.RoleValue, 14, 7, nil)
 	headless.Heads, row.Shape = 0, []int{6}
-	for _, s := range []sdk.Site{site(t, sdk.RoleKey, 14, 1, nil), site(t, sdk.RoleActivation, 14, 7, nil), headless, row} {
+	for _, s := range []sdk.Site{site(t, sdk.RoleKey, 14, 1, nil),
+		site(t, sdk.RoleActivation, 14, 7, nil), headless, row} {
 		_, err := sdk.BuildQuantizer(kivi{}, s)
 		if _, ok := errors.AsType[*sdk.Refusal](err); !ok {
 			t.Errorf("role %s: %v", s.Role, err)
 		}
 	}
-	if _, err := sdk.BuildQuantizer(kivi{}, site(t, sdk.RoleKey, 14, 1, map[string]any{"keys": "token"})); err != nil {
+	if _, err := sdk.BuildQuantizer(kivi{},
+		site(t, sdk.RoleKey, 14, 1, map[string]any{"keys": "token"})); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,10 +1,11 @@
-// Command kmeans quantizes each group of a weight's row to a codebook of its own, the best one: k-means in one dimension has an exact
-// solution, by dynamic programming over the sorted entries, which no program can be. So a search finds the codebooks, in the plugin's
-// own process, every so many steps; what the training computes with them, the nearest entry, is a program.
+// Command kmeans quantizes each group of a weight's row to a codebook of its own, the best one:
+// k-means in one dimension has an exact solution, by dynamic programming over the sorted entries,
+// which no program can be. So a search finds the codebooks, in the plugin's own process, every so
+// many steps; what the training computes with them, the nearest entry, is a program.
 //
-// It is the non-uniform quantization of SqueezeLLM (Kim et al. 2023, 2306.07629) without its weights of sensitivity, and exact where
-// theirs is Lloyd's iteration. (Dynamic programming: Wang & Song 2011, "Ckmeans.1d.dp"; divide and conquer: Grønlund et al. 2017,
-// 1701.07204.)
+// It is the non-uniform quantization of SqueezeLLM (Kim et al. 2023, 2306.07629) without its
+// weights of sensitivity, and exact where theirs is Lloyd's iteration. (Dynamic programming: Wang &
+// Song 2011, "Ckmeans.1d.dp"; divide and conquer: Grønlund et al. 2017, 1701.07204.)
 package main
 
 import (
@@ -28,10 +29,12 @@ func (kmeans) Describe() sdk.Description {
 	return sdk.Description{
 		Name:    "kmeans",
 		Version: "1.0.0",
-		Doc:     "A codebook for each group of a row, by exact k-means (SqueezeLLM without sensitivities), searched by the plugin itself; for weights.",
+		Doc: "A codebook for each group of a row, by exact k-means (SqueezeLLM without " +
+			"sensitivities), searched by the plugin itself; for weights.",
 		Parameters: []sdk.Parameter{
 			sdk.Int("bits", 4, 1, 6, "bits of a code"),
-			sdk.Int("group", 0, 0, 1<<20, "consecutive entries of a row that share a codebook; 0: the whole row"),
+			sdk.Int("group", 0, 0, 1<<20,
+				"consecutive entries of a row that share a codebook; 0: the whole row"),
 			sdk.Int("every", 100, 1, 1<<30, "steps after which codebooks are searched again"),
 		},
 		Claims: []sdk.Claim{
@@ -48,7 +51,8 @@ const codebook = "codebook"
 func (kmeans) SearchState(site sdk.Site) ([]sdk.StateTensor, int, error) {
 	shape := slices.Clone(site.Shape)
 	shape[len(shape)-1] = (site.RowLen() + group(site) - 1) / group(site)
-	return []sdk.StateTensor{{Name: codebook, Shape: append(shape, levels(site))}}, site.Int("every"), nil
+	return []sdk.StateTensor{{Name: codebook, Shape: append(shape, levels(site))}}, site.Int("every"),
+		nil
 }
 
 func levels(site sdk.Site) int { return 1 << site.Int("bits") }
@@ -64,7 +68,8 @@ func group(site sdk.Site) int {
 // Quantize takes the nearest level for each entry; between two of them the lower one.
 func (kmeans) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
 	if site.Role != sdk.RoleWeight || site.Product != sdk.ProductForward {
-		return sdk.Quantized{}, sdk.Refuse("kmeans searches for weights in the forward product only: choose another quantizer for %s in the product %s", site.Role, site.Product)
+		return sdk.Quantized{}, sdk.Refuse("kmeans searches for weights in the forward product only: "+
+			"choose another quantizer for %s in the product %s", site.Role, site.Product)
 	}
 	groups := microscaling.NewBlocks(site.Shape, group(site))
 	v, table := groups.Split(x), site.State[codebook]

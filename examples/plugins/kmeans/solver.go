@@ -13,7 +13,8 @@ type solver struct {
 
 // newSolver is for groups of at most size entries.
 func newSolver(size, levels int) *solver {
-	s := &solver{sorted: make([]float32, size), sums: make([]float64, size+1), squares: make([]float64, size+1), cost: make([]float64, size+1), next: make([]float64, size+1)}
+	s := &solver{sorted: make([]float32, size), sums: make([]float64, size+1),
+		squares: make([]float64, size+1), cost: make([]float64, size+1), next: make([]float64, size+1)}
 	for range levels {
 		s.first = append(s.first, make([]int32, size+1))
 	}

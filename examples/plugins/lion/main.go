@@ -38,7 +38,9 @@ func (lion) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.State, 
 }
 
 // Update writes the program of one step.
-func (lion) Update(_ *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
+func (lion) Update(
+	_ *program.Builder, in sdk.UpdateInput, t sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	mix := func(beta float64) program.Value {
 		return in.State[stateM].Scale(beta).Add(in.Gradient.Scale(1 - beta))
 	}

@@ -14,5 +14,6 @@ func TestConformance(t *testing.T) {
 
 // TestPublished compares with another implementation: testdata/lion.json says which.
 func TestPublished(t *testing.T) {
-	plugintest.EachCase(t, "lion", func(t *testing.T, m plugintest.Bench, c golden.Case) { m.Follow(t, lion{}, c, 1e-5) })
+	plugintest.EachCase(t, "lion",
+		func(t *testing.T, m plugintest.Bench, c golden.Case) { m.Follow(t, lion{}, c, 1e-5) })
 }

@@ -1,15 +1,15 @@
-// Command mars is MARS-AdamW (Yuan et al. 2024, "MARS: Unleashing the Power of Variance Reduction for Training
-// Large Models", arXiv 2411.10438, Algorithm 2), exact: Adam on a gradient whose variance is reduced by the
-// gradient of the same batch at the point before:
+// Command mars is MARS-AdamW (Yuan et al. 2024, "MARS: Unleashing the Power of Variance Reduction
+// for Training Large Models", arXiv 2411.10438, Algorithm 2), exact: Adam on a gradient whose
+// variance is reduced by the gradient of the same batch at the point before:
 //
 //	c = g(x) + γ·β1/(1−β1)·(g(x) − g(x₋₁))      both gradients of this batch
 //	c ← c / max(1, ‖c‖)                          in each tensor
 //	m ← β1·m + (1−β1)·c,   v ← β2·v + (1−β2)·c²
 //	u = (m/(1−β1ᵗ)) / (√(v/(1−β2ᵗ)) + ε)
 //
-// A step costs two gradients. The approximate form, with the gradient of the batch before in place of the second
-// one, is in examples/methods. Where the weights decay before the update, x₋₁ is the point after the decay;
-// with train.decay = "last" it is exactly the point before.
+// A step costs two gradients. The approximate form, with the gradient of the batch before in place
+// of the second one, is in examples/methods. Where the weights decay before the update, x₋₁ is the
+// point after the decay; with train.decay = "last" it is exactly the point before.
 package main
 
 import (
@@ -60,13 +60,16 @@ func (mars) Probe(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program
 }
 
 // Update writes the program of one step. Where there was no probe, the difference is zero.
-func (mars) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
+func (mars) Update(
+	b *program.Builder, in sdk.UpdateInput, t sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	beta1, beta2 := t.Float("beta1"), t.Float("beta2")
 	c := in.Gradient.Add(in.Gradient.Sub(in.Probed).Scale(t.Float("gamma") * beta1 / (1 - beta1)))
 	c = c.Div(c.Square().SumAll().Sqrt().Max(b.Const(1)))
 	m := in.State[stateM].Scale(beta1).Add(c.Scale(1 - beta1))
 	v := in.State[stateV].Scale(beta2).Add(c.Square().Scale(1 - beta2))
-	u := m.Div(correction(in.Step, beta1)).Div(v.Div(correction(in.Step, beta2)).Sqrt().Shift(t.Float("eps")))
+	u := m.Div(correction(in.Step, beta1)).
+		Div(v.Div(correction(in.Step, beta2)).Sqrt().Shift(t.Float("eps")))
 	return u, sdk.State{stateM: m, stateV: v, stateLast: in.X}, nil
 }
 

@@ -1,8 +1,10 @@
-// Command nf4 is the 4-bit NormalFloat of QLoRA (Dettmers et al. 2023, 2305.14314): blocks of a row share a scale, their largest
-// magnitude, and each entry becomes the nearest of 16 numbers between −1 and 1, times the scale. The numbers are quantiles of the
-// normal distribution, and one of them is 0.
+// Command nf4 is the 4-bit NormalFloat of QLoRA (Dettmers et al. 2023, 2305.14314): blocks of a row
+// share a scale, their largest magnitude, and each entry becomes the nearest of 16 numbers between
+// −1 and 1, times the scale. The numbers are quantiles of the normal distribution, and one of them
+// is 0.
 //
-// QLoRA also stores the scales themselves in 8 bits ("double quantization"). Here they are numbers of the type scale_dtype.
+// QLoRA also stores the scales themselves in 8 bits ("double quantization"). Here they are numbers
+// of the type scale_dtype.
 package main
 
 import (
@@ -19,9 +21,11 @@ func (nf4) Describe() sdk.Description {
 	return sdk.Description{
 		Name:    "nf4",
 		Version: "1.0.0",
-		Doc:     "NF4 (QLoRA): the nearest of 16 quantiles of the normal distribution, times the largest magnitude of a block.",
+		Doc: "NF4 (QLoRA): the nearest of 16 quantiles of the normal distribution, times the " +
+			"largest magnitude of a block.",
 		Parameters: []sdk.Parameter{
-			sdk.Int("block", 64, 1, 1<<20, "consecutive entries of a row that share a scale; the last block of a row may be shorter"),
+			sdk.Int("block", 64, 1, 1<<20,
+				"consecutive entries of a row that share a scale; the last block of a row may be shorter"),
 			microscaling.ScaleParameter(),
 		},
 		Claims: []sdk.Claim{
@@ -63,7 +67,9 @@ func (nf4) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Qua
 }
 
 // Unpack looks up the levels of codes.
-func (nf4) Unpack(b *program.Builder, codes, scale program.Value, site sdk.Site) (program.Value, error) {
+func (nf4) Unpack(
+	b *program.Builder, codes, scale program.Value, site sdk.Site,
+) (program.Value, error) {
 	blocks := newBlocks(site)
 	return blocks.Join(blocks.Split(codes).Lookup(b.Table(levels, len(levels))).Mul(scale)), nil
 }

@@ -1,6 +1,7 @@
-// Command opaque-adamw is AdamW as an optimizer that computes by itself, in the place of a program: the form for algorithms that
-// cannot be programs, such as somebody's C++. AdamW can be one, and as one, plugins/adamw, it is shorter and faster; here it shows
-// what such a plugin looks like, and tests hold its training to the program's.
+// Command opaque-adamw is AdamW as an optimizer that computes by itself, in the place of a program:
+// the form for algorithms that cannot be programs, such as somebody's C++. AdamW can be one, and as
+// one, plugins/adamw, it is shorter and faster; here it shows what such a plugin looks like, and
+// tests hold its training to the program's.
 package main
 
 import (
@@ -40,15 +41,18 @@ func (adamw) State(t sdk.Tensor) ([]spec.Tensor, error) {
 	return []spec.Tensor{{Name: stateM, Shape: t.Shape}, {Name: stateV, Shape: t.Shape}}, nil
 }
 
-// Step computes one step in the order of the program, with one rounding to binary32 for each operation.
+// Step computes one step in the order of the program, with one rounding to binary32 for each
+// operation.
 func (adamw) Step(in ext.OpaqueStep, t sdk.Tensor) error {
 	beta1, beta2 := t.Float("beta1"), t.Float("beta2")
 	c1, c2 := correction(in.Step, beta1), correction(in.Step, beta2)
 	f := factors{
-		beta1: float32(beta1), beta2: float32(beta2), rest1: float32(1 - beta1), rest2: float32(1 - beta2),
-		root: c1 / float32(math.Sqrt(float64(c2))), eps: c1 * float32(t.Float("eps")),
+		beta1: float32(beta1), beta2: float32(beta2), rest1: float32(1 - beta1),
+		rest2: float32(1 - beta2),
+		root:  c1 / float32(math.Sqrt(float64(c2))), eps: c1 * float32(t.Float("eps")),
 	}
-	f.step(in.Gradient, in.State[stateM], in.State[stateV], in.Next[stateM], in.Next[stateV], in.Direction)
+	f.step(in.Gradient, in.State[stateM], in.State[stateV], in.Next[stateM], in.Next[stateV],
+		in.Direction)
 	return nil
 }
 

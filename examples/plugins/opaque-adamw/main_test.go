@@ -10,7 +10,8 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	sdktest.Optimizer(t, sdk.Opaque(adamw{}), plugintest.Kit(t, "../../../../plugins/adamw/testdata/adamw")...)
+	sdktest.Optimizer(t, sdk.Opaque(adamw{}),
+		plugintest.Kit(t, "../../../../plugins/adamw/testdata/adamw")...)
 }
 
 // TestForms: eight elements at a time give the bits of one at a time.

@@ -11,7 +11,8 @@ func (f factors) step(g, m, v, nextM, nextV, u []float32) {
 		whole = 0
 	}
 	all := archsimd.BroadcastFloat32x8
-	beta1, beta2, rest1, rest2, root, eps := all(f.beta1), all(f.beta2), all(f.rest1), all(f.rest2), all(f.root), all(f.eps)
+	beta1, beta2, rest1, rest2, root, eps := all(f.beta1), all(f.beta2), all(f.rest1), all(f.rest2),
+		all(f.root), all(f.eps)
 	for i := 0; i < whole; i += 8 {
 		g := archsimd.LoadFloat32x8(g[i : i+8])
 		m := archsimd.LoadFloat32x8(m[i : i+8]).Mul(beta1).Add(g.Mul(rest1))

@@ -1,10 +1,11 @@
-// Command outcontrol is the quantizer of the forward product in TetraJet-v2: NVFP4 with a second scale for each 128 entries, and with
-// some columns in MXFP8 ("OutControl", which keeps outliers). Both operands of a product x·Wᵀ have the same columns in MXFP8: of
-// the columns that it sums over, those in which x has the largest mean magnitude in the first batch, rounded up to a whole number. They
-// stay as they are.
+// Command outcontrol is the quantizer of the forward product in TetraJet-v2: NVFP4 with a second
+// scale for each 128 entries, and with some columns in MXFP8 ("OutControl", which keeps outliers).
+// Both operands of a product x·Wᵀ have the same columns in MXFP8: of the columns that it sums over,
+// those in which x has the largest mean magnitude in the first batch, rounded up to a whole number.
+// They stay as they are.
 //
-// All columns are put into the descending order of these means, so that those of a block are similar. In blocks of 32, for
-// the first columns, with M the largest magnitude of a block,
+// All columns are put into the descending order of these means, so that those of a block are
+// similar. In blocks of 32, for the first columns, with M the largest magnitude of a block,
 //
 //	Q(v) = E4M3(v/2ᵉ)·2ᵉ,   e = ⌈log₂(M/448)⌉
 //
@@ -12,13 +13,15 @@
 //
 //	g = M₁₂₈/448/6,   s = E4M3(M₁₆/g/6)·g,   Q(v) = E2M1(v/s)·s
 //
-// Gradients pass unchanged. (Chen et al., "TetraJet-v2: Accurate NVFP4 Training for Large Language Models with Oscillation
-// Suppression and Outlier Control", 2025, arXiv 2510.27527; thu-ml/TetraJet-v2-NVFP4Training at ca5953f6, linear_mix.py and
-// calibrate.py of olmo2-training/olmo/quantization_real.)
+// Gradients pass unchanged. (Chen et al., "TetraJet-v2: Accurate NVFP4 Training for Large Language
+// Models with Oscillation Suppression and Outlier Control", 2025, arXiv 2510.27527;
+// thu-ml/TetraJet-v2-NVFP4Training at ca5953f6, linear_mix.py and calibrate.py of
+// olmo2-training/olmo/quantization_real.)
 //
-// The authors' code takes the Euclidean norms of columns, summed over steps 501 to 550, and a multiple of 128 columns, as their paper does not.
-// In the product that gives the gradient of W they have x and dy a second time, in MXFP8,
-// for the columns that are wide. Here that product has one dy: what is quantized for it is Q(x), with its wide columns. Values are given without codes.
+// The authors' code takes the Euclidean norms of columns, summed over steps 501 to 550, and a
+// multiple of 128 columns, as their paper does not. In the product that gives the gradient of W
+// they have x and dy a second time, in MXFP8, for the columns that are wide. Here that product has
+// one dy: what is quantized for it is Q(x), with its wide columns. Values are given without codes.
 package main
 
 import (
@@ -47,17 +50,21 @@ func (outcontrol) Describe() sdk.Description {
 	return sdk.Description{
 		Name:    "outcontrol",
 		Version: "1.0.0",
-		Doc:     "NVFP4 with the columns in MXFP8 in which activations are large (TetraJet-v2, Chen et al. 2025).",
+		Doc: "NVFP4 with the columns in MXFP8 in which activations are large (TetraJet-v2, Chen et " +
+			"al. 2025).",
 		Parameters: []sdk.Parameter{
-			sdk.Float("wide", 0.1, 0, 1, "part of the columns that are in MXFP8, rounded up; at least one column stays in NVFP4"),
+			sdk.Float("wide", 0.1, 0, 1,
+				"part of the columns that are in MXFP8, rounded up; at least one column stays in NVFP4"),
 		},
 	}
 }
 
-// place is the name of the state: where each column stands in the descending order of magnitudes, from 0.
+// place is the name of the state: where each column stands in the descending order of magnitudes,
+// from 0.
 const place = "place"
 
-// wideColumns is how many columns are in MXFP8. What a product of floats is too large by makes no column more.
+// wideColumns is how many columns are in MXFP8. What a product of floats is too large by makes no
+// column more.
 func wideColumns(site sdk.Site) int {
 	n := site.RowLen()
 	return min(int(math.Ceil(site.Float("wide")*float64(n)-1e-9)), n-1)
@@ -70,7 +77,8 @@ func (outcontrol) InitState(b *program.Builder, _ program.Value, site sdk.Site) 
 		return nil, nil
 	}
 	if site.Role != sdk.RoleActivation && site.Role != sdk.RoleWeight {
-		return nil, sdk.Refuse("a %s is not multiplied with a weight: give wide = 0, with which no columns are kept", site.Role)
+		return nil, sdk.Refuse(
+			"a %s is not multiplied with a weight: give wide = 0, with which no columns are kept", site.Role)
 	}
 	mean := site.Activations.Mean
 	mean = mean.IsFinite().Select(mean, b.Const(math.Inf(1)))
@@ -82,9 +90,12 @@ func (outcontrol) InitState(b *program.Builder, _ program.Value, site sdk.Site) 
 }
 
 // Quantize writes Q(x).
-func (outcontrol) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+func (outcontrol) Quantize(
+	b *program.Builder, x program.Value, site sdk.Site,
+) (sdk.Quantized, error) {
 	finite := x.Abs().MaxRow().IsFinite() // otherwise the row becomes NaN
-	out := sdk.Quantized{Surrogate: finite.Select(x, b.Const(0)), Mask: finite.Broadcast(site.Shape, nil), Next: site.State}
+	out := sdk.Quantized{Surrogate: finite.Select(x, b.Const(0)),
+		Mask: finite.Broadcast(site.Shape, nil), Next: site.State}
 	n := site.RowLen()
 	rows := x.Reshape(int(x.Type().Size())/n, n)
 	wide := wideColumns(site)
@@ -93,7 +104,8 @@ func (outcontrol) Quantize(b *program.Builder, x program.Value, site sdk.Site) (
 		value = nvfp4(rows)
 	} else {
 		to := site.State[place].Convert(program.Int)
-		from := to.ScatterAdd(b.Iota(program.Type{DType: program.Float, Shape: []int{n}}, 0), n).Convert(program.Int)
+		from := to.ScatterAdd(b.Iota(program.Type{DType: program.Float, Shape: []int{n}}, 0), n).
+			Convert(program.Int)
 		ordered := columns(rows, from)
 		value = columns(mxfp8(ordered.At(1, 0, wide)).Concatenate(1, nvfp4(ordered.At(1, wide, n))), to)
 	}
@@ -102,7 +114,9 @@ func (outcontrol) Quantize(b *program.Builder, x program.Value, site sdk.Site) (
 }
 
 // columns are those of a matrix with the given indices.
-func columns(x, at program.Value) program.Value { return at.Lookup(x.Transpose(1, 0)).Transpose(1, 0) }
+func columns(x, at program.Value) program.Value {
+	return at.Lookup(x.Transpose(1, 0)).Transpose(1, 0)
+}
 
 // mxfp8 writes Q of rows in MXFP8.
 func mxfp8(x program.Value) program.Value {
@@ -119,10 +133,12 @@ func nvfp4(x program.Value) program.Value {
 	b := x.Builder()
 	blocks := microscaling.NewBlocks(x.Shape(), outerBlock)
 	outer := blocks.Split(x)
-	g := microscaling.Single(outer.Abs().MaxRow().Div(b.Const(microscaling.LargestE4M3)).Div(b.Const(microscaling.LargestE2M1)))
+	g := microscaling.Single(outer.Abs().MaxRow().Div(b.Const(microscaling.LargestE4M3)).
+		Div(b.Const(microscaling.LargestE2M1)))
 	g = g.Eq(b.Const(0)).Select(b.Const(1), g).Reshape(append(outer.Shape()[:2], 1, 1)...)
 	inner := outer.Reshape(outer.Shape()[0], outer.Shape()[1], outerBlock/innerBlock, innerBlock)
-	scale := microscaling.RoundE4M3(inner.Abs().MaxRow().Div(g).Div(b.Const(microscaling.LargestE2M1))).Mul(g)
+	scale := microscaling.RoundE4M3(inner.Abs().MaxRow().Div(g).
+		Div(b.Const(microscaling.LargestE2M1))).Mul(g)
 	divisor := scale.Eq(b.Const(0)).Select(b.Const(math.Inf(1)), scale)
 	value := microscaling.RoundE2M1(inner.Div(divisor), microscaling.TiesEven).Mul(scale)
 	return blocks.Join(value.Reshape(outer.Shape()...))

@@ -9,5 +9,6 @@ import (
 
 // TestConformance compares also with values of the authors' code; see testdata/outcontrol.py.
 func TestConformance(t *testing.T) {
-	sdktest.Quantizer(t, outcontrol{}, plugintest.With(t, nil, sdktest.GoldenFile(t, "testdata/outcontrol.json"))...)
+	sdktest.Quantizer(t, outcontrol{},
+		plugintest.With(t, nil, sdktest.GoldenFile(t, "testdata/outcontrol.json"))...)
 }

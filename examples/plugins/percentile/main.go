@@ -1,6 +1,7 @@
-// Command percentile clips each row at a quantile of its magnitudes and rounds it to an even grid up to there, so that a few outliers
-// do not make the steps of all others coarse (the percentile calibration of Wu et al. 2020, 2004.09602, §5.1, taken anew in each
-// step). What is clipped gets no gradient.
+// Command percentile clips each row at a quantile of its magnitudes and rounds it to an even grid
+// up to there, so that a few outliers do not make the steps of all others coarse (the percentile
+// calibration of Wu et al. 2020, 2004.09602, §5.1, taken anew in each step). What is clipped gets
+// no gradient.
 package main
 
 import (
@@ -16,7 +17,8 @@ func (percentile) Describe() sdk.Description {
 	return sdk.Description{
 		Name:    "percentile",
 		Version: "1.0.0",
-		Doc:     "Integers with one scale for each row, clipped at a quantile of the magnitudes of the row.",
+		Doc: "Integers with one scale for each row, clipped at a quantile of the magnitudes of the " +
+			"row.",
 		Parameters: []sdk.Parameter{
 			sdk.Int("bits", 4, 2, 8, "bits of a code, with its sign"),
 			sdk.Float("quantile", 0.99, 0.5, 1, "part of a row that is not clipped"),
@@ -28,7 +30,9 @@ func (percentile) Describe() sdk.Description {
 const leastScale = 0x1p-126
 
 // Quantize writes Q(x) for one weight or activation.
-func (percentile) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+func (percentile) Quantize(
+	b *program.Builder, x program.Value, site sdk.Site,
+) (sdk.Quantized, error) {
 	top := float64(int(1)<<(site.Int("bits")-1) - 1)
 	magnitude := x.Abs()
 	bound := magnitude.QuantileRow(site.Float("quantile"))
@@ -48,7 +52,9 @@ func (percentile) Quantize(b *program.Builder, x program.Value, site sdk.Site) (
 }
 
 // Unpack writes Q(x) from its codes and scales.
-func (percentile) Unpack(_ *program.Builder, codes, scale program.Value, _ sdk.Site) (program.Value, error) {
+func (percentile) Unpack(
+	_ *program.Builder, codes, scale program.Value, _ sdk.Site,
+) (program.Value, error) {
 	return codes.Mul(scale), nil
 }
 

@@ -7,7 +7,9 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// TestConformance compares also with values of testdata/percentile.py, an independent implementation.
+// TestConformance compares also with values of testdata/percentile.py, an independent
+// implementation.
 func TestConformance(t *testing.T) {
-	sdktest.Quantizer(t, percentile{}, plugintest.With(t, nil, sdktest.GoldenFile(t, "testdata/percentile.json"))...)
+	sdktest.Quantizer(t, percentile{},
+		plugintest.With(t, nil, sdktest.GoldenFile(t, "testdata/percentile.json"))...)
 }

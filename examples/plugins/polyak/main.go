@@ -1,5 +1,5 @@
-// Command polyak is gradient descent with Polyak's step size, bounded by the schedule (Loizou et al.
-// 2021, "Stochastic Polyak Step-size for SGD", SPS_max):
+// Command polyak is gradient descent with Polyak's step size, bounded by the schedule (Loizou et
+// al. 2021, "Stochastic Polyak Step-size for SGD", SPS_max):
 //
 //	u = g
 //	rate = min((loss − floor) / (c·‖g‖²), α)
@@ -39,7 +39,9 @@ func (polyak) Describe() sdk.Description {
 }
 
 // Init has no state.
-func (polyak) Init(*program.Builder, program.Value, sdk.Tensor) (sdk.State, error) { return nil, nil }
+func (polyak) Init(*program.Builder, program.Value, sdk.Tensor) (sdk.State, error) {
+	return nil, nil
+}
 
 // Collect writes the tensor's part of the squared norm.
 func (polyak) Collect(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (sdk.State, error) {
@@ -50,11 +52,14 @@ func (polyak) Collect(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (sdk
 func (polyak) Rate(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, error) {
 	const smallest = 1e-30 // without a gradient the schedule decides
 	above := in.Loss.Shift(-t.Float("floor")).Max(b.Const(0))
-	return above.Div(in.Global[globalNorm2].Scale(t.Float("c")).Max(b.Const(smallest))).Min(in.Rate), nil
+	return above.Div(in.Global[globalNorm2].Scale(t.Float("c")).Max(b.Const(smallest))).Min(in.Rate),
+		nil
 }
 
 // Update steps along the gradient.
-func (polyak) Update(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
+func (polyak) Update(
+	_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	return in.Gradient, nil, nil
 }
 

@@ -51,10 +51,12 @@ func (prodigy) Describe() sdk.Description {
 	return sdk.Description{
 		Name:    "prodigy",
 		Version: "1.0.0",
-		Doc:     "Prodigy (Mishchenko & Defazio 2023): Adam that estimates its rate; schedule.rate is to be 1.",
+		Doc: "Prodigy (Mishchenko & Defazio 2023): Adam that estimates its rate; schedule.rate is " +
+			"to be 1.",
 		Parameters: []sdk.Parameter{
 			sdk.Float("beta1", 0.9, 0, 0.999999, "decay rate of the first moment"),
-			sdk.Float("beta2", 0.999, 0.01, 0.999999, "decay rate of the second moment; that of the estimate is its root"),
+			sdk.Float("beta2", 0.999, 0.01, 0.999999,
+				"decay rate of the second moment; that of the estimate is its root"),
 			sdk.Float("eps", 1e-8, 1e-30, 1, "added, times d, to the root of the second moment"),
 			sdk.Float("d0", 1e-6, 1e-9, 1, "first estimate of d, which is to be too small"),
 			sdk.Float("growth", 1, 0.01, 100, "factor on the estimates of d"),
@@ -65,7 +67,8 @@ func (prodigy) Describe() sdk.Description {
 // Init starts everything at zero, except d.
 func (prodigy) Init(b *program.Builder, x program.Value, t sdk.Tensor) (sdk.State, error) {
 	zero := b.Zeros(t.Shape...)
-	return sdk.State{stateM: zero, stateV: zero, stateSum: zero, stateStart: x, stateDistance: b.Const(t.Float("d0")), stateNumerator: b.Const(0)}, nil
+	return sdk.State{stateM: zero, stateV: zero, stateSum: zero, stateStart: x,
+		stateDistance: b.Const(t.Float("d0")), stateNumerator: b.Const(0)}, nil
 }
 
 // Rate writes a.
@@ -93,7 +96,9 @@ func (prodigy) Collect(_ *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (sd
 }
 
 // Update writes the program of one step.
-func (prodigy) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
+func (prodigy) Update(
+	b *program.Builder, in sdk.UpdateInput, t sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	beta1, beta2, d := t.Float("beta1"), t.Float("beta2"), in.State[stateDistance]
 	g := in.Gradient.Mul(d)
 	m := in.State[stateM].Scale(beta1).Add(g.Scale(1 - beta1))
@@ -103,11 +108,13 @@ func (prodigy) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (pro
 	r := in.State[stateNumerator].Scale(math.Sqrt(beta2)).Add(along)
 	length := in.Global[globalLength]
 	some := length.Gt(b.Const(0)) // there has been a gradient, and a rate
-	estimate := some.Select(r.Scale(t.Float("growth")).Div(some.Select(length, b.Const(1))), b.Const(0))
+	estimate := some.Select(r.Scale(t.Float("growth")).Div(some.Select(length, b.Const(1))),
+		b.Const(0))
 	larger := d.Max(estimate)
 
 	u := m.Div(v.Sqrt().Add(larger.Scale(t.Float("eps"))))
-	return u, sdk.State{stateM: m, stateV: v, stateSum: sum(in, t), stateStart: in.State[stateStart], stateDistance: larger, stateNumerator: r}, nil
+	return u, sdk.State{stateM: m, stateV: v, stateSum: sum(in, t), stateStart: in.State[stateStart],
+		stateDistance: larger, stateNumerator: r}, nil
 }
 
 // correction is 1 − βᵗ as −expm1(t·ln β), with ln β in binary64.

@@ -31,14 +31,16 @@ func needPackage(t *testing.T) {
 	t.Helper()
 	if out, err := exec.Command("python3", "-c", "import cage_sdk").CombinedOutput(); err != nil {
 		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-		t.Skipf("the Python plugin was NOT tested: python3 with cage-sdk is needed, as make python has it (%v: %s)", err, lines[len(lines)-1])
+		t.Skipf("the Python plugin was NOT tested: python3 with cage-sdk is needed, as make python has "+
+			"it (%v: %s)", err, lines[len(lines)-1])
 	}
 }
 
 func start(t *testing.T) *plugin.Client {
 	t.Helper()
 	needPackage(t)
-	client, err := plugin.Start(t.Context(), plugin.Executable{Name: "python-absmax", Path: script}, sdk.KindQuantizer, plugin.Options{})
+	client, err := plugin.Start(t.Context(), plugin.Executable{Name: "python-absmax", Path: script},
+		sdk.KindQuantizer, plugin.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +53,8 @@ type inGo struct{}
 
 func (inGo) Describe() sdk.Description {
 	return sdk.Description{
-		Name: "python-absmax", Version: "2.0.0", Doc: "Symmetric integers with one scale for each row, in Python.",
+		Name: "python-absmax", Version: "2.0.0",
+		Doc:        "Symmetric integers with one scale for each row, in Python.",
 		Parameters: []sdk.Parameter{sdk.Int("bits", 4, 2, 8, "bits of a code, with its sign")},
 	}
 }
@@ -62,10 +65,13 @@ func (inGo) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Qu
 	step := largest.Scale(1 / float64(int(1)<<(site.Int("bits")-1)-1)).Max(b.Const(0x1p-126))
 	scale := finite.Select(step, b.Const(math.NaN()))
 	codes := x.Div(scale).Round()
-	return sdk.Quantized{Value: codes.Mul(scale), Codes: finite.Select(codes, b.Const(0)), Scale: scale, Homogeneous: true}, nil
+	return sdk.Quantized{Value: codes.Mul(scale), Codes: finite.Select(codes, b.Const(0)),
+		Scale: scale, Homogeneous: true}, nil
 }
 
-func (inGo) Unpack(_ *program.Builder, codes, scale program.Value, _ sdk.Site) (program.Value, error) {
+func (inGo) Unpack(
+	_ *program.Builder, codes, scale program.Value, _ sdk.Site,
+) (program.Value, error) {
 	return codes.Mul(scale), nil
 }
 
@@ -99,7 +105,8 @@ func TestQuantize(t *testing.T) {
 			}
 			x := numbers(random, shape)
 			w, g := results(t, want, x), results(t, got, x)
-			if diff := cmp.Diff(w, g, cmpopts.EquateNaNs()); diff != "" || got.Homogeneous != want.Homogeneous {
+			if diff := cmp.Diff(w, g, cmpopts.EquateNaNs()); diff != "" ||
+				got.Homogeneous != want.Homogeneous {
 				t.Errorf("shape %v, %d bits (-in Go +in Python):\n%s", shape, bits, diff)
 			}
 		}
@@ -150,7 +157,8 @@ func TestConformance(t *testing.T) {
 	}
 	cpu := conformance.NewDevice(device)
 	t.Cleanup(func() { cpu.Close(); device.Close() })
-	for _, check := range sdktest.CheckQuantizer(conformance.Quantizer(t.Context(), client), sdktest.On(cpu)).Checks {
+	for _, check := range sdktest.CheckQuantizer(conformance.Quantizer(t.Context(), client),
+		sdktest.On(cpu)).Checks {
 		for _, failure := range check.Failures {
 			t.Errorf("%s: %s", check.Name, failure)
 		}
@@ -173,7 +181,8 @@ func TestRefusal(t *testing.T) {
 // An exception is no refusal. No host asks for a single bit, which is not declared.
 func TestMistake(t *testing.T) {
 	values := sdk.NewValues(map[string]any{"bits": 1})
-	_, err := start(t).Quantize(t.Context(), sdk.Site{Role: sdk.RoleWeight, Name: "w", Shape: []int{2, 4}, Values: values})
+	_, err := start(t).Quantize(t.Context(),
+		sdk.Site{Role: sdk.RoleWeight, Name: "w", Shape: []int{2, 4}, Values: values})
 	if !errors.Is(err, plugin.ErrFailed) || !strings.Contains(err.Error(), "division by zero") {
 		t.Errorf("got %v", err)
 	}
@@ -184,7 +193,8 @@ func TestByHand(t *testing.T) {
 	needPackage(t)
 	out, err := exec.Command(script).CombinedOutput()
 	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(string(out), "python-absmax is a plugin of cage") {
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 ||
+		!strings.Contains(string(out), "python-absmax is a plugin of cage") {
 		t.Errorf("%v: %s", err, out)
 	}
 }

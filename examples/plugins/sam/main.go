@@ -1,6 +1,6 @@
 // Command sam is sharpness-aware minimization (Foret et al. 2020, "Sharpness-Aware Minimization for
-// Efficiently Improving Generalization", arXiv 2010.01412, Algorithm 1) with momentum: each step follows the
-// gradient at the point of the neighbourhood where the loss is largest, to first order:
+// Efficiently Improving Generalization", arXiv 2010.01412, Algorithm 1) with momentum: each step
+// follows the gradient at the point of the neighbourhood where the loss is largest, to first order:
 //
 //	p = ρ·g(x)/‖g(x)‖          the norm is over all tensors
 //	m ← μ·m + g(x + p)
@@ -62,7 +62,9 @@ func (sam) Probe(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.
 }
 
 // Update writes the program of one step.
-func (sam) Update(_ *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
+func (sam) Update(
+	_ *program.Builder, in sdk.UpdateInput, t sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	m := in.State[stateM].Scale(t.Float("momentum")).Add(in.Probed)
 	return m, sdk.State{stateM: m}, nil
 }

@@ -24,7 +24,8 @@ type scheduleFree struct{}
 
 var _ ext.Averaged = scheduleFree{}
 
-// The names of the state tensors: z, the second moment, the sum of the weights, and the largest rate.
+// The names of the state tensors: z, the second moment, the sum of the weights, and the largest
+// rate.
 const (
 	stateZ       = "z"
 	stateV       = "v"
@@ -39,7 +40,8 @@ func (scheduleFree) Describe() sdk.Description {
 		Version: "1.0.0",
 		Doc:     "Schedule-free AdamW (Defazio et al. 2024): evaluated at an average of the path.",
 		Parameters: []sdk.Parameter{
-			sdk.Float("beta1", 0.9, 0.01, 0.9999, "interpolation between the steps' point and their average, where gradients are taken"),
+			sdk.Float("beta1", 0.9, 0.01, 0.9999,
+				"interpolation between the steps' point and their average, where gradients are taken"),
 			sdk.Float("beta2", 0.999, 0, 0.999999, "decay rate of the second moment"),
 			sdk.Float("eps", 1e-8, 1e-30, 1, "added to the root of the second moment"),
 			sdk.Float("weight_power", 2, 0, 10, "power of the rate in the weights of the average"),
@@ -49,13 +51,16 @@ func (scheduleFree) Describe() sdk.Description {
 
 // Init starts everywhere at x.
 func (scheduleFree) Init(b *program.Builder, x program.Value, t sdk.Tensor) (sdk.State, error) {
-	return sdk.State{stateZ: x, stateV: b.Zeros(t.Shape...), stateSum: b.Const(0), stateLargest: b.Const(0)}, nil
+	return sdk.State{stateZ: x, stateV: b.Zeros(t.Shape...), stateSum: b.Const(0),
+		stateLargest: b.Const(0)}, nil
 }
 
 // Update writes the program of one step. The host goes to y − α·u, which is y_{t+1} for
 //
 //	α·u = c·(y − z) + α·(1 − β1·(1−c))·ĝ
-func (scheduleFree) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
+func (scheduleFree) Update(
+	b *program.Builder, in sdk.UpdateInput, t sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	zero, one := b.Const(0), b.Const(1)
 	beta1, beta2 := t.Float("beta1"), t.Float("beta2")
 	v := in.State[stateV].Scale(beta2).Add(in.Gradient.Square().Scale(1 - beta2))
@@ -73,12 +78,15 @@ func (scheduleFree) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor)
 	pull := steps.Select(c.Div(steps.Select(in.Rate, one)), zero)
 	z := in.State[stateZ]
 	u := in.X.Sub(z).Mul(pull).Add(direction.Mul(one.Sub(one.Sub(c).Scale(beta1))))
-	next := sdk.State{stateZ: z.Sub(direction.Mul(in.Rate)), stateV: v, stateSum: sum, stateLargest: largest}
+	next := sdk.State{stateZ: z.Sub(direction.Mul(in.Rate)), stateV: v, stateSum: sum,
+		stateLargest: largest}
 	return u, next, nil
 }
 
 // Evaluate writes x.
-func (scheduleFree) Evaluate(_ *program.Builder, y program.Value, state sdk.State, t sdk.Tensor) (program.Value, error) {
+func (scheduleFree) Evaluate(
+	_ *program.Builder, y program.Value, state sdk.State, t sdk.Tensor,
+) (program.Value, error) {
 	return y.Add(y.Sub(state[stateZ]).Scale(1/t.Float("beta1") - 1)), nil
 }
 

@@ -7,7 +7,9 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// TestConformance compares also with values of testdata/smoothquant.py, an independent implementation.
+// TestConformance compares also with values of testdata/smoothquant.py, an independent
+// implementation.
 func TestConformance(t *testing.T) {
-	sdktest.Quantizer(t, smoothquant{}, plugintest.With(t, nil, sdktest.GoldenFile(t, "testdata/smoothquant.json"))...)
+	sdktest.Quantizer(t, smoothquant{},
+		plugintest.With(t, nil, sdktest.GoldenFile(t, "testdata/smoothquant.json"))...)
 }

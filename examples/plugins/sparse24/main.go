@@ -1,10 +1,11 @@
-// Command sparse24 keeps the two entries of largest magnitude of each four consecutive ones of a row, and makes the others zero:
-// 2:4 sparsity, which products of matrices on some GPUs compute at twice the speed (Mishra et al. 2021, 2104.08378). What is kept
-// stays as it is, or becomes integers of a few bits with one scale for each row.
+// Command sparse24 keeps the two entries of largest magnitude of each four consecutive ones of a
+// row, and makes the others zero: 2:4 sparsity, which products of matrices on some GPUs compute at
+// twice the speed (Mishra et al. 2021, 2104.08378). What is kept stays as it is, or becomes
+// integers of a few bits with one scale for each row.
 //
-// Gradients pass to all entries, so that what was pruned can come back, as in SR-STE (Zhou et al. 2021, 2102.04010). Its other
-// half, a decay of the pruned weights, is what the correction of CAGE does with them: their error x − Q(x) is x. With gradient =
-// "kept" they get no gradient.
+// Gradients pass to all entries, so that what was pruned can come back, as in SR-STE (Zhou et al.
+// 2021, 2102.04010). Its other half, a decay of the pruned weights, is what the correction of CAGE
+// does with them: their error x − Q(x) is x. With gradient = "kept" they get no gradient.
 package main
 
 import (
@@ -27,10 +28,13 @@ func (sparse24) Describe() sdk.Description {
 	return sdk.Description{
 		Name:    "sparse24",
 		Version: "1.0.0",
-		Doc:     "2:4 sparsity: the two largest of each four entries of a row are kept, as they are or as integers.",
+		Doc: "2:4 sparsity: the two largest of each four entries of a row are kept, as they are or " +
+			"as integers.",
 		Parameters: []sdk.Parameter{
-			sdk.Int("bits", 0, 0, 8, "bits of what is kept, with its sign, at least 2; 0 leaves it as it is"),
-			sdk.Choice("gradient", toAll, []string{toAll, toKept}, "entries that get gradients: all, or those that are kept"),
+			sdk.Int("bits", 0, 0, 8,
+				"bits of what is kept, with its sign, at least 2; 0 leaves it as it is"),
+			sdk.Choice("gradient", toAll, []string{toAll, toKept},
+				"entries that get gradients: all, or those that are kept"),
 		},
 		Claims: []sdk.Claim{{Name: sdk.ClaimPrunes}, {Name: sdk.ClaimAnyRounding}},
 	}
@@ -40,7 +44,9 @@ func (sparse24) Describe() sdk.Description {
 const leastScale = 0x1p-126
 
 // Quantize writes Q(x) for one weight or activation.
-func (sparse24) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+func (sparse24) Quantize(
+	b *program.Builder, x program.Value, site sdk.Site,
+) (sdk.Quantized, error) {
 	fours := microscaling.NewBlocks(site.Shape, 4)
 	kept := fours.Join(fours.Split(x.Abs()).TopK(b.ConstInt(2)))
 	zero, nan := b.Const(0), b.Const(math.NaN())
@@ -69,8 +75,11 @@ func (sparse24) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sd
 	return out, nil
 }
 
-// Unpack multiplies codes and scales. What is kept as it is takes the place of scales, and its code is 1.
-func (sparse24) Unpack(_ *program.Builder, codes, scale program.Value, _ sdk.Site) (program.Value, error) {
+// Unpack multiplies codes and scales. What is kept as it is takes the place of scales, and its code
+// is 1.
+func (sparse24) Unpack(
+	_ *program.Builder, codes, scale program.Value, _ sdk.Site,
+) (program.Value, error) {
 	return codes.Mul(scale), nil
 }
 

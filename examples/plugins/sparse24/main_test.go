@@ -9,5 +9,6 @@ import (
 
 // TestConformance compares also with values of testdata/sparse24.py, an independent implementation.
 func TestConformance(t *testing.T) {
-	sdktest.Quantizer(t, sparse24{}, plugintest.With(t, nil, sdktest.GoldenFile(t, "testdata/sparse24.json"))...)
+	sdktest.Quantizer(t, sparse24{},
+		plugintest.With(t, nil, sdktest.GoldenFile(t, "testdata/sparse24.json"))...)
 }

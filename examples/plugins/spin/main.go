@@ -1,10 +1,12 @@
-// Command spin rotates each block of a row with a learned orthogonal matrix R before it rounds, and rotates back after it:
+// Command spin rotates each block of a row with a learned orthogonal matrix R before it rounds, and
+// rotates back after it:
 //
 //	Q(x) = round(xR / s)·s·Rᵀ,  s = max|xR| / (2^(b−1) − 1) for each row
 //
-// as SpinQuant does (Liu et al., "SpinQuant: LLM quantization with learned rotations", 2405.16406). All weights and
-// activations share R, which starts as a Hadamard matrix. After each update R becomes the nearest orthogonal matrix.
-// SpinQuant trains R alone, by steps on the manifold (Cayley SGD); here it is trained with the weights, by their optimizer.
+// as SpinQuant does (Liu et al., "SpinQuant: LLM quantization with learned rotations", 2405.16406).
+// All weights and activations share R, which starts as a Hadamard matrix. After each update R
+// becomes the nearest orthogonal matrix. SpinQuant trains R alone, by steps on the manifold (Cayley
+// SGD); here it is trained with the weights, by their optimizer.
 package main
 
 import (
@@ -21,11 +23,14 @@ func (spin) Describe() sdk.Description {
 	return sdk.Description{
 		Name:    "spin",
 		Version: "1.0.0",
-		Doc:     "Integers with one scale for each row, after a learned rotation that all sites share (SpinQuant, Liu et al. 2024).",
+		Doc: "Integers with one scale for each row, after a learned rotation that all sites share " +
+			"(SpinQuant, Liu et al. 2024).",
 		Parameters: []sdk.Parameter{
 			sdk.Int("bits", 4, 2, 8, "bits of a code, with its sign"),
-			sdk.Choice("share", "model", []string{"model", "layer"}, "which sites have one R: those of the whole model, or those of each transformer block"),
-			sdk.Int("block", 32, 2, 1024, "size of the blocks of a row that R rotates, a power of two that divides every row"),
+			sdk.Choice("share", "model", []string{"model", "layer"},
+				"which sites have one R: those of the whole model, or those of each transformer block"),
+			sdk.Int("block", 32, 2, 1024,
+				"size of the blocks of a row that R rotates, a power of two that divides every row"),
 		},
 	}
 }
@@ -52,13 +57,17 @@ func (spin) Shared(_ string, site sdk.Site) string {
 	return fmt.Sprintf("spin.%d", site.Int("block"))
 }
 
-// newtonSteps are enough to make a matrix whose singular values are 0.03 to 1 orthogonal in binary32.
+// newtonSteps are enough to make a matrix whose singular values are 0.03 to 1 orthogonal in
+// binary32.
 const newtonSteps = 12
 
-// Constrain is the orthogonal matrix nearest to v, the factor U of its polar decomposition v = U·P, by Newton's and Schulz's
-// iteration. It converges if no singular value is above √3 and none is 0. The first division sees to the former: the
-// largest sum of magnitudes in a row of vᵀv bounds their squares.
-func (spin) Constrain(b *program.Builder, _ string, v program.Value, _ sdk.Site) (program.Value, error) {
+// Constrain is the orthogonal matrix nearest to v, the factor U of its polar decomposition v = U·P,
+// by Newton's and Schulz's iteration. It converges if no singular value is above √3 and none is 0.
+// The first division sees to the former: the largest sum of magnitudes in a row of vᵀv bounds their
+// squares.
+func (spin) Constrain(
+	b *program.Builder, _ string, v program.Value, _ sdk.Site,
+) (program.Value, error) {
 	bound := square(v).Abs().SumRow().MaxAll().Sqrt()
 	v = v.Div(bound.Max(b.Const(1)))
 	for range newtonSteps {
@@ -76,8 +85,8 @@ func identity(b *program.Builder, n int) program.Value {
 	return b.Iota(t, 0).Eq(b.Iota(t, 1)).Select(b.Const(1), b.Const(0))
 }
 
-// Quantize writes Q(x). Its gradient passes the rounding unchanged, so that x gets that of Q(x), and R learns where the error
-// of the rounding points to.
+// Quantize writes Q(x). Its gradient passes the rounding unchanged, so that x gets that of Q(x),
+// and R learns where the error of the rounding points to.
 func (spin) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
 	top := float64(int(1)<<(site.Int("bits")-1) - 1)
 	r := site.Trained[rotation]

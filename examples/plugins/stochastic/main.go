@@ -20,9 +20,10 @@ type stochastic struct{}
 
 func (stochastic) Describe() sdk.Description {
 	return sdk.Description{
-		Name:       "stochastic",
-		Version:    "1.0.0",
-		Doc:        "Integers with one scale for each row, stochastic rounding (Gupta et al. 2015); evaluation rounds to nearest.",
+		Name:    "stochastic",
+		Version: "1.0.0",
+		Doc: "Integers with one scale for each row, stochastic rounding (Gupta et al. 2015); " +
+			"evaluation rounds to nearest.",
 		Parameters: []sdk.Parameter{sdk.Int("bits", 4, 2, 8, "bits of a code, with its sign")},
 		Claims: []sdk.Claim{
 			{Name: sdk.ClaimAnyRounding},
@@ -35,12 +36,14 @@ func (stochastic) Describe() sdk.Description {
 // leastScale keeps the scale of a row of zeros, or of tiny numbers, away from zero.
 const leastScale = 0x1p-126
 
-// noiseBits is how many random bits u has. With more, x/s + u would be rounded in binary32 itself, and numbers on the
-// grid would leave it now and then.
+// noiseBits is how many random bits u has. With more, x/s + u would be rounded in binary32 itself,
+// and numbers on the grid would leave it now and then.
 const noiseBits = 16
 
 // Quantize writes Q(x) for one weight or activation; the last axis of x is a row.
-func (stochastic) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+func (stochastic) Quantize(
+	b *program.Builder, x program.Value, site sdk.Site,
+) (sdk.Quantized, error) {
 	top := float64(int(1)<<(site.Int("bits")-1) - 1)
 	largest := x.Abs().MaxRow()
 	finite := largest.IsFinite() // otherwise the scale, and with it the row, becomes NaN
@@ -62,7 +65,9 @@ func (stochastic) Quantize(b *program.Builder, x program.Value, site sdk.Site) (
 }
 
 // Unpack writes Q(x) from its codes and scales.
-func (stochastic) Unpack(_ *program.Builder, codes, scale program.Value, _ sdk.Site) (program.Value, error) {
+func (stochastic) Unpack(
+	_ *program.Builder, codes, scale program.Value, _ sdk.Site,
+) (program.Value, error) {
 	return codes.Mul(scale), nil
 }
 

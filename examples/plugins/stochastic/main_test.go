@@ -18,10 +18,12 @@ func TestConformance(t *testing.T) {
 func TestGolden(t *testing.T) {
 	plugintest.EachCase(t, "stochastic", func(t *testing.T, m plugintest.Bench, c golden.Case) {
 		x, noise := c.Inputs.Array("x"), c.Inputs.Array("noise")
-		built := plugintest.BuildQuantizer(t, stochastic{}, map[string]any{"bits": c.Params.Int("bits")}, x.Shape...)
+		built := plugintest.BuildQuantizer(t, stochastic{}, map[string]any{"bits": c.Params.Int("bits")},
+			x.Shape...)
 		inputs := map[string]reference.Tensor{spec.InputX: reference.Floats(x.Data, x.Shape...)}
 		evaluated := m.Run(t, built.Evaluate, inputs)
-		inputs[spec.InputNoise] = reference.Uints([]uint32{uint32(noise.Data[0]), uint32(noise.Data[1])}, 2)
+		inputs[spec.InputNoise] = reference.Uints(
+			[]uint32{uint32(noise.Data[0]), uint32(noise.Data[1])}, 2)
 		trained := m.Run(t, built.Program, inputs)
 		c.Expected.Exact("codes", trained[spec.OutputCodes].Float64s())
 		c.Expected.Exact("evaluated_codes", evaluated[spec.OutputCodes].Float64s())

@@ -1,14 +1,16 @@
-// Command vq is vector quantization: groups of d consecutive entries of a row, over the scale of the row or tensor, become the
-// nearest of 2^k rows of a codebook, which moves with what it sees. Nothing trains it: each of its rows is a moving average of the
-// groups that went to it (VQ-VAE, van den Oord et al. 2017, arXiv 1711.00937, appendix A.1).
+// Command vq is vector quantization: groups of d consecutive entries of a row, over the scale of
+// the row or tensor, become the nearest of 2^k rows of a codebook, which moves with what it sees.
+// Nothing trains it: each of its rows is a moving average of the groups that went to it (VQ-VAE,
+// van den Oord et al. 2017, arXiv 1711.00937, appendix A.1).
 //
 //	N ← γ·N + (1 − γ)·n           n: how many groups went to each row, over all groups
 //	m ← γ·m + (1 − γ)·Σ v         v: the groups that went to it, over all groups
 //	e = m / N', N' = ΣN·(N + ε) / (ΣN + 2^k·ε)
 //
-// The last line is the smoothing of counts of VQ-VAE-2 (Razavi et al. 2019, arXiv 1906.00446; VectorQuantizerEMA of Sonnet). Counts
-// are shares, so that neither the size of a batch nor its division matters: the mean over micro-batches is exact. The codebook
-// starts from groups of the tensor. A group has one code, not each of its entries, so that there are no codes to pack.
+// The last line is the smoothing of counts of VQ-VAE-2 (Razavi et al. 2019, arXiv 1906.00446;
+// VectorQuantizerEMA of Sonnet). Counts are shares, so that neither the size of a batch nor its
+// division matters: the mean over micro-batches is exact. The codebook starts from groups of the
+// tensor. A group has one code, not each of its entries, so that there are no codes to pack.
 package main
 
 import (
@@ -29,7 +31,8 @@ func (vq) Describe() sdk.Description {
 	return sdk.Description{
 		Name:    "vq",
 		Version: "1.0.0",
-		Doc:     "Vector quantization: groups of a row become rows of a codebook, which is learned by moving averages (VQ-VAE).",
+		Doc: "Vector quantization: groups of a row become rows of a codebook, which is learned by " +
+			"moving averages (VQ-VAE).",
 		Parameters: []sdk.Parameter{
 			sdk.Int("group", 2, 1, 64, "consecutive entries of a row that have one code; divides the row"),
 			sdk.Int("bits", 8, 1, 12, "bits of a code: the codebook has 2^bits rows"),
@@ -40,7 +43,8 @@ func (vq) Describe() sdk.Description {
 	}
 }
 
-// Names of the state: the share of groups that go to each row of the codebook, and their sum over the number of all groups.
+// Names of the state: the share of groups that go to each row of the codebook, and their sum over
+// the number of all groups.
 const (
 	shares = "shares"
 	sums   = "sums"
@@ -49,8 +53,9 @@ const (
 // leastScale keeps the scale of a row of zeros away from zero.
 const leastScale = 0x1p-126
 
-// InitState starts the codebook with groups of x at equal distances: an odd number of groups, so that they do not all stand at the
-// same place of their rows. Where there are too few, the last one fills the rest.
+// InitState starts the codebook with groups of x at equal distances: an odd number of groups, so
+// that they do not all stand at the same place of their rows. Where there are too few, the last one
+// fills the rest.
 func (vq) InitState(b *program.Builder, x program.Value, site sdk.Site) (sdk.State, error) {
 	groups, _, err := split(b, x, site)
 	if err != nil {
@@ -78,7 +83,9 @@ func (vq) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quan
 
 	part := 1 / float64(groups.Shape()[0])
 	decay := site.Float("decay")
-	average := func(old, now program.Value) program.Value { return old.Scale(decay).Add(now.Scale((1 - decay) * part)) }
+	average := func(old, now program.Value) program.Value {
+		return old.Scale(decay).Add(now.Scale((1 - decay) * part))
+	}
 	return sdk.Quantized{
 		Value: codes.Lookup(book).Reshape(site.Shape...).Mul(scale),
 		Scale: scale,
@@ -89,12 +96,17 @@ func (vq) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quan
 	}, nil
 }
 
-// split divides x by its scale and cuts it into groups, [groups, d]. A number that is not finite makes all NaN that share its scale;
-// the loss of such a step is not finite either, so that it leaves the state as it is.
-func split(b *program.Builder, x program.Value, site sdk.Site) (groups, scale program.Value, err error) {
+// split divides x by its scale and cuts it into groups, [groups, d]. A number that is not finite
+// makes all NaN that share its scale; the loss of such a step is not finite either, so that it
+// leaves the state as it is.
+func split(
+	b *program.Builder, x program.Value, site sdk.Site,
+) (groups, scale program.Value, err error) {
 	d := site.Int("group")
 	if site.RowLen()%d != 0 {
-		return groups, scale, sdk.Refuse("rows of %d cannot be cut into groups of %d: use a group that divides them", site.RowLen(), d)
+		return groups, scale,
+			sdk.Refuse("rows of %d cannot be cut into groups of %d: use a group that divides them",
+				site.RowLen(), d)
 	}
 	mean := x.Abs().MeanRow()
 	if site.Text("scale") == "tensor" {

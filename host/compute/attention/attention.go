@@ -65,8 +65,8 @@ type operands struct {
 func New(t *matmul.Tier, a matmul.Arithmetic, s Sizes) (*Plan, error) {
 	if s.Batch < 1 || s.Context < 1 || s.KeyHeads < 1 || s.Heads < 1 || s.Size < 1 ||
 		s.Heads%s.KeyHeads != 0 || s.Window < 0 {
-		const format = "attention of sizes %+v: numbers of heads and tokens must be positive, and heads a " +
-			"multiple of key heads"
+		const format = "attention of sizes %+v: numbers of heads and tokens must be positive, and " +
+			"heads a multiple of key heads"
 		return nil, fmt.Errorf(format, s)
 	}
 	panels, err := matmul.NewPanels(t, a)

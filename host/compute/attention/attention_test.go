@@ -16,9 +16,11 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
-// reference is attention and its gradient in float64, from the definition. sizes are the same sums with magnitudes in place of
-// their terms: what errors are relative to.
-func reference(s attention.Sizes, in attention.Inputs, dOutput []float32) (values, sizes [4][]float64) {
+// reference is attention and its gradient in float64, from the definition. sizes are the same sums
+// with magnitudes in place of their terms: what errors are relative to.
+func reference(
+	s attention.Sizes, in attention.Inputs, dOutput []float32,
+) (values, sizes [4][]float64) {
 	for i, n := range []int{in.Query.Len(), in.Query.Len(), in.Key.Len(), in.Key.Len()} {
 		values[i], sizes[i] = make([]float64, n), make([]float64, n)
 	}
@@ -30,7 +32,9 @@ func reference(s attention.Sizes, in attention.Inputs, dOutput []float32) (value
 	for batch := range s.Batch {
 		for head := range s.Heads {
 			query := func(i int) int { return ((batch*s.Context+i)*s.Heads + head) * s.Size }
-			key := func(i int) int { return ((batch*s.Context+i)*s.KeyHeads + head*s.KeyHeads/s.Heads) * s.Size }
+			key := func(i int) int {
+				return ((batch*s.Context+i)*s.KeyHeads + head*s.KeyHeads/s.Heads) * s.Size
+			}
 			for i := range s.Context {
 				weights, slopes, sum := make([]float64, i+1), slices.Repeat([]float64{1}, i+1), 0.0
 				for j := range weights {
@@ -98,7 +102,8 @@ func inputs(rng *rand.Rand, s attention.Sizes) (attention.Inputs, []float32) {
 	}, random(rng, positions*s.Heads*s.Size)
 }
 
-// TestShortInputs: queries, keys and values in bfloat16 give the bits of those of float32 that a product rounds to them.
+// TestShortInputs: queries, keys and values in bfloat16 give the bits of those of float32 that a
+// product rounds to them.
 func TestShortInputs(t *testing.T) {
 	s := attention.Sizes{Batch: 2, Context: 83, Heads: 4, KeyHeads: 2, Size: 24}
 	for _, tier := range matmul.Tiers() {
@@ -125,7 +130,8 @@ func TestShortInputs(t *testing.T) {
 // TestShortOutputs: an output in bfloat16 has the bits of the rounded one, and it and its adjoint
 // in bfloat16 give the adjoints that they give in float32.
 func TestShortOutputs(t *testing.T) {
-	for _, s := range []attention.Sizes{{Batch: 2, Context: 83, Heads: 4, KeyHeads: 2, Size: 24}, {Batch: 1, Context: 33, Heads: 1, KeyHeads: 1, Size: 10}} {
+	for _, s := range []attention.Sizes{{Batch: 2, Context: 83, Heads: 4, KeyHeads: 2, Size: 24},
+		{Batch: 1, Context: 33, Heads: 1, KeyHeads: 1, Size: 10}} {
 		for _, tier := range matmul.Tiers() {
 			p, err := attention.New(tier, matmul.BFloat16, s)
 			if err != nil {
@@ -142,8 +148,10 @@ func TestShortOutputs(t *testing.T) {
 				}
 			}
 			backward := func(output, d matmul.Elements, parallel loops.Parallel) [3][]float32 {
-				x := [3][]float32{make([]float32, in.Query.Len()), make([]float32, in.Key.Len()), make([]float32, in.Key.Len())}
-				if err := p.Backward(attention.Adjoints{Query: x[0], Key: x[1], Value: x[2]}, in, output, logs, d, parallel); err != nil {
+				x := [3][]float32{make([]float32, in.Query.Len()), make([]float32, in.Key.Len()),
+					make([]float32, in.Key.Len())}
+				if err := p.Backward(attention.Adjoints{Query: x[0], Key: x[1], Value: x[2]}, in, output, logs,
+					d, parallel); err != nil {
 					t.Fatal(err)
 				}
 				return x
@@ -155,7 +163,8 @@ func TestShortOutputs(t *testing.T) {
 			}
 			loops.FromBFloat16(output, short) // what both have
 			want := backward(matmul.Elements{Float32: output}, matmul.Elements{Float32: d}, inTurn)
-			for i, got := range backward(matmul.Elements{BFloat16: short}, matmul.Elements{BFloat16: dShort}, atOnce) {
+			for i, got := range backward(matmul.Elements{BFloat16: short}, matmul.Elements{BFloat16: dShort},
+				atOnce) {
 				if !slices.Equal(got, want[i]) {
 					t.Errorf("%s %+v: adjoint %d has other bits", tier.Name(), s, i)
 				}
@@ -165,9 +174,13 @@ func TestShortOutputs(t *testing.T) {
 }
 
 // outputs runs both passes with memory that held NaN before.
-func outputs(t testing.TB, p *attention.Plan, in attention.Inputs, dOutput []float32, parallel func(int, func(int))) [][]float32 {
+func outputs(
+	t testing.TB, p *attention.Plan, in attention.Inputs, dOutput []float32,
+	parallel func(int, func(int)),
+) [][]float32 {
 	t.Helper()
-	out := [][]float32{make([]float32, in.Query.Len()), make([]float32, in.Query.Len()), make([]float32, in.Key.Len()), make([]float32, in.Key.Len())}
+	out := [][]float32{make([]float32, in.Query.Len()), make([]float32, in.Query.Len()),
+		make([]float32, in.Key.Len()), make([]float32, in.Key.Len())}
 	logs := make([]float32, p.Logs())
 	for _, x := range append(out, logs) {
 		for i := range x {
@@ -177,7 +190,8 @@ func outputs(t testing.TB, p *attention.Plan, in attention.Inputs, dOutput []flo
 	if err := p.Forward(matmul.Elements{Float32: out[0]}, logs, in, parallel); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Backward(attention.Adjoints{Query: out[1], Key: out[2], Value: out[3]}, in, matmul.Elements{Float32: out[0]}, logs, matmul.Elements{Float32: dOutput}, parallel); err != nil {
+	if err := p.Backward(attention.Adjoints{Query: out[1], Key: out[2], Value: out[3]}, in,
+		matmul.Elements{Float32: out[0]}, logs, matmul.Elements{Float32: dOutput}, parallel); err != nil {
 		t.Fatal(err)
 	}
 	return out
@@ -198,13 +212,15 @@ func atOnce(n int, f func(int)) {
 	group.Wait()
 }
 
-// tolerances are relative to the sums of magnitudes, in the norm. In bfloat16 operands are rounded to 8 bits, weights and adjoints of
-// scores among them: a relative error of 2⁻⁹ in each factor of two or three products in a row. In float32 the rounded sums of a few
-// hundred terms, and the exponential of scores up to 8, have errors of a few units of 2⁻²⁴.
-var tolerances = map[matmul.Arithmetic]float64{matmul.BFloat16: 1. / (1 << 7), matmul.Float32: 1. / (1 << 20)}
+// tolerances are relative to the sums of magnitudes, in the norm. In bfloat16 operands are rounded
+// to 8 bits, weights and adjoints of scores among them: a relative error of 2⁻⁹ in each factor of
+// two or three products in a row. In float32 the rounded sums of a few hundred terms, and the
+// exponential of scores up to 8, have errors of a few units of 2⁻²⁴.
+var tolerances = map[matmul.Arithmetic]float64{matmul.BFloat16: 1. / (1 << 7),
+	matmul.Float32: 1. / (1 << 20)}
 
-// TestReference compares with the definition. All tiers have the same bits but the one with an instruction for bfloat16, and each has
-// the same in any order of tasks.
+// TestReference compares with the definition. All tiers have the same bits but the one with an
+// instruction for bfloat16, and each has the same in any order of tasks.
 func TestReference(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, s := range []attention.Sizes{
@@ -247,10 +263,12 @@ func TestReference(t *testing.T) {
 			values, sizes := reference(s, in, dOutput)
 			first := map[string][][]float32{}
 			for _, tier := range matmul.Tiers() {
-				// The portable tier is slow: it computes the two largest once each, without documents and with three, and in short
-				// mode those of more than a block of positions with three documents only, and none above 300.
+				// The portable tier is slow: it computes the two largest once each, without documents and with
+				// three, and in short mode those of more than a block of positions with three documents only,
+				// and none above 300.
 				leftOut := s.Context == 400 && documents > 0 || s.Context >= 610 && documents < 3
-				leftOut = testlevel.Sample(s.Context > 190 && (documents < 3 || s.Context > 300), leftOut, false)
+				leftOut = testlevel.Sample(s.Context > 190 && (documents < 3 || s.Context > 300), leftOut,
+					false)
 				if tier.IsPortable() && leftOut {
 					continue
 				}
@@ -323,7 +341,8 @@ func TestNaN(t *testing.T) {
 	}
 }
 
-// TestNotFinite: a number that is not finite makes the same results not finite, whether words hold one number or two.
+// TestNotFinite: a number that is not finite makes the same results not finite, whether words hold
+// one number or two.
 func TestNotFinite(t *testing.T) {
 	pairs, err := matmul.Named("avx512bf16")
 	if err != nil {
@@ -334,7 +353,8 @@ func TestNotFinite(t *testing.T) {
 		t.Fatal(err)
 	}
 	rng := rand.New(rand.NewPCG(8, 9))
-	for _, s := range []attention.Sizes{{Batch: 1, Context: 75, Heads: 2, KeyHeads: 1, Size: 5}, {Batch: 1, Context: 300, Heads: 1, KeyHeads: 1, Size: 16}} {
+	for _, s := range []attention.Sizes{{Batch: 1, Context: 75, Heads: 2, KeyHeads: 1, Size: 5},
+		{Batch: 1, Context: 300, Heads: 1, KeyHeads: 1, Size: 16}} {
 		for trial := range 40 {
 			in, dOutput := inputs(rng, s)
 			if trial%2 == 0 {
@@ -355,7 +375,8 @@ func TestNotFinite(t *testing.T) {
 			for output, a := range got[0] {
 				for i, b := range got[1][output] {
 					if (a[i]-a[i] == 0) != (b-b == 0) {
-						t.Fatalf("%+v, trial %d: element %d of output %d is %v, want one like %v", s, trial, i, output, a[i], b)
+						t.Fatalf("%+v, trial %d: element %d of output %d is %v, want one like %v", s, trial, i,
+							output, a[i], b)
 					}
 				}
 			}
@@ -368,7 +389,8 @@ func TestErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := attention.New(tier, matmul.BFloat16, attention.Sizes{Batch: 1, Context: 4, Heads: 3, KeyHeads: 2, Size: 8}); err == nil {
+	if _, err := attention.New(tier, matmul.BFloat16,
+		attention.Sizes{Batch: 1, Context: 4, Heads: 3, KeyHeads: 2, Size: 8}); err == nil {
 		t.Error("3 heads on 2 passed")
 	}
 	s := attention.Sizes{Batch: 1, Context: 4, Heads: 2, KeyHeads: 2, Size: 8}
@@ -380,29 +402,35 @@ func TestErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	in, d := inputs(rand.New(rand.NewPCG(5, 6)), s)
-	if err := p.Forward(matmul.Elements{Float32: d[1:]}, make([]float32, p.Logs()), in, inTurn); err == nil {
+	if err := p.Forward(matmul.Elements{Float32: d[1:]}, make([]float32, p.Logs()), in,
+		inTurn); err == nil {
 		t.Error("a short output passed")
 	}
 	short := attention.Adjoints{Query: d, Key: d, Value: d[1:]}
-	if err := p.Backward(short, in, matmul.Elements{Float32: d}, make([]float32, p.Logs()), matmul.Elements{Float32: d}, inTurn); err == nil {
+	if err := p.Backward(short, in, matmul.Elements{Float32: d}, make([]float32, p.Logs()),
+		matmul.Elements{Float32: d}, inTurn); err == nil {
 		t.Error("a short adjoint of values passed")
 	}
 	in.Segments = make([]int32, 3)
-	if err := p.Forward(matmul.Elements{Float32: d}, make([]float32, p.Logs()), in, inTurn); err == nil {
+	if err := p.Forward(matmul.Elements{Float32: d}, make([]float32, p.Logs()), in,
+		inTurn); err == nil {
 		t.Error("short segments passed")
 	}
 }
 
-// BenchmarkAttention reports the rate of the fastest run: other load on the machine changes it least. Of both passes it counts what
-// causal attention needs, and of the backward pass the products that make the weights again.
+// BenchmarkAttention reports the rate of the fastest run: other load on the machine changes it
+// least. Of both passes it counts what causal attention needs, and of the backward pass the
+// products that make the weights again.
 func BenchmarkAttention(b *testing.B) {
 	tier, err := matmul.Best()
 	if err != nil {
 		b.Fatal(err)
 	}
 	for _, s := range []attention.Sizes{
-		{Batch: 8, Context: 256, Heads: 4, KeyHeads: 4, Size: 64}, {Batch: 2, Context: 512, Heads: 9, KeyHeads: 3, Size: 64},
-		{Batch: 1, Context: 2048, Heads: 9, KeyHeads: 3, Size: 64}, {Batch: 1, Context: 2048, Heads: 9, KeyHeads: 3, Size: 64, Window: 512},
+		{Batch: 8, Context: 256, Heads: 4, KeyHeads: 4, Size: 64},
+		{Batch: 2, Context: 512, Heads: 9, KeyHeads: 3, Size: 64},
+		{Batch: 1, Context: 2048, Heads: 9, KeyHeads: 3, Size: 64},
+		{Batch: 1, Context: 2048, Heads: 9, KeyHeads: 3, Size: 64, Window: 512},
 		{Batch: 2, Context: 512, Heads: 9, KeyHeads: 3, Size: 64, Cap: 50},
 	} {
 		in, dOutput := inputs(rand.New(rand.NewPCG(7, 8)), s)
@@ -410,8 +438,10 @@ func BenchmarkAttention(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		output, logs := matmul.Elements{Float32: make([]float32, in.Query.Len())}, make([]float32, p.Logs())
-		out := attention.Adjoints{Query: make([]float32, in.Query.Len()), Key: make([]float32, in.Key.Len()), Value: make([]float32, in.Key.Len())}
+		output, logs := matmul.Elements{Float32: make([]float32, in.Query.Len())},
+			make([]float32, p.Logs())
+		out := attention.Adjoints{Query: make([]float32, in.Query.Len()),
+			Key: make([]float32, in.Key.Len()), Value: make([]float32, in.Key.Len())}
 		work := 4 * float64(s.Batch*s.Heads*s.Context) * float64(s.Context) / 2 * float64(s.Size)
 		for _, pass := range []struct {
 			name string
@@ -419,7 +449,10 @@ func BenchmarkAttention(b *testing.B) {
 			run  func() error
 		}{
 			{"forward", work, func() error { return p.Forward(output, logs, in, inTurn) }},
-			{"backward", 2.5 * work, func() error { return p.Backward(out, in, output, logs, matmul.Elements{Float32: dOutput}, inTurn) }},
+			{"backward", 2.5 * work,
+				func() error {
+					return p.Backward(out, in, output, logs, matmul.Elements{Float32: dOutput}, inTurn)
+				}},
 		} {
 			b.Run(fmt.Sprintf("%s/%d·%d·%d", pass.name, s.Batch, s.Context, s.Heads), func(b *testing.B) {
 				best := time.Duration(math.MaxInt64)

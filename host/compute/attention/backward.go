@@ -150,8 +150,8 @@ func (p *Plan) backwardKeys(s *backward, g *gradient, batch, from, to, key int, 
 		width, true)
 }
 
-// capBackward caps products. The adjoint of a score, which is proportional to d − its row's mean, is
-// multiplied by the derivative, 1 − (score/cap)².
+// capBackward caps products. The adjoint of a score, which is proportional to d − its row's mean,
+// is multiplied by the derivative, 1 − (score/cap)².
 func (p *Plan) capBackward(products, d, means []float32) {
 	if p.limit == 0 {
 		return

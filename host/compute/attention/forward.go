@@ -63,8 +63,8 @@ func (p *Plan) forwardBlock(s *forward, batch, head, query, first, to int,
 	queries, last := min(width, to-query), min(query+width, p.Context)
 	keys, words := last-first, p.panels.Words
 	p.queries.columns.Pack(s.query, in.Query.From(p.query(batch, 0, head)), query, queries, 0, p.Size)
-	s.Multiply(divideUp(keys, height), size, s.keys[first*size:], height*size, s.query, s.weights, width,
-		false)
+	s.Multiply(divideUp(keys, height), size, s.keys[first*size:], height*size, s.query, s.weights,
+		width, false)
 	weights := s.weights[:keys*width]
 	loops.Softcap(weights, p.limit)
 	p.maskForward(weights, in.Segments, batch, query, first, last)
@@ -78,8 +78,8 @@ func (p *Plan) forwardBlock(s *forward, batch, head, query, first, to int,
 	loops.ExpColumns(weights, p.scale, s.largest, s.sums, p.form)
 	p.pad(s.weights, keys)
 
-	s.Multiply(p.padded/height, words(keys), s.values[words(first)*height:], height*words(to), s.weights,
-		s.result, width, false)
+	s.Multiply(p.padded/height, words(keys), s.values[words(first)*height:], height*words(to),
+		s.weights, s.result, width, false)
 	for i := range queries {
 		logs[(batch*p.Heads+head)*p.Context+query+i] = s.largest[i] +
 			float32(math.Log(float64(s.sums[i])))
@@ -147,8 +147,8 @@ func (r *rows) copyFrom(dst []float32, x matmul.Elements, stride, width int) {
 	loops.FromBFloat16(dst, short)
 }
 
-// maskForward masks the scores of the keys from first to last: it sets them to −∞ where a query must
-// not attend to a key. query is the query of the first column.
+// maskForward masks the scores of the keys from first to last: it sets them to −∞ where a query
+// must not attend to a key. query is the query of the first column.
 func (p *Plan) maskForward(scores []float32, segments []int32, batch, query, first, last int) {
 	infinite := float32(math.Inf(-1))
 	row := func(key int) []float32 { return scores[(key-first)*p.width:][:p.width] }

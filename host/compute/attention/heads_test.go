@@ -12,15 +12,16 @@ import (
 	"github.com/cage-qat/cage/host/compute/matmul"
 )
 
-// TestHeads: parts are where they belong, points are turned by their angles, and Join is the adjoint of Split, which for a
-// rotation is its inverse, but for rounding.
+// TestHeads: parts are where they belong, points are turned by their angles, and Join is the
+// adjoint of Split, which for a rotation is its inverse, but for rounding.
 func TestHeads(t *testing.T) {
 	t.Run("halves", func(t *testing.T) { testHeads(t, false) })
 	t.Run("pairs", func(t *testing.T) { testHeads(t, true) })
 }
 
 func testHeads(t *testing.T, pairs bool) {
-	h := attention.Heads{Batch: 2, Context: 70, Size: 6, Parts: []attention.Part{{4, true}, {2, true}, {2, false}}, Pairs: pairs}
+	h := attention.Heads{Batch: 2, Context: 70, Size: 6,
+		Parts: []attention.Part{{4, true}, {2, true}, {2, false}}, Pairs: pairs}
 	rng := rand.New(rand.NewPCG(1, 2))
 	tokens, columns := h.Batch*h.Context, 8*h.Size
 	x := random(rng, tokens*columns)
@@ -77,11 +78,13 @@ func testHeads(t *testing.T, pairs bool) {
 		}
 	}
 	again := slices.Clone(back)
-	if err := h.Join(matmul.Elements{Float32: again}, of, cos, sin, inTurn); err != nil || !slices.Equal(again, back) {
+	if err := h.Join(matmul.Elements{Float32: again}, of, cos, sin, inTurn); err != nil ||
+		!slices.Equal(again, back) {
 		t.Errorf("in turn: %v, other bits", err)
 	}
 
-	// What is read in bfloat16 gives what it gives as float32, and what is written in it is that, rounded.
+	// What is read in bfloat16 gives what it gives as float32, and what is written in it is that,
+	// rounded.
 	short := make([]uint16, len(x))
 	loops.ToBFloat16(short, x)
 	wide := make([]float32, len(x))
@@ -92,13 +95,16 @@ func testHeads(t *testing.T, pairs bool) {
 		got[i] = matmul.Elements{BFloat16: make([]uint16, len(want[i]))}
 	}
 	joined, wantJoined := make([]uint16, len(x)), make([]float32, len(x))
-	if err := errors.Join(h.Split(wantOf, matmul.Elements{Float32: wide}, cos, sin, atOnce), h.Split(got, matmul.Elements{BFloat16: short}, cos, sin, atOnce),
-		h.Join(matmul.Elements{BFloat16: joined}, of, cos, sin, atOnce), h.Join(matmul.Elements{Float32: wantJoined}, of, cos, sin, atOnce)); err != nil {
+	if err := errors.Join(h.Split(wantOf, matmul.Elements{Float32: wide}, cos, sin, atOnce),
+		h.Split(got, matmul.Elements{BFloat16: short}, cos, sin, atOnce),
+		h.Join(matmul.Elements{BFloat16: joined}, of, cos, sin, atOnce),
+		h.Join(matmul.Elements{Float32: wantJoined}, of, cos, sin, atOnce)); err != nil {
 		t.Fatal(err)
 	}
 	rounded := make([]uint16, len(x))
 	for i := range want {
-		if loops.ToBFloat16(rounded[:len(want[i])], want[i]); !slices.Equal(got[i].BFloat16, rounded[:len(want[i])]) {
+		if loops.ToBFloat16(rounded[:len(want[i])], want[i]); !slices.Equal(got[i].BFloat16,
+			rounded[:len(want[i])]) {
 			t.Errorf("part %d has other numbers in bfloat16", i)
 		}
 	}

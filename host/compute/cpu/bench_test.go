@@ -15,7 +15,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
-// quest is the forward pass of QuEST to 4 bits, as its plugin writes it, with its last rotation or without.
+// quest is the forward pass of QuEST to 4 bits, as its plugin writes it, with its last rotation or
+// without.
 func quest(t testing.TB, n, columns, block int, rotated bool) *program.Program {
 	t.Helper()
 	b := program.NewBuilder("quest")
@@ -37,7 +38,8 @@ func quest(t testing.TB, n, columns, block int, rotated bool) *program.Program {
 func questBack(t testing.TB, n, columns, block int, rotated bool) *program.Program {
 	t.Helper()
 	b := program.NewBuilder("quest.backward")
-	mask, dy := b.Input("mask", program.Type{DType: program.Bool, Shape: []int{n, columns}}), b.Input("dy", program.FloatType(n, columns))
+	mask, dy := b.Input("mask", program.Type{DType: program.Bool, Shape: []int{n, columns}}),
+		b.Input("dy", program.FloatType(n, columns))
 	if !rotated {
 		dy = dy.Hadamard(block)
 	}
@@ -58,12 +60,14 @@ func BenchmarkQuest(b *testing.B) {
 	for _, size := range [][3]int{{2048, 256, 128}, {2048, 704, 64}, {4096, 512, 128}} {
 		n, columns, block := size[0], size[1], size[2]
 		for name, p := range map[string]*program.Program{
-			"forward": quest(b, n, columns, block, true), "forward.whole": quest(b, n, columns, block, false),
-			"backward": questBack(b, n, columns, block, true),
+			"forward":       quest(b, n, columns, block, true),
+			"forward.whole": quest(b, n, columns, block, false),
+			"backward":      questBack(b, n, columns, block, true),
 		} {
 			for _, at := range []passes.Storage{passes.Float32, passes.BFloat16} {
 				b.Run(fmt.Sprintf("%dx%d/%s/%s", n, columns, name, at), func(b *testing.B) {
-					benchmark(b, p, n, n*columns, map[string]passes.Storage{"x": at, "value": at, "dy": at, "dx": at})
+					benchmark(b, p, n, n*columns, map[string]passes.Storage{"x": at, "value": at, "dy": at,
+						"dx": at})
 				})
 			}
 		}
@@ -100,9 +104,11 @@ func gated(t testing.TB, n, columns int) *program.Program {
 func normed(t testing.TB, n, columns int) *program.Program {
 	t.Helper()
 	b := program.NewBuilder("normed")
-	x, gain := b.Input("x", program.FloatType(n, columns)), b.Input("gain", program.FloatType(1, columns))
+	x, gain := b.Input("x", program.FloatType(n, columns)),
+		b.Input("gain", program.FloatType(1, columns))
 	scale := b.Const(1).Div(x.Square().MeanRow().Shift(1e-6).Sqrt())
-	b.Output("value", transform.Inline(b, quest(t, n, columns, 128, true), x.Mul(scale).Mul(gain))["value"])
+	b.Output("value", transform.Inline(b, quest(t, n, columns, 128, true), x.Mul(scale).
+		Mul(gain))["value"])
 	return built(t, b)
 }
 
@@ -110,7 +116,8 @@ func normed(t testing.TB, n, columns int) *program.Program {
 func losses(t testing.TB, n, columns int) *program.Program {
 	t.Helper()
 	b := program.NewBuilder("losses")
-	logits, target := b.Input("x", program.FloatType(n, columns)), b.Input("target", program.Type{DType: program.Int, Shape: []int{n, 1}})
+	logits, target := b.Input("x", program.FloatType(n, columns)),
+		b.Input("target", program.Type{DType: program.Int, Shape: []int{n, 1}})
 	highest := logits.MaxRow()
 	total := logits.Sub(highest).Exp().ReduceSum(1).Reshape(n, 1).Log().Add(highest)
 	isTarget := b.Iota(program.Type{DType: program.Int, Shape: []int{n, columns}}, 1).Eq(target)
@@ -119,7 +126,8 @@ func losses(t testing.TB, n, columns int) *program.Program {
 	return built(t, b)
 }
 
-// trained is the quantizer of a training step: beside the value, it has the mask of its gradient and the value's factors.
+// trained is the quantizer of a training step: beside the value, it has the mask of its gradient
+// and the value's factors.
 func trained(b *program.Builder, x program.Value, n, columns int) {
 	z := x.Hadamard(columns & -columns)
 	sigma := z.Square().MeanRow().Sqrt()
@@ -153,7 +161,8 @@ func trainedGate(t testing.TB, n, columns int) *program.Program {
 func trainedNorm(t testing.TB, n, columns int) *program.Program {
 	t.Helper()
 	b := program.NewBuilder("trained.norm")
-	x, gain := b.Input("residual", program.FloatType(n, columns)), b.Input("gain", program.FloatType(1, columns))
+	x, gain := b.Input("residual", program.FloatType(n, columns)),
+		b.Input("gain", program.FloatType(1, columns))
 	trained(b, x.Mul(b.Const(1).Div(x.Square().MeanRow().Shift(1e-6).Sqrt())).Mul(gain), n, columns)
 	return built(t, b)
 }
@@ -163,7 +172,8 @@ func gateBack(t testing.TB, n, columns int) *program.Program {
 	t.Helper()
 	b := program.NewBuilder("gate.backward")
 	x, y := b.Input("x", program.FloatType(n, columns)), b.Input("y", program.FloatType(n, columns))
-	mask, dy := b.Input("mask", program.Type{DType: program.Bool, Shape: []int{n, columns}}), b.Input("dy", program.FloatType(n, columns))
+	mask, dy := b.Input("mask", program.Type{DType: program.Bool, Shape: []int{n, columns}}),
+		b.Input("dy", program.FloatType(n, columns))
 	d := mask.Select(dy, b.Const(0)).Hadamard(columns & -columns)
 	s := b.Const(1).Div(x.Neg().Exp().Shift(1))
 	b.Output("dx", d.Mul(y).Mul(s.Mul(x.Mul(b.Const(1).Sub(s)).Shift(1))))
@@ -171,35 +181,48 @@ func gateBack(t testing.TB, n, columns int) *program.Program {
 	return built(t, b)
 }
 
-// BenchmarkStep has the programs of a training step in bfloat16, whose inputs are float32 in memory.
+// BenchmarkStep has the programs of a training step in bfloat16, whose inputs are float32 in
+// memory.
 func BenchmarkStep(b *testing.B) {
 	const n = 512
-	stored := map[string]passes.Storage{"x": passes.Rounded, "y": passes.Rounded, "dy": passes.Rounded, "value": passes.BFloat16, "integers": passes.Int8, "dx": passes.BFloat16, "dgate": passes.BFloat16}
+	stored := map[string]passes.Storage{"x": passes.Rounded, "y": passes.Rounded, "dy": passes.Rounded,
+		"value": passes.BFloat16, "integers": passes.Int8, "dx": passes.BFloat16,
+		"dgate": passes.BFloat16}
 	for _, c := range []struct {
 		name    string
 		columns int
 		write   func(t testing.TB, n, columns int) *program.Program
 	}{{"gate", 768, trainedGate}, {"gate.backward", 768, gateBack}, {"norm", 256, trainedNorm},
-		{"quest.backward", 256, func(t testing.TB, n, columns int) *program.Program { return questBack(t, n, columns, 256, true) }}} {
-		b.Run(c.name, func(b *testing.B) { benchmark(b, c.write(b, n, c.columns), n, n*c.columns, stored) })
+		{"quest.backward", 256,
+			func(t testing.TB, n, columns int) *program.Program {
+				return questBack(t, n, columns, 256, true)
+			}}} {
+		b.Run(c.name, func(b *testing.B) {
+			benchmark(b, c.write(b, n, c.columns), n, n*c.columns, stored)
+		})
 	}
 }
 
 func BenchmarkPrograms(b *testing.B) {
 	const n = 2048
-	for name, write := range map[string]func(t testing.TB, n, columns int) *program.Program{"mxfp4": mxfp4, "gated": gated, "normed": normed, "losses": losses} {
+	for name, write := range map[string]func(t testing.TB, n,
+		columns int) *program.Program{"mxfp4": mxfp4, "gated": gated, "normed": normed,
+		"losses": losses} {
 		columns := map[string]int{"losses": 8192}[name]
 		if columns == 0 {
 			columns = 512
 		}
 		b.Run(name, func(b *testing.B) {
-			benchmark(b, write(b, n, columns), n, n*columns, map[string]passes.Storage{"x": passes.BFloat16, "y": passes.BFloat16, "value": passes.BFloat16})
+			benchmark(b, write(b, n, columns), n, n*columns,
+				map[string]passes.Storage{"x": passes.BFloat16, "y": passes.BFloat16, "value": passes.BFloat16})
 		})
 	}
 }
 
 // benchmark runs a program on one goroutine, and reports the time of the fastest run.
-func benchmark(b *testing.B, p *program.Program, n, elements int, stored map[string]passes.Storage) {
+func benchmark(
+	b *testing.B, p *program.Program, n, elements int, stored map[string]passes.Storage,
+) {
 	b.Helper()
 	k, err := cpu.Compile(p, n, stored)
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// A quantizer to whole numbers between plus and minus seven: the values, and which of them were not clipped.
+// A quantizer to whole numbers between plus and minus seven: the values, and which of them were not
+// clipped.
 func Example() {
 	b := program.NewBuilder("whole")
 	x := b.Input("x", program.FloatType(2, 4))
@@ -25,11 +26,12 @@ func Example() {
 		return
 	}
 	value, positive := make([]float32, 8), make([]bool, 8)
-	err = k.Run([]any{[]float32{7, -3.4, 0.2, 1, 1.75, 1, 0.1, -0.2}}, []any{value, positive}, func(n int, f func(i int)) {
-		for i := range n {
-			f(i)
-		}
-	})
+	err = k.Run([]any{[]float32{7, -3.4, 0.2, 1, 1.75, 1, 0.1, -0.2}}, []any{value, positive},
+		func(n int, f func(i int)) {
+			for i := range n {
+				f(i)
+			}
+		})
 	fmt.Println(value, positive, err)
 	// Output: [7 -3 0 1 1.75 1 0 -0.25] [true false true true true true true false] <nil>
 }

@@ -32,12 +32,15 @@ func openCPU(t testing.TB) *engine.Device {
 }
 
 // onDevice runs the program as a graph.
-func onDevice(t testing.TB, dev *engine.Device, p *program.Program, inputs [][]float32) [][]float32 {
+func onDevice(
+	t testing.TB, dev *engine.Device, p *program.Program, inputs [][]float32,
+) [][]float32 {
 	t.Helper()
 	var specs []engine.Spec
 	var buffers []*engine.Buffer
 	for i, in := range p.Inputs {
-		specs = append(specs, engine.Spec{Name: in.Name, Shape: tensorshapes.Make(dtypes.Float32, in.Type.Shape...)})
+		specs = append(specs,
+			engine.Spec{Name: in.Name, Shape: tensorshapes.Make(dtypes.Float32, in.Type.Shape...)})
 		b, err := engine.Upload(dev, inputs[i], in.Type.Shape...)
 		if err != nil {
 			t.Fatal(err)
@@ -77,7 +80,9 @@ func compile(t testing.TB, p *program.Program) *cpu.Kernel {
 
 // inTiles runs the program in tiles, outputs instead of the inputs of their names
 // if inPlace is set.
-func inTiles(t testing.TB, k *cpu.Kernel, threads int, inputs [][]float32, inPlace bool) [][]float32 {
+func inTiles(
+	t testing.TB, k *cpu.Kernel, threads int, inputs [][]float32, inPlace bool,
+) [][]float32 {
 	t.Helper()
 	p := k.Program()
 	call := cpu.Call{Kernel: k}
@@ -105,7 +110,8 @@ func same(t *testing.T, what string, p *program.Program, got, want [][]float32) 
 		for i, w := range want[o] {
 			g := got[o][i]
 			if math.Float32bits(g) != math.Float32bits(w) && !(g != g && w != w) {
-				t.Fatalf("%s: output %q, element %d is %v (%08x), want %v (%08x)\n%s", what, p.Outputs[o].Name, i, g, math.Float32bits(g), w, math.Float32bits(w), p)
+				t.Fatalf("%s: output %q, element %d is %v (%08x), want %v (%08x)\n%s", what, p.Outputs[o].Name,
+					i, g, math.Float32bits(g), w, math.Float32bits(w), p)
 			}
 		}
 	}
@@ -150,7 +156,8 @@ func TestRotation(t *testing.T) {
 		for o, list := range want {
 			for i, w := range list {
 				if math.Abs(float64(got[o][i]-w)) > 1e-6*float64(block) {
-					t.Fatalf("blocks of %d elements: output %d, element %d is %v, want %v", block, o, i, got[o][i], w)
+					t.Fatalf("blocks of %d elements: output %d, element %d is %v, want %v", block, o, i,
+						got[o][i], w)
 				}
 			}
 		}
@@ -161,13 +168,21 @@ func TestRotation(t *testing.T) {
 func TestRefused(t *testing.T) {
 	type value = program.Value
 	cases := map[string]func(b *program.Builder, x, y value) value{
-		"transpose":    func(b *program.Builder, x, y value) value { return x.Transpose(1, 0) },
-		"table":        func(b *program.Builder, x, y value) value { return x.Add(b.Table([]float64{1, 2}, 1, 2)) },
-		"mixed folds":  func(b *program.Builder, x, y value) value { return x.ReduceMax(0).SumAll() },
-		"a slice":      func(b *program.Builder, x, y value) value { return x.Slice([]int{0, 0}, []int{3, 1}, []int{1, 1}) },
-		"small fill":   func(b *program.Builder, x, y value) value { return x.SumAll().Broadcast([]int{2}, nil) },
+		"transpose": func(b *program.Builder, x, y value) value { return x.Transpose(1, 0) },
+		"table": func(b *program.Builder, x, y value) value {
+			return x.Add(b.Table([]float64{1, 2}, 1, 2))
+		},
+		"mixed folds": func(b *program.Builder, x, y value) value { return x.ReduceMax(0).SumAll() },
+		"a slice": func(b *program.Builder, x, y value) value {
+			return x.Slice([]int{0, 0}, []int{3, 1}, []int{1, 1})
+		},
+		"small fill": func(b *program.Builder, x, y value) value {
+			return x.SumAll().Broadcast([]int{2}, nil)
+		},
 		"partial fold": func(b *program.Builder, x, y value) value { return x.ReduceSum(0) },
-		"another size": func(b *program.Builder, x, y value) value { return x.SumAll().Broadcast([]int{5}, nil) },
+		"another size": func(b *program.Builder, x, y value) value {
+			return x.SumAll().Broadcast([]int{5}, nil)
+		},
 	}
 	for name, f := range cases {
 		b := program.NewBuilder("refused")
@@ -194,7 +209,8 @@ func adam(correct bool, shape ...int) *program.Program {
 	tensor, scalar := program.FloatType(shape...), program.FloatType()
 	x, g, q := b.Input("x", tensor), b.Input("g", tensor), b.Input("q", tensor)
 	m, v := b.Input("m", tensor), b.Input("v", tensor)
-	rate, lambda, clip, step := b.Input("rate", scalar), b.Input("lambda", scalar), b.Input("clip", scalar), b.Input("step", scalar)
+	rate, lambda, clip, step := b.Input("rate", scalar), b.Input("lambda", scalar),
+		b.Input("clip", scalar), b.Input("step", scalar)
 	g = g.Mul(clip)
 	m = m.Scale(0.9).Add(g.Scale(0.1))
 	v = v.Scale(0.95).Add(g.Square().Scale(0.05))

@@ -71,7 +71,8 @@ func TestPanicsBecomeErrors(t *testing.T) {
 			}
 			x := make([]float32, 50000)
 			x[7] = 2
-			if err := Run([]Call{{Kernel: good, Inputs: []any{x, []float32{1}}, Outputs: []any{x}}}, parallel); err != nil || x[0] != 2 || x[7] != 4 {
+			if err := Run([]Call{{Kernel: good, Inputs: []any{x, []float32{1}}, Outputs: []any{x}}},
+				parallel); err != nil || x[0] != 2 || x[7] != 4 {
 				t.Errorf("%d goroutines: after a panic: %v, %v, %v", threads, err, x[0], x[7])
 			}
 		}

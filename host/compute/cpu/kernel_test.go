@@ -18,11 +18,13 @@ import (
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
-// blocks quantizes groups of a row to powers of two times whole numbers, as MXFP4 does; gain is what all rows share.
+// blocks quantizes groups of a row to powers of two times whole numbers, as MXFP4 does; gain is
+// what all rows share.
 func blocks(t testing.TB, n, columns, group int) *program.Program {
 	t.Helper()
 	b := program.NewBuilder("blocks")
-	x, gain := b.Input("x", program.FloatType(n, columns)), b.Input("gain", program.FloatType(1, columns))
+	x, gain := b.Input("x", program.FloatType(n, columns)),
+		b.Input("gain", program.FloatType(1, columns))
 	if n == 1 { // a row of its own
 		gain = gain.Scale(1)
 	}
@@ -36,31 +38,39 @@ func blocks(t testing.TB, n, columns, group int) *program.Program {
 	b.Output("least", g.MinRow())
 	b.Output("bits", bits)
 	b.Output("sums", g.Convert(program.Int).ReduceSum(1)) // over groups
-	b.Output("places", b.Iota(program.Type{DType: program.Int, Shape: []int{n, columns}}, 1).Lt(b.ConstInt(3)))
-	b.Output("squashed", x.Exp().Add(x.Tanh()).Sub(g.ReduceSum(1).Broadcast([]int{n, columns / group, group}, []int{0, 2}).Reshape(n, columns)))
-	b.Output("exceeds", x.Gt(x.MeanRow()).And(x.IsFinite().Not()).Or(x.Le(gain.Broadcast([]int{n, columns}, []int{0, 1}))))
+	b.Output("places", b.Iota(program.Type{DType: program.Int, Shape: []int{n, columns}}, 1).
+		Lt(b.ConstInt(3)))
+	b.Output("squashed", x.Exp().Add(x.Tanh()).
+		Sub(g.ReduceSum(1).Broadcast([]int{n, columns / group, group}, []int{0, 2}).Reshape(n, columns)))
+	b.Output("exceeds", x.Gt(x.MeanRow()).And(x.IsFinite().Not()).
+		Or(x.Le(gain.Broadcast([]int{n, columns}, []int{0, 1}))))
 	return built(t, b)
 }
 
-// TestShapes: any number of rows, of any length, in any storage, against the reference; on numbers on which nothing jumps.
+// TestShapes: any number of rows, of any length, in any storage, against the reference; on numbers
+// on which nothing jumps.
 func TestShapes(t *testing.T) {
 	for _, n := range []int{1, 3, 17, 64} {
-		for _, shape := range [][2]int{{32, 16}, {48, 16}, {100, 4}, {96, 32}, {320, 64}, {704, 64}, {5120, 128}} {
+		for _, shape := range [][2]int{{32, 16}, {48, 16}, {100, 4}, {96, 32}, {320, 64}, {704, 64},
+			{5120, 128}} {
 			for _, stored := range []passes.Storage{passes.Float32, passes.BFloat16} {
 				if n*shape[0] > 1<<16 { // slow for the reference
 					continue
 				}
 				for name, p := range map[string]*program.Program{
 					"blocks": blocks(t, n, shape[0], shape[1]), "quest": quest(t, n, shape[0], shape[1], true),
-					"trained quest": trainedQuest(t, n, shape[0]), "gate back": gateBack(t, n, shape[0]), "losses": losses(t, n, shape[0]),
-					"whole quest": quest(t, n, shape[0], shape[1], false), "back": questBack(t, n, shape[0], shape[1], true),
+					"trained quest": trainedQuest(t, n, shape[0]), "gate back": gateBack(t, n, shape[0]),
+					"losses":      losses(t, n, shape[0]),
+					"whole quest": quest(t, n, shape[0], shape[1], false),
+					"back":        questBack(t, n, shape[0], shape[1], true),
 				} {
 					rng := rand.New(rand.NewPCG(uint64(n), uint64(shape[0])))
 					in := map[string]reference.Tensor{}
 					for _, i := range p.Inputs {
 						in[i.Name] = halves(random(rng, i.Type))
 					}
-					at := map[string]passes.Storage{"x": stored, "value": stored, "code": passes.Int8, "integers": passes.Int8, "dx": stored, "dgate": stored}
+					at := map[string]passes.Storage{"x": stored, "value": stored, "code": passes.Int8,
+						"integers": passes.Int8, "dx": stored, "dgate": stored}
 					compareWithOracle(t, fmt.Sprint(name, n, shape, stored), p, n, at, in)
 				}
 			}
@@ -68,15 +78,16 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// TestSteps: quantizers whose step is one for all rows, one for each, or one for each run of elements, with and without their codes,
-// and many more rows than a tile has.
+// TestSteps: quantizers whose step is one for all rows, one for each, or one for each run of
+// elements, with and without their codes, and many more rows than a tile has.
 func TestSteps(t *testing.T) {
 	const n, columns = 300, 80
 	rng := rand.New(rand.NewPCG(4, 7))
 	for _, shape := range [][]int{{1, 1}, {n, 1}, {1, columns}, {n, 4, 1}} {
 		for _, divides := range []bool{false, true} {
 			b := program.NewBuilder("steps")
-			x, step := b.Input("x", program.FloatType(n, columns)), b.Input("step", program.FloatType(shape...))
+			x, step := b.Input("x", program.FloatType(n, columns)),
+				b.Input("step", program.FloatType(shape...))
 			spread, runs := step, []int{n, columns}
 			if len(shape) == 3 {
 				runs = []int{n, 4, columns / 4}
@@ -97,15 +108,18 @@ func TestSteps(t *testing.T) {
 			for i, v := range steps.Floats {
 				steps.Floats[i] = float64(float32(0.2 + math.Abs(v)))
 			}
-			in := map[string]reference.Tensor{"x": halves(random(rng, program.FloatType(n, columns))), "step": steps}
-			for _, at := range []map[string]passes.Storage{nil, {"codes": passes.Int8, "value": passes.BFloat16}} {
+			in := map[string]reference.Tensor{"x": halves(random(rng, program.FloatType(n, columns))),
+				"step": steps}
+			for _, at := range []map[string]passes.Storage{nil,
+				{"codes": passes.Int8, "value": passes.BFloat16}} {
 				compareWithOracle(t, fmt.Sprint(shape, divides, at), p, n, at, in)
 			}
 		}
 	}
 }
 
-// TestNumbersForRuns: operations may have operands that stand for runs of elements of different lengths.
+// TestNumbersForRuns: operations may have operands that stand for runs of elements of different
+// lengths.
 func TestNumbersForRuns(t *testing.T) {
 	const n, columns = 300, 80
 	rng := rand.New(rand.NewPCG(9, 7))
@@ -117,7 +131,8 @@ func TestNumbersForRuns(t *testing.T) {
 		spread[i] = b.Input(fmt.Sprint("of", m), program.FloatType(n, m))
 	}
 	for i, m := range runs {
-		spread[i] = spread[i].Reshape(n, m, 1).Broadcast([]int{n, m, columns / m}, []int{0, 1, 2}).Reshape(n, columns)
+		spread[i] = spread[i].Reshape(n, m, 1).Broadcast([]int{n, m, columns / m}, []int{0, 1, 2}).
+			Reshape(n, columns)
 	}
 	row, wide, narrow := spread[0], spread[1], spread[2]
 	b.Output("choice", x.Gt(b.Const(0)).Select(row, narrow))
@@ -140,7 +155,10 @@ func halves(x reference.Tensor) reference.Tensor {
 	return x
 }
 
-func compareWithOracle(t *testing.T, name string, p *program.Program, n int, at map[string]passes.Storage, in map[string]reference.Tensor) {
+func compareWithOracle(
+	t *testing.T, name string, p *program.Program, n int, at map[string]passes.Storage,
+	in map[string]reference.Tensor,
+) {
 	t.Helper()
 	got, computed, err := testrows.Run(p, n, at, in)
 	if err != nil || !computed {
@@ -157,7 +175,8 @@ func compareWithOracle(t *testing.T, name string, p *program.Program, n int, at 
 		}
 		moved := 0 // sums in another order move numbers that lie between two codes
 		for i, w := range want[o.Name].Floats {
-			if g := got[o.Name].Floats[i]; !(math.Abs(g-w) <= tolerance*(math.Abs(w)+4)) && g != w && !(g != g && w != w) {
+			if g := got[o.Name].Floats[i]; !(math.Abs(g-w) <= tolerance*(math.Abs(w)+4)) && g != w &&
+				!(g != g && w != w) {
 				moved++
 			}
 		}
@@ -172,12 +191,13 @@ func compareWithOracle(t *testing.T, name string, p *program.Program, n int, at 
 	}
 }
 
-// TestSpecialNumbers: NaN, infinities and zeros of both signs in some rows do what the operations say, and leave other rows as
-// they are.
+// TestSpecialNumbers: NaN, infinities and zeros of both signs in some rows do what the operations
+// say, and leave other rows as they are.
 func TestSpecialNumbers(t *testing.T) {
 	const n, columns = 12, 80
 	rng := rand.New(rand.NewPCG(3, 5))
-	special := []float64{math.NaN(), math.Inf(1), math.Inf(-1), math.Copysign(0, -1), 0, math.MaxFloat32, 1e-45}
+	special := []float64{math.NaN(), math.Inf(1), math.Inf(-1), math.Copysign(0, -1), 0,
+		math.MaxFloat32, 1e-45}
 	x := halves(random(rng, program.FloatType(n, columns)))
 	for i, v := range special {
 		x.Floats[i*columns+i] = v
@@ -186,7 +206,8 @@ func TestSpecialNumbers(t *testing.T) {
 		x.Floats[8*columns+i] = 0
 	}
 	gain := halves(random(rng, program.FloatType(1, columns)))
-	for name, p := range map[string]*program.Program{"blocks": withoutCasts(t, n, columns), "quest": quest(t, n, columns, 16, true)} {
+	for name, p := range map[string]*program.Program{"blocks": withoutCasts(t, n, columns),
+		"quest": quest(t, n, columns, 16, true)} {
 		in := map[string]reference.Tensor{"x": x}
 		if name == "blocks" {
 			in["gain"] = gain
@@ -205,7 +226,8 @@ func withoutCasts(t *testing.T, n, columns int) *program.Program {
 	return p
 }
 
-// TestRounded: floats that are rounded when they are read give the bits of floats that are stored so.
+// TestRounded: floats that are rounded when they are read give the bits of floats that are stored
+// so.
 func TestRounded(t *testing.T) {
 	const n, columns = 9, 48
 	p := quest(t, n, columns, 16, true)
@@ -213,7 +235,8 @@ func TestRounded(t *testing.T) {
 	x.Floats[5], x.Floats[columns] = math.NaN(), math.Inf(1)
 	var results []string
 	for _, at := range []passes.Storage{passes.BFloat16, passes.Rounded} {
-		got, computed, err := testrows.Run(p, n, map[string]passes.Storage{"x": at}, map[string]reference.Tensor{"x": x})
+		got, computed, err := testrows.Run(p, n, map[string]passes.Storage{"x": at},
+			map[string]reference.Tensor{"x": x})
 		if err != nil || !computed {
 			t.Fatal(computed, err)
 		}
@@ -227,8 +250,8 @@ func TestRounded(t *testing.T) {
 	}
 }
 
-// TestTasks: results have the same bits however many tasks run at once, and in whichever order; a kernel serves several calls at
-// once.
+// TestTasks: results have the same bits however many tasks run at once, and in whichever order; a
+// kernel serves several calls at once.
 func TestTasks(t *testing.T) {
 	const n, columns = 3000, 96
 	p := blocks(t, n, columns, 32)
@@ -282,16 +305,20 @@ func TestTasks(t *testing.T) {
 // TestRefusals: programs that are not of rows, with the reasons.
 func TestRefusals(t *testing.T) {
 	for want, write := range map[string]func(b *program.Builder, x, y, z program.Value) program.Value{
-		"executors of rows do not have this operation": func(b *program.Builder, x, y, z program.Value) program.Value {
+		"executors of rows do not have this operation": func(b *program.Builder, x, y,
+			z program.Value) program.Value {
 			return x.Transpose(1, 0).Reshape(4, 8)
 		},
-		"an operand is reduced over some of the axes across rows": func(b *program.Builder, x, y, z program.Value) program.Value {
+		"an operand is reduced over some of the axes across rows": func(b *program.Builder, x, y,
+			z program.Value) program.Value {
 			return x.ReduceSum(0).Reshape(1, 8).Add(x)
 		},
-		"rows of its operands are repeated": func(b *program.Builder, x, y, z program.Value) program.Value {
+		"rows of its operands are repeated": func(b *program.Builder, x, y,
+			z program.Value) program.Value {
 			return x.Reshape(2, 2, 8).Add(y).Reshape(4, 8)
 		},
-		"it reads a value that all rows share": func(b *program.Builder, x, y, z program.Value) program.Value {
+		"it reads a value that all rows share": func(b *program.Builder, x, y,
+			z program.Value) program.Value {
 			return z.Exp().Add(x)
 		},
 		"it counts along rows": func(b *program.Builder, x, y, z program.Value) program.Value {
@@ -306,14 +333,17 @@ func TestRefusals(t *testing.T) {
 		z := b.Input("z", program.FloatType(1, 8))
 		b.Output("y", write(b, x, y, z))
 		_, err := cpu.Compile(built(t, b), 4, nil)
-		if refused := (*passes.Refusal)(nil); !errors.As(err, &refused) || !strings.Contains(err.Error(), want) {
+		if refused := (*passes.Refusal)(nil); !errors.As(err, &refused) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	if _, err := cpu.Compile(quest(t, 4, 16, 16, true), 7, nil); err == nil || !strings.Contains(err.Error(), "is not divided into rows") {
+	if _, err := cpu.Compile(quest(t, 4, 16, 16, true), 7, nil); err == nil ||
+		!strings.Contains(err.Error(), "is not divided into rows") {
 		t.Errorf("another number of rows: %v", err)
 	}
-	if _, err := cpu.Compile(quest(t, 4, 16, 16, true), 4, map[string]passes.Storage{"x": passes.Int8}); err == nil {
+	if _, err := cpu.Compile(quest(t, 4, 16, 16, true), 4,
+		map[string]passes.Storage{"x": passes.Int8}); err == nil {
 		t.Error("inputs in 8 bits are taken")
 	}
 }
@@ -352,7 +382,8 @@ func TestProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := k.Program(); !slices.EqualFunc(got.Inputs, p.Inputs, func(a, b program.Input) bool { return a.Name == b.Name }) || len(got.Outputs) != len(p.Outputs) {
+	if got := k.Program(); !slices.EqualFunc(got.Inputs, p.Inputs,
+		func(a, b program.Input) bool { return a.Name == b.Name }) || len(got.Outputs) != len(p.Outputs) {
 		t.Errorf("inputs %v, outputs %v", got.Inputs, got.Outputs)
 	}
 }

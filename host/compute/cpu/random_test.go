@@ -20,12 +20,14 @@ type generator struct {
 }
 
 // shapes have tiles that are not full, single elements, and several units of tiles.
-var shapes = [][]int{{1}, {1, 1}, {2}, {15}, {16}, {17}, {3, 5}, {255}, {33, 62}, {2047}, {2048}, {2049}, {41, 100}, {70001}, {7, 1, 9}}
+var shapes = [][]int{{1}, {1, 1}, {2}, {15}, {16}, {17}, {3, 5}, {255}, {33, 62}, {2047}, {2048},
+	{2049}, {41, 100}, {70001}, {7, 1, 9}}
 
 // randomProgram writes a program of some operations over tensors a, b, c and scalars
 // s, t, with outputs of which two have the names of inputs.
 func randomProgram(seed uint64, shape []int) *program.Program {
-	g := &generator{rng: rand.New(rand.NewPCG(seed, 3)), b: program.NewBuilder(fmt.Sprint("random.", seed)), shape: shape}
+	g := &generator{rng: rand.New(rand.NewPCG(seed, 3)),
+		b: program.NewBuilder(fmt.Sprint("random.", seed)), shape: shape}
 	for _, name := range []string{"a", "b", "c"} {
 		g.floats = append(g.floats, g.b.Input(name, program.FloatType(shape...)))
 	}
@@ -60,7 +62,8 @@ func (g *generator) full(v program.Value) program.Value {
 
 func (g *generator) float() program.Value {
 	if g.rng.IntN(12) == 0 {
-		return g.b.Const([]float64{0, 1, -1, 0.5, 3, 1e-38, math.Inf(1), math.NaN(), math.Copysign(0, -1)}[g.rng.IntN(9)])
+		return g.b.Const([]float64{0, 1, -1, 0.5, 3, 1e-38, math.Inf(1), math.NaN(),
+			math.Copysign(0, -1)}[g.rng.IntN(9)])
 	}
 	return g.floats[g.rng.IntN(len(g.floats))]
 }
@@ -219,8 +222,10 @@ func (g *generator) truth() program.Value {
 
 // specials are the numbers on which loops go wrong.
 var specials = []float32{
-	0, float32(math.Copysign(0, -1)), 1, -1, 0.5, -0.5, 1.5, 2.5, -2.5, 1e-45, -1e-45, 1e-39, 1.1754944e-38,
-	math.MaxFloat32, -math.MaxFloat32, float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN()), 4194303.5, -8388609, 1e10,
+	0, float32(math.Copysign(0, -1)), 1, -1, 0.5, -0.5, 1.5, 2.5, -2.5, 1e-45, -1e-45, 1e-39,
+	1.1754944e-38,
+	math.MaxFloat32, -math.MaxFloat32, float32(math.Inf(1)), float32(math.Inf(-1)),
+	float32(math.NaN()), 4194303.5, -8388609, 1e10,
 }
 
 // numbers draws n elements, a third of them special if wild is set.

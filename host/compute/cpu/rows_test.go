@@ -28,13 +28,15 @@ func rowsOf(p *program.Program) int {
 	return n
 }
 
-// TestRandomPrograms: each output of a random program, of any type, against the reference in double precision, with the tolerance
-// that package lower has for such programs. Many of them read several rows at once; those that are refused are counted.
+// TestRandomPrograms: each output of a random program, of any type, against the reference in double
+// precision, with the tolerance that package lower has for such programs. Many of them read several
+// rows at once; those that are refused are counted.
 func TestRandomPrograms(t *testing.T) {
 	seeds, computed := testlevel.Sample[uint64](100, 1000, 20000), 0
 	seen := map[program.Op]int{}
 	for seed := range seeds {
-		c := randprog.New(seed, randprog.Options{Nodes: 10 + int(seed%31), Elements: []int{40, 256, 3000}[seed%3]})
+		c := randprog.New(seed,
+			randprog.Options{Nodes: 10 + int(seed%31), Elements: []int{40, 256, 3000}[seed%3]})
 		for _, o := range c.Program.Outputs {
 			p, err := transform.Trim(c.Program, o.Name)
 			if err != nil {
@@ -50,7 +52,8 @@ func TestRandomPrograms(t *testing.T) {
 	}
 	t.Logf("%d outputs are computed by rows", computed)
 	if computed < int(seeds) { // a program has several outputs
-		t.Errorf("%d outputs are computed by rows, want at least %d: the others were not tested", computed, seeds)
+		t.Errorf("%d outputs are computed by rows, want at least %d: the others were not tested",
+			computed, seeds)
 	}
 	for _, op := range cpu.Operations() {
 		if seen[op] == 0 && !testing.Short() {
@@ -64,7 +67,8 @@ func FuzzPrograms(f *testing.F) {
 	f.Add([]byte("rows"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		rng := randprog.Bytes(data)
-		c := randprog.New(rng.Uint64(), randprog.Options{Nodes: 1 + rng.IntN(40), Elements: 1 + rng.IntN(500)})
+		c := randprog.New(rng.Uint64(),
+			randprog.Options{Nodes: 1 + rng.IntN(40), Elements: 1 + rng.IntN(500)})
 		for _, o := range c.Program.Outputs {
 			p, err := transform.Trim(c.Program, o.Name)
 			if err != nil {
@@ -75,7 +79,8 @@ func FuzzPrograms(f *testing.F) {
 	})
 }
 
-// check compares the only output of a program with the reference's, and reports whether any of it is computed by rows.
+// check compares the only output of a program with the reference's, and reports whether any of it
+// is computed by rows.
 func check(t *testing.T, name string, p *program.Program, inputs map[string]reference.Tensor) bool {
 	t.Helper()
 	got, ok, err := testrows.Run(p, rowsOf(p), nil, inputs)
@@ -102,7 +107,8 @@ func check(t *testing.T, name string, p *program.Program, inputs map[string]refe
 func compare(t *testing.T, name string, got, want reference.Tensor, relative float64) {
 	t.Helper()
 	if len(got.Floats) != len(want.Floats) || len(got.Ints) != len(want.Ints) {
-		t.Errorf("%s: %d floats and %d integers, want %d and %d", name, len(got.Floats), len(got.Ints), len(want.Floats), len(want.Ints))
+		t.Errorf("%s: %d floats and %d integers, want %d and %d", name, len(got.Floats), len(got.Ints),
+			len(want.Floats), len(want.Ints))
 		return
 	}
 	largest := 1.0
@@ -112,7 +118,8 @@ func compare(t *testing.T, name string, got, want reference.Tensor, relative flo
 		}
 	}
 	for i, x := range want.Floats {
-		if g := got.Floats[i]; !(math.Abs(g-x) <= relative*largest) && g != x && !(math.IsNaN(g) && math.IsNaN(x)) {
+		if g := got.Floats[i]; !(math.Abs(g-x) <= relative*largest) && g != x &&
+			!(math.IsNaN(g) && math.IsNaN(x)) {
 			t.Errorf("%s: element %d is %v, want %v", name, i, g, x)
 			return
 		}

@@ -12,7 +12,9 @@ import (
 )
 
 // build writes a program over tensors x and y and a scalar s.
-func build(t testing.TB, shape []int, body func(b *program.Builder, x, y, s program.Value)) *program.Program {
+func build(
+	t testing.TB, shape []int, body func(b *program.Builder, x, y, s program.Value),
+) *program.Program {
 	t.Helper()
 	b := program.NewBuilder("test")
 	x, y := b.Input("x", program.FloatType(shape...)), b.Input("y", program.FloatType(shape...))
@@ -119,7 +121,8 @@ func TestReductions(t *testing.T) {
 // TestEqualElements: a long sum of equal elements keeps its digits.
 func TestEqualElements(t *testing.T) {
 	const n = 1 << 22
-	k := compile(t, build(t, []int{n}, func(b *program.Builder, x, y, s program.Value) { b.Output("sum", x.SumAll()) }))
+	k := compile(t, build(t, []int{n},
+		func(b *program.Builder, x, y, s program.Value) { b.Output("sum", x.SumAll()) }))
 	x := make([]float32, n)
 	for i := range x {
 		x[i] = 0.1
@@ -175,8 +178,12 @@ func TestExchange(t *testing.T) {
 // TestSelectedInputs: so is what an output selects among other outputs' inputs.
 func TestSelectedInputs(t *testing.T) {
 	for name, body := range map[string]func(b *program.Builder, x, y, yes program.Value){
-		"of two":      func(b *program.Builder, x, y, yes program.Value) { b.Output("y", yes.Select(x, y)) },
-		"or a number": func(b *program.Builder, x, y, yes program.Value) { b.Output("y", yes.Select(x, b.Const(0))) },
+		"of two": func(b *program.Builder, x, y, yes program.Value) {
+			b.Output("y", yes.Select(x, y))
+		},
+		"or a number": func(b *program.Builder, x, y, yes program.Value) {
+			b.Output("y", yes.Select(x, b.Const(0)))
+		},
 		"of selected": func(b *program.Builder, x, y, yes program.Value) {
 			b.Output("y", yes.Select(yes.Select(x, b.Const(0)), y))
 			b.Output("z", yes.Select(y, x))
@@ -209,9 +216,12 @@ func TestWrongCalls(t *testing.T) {
 	y, one := four(), []float32{1}
 	for says, c := range map[string]cpu.Call{
 		"2 inputs, want 3": {Inputs: []any{four(), y}, Outputs: []any{four(), four()}},
-		`input "y" is a []float32 of length 3, want 4`:  {Inputs: []any{four(), y[:3], one}, Outputs: []any{four(), four()}},
-		`output "z" is a []float32 of length 1, want 4`: {Inputs: []any{four(), y, one}, Outputs: []any{four(), one}},
-		`shares the memory of input "y"`:                {Inputs: []any{four(), y, one}, Outputs: []any{four(), y}},
+		`input "y" is a []float32 of length 3, want 4`: {Inputs: []any{four(), y[:3], one},
+			Outputs: []any{four(), four()}},
+		`output "z" is a []float32 of length 1, want 4`: {Inputs: []any{four(), y, one},
+			Outputs: []any{four(), one}},
+		`shares the memory of input "y"`: {Inputs: []any{four(), y, one},
+			Outputs: []any{four(), y}},
 	} {
 		c.Kernel = k
 		err := cpu.Run([]cpu.Call{c}, cpu.Goroutines(1))

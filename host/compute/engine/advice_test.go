@@ -10,7 +10,9 @@ import (
 func TestAdvice(t *testing.T) {
 	for _, c := range []struct{ message, first, rest string }{
 		{"something else\nin two lines", "something else", "in two lines"},
-		{"RESOURCE_EXHAUSTED: Out of memory:\n- largest: 1 GB", "RESOURCE_EXHAUSTED: Out of memory: the GPU has too little memory: halve train.batch", "- largest: 1 GB"},
+		{"RESOURCE_EXHAUSTED: Out of memory:\n- largest: 1 GB",
+			"RESOURCE_EXHAUSTED: Out of memory: the GPU has too little memory: halve train.batch",
+			"- largest: 1 GB"},
 		{"\nNCCL failed", "XLA failed: the GPUs do not reach each other", "NCCL failed"},
 		{"NCCL: shared memory segment", "NCCL: shared memory segment: /dev/shm is full", ""},
 	} {

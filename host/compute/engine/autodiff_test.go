@@ -59,7 +59,8 @@ var (
 	infinity     = float32(math.Inf(1))
 )
 
-// TestStraightThroughValue checks that values come out bit for bit, which x + stop(value − x) would not give.
+// TestStraightThroughValue checks that values come out bit for bit, which x + stop(value − x) would
+// not give.
 func TestStraightThroughValue(t *testing.T) {
 	value := []float32{negativeZero, notANumber, infinity, -infinity, 1e-45, 1, 16777216}
 	x := []float32{1e30, 1, infinity, 3, 1e10, notANumber, 0.1}
@@ -68,26 +69,31 @@ func TestStraightThroughValue(t *testing.T) {
 		"rule":  func(dy *graph.Node) *graph.Node { return graph.MulScalar(dy, 2) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			out := evaluate(t, [][]float32{value, x}, [][]int{{7}, {7}}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-				return []*graph.Node{straightThrough(in[0], in[1], vjp)}
-			})
+			out := evaluate(t, [][]float32{value, x}, [][]int{{7}, {7}},
+				func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+					return []*graph.Node{straightThrough(in[0], in[1], vjp)}
+				})
 			expect(t, "value", out[0], value)
 		})
 	}
 }
 
-// TestStraightThroughGradient differentiates sum(w·Q(x)²) with a rounding Q that has no gradient of its own, with a
-// mask as its rule and x also used elsewhere: the gradient is 2·w·Q(x)·mask + 1.
+// TestStraightThroughGradient differentiates sum(w·Q(x)²) with a rounding Q that has no gradient of
+// its own, with a mask as its rule and x also used elsewhere: the gradient is 2·w·Q(x)·mask + 1.
 func TestStraightThroughGradient(t *testing.T) {
 	x, w := []float32{0.4, 1.6, -2.6, 9}, []float32{1, 2, 3, 4}
-	out := evaluate(t, [][]float32{x, w}, [][]int{{4}, {4}}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-		rounded := graph.Round(in[0])
-		mask := graph.ConvertDType(graph.LessThan(in[0], graph.Scalar(g, dtypes.Float32, 5)), dtypes.Float32)
-		q := straightThrough(rounded, in[0], func(dy *graph.Node) *graph.Node { return graph.Mul(dy, mask) })
-		loss := graph.Add(graph.ReduceAllSum(graph.Mul(in[1], graph.Square(q))), graph.ReduceAllSum(in[0]))
-		gradients := graph.Gradient(loss, in[0], in[1])
-		return append(gradients, q)
-	})
+	out := evaluate(t, [][]float32{x, w}, [][]int{{4}, {4}},
+		func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+			rounded := graph.Round(in[0])
+			mask := graph.ConvertDType(graph.LessThan(in[0], graph.Scalar(g, dtypes.Float32, 5)),
+				dtypes.Float32)
+			q := straightThrough(rounded, in[0],
+				func(dy *graph.Node) *graph.Node { return graph.Mul(dy, mask) })
+			loss := graph.Add(graph.ReduceAllSum(graph.Mul(in[1], graph.Square(q))),
+				graph.ReduceAllSum(in[0]))
+			gradients := graph.Gradient(loss, in[0], in[1])
+			return append(gradients, q)
+		})
 	expect(t, "dx", out[0], []float32{0*2*1 + 1, 2*2*2 + 1, -3*2*3 + 1, 1})
 	expect(t, "dw", out[1], []float32{0, 4, 9, 81})
 	expect(t, "Q(x)", out[2], []float32{0, 2, -3, 9})
@@ -95,47 +101,57 @@ func TestStraightThroughGradient(t *testing.T) {
 
 // TestStraightThroughNested chains two quantizers: rules compose in reverse order.
 func TestStraightThroughNested(t *testing.T) {
-	out := evaluate(t, [][]float32{{1.2, -3.7}}, [][]int{{2}}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-		inner := straightThrough(graph.Round(in[0]), in[0], func(dy *graph.Node) *graph.Node { return graph.MulScalar(dy, 3) })
-		outer := straightThrough(graph.Sign(inner), inner, func(dy *graph.Node) *graph.Node { return graph.AddScalar(dy, 1) })
-		loss := graph.ReduceAllSum(graph.MulScalar(outer, 5))
-		return append(graph.Gradient(loss, in[0]), outer)
-	})
+	out := evaluate(t, [][]float32{{1.2, -3.7}}, [][]int{{2}},
+		func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+			inner := straightThrough(graph.Round(in[0]), in[0],
+				func(dy *graph.Node) *graph.Node { return graph.MulScalar(dy, 3) })
+			outer := straightThrough(graph.Sign(inner), inner,
+				func(dy *graph.Node) *graph.Node { return graph.AddScalar(dy, 1) })
+			loss := graph.ReduceAllSum(graph.MulScalar(outer, 5))
+			return append(graph.Gradient(loss, in[0]), outer)
+		})
 	expect(t, "dx", out[0], []float32{18, 18})
 	expect(t, "value", out[1], []float32{1, -1})
 }
 
-// TestGradientOfOtherInput: the value is not computed from the only node whose gradient is asked for.
+// TestGradientOfOtherInput: the value is not computed from the only node whose gradient is asked
+// for.
 func TestGradientOfOtherInput(t *testing.T) {
-	out := evaluate(t, [][]float32{{1, 2}, {3, 4}}, [][]int{{2}, {2}}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-		q := straightThrough(in[1], in[0], func(dy *graph.Node) *graph.Node { return graph.MulScalar(dy, 7) })
-		return graph.Gradient(graph.ReduceAllSum(q), in[0])
-	})
+	out := evaluate(t, [][]float32{{1, 2}, {3, 4}}, [][]int{{2}, {2}},
+		func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+			q := straightThrough(in[1], in[0],
+				func(dy *graph.Node) *graph.Node { return graph.MulScalar(dy, 7) })
+			return graph.Gradient(graph.ReduceAllSum(q), in[0])
+		})
 	expect(t, "dx", out[0], []float32{7, 7})
 }
 
 // TestValueStopsGradient: the value depends on x and w, and nothing flows back through it.
 func TestValueStopsGradient(t *testing.T) {
-	out := evaluate(t, [][]float32{{1, 2}, {3, 4}}, [][]int{{2}, {2}}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-		q := straightThrough(graph.Mul(in[0], in[1]), in[0], nil)
-		return graph.Gradient(graph.ReduceAllSum(q), in[0], in[1])
-	})
+	out := evaluate(t, [][]float32{{1, 2}, {3, 4}}, [][]int{{2}, {2}},
+		func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+			q := straightThrough(graph.Mul(in[0], in[1]), in[0], nil)
+			return graph.Gradient(graph.ReduceAllSum(q), in[0], in[1])
+		})
 	expect(t, "dx", out[0], []float32{1, 1})
 	expect(t, "dw", out[1], []float32{0, 0})
 }
 
-// TestCustomMatchesAutomatic writes the gradient of a product by hand, with inputs whose shapes differ from the
-// value's, and compares with GoMLX's.
+// TestCustomMatchesAutomatic writes the gradient of a product by hand, with inputs whose shapes
+// differ from the value's, and compares with GoMLX's.
 func TestCustomMatchesAutomatic(t *testing.T) {
 	x, w, c := []float32{1, 2, 3, 4, 5, 6}, []float32{1, -1, 2, 0, 3, 1}, []float32{1, 2, 3, 4}
 	dims := [][]int{{2, 3}, {2, 3}, {2, 2}}
 	build := func(product func(x, w *graph.Node) *graph.Node) engine.BuildFunc {
 		return func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 			y := product(in[0], in[1])
-			return append(graph.Gradient(graph.ReduceAllSum(graph.Mul(graph.Square(y), in[2])), in[0], in[1]), y)
+			return append(graph.Gradient(graph.ReduceAllSum(graph.Mul(graph.Square(y), in[2])), in[0],
+				in[1]), y)
 		}
 	}
-	value := func(x, w *graph.Node) *graph.Node { return graph.DotGeneral(x, []int{1}, nil, w, []int{1}, nil) }
+	value := func(x, w *graph.Node) *graph.Node {
+		return graph.DotGeneral(x, []int{1}, nil, w, []int{1}, nil)
+	}
 	want := evaluate(t, [][]float32{x, w, c}, dims, build(value))
 	got := evaluate(t, [][]float32{x, w, c}, dims, build(func(x, w *graph.Node) *graph.Node {
 		return engine.Custom(value(x, w), []*graph.Node{x, w}, func(dy *graph.Node) []*graph.Node {
@@ -147,12 +163,15 @@ func TestCustomMatchesAutomatic(t *testing.T) {
 	}
 }
 
-// TestCustomNilAdjoint: an input without an adjoint gets none from here, and still gets those from elsewhere.
+// TestCustomNilAdjoint: an input without an adjoint gets none from here, and still gets those from
+// elsewhere.
 func TestCustomNilAdjoint(t *testing.T) {
-	out := evaluate(t, [][]float32{{1, 2}, {3, 4}}, [][]int{{2}, {2}}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-		y := engine.Custom(graph.Mul(in[0], in[1]), in, func(dy *graph.Node) []*graph.Node { return []*graph.Node{nil, dy} })
-		return graph.Gradient(graph.ReduceAllSum(graph.Add(y, in[0])), in...)
-	})
+	out := evaluate(t, [][]float32{{1, 2}, {3, 4}}, [][]int{{2}, {2}},
+		func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+			y := engine.Custom(graph.Mul(in[0], in[1]), in,
+				func(dy *graph.Node) []*graph.Node { return []*graph.Node{nil, dy} })
+			return graph.Gradient(graph.ReduceAllSum(graph.Add(y, in[0])), in...)
+		})
 	expect(t, "da", out[0], []float32{1, 1})
 	expect(t, "db", out[1], []float32{1, 1})
 }
@@ -173,7 +192,9 @@ func TestMistakesPanic(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	gradient := func(y, x *graph.Node) []*graph.Node { return graph.Gradient(graph.ReduceAllSum(y), x) }
+	gradient := func(y, x *graph.Node) []*graph.Node {
+		return graph.Gradient(graph.ReduceAllSum(y), x)
+	}
 	for name, tc := range map[string]struct {
 		build func(x *graph.Node) []*graph.Node
 		want  string
@@ -185,15 +206,18 @@ func TestMistakesPanic(t *testing.T) {
 			return gradient(straightThrough(graph.ReduceAllSum(x), x, nil), x)
 		}, "has shape"},
 		"adjoint shape": {func(x *graph.Node) []*graph.Node {
-			return gradient(straightThrough(x, x, func(dy *graph.Node) *graph.Node { return graph.ReduceAllSum(dy) }), x)
+			return gradient(straightThrough(x, x,
+				func(dy *graph.Node) *graph.Node { return graph.ReduceAllSum(dy) }), x)
 		}, "has shape"},
 		"adjoint count": {func(x *graph.Node) []*graph.Node {
-			return gradient(engine.Custom(x, []*graph.Node{x}, func(dy *graph.Node) []*graph.Node { return nil }), x)
+			return gradient(engine.Custom(x, []*graph.Node{x},
+				func(dy *graph.Node) []*graph.Node { return nil }), x)
 		}, "0 adjoints for 1 inputs"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inputs := []engine.Spec{{Name: "x", Shape: shapes.Make(dtypes.Float32, 3)}}
-			_, err := d.Compile(name, inputs, func(g *graph.Graph, in []*graph.Node) []*graph.Node { return tc.build(in[0]) })
+			_, err := d.Compile(name, inputs,
+				func(g *graph.Graph, in []*graph.Node) []*graph.Node { return tc.build(in[0]) })
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got error %v, want %q in it", err, tc.want)
 			}

@@ -64,7 +64,8 @@ func TestUploadRefusesBadDimensions(t *testing.T) {
 			t.Errorf("3 elements were accepted for dimensions %v", dims)
 		}
 	}
-	if _, err := engine.Upload(d, []float32{}, 1<<32, 1<<32); err == nil || !strings.Contains(err.Error(), "too many elements") {
+	if _, err := engine.Upload(d, []float32{}, 1<<32, 1<<32); err == nil ||
+		!strings.Contains(err.Error(), "too many elements") {
 		t.Errorf("2⁶⁴ elements: %v", err)
 	}
 	if _, err := engine.Zeros(d, 2, -1); err == nil || !strings.Contains(err.Error(), "negative") {
@@ -164,11 +165,13 @@ func TestFill(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Finalize()
-	if got, err := engine.Download[float32](b); err != nil || !slices.Equal(got, []float32{0, 1, 2, 3, 4, 5}) {
+	if got, err := engine.Download[float32](b); err != nil ||
+		!slices.Equal(got, []float32{0, 1, 2, 3, 4, 5}) {
 		t.Errorf("the elements are %v, %v", got, err)
 	}
 	refused := errors.New("refused")
-	if _, err := engine.Fill(d, []int{4}, func([]float32) error { return refused }); !errors.Is(err, refused) {
+	if _, err := engine.Fill(d, []int{4}, func([]float32) error { return refused }); !errors.Is(err,
+		refused) {
 		t.Errorf("a writer that fails: %v", err)
 	}
 	// The memory of a tensor that was freed is used again, whatever is in it.
@@ -184,7 +187,8 @@ func TestFill(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := engine.Download[float32](zeros); err != nil || !slices.Equal(got, make([]float32, 6)) {
+		if got, err := engine.Download[float32](zeros); err != nil ||
+			!slices.Equal(got, make([]float32, 6)) {
 			t.Errorf("zeros are %v, %v", got, err)
 		}
 		zeros.Finalize()

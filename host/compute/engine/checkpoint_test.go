@@ -16,18 +16,20 @@ import (
 	"github.com/cage-qat/cage/internal/testing/racing"
 )
 
-// block is a layer of a network with a residual stream, a value with a gradient of its own, and a gain that it reads
-// although it is none of its inputs.
+// block is a layer of a network with a residual stream, a value with a gradient of its own, and a
+// gain that it reads although it is none of its inputs.
 func block(gain *graph.Node) func(in []*graph.Node) *graph.Node {
 	return func(in []*graph.Node) *graph.Node {
 		x, w := in[0], in[1]
 		h := graph.Tanh(graph.MatMul(x, w))
-		h = straightThrough(graph.Round(graph.MulScalar(h, 8)), h, func(dy *graph.Node) *graph.Node { return graph.Mul(dy, h) })
+		h = straightThrough(graph.Round(graph.MulScalar(h, 8)), h,
+			func(dy *graph.Node) *graph.Node { return graph.Mul(dy, h) })
 		return graph.Add(x, graph.Mul(graph.Sigmoid(h), gain))
 	}
 }
 
-// chain applies a block for each weight, as it is or checkpointed, and differentiates the sum of squares.
+// chain applies a block for each weight, as it is or checkpointed, and differentiates the sum of
+// squares.
 func chain(checkpointed bool, calls *int) engine.BuildFunc {
 	return func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 		x, gain := in[0], in[1]
@@ -56,11 +58,12 @@ func random(n int, factor float64) []float32 {
 	return values
 }
 
-// TestCheckpointIsExact compares a loss and its gradients bit for bit, of what the blocks are given and of what they
-// read besides. Each block is built twice, however many follow it.
+// TestCheckpointIsExact compares a loss and its gradients bit for bit, of what the blocks are given
+// and of what they read besides. Each block is built twice, however many follow it.
 func TestCheckpointIsExact(t *testing.T) {
 	const layers, rows, width = 24, 6, 8
-	inputs, dims := [][]float32{random(rows*width, 1), random(width, 0.3)}, [][]int{{rows, width}, {1, width}}
+	inputs, dims := [][]float32{random(rows*width, 1), random(width, 0.3)},
+		[][]int{{rows, width}, {1, width}}
 	for i := range layers {
 		w := random(width*width+i, 0.3)
 		inputs, dims = append(inputs, w[i:]), append(dims, []int{width, width})
@@ -75,17 +78,20 @@ func TestCheckpointIsExact(t *testing.T) {
 		}
 	}
 	if plain != layers || checkpointed != 2*layers {
-		t.Errorf("the blocks were built %d and %d times, want %d and %d", plain, checkpointed, layers, 2*layers)
+		t.Errorf("the blocks were built %d and %d times, want %d and %d", plain, checkpointed, layers,
+			2*layers)
 	}
 }
 
 // TestCheckpointNegativeZero: what is computed again is computed from the bits of the inputs.
 func TestCheckpointNegativeZero(t *testing.T) {
-	out := evaluate(t, [][]float32{{0, 2}, {3, 4}}, [][]int{{2}, {2}}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-		x := graph.Neg(in[0])
-		y := engine.Checkpoint(func(in []*graph.Node) *graph.Node { return graph.Mul(in[0], in[1]) }, x, in[1])
-		return append(graph.Gradient(graph.ReduceAllSum(y), x, in[1]), y)
-	})
+	out := evaluate(t, [][]float32{{0, 2}, {3, 4}}, [][]int{{2}, {2}},
+		func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+			x := graph.Neg(in[0])
+			y := engine.Checkpoint(func(in []*graph.Node) *graph.Node { return graph.Mul(in[0], in[1]) }, x,
+				in[1])
+			return append(graph.Gradient(graph.ReduceAllSum(y), x, in[1]), y)
+		})
 	expect(t, "dx", out[0], []float32{3, 4})
 	expect(t, "dw", out[1], []float32{negativeZero, -2})
 	expect(t, "value", out[2], []float32{negativeZero, -8})
@@ -94,19 +100,21 @@ func TestCheckpointNegativeZero(t *testing.T) {
 // TestCheckpointIsLazy: without differentiation nothing is built again.
 func TestCheckpointIsLazy(t *testing.T) {
 	calls := 0
-	out := evaluate(t, [][]float32{{1, 2}}, [][]int{{2}}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-		return []*graph.Node{engine.Checkpoint(func(in []*graph.Node) *graph.Node {
-			calls++
-			return graph.Square(in[0])
-		}, in...)}
-	})
+	out := evaluate(t, [][]float32{{1, 2}}, [][]int{{2}},
+		func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+			return []*graph.Node{engine.Checkpoint(func(in []*graph.Node) *graph.Node {
+				calls++
+				return graph.Square(in[0])
+			}, in...)}
+		})
 	expect(t, "value", out[0], []float32{1, 4})
 	if calls != 1 {
 		t.Errorf("built %d times, want once", calls)
 	}
 }
 
-// TestMemoryOfCheckpoints: intermediate values of a checkpointed block live only while it is computed.
+// TestMemoryOfCheckpoints: intermediate values of a checkpointed block live only while it is
+// computed.
 func TestMemoryOfCheckpoints(t *testing.T) {
 	if racing.Enabled {
 		t.Skip("the race detector takes memory of its own")
@@ -132,14 +140,16 @@ func TestMemoryOfCheckpoints(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			specs = append(specs, engine.Spec{Name: string(rune('a' + i)), Shape: shapes.Make(dtypes.Float32, dims...)})
+			specs = append(specs,
+				engine.Spec{Name: string(rune('a' + i)), Shape: shapes.Make(dtypes.Float32, dims...)})
 			buffers = append(buffers, b)
 		}
 		e, err := d.Compile(t.Name(), specs, chain(checkpointed, &calls))
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The device reuses what is freed and, as long as nothing is collected, allocates only what was alive at once.
+		// The device reuses what is freed and, as long as nothing is collected, allocates only what was
+		// alive at once.
 		runtime.GC()
 		defer debug.SetGCPercent(debug.SetGCPercent(-1))
 		var before, after runtime.MemStats
@@ -157,6 +167,7 @@ func TestMemoryOfCheckpoints(t *testing.T) {
 	plain, checkpointed := allocated(false), allocated(true)
 	t.Logf("%d KiB, checkpointed %d KiB", plain>>10, checkpointed>>10)
 	if checkpointed > plain/2 {
-		t.Errorf("checkpointed blocks took %d KiB, others %d: want less than half", checkpointed>>10, plain>>10)
+		t.Errorf("checkpointed blocks took %d KiB, others %d: want less than half", checkpointed>>10,
+			plain>>10)
 	}
 }

@@ -25,8 +25,8 @@ func TestReleaseOf(t *testing.T) {
 	}
 }
 
-// TestLoadLibraries: libraries of packages are loaded by their paths, others by their names, and what is missing is
-// named with the command that brings it.
+// TestLoadLibraries: libraries of packages are loaded by their paths, others by their names, and
+// what is missing is named with the command that brings it.
 func TestLoadLibraries(t *testing.T) {
 	root := t.TempDir()
 	site := "v/lib/python3.12/site-packages/"
@@ -53,7 +53,9 @@ func TestLoadLibraries(t *testing.T) {
 	if err == nil {
 		t.Fatal("nothing is missing")
 	}
-	for _, want := range []string{broken + " does not load", "pip install nvidia-cublas`", "libnccl.so.2 is missing", "pip install nvidia-nccl-cu13", filepath.Join(root, site, "nvidia/nccl/lib")} {
+	for _, want := range []string{broken + " does not load", "pip install nvidia-cublas`",
+		"libnccl.so.2 is missing", "pip install nvidia-nccl-cu13",
+		filepath.Join(root, site, "nvidia/nccl/lib")} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not say %q: %v", want, err)
 		}
@@ -75,7 +77,8 @@ func TestCheckPluginFile(t *testing.T) {
 	}
 	root := t.TempDir()
 	text := filepath.Join(root, "cuda.so")
-	if err := os.WriteFile(text, []byte("version https://git-lfs.github.com/spec/v1"), 0o600); err != nil {
+	if err := os.WriteFile(text, []byte("version https://git-lfs.github.com/spec/v1"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{
@@ -96,7 +99,8 @@ func TestCheckPluginFile(t *testing.T) {
 	if text, err := compile.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
-	if err := checkPluginFile(library); err == nil || !strings.Contains(err.Error(), "without the function GetPjrtApi") {
+	if err := checkPluginFile(library); err == nil ||
+		!strings.Contains(err.Error(), "without the function GetPjrtApi") {
 		t.Error(err)
 	}
 }
@@ -108,8 +112,10 @@ func TestDriverState(t *testing.T) {
 		want  []string // in the error; nil: there is none
 	}{
 		{driverState{Version: 13000, Devices: 1}, nil},
-		{driverState{Missing: "no such file"}, []string{"no NVIDIA driver", "no such file", "--gpus all"}},
-		{driverState{Version: 12040, Devices: 1}, []string{"supports CUDA 12.4", "for CUDA 13", "580", "jax[cuda12]"}},
+		{driverState{Missing: "no such file"},
+			[]string{"no NVIDIA driver", "no such file", "--gpus all"}},
+		{driverState{Version: 12040, Devices: 1},
+			[]string{"supports CUDA 12.4", "for CUDA 13", "580", "jax[cuda12]"}},
 		{driverState{Version: 11080, Devices: 1}, []string{"supports CUDA 11.8", "580"}},
 		{driverState{Version: 13000}, []string{"sees no GPU", `CUDA_VISIBLE_DEVICES is "7"`, "MIG"}},
 		{driverState{Version: 13000, Status: 100}, []string{"sees no GPU"}},

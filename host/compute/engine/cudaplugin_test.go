@@ -60,9 +60,10 @@ func TestFindCUDAPlugin(t *testing.T) {
 				PluginPathVariable: strings.Join(listed, string(filepath.ListSeparator)),
 				"VIRTUAL_ENV":      below(tc.venv),
 			}
-			search := pluginSearch{func(name string) string { return env[name] }, below(tc.home), root, func() []string {
-				return []string{"", below(tc.python)}
-			}}
+			search := pluginSearch{func(name string) string { return env[name] }, below(tc.home), root,
+				func() []string {
+					return []string{"", below(tc.python)}
+				}}
 			got, err := search.find()
 			if err != nil || got != tc.want {
 				t.Errorf("found %q, error %v; want %q", got, err, tc.want)
@@ -72,7 +73,8 @@ func TestFindCUDAPlugin(t *testing.T) {
 }
 
 func TestFindCUDAPluginSaysWhatIsMissing(t *testing.T) {
-	_, err := pluginSearch{func(string) string { return "" }, "", t.TempDir(), func() []string { return nil }}.find()
+	_, err := pluginSearch{func(string) string { return "" }, "", t.TempDir(),
+		func() []string { return nil }}.find()
 	if err == nil {
 		t.Fatal("found a plugin in an empty directory")
 	}
@@ -91,7 +93,8 @@ func TestCheckPluginPath(t *testing.T) {
 		"/lib/plugin.so":          `"cuda"`,
 	} {
 		err := checkPluginPath(path)
-		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		if want == "" && err != nil || want != "" &&
+			(err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: got error %v, want %q in it", path, err, want)
 		}
 	}
@@ -114,7 +117,8 @@ func TestToolkit(t *testing.T) {
 		t.Errorf("found %q, want %q", got, toolkit)
 	}
 	for _, tc := range [][3]string{
-		{"", "", ""}, {"--a=1", "", "--a=1"}, {"", "/x", "--xla_gpu_cuda_data_dir=/x"}, {"--a=1", "/x", "--a=1 --xla_gpu_cuda_data_dir=/x"},
+		{"", "", ""}, {"--a=1", "", "--a=1"}, {"", "/x", "--xla_gpu_cuda_data_dir=/x"},
+		{"--a=1", "/x", "--a=1 --xla_gpu_cuda_data_dir=/x"},
 		{"--xla_gpu_cuda_data_dir=/y", "/x", "--xla_gpu_cuda_data_dir=/y"}, {"--a", "/my cuda", "--a"},
 	} {
 		if got := xlaFlags(tc[0], tc[1]); got != tc[2] {
@@ -138,7 +142,8 @@ func TestCacheFlags(t *testing.T) {
 		t.Errorf("the directory was not made: %v", err)
 	}
 	spaced := filepath.Join(dir, "a b")
-	if _, err := cacheFlags(spaced); err == nil || !strings.Contains(err.Error(), "must not contain spaces") {
+	if _, err := cacheFlags(spaced); err == nil ||
+		!strings.Contains(err.Error(), "must not contain spaces") {
 		t.Errorf("a path with a space: %v", err)
 	}
 	if _, err := os.Stat(spaced); err == nil {
@@ -155,8 +160,10 @@ func TestCacheFlags(t *testing.T) {
 
 func TestClientOptions(t *testing.T) {
 	for want, o := range map[string]Options{
-		"tf32=false,preallocate=false":                                        {Allocator: device.DefaultAllocator},
-		"tf32=true,preallocate=true,memory_fraction=0.5,allocator=cuda_async": {TF32: true, Preallocate: true, MemoryFraction: 0.5, Allocator: "cuda_async"},
+		"tf32=false,preallocate=false": {
+			Allocator: device.DefaultAllocator},
+		"tf32=true,preallocate=true,memory_fraction=0.5,allocator=cuda_async": {TF32: true,
+			Preallocate: true, MemoryFraction: 0.5, Allocator: "cuda_async"},
 	} {
 		if got := clientOptions(o); got != want {
 			t.Errorf("%+v becomes %s, want %s", o, got, want)

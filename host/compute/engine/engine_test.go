@@ -28,7 +28,9 @@ func open(t *testing.T) *engine.Device {
 	return testdevice.Open(t, engine.Options{})
 }
 
-func compile(t *testing.T, d *engine.Device, inputs []engine.Spec, build engine.BuildFunc) *engine.Executable {
+func compile(
+	t *testing.T, d *engine.Device, inputs []engine.Spec, build engine.BuildFunc,
+) *engine.Executable {
 	t.Helper()
 	e, err := d.Compile(t.Name(), inputs, build)
 	if err != nil {
@@ -58,9 +60,11 @@ func TestRun(t *testing.T) {
 	e := compile(t, d, []engine.Spec{{Name: "x", Shape: f32(2, 2)}, {Name: "y", Shape: f32(2, 2)}},
 		func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 			table := engine.Constant(g, []float32{10, 20, 30, 40}, 2, 2)
-			return []*graph.Node{graph.Add(graph.MatMul(in[0], in[1]), table), graph.ReduceAllSum(in[0]), in[1]}
+			return []*graph.Node{graph.Add(graph.MatMul(in[0], in[1]), table), graph.ReduceAllSum(in[0]),
+				in[1]}
 		})
-	x, y := testdevice.Upload(t, d, []float32{1, 2, 3, 4}, 2, 2), testdevice.Upload(t, d, []float32{1, 0, 0, -1}, 2, 2)
+	x, y := testdevice.Upload(t, d, []float32{1, 2, 3, 4}, 2, 2),
+		testdevice.Upload(t, d, []float32{1, 0, 0, -1}, 2, 2)
 	out := run(t, e, x, y)
 	for i, want := range [][]float32{{11, 18, 33, 36}, {10}, {1, 0, 0, -1}} {
 		got := testdevice.Download[float32](t, out[i])
@@ -89,10 +93,13 @@ func TestCompileReportsPanics(t *testing.T) {
 		{"gomlx", x, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 			return []*graph.Node{graph.MatMul(in[0], in[0])}
 		}, ""},
-		{"string", x, func(*graph.Graph, []*graph.Node) []*graph.Node { panic("out of cheese") }, "out of cheese"},
-		{"runtime", x, func(_ *graph.Graph, in []*graph.Node) []*graph.Node { return in[5:6] }, "out of range"},
+		{"string", x, func(*graph.Graph, []*graph.Node) []*graph.Node { panic("out of cheese") },
+			"out of cheese"},
+		{"runtime", x, func(_ *graph.Graph, in []*graph.Node) []*graph.Node { return in[5:6] },
+			"out of range"},
 		{"nothing", x, func(*graph.Graph, []*graph.Node) []*graph.Node { return nil }, "got outputs []"},
-		{"nil", x, func(*graph.Graph, []*graph.Node) []*graph.Node { return []*graph.Node{nilNode} }, "got outputs [Node(nil)]"},
+		{"nil", x, func(*graph.Graph, []*graph.Node) []*graph.Node { return []*graph.Node{nilNode} },
+			"got outputs [Node(nil)]"},
 		{"twice", append(x, x...), nil, `parameter with name "x"`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -105,7 +112,8 @@ func TestCompileReportsPanics(t *testing.T) {
 				t.Errorf("step %q, phase %q", stepErr.Step, stepErr.Phase)
 			}
 			message := err.Error()
-			if !strings.HasPrefix(message, `step "my step": building the graph: `) || !strings.Contains(message, tc.want) {
+			if !strings.HasPrefix(message, `step "my step": building the graph: `) ||
+				!strings.Contains(message, tc.want) {
 				t.Errorf("message is %q, want %q in it", message, tc.want)
 			}
 			if strings.Contains(message, ".go:") || strings.Contains(message, "\n") {
@@ -118,7 +126,9 @@ func TestCompileReportsPanics(t *testing.T) {
 func TestRunRefusesBadInputs(t *testing.T) {
 	d, other := open(t), open(t)
 	e := compile(t, d, []engine.Spec{{Name: "x", Shape: f32(2)}, {Name: "y", Shape: f32(2)}},
-		func(g *graph.Graph, in []*graph.Node) []*graph.Node { return []*graph.Node{graph.Add(in[0], in[1])} })
+		func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+			return []*graph.Node{graph.Add(in[0], in[1])}
+		})
 	x, y := testdevice.Upload(t, d, []float32{1, 2}, 2), testdevice.Upload(t, d, []float32{3, 4}, 2)
 	gone := testdevice.Upload(t, d, []float32{3, 4}, 2)
 	if err := gone.Finalize(); err != nil {
@@ -129,14 +139,17 @@ func TestRunRefusesBadInputs(t *testing.T) {
 		donate []bool
 		want   string
 	}{
-		"count":  {[]*engine.Buffer{x}, nil, "got 1 inputs, want 2"},
-		"flags":  {[]*engine.Buffer{x, y}, []bool{true}, "1 donate flags for 2 inputs"},
-		"nil":    {[]*engine.Buffer{x, nil}, []bool{true, true}, `input "y" is nil`},
-		"shape":  {[]*engine.Buffer{x, testdevice.Upload(t, d, []float32{1, 2}, 1, 2)}, []bool{true, true}, `input "y" has shape`},
-		"type":   {[]*engine.Buffer{x, testdevice.Upload(t, d, []int32{1, 2}, 2)}, []bool{true, true}, `input "y" has shape`},
-		"device": {[]*engine.Buffer{x, testdevice.Upload(t, other, []float32{1, 2}, 2)}, []bool{true, true}, `input "y" is on another device`},
-		"gone":   {[]*engine.Buffer{x, gone}, []bool{true, true}, engine.ErrBufferGone.Error()},
-		"twice":  {[]*engine.Buffer{x, x}, []bool{false, true}, `inputs "x" and "y" are the same buffer`},
+		"count": {[]*engine.Buffer{x}, nil, "got 1 inputs, want 2"},
+		"flags": {[]*engine.Buffer{x, y}, []bool{true}, "1 donate flags for 2 inputs"},
+		"nil":   {[]*engine.Buffer{x, nil}, []bool{true, true}, `input "y" is nil`},
+		"shape": {[]*engine.Buffer{x, testdevice.Upload(t, d, []float32{1, 2}, 1, 2)},
+			[]bool{true, true}, `input "y" has shape`},
+		"type": {[]*engine.Buffer{x, testdevice.Upload(t, d, []int32{1, 2}, 2)}, []bool{true, true},
+			`input "y" has shape`},
+		"device": {[]*engine.Buffer{x, testdevice.Upload(t, other, []float32{1, 2}, 2)},
+			[]bool{true, true}, `input "y" is on another device`},
+		"gone":  {[]*engine.Buffer{x, gone}, []bool{true, true}, engine.ErrBufferGone.Error()},
+		"twice": {[]*engine.Buffer{x, x}, []bool{false, true}, `inputs "x" and "y" are the same buffer`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := e.Run(tc.inputs, tc.donate)
@@ -159,7 +172,8 @@ func TestDonation(t *testing.T) {
 		func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 			return []*graph.Node{graph.Add(in[0], in[1]), graph.Mul(in[0], in[1])}
 		})
-	x, y := testdevice.Upload(t, d, []float32{1, 2, 3}, 3), testdevice.Upload(t, d, []float32{4, 5, 6}, 3)
+	x, y := testdevice.Upload(t, d, []float32{1, 2, 3}, 3),
+		testdevice.Upload(t, d, []float32{4, 5, 6}, 3)
 	for range 20 { // The sum replaces x again and again: the memory of a donated buffer is reused.
 		out, err := e.Run([]*engine.Buffer{x, y}, []bool{true, false})
 		if err != nil {
@@ -184,7 +198,9 @@ func TestDonation(t *testing.T) {
 func TestClosed(t *testing.T) {
 	d := open(t)
 	x := testdevice.Upload(t, d, []float32{1}, 1)
-	build := func(g *graph.Graph, in []*graph.Node) []*graph.Node { return []*graph.Node{graph.Neg(in[0])} }
+	build := func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+		return []*graph.Node{graph.Neg(in[0])}
+	}
 	e := compile(t, d, []engine.Spec{{Name: "x", Shape: f32(1)}}, build)
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
@@ -212,13 +228,14 @@ func TestClosed(t *testing.T) {
 }
 
 func TestOpenRefuses(t *testing.T) {
-	if _, err := engine.Open("tpu", engine.Options{}); err == nil || !strings.Contains(err.Error(), `unknown device "tpu": want one of cpu, cuda`) {
+	if _, err := engine.Open("tpu", engine.Options{}); err == nil ||
+		!strings.Contains(err.Error(), `unknown device "tpu": want one of cpu, cuda`) {
 		t.Errorf("an unknown kind: got error %v", err)
 	}
 }
 
-// TestSameBits runs a step with products, reductions and reuse of buffers again and again, with different numbers of
-// threads and from several goroutines at once.
+// TestSameBits runs a step with products, reductions and reuse of buffers again and again, with
+// different numbers of threads and from several goroutines at once.
 func TestSameBits(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	data := make([]float32, 96*160)
@@ -265,7 +282,8 @@ func TestSameBits(t *testing.T) {
 	}
 }
 
-// manyBranches builds a step whose graph has n chains of products and reductions that can run in parallel.
+// manyBranches builds a step whose graph has n chains of products and reductions that can run in
+// parallel.
 func manyBranches(n int) engine.BuildFunc {
 	return func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		total := graph.ZerosLike(in[0])
@@ -286,9 +304,10 @@ func manyBranches(n int) engine.BuildFunc {
 // watchdogVariable tells the test binary to be the subprocess of TestManyBranchesDoNotHang.
 const watchdogVariable = "CAGE_ENGINE_WATCHDOG"
 
-// TestManyBranchesDoNotHang runs graphs with far more parallel branches than workers, where releases of the Go backend
-// have deadlocked. It does so in a subprocess, so that a hang fails this test and not the whole suite. The limit is far
-// above the second or so that the work takes, because the machine may be busy.
+// TestManyBranchesDoNotHang runs graphs with far more parallel branches than workers, where
+// releases of the Go backend have deadlocked. It does so in a subprocess, so that a hang fails this
+// test and not the whole suite. The limit is far above the second or so that the work takes,
+// because the machine may be busy.
 func TestManyBranchesDoNotHang(t *testing.T) {
 	if os.Getenv(watchdogVariable) != "" {
 		runManyBranches(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 )
 
-// A step of gradient descent on f(x) = |x|²/2 whose parameters stay on the device: each step takes the memory of the
-// parameters it was given.
+// A step of gradient descent on f(x) = |x|²/2 whose parameters stay on the device: each step takes
+// the memory of the parameters it was given.
 func Example() {
 	device, err := engine.Open(device.CPU, engine.Options{})
 	if err != nil {
@@ -22,11 +22,12 @@ func Example() {
 	defer device.Close()
 
 	inputs := []engine.Spec{{Name: "x", Shape: shapes.Make(dtypes.Float32, 3)}}
-	step, err := device.Compile("descend", inputs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-		loss := graph.DivScalar(graph.ReduceAllSum(graph.Square(in[0])), 2)
-		gradient := graph.Gradient(loss, in[0])[0]
-		return []*graph.Node{graph.Sub(in[0], graph.MulScalar(gradient, 0.5)), loss}
-	})
+	step, err := device.Compile("descend", inputs,
+		func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+			loss := graph.DivScalar(graph.ReduceAllSum(graph.Square(in[0])), 2)
+			gradient := graph.Gradient(loss, in[0])[0]
+			return []*graph.Node{graph.Sub(in[0], graph.MulScalar(gradient, 0.5)), loss}
+		})
 	if err != nil {
 		log.Fatal(err)
 	}

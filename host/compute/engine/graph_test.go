@@ -15,7 +15,8 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 )
 
-// TestLoop sums the rows of a matrix, with the same constants and reductions before, in and after the loop.
+// TestLoop sums the rows of a matrix, with the same constants and reductions before, in and after
+// the loop.
 func TestLoop(t *testing.T) {
 	d := open(t)
 	specs := []engine.Spec{{Name: "x", Shape: f32(4, 3)}, {Name: "scale", Shape: f32()}}
@@ -23,10 +24,11 @@ func TestLoop(t *testing.T) {
 	e := compile(t, d, specs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		before := double(in[0])
 		state := []*graph.Node{graph.ScalarZero(g, in[0].DType()), before}
-		state = engine.Loop(g, 4, in, state, func(i *graph.Node, fixed, state []*graph.Node) []*graph.Node {
-			row := graph.Gather(fixed[0], graph.Reshape(i, 1))
-			return []*graph.Node{graph.Add(state[0], graph.Mul(fixed[1], double(row))), graph.Neg(state[1])}
-		})
+		state = engine.Loop(g, 4, in, state,
+			func(i *graph.Node, fixed, state []*graph.Node) []*graph.Node {
+				row := graph.Gather(fixed[0], graph.Reshape(i, 1))
+				return []*graph.Node{graph.Add(state[0], graph.Mul(fixed[1], double(row))), graph.Neg(state[1])}
+			})
 		return append(state, double(state[0]), before)
 	})
 	x := testdevice.Upload(t, d, []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, 4, 3)
@@ -38,24 +40,29 @@ func TestLoop(t *testing.T) {
 	}
 }
 
-// TestNestedLoops: a loop in the body of another, as where micro-batches are computed one after the other and each in
-// chunks, with the same constants and reductions in both, and a sort in the inner one.
+// TestNestedLoops: a loop in the body of another, as where micro-batches are computed one after the
+// other and each in chunks, with the same constants and reductions in both, and a sort in the inner
+// one.
 func TestNestedLoops(t *testing.T) {
 	d := open(t)
 	total := func(x *graph.Node) *graph.Node { return graph.AddScalar(graph.ReduceAllSum(x), 1) }
-	e := compile(t, d, []engine.Spec{{Name: "x", Shape: f32(2, 3, 2)}}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-		zero := []*graph.Node{graph.ScalarZero(g, in[0].DType())}
-		outer := engine.Loop(g, 2, in, zero, func(i *graph.Node, fixed, state []*graph.Node) []*graph.Node {
-			matrix := graph.Reshape(graph.Gather(fixed[0], graph.Reshape(i, 1)), 3, 2)
-			inner := engine.Loop(g, 3, []*graph.Node{matrix}, []*graph.Node{graph.ZerosLike(state[0])}, func(j *graph.Node, fixed, state []*graph.Node) []*graph.Node {
-				row := graph.Sort(graph.Reshape(graph.Gather(fixed[0], graph.Reshape(j, 1)), 2), -1, true)
-				return []*graph.Node{graph.Add(state[0], graph.MulScalar(total(row), 2))}
-			})
-			return []*graph.Node{graph.Add(state[0], graph.Add(inner[0], total(matrix)))}
+	e := compile(t, d, []engine.Spec{{Name: "x", Shape: f32(2, 3, 2)}},
+		func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+			zero := []*graph.Node{graph.ScalarZero(g, in[0].DType())}
+			outer := engine.Loop(g, 2, in, zero,
+				func(i *graph.Node, fixed, state []*graph.Node) []*graph.Node {
+					matrix := graph.Reshape(graph.Gather(fixed[0], graph.Reshape(i, 1)), 3, 2)
+					inner := engine.Loop(g, 3, []*graph.Node{matrix}, []*graph.Node{graph.ZerosLike(state[0])},
+						func(j *graph.Node, fixed, state []*graph.Node) []*graph.Node {
+							row := graph.Sort(graph.Reshape(graph.Gather(fixed[0], graph.Reshape(j, 1)), 2), -1, true)
+							return []*graph.Node{graph.Add(state[0], graph.MulScalar(total(row), 2))}
+						})
+					return []*graph.Node{graph.Add(state[0], graph.Add(inner[0], total(matrix)))}
+				})
+			return []*graph.Node{outer[0], total(in[0])}
 		})
-		return []*graph.Node{outer[0], total(in[0])}
-	})
-	out := run(t, e, testdevice.Upload(t, d, []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, 2, 3, 2))
+	out := run(t, e, testdevice.Upload(t, d, []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, 2, 3,
+		2))
 	for i, want := range []float32{3*78 + 6*2 + 2, 79} {
 		if got := testdevice.Download[float32](t, out[i])[0]; got != want {
 			t.Errorf("output %d is %v, want %v", i, got, want)
@@ -63,10 +70,12 @@ func TestNestedLoops(t *testing.T) {
 	}
 }
 
-// TestOnce: what is found out about a device is found out once for each key, and the opener of the device is told.
+// TestOnce: what is found out about a device is found out once for each key, and the opener of the
+// device is told.
 func TestOnce(t *testing.T) {
 	var heard []string
-	d, err := engine.Open(device.CPU, engine.Options{Warn: func(message string, _ ...any) { heard = append(heard, message) }})
+	d, err := engine.Open(device.CPU,
+		engine.Options{Warn: func(message string, _ ...any) { heard = append(heard, message) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,29 +91,33 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// TestBFloat16 compares products of each layout with sums, in float64, of products of rounded operands: the operands are
-// rounded and the sums are not.
+// TestBFloat16 compares products of each layout with sums, in float64, of products of rounded
+// operands: the operands are rounded and the sums are not.
 func TestBFloat16(t *testing.T) {
-	const batch, rows, inner, columns = 3, 33, 900, 260 // large enough for the backend to take its product of blocks
+	// large enough for the backend to take its product of blocks
+	const batch, rows, inner, columns = 3, 33, 900, 260
 	rng := rand.New(rand.NewPCG(1, 2))
 	a, b := make([]float32, batch*rows*inner), make([]float32, batch*columns*inner)
 	for _, values := range [][]float32{a, b} {
 		for i := range values {
-			values[i] = float32(1 + 0.1*rng.NormFloat64()) // of one sign: a sum in bfloat16 would stop growing at 256
+			// of one sign: a sum in bfloat16 would stop growing at 256
+			values[i] = float32(1 + 0.1*rng.NormFloat64())
 		}
 	}
 	d := testdevice.Open(t, engine.Options{Precision: device.BFloat16})
-	x, y := testdevice.Upload(t, d, a, batch, rows, inner), testdevice.Upload(t, d, b, batch, columns, inner)
-	e := compile(t, d, []engine.Spec{{Name: "a", Shape: x.Shape()}, {Name: "b", Shape: y.Shape()}}, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-		turned := graph.TransposeAllAxes(in[1], 0, 2, 1)
-		left := graph.TransposeAllAxes(in[0], 0, 2, 1)
-		return []*graph.Node{
-			engine.DotGeneral(in[0], []int{2}, []int{0}, in[1], []int{2}, []int{0}),
-			engine.DotGeneral(in[0], []int{2}, []int{0}, turned, []int{1}, []int{0}),
-			engine.DotGeneral(left, []int{1}, []int{0}, turned, []int{1}, []int{0}),
-			graph.DotGeneral(in[0], []int{2}, []int{0}, in[1], []int{2}, []int{0}),
-		}
-	})
+	x, y := testdevice.Upload(t, d, a, batch, rows, inner),
+		testdevice.Upload(t, d, b, batch, columns, inner)
+	e := compile(t, d, []engine.Spec{{Name: "a", Shape: x.Shape()}, {Name: "b", Shape: y.Shape()}},
+		func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+			turned := graph.TransposeAllAxes(in[1], 0, 2, 1)
+			left := graph.TransposeAllAxes(in[0], 0, 2, 1)
+			return []*graph.Node{
+				engine.DotGeneral(in[0], []int{2}, []int{0}, in[1], []int{2}, []int{0}),
+				engine.DotGeneral(in[0], []int{2}, []int{0}, turned, []int{1}, []int{0}),
+				engine.DotGeneral(left, []int{1}, []int{0}, turned, []int{1}, []int{0}),
+				graph.DotGeneral(in[0], []int{2}, []int{0}, in[1], []int{2}, []int{0}),
+			}
+		})
 	out := run(t, e, x, y)
 	product := func(a, b []float32) []float64 {
 		sums := make([]float64, batch*rows*columns)
@@ -148,13 +161,15 @@ func TestPrecisionIsKnown(t *testing.T) {
 	} else if tier.HasBFloat16() { // the instruction adds up in an order of its own
 		want += "/" + tier.Name()
 	}
-	if info := d.BuildInfo(); info.Products != want || !strings.HasSuffix(info.String(), " products="+want) {
+	if info := d.BuildInfo(); info.Products != want ||
+		!strings.HasSuffix(info.String(), " products="+want) {
 		t.Errorf("the build info is %s, want products=%s", info, want)
 	}
 	if info := testdevice.OpenCPU(t, engine.Options{}).BuildInfo(); info.Products != "float32/fused" {
 		t.Errorf("the build info in float32 is %s", info)
 	}
-	if info := testdevice.OpenCPU(t, engine.Options{Kernels: device.GraphKernels}).BuildInfo(); info.Products != "" || strings.Contains(info.String(), "products") {
+	if info := testdevice.OpenCPU(t, engine.Options{Kernels: device.GraphKernels}).
+		BuildInfo(); info.Products != "" || strings.Contains(info.String(), "products") {
 		t.Errorf("the build info of a device with operations of the library is %s", info)
 	}
 }

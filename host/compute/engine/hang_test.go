@@ -13,14 +13,15 @@ import (
 	"github.com/cage-qat/cage/internal/testing/pjrtrecord"
 )
 
-// TestHang: a device that does not answer fails the step after the time that the options give, and nothing waits for it any
-// more: not what is still to be computed, nor what is to be freed.
+// TestHang: a device that does not answer fails the step after the time that the options give, and
+// nothing waits for it any more: not what is still to be computed, nor what is to be freed.
 func TestHang(t *testing.T) {
 	const limit = time.Second
 	d, _ := record(t, engine.Options{Timeout: limit, Count: 2})
-	e := compile(t, d, []engine.Spec{{Name: "x", Shape: f32(2)}}, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-		return []*graph.Node{graph.AddScalar(in[0], 1)}
-	})
+	e := compile(t, d, []engine.Spec{{Name: "x", Shape: f32(2)}},
+		func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+			return []*graph.Node{graph.AddScalar(in[0], 1)}
+		})
 	x, err := engine.Upload(d, []float32{1, 2}, 2)
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +64,8 @@ func TestHang(t *testing.T) {
 	// Calls that hang go on when the fault ends. They must not be recorded in the next test.
 	t.Setenv(pjrtrecord.FaultVariable, "")
 	stacks := make([]byte, 1<<20)
-	for ended := time.Now().Add(10 * time.Second); bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte(").within.func")); time.Sleep(10 * time.Millisecond) {
+	for ended := time.Now().Add(10 * time.Second); bytes.Contains(stacks[:runtime.Stack(stacks, true)],
+		[]byte(").within.func")); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(ended) {
 			t.Fatal("a call goes on hanging without the fault")
 		}

@@ -17,7 +17,8 @@ import (
 // errors that name them. The tests of builds for CUDA look at the programs that XLA gets.
 func TestHidden(t *testing.T) {
 	if executeCall == nil {
-		t.Errorf("the Go backend executes calls of functions by another function than %s", executeCallName)
+		t.Errorf("the Go backend executes calls of functions by another function than %s",
+			executeCallName)
 	}
 	d, err := Open(device.CPU, Options{})
 	if err != nil {
@@ -28,19 +29,23 @@ func TestHidden(t *testing.T) {
 		{Spec{Name: "x", Shape: shapes.Make(dtypes.Float32, 3)}, []float32{1, 2, 3}},
 		{Spec{Name: "y", Shape: shapes.Make(dtypes.Float32, 3)}, []float32{10, 20, 30}},
 	}
-	out, err := d.Evaluate("trial of natives", in, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-		trial := Native{Name: "trial", Outputs: []shapes.Shape{shapes.Make(dtypes.Float32, 3), shapes.Make(dtypes.Int32, 2)}}
-		trial.Run = func(in, out []Tensor, parallel Parallel) error {
-			a, b := in[0].Flat.([]float32), in[1].Flat.([]int32)
-			sums := out[0].Flat.([]float32)
-			parallel(len(a), func(i int) { sums[i] = a[i] + float32(b[i]) })
-			copy(out[1].Flat.([]int32), b[1:])
-			return nil
-		}
-		results := trial.Call(in[0], graph.ConvertDType(in[1], dtypes.Int32))
-		y := Custom(results[0], in[:1], func(dy *graph.Node) []*graph.Node { return []*graph.Node{graph.MulScalar(dy, 5)} })
-		return []*graph.Node{y, graph.ConvertDType(results[1], dtypes.Float32), graph.Gradient(graph.ReduceAllSum(y), in[0])[0]}
-	})
+	out, err := d.Evaluate("trial of natives", in,
+		func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+			trial := Native{Name: "trial", Outputs: []shapes.Shape{shapes.Make(dtypes.Float32, 3),
+				shapes.Make(dtypes.Int32, 2)}}
+			trial.Run = func(in, out []Tensor, parallel Parallel) error {
+				a, b := in[0].Flat.([]float32), in[1].Flat.([]int32)
+				sums := out[0].Flat.([]float32)
+				parallel(len(a), func(i int) { sums[i] = a[i] + float32(b[i]) })
+				copy(out[1].Flat.([]int32), b[1:])
+				return nil
+			}
+			results := trial.Call(in[0], graph.ConvertDType(in[1], dtypes.Int32))
+			y := Custom(results[0], in[:1],
+				func(dy *graph.Node) []*graph.Node { return []*graph.Node{graph.MulScalar(dy, 5)} })
+			return []*graph.Node{y, graph.ConvertDType(results[1], dtypes.Float32),
+				graph.Gradient(graph.ReduceAllSum(y), in[0])[0]}
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +85,8 @@ func TestBuildInfo(t *testing.T) {
 		t.Error("two calls differ")
 	}
 	line := info.String()
-	for _, want := range []string{"device=cpu", "go=go1.", "simd=" + vectorInstructions(), "gomlx=v", "backend=compute@v"} {
+	for _, want := range []string{"device=cpu", "go=go1.", "simd=" + vectorInstructions(), "gomlx=v",
+		"backend=compute@v"} {
 		if !strings.Contains(line, want) {
 			t.Errorf("build info %q lacks %q", line, want)
 		}

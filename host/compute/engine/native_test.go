@@ -28,7 +28,8 @@ func double(n int) engine.Native {
 	}
 }
 
-// A native's results go on to operations of the backend, its inputs come from them, and inputs keep their values.
+// A native's results go on to operations of the backend, its inputs come from them, and inputs keep
+// their values.
 func TestNative(t *testing.T) {
 	for _, threads := range []int{0, 1, 2, 5} {
 		d := testdevice.OpenCPU(t, engine.Options{Threads: threads})
@@ -40,12 +41,13 @@ func TestNative(t *testing.T) {
 			want[i] = 2*(x[i]+1) + float32(int8(x[i]+1)) + x[i]
 		}
 		in := engine.Input{Spec: engine.Spec{Name: "x", Shape: shapes.Make(dtypes.Float32, n)}, Data: x}
-		out, err := d.Evaluate(t.Name(), []engine.Input{in}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-			y := double(n).Call(graph.AddScalar(in[0], 1))
-			sum := graph.Add(y[0], graph.ConvertDType(y[1], dtypes.Float32))
-			again := double(n).Call(sum)[0] // a second call in the graph, of which one output is not used
-			return []*graph.Node{graph.Add(graph.MulScalar(again, 0.5), in[0])}
-		})
+		out, err := d.Evaluate(t.Name(), []engine.Input{in},
+			func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+				y := double(n).Call(graph.AddScalar(in[0], 1))
+				sum := graph.Add(y[0], graph.ConvertDType(y[1], dtypes.Float32))
+				again := double(n).Call(sum)[0] // a second call in the graph, of which one output is not used
+				return []*graph.Node{graph.Add(graph.MulScalar(again, 0.5), in[0])}
+			})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,11 +60,13 @@ func TestNative(t *testing.T) {
 // There are gradients with respect to what a native returns, and none through it.
 func TestGradientAtNative(t *testing.T) {
 	d := testdevice.OpenCPU(t, engine.Options{})
-	x := engine.Input{Spec: engine.Spec{Name: "x", Shape: shapes.Make(dtypes.Float32, 3)}, Data: []float32{1, -2, 3}}
-	out, err := d.Evaluate(t.Name(), []engine.Input{x}, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-		y := double(3).Call(in[0])[0]
-		return graph.Gradient(graph.ReduceAllSum(graph.Square(y)), y, in[0])
-	})
+	x := engine.Input{Spec: engine.Spec{Name: "x", Shape: shapes.Make(dtypes.Float32, 3)},
+		Data: []float32{1, -2, 3}}
+	out, err := d.Evaluate(t.Name(), []engine.Input{x},
+		func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+			y := double(3).Call(in[0])[0]
+			return graph.Gradient(graph.ReduceAllSum(graph.Square(y)), y, in[0])
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +75,8 @@ func TestGradientAtNative(t *testing.T) {
 	}
 }
 
-// An error and a panic of a native are errors of the step that name it, on whatever goroutine they happen.
+// An error and a panic of a native are errors of the step that name it, on whatever goroutine they
+// happen.
 func TestNativeFails(t *testing.T) {
 	d := testdevice.OpenCPU(t, engine.Options{})
 	cause := errors.New("no such number")
@@ -90,9 +95,12 @@ func TestNativeFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := double(4)
 			n.Run = run
-			in := engine.Input{Spec: engine.Spec{Name: "x", Shape: shapes.Make(dtypes.Float32, 4)}, Data: make([]float32, 4)}
-			_, err := d.Evaluate(t.Name(), []engine.Input{in}, func(g *graph.Graph, in []*graph.Node) []*graph.Node { return n.Call(in[0]) })
-			if err == nil || !strings.Contains(err.Error(), cause.Error()) || !strings.Contains(err.Error(), "native double") {
+			in := engine.Input{Spec: engine.Spec{Name: "x", Shape: shapes.Make(dtypes.Float32, 4)},
+				Data: make([]float32, 4)}
+			_, err := d.Evaluate(t.Name(), []engine.Input{in},
+				func(g *graph.Graph, in []*graph.Node) []*graph.Node { return n.Call(in[0]) })
+			if err == nil || !strings.Contains(err.Error(), cause.Error()) ||
+				!strings.Contains(err.Error(), "native double") {
 				t.Errorf("error is %v", err)
 			}
 		})
@@ -102,13 +110,15 @@ func TestNativeFails(t *testing.T) {
 // Calls of ordinary functions in a graph are executed by the backend as before.
 func TestOrdinaryCallBesideNative(t *testing.T) {
 	d := testdevice.OpenCPU(t, engine.Options{Kernels: "body"})
-	in := engine.Input{Spec: engine.Spec{Name: "x", Shape: shapes.Make(dtypes.Float32, 3)}, Data: []float32{1, 2, 3}}
-	out, err := d.Evaluate(t.Name(), []engine.Input{in}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-		f := graph.NewFunction(g, "square", func(g *graph.Graph) []*graph.Node {
-			return []*graph.Node{graph.Square(graph.Parameter(g, "", in[0].Shape()))}
+	in := engine.Input{Spec: engine.Spec{Name: "x", Shape: shapes.Make(dtypes.Float32, 3)},
+		Data: []float32{1, 2, 3}}
+	out, err := d.Evaluate(t.Name(), []engine.Input{in},
+		func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+			f := graph.NewFunction(g, "square", func(g *graph.Graph) []*graph.Node {
+				return []*graph.Node{graph.Square(graph.Parameter(g, "", in[0].Shape()))}
+			})
+			return []*graph.Node{graph.Add(f.Call(in[0])[0], double(3).Call(in[0])[0])}
 		})
-		return []*graph.Node{graph.Add(f.Call(in[0])[0], double(3).Call(in[0])[0])}
-	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,7 +45,8 @@ func rests(t *testing.T, pools ...*workers) {
 	}
 }
 
-// TestHelpersServeTheirPool: calls of many goroutines, some of which panic, compute everything, and in the end nobody waits.
+// TestHelpersServeTheirPool: calls of many goroutines, some of which panic, compute everything, and
+// in the end nobody waits.
 func TestHelpersServeTheirPool(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	pools := []*workers{newWorkers(&countedPool{}), newWorkers(&countedPool{}),
@@ -80,7 +81,8 @@ func TestHelpersServeTheirPool(t *testing.T) {
 	rests(t, pools...)
 }
 
-// TestHelpersStayAwake: a goroutine that has helped waits, for calls of its own pool alone, and not in one that is limited.
+// TestHelpersStayAwake: a goroutine that has helped waits, for calls of its own pool alone, and not
+// in one that is limited.
 func TestHelpersStayAwake(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	own, other := newWorkers(&countedPool{}), newWorkers(&countedPool{})

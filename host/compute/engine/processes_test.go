@@ -54,21 +54,25 @@ func TestProcesses(t *testing.T) {
 	if first, n := d.mine(); first != 2 || n != 2 {
 		t.Errorf("the second of two processes has %d replicas from %d on", n, first)
 	}
-	rows, whole := newBuffer(d, nil, shapes.Make(dtypes.Float32, 8, 3), true), newBuffer(d, nil, shapes.Make(dtypes.Float32, 8, 3), false)
-	if got := rows.OwnShape(); !slices.Equal(got.Dimensions, []int{4, 3}) || !rows.Elsewhere() || !slices.Equal(rows.Shape().Dimensions, []int{8, 3}) {
+	rows, whole := newBuffer(d, nil, shapes.Make(dtypes.Float32, 8, 3), true),
+		newBuffer(d, nil, shapes.Make(dtypes.Float32, 8, 3), false)
+	if got := rows.OwnShape(); !slices.Equal(got.Dimensions, []int{4, 3}) || !rows.Elsewhere() ||
+		!slices.Equal(rows.Shape().Dimensions, []int{8, 3}) {
 		t.Errorf("of rows that four replicas have it has %s", got)
 	}
 	if got := whole.OwnShape(); !slices.Equal(got.Dimensions, []int{8, 3}) || whole.Elsewhere() {
 		t.Errorf("of what each replica has it has %s", got)
 	}
-	if _, err := Download[float32](rows); err == nil || !strings.Contains(err.Error(), "other processes hold parts of the tensor") {
+	if _, err := Download[float32](rows); err == nil ||
+		!strings.Contains(err.Error(), "other processes hold parts of the tensor") {
 		t.Errorf("downloading the whole: %v", err)
 	}
 	never := make(chan struct{})
 	defer close(never)
 	time.AfterFunc(10*time.Millisecond, func() { close(o.gone) })
 	err := d.execute(func() error { <-never; return nil })
-	if lost, ok := errors.AsType[*LostError](err); !ok || lost.Error() != "process 1 is gone" || !d.gone() {
+	if lost, ok := errors.AsType[*LostError](err); !ok || lost.Error() != "process 1 is gone" ||
+		!d.gone() {
 		t.Errorf("an execution that waits for a lost process ends with %v", err)
 	}
 	cause := errors.New("connection reset")
@@ -76,7 +80,8 @@ func TestProcesses(t *testing.T) {
 		t.Errorf("an execution that fails because of it ends with %v", err)
 	}
 	kernel := errors.New("process 1 has failed: an illegal address")
-	if text := stepError("s", Running, &LostError{Err: kernel}).Error(); text != `step "s": running: process 1 has failed: an illegal address` {
+	if text := stepError("s", Running, &LostError{Err: kernel}).
+		Error(); text != `step "s": running: process 1 has failed: an illegal address` {
 		t.Errorf("the error of a step that waits for it is %s", text)
 	}
 	if err := d.checkOpen(); err == nil || err.Error() != "process 1 is gone" {
@@ -96,7 +101,8 @@ func TestAgree(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.options.Processes = others{size: 1, votes: c.votes}
-		if got := d.Passes("doubling", "", func() (Trial, error) { return doubling(c.factor), nil }); got != c.want {
+		if got := d.Passes("doubling", "",
+			func() (Trial, error) { return doubling(c.factor), nil }); got != c.want {
 			t.Errorf("%+v: got %t", c, got)
 		}
 		d.options.Processes = nil

@@ -16,10 +16,13 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 )
 
-// TestProducts: in any order of axes, products are those of operands rounded to the precision, with sums in float32, as
-// the library computes them from rounded operands. Operands may be stored in bfloat16.
+// TestProducts: in any order of axes, products are those of operands rounded to the precision, with
+// sums in float32, as the library computes them from rounded operands. Operands may be stored in
+// bfloat16.
 func TestProducts(t *testing.T) {
-	t.Run("bfloat16", func(t *testing.T) { testProducts(t, engine.Options{Precision: device.BFloat16}) })
+	t.Run("bfloat16", func(t *testing.T) {
+		testProducts(t, engine.Options{Precision: device.BFloat16})
+	})
 	t.Run("float32", func(t *testing.T) { testProducts(t, engine.Options{}) })
 }
 
@@ -34,7 +37,8 @@ func testProducts(t *testing.T, o engine.Options) {
 		{[]int{64, 96}, []int{64, 33}, []int{0}, nil, []int{0}, nil},
 		{[]int{2, 40, 3, 16}, []int{2, 50, 3, 16}, []int{3}, []int{0, 2}, []int{3}, []int{0, 2}},
 		{[]int{2, 3, 40, 4, 9}, []int{2, 9, 3, 16}, []int{4}, []int{0, 1}, []int{1}, []int{0, 2}},
-		{[]int{2, 3, 40, 4, 9}, []int{2, 40, 3, 4, 6}, []int{2, 3}, []int{0, 1}, []int{1, 3}, []int{0, 2}},
+		{[]int{2, 3, 40, 4, 9}, []int{2, 40, 3, 4, 6}, []int{2, 3}, []int{0, 1}, []int{1, 3},
+			[]int{0, 2}},
 		{[]int{6}, []int{6}, []int{0}, nil, []int{0}, nil},
 	} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
@@ -54,20 +58,22 @@ func testProducts(t *testing.T, o engine.Options) {
 				}
 				return short(x)
 			}
-			dot := func(a, b *graph.Node, f func(*graph.Node, []int, []int, *graph.Node, []int, []int) *graph.Node) *graph.Node {
+			dot := func(a, b *graph.Node, f func(*graph.Node, []int, []int, *graph.Node, []int,
+				[]int) *graph.Node) *graph.Node {
 				return f(a, c.aContracted, c.aBatch, b, c.bContracted, c.bBatches)
 			}
-			out, err := d.Evaluate("products", []engine.Input{input("a", c.a), input("b", c.b)}, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-				a, b := in[0], in[1]
-				return []*graph.Node{
-					dot(rounded(a), rounded(b), graph.DotGeneral),
-					dot(a, b, engine.DotGeneral),
-					dot(short(a), b, engine.DotGeneral),
-					dot(a, b, engine.DotGeneralRounded),
-					dot(rounded(graph.Abs(a)), rounded(graph.Abs(b)), graph.DotGeneral),
-					dot(graph.Mul(short(a), graph.OnesLike(a)), b, engine.DotGeneral),
-				}
-			})
+			out, err := d.Evaluate("products", []engine.Input{input("a", c.a), input("b", c.b)},
+				func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+					a, b := in[0], in[1]
+					return []*graph.Node{
+						dot(rounded(a), rounded(b), graph.DotGeneral),
+						dot(a, b, engine.DotGeneral),
+						dot(short(a), b, engine.DotGeneral),
+						dot(a, b, engine.DotGeneralRounded),
+						dot(rounded(graph.Abs(a)), rounded(graph.Abs(b)), graph.DotGeneral),
+						dot(graph.Mul(short(a), graph.OnesLike(a)), b, engine.DotGeneral),
+					}
+				})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -97,8 +103,8 @@ func testProducts(t *testing.T, o engine.Options) {
 	}
 }
 
-// TestIntegersAreExact: products of codes with their scales have the bits of exact sums, whose scales are multiplied with
-// afterwards, in this order.
+// TestIntegersAreExact: products of codes with their scales have the bits of exact sums, whose
+// scales are multiplied with afterwards, in this order.
 func TestIntegersAreExact(t *testing.T) {
 	d := testdevice.OpenCPU(t, engine.Options{Products: device.IntegerProducts})
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -112,10 +118,12 @@ func TestIntegersAreExact(t *testing.T) {
 			return in
 		}
 		code := func() float64 { return float64(rng.IntN(2*largest+1) - largest) }
-		in := []engine.Input{input("a", code, m, k), input("b", code, n, k), input("rows", rng.NormFloat64, m, 1), input("columns", rng.NormFloat64, n, 1)}
+		in := []engine.Input{input("a", code, m, k), input("b", code, n, k),
+			input("rows", rng.NormFloat64, m, 1), input("columns", rng.NormFloat64, n, 1)}
 		out, err := d.Evaluate("integers", in, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 			a, b := graph.ConvertDType(in[0], dtypes.Int8), graph.ConvertDType(in[1], dtypes.Int8)
-			return []*graph.Node{engine.DotIntegers(a, b, in[2], in[3], false), engine.DotIntegers(a, b, in[2], nil, false)}
+			return []*graph.Node{engine.DotIntegers(a, b, in[2], in[3], false),
+				engine.DotIntegers(a, b, in[2], nil, false)}
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -26,7 +26,8 @@ func record(t *testing.T, opts engine.Options) (*engine.Device, *pjrtrecord.Reco
 	return d, r
 }
 
-// descent is a step with a state that is updated in place, a parameter before and a batch after it that are not.
+// descent is a step with a state that is updated in place, a parameter before and a batch after it
+// that are not.
 func descent(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 	rate, w, x := in[0], in[1], in[2]
 	loss := graph.ReduceAllMean(graph.Square(engine.DotGeneral(x, []int{1}, nil, w, []int{0}, nil)))
@@ -50,7 +51,8 @@ func TestPrograms(t *testing.T) {
 	}{
 		{"one", engine.Options{}, nil, []string{"num_replicas", "all_reduce", "bf16"}},
 		{"four", engine.Options{Count: 4},
-			[]string{"stablehlo.num_replicas = 4", "replica_groups = dense<[[0, 1, 2, 3]]> : tensor<1x4xi64>"}, []string{"bf16"}},
+			[]string{"stablehlo.num_replicas = 4",
+				"replica_groups = dense<[[0, 1, 2, 3]]> : tensor<1x4xi64>"}, []string{"bf16"}},
 		{"bfloat16", engine.Options{Precision: device.BFloat16},
 			[]string{": (tensor<2x3xbf16>, tensor<3x5xbf16>) -> tensor<2x5xf32>"}, []string{"all_reduce"}},
 	} {
@@ -58,7 +60,8 @@ func TestPrograms(t *testing.T) {
 			d, r := record(t, tc.opts)
 			compile(t, d, descentInputs(), descent)
 			program := r.Programs(t)[0]
-			for _, want := range append(tc.have, "%w: tensor<3x5xf32> { tf.aliasing_output = 1 : i32 }, %x: tensor<2x3xf32>)") {
+			for _, want := range append(tc.have,
+				"%w: tensor<3x5xf32> { tf.aliasing_output = 1 : i32 }, %x: tensor<2x3xf32>)") {
 				if !strings.Contains(program, want) {
 					t.Errorf("the program lacks %q:\n%s", want, program)
 				}
@@ -76,12 +79,13 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// TestReplicasGetTheirBuffers follows buffers through two runs on two replicas: three outputs each, the second of which
-// takes the place of the parameter.
+// TestReplicasGetTheirBuffers follows buffers through two runs on two replicas: three outputs each,
+// the second of which takes the place of the parameter.
 func TestReplicasGetTheirBuffers(t *testing.T) {
 	d, r := record(t, engine.Options{Count: 2})
 	e := compile(t, d, descentInputs(), descent)
-	rate, w := testdevice.Upload(t, d, []float32{1}), testdevice.Upload(t, d, make([]float32, 15), 3, 5)
+	rate, w := testdevice.Upload(t, d, []float32{1}),
+		testdevice.Upload(t, d, make([]float32, 15), 3, 5)
 	x, err := engine.UploadSharded(d, make([]float32, 12), 4, 3)
 	if err != nil {
 		t.Fatal(err)
@@ -111,14 +115,17 @@ func TestReplicasGetTheirBuffers(t *testing.T) {
 func TestDonatedInputsTakeOutputsInOrder(t *testing.T) {
 	d, r := record(t, engine.Options{})
 	specs := []engine.Spec{
-		{Name: "a", Shape: f32(2), Donated: true}, {Name: "b", Shape: f32(3), Donated: true}, {Name: "c", Shape: f32(2)},
+		{Name: "a", Shape: f32(2), Donated: true}, {Name: "b", Shape: f32(3), Donated: true},
+		{Name: "c", Shape: f32(2)},
 		{Name: "d", Shape: f32(2), Donated: true}, {Name: "e", Shape: f32(2), Donated: true},
 	}
 	compile(t, d, specs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-		return []*graph.Node{graph.Neg(in[2]), graph.Concatenate([]*graph.Node{in[0], in[2]}, 0), graph.Add(in[3], in[0])}
+		return []*graph.Node{graph.Neg(in[2]), graph.Concatenate([]*graph.Node{in[0], in[2]}, 0),
+			graph.Add(in[3], in[0])}
 	})
-	want := "(%a: tensor<2xf32> { tf.aliasing_output = 0 : i32 }, %b: tensor<3xf32>, %c: tensor<2xf32>, " +
-		"%d: tensor<2xf32> { tf.aliasing_output = 2 : i32 }, %e: tensor<2xf32>) -> (tensor<2xf32>, tensor<4xf32>, tensor<2xf32>)"
+	want := "(%a: tensor<2xf32> { tf.aliasing_output = 0 : i32 }, %b: tensor<3xf32>, %c: " +
+		"tensor<2xf32>, %d: tensor<2xf32> { tf.aliasing_output = 2 : i32 }, %e: tensor<2xf32>) -> " +
+		"(tensor<2xf32>, tensor<4xf32>, tensor<2xf32>)"
 	if program := r.Programs(t)[0]; !strings.Contains(program, want) {
 		t.Errorf("the program lacks %q:\n%s", want, program)
 	}
@@ -127,7 +134,8 @@ func TestDonatedInputsTakeOutputsInOrder(t *testing.T) {
 func TestMoreReplicasThanGPUs(t *testing.T) {
 	_, _, err := pjrtrecord.Open(t, 2, engine.Options{Count: 3})
 	few, ok := errors.AsType[*engine.CountError](err)
-	if !ok || *few != (engine.CountError{Kind: device.CUDA, Want: 3, Have: 2}) || !strings.Contains(err.Error(), "3 replicas were requested, but it has 2 GPU(s)") {
+	if !ok || *few != (engine.CountError{Kind: device.CUDA, Want: 3, Have: 2}) ||
+		!strings.Contains(err.Error(), "3 replicas were requested, but it has 2 GPU(s)") {
 		t.Errorf("got error %v", err)
 	}
 }
@@ -182,7 +190,8 @@ func TestMemory(t *testing.T) {
 	const rate, w, x, loss = 4, 60, 24, 4
 	m, ok := compile(t, d, descentInputs(), descent).Memory()
 	// The rest of the outputs are pointers, of a tuple.
-	if !ok || m.Inputs != rate+w+x || m.Outputs < loss+w+loss || m.Aliased != w || m.Total() < rate+w+x+2*loss {
+	if !ok || m.Inputs != rate+w+x || m.Outputs < loss+w+loss || m.Aliased != w ||
+		m.Total() < rate+w+x+2*loss {
 		t.Errorf("the program needs %s (%t)", m, ok)
 	}
 }

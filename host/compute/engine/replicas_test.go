@@ -13,23 +13,25 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 )
 
-// sumsOfRows returns, for a sharded input, the sums of each replica's columns, summed across, and their number; and the largest
-// numbers of the columns.
+// sumsOfRows returns, for a sharded input, the sums of each replica's columns, summed across, and
+// their number; and the largest numbers of the columns.
 func sumsOfRows(g *graph.Graph, in []*graph.Node) []*graph.Node {
 	ones := graph.OnesLike(graph.ReduceSum(in[0], 0))
 	sums := engine.SumAcross(graph.ReduceSum(in[0], 0), ones)
-	return []*graph.Node{sums[0], graph.Add(graph.MulScalar(in[1], float64(engine.Replicas(g))), sums[1]), engine.MaxAcross(graph.ReduceMax(in[0], 0))[0]}
+	return []*graph.Node{sums[0], graph.Add(graph.MulScalar(in[1], float64(engine.Replicas(g))),
+		sums[1]), engine.MaxAcross(graph.ReduceMax(in[0], 0))[0]}
 }
 
-// TestSumAcross runs on one replica everywhere and on several where there are several places: what comes out is the same,
-// but for the number of replicas.
+// TestSumAcross runs on one replica everywhere and on several where there are several places: what
+// comes out is the same, but for the number of replicas.
 func TestSumAcross(t *testing.T) {
 	for _, count := range []int{1, 2, 4} {
 		d := testdevice.Open(t, engine.Options{Count: count})
 		if d.Count() != count {
 			t.Fatalf("the device has %d replicas, want %d", d.Count(), count)
 		}
-		inputs := []engine.Spec{{Name: "x", Shape: f32(8/count, 3), Sharded: true}, {Name: "y", Shape: f32(3)}}
+		inputs := []engine.Spec{{Name: "x", Shape: f32(8/count, 3), Sharded: true},
+			{Name: "y", Shape: f32(3)}}
 		e := compile(t, d, inputs, sumsOfRows)
 		data := make([]float32, 24)
 		for i := range data {
@@ -40,7 +42,8 @@ func TestSumAcross(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !x.Shape().Equal(f32(8, 3)) || !slices.Equal(testdevice.Download[float32](t, x), data) {
-			t.Errorf("%d replicas: a buffer of shape %s, of %v", count, x.Shape(), testdevice.Download[float32](t, x))
+			t.Errorf("%d replicas: a buffer of shape %s, of %v", count, x.Shape(),
+				testdevice.Download[float32](t, x))
 		}
 		y := testdevice.Upload(t, d, []float32{1, 2, 3}, 3)
 		out := run(t, e, x, y)
@@ -53,11 +56,12 @@ func TestSumAcross(t *testing.T) {
 	}
 }
 
-// TestReplicasStayEqual descends with the gradients of shards and compares with one replica, and the replicas with each
-// other: the largest and the smallest value that any has are the same.
+// TestReplicasStayEqual descends with the gradients of shards and compares with one replica, and
+// the replicas with each other: the largest and the smallest value that any has are the same.
 func TestReplicasStayEqual(t *testing.T) {
 	const steps = 5
-	one, several := descend(t, testdevice.Open(t, engine.Options{Count: 1}), steps), descend(t, testdevice.Open(t, engine.Options{Count: 4}), steps)
+	one, several := descend(t, testdevice.Open(t, engine.Options{Count: 1}), steps),
+		descend(t, testdevice.Open(t, engine.Options{Count: 4}), steps)
 	for i := range one {
 		if math.Abs(float64(one[i]-several[i])) > 1e-6 {
 			t.Fatalf("element %d is %v with several replicas, %v with one", i, several[i], one[i])
@@ -69,7 +73,8 @@ func descend(t *testing.T, d *engine.Device, steps int) []float32 {
 	t.Helper()
 	const rows, width = 16, 3
 	n := d.Count()
-	step := compile(t, d, []engine.Spec{{Name: "w", Shape: f32(width), Donated: true}, {Name: "x", Shape: f32(rows/n, width), Sharded: true}},
+	step := compile(t, d, []engine.Spec{{Name: "w", Shape: f32(width), Donated: true},
+		{Name: "x", Shape: f32(rows/n, width), Sharded: true}},
 		func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 			residual := graph.AddScalar(graph.MatMul(in[1], in[0]), -1)
 			loss := graph.DivScalar(graph.ReduceAllSum(graph.Square(residual)), rows)
@@ -95,13 +100,15 @@ func descend(t *testing.T, d *engine.Device, steps int) []float32 {
 		}
 		w = out[0]
 	}
-	spread := compile(t, d, []engine.Spec{{Name: "w", Shape: f32(width)}}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-		// Equal values add up to their multiple without rounding, because the numbers of replicas are powers of two.
-		sum := engine.SumAcross(in[0], graph.Square(in[0]))
-		mean := graph.DivScalar(sum[0], float64(engine.Replicas(g)))
-		squares := graph.DivScalar(sum[1], float64(engine.Replicas(g)))
-		return []*graph.Node{graph.Sub(mean, in[0]), graph.Sub(squares, graph.Square(in[0]))}
-	})
+	spread := compile(t, d, []engine.Spec{{Name: "w", Shape: f32(width)}},
+		func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+			// Equal values add up to their multiple without rounding, because the numbers of replicas are
+			// powers of two.
+			sum := engine.SumAcross(in[0], graph.Square(in[0]))
+			mean := graph.DivScalar(sum[0], float64(engine.Replicas(g)))
+			squares := graph.DivScalar(sum[1], float64(engine.Replicas(g)))
+			return []*graph.Node{graph.Sub(mean, in[0]), graph.Sub(squares, graph.Square(in[0]))}
+		})
 	for _, difference := range run(t, spread, w) {
 		for i, value := range testdevice.Download[float32](t, difference) {
 			if value != 0 {
@@ -114,7 +121,8 @@ func descend(t *testing.T, d *engine.Device, steps int) []float32 {
 
 func TestReplicasRefuse(t *testing.T) {
 	d := testdevice.Open(t, engine.Options{Count: 2})
-	e := compile(t, d, []engine.Spec{{Name: "x", Shape: f32(2, 3), Sharded: true}, {Name: "y", Shape: f32(4, 3)}},
+	e := compile(t, d, []engine.Spec{{Name: "x", Shape: f32(2, 3), Sharded: true},
+		{Name: "y", Shape: f32(4, 3)}},
 		func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 			return []*graph.Node{graph.ReduceAllSum(in[0]), graph.ReduceAllSum(in[1])}
 		})
@@ -123,15 +131,19 @@ func TestReplicasRefuse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, inputs := range map[string][]*engine.Buffer{`input "x"`: {whole, whole}, `input "y"`: {part, part}} {
-		if _, err := e.Run(inputs, nil); err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "sharded") {
+	for name, inputs := range map[string][]*engine.Buffer{`input "x"`: {whole, whole},
+		`input "y"`: {part, part}} {
+		if _, err := e.Run(inputs, nil); err == nil || !strings.Contains(err.Error(), name) ||
+			!strings.Contains(err.Error(), "sharded") {
 			t.Errorf("got error %v, want %s and %q in it", err, name, "sharded")
 		}
 	}
-	if _, err := engine.UploadSharded(d, make([]float32, 9), 3, 3); err == nil || !strings.Contains(err.Error(), "not a multiple of 2 shards") {
+	if _, err := engine.UploadSharded(d, make([]float32, 9), 3, 3); err == nil ||
+		!strings.Contains(err.Error(), "not a multiple of 2 shards") {
 		t.Errorf("3 rows for 2 replicas: got error %v", err)
 	}
-	if _, err := d.Compile("scalar", []engine.Spec{{Name: "x", Shape: f32(), Sharded: true}}, nil); err == nil {
+	if _, err := d.Compile("scalar", []engine.Spec{{Name: "x", Shape: f32(), Sharded: true}},
+		nil); err == nil {
 		t.Error("a sharded scalar was accepted")
 	}
 	if info := d.BuildInfo(); info.Replicas != 2 || !strings.HasSuffix(info.String(), " replicas=2") {
@@ -140,7 +152,8 @@ func TestReplicasRefuse(t *testing.T) {
 }
 
 func TestCount(t *testing.T) {
-	if _, err := engine.Open(device.CPU, engine.Options{Count: 2}); err == nil || !strings.Contains(err.Error(), `device "cpu" has one replica, but 2 were requested`) {
+	if _, err := engine.Open(device.CPU, engine.Options{Count: 2}); err == nil ||
+		!strings.Contains(err.Error(), `device "cpu" has one replica, but 2 were requested`) {
 		t.Errorf("got error %v", err)
 	}
 }

@@ -18,17 +18,21 @@ import (
 func doubling(factor float32) Trial {
 	const n = 4
 	return Trial{
-		Inputs: []Input{{Spec: Spec{Name: "x", Shape: shapes.Make(dtypes.Float32, n)}, Data: []float32{1, 2, 3, 4}}},
+		Inputs: []Input{{Spec: Spec{Name: "x", Shape: shapes.Make(dtypes.Float32, n)},
+			Data: []float32{1, 2, 3, 4}}},
 		Fused: func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-			return Native{Name: "doubling", Outputs: []shapes.Shape{shapes.Make(dtypes.Float32, n)}, Run: func(in, out []Tensor, _ Parallel) error {
-				x, y := in[0].Flat.([]float32), out[0].Flat.([]float32)
-				for i := range x {
-					y[i] = factor * x[i]
-				}
-				return nil
-			}}.Call(in...)
+			return Native{Name: "doubling", Outputs: []shapes.Shape{shapes.Make(dtypes.Float32, n)},
+				Run: func(in, out []Tensor, _ Parallel) error {
+					x, y := in[0].Flat.([]float32), out[0].Flat.([]float32)
+					for i := range x {
+						y[i] = factor * x[i]
+					}
+					return nil
+				}}.Call(in...)
 		},
-		Plain: func(_ *graph.Graph, in []*graph.Node) []*graph.Node { return []*graph.Node{graph.Add(in[0], in[0])} },
+		Plain: func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+			return []*graph.Node{graph.Add(in[0], in[0])}
+		},
 		Compare: func(fused, plain [][]float32) error {
 			if !slices.Equal(fused[0], plain[0]) {
 				return errors.New("other values")
@@ -42,20 +46,26 @@ func doubling(factor float32) Trial {
 // other kinds alone.
 func TestPasses(t *testing.T) {
 	var warnings []string
-	d, err := Open(device.CPU, Options{Warn: func(message string, details ...any) { warnings = append(warnings, fmt.Sprint(message, details)) }})
+	d, err := Open(device.CPU,
+		Options{Warn: func(message string, details ...any) {
+			warnings = append(warnings, fmt.Sprint(message, details))
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.Close()
 	refused := doubling(2)
-	refused.Fused = func(*graph.Graph, []*graph.Node) []*graph.Node { panic(errors.New("no such operation")) }
+	refused.Fused = func(*graph.Graph, []*graph.Node) []*graph.Node {
+		panic(errors.New("no such operation"))
+	}
 	tried := map[string]int{}
 	for range 2 {
 		for kind, tt := range map[string]struct {
 			trial Trial
 			want  bool
 		}{"right": {doubling(2), true}, "wrong": {doubling(3), false}, "refused": {refused, false}} {
-			if got := d.Passes(kind, "done otherwise", func() (Trial, error) { tried[kind]++; return tt.trial, nil }); got != tt.want {
+			if got := d.Passes(kind, "done otherwise",
+				func() (Trial, error) { tried[kind]++; return tt.trial, nil }); got != tt.want {
 				t.Errorf("%s: %t, want %t", kind, got, tt.want)
 			}
 		}
@@ -64,7 +74,10 @@ func TestPasses(t *testing.T) {
 		t.Errorf("trials: %v", tried)
 	}
 	slices.Sort(warnings)
-	if len(warnings) != 2 || !strings.Contains(warnings[0], "kind refused reason the device does not support the operation: ") || !strings.Contains(warnings[1], "kind wrong reason other values") {
+	if len(warnings) != 2 ||
+		!strings.Contains(warnings[0],
+			"kind refused reason the device does not support the operation: ") ||
+		!strings.Contains(warnings[1], "kind wrong reason other values") {
 		t.Errorf("warnings: %q", warnings)
 	}
 	if err := d.Try(refused); !errors.Is(err, ErrRefused) {

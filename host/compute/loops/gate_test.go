@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// TestGate: every number of bfloat16 as the gate, against float64, with a bound of what rounding to 8 bits and five roundings of float32
-// make of it; and vectors have the bits of the loop for one element.
+// TestGate: every number of bfloat16 as the gate, against float64, with a bound of what rounding to
+// 8 bits and five roundings of float32 make of it; and vectors have the bits of the loop for one
+// element.
 func TestGate(t *testing.T) {
 	const n = 1<<16 + 7
 	r := rand.New(rand.NewPCG(1, 2))
@@ -31,7 +32,8 @@ func TestGate(t *testing.T) {
 			got, want, apart float64 // apart: of the summands' size
 		}{
 			{"gate", wide(h[i]), x * sigma * y, 0},
-			{"da", wide(da[i]), dy * y * sigma * (1 + x*(1-sigma)), math.Abs(dy * y * sigma * x * (1 - sigma))},
+			{"da", wide(da[i]), dy * y * sigma * (1 + x*(1-sigma)),
+				math.Abs(dy * y * sigma * x * (1 - sigma))},
 			{"db", wide(db[i]), dy * x * sigma, 0},
 		} {
 			// 1−σ has an absolute error of σ's: where it is small, x is large.

@@ -13,7 +13,9 @@ import (
 // also when the result overwrites an operand, and write nothing beyond the end.
 func TestLoops(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	special := []float32{0, float32(math.Copysign(0, -1)), 1, -1, 0.5, 2.5, -3.5, 1e-45, -1e-39, 8388607.5, -8388607.5, 8388609, 4194304.5, math.MaxFloat32, float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN())}
+	special := []float32{0, float32(math.Copysign(0, -1)), 1, -1, 0.5, 2.5, -3.5, 1e-45, -1e-39,
+		8388607.5, -8388607.5, 8388609, 4194304.5, math.MaxFloat32, float32(math.Inf(1)),
+		float32(math.Inf(-1)), float32(math.NaN())}
 	draw := func(n int) []float32 {
 		list := make([]float32, n)
 		for i := range list {
@@ -34,7 +36,8 @@ func TestLoops(t *testing.T) {
 				loop(want[i:i+1], a[i:i+1], b[i:i+1], c[i:i+1])
 			}
 			if i := differs(got, want); i >= 0 || got[n] != 77 {
-				t.Fatalf("%s of %d elements: element %d is %v, want %v (behind it: %v)", name, n, i, got[max(i, 0)], want[max(i, 0)], got[n])
+				t.Fatalf("%s of %d elements: element %d is %v, want %v (behind it: %v)", name, n, i,
+					got[max(i, 0)], want[max(i, 0)], got[n])
 			}
 			x := slices.Clone(a)
 			loop(x, x, b, c)
@@ -102,7 +105,8 @@ func elementLoops(s, t float32) map[string]func(d, a, b, c []float32) {
 func TestGroups(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 9))
 	inf := float32(math.Inf(1))
-	special := []float32{0, float32(math.Copysign(0, -1)), 1e-45, math.MaxFloat32, inf, -inf, float32(math.NaN())}
+	special := []float32{0, float32(math.Copysign(0, -1)), 1e-45, math.MaxFloat32, inf, -inf,
+		float32(math.NaN())}
 	for size := 1; size < 300; size++ {
 		const groups = 9
 		a, b := make([]float32, groups*size), make([]float32, groups*size)
@@ -165,7 +169,8 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// TestExp: exponentials and hyperbolic tangents are within two units of the last place, and right at the ends.
+// TestExp: exponentials and hyperbolic tangents are within two units of the last place, and right
+// at the ends.
 func TestExp(t *testing.T) {
 	ulps := func(got float32, want float64) float64 {
 		unit := math.Abs(float64(math.Nextafter32(float32(want), 0)) - float64(float32(want)))
@@ -185,7 +190,8 @@ func TestExp(t *testing.T) {
 		t.Errorf("errors of %v units in the last place, want at most 2", worst)
 	}
 	inf, nan := float32(math.Inf(1)), float32(math.NaN())
-	got := []float32{exp(inf), exp(-inf), exp(0), exp(88.8), exp(-105), exp(nan), tanh(inf), tanh(-inf), tanh(0), tanh(nan), tanh(1e-40)}
+	got := []float32{exp(inf), exp(-inf), exp(0), exp(88.8), exp(-105), exp(nan), tanh(inf),
+		tanh(-inf), tanh(0), tanh(nan), tanh(1e-40)}
 	if i := differs(got, []float32{inf, 0, 1, inf, 0, nan, 1, -1, 0, nan, 1e-40}); i >= 0 {
 		t.Errorf("number %d is %v", i, got[i])
 	}
@@ -193,26 +199,30 @@ func TestExp(t *testing.T) {
 
 // TestExponents: ldexp rounds once, and logb reads subnormal numbers.
 func TestExponents(t *testing.T) {
-	for _, x := range []float32{1, -3.7, 1e-45, 1.1754944e-38, math.MaxFloat32, 0, float32(math.Inf(-1)), float32(math.NaN())} {
+	for _, x := range []float32{1, -3.7, 1e-45, 1.1754944e-38, math.MaxFloat32, 0,
+		float32(math.Inf(-1)), float32(math.NaN())} {
 		if got, want := One(Logb, x), float32(math.Logb(float64(x))); got != want && want == want {
 			t.Errorf("logb of %v is %v, want %v", x, got, want)
 		}
 		for n := -300; n <= 300; n++ {
-			if got, want := Two(Ldexp, x, float32(n)), float32(math.Ldexp(float64(x), n)); got != want && want == want {
+			if got, want := Two(Ldexp, x, float32(n)), float32(math.Ldexp(float64(x), n)); got != want &&
+				want == want {
 				t.Errorf("%v·2^%d is %v, want %v", x, n, got, want)
 			}
 		}
 	}
 }
 
-// TestMemory: loops between memory and floats have the results of the plain ones, for every length, and write nothing behind
-// the end.
+// TestMemory: loops between memory and floats have the results of the plain ones, for every length,
+// and write nothing behind the end.
 func TestMemory(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	for n := range 100 {
-		a, whole, short, bools := make([]float32, n), make([]float32, n), make([]uint16, n), make([]bool, n)
+		a, whole, short, bools := make([]float32, n), make([]float32, n), make([]uint16, n),
+			make([]bool, n)
 		for i := range a {
-			a[i], whole[i], short[i], bools[i] = math.Float32frombits(rng.Uint32()), float32(rng.IntN(256)-128), uint16(rng.Uint32()), rng.IntN(2) == 0
+			a[i], whole[i], short[i], bools[i] = math.Float32frombits(rng.Uint32()),
+				float32(rng.IntN(256)-128), uint16(rng.Uint32()), rng.IntN(2) == 0
 			switch rng.IntN(8) {
 			case 0:
 				a[i] = 0
@@ -311,8 +321,10 @@ func TestRotate(t *testing.T) {
 // TestRotateLoops: the loops have the bits of butterflies one by one, special numbers included.
 func TestRotateLoops(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
-	special := []float32{0, float32(math.Copysign(0, -1)), 1e-45, -1e-39, math.MaxFloat32, float32(math.Inf(1)), float32(math.NaN())}
-	steps := func(a []float32, h, end int) { // the distances from h to end, which is larger for growing ones
+	special := []float32{0, float32(math.Copysign(0, -1)), 1e-45, -1e-39, math.MaxFloat32,
+		float32(math.Inf(1)), float32(math.NaN())}
+	// the distances from h to end, which is larger for growing ones
+	steps := func(a []float32, h, end int) {
 		for ; h != end; h = map[bool]int{true: 2 * h, false: h / 2}[end > h] {
 			for i := range a {
 				if i&h == 0 {

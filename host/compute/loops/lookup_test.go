@@ -30,8 +30,11 @@ func wide(x []float32) []float64 {
 	return out
 }
 
-// oracle executes an operation in float64. x has rows of d elements, and the second operand is a table or k.
-func oracle(t *testing.T, op program.Op, result program.Type, args ...reference.Tensor) reference.Tensor {
+// oracle executes an operation in float64. x has rows of d elements, and the second operand is a
+// table or k.
+func oracle(
+	t *testing.T, op program.Op, result program.Type, args ...reference.Tensor,
+) reference.Tensor {
 	t.Helper()
 	b := program.NewBuilder("oracle")
 	values, inputs := []program.Value{}, map[string]reference.Tensor{}
@@ -51,20 +54,22 @@ func oracle(t *testing.T, op program.Op, result program.Type, args ...reference.
 	return out["y"]
 }
 
-// grid draws multiples of 1/8, of which many are equal and whose squared distances are exact, and some values that are not finite.
+// grid draws multiples of 1/8, of which many are equal and whose squared distances are exact, and
+// some values that are not finite.
 func grid(rng *rand.Rand, n int, special bool) []float32 {
 	out := make([]float32, n)
 	for i := range out {
 		out[i] = float32(rng.IntN(65)-32) / 8
 		if special && rng.IntN(16) == 0 {
-			out[i] = []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.Copysign(0, -1))}[rng.IntN(4)]
+			out[i] = []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1)),
+				float32(math.Copysign(0, -1))}[rng.IntN(4)]
 		}
 	}
 	return out
 }
 
-// TestAgainstOracle: all operations on numbers for which float32 is exact, with ties and with what is not finite, give the results
-// of the oracle.
+// TestAgainstOracle: all operations on numbers for which float32 is exact, with ties and with what
+// is not finite, give the results of the oracle.
 func TestAgainstOracle(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -76,18 +81,21 @@ func TestAgainstOracle(t *testing.T) {
 			index[i] = int32(rng.IntN(n+4) - 2)
 		}
 		k := rng.IntN(d+3) - 1
-		xT, tableT, indexT := reference.Floats(wide(x), rows, d), reference.Floats(wide(table), n, d), reference.Ints(index, rows)
+		xT, tableT, indexT := reference.Floats(wide(x), rows, d), reference.Floats(wide(table), n, d),
+			reference.Ints(index, rows)
 		ints := func(name string, got []int32, want reference.Tensor) {
 			for i, w := range want.Ints {
 				if int64(got[i]) != w {
-					t.Fatalf("seed %d, %d rows of %d, table of %d: %s %d is %d, want %d", seed, rows, d, n, name, i, got[i], w)
+					t.Fatalf("seed %d, %d rows of %d, table of %d: %s %d is %d, want %d", seed, rows, d, n, name,
+						i, got[i], w)
 				}
 			}
 		}
 		floats := func(name string, got []float32, want reference.Tensor) {
 			for i, w := range want.Floats {
 				if g := float64(got[i]); g != w && !(math.IsNaN(g) && math.IsNaN(w)) {
-					t.Fatalf("seed %d, %d rows of %d, table of %d: %s %d is %v, want %v", seed, rows, d, n, name, i, g, w)
+					t.Fatalf("seed %d, %d rows of %d, table of %d: %s %d is %v, want %v", seed, rows, d, n, name,
+						i, g, w)
 				}
 			}
 		}
@@ -102,17 +110,20 @@ func TestAgainstOracle(t *testing.T) {
 		floats("scatter_add", sums, oracle(t, program.OpScatterAdd, program.FloatType(n, d), indexT, xT))
 		largest := make([]bool, rows*d)
 		loops.TopK(largest, x, d, k, atOnce)
-		if want := oracle(t, program.OpTopK, program.Type{}, xT, reference.Int(int32(k))).Bools(); !slices.Equal(largest, want) {
-			t.Fatalf("seed %d: the %d largest of rows of %d of %v are %v, want %v", seed, k, d, x, largest, want)
+		if want := oracle(t, program.OpTopK, program.Type{}, xT, reference.Int(int32(k))).
+			Bools(); !slices.Equal(largest, want) {
+			t.Fatalf("seed %d: the %d largest of rows of %d of %v are %v, want %v", seed, k, d, x, largest,
+				want)
 		}
 		at := make([]float32, rows)
 		loops.OrderStatistic(at, x, d, k, atOnce)
-		floats("order_statistic", at, oracle(t, program.OpOrderStatistic, program.Type{}, xT, reference.Int(int32(k))))
+		floats("order_statistic", at, oracle(t, program.OpOrderStatistic, program.Type{}, xT,
+			reference.Int(int32(k))))
 	}
 }
 
-// TestNearestOfSomeNumbers: any float32 and a table of any float32 give what float64 says, which is exact for
-// numbers of like size.
+// TestNearestOfSomeNumbers: any float32 and a table of any float32 give what float64 says, which is
+// exact for numbers of like size.
 func TestNearestOfSomeNumbers(t *testing.T) {
 	for seed := range uint64(100) {
 		rng := rand.New(rand.NewPCG(seed, 2))
@@ -123,13 +134,15 @@ func TestNearestOfSomeNumbers(t *testing.T) {
 		x := make([]float32, 3000)
 		for i := range x {
 			x[i] = rng.Float32() - 0.5
-			if a, b := table[rng.IntN(len(table))], table[rng.IntN(len(table))]; i%2 == 0 { // where two distances are about equal
+			// where two distances are about equal
+			if a, b := table[rng.IntN(len(table))], table[rng.IntN(len(table))]; i%2 == 0 {
 				x[i] = math.Nextafter32((a+b)/2, float32(rng.IntN(3)-1))
 			}
 		}
 		got := make([]int32, len(x))
 		loops.Nearest(got, x, table, 1, atOnce)
-		want := oracle(t, program.OpNearest, program.Type{}, reference.Floats(wide(x), len(x)), reference.Floats(wide(table), len(table)))
+		want := oracle(t, program.OpNearest, program.Type{}, reference.Floats(wide(x), len(x)),
+			reference.Floats(wide(table), len(table)))
 		for i, w := range want.Ints {
 			if int64(got[i]) != w {
 				t.Fatalf("seed %d: nearest to %v is %v, want %v", seed, x[i], table[got[i]], table[w])
@@ -145,7 +158,8 @@ func TestNearestOfRandomVectors(t *testing.T) {
 	x, table := normal(rng, rows*d), normal(rng, n*d)
 	got := make([]int32, rows)
 	loops.Nearest(got, x, table, d, atOnce)
-	want := oracle(t, program.OpNearest, program.Type{}, reference.Floats(wide(x), rows, d), reference.Floats(wide(table), n, d))
+	want := oracle(t, program.OpNearest, program.Type{}, reference.Floats(wide(x), rows, d),
+		reference.Floats(wide(table), n, d))
 	distance := func(i int, j int64) (sum float64) {
 		for k := range d {
 			e := float64(x[i*d+k]) - float64(table[int(j)*d+k])
@@ -155,7 +169,8 @@ func TestNearestOfRandomVectors(t *testing.T) {
 	}
 	for i, w := range want.Ints {
 		if g := int64(got[i]); g != w && distance(i, g) > distance(i, w)+1e-5 {
-			t.Errorf("row %d: %d is found at the distance %v, %d is at %v", i, g, distance(i, g), w, distance(i, w))
+			t.Errorf("row %d: %d is found at the distance %v, %d is at %v", i, g, distance(i, g), w,
+				distance(i, w))
 		}
 	}
 }
@@ -216,15 +231,16 @@ func BenchmarkOthers(b *testing.B) {
 	}
 }
 
-// TestSearch: in a long table, the number half way between two belongs to the one with the lower index, that at zero too,
-// whatever its sign.
+// TestSearch: in a long table, the number half way between two belongs to the one with the lower
+// index, that at zero too, whatever its sign.
 func TestSearch(t *testing.T) {
 	for _, sign := range []float32{1, -1} { // ascending or descending
 		table := make([]float32, 100)
 		for i := range table {
 			table[i] = sign * (float32(i) - 49.5)
 		}
-		x := []float32{0, float32(math.Copysign(0, -1)), -0.001, 0.001, -60, 60, 7, -7, float32(math.Inf(1)), float32(math.NaN())}
+		x := []float32{0, float32(math.Copysign(0, -1)), -0.001, 0.001, -60, 60, 7, -7,
+			float32(math.Inf(1)), float32(math.NaN())}
 		got, want := make([]int32, len(x)), make([]int32, len(x))
 		loops.Nearest(got, x, table, 1, atOnce)
 		for i, v := range x {

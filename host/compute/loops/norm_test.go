@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestNorm: any number of rows of any length, against sums in float64; the same bits in any order of the tasks.
+// TestNorm: any number of rows of any length, against sums in float64; the same bits in any order
+// of the tasks.
 func TestNorm(t *testing.T) {
 	for _, rows := range []int{1, 3, 64, 65, 300} {
 		for _, width := range []int{1, 7, 16, 100, 256} {

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestRope compares with the plain loop, for any number of points and pieces, and that with the definition.
+// TestRope compares with the plain loop, for any number of points and pieces, and that with the
+// definition.
 func TestRope(t *testing.T) {
 	for _, points := range []int{1, 3, 8, 16, 20, 32, 45, 64} {
 		for _, back := range []bool{false, true} {
@@ -43,8 +44,10 @@ func TestRope(t *testing.T) {
 					a, b := float64(x[2*points+i]), float64(x[3*points+i])
 					angle := direction * float64(i)
 					first, second := a*math.Cos(angle)-b*math.Sin(angle), a*math.Sin(angle)+b*math.Cos(angle)
-					if math.Abs(float64(got[2*points+i])-first) > 1e-5 && points > 1 || math.Abs(float64(got[3*points+i])-second) > 1e-5 && points > 1 {
-						t.Errorf("point %d is %v, %v; want %v, %v", i, got[2*points+i], got[3*points+i], first, second)
+					if math.Abs(float64(got[2*points+i])-first) > 1e-5 && points > 1 ||
+						math.Abs(float64(got[3*points+i])-second) > 1e-5 && points > 1 {
+						t.Errorf("point %d is %v, %v; want %v, %v", i, got[2*points+i], got[3*points+i], first,
+							second)
 					}
 				}
 			})
@@ -76,7 +79,8 @@ func TestRopeAdjacent(t *testing.T) {
 			for i := range 3 * points {
 				at := i/points*2*points + i%points
 				if j := differs(got[2*i:2*i+2], []float32{want[at], want[at+points]}); j >= 0 {
-					t.Fatalf("%d points, back %v: coordinate %d of point %d is %v, want %v", points, back, j, i, got[2*i:2*i+2], []float32{want[at], want[at+points]})
+					t.Fatalf("%d points, back %v: coordinate %d of point %d is %v, want %v", points, back, j, i,
+						got[2*i:2*i+2], []float32{want[at], want[at+points]})
 				}
 			}
 		}

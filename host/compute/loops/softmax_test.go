@@ -25,7 +25,8 @@ func TestSoftmaxOfKnown(t *testing.T) {
 	for i, x := range []float64{0, -0.5, -2, -1.25} {
 		weight := math.Exp(x)
 		adjoint := weight * (float64(3+i) - []float64{2, 7}[i/2]) * 0.5
-		if math.Abs(float64(b[i])-weight) > weight/256 || math.Abs(float64(d[i])-adjoint) > math.Abs(adjoint)/256 {
+		if math.Abs(float64(b[i])-weight) > weight/256 ||
+			math.Abs(float64(d[i])-adjoint) > math.Abs(adjoint)/256 {
 			t.Errorf("weight %d is %v, its adjoint %v; want %v and %v", i, b[i], d[i], weight, adjoint)
 		}
 		if short := math.Float32bits(b[i]) | math.Float32bits(d[i]); short&0xffff != 0 {

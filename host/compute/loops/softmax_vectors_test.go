@@ -21,7 +21,8 @@ func scores(r *rand.Rand, n int) []float32 {
 			x[i] = -float32(r.ExpFloat64())
 		}
 	}
-	for i, special := range []float32{0, float32(math.Copysign(0, -1)), float32(math.Inf(-1)), -104, -103.9, -87.4, -88.8, -87, -174, -173.9, -1e-40, -math.MaxFloat32} {
+	for i, special := range []float32{0, float32(math.Copysign(0, -1)), float32(math.Inf(-1)), -104,
+		-103.9, -87.4, -88.8, -87, -174, -173.9, -1e-40, -math.MaxFloat32} {
 		x[(i*i*7)%n] = special
 	}
 	return x
@@ -57,7 +58,8 @@ func TestVectorsOfExp(t *testing.T) {
 	}
 }
 
-// TestSoftmax: the loops of blocks have the bits of the plain ones, for any number of rows and columns.
+// TestSoftmax: the loops of blocks have the bits of the plain ones, for any number of rows and
+// columns.
 func TestSoftmax(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for _, width := range []int{1, 4, 8, 16, 20, 32, 40, 64} {
@@ -87,7 +89,8 @@ func TestSoftmax(t *testing.T) {
 				ExpColumns(got, 0.5, most, sums, form)
 				plainExpColumns(want, 0.5, most, wantSums, form, 0)
 				if i := differs(form.numbers(got), form.numbers(want)); i >= 0 {
-					t.Fatalf("%s: exponential %d is %v, want %v", name, i, form.numbers(got)[i], form.numbers(want)[i])
+					t.Fatalf("%s: exponential %d is %v, want %v", name, i, form.numbers(got)[i],
+						form.numbers(want)[i])
 				}
 				if i := differs(sums, wantSums); i >= 0 {
 					t.Fatalf("%s: sum %d is %v, want %v", name, i, sums[i], wantSums[i])
@@ -102,7 +105,8 @@ func TestSoftmax(t *testing.T) {
 					t.Fatalf("%s: weight %d is %v, want %v", name, i, form.numbers(got)[i], form.numbers(want)[i])
 				}
 				if i := differs(form.numbers(gotD), form.numbers(wantD)); i >= 0 {
-					t.Fatalf("%s: adjoint %d is %v, want %v", name, i, form.numbers(gotD)[i], form.numbers(wantD)[i])
+					t.Fatalf("%s: adjoint %d is %v, want %v", name, i, form.numbers(gotD)[i],
+						form.numbers(wantD)[i])
 				}
 			}
 		}

@@ -6,13 +6,15 @@ import (
 	"testing"
 )
 
-// TestBits: words computed eight at a time are those of [Block], also where the counter wraps around, and nothing is
-// written behind the end. The first ones are the known answers of Random123 and of the reference (sdk/program/reference).
+// TestBits: words computed eight at a time are those of [Block], also where the counter wraps
+// around, and nothing is written behind the end. The first ones are the known answers of Random123
+// and of the reference (sdk/program/reference).
 func TestBits(t *testing.T) {
 	if got := Block([2]uint32{0, 0}, [2]uint32{0, 0}); got != [2]uint32{0x6b200159, 0x99ba4efe} {
 		t.Errorf("zeros give %x", got)
 	}
-	if got := Block([2]uint32{0x13198a2e, 0x03707344}, [2]uint32{0x243f6a88, 0x85a308d3}); got != [2]uint32{0xc4923a9c, 0x483df7a0} {
+	if got := Block([2]uint32{0x13198a2e, 0x03707344},
+		[2]uint32{0x243f6a88, 0x85a308d3}); got != [2]uint32{0xc4923a9c, 0x483df7a0} {
 		t.Errorf("digits of π give %x", got)
 	}
 	for n := range 100 {

@@ -10,7 +10,8 @@ import (
 
 // TestTranspose: matrices of all sizes, within larger ones, of which nothing else is written.
 func TestTranspose(t *testing.T) {
-	for _, size := range [][2]int{{1, 1}, {8, 8}, {7, 9}, {9, 7}, {16, 40}, {64, 32}, {20, 13}, {0, 8}} {
+	for _, size := range [][2]int{{1, 1}, {8, 8}, {7, 9}, {9, 7}, {16, 40}, {64, 32}, {20, 13},
+		{0, 8}} {
 		for _, factor := range []float32{0, 2} {
 			t.Run(fmt.Sprint(size, factor), func(t *testing.T) {
 				rows, columns := size[0], size[1]
@@ -44,10 +45,12 @@ func TestTranspose(t *testing.T) {
 	}
 }
 
-// TestTurnOperand: operands of all forms and sizes, with any bits: a word of two bfloat16 is no number.
+// TestTurnOperand: operands of all forms and sizes, with any bits: a word of two bfloat16 is no
+// number.
 func TestTurnOperand(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	for _, size := range [][2]int{{1, 2}, {8, 8}, {16, 32}, {7, 10}, {9, 8}, {20, 14}, {8, 40}, {0, 8}} {
+	for _, size := range [][2]int{{1, 2}, {8, 8}, {16, 32}, {7, 10}, {9, 8}, {20, 14}, {8, 40},
+		{0, 8}} {
 		rows, columns := size[0], size[1]
 		stride := columns + 3
 		src := make([]float32, rows*stride+8)
@@ -65,7 +68,9 @@ func TestTurnOperand(t *testing.T) {
 			want := func(i, j int) uint32 { return bits(src[j*stride+i]) }
 			if form == Paired {
 				resultRows, resultColumns = columns/2, 2*rows
-				half := func(row, column int) uint32 { return bits(src[row/2*stride+column]) >> (row % 2 * 16) & 0xffff }
+				half := func(row, column int) uint32 {
+					return bits(src[row/2*stride+column]) >> (row % 2 * 16) & 0xffff
+				}
 				want = func(i, j int) uint32 { return half(j, 2*i) | half(j, 2*i+1)<<16 }
 			}
 			dstStride := resultColumns + 5
@@ -78,7 +83,8 @@ func TestTurnOperand(t *testing.T) {
 						wanted = want(i, j)
 					}
 					if bits(got[i*dstStride+j]) != wanted {
-						t.Fatalf("form %v, %d·%d: word %d, %d is %#x, want %#x", form, rows, columns, i, j, bits(got[i*dstStride+j]), wanted)
+						t.Fatalf("form %v, %d·%d: word %d, %d is %#x, want %#x", form, rows, columns, i, j,
+							bits(got[i*dstStride+j]), wanted)
 					}
 				}
 			}

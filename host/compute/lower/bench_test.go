@@ -58,8 +58,10 @@ func handQuest(x *graph.Node, block int) (value, mask *graph.Node) {
 		return graph.Reshape(y, d...)
 	}
 	z := rotate(x)
-	step := graph.MulScalar(graph.Sqrt(graph.InsertAxes(graph.ReduceMean(graph.Square(z), -1), -1)), k/largest)
-	r := graph.Div(z, graph.Where(graph.Equal(step, graph.ScalarZero(g, dtypes.Float32)), graph.OnesLike(step), step))
+	step := graph.MulScalar(graph.Sqrt(graph.InsertAxes(graph.ReduceMean(graph.Square(z), -1), -1)),
+		k/largest)
+	r := graph.Div(z, graph.Where(graph.Equal(step, graph.ScalarZero(g, dtypes.Float32)),
+		graph.OnesLike(step), step))
 	q := graph.ClipScalar(graph.Round(r), -largest-1, largest)
 	mask = graph.LessOrEqual(graph.Abs(graph.Sub(r, q)), graph.Scalar(g, dtypes.Float32, 0.5))
 	return rotate(graph.Mul(q, step)), mask
@@ -68,7 +70,8 @@ func handQuest(x *graph.Node, block int) (value, mask *graph.Node) {
 func handHadamard(g *graph.Graph, block int) *graph.Node {
 	data := make([]float32, block*block)
 	for i := range data {
-		data[i] = float32((1 - 2*float64(bits.OnesCount(uint(i/block&(i%block)))&1)) / math.Sqrt(float64(block)))
+		data[i] = float32((1 - 2*float64(bits.OnesCount(uint(i/block&(i%block)))&1)) / math.Sqrt(
+			float64(block)))
 	}
 	return engine.Constant(g, data, block, block)
 }
@@ -112,7 +115,8 @@ func BenchmarkLowerQuest(b *testing.B) {
 				value, mask := handQuest(in[0], s.block)
 				h := handHadamard(g, s.block)
 				rotate := func(x *graph.Node) *graph.Node {
-					return graph.Reshape(graph.Dot(graph.Reshape(x, s.rows*s.cols/s.block, s.block), h).Product(), s.rows, s.cols)
+					return graph.Reshape(graph.Dot(graph.Reshape(x, s.rows*s.cols/s.block, s.block), h).Product(),
+						s.rows, s.cols)
 				}
 				return gradient(engine.Custom(value, in, func(dy *graph.Node) []*graph.Node {
 					dz := rotate(dy)
@@ -134,24 +138,34 @@ func BenchmarkLowerOp(b *testing.B) {
 	}{
 		{"nothing", func(b *program.Builder, x, y, row program.Value) program.Value { return x }},
 		{"add", func(b *program.Builder, x, y, row program.Value) program.Value { return x.Add(y) }},
-		{"div_row", func(b *program.Builder, x, y, row program.Value) program.Value { return x.Div(row) }},
+		{"div_row", func(b *program.Builder, x, y, row program.Value) program.Value {
+			return x.Div(row)
+		}},
 		{"abs", func(b *program.Builder, x, y, row program.Value) program.Value { return x.Abs() }},
 		{"sign", func(b *program.Builder, x, y, row program.Value) program.Value { return x.Sign() }},
 		{"sqrt", func(b *program.Builder, x, y, row program.Value) program.Value { return x.Sqrt() }},
 		{"exp", func(b *program.Builder, x, y, row program.Value) program.Value { return x.Exp() }},
 		{"tanh", func(b *program.Builder, x, y, row program.Value) program.Value { return x.Tanh() }},
-		{"pow", func(b *program.Builder, x, y, row program.Value) program.Value { return x.Pow(b.Const(1.5)) }},
+		{"pow", func(b *program.Builder, x, y, row program.Value) program.Value {
+			return x.Pow(b.Const(1.5))
+		}},
 		{"log", func(b *program.Builder, x, y, row program.Value) program.Value { return x.Log() }},
 		{"floor", func(b *program.Builder, x, y, row program.Value) program.Value { return x.Floor() }},
 		{"round", func(b *program.Builder, x, y, row program.Value) program.Value { return x.Round() }},
-		{"round_clip", func(b *program.Builder, x, y, row program.Value) program.Value { return x.Round().Clip(-8, 7) }},
-		{"clip", func(b *program.Builder, x, y, row program.Value) program.Value { return x.Clip(-1, 1) }},
+		{"round_clip", func(b *program.Builder, x, y, row program.Value) program.Value {
+			return x.Round().Clip(-8, 7)
+		}},
+		{"clip", func(b *program.Builder, x, y, row program.Value) program.Value {
+			return x.Clip(-1, 1)
+		}},
 		{"clip_strict", func(b *program.Builder, x, y, row program.Value) program.Value {
 			return x.Max(b.Const(-1)).Min(b.Const(1))
 		}},
 		{"max", func(b *program.Builder, x, y, row program.Value) program.Value { return x.Max(y) }},
 		{"logb", func(b *program.Builder, x, y, row program.Value) program.Value { return x.Logb() }},
-		{"ldexp_row", func(b *program.Builder, x, y, row program.Value) program.Value { return x.Ldexp(row.Round()) }},
+		{"ldexp_row", func(b *program.Builder, x, y, row program.Value) program.Value {
+			return x.Ldexp(row.Round())
+		}},
 		{"ldexp_row_clipped", func(b *program.Builder, x, y, row program.Value) program.Value {
 			return x.Ldexp(row.Round().Clip(-126, 127))
 		}},
@@ -179,19 +193,27 @@ func BenchmarkLowerOp(b *testing.B) {
 		{"random_bits", func(b *program.Builder, x, y, row program.Value) program.Value {
 			return b.RandomBits(b.ConstUint(7).Broadcast([]int{2}, nil), rows, cols).Convert(program.Float)
 		}},
-		{"sum_row", func(b *program.Builder, x, y, row program.Value) program.Value { return x.MeanRow() }},
-		{"absmax_row", func(b *program.Builder, x, y, row program.Value) program.Value { return x.Abs().MaxRow() }},
+		{"sum_row", func(b *program.Builder, x, y, row program.Value) program.Value {
+			return x.MeanRow()
+		}},
+		{"absmax_row", func(b *program.Builder, x, y, row program.Value) program.Value {
+			return x.Abs().MaxRow()
+		}},
 		{"absmax_32", func(b *program.Builder, x, y, row program.Value) program.Value {
 			return x.Reshape(rows*cols/32, 32).Abs().MaxRow()
 		}},
 		{"absmax_16", func(b *program.Builder, x, y, row program.Value) program.Value {
 			return x.Reshape(rows*cols/16, 16).Abs().MaxRow()
 		}},
-		{"transpose", func(b *program.Builder, x, y, row program.Value) program.Value { return x.Transpose(1, 0) }},
+		{"transpose", func(b *program.Builder, x, y, row program.Value) program.Value {
+			return x.Transpose(1, 0)
+		}},
 		{"slice_half", func(b *program.Builder, x, y, row program.Value) program.Value {
 			return x.Slice([]int{0, 0}, []int{rows, cols / 2}, []int{1, 1})
 		}},
-		{"concatenate", func(b *program.Builder, x, y, row program.Value) program.Value { return x.Concatenate(1, y) }},
+		{"concatenate", func(b *program.Builder, x, y, row program.Value) program.Value {
+			return x.Concatenate(1, y)
+		}},
 		{"broadcast_row", func(b *program.Builder, x, y, row program.Value) program.Value {
 			return row.Broadcast([]int{rows, cols}, []int{0, 1}).Reshape(cols, rows)
 		}},

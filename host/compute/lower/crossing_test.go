@@ -18,14 +18,16 @@ import (
 // crossingReplicas is a number of replicas among which all matrices of the model divide.
 const crossingReplicas = 4
 
-// TestCrossings holds the table of docs/guide/gpu.md: what programs of the shipped plugins need of other replicas where tensors are divided.
+// TestCrossings holds the table of docs/guide/gpu.md: what programs of the shipped plugins need of
+// other replicas where tensors are divided.
 func TestCrossings(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts all plugins")
 	}
 	matrix := []string{testrun.TwoLayers, "model.vocab=32"}
 	table := "| quantizer | of Q(x) from rows of x | of its backward pass |\n|---|---|---|\n"
-	for _, q := range []string{`{plugin="quest"}`, `{plugin="absmax", granularity="row"}`, `{plugin="absmax", granularity="tensor"}`, `{plugin="grid"}`, `{plugin="mxfp4"}`,
+	for _, q := range []string{`{plugin="quest"}`, `{plugin="absmax", granularity="row"}`,
+		`{plugin="absmax", granularity="tensor"}`, `{plugin="grid"}`, `{plugin="mxfp4"}`,
 		`{plugin="nvfp4"}`, `{plugin="lsq"}`, `{weights={plugin="paretoq"}}`} {
 		plan := testrun.Plan(t, testrun.Config(t, append(matrix, "quantizer="+q)...))
 		at := 0
@@ -36,11 +38,14 @@ func TestCrossings(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		table += fmt.Sprintf("| `%s` | %s | %s |\n", q, crossed(t, parts.Forward), crossed(t, parts.Backward))
+		table += fmt.Sprintf("| `%s` | %s | %s |\n", q, crossed(t, parts.Forward),
+			crossed(t, parts.Backward))
 	}
 	table += "\n| optimizer | of an update with CAGE and QuEST, from rows |\n|---|---|\n"
-	for _, o := range []string{`{plugin="sgd"}`, `{plugin="adamw"}`, `{plugin="adamw", moments="int8"}`, `{plugin="muon"}`, `{plugin="shampoo"}`, `{plugin="soap"}`} {
-		plan := testrun.Plan(t, testrun.Config(t, append(matrix, `quantizer={plugin="quest"}`, "optimizer="+o)...))
+	for _, o := range []string{`{plugin="sgd"}`, `{plugin="adamw"}`,
+		`{plugin="adamw", moments="int8"}`, `{plugin="muon"}`, `{plugin="shampoo"}`, `{plugin="soap"}`} {
+		plan := testrun.Plan(t,
+			testrun.Config(t, append(matrix, `quantizer={plugin="quest"}`, "optimizer="+o)...))
 		at := 0
 		for plan.Rules[at].Quantizer == nil {
 			at++
@@ -62,11 +67,13 @@ func TestCrossings(t *testing.T) {
 	}
 }
 
-// crossed says what a program needs of other replicas, where each has its rows of all inputs that are matrices.
+// crossed says what a program needs of other replicas, where each has its rows of all inputs that
+// are matrices.
 func crossed(t *testing.T, p *program.Program) string {
 	t.Helper()
 	c, err := lower.Crosses(p, crossingReplicas, func(in program.Input) bool {
-		return in.Type.Rank() > 1 && in.Type.Shape[0]%crossingReplicas == 0 && !strings.HasPrefix(in.Name, spec.TrainedPrefix)
+		return in.Type.Rank() > 1 && in.Type.Shape[0]%crossingReplicas == 0 &&
+			!strings.HasPrefix(in.Name, spec.TrainedPrefix)
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -34,11 +34,14 @@ func shared(t testing.TB) *engine.Device {
 }
 
 // run executes p on the device.
-func run(t testing.TB, p *program.Program, inputs map[string]reference.Tensor) map[string]reference.Tensor {
+func run(
+	t testing.TB, p *program.Program, inputs map[string]reference.Tensor,
+) map[string]reference.Tensor {
 	t.Helper()
-	outputs := execute(t, uploadInputs(t, p, inputs), func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-		return lower.Outputs(g, p, in)
-	})
+	outputs := execute(t, uploadInputs(t, p, inputs),
+		func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+			return lower.Outputs(g, p, in)
+		})
 	results := map[string]reference.Tensor{}
 	for i, o := range p.Outputs {
 		results[o.Name] = download(t, p.TypeOf(o.Value), outputs[i])
@@ -46,7 +49,9 @@ func run(t testing.TB, p *program.Program, inputs map[string]reference.Tensor) m
 	return results
 }
 
-func uploadInputs(t testing.TB, p *program.Program, inputs map[string]reference.Tensor) []*engine.Buffer {
+func uploadInputs(
+	t testing.TB, p *program.Program, inputs map[string]reference.Tensor,
+) []*engine.Buffer {
 	t.Helper()
 	var buffers []*engine.Buffer
 	for _, in := range p.Inputs {
@@ -65,11 +70,13 @@ func upload(t testing.TB, x reference.Tensor) *engine.Buffer {
 	d, shape := shared(t), x.Type.Shape
 	switch {
 	case x.Type.DType == program.Float:
-		return testdevice.Upload(t, d, convert(x.Floats, func(v float64) float32 { return float32(v) }), shape...)
+		return testdevice.Upload(t, d, convert(x.Floats, func(v float64) float32 { return float32(v) }),
+			shape...)
 	case x.Type.DType == program.Int:
 		return testdevice.Upload(t, d, convert(x.Ints, func(v int64) int32 { return int32(v) }), shape...)
 	case x.Type.DType == program.Uint:
-		return testdevice.Upload(t, d, convert(x.Ints, func(v int64) uint32 { return uint32(v) }), shape...)
+		return testdevice.Upload(t, d, convert(x.Ints, func(v int64) uint32 { return uint32(v) }),
+			shape...)
 	default:
 		return testdevice.Upload(t, d, x.Bools(), shape...)
 	}
@@ -79,7 +86,8 @@ func download(t testing.TB, typ program.Type, b *engine.Buffer) reference.Tensor
 	t.Helper()
 	switch b.Shape().DType {
 	case dtypes.Float32:
-		return reference.Floats(convert(testdevice.Download[float32](t, b), func(v float32) float64 { return float64(v) }), typ.Shape...)
+		return reference.Floats(convert(testdevice.Download[float32](t, b),
+			func(v float32) float64 { return float64(v) }), typ.Shape...)
 	case dtypes.Int32:
 		return reference.Ints(testdevice.Download[int32](t, b), typ.Shape...)
 	case dtypes.Uint32:
@@ -114,7 +122,9 @@ func (tol tolerance) holds(got, want float64) bool {
 
 // compare reports elements of got that differ from want; describe, if not nil,
 // names the operands of an element.
-func compare(t testing.TB, what string, tol tolerance, got, want reference.Tensor, describe func(i int) string) {
+func compare(
+	t testing.TB, what string, tol tolerance, got, want reference.Tensor, describe func(i int) string,
+) {
 	t.Helper()
 	if !got.Type.Equal(want.Type) {
 		t.Errorf("%s: type %s, want %s", what, got.Type, want.Type)

@@ -23,13 +23,15 @@ var (
 var specials = []float64{
 	0, neg0, 1, -1, 2, -3, 0.5, -0.5, 1.5, -1.5, 2.5, -2.5, 0.49999997, -0.49999997, 1e-5, -1e-5,
 	inf, -inf, nan, math.Copysign(nan, -1), math.MaxFloat32, -math.MaxFloat32,
-	math.SmallestNonzeroFloat32, -math.SmallestNonzeroFloat32, 0x1p-126, -0x1p-126, 0x1.8p-128, 0x1.fffffcp-127,
+	math.SmallestNonzeroFloat32, -math.SmallestNonzeroFloat32, 0x1p-126, -0x1p-126, 0x1.8p-128,
+	0x1.fffffcp-127,
 	0x1p-140, 4194303.5, 4194304.5, -4194303.5, 8388607.5, -8388608, 16777215, 33554432, 1e30, -1e30,
 	88.5, -88.5, 89, -95, 100, -104, 9, -9, 0.7853982,
 }
 
 // integers serve as ints and, modulo 2³², as uints.
-var integers = []int64{0, 1, -1, 2, -2, 3, 7, -7, 31, 32, 1 << 15, 1 << 24, 1<<24 + 1, 1<<31 - 1, -1 << 31, -1<<31 + 1, 12345, -54321, 0x55555555}
+var integers = []int64{0, 1, -1, 2, -2, 3, 7, -7, 31, 32, 1 << 15, 1 << 24, 1<<24 + 1, 1<<31 - 1,
+	-1 << 31, -1<<31 + 1, 12345, -54321, 0x55555555}
 
 // operand is the list of interesting values of an element type in the given shape,
 // repeated as often as needed, each repetition shifted by one.
@@ -106,10 +108,14 @@ func TestUnary(t *testing.T) {
 
 // patterns are pairs of shapes under the elementwise rule.
 var patterns = [][2][]int{
-	{{}, {}}, {{1}, {1}}, {{}, {47}}, {{47}, {}}, {{1, 1}, {3, 17}}, {{3, 17}, {1, 1}}, {{1}, {}}, {{}, {1, 1}},
-	{{23}, {23}}, {{2, 23}, {2, 23}}, {{2, 23}, {2, 1}}, {{2, 1}, {2, 23}}, {{47, 47}, {47, 47}}, {{47, 1}, {1, 47}}, {{1, 47}, {47, 1}}, {{47, 1}, {47, 48}}, {{47, 48}, {47, 1}},
-	{{1, 49}, {47, 49}}, {{47, 49}, {1, 49}}, {{3, 1, 17}, {1, 5, 17}}, {{3, 1, 17}, {3, 5, 17}}, {{3, 5, 17}, {3, 1, 17}},
-	{{1, 5, 1}, {3, 1, 17}}, {{3, 5, 1}, {3, 5, 16}}, {{1, 5, 16}, {3, 5, 16}}, {{4, 1, 1}, {4, 3, 33}},
+	{{}, {}}, {{1}, {1}}, {{}, {47}}, {{47}, {}}, {{1, 1}, {3, 17}}, {{3, 17}, {1, 1}}, {{1}, {}},
+	{{}, {1, 1}},
+	{{23}, {23}}, {{2, 23}, {2, 23}}, {{2, 23}, {2, 1}}, {{2, 1}, {2, 23}}, {{47, 47}, {47, 47}},
+	{{47, 1}, {1, 47}}, {{1, 47}, {47, 1}}, {{47, 1}, {47, 48}}, {{47, 48}, {47, 1}},
+	{{1, 49}, {47, 49}}, {{47, 49}, {1, 49}}, {{3, 1, 17}, {1, 5, 17}}, {{3, 1, 17}, {3, 5, 17}},
+	{{3, 5, 17}, {3, 1, 17}},
+	{{1, 5, 1}, {3, 1, 17}}, {{3, 5, 1}, {3, 5, 16}}, {{1, 5, 16}, {3, 5, 16}},
+	{{4, 1, 1}, {4, 3, 33}},
 }
 
 func TestBinary(t *testing.T) {
@@ -119,7 +125,8 @@ func TestBinary(t *testing.T) {
 		}
 		for _, d := range dtypesOf(info) {
 			for _, shapes := range patterns {
-				t.Run(fmt.Sprint(info.Name, " ", d, shapes), func(t *testing.T) { testBinary(t, info, d, shapes) })
+				t.Run(fmt.Sprint(info.Name, " ", d, shapes),
+					func(t *testing.T) { testBinary(t, info, d, shapes) })
 			}
 		}
 	}
@@ -177,13 +184,15 @@ func at(x reference.Tensor, shape []int, i int) float64 {
 // Every x with every exponent, in one result: single rounding of subnormal
 // results is where a product of powers goes wrong.
 func TestLdexpAllExponents(t *testing.T) {
-	values := append([]float64{0x1.fffffep0, 0x1.000002p0, 0x1.400002p3, 0x1.bffffep-100, 0x1.8p-149, 0x1.4p-127, 0x1.555556p127}, specials...)
+	values := append([]float64{0x1.fffffep0, 0x1.000002p0, 0x1.400002p3, 0x1.bffffep-100, 0x1.8p-149,
+		0x1.4p-127, 0x1.555556p127}, specials...)
 	exponents := make([]float64, 601)
 	for i := range exponents {
 		exponents[i] = float64(i - 300)
 	}
 	x, n := reference.Floats(values, len(values), 1), reference.Floats(exponents, 1, len(exponents))
-	for _, limit := range []float64{126, 127, 149, 300} { // what is known of the exponents selects the form
+	// what is known of the exponents selects the form
+	for _, limit := range []float64{126, 127, 149, 300} {
 		p := build(t, func(b *program.Builder) {
 			v, e := b.Input("x", x.Type), b.Input("n", n.Type)
 			b.Output("y", v.Ldexp(e.Clip(-limit, min(limit, 127))))
@@ -209,9 +218,12 @@ func TestMaxOfConstants(t *testing.T) {
 func TestSelect(t *testing.T) {
 	for _, d := range []program.DType{program.Float, program.Int, program.Uint, program.Bool} {
 		for _, s := range [][3][]int{
-			{{}, {}, {}}, {{}, {3, 17}, {3, 17}}, {{3, 17}, {}, {}}, {{3, 17}, {3, 17}, {}}, {{3, 17}, {3, 17}, {3, 17}},
-			{{3, 1}, {3, 17}, {}}, {{3, 1}, {3, 17}, {3, 1}}, {{1, 17}, {3, 17}, {3, 1}}, {{3, 17}, {3, 1}, {1, 17}}, {{3, 1}, {}, {1, 17}},
-			{{3, 1}, {3, 1}, {}}, {{2, 1, 5}, {2, 3, 1}, {1, 3, 5}}, {{1, 1}, {4, 40}, {4, 40}}, {{130, 130}, {130, 130}, {}},
+			{{}, {}, {}}, {{}, {3, 17}, {3, 17}}, {{3, 17}, {}, {}}, {{3, 17}, {3, 17}, {}},
+			{{3, 17}, {3, 17}, {3, 17}},
+			{{3, 1}, {3, 17}, {}}, {{3, 1}, {3, 17}, {3, 1}}, {{1, 17}, {3, 17}, {3, 1}},
+			{{3, 17}, {3, 1}, {1, 17}}, {{3, 1}, {}, {1, 17}},
+			{{3, 1}, {3, 1}, {}}, {{2, 1, 5}, {2, 3, 1}, {1, 3, 5}}, {{1, 1}, {4, 40}, {4, 40}},
+			{{130, 130}, {130, 130}, {}},
 		} {
 			c, x, y := operand(program.Bool, s[0]...), operand(d, s[1]...), operand(d, s[2]...)
 			p := build(t, func(b *program.Builder) {
@@ -247,7 +259,9 @@ func TestConvertAndBitcast(t *testing.T) {
 		}
 	}
 	negative := reference.Floats([]float64{-0.5, -1, -1.5, -2147483648, -7.99}, 5)
-	p := build(t, func(b *program.Builder) { b.Output("y", b.Input("x", negative.Type).Convert(program.Int)) })
+	p := build(t, func(b *program.Builder) {
+		b.Output("y", b.Input("x", negative.Type).Convert(program.Int))
+	})
 	check(t, tolerance{}, p, map[string]reference.Tensor{"x": negative})
 }
 
@@ -261,7 +275,8 @@ func TestAbsOfNegativeZero(t *testing.T) {
 	for i := range x {
 		x[i] = math.Copysign(0, -1)
 	}
-	for i, v := range run(t, p, map[string]reference.Tensor{"x": reference.Floats(x, 20)})["y"].Floats {
+	for i, v := range run(t, p,
+		map[string]reference.Tensor{"x": reference.Floats(x, 20)})["y"].Floats {
 		if !math.IsInf(v, 1) {
 			t.Errorf("element %d: 1/|−0| is %v", i, v)
 		}
@@ -273,7 +288,9 @@ type bounds struct{ lo, hi float64 }
 
 // checkClamped compares the device with the reference. Where the reference has NaN, an
 // output with bounds is NaN or within them.
-func checkClamped(t *testing.T, p *program.Program, inputs map[string]reference.Tensor, limits map[string]bounds) {
+func checkClamped(
+	t *testing.T, p *program.Program, inputs map[string]reference.Tensor, limits map[string]bounds,
+) {
 	t.Helper()
 	want, err := reference.Run32(p, inputs)
 	if err != nil {
@@ -294,14 +311,17 @@ func checkClamped(t *testing.T, p *program.Program, inputs map[string]reference.
 func TestClamp(t *testing.T) {
 	for _, shape := range [][]int{{}, {1}, {47}, {1, 1}, {3, 5, 7}, {2048, 9}} {
 		x := operand(program.Float, shape...)
-		for _, limit := range []bounds{{-2, 1.5}, {0.1, 0.1}, {math.Inf(-1), 3}, {-1e-40, math.MaxFloat32}, {math.Inf(-1), math.Inf(1)}} {
+		for _, limit := range []bounds{{-2, 1.5}, {0.1, 0.1}, {math.Inf(-1), 3},
+			{-1e-40, math.MaxFloat32}, {math.Inf(-1), math.Inf(1)}} {
 			rounded := bounds{float64(float32(limit.lo)), float64(float32(limit.hi))}
 			p := build(t, func(b *program.Builder) {
-				v, lo, hi := b.Input("x", x.Type), b.Input("lo", program.FloatType()), b.Input("hi", program.FloatType())
+				v, lo, hi := b.Input("x", x.Type), b.Input("lo", program.FloatType()),
+					b.Input("hi", program.FloatType())
 				b.Output("constant", v.Clip(limit.lo, limit.hi))
 				b.Output("given", v.Clamp(lo, hi))
 			})
-			inputs := map[string]reference.Tensor{"x": x, "lo": reference.Float(rounded.lo), "hi": reference.Float(rounded.hi)}
+			inputs := map[string]reference.Tensor{"x": x, "lo": reference.Float(rounded.lo),
+				"hi": reference.Float(rounded.hi)}
 			t.Run(fmt.Sprint(shape, limit), func(t *testing.T) {
 				checkClamped(t, p, inputs, map[string]bounds{"constant": rounded, "given": rounded})
 			})
@@ -328,7 +348,8 @@ func TestClampPoisoned(t *testing.T) {
 func TestRounding(t *testing.T) {
 	data := append([]float64(nil), specials...)
 	for i := range 200 {
-		data = append(data, float64(i-100)/2, math.Nextafter(float64(i-100)/2, inf), float64(i)*20971.525-2e6)
+		data = append(data, float64(i-100)/2, math.Nextafter(float64(i-100)/2, inf),
+			float64(i)*20971.525-2e6)
 	}
 	x := reference.Floats(data, len(data))
 	p := build(t, func(b *program.Builder) {
@@ -351,10 +372,13 @@ func TestRounding(t *testing.T) {
 
 // TestSortColumns: columns are moved, bit for bit, whatever they and their keys are.
 func TestSortColumns(t *testing.T) {
-	special := []float64{0, math.Copysign(0, -1), math.NaN(), 1, math.Inf(-1), 1, math.Inf(1), math.NaN(), -2, 1e-30, 0}
+	special := []float64{0, math.Copysign(0, -1), math.NaN(), 1, math.Inf(-1), 1, math.Inf(1),
+		math.NaN(), -2, 1e-30, 0}
 	for _, shape := range [][]int{{1, 1}, {3, 2}, {5, 11}, {1, 64}, {2, 3, 7, 13}, {4, 1, 1}} {
 		last := len(shape) - 1
-		x, keys := normal(1, shape...), reference.Tensor{Type: program.FloatType(append(append([]int{}, shape[:last-1]...), shape[last])...)}
+		x, keys := normal(1, shape...),
+			reference.Tensor{Type: program.FloatType(append(append([]int{}, shape[:last-1]...),
+				shape[last])...)}
 		for i := range int(keys.Type.Size()) {
 			keys.Floats = append(keys.Floats, special[i*i%len(special)])
 		}

@@ -10,7 +10,9 @@ import (
 )
 
 // LowerPlain is Lower as for a backend other than the Go backend.
-func LowerPlain(g *graph.Graph, p *program.Program, inputs []*graph.Node, gobackend bool) map[string]*graph.Node {
+func LowerPlain(
+	g *graph.Graph, p *program.Program, inputs []*graph.Node, gobackend bool,
+) map[string]*graph.Node {
 	l := &lowering{g: g, gobackend: gobackend}
 	return l.program(p, inputs)
 }
@@ -25,7 +27,8 @@ func Fused(q Quantizer, s Source) (forward, backward *program.Program, memory In
 	return forward, backward, q.fusedMemory(s), err
 }
 
-// Crossing says what a program needs of other replicas where each has its rows of some inputs, which divided names.
+// Crossing says what a program needs of other replicas where each has its rows of some inputs,
+// which divided names.
 type Crossing struct {
 	// Gathered has the operations, one for each time, that need rows of all replicas.
 	Gathered []program.Op
@@ -34,7 +37,9 @@ type Crossing struct {
 }
 
 // Crosses returns what p needs on so many replicas.
-func Crosses(p *program.Program, replicas int, divided func(input program.Input) bool) (Crossing, error) {
+func Crosses(
+	p *program.Program, replicas int, divided func(input program.Input) bool,
+) (Crossing, error) {
 	p, err := transform.Simplify(p)
 	if err != nil {
 		return Crossing{}, err

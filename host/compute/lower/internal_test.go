@@ -20,13 +20,15 @@ import (
 // fewElements are enough for a trial on the CPU.
 const fewElements = 1 << 14
 
-// TestSubjects: what stands for kernels passes its trial where the kernels compute what they mean, with rows of any width.
+// TestSubjects: what stands for kernels passes its trial where the kernels compute what they mean,
+// with rows of any width.
 func TestSubjects(t *testing.T) {
 	for _, tt := range []struct {
 		kind         Kind
 		width, block int
 	}{
-		{Quantizers, 640, 0}, {Quantizers, 77, 0}, {Rotations, 384, 128}, {LargeRotations, 512, 512}, {Joined, 640, 128}, {Joined, 48, 0},
+		{Quantizers, 640, 0}, {Quantizers, 77, 0}, {Rotations, 384, 128}, {LargeRotations, 512, 512},
+		{Joined, 640, 128}, {Joined, 48, 0},
 	} {
 		t.Run(fmt.Sprint(tt), func(t *testing.T) {
 			d := testdevice.Open(t, engine.Options{Precision: device.BFloat16, Kernels: device.BodyKernels})
@@ -105,11 +107,13 @@ func TestNodeErrors(t *testing.T) {
 		{Op: program.OpQR, Args: []program.ID{0}, Type: program.FloatType(4)},
 	} {
 		_, err := cpu.Compile("node", inputs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-			p := &program.Program{Name: "bad", Inputs: []program.Input{{Name: "x", Type: program.FloatType(4)}}, Nodes: []program.Node{n}}
+			p := &program.Program{Name: "bad",
+				Inputs: []program.Input{{Name: "x", Type: program.FloatType(4)}}, Nodes: []program.Node{n}}
 			l := &lowering{g: g, p: p}
 			return []*graph.Node{l.node(1, &n, in)}
 		})
-		if want := fmt.Sprintf(`program "bad": %%1 = %s: `, n.Op); err == nil || !strings.Contains(err.Error(), want) {
+		if want := fmt.Sprintf(`program "bad": %%1 = %s: `, n.Op); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q in it", n.Op, err, want)
 		}
 	}

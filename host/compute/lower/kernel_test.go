@@ -24,17 +24,18 @@ import (
 // which is no kernel.
 func halves(t *testing.T, transposed bool) lower.Quantizer {
 	t.Helper()
-	return quantizerOf(t, "halves", 64, 64, func(b *program.Builder, x program.Value) (value, surrogate program.Value) {
-		y := x
-		if transposed {
-			y = y.Transpose(1, 0)
-		}
-		y = y.Scale(2).Round().Scale(0.5)
-		if transposed {
-			y = y.Transpose(1, 0)
-		}
-		return y, x.Abs().Le(b.Const(1)).Select(x, b.Const(0))
-	})
+	return quantizerOf(t, "halves", 64, 64,
+		func(b *program.Builder, x program.Value) (value, surrogate program.Value) {
+			y := x
+			if transposed {
+				y = y.Transpose(1, 0)
+			}
+			y = y.Scale(2).Round().Scale(0.5)
+			if transposed {
+				y = y.Transpose(1, 0)
+			}
+			return y, x.Abs().Le(b.Const(1)).Select(x, b.Const(0))
+		})
 }
 
 // TestKernelCalls: with fused kernels, the passes of a quantizer are two calls of kernels
@@ -48,23 +49,29 @@ func TestKernelCalls(t *testing.T) {
 		warns      string
 	}{
 		{device.FusedKernels, false, 4, ""},
-		{device.FusedKernels, true, 2, "transpose: executors of rows do not have this operation"}, // its backward pass is one
+		// its backward pass is one
+		{device.FusedKernels, true, 2, "transpose: executors of rows do not have this operation"},
 		{device.GraphKernels, false, 0, ""},
 		{device.AutoKernels, false, 0, "an output of the graph has only zeros"},
 	} {
 		t.Run(fmt.Sprintf("%s %t", tt.kernels, tt.transposed), func(t *testing.T) {
 			var warnings []string
-			d, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: device.BFloat16, Kernels: tt.kernels, Warn: func(message string, details ...any) {
-				warnings = append(warnings, fmt.Sprint(message, details))
-			}})
+			d, r, err := pjrtrecord.Open(t, 1,
+				engine.Options{Precision: device.BFloat16, Kernels: tt.kernels,
+					Warn: func(message string, details ...any) {
+						warnings = append(warnings, fmt.Sprint(message, details))
+					}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			q := halves(t, tt.transposed)
-			e, err := d.Compile("step", []engine.Spec{{Name: "x", Shape: shapes.Make(dtypes.Float32, 64, 64)}}, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-				value := lower.Quantize(graph.MulScalar(lower.Quantize(in[0], lower.Given{}, q), 3), lower.Given{}, q)
-				return []*graph.Node{value, graph.Gradient(graph.ReduceAllSum(graph.Square(value)), in[0])[0]}
-			})
+			e, err := d.Compile("step",
+				[]engine.Spec{{Name: "x", Shape: shapes.Make(dtypes.Float32, 64, 64)}},
+				func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+					value := lower.Quantize(graph.MulScalar(lower.Quantize(in[0], lower.Given{}, q), 3),
+						lower.Given{}, q)
+					return []*graph.Node{value, graph.Gradient(graph.ReduceAllSum(graph.Square(value)), in[0])[0]}
+				})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -74,10 +81,12 @@ func TestKernelCalls(t *testing.T) {
 			if got := strings.Count(text, `"__gpu$xla.gpu.triton"`); got != tt.calls {
 				t.Errorf("%d calls of kernels, want %d\n%s", got, tt.calls, text)
 			}
-			if got := strings.Count(text, "(tensor<64x64xbf16>) -> (tensor<64x64xbf16>"); tt.calls == 4 && got == 0 {
+			if got := strings.Count(text, "(tensor<64x64xbf16>) -> (tensor<64x64xbf16>"); tt.calls == 4 &&
+				got == 0 {
 				t.Errorf("no kernel has bfloat16 inputs and outputs:\n%s", text)
 			}
-			if said := strings.Join(warnings, "\n"); len(warnings) > 1 || (said == "") != (tt.warns == "") || !strings.Contains(said, tt.warns) {
+			if said := strings.Join(warnings, "\n"); len(warnings) > 1 || (said == "") != (tt.warns == "") ||
+				!strings.Contains(said, tt.warns) {
 				t.Errorf("the device warns %q, want %q once", warnings, tt.warns)
 			}
 		})
@@ -85,7 +94,8 @@ func TestKernelCalls(t *testing.T) {
 }
 
 // quantizerOf makes a quantizer of matrices from the value and the surrogate of its program.
-func quantizerOf(t *testing.T, name string, rows, columns int, make func(b *program.Builder, x program.Value) (value, surrogate program.Value),
+func quantizerOf(t *testing.T, name string, rows, columns int,
+	make func(b *program.Builder, x program.Value) (value, surrogate program.Value),
 	trained ...spec.Tensor) lower.Quantizer {
 	t.Helper()
 	b := program.NewBuilder(name)
@@ -106,14 +116,15 @@ func quantizerOf(t *testing.T, name string, rows, columns int, make func(b *prog
 // uniform quantizes rows to whole numbers between −8 and 7 times a scale of the row.
 func uniform(t *testing.T, rows, columns int) lower.Quantizer {
 	t.Helper()
-	return quantizerOf(t, "uniform", rows, columns, func(_ *program.Builder, x program.Value) (value, surrogate program.Value) {
-		scale := x.Abs().MaxRow().Scale(1.0 / 8)
-		return x.Div(scale).Clip(-8, 7).Round().Mul(scale), x
-	})
+	return quantizerOf(t, "uniform", rows, columns,
+		func(_ *program.Builder, x program.Value) (value, surrogate program.Value) {
+			scale := x.Abs().MaxRow().Scale(1.0 / 8)
+			return x.Div(scale).Clip(-8, 7).Round().Mul(scale), x
+		})
 }
 
-// TestProductOfCodes: the product of integers is that of the values, and more exact than theirs in bfloat16; rounded to
-// bfloat16 itself it is as exact as a number can be.
+// TestProductOfCodes: the product of integers is that of the values, and more exact than theirs in
+// bfloat16; rounded to bfloat16 itself it is as exact as a number can be.
 func TestProductOfCodes(t *testing.T) {
 	wrong := productErrors(t, engine.Options{Products: device.IntegerProducts}, uniform)
 	if wrong[0] > 1e-6 || wrong[1] > 1.0/256 || wrong[1] < 100*wrong[0] || wrong[2] < 100*wrong[0] {
@@ -124,22 +135,26 @@ func TestProductOfCodes(t *testing.T) {
 // TestLongProductOfCodes: sums that 32 bits may not hold are those of values.
 func TestLongProductOfCodes(t *testing.T) {
 	d := testdevice.Open(t, engine.Options{Products: device.IntegerProducts})
-	for columns, want := range map[int]bool{engine.LongestIntegers: true, engine.LongestIntegers + 1: false} {
+	for columns, want := range map[int]bool{engine.LongestIntegers: true, engine.LongestIntegers +
+		1: false} {
 		q := uniform(t, 1, columns)
 		x := testdevice.Upload(t, d, make([]float32, columns), 1, columns)
-		testdevice.Evaluate(t, d, []*engine.Buffer{x}, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-			value := lower.Quantize(in[0], lower.Given{}, q)
-			if _, ok := lower.ProductOfCodes(value, value, false); ok != want {
-				t.Errorf("%d codes are multiplied: %t", columns, ok)
-			}
-			return []*graph.Node{value}
-		})
+		testdevice.Evaluate(t, d, []*engine.Buffer{x},
+			func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+				value := lower.Quantize(in[0], lower.Given{}, q)
+				if _, ok := lower.ProductOfCodes(value, value, false); ok != want {
+					t.Errorf("%d codes are multiplied: %t", columns, ok)
+				}
+				return []*graph.Node{value}
+			})
 	}
 }
 
-// productErrors are the relative errors of the product of two matrices that a quantizer makes: of their codes, of their codes
-// rounded at the end, and of their values.
-func productErrors(t *testing.T, o engine.Options, quantizer func(t *testing.T, rows, columns int) lower.Quantizer) (wrong [3]float64) {
+// productErrors are the relative errors of the product of two matrices that a quantizer makes: of
+// their codes, of their codes rounded at the end, and of their values.
+func productErrors(
+	t *testing.T, o engine.Options, quantizer func(t *testing.T, rows, columns int) lower.Quantizer,
+) (wrong [3]float64) {
 	t.Helper()
 	const tokens, in, out = 128, 1024, 32
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -153,23 +168,26 @@ func productErrors(t *testing.T, o engine.Options, quantizer func(t *testing.T, 
 	x, w := random(tokens*in), random(out*in)
 	qx, qw := quantizer(t, tokens, in), quantizer(t, out, in)
 	exact := testdevice.Open(t, engine.Options{})
-	values := testdevice.Evaluate(t, exact, uploaded(t, exact, x, w, tokens, out, in), func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-		return []*graph.Node{lower.Quantize(in[0], lower.Given{}, qx), lower.Quantize(in[1], lower.Given{}, qw)}
-	})
+	values := testdevice.Evaluate(t, exact, uploaded(t, exact, x, w, tokens, out, in),
+		func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+			return []*graph.Node{lower.Quantize(in[0], lower.Given{}, qx),
+				lower.Quantize(in[1], lower.Given{}, qw)}
+		})
 	o.Precision = device.BFloat16
 	d := testdevice.Open(t, o)
-	got := testdevice.Evaluate(t, d, uploaded(t, d, x, w, tokens, out, in), func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-		a, b := lower.Quantize(in[0], lower.Given{}, qx), lower.Quantize(in[1], lower.Given{}, qw)
-		exact, ok := lower.ProductOfCodes(a, b, false)
-		rounded, both := lower.ProductOfCodes(a, b, true)
-		if !ok || !both {
-			t.Fatal("the codes are not known")
-		}
-		if _, ok := lower.ProductOfCodes(a, in[1], false); ok {
-			t.Error("a matrix that is not quantized has codes")
-		}
-		return []*graph.Node{exact, rounded, engine.DotGeneral(a, []int{1}, nil, b, []int{1}, nil)}
-	})
+	got := testdevice.Evaluate(t, d, uploaded(t, d, x, w, tokens, out, in),
+		func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+			a, b := lower.Quantize(in[0], lower.Given{}, qx), lower.Quantize(in[1], lower.Given{}, qw)
+			exact, ok := lower.ProductOfCodes(a, b, false)
+			rounded, both := lower.ProductOfCodes(a, b, true)
+			if !ok || !both {
+				t.Fatal("the codes are not known")
+			}
+			if _, ok := lower.ProductOfCodes(a, in[1], false); ok {
+				t.Error("a matrix that is not quantized has codes")
+			}
+			return []*graph.Node{exact, rounded, engine.DotGeneral(a, []int{1}, nil, b, []int{1}, nil)}
+		})
 	var size float64
 	for i := range tokens {
 		for j := range out {
@@ -187,11 +205,15 @@ func productErrors(t *testing.T, o engine.Options, quantizer func(t *testing.T, 
 	for f := range wrong {
 		wrong[f] = math.Sqrt(wrong[f] / size)
 	}
-	t.Logf("relative errors: of codes %.2g, rounded at the end %.2g, of values in bfloat16 %.2g", wrong[0], wrong[1], wrong[2])
+	t.Logf("relative errors: of codes %.2g, rounded at the end %.2g, of values in bfloat16 %.2g",
+		wrong[0], wrong[1], wrong[2])
 	return wrong
 }
 
-func uploaded(t *testing.T, d *engine.Device, x, w []float32, tokens, out, in int) []*engine.Buffer {
+func uploaded(
+	t *testing.T, d *engine.Device, x, w []float32, tokens, out, in int,
+) []*engine.Buffer {
 	t.Helper()
-	return []*engine.Buffer{testdevice.Upload(t, d, x, tokens, in), testdevice.Upload(t, d, w, out, in)}
+	return []*engine.Buffer{testdevice.Upload(t, d, x, tokens, in),
+		testdevice.Upload(t, d, w, out, in)}
 }

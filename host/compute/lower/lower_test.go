@@ -19,16 +19,22 @@ import (
 )
 
 func TestFactorizationsAreRefused(t *testing.T) {
-	for _, write := range []func(x program.Value) program.Value{program.Value.QR, program.Value.EighValues, program.Value.EighVectors} {
-		p := build(t, func(b *program.Builder) { b.Output("y", write(b.Input("x", program.FloatType(3, 3)))) })
+	for _, write := range []func(
+		x program.Value) program.Value{program.Value.QR, program.Value.EighValues,
+		program.Value.EighVectors} {
+		p := build(t, func(b *program.Builder) {
+			b.Output("y", write(b.Input("x", program.FloatType(3, 3))))
+		})
 		var refused *lower.UnsupportedError
 		if err := lower.Check(p); !errors.As(err, &refused) {
 			t.Errorf("Check: %v", err)
 		}
-		_, err := shared(t).Compile("refused", []engine.Spec{inputSpec("x", 3, 3)}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-			return []*graph.Node{lower.Lower(g, p, in)["y"]}
-		})
-		if !errors.As(err, &refused) || refused.Program != "test" || !strings.Contains(err.Error(), refused.Op.String()) {
+		_, err := shared(t).Compile("refused", []engine.Spec{inputSpec("x", 3, 3)},
+			func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+				return []*graph.Node{lower.Lower(g, p, in)["y"]}
+			})
+		if !errors.As(err, &refused) || refused.Program != "test" ||
+			!strings.Contains(err.Error(), refused.Op.String()) {
 			t.Errorf("Compile: %v", err)
 		}
 	}
@@ -47,7 +53,8 @@ func TestWrongInputs(t *testing.T) {
 		_, err := shared(t).Compile("wrong", specs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 			return []*graph.Node{lower.Lower(g, p, in)["y"]}
 		})
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `program "test"`) {
+		if err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), `program "test"`) {
 			t.Errorf("got %v, want it to say %q", err, want)
 		}
 	}
@@ -85,7 +92,9 @@ func TestPlainRules(t *testing.T) {
 	}
 }
 
-func comparePlain(t *testing.T, p *program.Program, inputs, want map[string]reference.Tensor, abs float64) {
+func comparePlain(
+	t *testing.T, p *program.Program, inputs, want map[string]reference.Tensor, abs float64,
+) {
 	t.Helper()
 	buffers := uploadInputs(t, p, inputs)
 	outputs := execute(t, buffers, func(g *graph.Graph, in []*graph.Node) []*graph.Node {

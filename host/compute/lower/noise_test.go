@@ -16,34 +16,42 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// dithered rounds x to quarters in training, after random signs of the columns that both operands of a product share and with
-// noise from the second step on. Evaluation rounds to nearest.
+// dithered rounds x to quarters in training, after random signs of the columns that both operands
+// of a product share and with noise from the second step on. Evaluation rounds to nearest.
 type dithered struct{}
 
 func (dithered) Describe() sdk.Description { return sdk.Description{Name: "dithered"} }
 
-func (dithered) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+func (dithered) Quantize(
+	b *program.Builder, x program.Value, site sdk.Site,
+) (sdk.Quantized, error) {
 	if !site.Training {
 		return sdk.Quantized{Value: x.Scale(4).Round().Scale(0.25)}, nil
 	}
 	columns := site.Shape[1]
-	signs := b.RandomBits(site.SharedNoise, 1, columns).Shr(b.ConstUint(31)).Convert(program.Float).Scale(2).Shift(-1)
-	u := b.RandomBits(site.Noise, site.Shape...).Shr(b.ConstUint(28)).Convert(program.Float).Scale(1.0 / 16)
+	signs := b.RandomBits(site.SharedNoise, 1, columns).Shr(b.ConstUint(31)).Convert(program.Float).
+		Scale(2).Shift(-1)
+	u := b.RandomBits(site.Noise, site.Shape...).Shr(b.ConstUint(28)).Convert(program.Float).
+		Scale(1.0 / 16)
 	u = u.Mul(site.Step.Shift(-1).Min(b.Const(1)))
 	y := x.Mul(signs)
-	return sdk.Quantized{Value: y.Scale(4).Add(u).Floor().Scale(0.25).Mul(signs), Surrogate: y.Abs().Le(b.Const(8)).Select(x, u)}, nil
+	return sdk.Quantized{Value: y.Scale(4).Add(u).Floor().Scale(0.25).Mul(signs), Surrogate: y.Abs().
+		Le(b.Const(8)).Select(x, u)}, nil
 }
 
-// TestNoise: programs with random bits compute the same, to the bit, in graphs, in kernels of rows and in those for GPUs as
-// on the reference, and without a warning; also for two rows, which are as many as a key has words.
+// TestNoise: programs with random bits compute the same, to the bit, in graphs, in kernels of rows
+// and in those for GPUs as on the reference, and without a warning; also for two rows, which are as
+// many as a key has words.
 func TestNoise(t *testing.T) {
 	for name, o := range map[string]engine.Options{
-		"graph": {}, "rows": {Precision: device.BFloat16}, "kernels for GPUs": {Precision: device.BFloat16, Kernels: device.BodyKernels},
+		"graph": {}, "rows": {Precision: device.BFloat16},
+		"kernels for GPUs": {Precision: device.BFloat16, Kernels: device.BodyKernels},
 	} {
 		for _, rows := range []int{1, 2, 64, 300} {
 			t.Run(fmt.Sprint(name, " ", rows), func(t *testing.T) {
 				const columns = 64
-				p, err := sdk.BuildQuantizer(dithered{}, sdk.Site{Role: sdk.RoleWeight, Name: "w", Shape: []int{rows, columns}})
+				p, err := sdk.BuildQuantizer(dithered{},
+					sdk.Site{Role: sdk.RoleWeight, Name: "w", Shape: []int{rows, columns}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -57,8 +65,11 @@ func TestNoise(t *testing.T) {
 				}
 				noise, shared := []uint32{3, 9}, []uint32{2, 77}
 				for step := range 3 {
-					want, err := reference.Run(p.Program, map[string]reference.Tensor{spec.InputX: reference.Floats(wide, rows, columns),
-						spec.InputNoise: reference.Uints(noise, 2), spec.InputSharedNoise: reference.Uints(shared, 2), spec.InputStep: reference.Float(float64(step + 1))})
+					want, err := reference.Run(p.Program,
+						map[string]reference.Tensor{spec.InputX: reference.Floats(wide, rows, columns),
+							spec.InputNoise:       reference.Uints(noise, 2),
+							spec.InputSharedNoise: reference.Uints(shared, 2),
+							spec.InputStep:        reference.Float(float64(step + 1))})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -73,7 +84,9 @@ func TestNoise(t *testing.T) {
 							t.Errorf("the quantizer does not take %s", in)
 						}
 					}
-					inputs := []*engine.Buffer{testdevice.Upload(t, d, x, rows, columns), testdevice.Upload(t, d, noise, 2), testdevice.Upload(t, d, shared, 2), testdevice.Upload(t, d, []float32{float32(step + 1)})}
+					inputs := []*engine.Buffer{testdevice.Upload(t, d, x, rows, columns),
+						testdevice.Upload(t, d, noise, 2), testdevice.Upload(t, d, shared, 2),
+						testdevice.Upload(t, d, []float32{float32(step + 1)})}
 					out := testdevice.Evaluate(t, d, inputs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 						y := lower.Quantize(in[0], lower.Given{Noise: in[1], SharedNoise: in[2], Step: in[3]}, q)
 						return []*graph.Node{y, graph.Gradient(graph.ReduceAllSum(y), in[0])[0]}
@@ -90,11 +103,15 @@ func TestNoise(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					out = testdevice.Evaluate(t, d, inputs[:1], func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-						return []*graph.Node{lower.Quantize(in[0], lower.Given{}, e)}
-					})
-					if got, _ := reference.Run(p.Evaluate, map[string]reference.Tensor{spec.InputX: reference.Floats(wide, rows, columns)}); float64(out[0][7]) != got[spec.OutputValue].Floats[7] {
-						t.Errorf("evaluation rounds %v to %v, want %v", x[7], out[0][7], got[spec.OutputValue].Floats[7])
+					out = testdevice.Evaluate(t, d, inputs[:1],
+						func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+							return []*graph.Node{lower.Quantize(in[0], lower.Given{}, e)}
+						})
+					if got, _ := reference.Run(p.Evaluate,
+						map[string]reference.Tensor{spec.InputX: reference.Floats(wide, rows, columns)}); float64(
+						out[0][7]) != got[spec.OutputValue].Floats[7] {
+						t.Errorf("evaluation rounds %v to %v, want %v", x[7], out[0][7],
+							got[spec.OutputValue].Floats[7])
 					}
 				}
 			})

@@ -14,8 +14,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// pushing rounds to multiples of a trained step in a domain that is rotated by a block, and gives gradients that depend on the
-// sign of dy.
+// pushing rounds to multiples of a trained step in a domain that is rotated by a block, and gives
+// gradients that depend on the sign of dy.
 type pushing int
 
 func (pushing) Describe() sdk.Description { return sdk.Description{Name: "pushing"} }
@@ -29,22 +29,28 @@ func (q pushing) codes(x program.Value, site sdk.Site) (r, codes program.Value) 
 	return r, r.Round().Clip(-3, 3)
 }
 
-func (q pushing) Quantize(_ *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+func (q pushing) Quantize(
+	_ *program.Builder, x program.Value, site sdk.Site,
+) (sdk.Quantized, error) {
 	_, codes := q.codes(x, site)
 	return sdk.Quantized{Value: codes.Mul(site.Trained["step"]).Hadamard(int(q))}, nil
 }
 
-func (q pushing) Backward(_ *program.Builder, x, dy program.Value, site sdk.Site) (sdk.Gradients, error) {
+func (q pushing) Backward(
+	_ *program.Builder, x, dy program.Value, site sdk.Site,
+) (sdk.Gradients, error) {
 	r, codes := q.codes(x, site)
 	dz := dy.Hadamard(int(q))
 	pushed := dz.Mul(dz.Sign().Mul(r.Sub(codes)).Scale(0.5).Shift(1))
-	return sdk.Gradients{X: pushed.Hadamard(int(q)), Trained: sdk.State{"step": dz.Abs().Mul(codes).SumAll()}}, nil
+	return sdk.Gradients{X: pushed.Hadamard(int(q)),
+		Trained: sdk.State{"step": dz.Abs().Mul(codes).SumAll()}}, nil
 }
 
 // own prepares a quantizer with a backward pass of its own.
 func own(t *testing.T, block int, shape ...int) (spec.Quantizer, lower.Quantizer) {
 	t.Helper()
-	built, err := sdk.BuildQuantizer(pushing(block), sdk.Site{Role: sdk.RoleWeight, Name: "w", Shape: shape})
+	built, err := sdk.BuildQuantizer(pushing(block),
+		sdk.Site{Role: sdk.RoleWeight, Name: "w", Shape: shape})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +61,8 @@ func own(t *testing.T, block int, shape ...int) (spec.Quantizer, lower.Quantizer
 	return built, q
 }
 
-// TestOwnBackward: gradients are those of the quantizer's own program, by x and by the trained parameter.
+// TestOwnBackward: gradients are those of the quantizer's own program, by x and by the trained
+// parameter.
 func TestOwnBackward(t *testing.T) {
 	for _, block := range []int{1, 64} {
 		built, q := own(t, block, 12, 192)
@@ -75,8 +82,10 @@ func TestOwnBackward(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		compare(t, "gradient by x", rotation, download(t, x.Type, got[0]), want[autodiff.Prefix+spec.InputX], nil)
-		compare(t, "gradient by the step", rotation, download(t, step.Type, got[1]), want[autodiff.Prefix+spec.TrainedPrefix+"step"], nil)
+		compare(t, "gradient by x", rotation, download(t, x.Type, got[0]),
+			want[autodiff.Prefix+spec.InputX], nil)
+		compare(t, "gradient by the step", rotation, download(t, step.Type, got[1]),
+			want[autodiff.Prefix+spec.TrainedPrefix+"step"], nil)
 		compare(t, "value", rotation, download(t, x.Type, got[2]), value[spec.OutputValue], nil)
 	}
 }

@@ -98,7 +98,8 @@ func compareGradient(t *testing.T, p *program.Program, x, dy, got reference.Tens
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := reference.Run32(vjp, map[string]reference.Tensor{spec.InputX: x, autodiff.Prefix + spec.OutputSurrogate: dy})
+	want, err := reference.Run32(vjp, map[string]reference.Tensor{spec.InputX: x, autodiff.Prefix +
+		spec.OutputSurrogate: dy})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,29 +149,33 @@ func weighted(t *testing.T, rows, columns int) lower.Source {
 // squashing is tanh, whose backward pass reads x, of rotated rows.
 func squashing(t *testing.T, rows, columns int) lower.Quantizer {
 	t.Helper()
-	return quantizerOf(t, "squash", rows, columns, func(_ *program.Builder, x program.Value) (value, surrogate program.Value) {
-		y := x.Hadamard(16).Tanh().Hadamard(16)
-		return y, y
-	})
+	return quantizerOf(t, "squash", rows, columns,
+		func(_ *program.Builder, x program.Value) (value, surrogate program.Value) {
+			y := x.Hadamard(16).Tanh().Hadamard(16)
+			return y, y
+		})
 }
 
 // stepping rounds to multiples of a trained step, like LSQ.
 func stepping(t *testing.T, rows, columns int) lower.Quantizer {
 	t.Helper()
-	return quantizerOf(t, "stepping", rows, columns, func(b *program.Builder, x program.Value) (value, surrogate program.Value) {
-		step := b.Input(spec.TrainedPrefix+"step", program.FloatType())
-		return x.Div(step).Clip(-8, 7).Round().Mul(step), x.Div(step).Tanh().Mul(step)
-	}, spec.Tensor{Name: "step"})
+	return quantizerOf(t, "stepping", rows, columns,
+		func(b *program.Builder, x program.Value) (value, surrogate program.Value) {
+			step := b.Input(spec.TrainedPrefix+"step", program.FloatType())
+			return x.Div(step).Clip(-8, 7).Round().Mul(step), x.Div(step).Tanh().Mul(step)
+		}, spec.Tensor{Name: "step"})
 }
 
-// TestFused: kernels that compute a source and quantize it compute what the reference does, in rows that fill a tile
-// and in others.
+// TestFused: kernels that compute a source and quantize it compute what the reference does, in rows
+// that fill a tile and in others.
 func TestFused(t *testing.T) {
 	testlevel.Long(t, "kernels are interpreted")
 	const rows = 64
 	for _, columns := range []int{64, 80} {
-		_, pushing := own(t, 1, rows, columns) // rotations of kernels are less exact than what is asked for
-		for name, q := range map[string]lower.Quantizer{"uniform": uniform(t, rows, columns), "squash": squashing(t, rows, columns),
+		// rotations of kernels are less exact than what is asked for
+		_, pushing := own(t, 1, rows, columns)
+		for name, q := range map[string]lower.Quantizer{"uniform": uniform(t, rows, columns),
+			"squash":   squashing(t, rows, columns),
 			"stepping": stepping(t, rows, columns), "pushing": pushing} {
 			forward, backward, memory, err := lower.Fused(q, weighted(t, rows, columns))
 			if err != nil {
@@ -185,7 +190,8 @@ func TestFused(t *testing.T) {
 					}
 					x := reference.Tensor{Type: in.Type}
 					for range in.Type.Size() { // exact in bfloat16
-						x.Floats = append(x.Floats, float64(math.Float32frombits(math.Float32bits(float32(rng.NormFloat64()))&^0xffff)))
+						x.Floats = append(x.Floats,
+							float64(math.Float32frombits(math.Float32bits(float32(rng.NormFloat64()))&^0xffff)))
 					}
 					known[in.Name] = x
 				}
@@ -196,7 +202,10 @@ func TestFused(t *testing.T) {
 }
 
 // compareFused returns what the reference computes.
-func compareFused(t *testing.T, name string, p *program.Program, memory lower.InMemory, inputs map[string]reference.Tensor) map[string]reference.Tensor {
+func compareFused(
+	t *testing.T, name string, p *program.Program, memory lower.InMemory,
+	inputs map[string]reference.Tensor,
+) map[string]reference.Tensor {
 	t.Helper()
 	k, err := testkernel.Compile(p, p.Inputs[0].Type.Shape[0], memory)
 	if err != nil {
@@ -223,7 +232,10 @@ func compareFused(t *testing.T, name string, p *program.Program, memory lower.In
 	return want
 }
 
-func compareOutputs(t *testing.T, name string, p *program.Program, memory lower.InMemory, got, want map[string]reference.Tensor) {
+func compareOutputs(
+	t *testing.T, name string, p *program.Program, memory lower.InMemory, got,
+	want map[string]reference.Tensor,
+) {
 	t.Helper()
 	for _, o := range p.Outputs {
 		relative := 1e-5
@@ -231,7 +243,8 @@ func compareOutputs(t *testing.T, name string, p *program.Program, memory lower.
 			relative = 1.0 / 256
 		}
 		if len(got[o.Name].Floats) != len(want[o.Name].Floats) {
-			t.Fatalf("%s, %s: %s has %d numbers, want %d", name, p.Name, o.Name, len(got[o.Name].Floats), len(want[o.Name].Floats))
+			t.Fatalf("%s, %s: %s has %d numbers, want %d", name, p.Name, o.Name, len(got[o.Name].Floats),
+				len(want[o.Name].Floats))
 		}
 		for i, w := range want[o.Name].Floats {
 			if g := got[o.Name].Floats[i]; !(math.Abs(g-w) <= relative*math.Abs(w)+1e-5) {

@@ -22,12 +22,14 @@ import (
 // the values beyond the largest code.
 func learned(block int, shape ...int) func(b *program.Builder) {
 	return func(b *program.Builder) {
-		x, step := b.Input(spec.InputX, program.FloatType(shape...)), b.Input(spec.TrainedPrefix+"step", program.FloatType())
+		x, step := b.Input(spec.InputX, program.FloatType(shape...)),
+			b.Input(spec.TrainedPrefix+"step", program.FloatType())
 		z := x.Hadamard(block)
 		r := z.Div(step)
 		q := r.Round().Clip(-2, 2)
 		b.Output(spec.OutputValue, q.Mul(step).Hadamard(block))
-		b.Output(spec.OutputSurrogate, r.Abs().Le(b.Const(2.5)).Select(z, q.StopGradient().Mul(step)).Hadamard(block))
+		b.Output(spec.OutputSurrogate, r.Abs().Le(b.Const(2.5)).Select(z, q.StopGradient().Mul(step)).
+			Hadamard(block))
 	}
 }
 
@@ -42,7 +44,9 @@ func straight(block int, shape ...int) func(b *program.Builder) {
 }
 
 // rotating prepares a program's quantizer.
-func rotating(t *testing.T, write func(b *program.Builder), trained ...spec.Tensor) lower.Quantizer {
+func rotating(
+	t *testing.T, write func(b *program.Builder), trained ...spec.Tensor,
+) lower.Quantizer {
 	t.Helper()
 	q, err := lower.NewQuantizer(spec.Quantizer{Program: build(t, write), Trained: trained})
 	if err != nil {
@@ -83,7 +87,8 @@ func TestKeepRotated(t *testing.T) {
 			}
 			continue
 		case u.Block != c.block || u.Saved != c.saved:
-			t.Errorf("%s: a rotation of %d, saving %v, want %d and %v", name, u.Block, u.Saved, c.block, c.saved)
+			t.Errorf("%s: a rotation of %d, saving %v, want %d and %v", name, u.Block, u.Saved, c.block,
+				c.saved)
 		}
 		if again := keepRotated(t, u.Quantizer); again != nil {
 			t.Errorf("%s: what is left ends in a rotation of %d", name, again.Block)
@@ -116,11 +121,12 @@ func TestRestored(t *testing.T) {
 	x.Floats[3*192+6] = inf
 	q := rotating(t, quest(64, 6, 192))
 	u := keepRotated(t, q)
-	got := execute(t, []*engine.Buffer{upload(t, x)}, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-		full, _ := q.Forward(in[0], lower.Given{})
-		half, _ := u.Quantizer.Forward(in[0], lower.Given{})
-		return []*graph.Node{hadamard(half, u.Block), full}
-	})
+	got := execute(t, []*engine.Buffer{upload(t, x)},
+		func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+			full, _ := q.Forward(in[0], lower.Given{})
+			half, _ := u.Quantizer.Forward(in[0], lower.Given{})
+			return []*graph.Node{hadamard(half, u.Block), full}
+		})
 	sameBits(t, testdevice.Download[float32](t, got[0]), testdevice.Download[float32](t, got[1]))
 }
 
@@ -143,7 +149,8 @@ func TestProducts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			full := product(t, c.x, c.w, tokens, out, in)
 			half := product(t, keepRotated(t, c.x).Quantizer, keepRotated(t, c.w).Quantizer, tokens, out, in)
-			for i, what := range []string{"product", "gradient on x", "gradient on w", "gradient on the step"} {
+			for i, what := range []string{"product", "gradient on x", "gradient on w",
+				"gradient on the step"} {
 				if i == len(full) {
 					break
 				}
@@ -153,7 +160,8 @@ func TestProducts(t *testing.T) {
 				}
 				for j, v := range full[i] {
 					if d := math.Abs(float64(half[i][j]) - float64(v)); !(d <= 1e-6*largest) || largest == 0 {
-						t.Fatalf("%s: element %d is %v, rotated back %v; the largest is %v", what, j, half[i][j], v, largest)
+						t.Fatalf("%s: element %d is %v, rotated back %v; the largest is %v", what, j, half[i][j], v,
+							largest)
 					}
 				}
 			}
@@ -164,20 +172,25 @@ func TestProducts(t *testing.T) {
 // product is Q(x)·Q(w)ᵀ for random matrices, with its gradients for a random one.
 func product(t *testing.T, qx, qw lower.Quantizer, tokens, out, in int) [][]float32 {
 	t.Helper()
-	inputs := []reference.Tensor{normal(1, tokens, in), normal(2, out, in), normal(3, tokens, out), reference.Float(0.4)}
+	inputs := []reference.Tensor{normal(1, tokens, in), normal(2, out, in), normal(3, tokens, out),
+		reference.Float(0.4)}
 	var buffers []*engine.Buffer
 	for _, i := range inputs {
 		buffers = append(buffers, upload(t, i))
 	}
-	return testdevice.Evaluate(t, shared(t), buffers, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-		trained := in[3 : 3+len(qx.Trained())]
-		y := graph.DotGeneral(lower.Quantize(in[0], lower.Given{Trained: trained}, qx), []int{1}, nil, lower.Quantize(in[1], lower.Given{}, qw), []int{1}, nil)
-		wrt := append([]*graph.Node{in[0], in[1]}, trained...)
-		return append([]*graph.Node{y}, graph.Gradient(graph.ReduceAllSum(graph.Mul(y, in[2])), wrt...)...)
-	})
+	return testdevice.Evaluate(t, shared(t), buffers,
+		func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+			trained := in[3 : 3+len(qx.Trained())]
+			y := graph.DotGeneral(lower.Quantize(in[0], lower.Given{Trained: trained}, qx), []int{1}, nil,
+				lower.Quantize(in[1], lower.Given{}, qw), []int{1}, nil)
+			wrt := append([]*graph.Node{in[0], in[1]}, trained...)
+			return append([]*graph.Node{y}, graph.Gradient(graph.ReduceAllSum(graph.Mul(y, in[2])),
+				wrt...)...)
+		})
 }
 
-// TestRotationsByKernels: rotations of rows of any number of axes are kernels where they are asked for, with the values of products.
+// TestRotationsByKernels: rotations of rows of any number of axes are kernels where they are asked
+// for, with the values of products.
 func TestRotationsByKernels(t *testing.T) {
 	for _, shape := range [][]int{{16, 384}, {2, 8, 256}} {
 		d := testdevice.Open(t, engine.Options{Precision: device.BFloat16, Kernels: device.BodyKernels})
@@ -189,7 +202,9 @@ func TestRotationsByKernels(t *testing.T) {
 			data[i] = float32(rng.NormFloat64())
 		}
 		var kernels map[string]engine.Kernel
-		out, err := d.Evaluate("rotations", []engine.Input{{Spec: engine.Spec{Name: "x", Shape: shapes.Make(dtypes.Float32, shape...)}, Data: data}},
+		out, err := d.Evaluate("rotations",
+			[]engine.Input{{Spec: engine.Spec{Name: "x", Shape: shapes.Make(dtypes.Float32, shape...)},
+				Data: data}},
 			func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 				y := []*graph.Node{lower.WithKernels(g, p, in)["y"], lower.Lower(g, p, in)["y"]}
 				kernels = engine.KernelsIn(g)

@@ -20,8 +20,9 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// TestRowsOnCPU: the CPU computes quantizers row by row, unless graphs are asked for: values are then rounded to the precision,
-// and those of the graph but for that. What is not of rows is told once and computed as operations.
+// TestRowsOnCPU: the CPU computes quantizers row by row, unless graphs are asked for: values are
+// then rounded to the precision, and those of the graph but for that. What is not of rows is told
+// once and computed as operations.
 func TestRowsOnCPU(t *testing.T) {
 	for _, tt := range []struct {
 		precision  device.Precision
@@ -32,37 +33,44 @@ func TestRowsOnCPU(t *testing.T) {
 	}{
 		{device.BFloat16, device.AutoKernels, false, true, ""},
 		{device.BFloat16, device.FusedKernels, false, true, ""},
-		{device.BFloat16, device.AutoKernels, true, false, "transpose: executors of rows do not have this operation"},
+		{device.BFloat16, device.AutoKernels, true, false,
+			"transpose: executors of rows do not have this operation"},
 		{device.BFloat16, device.GraphKernels, false, false, ""},
 		{device.Float32, device.AutoKernels, false, false, ""},
 		{device.Float32, device.GraphKernels, false, false, ""},
-		{device.Float32, device.AutoKernels, true, false, "transpose: executors of rows do not have this operation"},
+		{device.Float32, device.AutoKernels, true, false,
+			"transpose: executors of rows do not have this operation"},
 	} {
 		t.Run(fmt.Sprint(tt.precision, tt.kernels, tt.transposed), func(t *testing.T) {
 			var warnings []string
-			d := testdevice.OpenCPU(t, engine.Options{Precision: tt.precision, Kernels: tt.kernels, Warn: func(message string, details ...any) {
-				warnings = append(warnings, fmt.Sprint(message, details))
-			}})
+			d := testdevice.OpenCPU(t, engine.Options{Precision: tt.precision, Kernels: tt.kernels,
+				Warn: func(message string, details ...any) {
+					warnings = append(warnings, fmt.Sprint(message, details))
+				}})
 			q := thirds(t, tt.transposed)
 			x := randomFloats(64 * 64)
-			out := testdevice.Evaluate(t, d, []*engine.Buffer{testdevice.Upload(t, d, x, 64, 64)}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-				if has := lower.HasKernels(g); has != (tt.kernels != device.GraphKernels) {
-					t.Errorf("the device has kernels: %t", has)
-				}
-				value := lower.Quantize(in[0], lower.Given{}, q)
-				return []*graph.Node{value, graph.Gradient(graph.ReduceAllSum(graph.Mul(value, in[0])), in[0])[0]}
-			})
+			out := testdevice.Evaluate(t, d, []*engine.Buffer{testdevice.Upload(t, d, x, 64, 64)},
+				func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+					if has := lower.HasKernels(g); has != (tt.kernels != device.GraphKernels) {
+						t.Errorf("the device has kernels: %t", has)
+					}
+					value := lower.Quantize(in[0], lower.Given{}, q)
+					return []*graph.Node{value, graph.Gradient(graph.ReduceAllSum(graph.Mul(value, in[0])),
+						in[0])[0]}
+				})
 			exact := true
 			for i, v := range out[0] {
 				exact = exact && math.Float32bits(v)&0xffff == 0
-				if want := math.RoundToEven(float64(bfloat(x[i], tt.rounded))*3) / 3; math.Abs(float64(v)-want) > 1.0/128*math.Abs(want)+1e-6 {
+				if want := math.RoundToEven(float64(bfloat(x[i], tt.rounded))*3) / 3; math.Abs(
+					float64(v)-want) > 1.0/128*math.Abs(want)+1e-6 {
 					t.Fatalf("element %d is %g, want %g", i, v, want)
 				}
 			}
 			if exact != tt.rounded {
 				t.Errorf("all values are rounded to bfloat16: %t, want %t", exact, tt.rounded)
 			}
-			if said := strings.Join(warnings, "\n"); len(warnings) > 1 || (said == "") != (tt.warns == "") || !strings.Contains(said, tt.warns) {
+			if said := strings.Join(warnings, "\n"); len(warnings) > 1 || (said == "") != (tt.warns == "") ||
+				!strings.Contains(said, tt.warns) {
 				t.Errorf("the device warns %q, want %q once", warnings, tt.warns)
 			}
 		})
@@ -72,17 +80,18 @@ func TestRowsOnCPU(t *testing.T) {
 // thirds is a quantizer to the nearest third, whose values are not exact in bfloat16.
 func thirds(t *testing.T, transposed bool) lower.Quantizer {
 	t.Helper()
-	return quantizerOf(t, "thirds", 64, 64, func(b *program.Builder, x program.Value) (value, surrogate program.Value) {
-		y := x
-		if transposed {
-			y = y.Transpose(1, 0)
-		}
-		y = y.Scale(3).Round().Div(b.Const(3))
-		if transposed {
-			y = y.Transpose(1, 0)
-		}
-		return y, x.Abs().Le(b.Const(1)).Select(x, b.Const(0))
-	})
+	return quantizerOf(t, "thirds", 64, 64,
+		func(b *program.Builder, x program.Value) (value, surrogate program.Value) {
+			y := x
+			if transposed {
+				y = y.Transpose(1, 0)
+			}
+			y = y.Scale(3).Round().Div(b.Const(3))
+			if transposed {
+				y = y.Transpose(1, 0)
+			}
+			return y, x.Abs().Le(b.Const(1)).Select(x, b.Const(0))
+		})
 }
 
 func randomFloats(n int) []float32 {
@@ -103,19 +112,23 @@ func bfloat(x float32, rounded bool) float32 {
 	return math.Float32frombits((bits + 0x7fff + bits>>16&1) &^ 0xffff)
 }
 
-// BenchmarkRows compares a quantizer by rows with the same as a graph, forward alone and with its gradient, on one thread.
+// BenchmarkRows compares a quantizer by rows with the same as a graph, forward alone and with its
+// gradient, on one thread.
 func BenchmarkRows(b *testing.B) {
-	for _, s := range []struct{ rows, cols, block int }{{2048, 256, 128}, {2048, 704, 64}, {4096, 512, 128}} {
+	for _, s := range []struct{ rows, cols, block int }{{2048, 256, 128}, {2048, 704, 64},
+		{4096, 512, 128}} {
 		part, err := lower.NewQuantizer(spec.Quantizer{Program: build(b, quest(s.block, s.rows, s.cols))})
 		if err != nil {
 			b.Fatal(err)
 		}
 		x := randomFloats(s.rows * s.cols)
 		for _, kernels := range []device.Kernels{device.GraphKernels, device.FusedKernels} {
-			d := testdevice.OpenCPU(b, engine.Options{Precision: device.BFloat16, Kernels: kernels, Threads: 1})
+			d := testdevice.OpenCPU(b, engine.Options{Precision: device.BFloat16, Kernels: kernels,
+				Threads: 1})
 			for name, f := range map[string]engine.BuildFunc{
 				"forward": func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-					return []*graph.Node{graph.Slice(lower.Quantize(in[0], lower.Given{}, part), graph.AxisRange(0, 1), graph.AxisRange())}
+					return []*graph.Node{graph.Slice(lower.Quantize(in[0], lower.Given{}, part),
+						graph.AxisRange(0, 1), graph.AxisRange())}
 				},
 				"both": func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 					value := lower.Quantize(in[0], lower.Given{}, part)
@@ -132,7 +145,8 @@ func BenchmarkRows(b *testing.B) {
 						b.Fatal(err)
 					}
 					defer e.Close()
-					in := []*engine.Buffer{testdevice.Upload(b, d, x, s.rows, s.cols), testdevice.Upload(b, d, x, s.rows, s.cols)}
+					in := []*engine.Buffer{testdevice.Upload(b, d, x, s.rows, s.cols),
+						testdevice.Upload(b, d, x, s.rows, s.cols)}
 					best := time.Duration(math.MaxInt64)
 					for b.Loop() {
 						start := time.Now()

@@ -17,14 +17,16 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// TestShardsOfRandomPrograms: programs whose inputs are divided among replicas compute what they compute on one.
+// TestShardsOfRandomPrograms: programs whose inputs are divided among replicas compute what they
+// compute on one.
 func TestShardsOfRandomPrograms(t *testing.T) {
 	for _, replicas := range []int{2, 4} {
 		d := testdevice.Open(t, engine.Options{Count: replicas})
 		divided := 0
 		for seed := range testlevel.Sample[uint64](40, 150, 600) {
 			t.Run(fmt.Sprint(replicas, " replicas, ", seed), func(t *testing.T) {
-				c := randprog.New(seed, randprog.Options{Nodes: 5 + int(seed%31), Elements: []int{64, 256, 3000}[seed%3]})
+				c := randprog.New(seed,
+					randprog.Options{Nodes: 5 + int(seed%31), Elements: []int{64, 256, 3000}[seed%3]})
 				want, err := reference.Run(c.Program, c.Inputs)
 				if err != nil {
 					t.Fatal(err)
@@ -50,9 +52,13 @@ func TestShardsOfRandomPrograms(t *testing.T) {
 }
 
 // onShards executes p with every input divided whose first axis allows it, and counts these.
-func onShards(t *testing.T, d *engine.Device, p *program.Program, inputs map[string]reference.Tensor, divided *int) map[string]reference.Tensor {
+func onShards(
+	t *testing.T, d *engine.Device, p *program.Program, inputs map[string]reference.Tensor,
+	divided *int,
+) map[string]reference.Tensor {
 	t.Helper()
-	types := map[program.DType]dtypes.DType{program.Float: dtypes.Float32, program.Int: dtypes.Int32, program.Uint: dtypes.Uint32, program.Bool: dtypes.Bool}
+	types := map[program.DType]dtypes.DType{program.Float: dtypes.Float32, program.Int: dtypes.Int32,
+		program.Uint: dtypes.Uint32, program.Bool: dtypes.Bool}
 	var specs []engine.Spec
 	var buffers []*engine.Buffer
 	for _, in := range p.Inputs {
@@ -63,7 +69,8 @@ func onShards(t *testing.T, d *engine.Device, p *program.Program, inputs map[str
 			spec.Shape.Dimensions[0] /= d.Count()
 			*divided++
 		}
-		specs, buffers = append(specs, spec), append(buffers, uploadDivided(t, d, inputs[in.Name], spec.Sharded))
+		specs, buffers = append(specs, spec),
+			append(buffers, uploadDivided(t, d, inputs[in.Name], spec.Sharded))
 	}
 	step, err := d.Compile(t.Name(), specs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		for i, spec := range specs {
@@ -88,13 +95,16 @@ func onShards(t *testing.T, d *engine.Device, p *program.Program, inputs map[str
 	return results
 }
 
-func uploadDivided(t *testing.T, d *engine.Device, x reference.Tensor, sharded bool) *engine.Buffer {
+func uploadDivided(
+	t *testing.T, d *engine.Device, x reference.Tensor, sharded bool,
+) *engine.Buffer {
 	t.Helper()
 	var b *engine.Buffer
 	var err error
 	switch x.Type.DType {
 	case program.Float:
-		b, err = put(d, convert(x.Floats, func(v float64) float32 { return float32(v) }), x.Type.Shape, sharded)
+		b, err = put(d, convert(x.Floats, func(v float64) float32 { return float32(v) }), x.Type.Shape,
+			sharded)
 	case program.Int:
 		b, err = put(d, convert(x.Ints, func(v int64) int32 { return int32(v) }), x.Type.Shape, sharded)
 	case program.Uint:
@@ -108,7 +118,9 @@ func uploadDivided(t *testing.T, d *engine.Device, x reference.Tensor, sharded b
 	return b
 }
 
-func put[T engine.Element](d *engine.Device, data []T, shape []int, sharded bool) (*engine.Buffer, error) {
+func put[T engine.Element](
+	d *engine.Device, data []T, shape []int, sharded bool,
+) (*engine.Buffer, error) {
 	if sharded {
 		return engine.UploadSharded(d, data, shape...)
 	}

@@ -29,7 +29,8 @@ func TestShapeOperations(t *testing.T) {
 		x, y := operand(d, 4, 6, 5), operand(d, 4, 2, 5)
 		s, v, m := operand(d), operand(d, 6), operand(d, 4, 5)
 		p := build(t, func(b *program.Builder) {
-			x, y, s, v, m := b.Input("x", x.Type), b.Input("y", y.Type), b.Input("s", s.Type), b.Input("v", v.Type), b.Input("m", m.Type)
+			x, y, s, v, m := b.Input("x", x.Type), b.Input("y", y.Type), b.Input("s", s.Type),
+				b.Input("v", v.Type), b.Input("m", m.Type)
 			b.Output("reshape", x.Reshape(2, 60))
 			b.Output("scalar", s.Reshape(1, 1).Reshape())
 			for i, perm := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 0, 2}, {0, 2, 1}, {1, 2, 0}} {
@@ -85,14 +86,16 @@ func TestLongIota(t *testing.T) {
 		i := b.Iota(program.FloatType(n), 0)
 		b.Output("last", i.Slice([]int{n - 3}, []int{n}, []int{1}))
 	})
-	compare(t, "last", tolerance{}, run(t, p, nil)["last"], reference.Floats([]float64{n - 3, n - 1, n - 1}, 3), nil)
+	compare(t, "last", tolerance{}, run(t, p, nil)["last"],
+		reference.Floats([]float64{n - 3, n - 1, n - 1}, 3), nil)
 }
 
 func TestRandomBits(t *testing.T) {
 	for _, shape := range [][]int{{}, {1}, {7}, {33, 5}, {4, 3, 2}} {
 		for _, key := range [][]uint32{{0, 0}, {1, 2}, {math.MaxUint32, 0x9E3779B9}} {
 			p := build(t, func(b *program.Builder) {
-				b.Output("bits", b.RandomBits(b.Input("key", program.Type{DType: program.Uint, Shape: []int{2}}), shape...))
+				b.Output("bits", b.RandomBits(
+					b.Input("key", program.Type{DType: program.Uint, Shape: []int{2}}), shape...))
 			})
 			check(t, tolerance{}, p, map[string]reference.Tensor{"key": reference.Uints(key, 2)})
 		}
@@ -101,7 +104,8 @@ func TestRandomBits(t *testing.T) {
 
 // Rows with NaN, with infinities of both signs, of zeros; axes in every position.
 func TestReductions(t *testing.T) {
-	for _, shape := range [][]int{{1}, {5}, {47}, {1, 33}, {33, 1}, {6, 16}, {5, 24}, {6, 32}, {3, 64}, {3, 65}, {2, 128}, {3, 5, 16}, {2, 3, 4, 5}} {
+	for _, shape := range [][]int{{1}, {5}, {47}, {1, 33}, {33, 1}, {6, 16}, {5, 24}, {6, 32}, {3, 64},
+		{3, 65}, {2, 128}, {3, 5, 16}, {2, 3, 4, 5}} {
 		rank := len(shape)
 		x := normal(uint64(rank), shape...)
 		for i, v := range specials {
@@ -124,7 +128,8 @@ func TestReductions(t *testing.T) {
 					axes = append(axes, a)
 				}
 			}
-			for _, in := range []reference.Tensor{x, withNaN, floor, operand(program.Int, shape...), operand(program.Uint, shape...)} {
+			for _, in := range []reference.Tensor{x, withNaN, floor, operand(program.Int, shape...),
+				operand(program.Uint, shape...)} {
 				p := build(t, func(b *program.Builder) {
 					v := b.Input("x", in.Type)
 					b.Output("max", v.ReduceMax(axes...))
@@ -138,7 +143,9 @@ func TestReductions(t *testing.T) {
 				})
 				check(t, tolerance{}, p, map[string]reference.Tensor{"x": in})
 			}
-			sum := build(t, func(b *program.Builder) { b.Output("sum", b.Input("x", x.Type).ReduceSum(axes...)) })
+			sum := build(t, func(b *program.Builder) {
+				b.Output("sum", b.Input("x", x.Type).ReduceSum(axes...))
+			})
 			for _, in := range []reference.Tensor{normal(3, shape...), withNaN} {
 				// At most 300 terms of magnitude 3, each rounded.
 				check(t, tolerance{abs: 1e-4, rel: 1e-5}, sum, map[string]reference.Tensor{"x": in})
@@ -175,14 +182,16 @@ func TestDot(t *testing.T) {
 		{x: []int{2, 5, 7}, y: []int{2, 7, 3}, contract: axes{{2}, {1}}, batch: axes{{0}, {0}}},
 		{x: []int{5, 2, 7}, y: []int{7, 2, 3}, contract: axes{{2}, {0}}, batch: axes{{1}, {1}}},
 		{x: []int{2, 7, 5}, y: []int{2, 7, 3}, contract: axes{{1}, {1}}, batch: axes{{0}, {0}}},
-		{x: []int{2, 3, 4, 5}, y: []int{5, 3, 6, 2}, contract: axes{{3, 1}, {0, 1}}, batch: axes{{0}, {3}}},
+		{x: []int{2, 3, 4, 5}, y: []int{5, 3, 6, 2}, contract: axes{{3, 1}, {0, 1}},
+			batch: axes{{0}, {3}}},
 		{x: []int{2, 3, 4, 5}, y: []int{3, 2, 6}, contract: axes{{}, {}}, batch: axes{{1, 0}, {0, 1}}},
 		{x: []int{4, 3, 5}, y: []int{4, 5, 3}, contract: axes{{0, 2}, {0, 1}}, batch: axes{{1}, {2}}},
 		{x: []int{6, 1}, y: []int{1, 4}, contract: axes{{1}, {0}}},
 	} {
 		x, y := normal(uint64(i), c.x...), normal(uint64(i+50), c.y...)
 		p := build(t, func(b *program.Builder) {
-			b.Output(fmt.Sprint("dot", i), b.Input("x", x.Type).Dot(b.Input("y", y.Type), c.contract, c.batch))
+			b.Output(fmt.Sprint("dot", i), b.Input("x", x.Type).
+				Dot(b.Input("y", y.Type), c.contract, c.batch))
 		})
 		check(t, tolerance{abs: 1e-5, rel: 1e-5}, p, map[string]reference.Tensor{"x": x, "y": y})
 	}
@@ -198,8 +207,10 @@ func TestHadamard(t *testing.T) {
 		shape []int
 		block int
 	}{
-		{[]int{1}, 1}, {[]int{8}, 1}, {[]int{2}, 2}, {[]int{3, 4}, 4}, {[]int{5, 24}, 8}, {[]int{2, 3, 32}, 16}, {[]int{64}, 64}, {[]int{3, 128}, 64},
-		{[]int{7, 704}, 64}, {[]int{3, 128}, 128}, {[]int{2, 768}, 256}, {[]int{3, 512}, 512}, {[]int{2, 2, 1024}, 1024}, {[]int{2, 4096}, 2048}, {[]int{1, 8192}, 8192},
+		{[]int{1}, 1}, {[]int{8}, 1}, {[]int{2}, 2}, {[]int{3, 4}, 4}, {[]int{5, 24}, 8},
+		{[]int{2, 3, 32}, 16}, {[]int{64}, 64}, {[]int{3, 128}, 64},
+		{[]int{7, 704}, 64}, {[]int{3, 128}, 128}, {[]int{2, 768}, 256}, {[]int{3, 512}, 512},
+		{[]int{2, 2, 1024}, 1024}, {[]int{2, 4096}, 2048}, {[]int{1, 8192}, 8192},
 	} {
 		x := normal(uint64(c.block), c.shape...)
 		p := build(t, func(b *program.Builder) {
@@ -212,7 +223,8 @@ func TestHadamard(t *testing.T) {
 		got := run(t, p, map[string]reference.Tensor{"x": x})["y"].Floats
 		for i := range got {
 			if math.IsNaN(got[i]) != (i < c.block) {
-				t.Fatalf("block %d: element %d is %v: exactly the first block is not finite", c.block, i, got[i])
+				t.Fatalf("block %d: element %d is %v: exactly the first block is not finite", c.block, i,
+					got[i])
 			}
 		}
 	}
@@ -227,7 +239,8 @@ func TestHadamardGolden(t *testing.T) {
 			b.Output("y", x.Hadamard(c.Params.Int("block")))
 			b.Output("dx", dy.Hadamard(c.Params.Int("block")))
 		})
-		got := run(t, p, map[string]reference.Tensor{"x": reference.Floats(x.Data, x.Shape...), "dy": reference.Floats(dy.Data, x.Shape...)})
+		got := run(t, p, map[string]reference.Tensor{"x": reference.Floats(x.Data, x.Shape...),
+			"dy": reference.Floats(dy.Data, x.Shape...)})
 		within := golden.Tolerance{Abs: rotation.abs, Rel: rotation.rel}
 		c.Expected.CloseWithin(within, "y", got["y"].Floats)
 		c.Expected.CloseWithin(within, "grad_in", got["dx"].Floats)

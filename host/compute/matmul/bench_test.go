@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// benchmarked are products as they occur in training: squares, a linear layer forward (the weight's rows are contracted), the
-// gradient of its weight (contracted over tokens), and attention.
+// benchmarked are products as they occur in training: squares, a linear layer forward (the weight's
+// rows are contracted), the gradient of its weight (contracted over tokens), and attention.
 var benchmarked = []struct {
 	name string
 	shape
@@ -19,10 +19,12 @@ var benchmarked = []struct {
 	{"2048", square(2048, 2048, 2048)},
 	{"linear2048x256x256", shape{m: []int{2048}, n: []int{256}, k: []int{256}}},
 	{"linear2048x768x256", shape{m: []int{2048}, n: []int{768}, k: []int{256}}},
-	{"dW256x768x2048", shape{m: []int{256}, n: []int{768}, k: []int{2048}, left: []int{1, 0}, right: []int{1, 0}}},
+	{"dW256x768x2048", shape{m: []int{256}, n: []int{768}, k: []int{2048}, left: []int{1, 0},
+		right: []int{1, 0}}},
 	{"dX2048x256x768", shape{m: []int{2048}, n: []int{256}, k: []int{768}, right: []int{1, 0}}},
 	{"attention32x256x256x64", shape{batch: []int{32}, m: []int{256}, n: []int{256}, k: []int{64}}},
-	{"values32x256x64x256", shape{batch: []int{32}, m: []int{256}, n: []int{64}, k: []int{256}, right: []int{0, 2, 1}}},
+	{"values32x256x64x256", shape{batch: []int{32}, m: []int{256}, n: []int{64}, k: []int{256},
+		right: []int{0, 2, 1}}},
 }
 
 func BenchmarkProduct(b *testing.B) {
@@ -34,7 +36,8 @@ func BenchmarkProduct(b *testing.B) {
 				a     Arithmetic
 				value func() float64
 			}{
-				{"float32", Float32, normal(r)}, {"bfloat16", BFloat16, normal(r)}, {"8bit", Int8, codes(r, 127)},
+				{"float32", Float32, normal(r)}, {"bfloat16", BFloat16, normal(r)},
+				{"8bit", Int8, codes(r, 127)},
 			} {
 				for _, workers := range []int{1, 2} {
 					b.Run(fmt.Sprintf("%s/%s/%s/%d", tier.name, kind.name, c.name, workers), func(b *testing.B) {
@@ -43,7 +46,8 @@ func BenchmarkProduct(b *testing.B) {
 						if kind.a == Int8 {
 							of = "int8"
 						}
-						x, y := elements(b, of, reaches(b, l), false, kind.value), elements(b, of, reaches(b, rl), false, kind.value)
+						x, y := elements(b, of, reaches(b, l), false, kind.value),
+							elements(b, of, reaches(b, rl), false, kind.value)
 						p := plan(b, tier, kind.a, c.shape)
 						out := make([]float32, p.Size())
 						parallel := inOrder
@@ -53,7 +57,8 @@ func BenchmarkProduct(b *testing.B) {
 						for b.Loop() {
 							run1(b, p, out, x, y, parallel)
 						}
-						b.ReportMetric(2*float64(p.Size())*float64(p.k)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+						b.ReportMetric(2*float64(p.Size())*float64(p.k)*float64(b.N)/b.Elapsed().Seconds()/1e9,
+							"GFLOP/s")
 					})
 				}
 			}
@@ -69,7 +74,8 @@ type peak struct {
 	run         func(repetitions int)
 }
 
-// BenchmarkPeak measures each multiplication instruction without access to memory, on one thread. Products reach a part of it.
+// BenchmarkPeak measures each multiplication instruction without access to memory, on one thread.
+// Products reach a part of it.
 func BenchmarkPeak(b *testing.B) {
 	for _, p := range peaks() {
 		b.Run(p.instruction, func(b *testing.B) {

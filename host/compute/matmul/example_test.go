@@ -7,7 +7,8 @@ import (
 	"github.com/cage-qat/cage/host/compute/matmul"
 )
 
-// The rows of x are multiplied by those of w: neither is transposed in memory, the layouts say which axis is summed over.
+// The rows of x are multiplied by those of w: neither is transposed in memory, the layouts say
+// which axis is summed over.
 func Example() {
 	x := []float32{
 		1, 2, 3,
@@ -24,14 +25,16 @@ func Example() {
 		log.Fatal(err)
 	}
 	rows := func(n, k int) matmul.Layout {
-		return matmul.Layout{Cross: []matmul.Axis{{Size: n, Stride: k}}, Contracted: []matmul.Axis{{Size: k, Stride: 1}}}
+		return matmul.Layout{Cross: []matmul.Axis{{Size: n, Stride: k}},
+			Contracted: []matmul.Axis{{Size: k, Stride: 1}}}
 	}
 	p, err := matmul.New(tier, matmul.BFloat16, rows(2, 3), rows(4, 3))
 	if err != nil {
 		log.Fatal(err)
 	}
 	out := make([]float32, p.Size())
-	if err := p.Run(matmul.Results{Float32: out}, matmul.Elements{Float32: x}, matmul.Elements{Float32: w}, matmul.Scales{}, nil); err != nil {
+	if err := p.Run(matmul.Results{Float32: out}, matmul.Elements{Float32: x},
+		matmul.Elements{Float32: w}, matmul.Scales{}, nil); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(out[:4])

@@ -13,7 +13,8 @@ func FuzzProduct(f *testing.F) {
 	f.Add(uint8(1), uint16(30), uint16(40), uint16(9), uint8(0), uint8(0), uint8(12), uint64(5))
 	f.Add(uint8(30), uint16(12), uint16(16), uint16(8), uint8(5), uint8(2), uint8(1), uint64(3))
 	f.Fuzz(func(t *testing.T, batch uint8, m, n, k uint16, order, gap, kind uint8, seed uint64) {
-		s := shape{batch: []int{int(batch%40) + 1}, m: []int{int(m % 300)}, n: []int{int(n % 300)}, k: []int{int(k % 1500)}, gap: int(gap % 9)}
+		s := shape{batch: []int{int(batch%40) + 1}, m: []int{int(m % 300)}, n: []int{int(n % 300)},
+			k: []int{int(k % 1500)}, gap: int(gap % 9)}
 		if product(s.batch)*s.m[0]*s.n[0]*s.k[0] > 1<<21 {
 			t.Skip("takes long")
 		}

@@ -6,15 +6,16 @@ import (
 	"unsafe"
 )
 
-// guarded returns n zeros at the very end of a page, and behind it one that nobody may touch; or, where front is set, at
-// the very beginning of a page behind such one.
+// guarded returns n zeros at the very end of a page, and behind it one that nobody may touch; or,
+// where front is set, at the very beginning of a page behind such one.
 func guarded[T any](t testing.TB, n int, front bool) []T {
 	t.Helper()
 	var zero T
 	page := syscall.Getpagesize()
 	size := n * int(unsafe.Sizeof(zero))
 	room := (size + page - 1) / page * page
-	memory, err := syscall.Mmap(-1, 0, room+2*page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	memory, err := syscall.Mmap(-1, 0, room+2*page, syscall.PROT_READ|syscall.PROT_WRITE,
+		syscall.MAP_ANON|syscall.MAP_PRIVATE)
 	if err != nil {
 		t.Fatal(err)
 	}

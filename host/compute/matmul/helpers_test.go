@@ -20,7 +20,8 @@ func TestRoundBits(t *testing.T) {
 			if !math.IsNaN(number(got)) || got&0x400000 == 0 || got&0xffff != 0 {
 				t.Fatalf("%#x, which is NaN, becomes %#x", x, got)
 			}
-		case x&0x7fff0000 == 0x7f7f0000: // the next one is infinity, whose distance counts as if exponents went on
+		// the next one is infinity, whose distance counts as if exponents went on
+		case x&0x7fff0000 == 0x7f7f0000:
 			if want := (x + 0x8000) &^ 0xffff; got != want {
 				t.Fatalf("%#x becomes %#x, want %#x", x, got, want)
 			}
@@ -37,8 +38,8 @@ func TestRoundBits(t *testing.T) {
 	}
 }
 
-// TestFusedMultiplyAdd: one rounding of the exact result, by big numbers, for sums around halves of the last bit and below the
-// smallest normal number.
+// TestFusedMultiplyAdd: one rounding of the exact result, by big numbers, for sums around halves of
+// the last bit and below the smallest normal number.
 func TestFusedMultiplyAdd(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	number := func(spread int) float32 {
@@ -65,7 +66,8 @@ func TestFusedMultiplyAdd(t *testing.T) {
 		}
 	}
 	inf := float32(math.Inf(1))
-	for _, c := range [][4]float32{{inf, 1, 1, inf}, {1, 1, -inf, -inf}, {0x1p100, 0x1p100, 1, inf}, {inf, 0, 1, inf - inf}, {inf, 1, -inf, inf - inf}} {
+	for _, c := range [][4]float32{{inf, 1, 1, inf}, {1, 1, -inf, -inf}, {0x1p100, 0x1p100, 1, inf},
+		{inf, 0, 1, inf - inf}, {inf, 1, -inf, inf - inf}} {
 		if got := fusedMultiplyAdd(c[0], c[1], c[2]); !sameNumber(got, c[3]) {
 			t.Errorf("%v·%v + %v is %v, want %v", c[0], c[1], c[2], got, c[3])
 		}
@@ -75,7 +77,8 @@ func TestFusedMultiplyAdd(t *testing.T) {
 	}
 }
 
-// TestVectorRounding: packers round as roundBits does: all upper halves, with lower ones that round up, down, and to even.
+// TestVectorRounding: packers round as roundBits does: all upper halves, with lower ones that round
+// up, down, and to even.
 func TestVectorRounding(t *testing.T) {
 	var x []float32
 	var want []uint32
@@ -91,7 +94,8 @@ func TestVectorRounding(t *testing.T) {
 			for name, l := range map[string]Layout{
 				"along":  {Cross: []Axis{{height, len(x) / height}}, Contracted: []Axis{{len(x) / height, 1}}},
 				"across": {Cross: []Axis{{height, 1}}, Contracted: []Axis{{len(x) / height, height}}},
-				"table":  {Cross: []Axis{{2, 1}, {height / 2, 2}}, Contracted: []Axis{{len(x) / height, height}}},
+				"table": {Cross: []Axis{{2, 1}, {height / 2, 2}},
+					Contracted: []Axis{{len(x) / height, height}}},
 			} {
 				v, err := newView("", l)
 				if err != nil {
@@ -118,7 +122,8 @@ func TestFinish(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		for range 2000 {
-			f := finish{rows: 1 + r.IntN(32), columns: min(1+r.IntN(64), 32), corrections: zeros, columnScales: ones}
+			f := finish{rows: 1 + r.IntN(32), columns: min(1+r.IntN(64), 32), corrections: zeros,
+				columnScales: ones}
 			f.sumStride, f.outStride = f.columns+r.IntN(9), f.columns+r.IntN(9)
 			f.sums = make([]uint32, f.rows*f.sumStride)
 			for i := range f.sums {
@@ -144,7 +149,8 @@ func TestFinish(t *testing.T) {
 				f.out, f.short = nil, short
 				tier.codes.finish(&f)
 				for i, x := range rounded {
-					if y := short[i]; x != y && !(x&0x7f80 == 0x7f80 && y&0x7f80 == 0x7f80 && x&0x7f > 0 && y&0x7f > 0) {
+					if y := short[i]; x != y && !(x&0x7f80 == 0x7f80 && y&0x7f80 == 0x7f80 && x&0x7f > 0 &&
+						y&0x7f > 0) {
 						t.Fatalf("%+v: element %d is %#x, want %#x", f, i, y, x)
 					}
 				}
@@ -153,7 +159,8 @@ func TestFinish(t *testing.T) {
 			f.out = got
 			tier.codes.finish(&f)
 			for i := range want {
-				if math.Float32bits(got[i]) != math.Float32bits(want[i]) && !(got[i] != got[i] && want[i] != want[i]) {
+				if math.Float32bits(got[i]) != math.Float32bits(want[i]) &&
+					!(got[i] != got[i] && want[i] != want[i]) {
 					t.Fatalf("%+v: element %d is %v, want %v", f, i, got[i], want[i])
 				}
 			}
@@ -199,8 +206,10 @@ func TestKernelsCheck(t *testing.T) {
 		for _, f := range []*format{tier.bfloat16, tier.float32, tier.codes} {
 			tile, words := f.rows*f.columns, f.words(5*f.per)
 			for i := range 5 {
-				s := &strip{words: words, tiles: 2, apart: words * f.rows, stride: f.columns, fromStride: f.columns, tile: make([]uint32, tile)}
-				s.left, s.right, s.from, s.sums = make([]uint32, 2*words*f.rows), make([]uint32, words*f.columns), make([]uint32, 2*tile), make([]uint32, 2*tile)
+				s := &strip{words: words, tiles: 2, apart: words * f.rows, stride: f.columns,
+					fromStride: f.columns, tile: make([]uint32, tile)}
+				s.left, s.right, s.from, s.sums = make([]uint32, 2*words*f.rows),
+					make([]uint32, words*f.columns), make([]uint32, 2*tile), make([]uint32, 2*tile)
 				if i == 4 {
 					if f.integers {
 						continue

@@ -26,7 +26,9 @@ func plan(t testing.TB, tier *Tier, a Arithmetic, s shape) *Product {
 	return p
 }
 
-func run1(t testing.TB, p *Product, out []float32, left, right Elements, parallel func(int, func(int))) {
+func run1(
+	t testing.TB, p *Product, out []float32, left, right Elements, parallel func(int, func(int)),
+) {
 	t.Helper()
 	if err := p.Run(Results{Float32: out}, left, right, unscaled(p), parallel); err != nil {
 		t.Fatal(err)
@@ -42,10 +44,13 @@ func unscaled(p *Product) (s Scales) {
 }
 
 // checkFloats holds a product to the reference.
-func checkFloats(t *testing.T, tier *Tier, a Arithmetic, s shape, kinds [2]string, front bool, value func() float64) {
+func checkFloats(
+	t *testing.T, tier *Tier, a Arithmetic, s shape, kinds [2]string, front bool, value func() float64,
+) {
 	t.Helper()
 	l, r := s.layouts()
-	left, right := elements(t, kinds[0], reaches(t, l), front, value), elements(t, kinds[1], reaches(t, r), front, value)
+	left, right := elements(t, kinds[0], reaches(t, l), front, value),
+		elements(t, kinds[1], reaches(t, r), front, value)
 	p := plan(t, tier, a, s)
 	out := guarded[float32](t, p.Size(), front)
 	for i := range out {
@@ -64,7 +69,8 @@ func checkFloats(t *testing.T, tier *Tier, a Arithmetic, s shape, kinds [2]strin
 func checkCodes(t *testing.T, tier *Tier, s shape, front bool, left, right func() float64) {
 	t.Helper()
 	l, r := s.layouts()
-	x, y := elements(t, "int8", reaches(t, l), front, left), elements(t, "int8", reaches(t, r), front, right)
+	x, y := elements(t, "int8", reaches(t, l), front, left),
+		elements(t, "int8", reaches(t, r), front, right)
 	p := plan(t, tier, Int8, s)
 	out := guarded[float32](t, p.Size(), front)
 	run1(t, p, out, x, y, nil)
@@ -93,12 +99,14 @@ func TestSizes(t *testing.T) {
 			f := tier.format(a)
 			for _, m := range around(f.rows) {
 				for _, n := range around(f.columns) {
-					for _, k := range testlevel.Sample([]int{1, 7, 16}, []int{0, 1, 2, 3, 4, 5, 7, 8, 9, 31, 33, 64, 70}, upTo(70)) {
+					for _, k := range testlevel.Sample([]int{1, 7, 16},
+						[]int{0, 1, 2, 3, 4, 5, 7, 8, 9, 31, 33, 64, 70}, upTo(70)) {
 						if f.integers {
 							limit := []int{1, 7, 31, 127}[r.IntN(4)]
 							checkCodes(t, tier, square(m, n, k), r.IntN(2) == 0, codes(r, limit), codes(r, limit))
 						} else {
-							checkFloats(t, tier, a, square(m, n, k), [2]string{"float32", "bfloat16"}, r.IntN(2) == 0, normal(r))
+							checkFloats(t, tier, a, square(m, n, k), [2]string{"float32", "bfloat16"}, r.IntN(2) == 0,
+								normal(r))
 						}
 						if t.Failed() {
 							return
@@ -126,7 +134,8 @@ func around(n int) []int {
 	return slices.Compact(sizes)
 }
 
-// layoutsToTry are products with all orders of axes, batches, gaps, and more words than a block has.
+// layoutsToTry are products with all orders of axes, batches, gaps, and more words than a block
+// has.
 func layoutsToTry() []shape {
 	shapes := []shape{
 		square(40, 70, 2600), square(250, 20, 300), square(5, 4200, 40), square(1, 1, 5000),
@@ -134,14 +143,18 @@ func layoutsToTry() []shape {
 		{batch: []int{3}, m: []int{50}, n: []int{90}, k: []int{700}},
 		{batch: []int{2, 3}, m: []int{7, 3}, n: []int{5, 8}, k: []int{3, 6}, gap: 3},
 		{m: []int{7}, n: []int{9}, k: []int{1}, left: []int{1, 0}, right: []int{1, 0}},
-		{m: []int{161}, n: []int{171}, k: []int{45}, left: []int{1, 0}, right: []int{1, 0}}, // more columns than are packed at a time
-		{batch: []int{2}, m: []int{3, 40}, n: []int{40}, k: []int{12, 10}, left: []int{3, 1, 0, 4, 2}, right: []int{2, 0, 3, 1}, gap: 1},
+		// more columns than are packed at a time
+		{m: []int{161}, n: []int{171}, k: []int{45}, left: []int{1, 0}, right: []int{1, 0}},
+		{batch: []int{2}, m: []int{3, 40}, n: []int{40}, k: []int{12, 10}, left: []int{3, 1, 0, 4, 2},
+			right: []int{2, 0, 3, 1}, gap: 1},
 	}
 	for _, left := range permutations(4) {
 		right := left
-		shapes = append(shapes, shape{batch: []int{3}, m: []int{21}, n: []int{37}, k: []int{5, 13}, left: left, right: right})
+		shapes = append(shapes, shape{batch: []int{3}, m: []int{21}, n: []int{37}, k: []int{5, 13},
+			left: left, right: right})
 		slices.Reverse(right)
-		shapes = append(shapes, shape{batch: []int{2}, m: []int{30}, n: []int{20}, k: []int{10, 9}, left: left, right: slices.Clone(right), gap: 2})
+		shapes = append(shapes, shape{batch: []int{2}, m: []int{30}, n: []int{20}, k: []int{10, 9},
+			left: left, right: slices.Clone(right), gap: 2})
 	}
 	return shapes
 }
@@ -170,7 +183,8 @@ func TestLayouts(t *testing.T) {
 			if (i+tiers)%every > 0 {
 				continue
 			}
-			for _, kinds := range [][2]string{{"float32", "float32"}, {"bfloat16", "float32"}, {"bfloat16", "bfloat16"}} {
+			for _, kinds := range [][2]string{{"float32", "float32"}, {"bfloat16", "float32"},
+				{"bfloat16", "bfloat16"}} {
 				checkFloats(t, tier, BFloat16, s, kinds, i%2 == 0, normal(r))
 				checkFloats(t, tier, Float32, s, kinds, i%2 == 1, normal(r))
 			}
@@ -199,8 +213,8 @@ func TestWild(t *testing.T) {
 	})
 }
 
-// TestExtremeCodes: integers at the ends of their range, sums beyond 31 bits before the offset is taken off, and
-// the largest number of summands.
+// TestExtremeCodes: integers at the ends of their range, sums beyond 31 bits before the offset is
+// taken off, and the largest number of summands.
 func TestExtremeCodes(t *testing.T) {
 	always := func(x float64) func() float64 { return func() float64 { return x } }
 	eachTier(t, func(t *testing.T, tier *Tier) {
@@ -215,13 +229,16 @@ func TestExtremeCodes(t *testing.T) {
 	})
 }
 
-// TestCodesAgree: all tiers have the same results with scales, for sums that float32 holds or does not.
+// TestCodesAgree: all tiers have the same results with scales, for sums that float32 holds or does
+// not.
 func TestCodesAgree(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	for _, limit := range []int{1, 7, 15, 60, 127} {
-		for _, s := range []shape{square(50, 70, 1300), {batch: []int{9}, m: []int{14}, n: []int{33}, k: []int{50}, left: []int{1, 2, 0}}} {
+		for _, s := range []shape{square(50, 70, 1300),
+			{batch: []int{9}, m: []int{14}, n: []int{33}, k: []int{50}, left: []int{1, 2, 0}}} {
 			l, rl := s.layouts()
-			x, y := elements(t, "int8", reaches(t, l), false, codes(r, limit)), elements(t, "int8", reaches(t, rl), false, codes(r, limit))
+			x, y := elements(t, "int8", reaches(t, l), false, codes(r, limit)),
+				elements(t, "int8", reaches(t, rl), false, codes(r, limit))
 			scales := Scales{Rows: floats(r, product(s.m)), Columns: floats(r, product(s.n))}
 			var first []float32
 			for _, tier := range Tiers() {
@@ -248,15 +265,17 @@ func floats(r *rand.Rand, n int) []float32 {
 	return x
 }
 
-// TestResults: scales of integers, addition to floats, and rounding, against the same in float64. The factors and the sum round once
-// each.
+// TestResults: scales of integers, addition to floats, and rounding, against the same in float64.
+// The factors and the sum round once each.
 func TestResults(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		r := rand.New(rand.NewPCG(9, 10))
-		for _, s := range []shape{square(20, 35, 30), square(13, 40, 1100), square(40, 64, 300), {batch: []int{40}, m: []int{7}, n: []int{17}, k: []int{9}}} {
+		for _, s := range []shape{square(20, 35, 30), square(13, 40, 1100), square(40, 64, 300),
+			{batch: []int{40}, m: []int{7}, n: []int{17}, k: []int{9}}} {
 			for i := range 18 {
 				a, short := []Arithmetic{BFloat16, Float32, Int8}[i%3], i%2 != 0
-				// Floats have nothing added, something, or the output itself; integers have both scales or those of rows.
+				// Floats have nothing added, something, or the output itself; integers have both scales or
+				// those of rows.
 				add, same, scaled := a != Int8 && i/6 > 0, i/6 == 2, a == Int8 && i/6 > 0
 				m, n := product(s.m), product(s.n)
 				kind, value, scales := "float32", normal(r), Scales{}
@@ -267,7 +286,8 @@ func TestResults(t *testing.T) {
 					scales.Columns = floats(r, n)
 				}
 				l, rl := s.layouts()
-				x, y := elements(t, kind, reaches(t, l), false, value), elements(t, kind, reaches(t, rl), false, value)
+				x, y := elements(t, kind, reaches(t, l), false, value),
+					elements(t, kind, reaches(t, rl), false, value)
 				p := plan(t, tier, a, s)
 				addend := make([]float32, p.Size())
 				out := Results{Float32: floats(r, p.Size())}
@@ -284,7 +304,8 @@ func TestResults(t *testing.T) {
 				if err := p.Run(out, x, y, scales, goroutines(1+i%3)); err != nil {
 					t.Fatal(err)
 				}
-				what := fmt.Sprintf("%v %v, bfloat16: %v, added: %v, columns scaled: %v", a, s, short, add, scaled)
+				what := fmt.Sprintf("%v %v, bfloat16: %v, added: %v, columns scaled: %v", a, s, short, add,
+					scaled)
 				for at, e := range reference(tier, a, l, rl, x, y) {
 					want, bound := e.sum, 0.0
 					if a == Int8 {
@@ -301,7 +322,8 @@ func TestResults(t *testing.T) {
 					bound += 3 * roundoff * (math.Abs(want) + math.Abs(float64(addend[at])) + bound)
 					var got float32
 					if short {
-						got, bound = math.Float32frombits(uint32(out.BFloat16[at])<<16), bound+0x1p-8*(math.Abs(want)+bound)
+						got, bound = math.Float32frombits(uint32(out.BFloat16[at])<<16),
+							bound+0x1p-8*(math.Abs(want)+bound)
 					} else {
 						got = out.Float32[at]
 					}
@@ -314,12 +336,14 @@ func TestResults(t *testing.T) {
 	})
 }
 
-// TestShortResults: results in bfloat16 are those in float32, rounded, on every tier, for integers with scales of rows and of both, for
-// floats with something added and without, for one part of the sums and several, and with NaN and infinities among them.
+// TestShortResults: results in bfloat16 are those in float32, rounded, on every tier, for integers
+// with scales of rows and of both, for floats with something added and without, for one part of the
+// sums and several, and with NaN and infinities among them.
 func TestShortResults(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		r := rand.New(rand.NewPCG(13, 14))
-		for _, s := range []shape{square(1, 1, 1), square(20, 35, 30), square(13, 40, 1100), square(200, 97, 512), {batch: []int{40}, m: []int{7}, n: []int{17}, k: []int{9}}} {
+		for _, s := range []shape{square(1, 1, 1), square(20, 35, 30), square(13, 40, 1100),
+			square(200, 97, 512), {batch: []int{40}, m: []int{7}, n: []int{17}, k: []int{9}}} {
 			batch, m, n := product(s.batch), product(s.m), product(s.n)
 			l, rl := s.layouts()
 			for _, a := range []Arithmetic{BFloat16, Float32, Int8} {
@@ -331,11 +355,13 @@ func TestShortResults(t *testing.T) {
 							scales.Columns = floats(r, n)
 						}
 					}
-					x, y := elements(t, kind, reaches(t, l), false, value), elements(t, kind, reaches(t, rl), false, value)
+					x, y := elements(t, kind, reaches(t, l), false, value),
+						elements(t, kind, reaches(t, rl), false, value)
 					if a != Int8 && len(x.Float32) > 2 {
 						x.Float32[1], x.Float32[len(x.Float32)-1] = float32(math.NaN()), float32(math.Inf(1))
 					}
-					long, short := Results{Float32: make([]float32, batch*m*n)}, Results{BFloat16: make([]uint16, batch*m*n)}
+					long, short := Results{Float32: make([]float32, batch*m*n)},
+						Results{BFloat16: make([]uint16, batch*m*n)}
 					if a != Int8 && i == 0 {
 						long.Addend = floats(r, batch*m*n)
 						short.Addend = long.Addend
@@ -380,14 +406,19 @@ func goroutines(workers int) func(n int, f func(i int)) {
 	}
 }
 
-// TestSameBits: the same bits for any number of processors, goroutines, and order of tasks. All tiers
-// but AMX divide work alike, so that fewer summands suffice for the slow portable one: three blocks.
+// TestSameBits: the same bits for any number of processors, goroutines, and order of tasks. All
+// tiers but AMX divide work alike, so that fewer summands suffice for the slow portable one: three
+// blocks.
 func TestSameBits(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	type setting struct{ workers, procs int }
 	settings := testlevel.Sample([]setting{{1, 1}, {3, 3}},
-		[]setting{{1, 1}, {2, 2}, {3, 3}, {8, 8}, {1, 64}, {3, 16}}, []setting{{1, 1}, {2, 2}, {3, 3}, {8, 8}, {1, 64}, {3, 16}})
-	shapes := []shape{square(150, 130, 1500), {batch: []int{20}, m: []int{64}, n: []int{48}, k: []int{30}}, square(7, 4200, 300), square(3000, 9, 40), {batch: []int{5}, m: []int{520}, n: []int{20}, k: []int{5000}}, {batch: []int{3}, m: []int{200}, n: []int{100}, k: []int{300}}}
+		[]setting{{1, 1}, {2, 2}, {3, 3}, {8, 8}, {1, 64}, {3, 16}},
+		[]setting{{1, 1}, {2, 2}, {3, 3}, {8, 8}, {1, 64}, {3, 16}})
+	shapes := []shape{square(150, 130, 1500),
+		{batch: []int{20}, m: []int{64}, n: []int{48}, k: []int{30}}, square(7, 4200, 300),
+		square(3000, 9, 40), {batch: []int{5}, m: []int{520}, n: []int{20}, k: []int{5000}},
+		{batch: []int{3}, m: []int{200}, n: []int{100}, k: []int{300}}}
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		r := rand.New(rand.NewPCG(11, 12))
 		for _, s := range testlevel.Sample(shapes[:2], shapes, shapes) {
@@ -400,7 +431,8 @@ func TestSameBits(t *testing.T) {
 				if a == Int8 {
 					kind, value = "int8", codes(r, 7)
 				}
-				x, y := elements(t, kind, reaches(t, l), false, value), elements(t, kind, reaches(t, rl), false, value)
+				x, y := elements(t, kind, reaches(t, l), false, value),
+					elements(t, kind, reaches(t, rl), false, value)
 				p := plan(t, tier, a, s)
 				var first []float32
 				for _, on := range settings {
@@ -418,8 +450,8 @@ func TestSameBits(t *testing.T) {
 	})
 }
 
-// TestFloatTiersAgree: tiers that multiply float32 words have equal bits: rounded to bfloat16 for numbers whose products are normal,
-// and in float32 for all.
+// TestFloatTiersAgree: tiers that multiply float32 words have equal bits: rounded to bfloat16 for
+// numbers whose products are normal, and in float32 for all.
 func TestFloatTiersAgree(t *testing.T) {
 	r := rand.New(rand.NewPCG(13, 14))
 	every := testlevel.Sample(6, 1, 1)
@@ -432,7 +464,8 @@ func TestFloatTiersAgree(t *testing.T) {
 			a     Arithmetic
 			value func() float64
 		}{{BFloat16, normal(r)}, {Float32, normal(r)}, {Float32, wild(r)}, {Float32, tiny(r)}} {
-			x, y := elements(t, "float32", reaches(t, l), false, c.value), elements(t, "float32", reaches(t, rl), false, c.value)
+			x, y := elements(t, "float32", reaches(t, l), false, c.value),
+				elements(t, "float32", reaches(t, rl), false, c.value)
 			var want []float32
 			for i, tier := range slices.Backward(Tiers()) {
 				if tier.format(c.a).per != 1 {
@@ -463,11 +496,15 @@ func TestNoAllocations(t *testing.T) {
 	}
 	tier := Tiers()[0]
 	for _, a := range []Arithmetic{BFloat16, Float32, Int8} {
-		for _, s := range []shape{square(200, 300, 400), {batch: []int{50}, m: []int{30}, n: []int{30}, k: []int{30}}, {m: []int{99}, n: []int{101}, k: []int{103}, left: []int{1, 0}, right: []int{1, 0}}} {
+		for _, s := range []shape{square(200, 300, 400),
+			{batch: []int{50}, m: []int{30}, n: []int{30}, k: []int{30}},
+			{m: []int{99}, n: []int{101}, k: []int{103}, left: []int{1, 0}, right: []int{1, 0}}} {
 			p := plan(t, tier, a, s)
 			l, r := s.layouts()
-			x, y := Elements{Float32: make([]float32, reaches(t, l))}, Elements{Float32: make([]float32, reaches(t, r))}
-			out, scales := Results{BFloat16: make([]uint16, p.Size()), Addend: make([]float32, p.Size())}, unscaled(p)
+			x, y := Elements{Float32: make([]float32, reaches(t, l))},
+				Elements{Float32: make([]float32, reaches(t, r))}
+			out, scales := Results{BFloat16: make([]uint16, p.Size()), Addend: make([]float32, p.Size())},
+				unscaled(p)
 			if a == Int8 {
 				out.Addend = nil
 				x, y = Elements{Int8: make([]int8, reaches(t, l))}, Elements{Int8: make([]int8, reaches(t, r))}
@@ -484,15 +521,18 @@ func TestNoAllocations(t *testing.T) {
 }
 
 func TestErrors(t *testing.T) {
-	row, column := Layout{Cross: []Axis{{2, 3}}, Contracted: []Axis{{3, 1}}}, Layout{Cross: []Axis{{4, 1}}, Contracted: []Axis{{3, 4}}}
+	row, column := Layout{Cross: []Axis{{2, 3}}, Contracted: []Axis{{3, 1}}},
+		Layout{Cross: []Axis{{4, 1}}, Contracted: []Axis{{3, 4}}}
 	for what, l := range map[string][2]Layout{
-		"contracted sizes":   {row, {Cross: column.Cross, Contracted: []Axis{{2, 4}}}},
-		"contracted axes":    {row, {Cross: column.Cross}},
-		"batch sizes":        {{Batch: []Axis{{2, 6}}, Cross: row.Cross, Contracted: row.Contracted}, column},
+		"contracted sizes": {row, {Cross: column.Cross, Contracted: []Axis{{2, 4}}}},
+		"contracted axes":  {row, {Cross: column.Cross}},
+		"batch sizes": {{Batch: []Axis{{2, 6}}, Cross: row.Cross, Contracted: row.Contracted},
+			column},
 		"negative size":      {{Cross: []Axis{{-1, 1}}, Contracted: row.Contracted}, column},
 		"negative stride":    {{Cross: []Axis{{2, -3}}, Contracted: row.Contracted}, column},
 		"overflowing extent": {{Cross: []Axis{{1 << 40, 1 << 40}}, Contracted: row.Contracted}, column},
-		"overflowing size":   {{Cross: []Axis{{1 << 32, 0}, {1 << 32, 0}}, Contracted: row.Contracted}, column},
+		"overflowing size": {{Cross: []Axis{{1 << 32, 0}, {1 << 32, 0}}, Contracted: row.Contracted},
+			column},
 	} {
 		if _, err := New(portable, BFloat16, l[0], l[1]); err == nil {
 			t.Errorf("%s: no error", what)
@@ -512,18 +552,27 @@ func TestErrors(t *testing.T) {
 	}
 	out, x, y := make([]float32, 8), make([]float32, 6), make([]float32, 12)
 	scaled := func(addend []float32, s Scales) error {
-		return codes.Run(Results{Float32: out, Addend: addend}, Elements{Int8: make([]int8, 6)}, Elements{Int8: make([]int8, 12)}, s, nil)
+		return codes.Run(Results{Float32: out, Addend: addend}, Elements{Int8: make([]int8, 6)},
+			Elements{Int8: make([]int8, 12)}, s, nil)
 	}
 	for what, err := range map[string]error{
-		"output":   p.Run(Results{Float32: out[1:]}, Elements{Float32: x}, Elements{Float32: y}, Scales{}, nil),
-		"both":     p.Run(Results{Float32: out[:4], BFloat16: make([]uint16, 4)}, Elements{Float32: x}, Elements{Float32: y}, Scales{}, nil),
-		"addend":   p.Run(Results{Float32: out, Addend: out[1:]}, Elements{Float32: x}, Elements{Float32: y}, Scales{}, nil),
-		"left":     p.Run(Results{Float32: out}, Elements{Float32: x[1:]}, Elements{Float32: y}, Scales{}, nil),
-		"right":    p.Run(Results{Float32: out}, Elements{Float32: x}, Elements{Float32: y[1:]}, Scales{}, nil),
-		"kind":     p.Run(Results{Float32: out}, Elements{Int8: make([]int8, 6)}, Elements{Float32: y}, Scales{}, nil),
-		"two":      p.Run(Results{Float32: out}, Elements{Float32: x, BFloat16: make([]uint16, 6)}, Elements{Float32: y}, Scales{}, nil),
-		"none":     p.Run(Results{Float32: out}, Elements{}, Elements{Float32: y}, Scales{}, nil),
-		"scaled":   p.Run(Results{Float32: out}, Elements{Float32: x}, Elements{Float32: y}, Scales{Rows: x[:2]}, nil),
+		"output": p.Run(Results{Float32: out[1:]}, Elements{Float32: x}, Elements{Float32: y}, Scales{},
+			nil),
+		"both": p.Run(Results{Float32: out[:4], BFloat16: make([]uint16, 4)}, Elements{Float32: x},
+			Elements{Float32: y}, Scales{}, nil),
+		"addend": p.Run(Results{Float32: out, Addend: out[1:]}, Elements{Float32: x},
+			Elements{Float32: y}, Scales{}, nil),
+		"left": p.Run(Results{Float32: out}, Elements{Float32: x[1:]}, Elements{Float32: y}, Scales{},
+			nil),
+		"right": p.Run(Results{Float32: out}, Elements{Float32: x}, Elements{Float32: y[1:]}, Scales{},
+			nil),
+		"kind": p.Run(Results{Float32: out}, Elements{Int8: make([]int8, 6)}, Elements{Float32: y},
+			Scales{}, nil),
+		"two": p.Run(Results{Float32: out}, Elements{Float32: x, BFloat16: make([]uint16, 6)},
+			Elements{Float32: y}, Scales{}, nil),
+		"none": p.Run(Results{Float32: out}, Elements{}, Elements{Float32: y}, Scales{}, nil),
+		"scaled": p.Run(Results{Float32: out}, Elements{Float32: x}, Elements{Float32: y},
+			Scales{Rows: x[:2]}, nil),
 		"no rows":  scaled(nil, Scales{Columns: x[:4]}),
 		"rows":     scaled(nil, Scales{Rows: x[:1]}),
 		"columns":  scaled(nil, Scales{Rows: x[:2], Columns: x[:1]}),
@@ -569,10 +618,12 @@ func TestPeaks(t *testing.T) {
 	}
 }
 
-// TestTasksCoverRows: tasks have all rows, each once, in whole panels but for the last, and the later ones have no more than those before.
+// TestTasksCoverRows: tasks have all rows, each once, in whole panels but for the last, and the
+// later ones have no more than those before.
 func TestTasksCoverRows(t *testing.T) {
 	for _, c := range []struct{ all, panel, rows, share, least int }{
-		{512, 12, 192, 4, 12}, {2048, 12, 192, 4, 12}, {2048, 12, 192, 4, 48}, {97, 12, 192, 4, 12}, {96, 12, 192, 64, 12},
+		{512, 12, 192, 4, 12}, {2048, 12, 192, 4, 12}, {2048, 12, 192, 4, 48}, {97, 12, 192, 4, 12},
+		{96, 12, 192, 64, 12},
 		{100, 6, 192, 4, 300}, {50, 6, 24, 0, 0}, {12, 12, 48, 0, 0}, {1, 4, 16, 0, 0},
 	} {
 		tasks := tasks{rows: c.rows, share: c.share, least: c.least}
@@ -580,7 +631,8 @@ func TestTasksCoverRows(t *testing.T) {
 		for i := range tasks.countRows(c.all, c.panel) {
 			row, rows := tasks.rowsOf(i, c.all, c.panel)
 			if row != next || rows < 1 || rows > before || row%c.panel != 0 {
-				t.Errorf("%+v: task %d has %d rows from %d on, want them from %d on, at most %d", c, i, rows, row, next, before)
+				t.Errorf("%+v: task %d has %d rows from %d on, want them from %d on, at most %d", c, i, rows,
+					row, next, before)
 			}
 			next, before = row+rows, rows
 		}

@@ -9,8 +9,9 @@ import (
 	"github.com/cage-qat/cage/host/compute/matmul"
 )
 
-// TestPanels multiplies parts of strided operands panel by panel, with sums in float64 as the reference. Elements are whole numbers
-// and a half, which are exact but for the rounding to bfloat16 of some.
+// TestPanels multiplies parts of strided operands panel by panel, with sums in float64 as the
+// reference. Elements are whole numbers and a half, which are exact but for the rounding to
+// bfloat16 of some.
 func TestPanels(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, tier := range matmul.Tiers() {
@@ -29,7 +30,9 @@ func TestPanels(t *testing.T) {
 	}
 }
 
-func testPanels(t *testing.T, r *rand.Rand, tier *matmul.Tier, a matmul.Arithmetic, across bool, m, n, k int) {
+func testPanels(
+	t *testing.T, r *rand.Rand, tier *matmul.Tier, a matmul.Arithmetic, across bool, m, n, k int,
+) {
 	p, err := matmul.NewPanels(tier, a)
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +68,8 @@ func testPanels(t *testing.T, r *rand.Rand, tier *matmul.Tier, a matmul.Arithmet
 	if err != nil {
 		t.Fatal(err)
 	}
-	packedLeft, packedRight := make([]float32, packLeft.Size(m, k)), make([]float32, packRight.Size(n, k))
+	packedLeft, packedRight := make([]float32, packLeft.Size(m, k)),
+		make([]float32, packRight.Size(n, k))
 	packLeft.Pack(packedLeft, matmul.Elements{Float32: left}, 2, m, 2, k)
 	packRight.Pack(packedRight, matmul.Elements{Float32: right}, 2, n, 2, k)
 	rows, columns, words := p.Rows(), p.Columns(), p.Words(k)
@@ -73,8 +77,10 @@ func testPanels(t *testing.T, r *rand.Rand, tier *matmul.Tier, a matmul.Arithmet
 	panels := (m + rows - 1) / rows
 	tiles := make([]float32, panels*rows*columns)
 	for j := 0; j < n; j += columns {
-		multiplier.Multiply(panels, words, packedLeft, rows*words, packedRight[j*words:], tiles, columns, false)
-		multiplier.Multiply(panels, words, packedLeft, rows*words, packedRight[j*words:], tiles, columns, true)
+		multiplier.Multiply(panels, words, packedLeft, rows*words, packedRight[j*words:], tiles, columns,
+			false)
+		multiplier.Multiply(panels, words, packedLeft, rows*words, packedRight[j*words:], tiles, columns,
+			true)
 		for x := range panels * rows {
 			for y := range columns {
 				want := 0.0

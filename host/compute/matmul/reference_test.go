@@ -11,15 +11,19 @@ import (
 // A shape is a product to try: sizes of axes, and how they lie in memory.
 type shape struct {
 	batch, m, n, k []int
-	left, right    []int // order of the axes batch…, cross…, contracted… in memory, the slowest first; nil is that order
-	gap            int   // elements that lie between rows
+	// order of the axes batch…, cross…, contracted… in memory, the slowest first; nil is that order
+	left, right []int
+	gap         int // elements that lie between rows
 }
 
 func square(m, n, k int) shape { return shape{m: []int{m}, n: []int{n}, k: []int{k}} }
 
 func (s shape) String() string {
-	join := func(x []int) string { return strings.Trim(strings.ReplaceAll(fmt.Sprint(x), " ", "x"), "[]") }
-	return fmt.Sprintf("%s:%s*%s*%s:%v%v+%d", join(s.batch), join(s.m), join(s.n), join(s.k), s.left, s.right, s.gap)
+	join := func(x []int) string {
+		return strings.Trim(strings.ReplaceAll(fmt.Sprint(x), " ", "x"), "[]")
+	}
+	return fmt.Sprintf("%s:%s*%s*%s:%v%v+%d", join(s.batch), join(s.m), join(s.n), join(s.k), s.left,
+		s.right, s.gap)
 }
 
 func product(sizes []int) int {
@@ -100,15 +104,18 @@ func values(t *Tier, a Arithmetic, e Elements) []float64 {
 	return all
 }
 
-// An exact is an element of a product: its value, and the sum of the magnitudes of all its summands.
+// An exact is an element of a product: its value, and the sum of the magnitudes of all its
+// summands.
 type exact struct{ sum, magnitude float64 }
 
-// flushes tells whether products of a tier take subnormal operands for zero, so that infinity times one of them is NaN.
+// flushes tells whether products of a tier take subnormal operands for zero, so that infinity times
+// one of them is NaN.
 func flushes(t *Tier, a Arithmetic) bool { return t.HasBFloat16() && a == BFloat16 }
 
 func reference(t *Tier, a Arithmetic, l, r Layout, left, right Elements) []exact {
 	var out []exact
-	lb, rb, lm, rn, lk, rk := offsets(l.Batch), offsets(r.Batch), offsets(l.Cross), offsets(r.Cross), offsets(l.Contracted), offsets(r.Contracted)
+	lb, rb, lm, rn, lk, rk := offsets(l.Batch), offsets(r.Batch), offsets(l.Cross), offsets(r.Cross),
+		offsets(l.Contracted), offsets(r.Contracted)
 	lv, rv := values(t, a, left), values(t, a, right)
 	for b := range lb {
 		for _, i := range lm {
@@ -158,7 +165,8 @@ func codes(r *rand.Rand, limit int) func() float64 {
 
 // wild are numbers of all kinds.
 func wild(r *rand.Rand) func() float64 {
-	special := []float64{0, math.Copysign(0, -1), math.Inf(1), math.Inf(-1), math.NaN(), 0x1p-133, -0x1p-127, 0x1.8p-126, 0x1p50, 0x1p-149}
+	special := []float64{0, math.Copysign(0, -1), math.Inf(1), math.Inf(-1), math.NaN(), 0x1p-133,
+		-0x1p-127, 0x1.8p-126, 0x1p50, 0x1p-149}
 	return func() float64 {
 		if r.IntN(12) == 0 {
 			return special[r.IntN(len(special))]
@@ -175,10 +183,11 @@ func tiny(r *rand.Rand) func() float64 {
 // roundoff is the relative error of a float32 operation.
 const roundoff = 0x1p-24
 
-// bound is how far a computed sum of k products may be from the exact one. A summand goes through at most k additions within
-// blocks and one for each block, each of which is off by roundoff of what has been summed up, which is no more than the
-// magnitudes (Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, (3.5)), or by half of the smallest
-// number, or where subnormal sums become zero, by the smallest normal one.
+// bound is how far a computed sum of k products may be from the exact one. A summand goes through
+// at most k additions within blocks and one for each block, each of which is off by roundoff of
+// what has been summed up, which is no more than the magnitudes (Higham, Accuracy and Stability of
+// Numerical Algorithms, 2nd edition, (3.5)), or by half of the smallest number, or where subnormal
+// sums become zero, by the smallest normal one.
 func (e exact) bound(tier *Tier, a Arithmetic, k int) float64 {
 	n := float64(k + k/blocksForVectors.block + 2)
 	b := n * roundoff / (1 - n*roundoff) * e.magnitude
@@ -203,7 +212,8 @@ func near(t testing.TB, what string, i int, got float32, want, bound float64) bo
 		}
 	case math.Abs(g-want) <= bound:
 		return true
-	case math.IsInf(g, 0) && math.Signbit(g) == math.Signbit(want) && math.Abs(want)+bound > math.MaxFloat32:
+	case math.IsInf(g, 0) && math.Signbit(g) == math.Signbit(want) &&
+		math.Abs(want)+bound > math.MaxFloat32:
 		return true
 	}
 	t.Errorf("%s: element %d is %v, want %v ± %v", what, i, got, want, bound)

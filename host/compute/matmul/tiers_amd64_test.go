@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestOrderOfTiers: VDPBF16PS comes first where it is fast, and integers have VPDPBUSD in either case.
+// TestOrderOfTiers: VDPBF16PS comes first where it is fast, and integers have VPDPBUSD in either
+// case.
 func TestOrderOfTiers(t *testing.T) {
 	for _, c := range []struct {
 		vendor     string

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestTilesSurviveSignals: a thread that is interrupted in a kernel finds its tiles as they were, also when another product ran on its
-// processor in between.
+// TestTilesSurviveSignals: a thread that is interrupted in a kernel finds its tiles as they were,
+// also when another product ran on its processor in between.
 func TestTilesSurviveSignals(t *testing.T) {
 	tier, err := Named("amx")
 	if err != nil {
@@ -41,7 +41,8 @@ func TestTilesSurviveSignals(t *testing.T) {
 	s := square(96, 96, 4000)
 	l, rl := s.layouts()
 	r := rand.New(rand.NewPCG(1, 2))
-	x, y := elements(t, "float32", reaches(t, l), false, normal(r)), elements(t, "float32", reaches(t, rl), false, normal(r))
+	x, y := elements(t, "float32", reaches(t, l), false, normal(r)),
+		elements(t, "float32", reaches(t, rl), false, normal(r))
 	p := plan(t, tier, BFloat16, s)
 	want := make([]float32, p.Size())
 	run1(t, p, want, x, y, nil)

@@ -12,7 +12,9 @@ import (
 )
 
 // quantizer builds a program of a matrix; make returns the codes and the scale of its value.
-func quantizer(make func(b *program.Builder, x program.Value) (codes, scale program.Value)) *program.Program {
+func quantizer(
+	make func(b *program.Builder, x program.Value) (codes, scale program.Value),
+) *program.Program {
 	b := program.NewBuilder("q")
 	codes, scale := make(b, b.Input("x", program.FloatType(3, 8)))
 	b.Output("value", codes.Mul(scale))
@@ -25,19 +27,29 @@ func quantizer(make func(b *program.Builder, x program.Value) (codes, scale prog
 
 func highest(x program.Value) program.Value { return x.Abs().MaxRow() }
 
-// TestRows: which programs are factored. Those that are give integers and scales whose product is the value, in
-// binary32, to the last bit.
+// TestRows: which programs are factored. Those that are give integers and scales whose product is
+// the value, in binary32, to the last bit.
 func TestRows(t *testing.T) {
 	type value = program.Value
 	for name, tt := range map[string]struct {
 		make    func(b *program.Builder, x value) (codes, scale value)
 		largest float64 // of the integers; 0: not factored
 	}{
-		"clip, then round":  {func(_ *program.Builder, x value) (value, value) { return x.Clip(-8, 7).Round(), highest(x) }, 8},
-		"round, then clip":  {func(_ *program.Builder, x value) (value, value) { return x.Round().Clip(-3, 3), highest(x) }, 3},
-		"the scale first":   {func(_ *program.Builder, x value) (value, value) { return highest(x), x.Clip(-1, 1).Round() }, 1},
-		"one scale":         {func(b *program.Builder, x value) (value, value) { return x.Clip(-8, 7).Round(), b.Const(0.3) }, 8},
-		"between the marks": {func(_ *program.Builder, x value) (value, value) { return x.Clip(-8, 7).Floor().Shift(0.5), highest(x) }, 15},
+		"clip, then round": {func(_ *program.Builder, x value) (value, value) {
+			return x.Clip(-8, 7).Round(), highest(x)
+		}, 8},
+		"round, then clip": {func(_ *program.Builder, x value) (value, value) {
+			return x.Round().Clip(-3, 3), highest(x)
+		}, 3},
+		"the scale first": {func(_ *program.Builder, x value) (value, value) {
+			return highest(x), x.Clip(-1, 1).Round()
+		}, 1},
+		"one scale": {func(b *program.Builder, x value) (value, value) {
+			return x.Clip(-8, 7).Round(), b.Const(0.3)
+		}, 8},
+		"between the marks": {func(_ *program.Builder, x value) (value, value) {
+			return x.Clip(-8, 7).Floor().Shift(0.5), highest(x)
+		}, 15},
 		"shifted": {func(b *program.Builder, x value) (value, value) {
 			return b.Const(0.25).Sub(x.Round().Clip(-4, 4).Neg()), highest(x)
 		}, 17},
@@ -47,12 +59,24 @@ func TestRows(t *testing.T) {
 		"a step that would make the scale infinite": {func(b *program.Builder, x value) (value, value) {
 			return x.Clip(0, 1).Round().Scale(64), b.Const(math.Exp2(122))
 		}, 64},
-		"8 bits":                {func(_ *program.Builder, x value) (value, value) { return x.Clip(-127, 127).Round(), highest(x) }, 127},
-		"more than 8 bits":      {func(_ *program.Builder, x value) (value, value) { return x.Clip(-128, 127).Round(), highest(x) }, 0},
-		"without limits":        {func(_ *program.Builder, x value) (value, value) { return x.Round(), highest(x) }, 0},
-		"not rounded":           {func(_ *program.Builder, x value) (value, value) { return x.Clip(-8, 7), highest(x) }, 0},
-		"clipped between codes": {func(_ *program.Builder, x value) (value, value) { return x.Round().Clip(-0.3, 7), highest(x) }, 0},
-		"a scale for each":      {func(_ *program.Builder, x value) (value, value) { return x.Clip(-8, 7).Round(), x.Abs() }, 0},
+		"8 bits": {func(_ *program.Builder, x value) (value, value) {
+			return x.Clip(-127, 127).Round(), highest(x)
+		}, 127},
+		"more than 8 bits": {func(_ *program.Builder, x value) (value, value) {
+			return x.Clip(-128, 127).Round(), highest(x)
+		}, 0},
+		"without limits": {func(_ *program.Builder, x value) (value, value) {
+			return x.Round(), highest(x)
+		}, 0},
+		"not rounded": {func(_ *program.Builder, x value) (value, value) {
+			return x.Clip(-8, 7), highest(x)
+		}, 0},
+		"clipped between codes": {func(_ *program.Builder, x value) (value, value) {
+			return x.Round().Clip(-0.3, 7), highest(x)
+		}, 0},
+		"a scale for each": {func(_ *program.Builder, x value) (value, value) {
+			return x.Clip(-8, 7).Round(), x.Abs()
+		}, 0},
 		"a scale for columns": {func(_ *program.Builder, x value) (value, value) {
 			return x.Clip(-8, 7).Round(), x.ReduceMax(0).Reshape(1, 8)
 		}, 0},
@@ -60,7 +84,8 @@ func TestRows(t *testing.T) {
 			return x.Clip(0, 1-1.0/(1<<24)).Shift(127).Floor(), highest(x)
 		}, 0},
 		"two grids": {func(b *program.Builder, x value) (value, value) {
-			return x.Gt(b.Const(1)).Select(x.Clip(-8, 7).Round(), x.Clip(-1, 1).Round().Shift(0.125)), highest(x)
+			return x.Gt(b.Const(1)).Select(x.Clip(-8, 7).Round(), x.Clip(-1, 1).Round().Shift(0.125)),
+				highest(x)
 		}, 64},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -144,7 +169,8 @@ func TestRefused(t *testing.T) {
 		},
 		"a quotient that underflows": func(b *program.Builder, x value) (value, value) {
 			d := b.Const(math.Exp2(127))
-			return x.Clip(0, 0.74*math.Exp2(-22)).Div(d).Mul(d).Scale(170 * math.Exp2(22)).Floor(), highest(x)
+			return x.Clip(0, 0.74*math.Exp2(-22)).Div(d).Mul(d).Scale(170 * math.Exp2(22)).Floor(),
+				highest(x)
 		},
 		"many sums that are rounded": func(b *program.Builder, x value) (value, value) {
 			d := b.Const(1)

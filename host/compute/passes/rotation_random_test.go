@@ -81,7 +81,9 @@ func rows(p *program.Program, rng *rand.Rand) (block int, outputs []string) {
 
 // check compares a program with what Undo makes of it: values rotated, all other
 // outputs as they were, and gradients for a cotangent on the rotated value.
-func check(t *testing.T, p *program.Program, in tensors, block int, outputs []string, rng *rand.Rand) *program.Program {
+func check(
+	t *testing.T, p *program.Program, in tensors, block int, outputs []string, rng *rand.Rand,
+) *program.Program {
 	t.Helper()
 	half, err := passes.UndoRotation(p, block, outputs...)
 	if err != nil {
@@ -114,7 +116,10 @@ func check(t *testing.T, p *program.Program, in tensors, block int, outputs []st
 	return half
 }
 
-func checkGradient(t *testing.T, p, half *program.Program, in tensors, block int, output string, wrt []string, rng *rand.Rand) {
+func checkGradient(
+	t *testing.T, p, half *program.Program, in tensors, block int, output string, wrt []string,
+	rng *rand.Rand,
+) {
 	t.Helper()
 	id, _ := p.Output(output)
 	dz := reference.Floats(make([]float64, p.TypeOf(id).Size()), p.TypeOf(id).Shape...)
@@ -157,7 +162,9 @@ func TestRandom(t *testing.T) {
 }
 
 // tail writes random operations that a rotation changes places with behind v.
-func tail(b *program.Builder, rng *rand.Rand, v, row program.Value, block, depth int) program.Value {
+func tail(
+	b *program.Builder, rng *rand.Rand, v, row program.Value, block, depth int,
+) program.Value {
 	shape := v.Shape()
 	for range depth {
 		switch rng.IntN(8) {
@@ -173,11 +180,13 @@ func tail(b *program.Builder, rng *rand.Rand, v, row program.Value, block, depth
 			v = row.Lt(b.Const(0.5)).Select(v, b.Const(0))
 		case 5:
 			blocks := int(v.Type().Size()) / block
-			v = v.Reshape(blocks, block).Mul(b.Table(normal(rng, int64(blocks)), blocks, 1)).Reshape(shape...)
+			v = v.Reshape(blocks, block).Mul(b.Table(normal(rng, int64(blocks)), blocks, 1)).
+				Reshape(shape...)
 		case 6:
 			v = v.Ldexp(row.Round())
 		default:
-			v = v.Sub(tail(b, rng, b.Table(normal(rng, v.Type().Size()), shape...).Hadamard(block), row, block, depth/2))
+			v = v.Sub(tail(b, rng, b.Table(normal(rng, v.Type().Size()), shape...).Hadamard(block), row,
+				block, depth/2))
 		}
 	}
 	return v
@@ -199,17 +208,20 @@ func TestRandomTails(t *testing.T) {
 		block := 2 << rng.IntN(4)
 		shape := []int{1 + rng.IntN(4), block * (1 + rng.IntN(3))}
 		b := program.NewBuilder("tail")
-		x, row := b.Input("x", program.FloatType(shape...)), b.Input("row", program.FloatType(shape[0], 1))
+		x, row := b.Input("x", program.FloatType(shape...)),
+			b.Input("row", program.FloatType(shape[0], 1))
 		z := x.Hadamard(block)
 		mask := z.Abs().Le(b.Const(1.5))
 		b.Output("value", tail(b, rng, z.Scale(4).Round().Hadamard(block), row, block, 1+rng.IntN(5)))
-		b.Output("surrogate", tail(b, rng, mask.Select(z, b.Const(0)).Hadamard(block), row, block, rng.IntN(5)))
+		b.Output("surrogate", tail(b, rng, mask.Select(z, b.Const(0)).Hadamard(block), row, block,
+			rng.IntN(5)))
 		b.Output("mask", mask)
 		p, err := b.Build()
 		if err != nil {
 			t.Fatal(err)
 		}
-		in := tensors{"x": reference.Floats(normal(rng, x.Type().Size()), shape...), "row": reference.Floats(normal(rng, int64(shape[0])), shape[0], 1)}
+		in := tensors{"x": reference.Floats(normal(rng, x.Type().Size()), shape...),
+			"row": reference.Floats(normal(rng, int64(shape[0])), shape[0], 1)}
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			if got := passes.EndingRotation(p, "value"); got != block {
 				t.Fatalf("ends in a rotation of %d, want %d:\n%s", got, block, p)
@@ -227,8 +239,8 @@ func TestRandomTails(t *testing.T) {
 	}
 }
 
-// TestReceive: given the rotated input, what Receive makes of a program gives what the program gives, and does not rotate again
-// what the program rotates.
+// TestReceive: given the rotated input, what Receive makes of a program gives what the program
+// gives, and does not rotate again what the program rotates.
 func TestReceive(t *testing.T) {
 	const block = 8
 	rng := rand.New(rand.NewPCG(5, 6))
@@ -256,7 +268,8 @@ func TestReceive(t *testing.T) {
 		if got := passes.RotatedElements(half); got != elements {
 			t.Errorf("%d elements are rotated, want %d:\n%s", got, elements, half)
 		}
-		in := tensors{"x": reference.Floats(normal(rng, 48), 3, 16), "d.value": reference.Floats(normal(rng, 48), 3, 16)}
+		in := tensors{"x": reference.Floats(normal(rng, 48), 3, 16),
+			"d.value": reference.Floats(normal(rng, 48), 3, 16)}
 		want := run(t, p, in)
 		in["d.value"] = rotate(t, in["d.value"], block)
 		for name, got := range run(t, half, in) {
@@ -264,8 +277,12 @@ func TestReceive(t *testing.T) {
 		}
 	}
 	for says, receive := range map[string]func() (*program.Program, error){
-		`no input "dy"`: func() (*program.Program, error) { return passes.ReceiveRotated(plain, block, "dy") },
-		"with a row length that is a multiple of 32": func() (*program.Program, error) { return passes.ReceiveRotated(plain, 32, "d.value") },
+		`no input "dy"`: func() (*program.Program, error) {
+			return passes.ReceiveRotated(plain, block, "dy")
+		},
+		"with a row length that is a multiple of 32": func() (*program.Program, error) {
+			return passes.ReceiveRotated(plain, 32, "d.value")
+		},
 	} {
 		if _, err := receive(); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("got %v, want %q", err, says)

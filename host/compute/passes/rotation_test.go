@@ -11,7 +11,9 @@ import (
 
 // build writes a program of x, float[2,8], and a factor for each row, float[2,1], that
 // returns value.
-func build(t *testing.T, body func(b *program.Builder, x, row program.Value) program.Value) *program.Program {
+func build(
+	t *testing.T, body func(b *program.Builder, x, row program.Value) program.Value,
+) *program.Program {
 	t.Helper()
 	b := program.NewBuilder("test")
 	x, row := b.Input("x", program.FloatType(2, 8)), b.Input("row", program.FloatType(2, 1))
@@ -31,14 +33,26 @@ func TestEnding(t *testing.T) {
 		want int
 		body body
 	}{
-		"plain":           {4, func(_ *program.Builder, x, _ program.Value) program.Value { return round(x) }},
-		"the whole row":   {8, func(_ *program.Builder, x, _ program.Value) program.Value { return x.Round().Hadamard(8) }},
-		"a factor":        {4, func(_ *program.Builder, x, row program.Value) program.Value { return round(x).Mul(row) }},
-		"a factor, first": {4, func(_ *program.Builder, x, row program.Value) program.Value { return row.Mul(round(x)) }},
-		"a number":        {4, func(_ *program.Builder, x, _ program.Value) program.Value { return round(x).Scale(3).Neg() }},
-		"a quotient":      {4, func(_ *program.Builder, x, row program.Value) program.Value { return round(x).Div(row) }},
-		"a power of two":  {4, func(_ *program.Builder, x, row program.Value) program.Value { return round(x).Ldexp(row.Round()) }},
-		"a filled factor": {4, func(b *program.Builder, x, _ program.Value) program.Value { return round(x).Mul(b.Full(2, 2, 8)) }},
+		"plain": {4,
+			func(_ *program.Builder, x, _ program.Value) program.Value { return round(x) }},
+		"the whole row": {8,
+			func(_ *program.Builder, x, _ program.Value) program.Value { return x.Round().Hadamard(8) }},
+		"a factor": {4,
+			func(_ *program.Builder, x, row program.Value) program.Value { return round(x).Mul(row) }},
+		"a factor, first": {4,
+			func(_ *program.Builder, x, row program.Value) program.Value { return row.Mul(round(x)) }},
+		"a number": {4,
+			func(_ *program.Builder, x, _ program.Value) program.Value { return round(x).Scale(3).Neg() }},
+		"a quotient": {4,
+			func(_ *program.Builder, x, row program.Value) program.Value { return round(x).Div(row) }},
+		"a power of two": {4,
+			func(_ *program.Builder, x, row program.Value) program.Value {
+				return round(x).Ldexp(row.Round())
+			}},
+		"a filled factor": {4,
+			func(b *program.Builder, x, _ program.Value) program.Value {
+				return round(x).Mul(b.Full(2, 2, 8))
+			}},
 		"a repeated factor": {4, func(_ *program.Builder, x, row program.Value) program.Value {
 			return round(x).Mul(row.Broadcast([]int{2, 8}, []int{0, 1}))
 		}},
@@ -58,16 +72,28 @@ func TestEnding(t *testing.T) {
 		"a sum": {4, func(_ *program.Builder, x, _ program.Value) program.Value {
 			return round(x).Add(x.Hadamard(4)).StopGradient()
 		}},
-		"no rotation":  {0, func(_ *program.Builder, x, _ program.Value) program.Value { return x.Round() }},
-		"only before":  {0, func(_ *program.Builder, x, _ program.Value) program.Value { return x.Hadamard(4).Round() }},
-		"block of one": {0, func(_ *program.Builder, x, _ program.Value) program.Value { return x.Hadamard(1) }},
+		"no rotation": {0, func(_ *program.Builder, x, _ program.Value) program.Value {
+			return x.Round()
+		}},
+		"only before": {0, func(_ *program.Builder, x, _ program.Value) program.Value {
+			return x.Hadamard(4).Round()
+		}},
+		"block of one": {0, func(_ *program.Builder, x, _ program.Value) program.Value {
+			return x.Hadamard(1)
+		}},
 		"a factor for each element": {0, func(b *program.Builder, x, _ program.Value) program.Value {
 			return round(x).Mul(b.Table([]float64{1, 2, 3, 4, 5, 6, 7, 8}, 1, 8))
 		}},
-		"a divided constant": {0, func(b *program.Builder, x, _ program.Value) program.Value { return b.Const(1).Div(round(x)) }},
-		"a shift":            {0, func(_ *program.Builder, x, _ program.Value) program.Value { return round(x).Shift(1) }},
-		"half a sum":         {0, func(_ *program.Builder, x, _ program.Value) program.Value { return round(x).Add(x) }},
-		"two rotations":      {0, func(_ *program.Builder, x, _ program.Value) program.Value { return round(x).Add(x.Hadamard(8)) }},
+		"a divided constant": {0,
+			func(b *program.Builder, x, _ program.Value) program.Value { return b.Const(1).Div(round(x)) }},
+		"a shift": {0,
+			func(_ *program.Builder, x, _ program.Value) program.Value { return round(x).Shift(1) }},
+		"half a sum": {0,
+			func(_ *program.Builder, x, _ program.Value) program.Value { return round(x).Add(x) }},
+		"two rotations": {0,
+			func(_ *program.Builder, x, _ program.Value) program.Value {
+				return round(x).Add(x.Hadamard(8))
+			}},
 		"split runs": {0, func(_ *program.Builder, x, _ program.Value) program.Value {
 			return round(x).Reshape(8, 2).Neg().Reshape(2, 8).Transpose(1, 0).Reshape(2, 8)
 		}},
@@ -78,7 +104,8 @@ func TestEnding(t *testing.T) {
 			return x.IsFinite().Select(round(x), b.Const(0))
 		}},
 		"padding": {0, func(b *program.Builder, x, _ program.Value) program.Value {
-			return x.Concatenate(1, b.Zeros(2, 8)).Hadamard(16).Round().Hadamard(16).Slice([]int{0, 0}, []int{2, 8}, []int{1, 1})
+			return x.Concatenate(1, b.Zeros(2, 8)).Hadamard(16).Round().Hadamard(16).
+				Slice([]int{0, 0}, []int{2, 8}, []int{1, 1})
 		}},
 	} {
 		p := build(t, c.body)
@@ -96,19 +123,24 @@ func TestEnding(t *testing.T) {
 			t.Errorf("%s: %d elements are rotated, %d before:\n%s", name, after, before, half)
 		}
 	}
-	if got := passes.EndingRotation(build(t, func(_ *program.Builder, x, _ program.Value) program.Value { return x }), "other"); got != 0 {
+	if got := passes.EndingRotation(
+		build(t, func(_ *program.Builder, x, _ program.Value) program.Value { return x }),
+		"other"); got != 0 {
 		t.Errorf("an output that does not exist ends in a rotation of %d", got)
 	}
 }
 
 // TestElements: two rotations of 16 elements, of which one is left out.
 func TestElements(t *testing.T) {
-	p := build(t, func(_ *program.Builder, x, _ program.Value) program.Value { return x.Hadamard(4).Round().Hadamard(4) })
+	p := build(t, func(_ *program.Builder, x, _ program.Value) program.Value {
+		return x.Hadamard(4).Round().Hadamard(4)
+	})
 	half, err := passes.UndoRotation(p, 4, "value")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if before, after := passes.RotatedElements(p), passes.RotatedElements(half); before != 32 || after != 16 {
+	if before, after := passes.RotatedElements(p), passes.RotatedElements(half); before != 32 ||
+		after != 16 {
 		t.Errorf("%d and %d elements, want 32 and 16", before, after)
 	}
 }
@@ -135,7 +167,8 @@ func TestUndoRefuses(t *testing.T) {
 		{4, "sum", "a row length that is a multiple"},
 		{4, "codes", "a row length that is a multiple"},
 	} {
-		if _, err := passes.UndoRotation(p, c.block, c.output); err == nil || !strings.Contains(err.Error(), c.say) {
+		if _, err := passes.UndoRotation(p, c.block, c.output); err == nil ||
+			!strings.Contains(err.Error(), c.say) {
 			t.Errorf("%d, %s: got %v, want an error that says %q", c.block, c.output, err, c.say)
 		}
 	}

@@ -33,11 +33,13 @@ func both(t *testing.T, p *program.Program, in tensors) (got, want tensors) {
 func near(t *testing.T, what string, got, want reference.Tensor, tolerance float64) {
 	t.Helper()
 	if !got.Type.Equal(want.Type) || got.Len() != want.Len() {
-		t.Fatalf("%s is %s with %d elements, want %s with %d", what, got.Type, got.Len(), want.Type, want.Len())
+		t.Fatalf("%s is %s with %d elements, want %s with %d", what, got.Type, got.Len(), want.Type,
+			want.Len())
 	}
 	for i, w := range want.Float64s() {
 		g := got.Float64s()[i]
-		if math.Float64bits(g) != math.Float64bits(w) && !(g != g && w != w) && !(math.Abs(g-w) <= tolerance) {
+		if math.Float64bits(g) != math.Float64bits(w) && !(g != g && w != w) &&
+			!(math.Abs(g-w) <= tolerance) {
 			t.Fatalf("%s: element %d is %v, want %v", what, i, g, w)
 		}
 	}
@@ -141,13 +143,15 @@ func TestEigh(t *testing.T) {
 		of := negative.Floats[i*n:][:n]
 		slices.Reverse(of)
 	}
-	for vectors, values := range map[string]reference.Tensor{"vectors": got["values"], "only_vectors": negative} {
+	for vectors, values := range map[string]reference.Tensor{"vectors": got["values"],
+		"only_vectors": negative} {
 		out, err := reference.Run(check, tensors{"v": got[vectors], "w": values})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, i := range []int{0, 2} {
-			near(t, vectors, reference.Floats(out["s"].Floats[i*n*n:][:n*n], n, n), reference.Floats(got["s"].Floats[i*n*n:][:n*n], n, n), 1e-12)
+			near(t, vectors, reference.Floats(out["s"].Floats[i*n*n:][:n*n], n, n),
+				reference.Floats(got["s"].Floats[i*n*n:][:n*n], n, n), 1e-12)
 		}
 		for _, v := range got[vectors].Floats[n*n : 2*n*n] {
 			if v == v {
@@ -205,7 +209,8 @@ func TestResultsStay(t *testing.T) {
 func TestErrors(t *testing.T) {
 	p := build(t, func(b *program.Builder) { b.Output("y", b.Input("x", program.FloatType(2)).Neg()) })
 	for _, in := range []tensors{{}, {"x": reference.Float(1)}} {
-		if _, err := refresh.Execute(p, in); err == nil || !strings.Contains(err.Error(), `input "x" must be float[2]`) {
+		if _, err := refresh.Execute(p, in); err == nil ||
+			!strings.Contains(err.Error(), `input "x" must be float[2]`) {
 			t.Errorf("got %v, want an error that names x", err)
 		}
 	}

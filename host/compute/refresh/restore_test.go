@@ -11,24 +11,29 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// TestRestore: what a checkpoint says of a refresh that was under way decides how the run goes on. It is put in place before
-// the update that it is due at, neither earlier nor later. A matrix without eigenvalues is tolerated, as in a run that
-// never stopped, and a fault of the executor is not: else a run would go on with a preconditioner that nothing renews.
-// One that is due when it was begun is damaged, and would never have been there.
+// TestRestore: what a checkpoint says of a refresh that was under way decides how the run goes on.
+// It is put in place before the update that it is due at, neither earlier nor later. A matrix
+// without eigenvalues is tolerated, as in a run that never stopped, and a fault of the executor is
+// not: else a run would go on with a preconditioner that nothing renews. One that is due when it
+// was begun is damaged, and would never have been there.
 func TestRestore(t *testing.T) {
 	built, err := sdk.BuildOptimizer(testrun.Carrier{}, sdk.Tensor{Name: "w", Shape: []int{2}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := refresh.New(testrun.Device(t), []refresh.Target{{Tensor: "w", Optimizer: built, Delay: 2}}, nil)
+	r, err := refresh.New(testrun.Device(t),
+		[]refresh.Target{{Tensor: "w", Optimizer: built, Delay: 2}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	none := func(name string, _ []int) ([]float32, error) { return nil, fmt.Errorf("there is no %s", name) }
+	none := func(name string, _ []int) ([]float32, error) {
+		return nil, fmt.Errorf("there is no %s", name)
+	}
 	for _, due := range []int{3, 4} {
 		err := r.Restore(&refresh.Pending{}, []refresh.Record{{Tensor: "w", Step: 4, Due: due}}, none)
-		if want := fmt.Sprintf("the checkpoint has an unexpected refresh of w, from update 4 to %d", due); err == nil || err.Error() != want {
+		if want := fmt.Sprintf("the checkpoint has an unexpected refresh of w, from update 4 to %d",
+			due); err == nil || err.Error() != want {
 			t.Errorf("due at %d: %v, want %q", due, err, want)
 		}
 	}
@@ -46,7 +51,8 @@ func TestRestore(t *testing.T) {
 				t.Errorf("before update %d a refresh arrives: %t, want %t", update, !arrives, arrives)
 			}
 		}
-		if failed, err := r.Install(&pending, nil, 5); len(failed) > 0 || err != nil || len(pending.Records()) != 1 {
+		if failed, err := r.Install(&pending, nil, 5); len(failed) > 0 || err != nil ||
+			len(pending.Records()) != 1 {
 			t.Errorf("before update 5: %v, %v", failed, err)
 		}
 		failed, err := r.Install(&pending, nil, 6)

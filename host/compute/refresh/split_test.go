@@ -62,14 +62,16 @@ func TestSplitRefresh(t *testing.T) {
 		optimizer string
 		applies   []string // the states that the second part renews
 	}{
-		"soap":          {`optimizer={plugin="soap"}`, []string{"state.m", "state.v"}},
-		"soap, bounded": {`optimizer={plugin="soap", max_precond_dim=32}`, []string{"state.m", "state.v"}},
-		"shampoo":       {`optimizer={plugin="shampoo"}`, nil},
-		"shampoo, 16":   {`optimizer={plugin="shampoo", max_precond_dim=16}`, nil},
+		"soap": {`optimizer={plugin="soap"}`, []string{"state.m", "state.v"}},
+		"soap, bounded": {`optimizer={plugin="soap", max_precond_dim=32}`,
+			[]string{"state.m", "state.v"}},
+		"shampoo":     {`optimizer={plugin="shampoo"}`, nil},
+		"shampoo, 16": {`optimizer={plugin="shampoo", max_precond_dim=16}`, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			seen := map[string]bool{}
-			for i, rule := range testrun.Plan(t, testrun.Config(t, "model.vocab=32", "model.layers=1", c.optimizer)).Rules {
+			for i, rule := range testrun.Plan(t, testrun.Config(t, "model.vocab=32", "model.layers=1",
+				c.optimizer)).Rules {
 				o := rule.Optimizer
 				if key := fmt.Sprint(rule.Shape); o.Refresh == nil || seen[key] {
 					continue
@@ -134,7 +136,9 @@ func checkSplit(t *testing.T, seed uint64, o spec.Optimizer, applies []string) {
 }
 
 // execute runs a program on those of the inputs that it has.
-func execute(t *testing.T, p *program.Program, in map[string]reference.Tensor) map[string]reference.Tensor {
+func execute(
+	t *testing.T, p *program.Program, in map[string]reference.Tensor,
+) map[string]reference.Tensor {
 	t.Helper()
 	own := map[string]reference.Tensor{}
 	for _, input := range p.Inputs {
@@ -157,11 +161,15 @@ func (odd) Init(b *program.Builder, _ program.Value, _ sdk.Tensor) (sdk.State, e
 	return sdk.State{"a": b.Zeros(2, 2), "m": b.Zeros(2, 2), "n": b.Zeros(2, 2)}, nil
 }
 
-func (o odd) Refresh(b *program.Builder, in sdk.RefreshInput, _ bool, _ sdk.Tensor) (sdk.State, error) {
+func (o odd) Refresh(
+	b *program.Builder, in sdk.RefreshInput, _ bool, _ sdk.Tensor,
+) (sdk.State, error) {
 	return o.refresh(b, in.State), nil
 }
 
-func (odd) Update(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
+func (odd) Update(
+	_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	next := maps.Clone(in.State)
 	next["m"] = in.State["m"].Shift(1)
 	return in.Gradient, next, nil
@@ -175,26 +183,34 @@ func TestCheckDelay(t *testing.T) {
 		want    string
 		refresh func(b *program.Builder, in sdk.State) sdk.State
 	}{
-		"longest": {2, "", func(_ *program.Builder, in sdk.State) sdk.State { return sdk.State{"a": in["n"].QR()} }},
+		"longest": {2, "", func(_ *program.Builder, in sdk.State) sdk.State {
+			return sdk.State{"a": in["n"].QR()}
+		}},
 		"too long": {3, "a delay of 3 updates, but refreshes are due every 3: it must be shorter",
 			func(_ *program.Builder, in sdk.State) sdk.State { return sdk.State{"a": in["n"].QR()} }},
 		"replaced": {1, "replaces the state m without reading it",
-			func(_ *program.Builder, in sdk.State) sdk.State { return sdk.State{"a": in["a"].QR(), "m": in["n"]} }},
+			func(_ *program.Builder, in sdk.State) sdk.State {
+				return sdk.State{"a": in["a"].QR(), "m": in["n"]}
+			}},
 		"reset": {1, "replaces the state n without reading it",
 			func(b *program.Builder, in sdk.State) sdk.State {
 				return sdk.State{"a": in["n"].QR(), "n": b.Zeros(2, 2)}
 			}},
 		"factorized": {1, "renews the state m by qr of values that updates write, too",
-			func(_ *program.Builder, in sdk.State) sdk.State { return sdk.State{"m": in["m"].Shift(1).QR()} }},
+			func(_ *program.Builder, in sdk.State) sdk.State {
+				return sdk.State{"m": in["m"].Shift(1).QR()}
+			}},
 		"integers": {1, "depend on integers",
 			func(_ *program.Builder, in sdk.State) sdk.State {
 				n := in["n"].Convert(program.Int)
-				return sdk.State{"m": in["m"].Mul(n.Add(n).Convert(program.Float).Scale(0)).Add(in["m"].Convert(program.Int).Add(n).Convert(program.Float))}
+				return sdk.State{"m": in["m"].Mul(n.Add(n).Convert(program.Float).Scale(0)).
+					Add(in["m"].Convert(program.Int).Add(n).Convert(program.Float))}
 			}},
 		"decayed": {1, "", func(_ *program.Builder, in sdk.State) sdk.State {
 			return sdk.State{"a": in["n"].QR(), "n": in["n"].Scale(0.5)}
 		}},
-		"nothing to do before": {1, "", func(_ *program.Builder, in sdk.State) sdk.State { return sdk.State{"m": in["m"].Scale(0.5)} }},
+		"nothing to do before": {1, "",
+			func(_ *program.Builder, in sdk.State) sdk.State { return sdk.State{"m": in["m"].Scale(0.5)} }},
 		"sorted": {1, "", func(_ *program.Builder, in sdk.State) sdk.State {
 			return sdk.State{"m": in["m"].SortColumns(in["m"].ReduceSum(0))}
 		}},
@@ -203,13 +219,16 @@ func TestCheckDelay(t *testing.T) {
 			basis := b.Table([]float64{1, 2, 3, 4}, 2, 2).QR()
 			return sdk.State{"m": basis.MatMul(in["m"])}
 		}},
-		"many to be sorted": {1, "renews the state m by sorting columns of values that updates write, too",
+		"many to be sorted": {1,
+			"renews the state m by sorting columns of values that updates write, too",
 			func(_ *program.Builder, in sdk.State) sdk.State {
 				wide := in["m"].Reshape(1, 4).Broadcast([]int{1, 4, 1 << 14}, []int{0, 1}).Reshape(1, 1<<16)
-				return sdk.State{"m": wide.SortColumns(wide.Reshape(1<<16)).Slice([]int{0, 0}, []int{1, 4}, []int{1, 1}).Reshape(2, 2)}
+				return sdk.State{"m": wide.SortColumns(wide.Reshape(1<<16)).
+					Slice([]int{0, 0}, []int{1, 4}, []int{1, 1}).Reshape(2, 2)}
 			}},
 	} {
-		built, err := sdk.BuildOptimizer(odd{refresh: c.refresh}, sdk.Tensor{Name: "x", Shape: []int{2, 2}})
+		built, err := sdk.BuildOptimizer(odd{refresh: c.refresh},
+			sdk.Tensor{Name: "x", Shape: []int{2, 2}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -217,7 +236,8 @@ func TestCheckDelay(t *testing.T) {
 			t.Errorf("%s: without a delay: %v", name, err)
 		}
 		err = refresh.CheckDelay(built, c.delay)
-		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+		if c.want == "" && err != nil || c.want != "" &&
+			(err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want it to say %q", name, err, c.want)
 		}
 		if err == nil && name == "a fixed basis" {
@@ -229,7 +249,8 @@ func TestCheckDelay(t *testing.T) {
 	}
 }
 
-// onDevice checks that the second part of a refresh, which the device computes, has no factorization.
+// onDevice checks that the second part of a refresh, which the device computes, has no
+// factorization.
 func onDevice(t *testing.T, name string, o spec.Optimizer) {
 	t.Helper()
 	_, apply, err := refresh.Split(o)

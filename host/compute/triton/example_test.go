@@ -21,7 +21,8 @@ func ExampleNew() {
 		fmt.Println(err)
 		return
 	}
-	k, err := triton.New(p, 256, triton.LargestRow, map[string]passes.Storage{"x": passes.BFloat16, "value": passes.BFloat16})
+	k, err := triton.New(p, 256, triton.LargestRow,
+		map[string]passes.Storage{"x": passes.BFloat16, "value": passes.BFloat16})
 	if err != nil {
 		fmt.Println(err)
 		return

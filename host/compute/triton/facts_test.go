@@ -12,7 +12,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// TestKnown: what is left out or written shorter because of facts changes no number, next to what could have been changed.
+// TestKnown: what is left out or written shorter because of facts changes no number, next to what
+// could have been changed.
 func TestKnown(t *testing.T) {
 	const rows, length = 64, 32
 	masked := func(v program.Value) program.Value {
@@ -23,25 +24,37 @@ func TestKnown(t *testing.T) {
 		absent string // from the text, where it says that a fact was used
 		of     func(x program.Value) program.Value
 	}{
-		{"E2M1", "rcp.approx", func(x program.Value) program.Value { return microscaling.RoundE2M1(x, microscaling.TiesEven) }},
-		{"E2M1, ties away", "rcp.approx", func(x program.Value) program.Value { return microscaling.RoundE2M1(x, microscaling.TiesAway) }},
+		{"E2M1", "rcp.approx",
+			func(x program.Value) program.Value { return microscaling.RoundE2M1(x, microscaling.TiesEven) }},
+		{"E2M1, ties away", "rcp.approx",
+			func(x program.Value) program.Value { return microscaling.RoundE2M1(x, microscaling.TiesAway) }},
 		{"E4M3", "__nv_ldexpf", microscaling.RoundE4M3},
-		{"E4M3 of rows", "__nv_ldexpf", func(x program.Value) program.Value { return microscaling.RoundE4M3(x.Abs().MaxRow()).Mul(x.Sign()) }},
-		{"a power that is too small", "", func(x program.Value) program.Value { // so that quotients are above 4
+		{"E4M3 of rows", "__nv_ldexpf",
+			func(x program.Value) program.Value {
+				return microscaling.RoundE4M3(x.Abs().MaxRow()).Mul(x.Sign())
+			}},
+		// so that quotients are above 4
+		{"a power that is too small", "", func(x program.Value) program.Value {
 			x = x.Clip(-6, 6)
 			return x.Div(masked(x).Clip(1, 2).Scale(0.5)).Clip(-4, 4)
 		}},
-		{"no power", "", func(x program.Value) program.Value { return x.Div(masked(x.Clip(-6, 6)).Clip(1, 3)) }},
+		{"no power", "", func(x program.Value) program.Value {
+			return x.Div(masked(x.Clip(-6, 6)).Clip(1, 3))
+		}},
 		{"a power of something else", "", func(x program.Value) program.Value {
 			return x.Clip(-6, 6).Div(masked(x.Clip(-1, 1)).Clip(0.25, 1)).Clip(-2, 2)
 		}},
-		{"exponents below all", "", func(x program.Value) program.Value { return x.Logb().Clip(-140, 100) }},
+		{"exponents below all", "",
+			func(x program.Value) program.Value { return x.Logb().Clip(-140, 100) }},
 		{"exponents that go to another place", "", func(x program.Value) program.Value {
 			return x.Abs().MaxRow().Logb().Broadcast([]int{rows, length}, nil).Clip(-9, 9)
 		}},
-		{"small exponents", "__nv_ldexpf", func(x program.Value) program.Value { return x.Sign().Ldexp(x.Round().Clip(-126, 127)) }},
-		{"exponents", "__nv_ldexpf", func(x program.Value) program.Value { return x.Sign().Ldexp(x.Round().Clip(-127, 127)) }},
-		{"large exponents", "", func(x program.Value) program.Value { return x.Sign().Ldexp(x.Round().Clip(-140, 300)) }},
+		{"small exponents", "__nv_ldexpf",
+			func(x program.Value) program.Value { return x.Sign().Ldexp(x.Round().Clip(-126, 127)) }},
+		{"exponents", "__nv_ldexpf",
+			func(x program.Value) program.Value { return x.Sign().Ldexp(x.Round().Clip(-127, 127)) }},
+		{"large exponents", "",
+			func(x program.Value) program.Value { return x.Sign().Ldexp(x.Round().Clip(-140, 300)) }},
 		{"sums of integers times zero", "", func(x program.Value) program.Value {
 			zero := x.Clip(-8, 7).Round().ReduceSum(1).Reshape(rows, 1).Scale(0)
 			return x.Add(zero.Add(x.Builder().Const(0)))
@@ -65,16 +78,19 @@ func TestKnown(t *testing.T) {
 			if tt.absent != "" && strings.Contains(k.Kernel.Text, tt.absent) {
 				t.Errorf("there is %s in the text:\n%s", tt.absent, k.Kernel.Text)
 			}
-			compareAll(t, k, p, map[string]reference.Tensor{"x": reference.Floats(edges(rows*length), rows, length)})
+			compareAll(t, k, p, map[string]reference.Tensor{"x": reference.Floats(edges(rows*length), rows,
+				length)})
 		})
 	}
 }
 
-// edges are quarters of 0 to 9, powers of two, their neighbours, zeros and infinities, of both signs, and random numbers up to 2⁹.
+// edges are quarters of 0 to 9, powers of two, their neighbours, zeros and infinities, of both
+// signs, and random numbers up to 2⁹.
 func edges(n int) (list []float64) {
 	list = []float64{0, math.Copysign(0, -1), math.Inf(1), math.Inf(-1), 0x1p-149, 0x1p-127}
 	add := func(x float64) {
-		for _, v := range []float32{float32(x), math.Nextafter32(float32(x), 1e30), math.Nextafter32(float32(x), 0)} {
+		for _, v := range []float32{float32(x), math.Nextafter32(float32(x), 1e30),
+			math.Nextafter32(float32(x), 0)} {
 			list = append(list, float64(v), -float64(v))
 		}
 	}

@@ -17,10 +17,12 @@ import (
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
-// TestRepeatedRows: rows that are repeated have the elements of others beside them; a kernel would read those.
+// TestRepeatedRows: rows that are repeated have the elements of others beside them; a kernel would
+// read those.
 func TestRepeatedRows(t *testing.T) {
 	b := program.NewBuilder("repeated")
-	b.Output("y", b.Input("x", program.FloatType(2, 4, 8)).Add(b.Input("group", program.FloatType(2, 1, 8))))
+	b.Output("y", b.Input("x", program.FloatType(2, 4, 8)).
+		Add(b.Input("group", program.FloatType(2, 1, 8))))
 	p, err := b.Build()
 	if err != nil {
 		t.Fatal(err)
@@ -40,11 +42,13 @@ func TestLdexpOfNaN(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := []float64{1, math.NaN(), -3, 0, 2, math.NaN(), 127, -126}
-	check(t, "ldexp", p, map[string]reference.Tensor{"x": reference.Floats([]float64{1, 2, 3, 4, 5, 6, 1, 1}, 2, 4), "n": reference.Floats(n, 2, 4)})
+	check(t, "ldexp", p,
+		map[string]reference.Tensor{"x": reference.Floats([]float64{1, 2, 3, 4, 5, 6, 1, 1}, 2, 4),
+			"n": reference.Floats(n, 2, 4)})
 }
 
-// TestCountsOfUndividedAxes: in the piece of a row that has a single element, other axes are counted
-// from 0.
+// TestCountsOfUndividedAxes: in the piece of a row that has a single element, other axes are
+// counted from 0.
 func TestCountsOfUndividedAxes(t *testing.T) {
 	for axis := range 3 {
 		b := program.NewBuilder("count")
@@ -54,11 +58,13 @@ func TestCountsOfUndividedAxes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		check(t, fmt.Sprint("axis ", axis), p, map[string]reference.Tensor{"x": reference.Floats([]float64{1, 2, 3}, 1, 1, 3)})
+		check(t, fmt.Sprint("axis ", axis), p,
+			map[string]reference.Tensor{"x": reference.Floats([]float64{1, 2, 3}, 1, 1, 3)})
 	}
 }
 
-// TestLargeTensors: where rows begin is counted in 64 bits, which the numbers of these tests do not need, and large models do.
+// TestLargeTensors: where rows begin is counted in 64 bits, which the numbers of these tests do not
+// need, and large models do.
 func TestLargeTensors(t *testing.T) {
 	b := program.NewBuilder("copy")
 	b.Output("y", b.Input("x", program.FloatType(2, 8)).Neg())
@@ -71,7 +77,8 @@ func TestLargeTensors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"in0", "out0"} {
-		if begins := regexp.MustCompile(`tt\.addptr %` + name + `, \S+ : !tt\.ptr<\w+>, i64\n`); !begins.MatchString(rows.Kernel.Text) {
+		if begins := regexp.MustCompile(`tt\.addptr %` + name +
+			`, \S+ : !tt\.ptr<\w+>, i64\n`); !begins.MatchString(rows.Kernel.Text) {
 			t.Errorf("%s begins nowhere that is counted in 64 bits:\n%s", name, rows.Kernel.Text)
 		}
 	}
@@ -146,7 +153,8 @@ func check(t *testing.T, name string, p *program.Program, inputs map[string]refe
 func compare(t *testing.T, name string, got, want reference.Tensor, relative float64) {
 	t.Helper()
 	if len(got.Floats) != len(want.Floats) || len(got.Ints) != len(want.Ints) {
-		t.Errorf("%s: %d floats and %d integers, want %d and %d", name, len(got.Floats), len(got.Ints), len(want.Floats), len(want.Ints))
+		t.Errorf("%s: %d floats and %d integers, want %d and %d", name, len(got.Floats), len(got.Ints),
+			len(want.Floats), len(want.Ints))
 		return
 	}
 	largest := 1.0
@@ -154,7 +162,8 @@ func compare(t *testing.T, name string, got, want reference.Tensor, relative flo
 		largest = max(largest, math.Abs(x))
 	}
 	for i, x := range want.Floats {
-		if g := got.Floats[i]; !(math.Abs(g-x) <= relative*largest) && g != x && !(math.IsNaN(g) && math.IsNaN(x)) {
+		if g := got.Floats[i]; !(math.Abs(g-x) <= relative*largest) && g != x &&
+			!(math.IsNaN(g) && math.IsNaN(x)) {
 			t.Errorf("%s: element %d is %v, want %v", name, i, g, x)
 			return
 		}

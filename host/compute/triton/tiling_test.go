@@ -14,14 +14,15 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// TestQuotients: quotients are rounded to the nearest, of tiles and by one number for a row, and infinities, zeros and NaN stay
-// what they are.
+// TestQuotients: quotients are rounded to the nearest, of tiles and by one number for a row, and
+// infinities, zeros and NaN stay what they are.
 func TestQuotients(t *testing.T) {
 	const rows, length = 8, 256
 	r := rand.New(rand.NewPCG(1, 37))
 	x, y, s := make([]float64, rows*length), make([]float64, rows*length), make([]float64, rows)
 	for i := range x {
-		x[i], y[i] = float64(float32(r.NormFloat64())), float64(float32(r.NormFloat64()*math.Exp2(float64(r.IntN(60)-30))))
+		x[i], y[i] = float64(float32(r.NormFloat64())),
+			float64(float32(r.NormFloat64()*math.Exp2(float64(r.IntN(60)-30))))
 	}
 	for i, v := range []float64{0, math.Inf(1), math.NaN(), -1} {
 		x[i], y[4+i], y[2*length+i] = v, v, v
@@ -41,7 +42,8 @@ func TestQuotients(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	inputs := map[string]reference.Tensor{"x": reference.Floats(x, rows, length), "y": reference.Floats(y, rows, length), "s": reference.Floats(s, rows, 1)}
+	inputs := map[string]reference.Tensor{"x": reference.Floats(x, rows, length),
+		"y": reference.Floats(y, rows, length), "s": reference.Floats(s, rows, 1)}
 	k, err := testkernel.Compile(built, rows, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -49,8 +51,11 @@ func TestQuotients(t *testing.T) {
 	compareAll(t, k, built, inputs)
 }
 
-// compareAll compares all outputs of a kernel with those of the reference implementation in float32, bit for bit.
-func compareAll(t *testing.T, k *testkernel.Program, p *program.Program, inputs map[string]reference.Tensor) {
+// compareAll compares all outputs of a kernel with those of the reference implementation in
+// float32, bit for bit.
+func compareAll(
+	t *testing.T, k *testkernel.Program, p *program.Program, inputs map[string]reference.Tensor,
+) {
 	t.Helper()
 	got, err := k.Run(inputs)
 	if err != nil {
@@ -65,11 +70,13 @@ func compareAll(t *testing.T, k *testkernel.Program, p *program.Program, inputs 
 	}
 }
 
-// TestTilings: with several tiles for each instance, rows of several parts, and rotations of all sizes, values are those of the
-// reference. What does not depend on the tile is written before the loop.
+// TestTilings: with several tiles for each instance, rows of several parts, and rotations of all
+// sizes, values are those of the reference. What does not depend on the tile is written before the
+// loop.
 func TestTilings(t *testing.T) {
 	defer triton.SetResidentWarps(2)()
-	for _, tc := range []struct{ rows, length, block int }{{2048, 8, 0}, {16, 640, 128}, {16, 384, 32}, {4, 1792, 256}, {8, 1664, 128}, {8, 4608, 512}, {4, 1024, 1024}} {
+	for _, tc := range []struct{ rows, length, block int }{{2048, 8, 0}, {16, 640, 128}, {16, 384, 32},
+		{4, 1792, 256}, {8, 1664, 128}, {8, 4608, 512}, {4, 1024, 1024}} {
 		t.Run(fmt.Sprint(tc), func(t *testing.T) {
 			b := program.NewBuilder("tiling")
 			x := b.Input("x", program.FloatType(tc.rows, tc.length))
@@ -101,14 +108,16 @@ func TestTilings(t *testing.T) {
 				t.Fatal(err)
 			}
 			compare(t, "y", got["y"], want["y"], 1e-4)
-			if _, each, loop := strings.Cut(k.Kernel.Text, "scf.for"); !loop || tc.block > 0 && strings.Contains(each, "arith.shrui") {
+			if _, each, loop := strings.Cut(k.Kernel.Text, "scf.for"); !loop || tc.block > 0 &&
+				strings.Contains(each, "arith.shrui") {
 				t.Errorf("there is no loop over tiles, or signs are made again for each:\n%s", k.Kernel.Text)
 			}
 		})
 	}
 }
 
-// TestCodesNeedRegisters: what writes codes of four bits beside the values has fewer elements in a thread than what writes values alone.
+// TestCodesNeedRegisters: what writes codes of four bits beside the values has fewer elements in a
+// thread than what writes values alone.
 func TestCodesNeedRegisters(t *testing.T) {
 	const rows, length = 64, 1664
 	warps := func(codes bool) int {

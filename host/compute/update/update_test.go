@@ -32,9 +32,13 @@ func open(t testing.TB) *engine.Device {
 }
 
 // job is a program from tensors of three elements to others, by name; rate is a scalar.
-func job(t testing.TB, tensor string, reads, donated []string, body func(b *program.Builder, in map[string]program.Value)) update.Job {
+func job(
+	t testing.TB, tensor string, reads, donated []string,
+	body func(b *program.Builder, in map[string]program.Value),
+) update.Job {
 	t.Helper()
-	j := update.Job{Tensor: tensor, Inputs: map[string]string{}, Outputs: map[string]string{}, Donated: map[string]bool{}}
+	j := update.Job{Tensor: tensor, Inputs: map[string]string{}, Outputs: map[string]string{},
+		Donated: map[string]bool{}}
 	b := program.NewBuilder(tensor)
 	in := map[string]program.Value{}
 	for _, name := range reads {
@@ -95,13 +99,15 @@ func TestShared(t *testing.T) {
 		"graph": onlyInGraphs,
 	} {
 		t.Run(name, func(t *testing.T) {
-			replaces := job(t, "a", []string{"a", "spent"}, []string{"a", "spent"}, func(b *program.Builder, in map[string]program.Value) {
-				b.Output("a", in["a"].Sub(in["spent"].Mul(in["rate"])))
-				b.Output("measure", in["a"].SumAll())
-			})
-			reads := job(t, "b", []string{"b", "a"}, []string{"b"}, func(b *program.Builder, in map[string]program.Value) {
-				b.Output("b", second(in["a"]).Add(in["b"].Mul(in["rate"])))
-			})
+			replaces := job(t, "a", []string{"a", "spent"}, []string{"a", "spent"},
+				func(b *program.Builder, in map[string]program.Value) {
+					b.Output("a", in["a"].Sub(in["spent"].Mul(in["rate"])))
+					b.Output("measure", in["a"].SumAll())
+				})
+			reads := job(t, "b", []string{"b", "a"}, []string{"b"},
+				func(b *program.Builder, in map[string]program.Value) {
+					b.Output("b", second(in["a"]).Add(in["b"].Mul(in["rate"])))
+				})
 			u, err := update.Compile(dev, "test", []update.Job{replaces, reads}, update.Options{})
 			if err != nil {
 				t.Fatal(err)
@@ -117,7 +123,8 @@ func TestShared(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := map[string]float32{"cpu": 6.5, "graph": 3.5}[name]
-			if a, b := value(t, tensors["a"]), value(t, tensors["b"]); a != 1 || b < want-1e-5 || b > want+1e-5 {
+			if a, b := value(t, tensors["a"]), value(t, tensors["b"]); a != 1 || b < want-1e-5 ||
+				b > want+1e-5 {
 				t.Errorf("a is %v and b %v, want 1 and %v", a, b, want)
 			}
 			if m := measures["measure"]["a"]; m != 9 {
@@ -134,18 +141,21 @@ func TestShared(t *testing.T) {
 func TestMissing(t *testing.T) {
 	dev := open(t)
 	for _, form := range []func(v program.Value) program.Value{program.Value.Neg, onlyInGraphs} {
-		j := job(t, "a", []string{"a", "g"}, []string{"a"}, func(b *program.Builder, in map[string]program.Value) {
-			b.Output("a", form(in["a"]).Sub(in["g"].Mul(in["rate"])))
-		})
+		j := job(t, "a", []string{"a", "g"}, []string{"a"},
+			func(b *program.Builder, in map[string]program.Value) {
+				b.Output("a", form(in["a"]).Sub(in["g"].Mul(in["rate"])))
+			})
 		u, err := update.Compile(dev, "test", []update.Job{j}, update.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer u.Close()
-		if _, err := u.Run(upload(t, dev, map[string]float32{"a": 1}), update.Scalars{"rate": 1}); err == nil || !strings.Contains(err.Error(), "g") {
+		if _, err := u.Run(upload(t, dev, map[string]float32{"a": 1}),
+			update.Scalars{"rate": 1}); err == nil || !strings.Contains(err.Error(), "g") {
 			t.Errorf("a tensor is missing: %v", err)
 		}
-		if _, err := u.Run(upload(t, dev, map[string]float32{"a": 1, "g": 1}), nil); err == nil || !strings.Contains(err.Error(), "the scalar rate is missing") {
+		if _, err := u.Run(upload(t, dev, map[string]float32{"a": 1, "g": 1}), nil); err == nil ||
+			!strings.Contains(err.Error(), "the scalar rate is missing") {
 			t.Errorf("a scalar is missing: %v", err)
 		}
 	}
@@ -155,9 +165,11 @@ func TestMissing(t *testing.T) {
 func TestOrder(t *testing.T) {
 	shape := shapes.Make(dtypes.Float32)
 	stage := update.Stage{Name: "order", Inputs: []engine.Spec{
-		{Name: "c", Shape: shape, Donated: true}, {Name: "b", Shape: shape}, {Name: "a", Shape: shape, Donated: true}, {Name: "d", Shape: shape, Donated: true},
+		{Name: "c", Shape: shape, Donated: true}, {Name: "b", Shape: shape},
+		{Name: "a", Shape: shape, Donated: true}, {Name: "d", Shape: shape, Donated: true},
 	}, Build: func(in update.Nodes) update.Nodes {
-		return update.Nodes{"a": graph.Neg(in["a"]), "b": graph.Neg(in["b"]), "c": graph.Neg(in["c"]), "x": graph.Neg(in["d"])}
+		return update.Nodes{"a": graph.Neg(in["a"]), "b": graph.Neg(in["b"]), "c": graph.Neg(in["c"]),
+			"x": graph.Neg(in["d"])}
 	}}
 	e, err := stage.Compile(open(t), nil)
 	if err != nil {
@@ -190,7 +202,8 @@ func Example() {
 	}
 	u, err := update.Compile(dev, "update", []update.Job{{
 		Tensor: "w", Program: p,
-		Inputs:  map[string]string{"x": program.KindParam.Of("w"), "gradient": program.KindGradient.Of("w")},
+		Inputs: map[string]string{"x": program.KindParam.Of("w"),
+			"gradient": program.KindGradient.Of("w")},
 		Outputs: map[string]string{"x": program.KindParam.Of("w")},
 		Donated: map[string]bool{"x": true, "gradient": true},
 	}}, update.Options{})
@@ -199,7 +212,8 @@ func Example() {
 	}
 	defer u.Close()
 	t := update.Tensors{}
-	for name, values := range map[string][]float32{program.KindParam.Of("w"): {1, 2}, program.KindGradient.Of("w"): {10, -10}} {
+	for name, values := range map[string][]float32{program.KindParam.Of("w"): {1, 2},
+		program.KindGradient.Of("w"): {10, -10}} {
 		if t[name], err = engine.Upload(dev, values, 2); err != nil {
 			panic(err)
 		}

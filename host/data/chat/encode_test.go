@@ -75,26 +75,41 @@ func markedAll(list []*Document) string {
 }
 
 const (
-	plain    = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }};{% endfor %}{% if add_generation_prompt %}a:{% endif %}"
+	plain = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }};{% endfor %}{% if " +
+		"add_generation_prompt %}a:{% endif %}"
 	noPrompt = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }};{% endfor %}"
-	blocks   = "{% for m in messages %}{{ m.role[0] }}:{% if m.role == 'assistant' %}{% generation %}{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}{% endif %};{% endfor %}"
+	blocks   = "{% for m in messages %}{{ m.role[0] }}:{% if m.role == 'assistant' %}{% generation " +
+		"%}{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}{% endif %};{% endfor %}"
 	// lastOnly ends only the last turn; cutsOther prints only what is said in it.
-	lastOnly  = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }}{{ ';' if loop.last and m.role == 'assistant' }}{% endfor %}{% if add_generation_prompt %}a:{% endif %}"
-	cutsOther = "{% for m in messages %}{{ m.role[0] }}:{{ m.content if loop.last or m.role == 'user' else '' }};{% endfor %}{% if add_generation_prompt %}a:{% endif %}"
-	noted     = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }}{{ '!' if loop.last and m.role == 'assistant' }};{% endfor %}{% if add_generation_prompt %}a:{% endif %}"
-	endsTalk  = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }};{% endfor %}{% if add_generation_prompt %}a:{% else %}{{ eos_token }}{% endif %}"
-	between   = "{% for m in messages %}{{ ';' if loop.previtem and loop.previtem.role == 'assistant' }}{{ m.role[0] }}:{{ m.content }}{% endfor %}{% if messages[-1].role == 'assistant' %};{% endif %}{% if add_generation_prompt %}a:{% endif %}"
-	always    = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }};{% endfor %}a:"
-	feeds     = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }}{{ ';' if add_generation_prompt or not loop.last }}{% endfor %}"
-	spaced    = "{% for m in messages %}{{ m.content if m.role == 'user' else ' ' + m.content + ' ' }}{% endfor %}"
-	byIndex   = "{% for i in range(messages | length) %}{{ messages[i].role[0] }}:{{ messages[i].content }};{% endfor %}{% if add_generation_prompt %}a:{% endif %}"
-	lastSeven = "{% for m in messages[-7:] %}{{ m.role[0] }}:{{ m.content }};{% endfor %}{% if add_generation_prompt %}a:{% endif %}"
-	alternate = "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('roles must alternate') }}{% endif %}{% endfor %}" + plain
-	needsUser = "{% if not messages | selectattr('role', 'equalto', 'user') | list %}{{ raise_exception('no user') }}{% endif %}" + plain
+	lastOnly = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }}{{ ';' if loop.last and " +
+		"m.role == 'assistant' }}{% endfor %}{% if add_generation_prompt %}a:{% endif %}"
+	cutsOther = "{% for m in messages %}{{ m.role[0] }}:{{ m.content if loop.last or m.role == " +
+		"'user' else '' }};{% endfor %}{% if add_generation_prompt %}a:{% endif %}"
+	noted = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }}{{ '!' if loop.last and " +
+		"m.role == 'assistant' }};{% endfor %}{% if add_generation_prompt %}a:{% endif %}"
+	endsTalk = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }};{% endfor %}{% if " +
+		"add_generation_prompt %}a:{% else %}{{ eos_token }}{% endif %}"
+	between = "{% for m in messages %}{{ ';' if loop.previtem and loop.previtem.role == " +
+		"'assistant' }}{{ m.role[0] }}:{{ m.content }}{% endfor %}{% if messages[-1].role == " +
+		"'assistant' %};{% endif %}{% if add_generation_prompt %}a:{% endif %}"
+	always = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }};{% endfor %}a:"
+	feeds  = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }}{{ ';' if " +
+		"add_generation_prompt or not loop.last }}{% endfor %}"
+	spaced = "{% for m in messages %}{{ m.content if m.role == 'user' else ' ' + m.content + ' ' " +
+		"}}{% endfor %}"
+	byIndex = "{% for i in range(messages | length) %}{{ messages[i].role[0] }}:{{ " +
+		"messages[i].content }};{% endfor %}{% if add_generation_prompt %}a:{% endif %}"
+	lastSeven = "{% for m in messages[-7:] %}{{ m.role[0] }}:{{ m.content }};{% endfor %}{% if " +
+		"add_generation_prompt %}a:{% endif %}"
+	alternate = "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ " +
+		"raise_exception('roles must alternate') }}{% endif %}{% endfor %}" + plain
+	needsUser = "{% if not messages | selectattr('role', 'equalto', 'user') | list %}{{ " +
+		"raise_exception('no user') }}{% endif %}" + plain
 )
 
 func TestMarks(t *testing.T) {
-	two := Conversation{NewMessage(User, "q"), NewMessage(Assistant, "one"), NewMessage(User, "r"), NewMessage(Assistant, "two")}
+	two := Conversation{NewMessage(User, "q"), NewMessage(Assistant, "one"), NewMessage(User, "r"),
+		NewMessage(Assistant, "two")}
 	for _, c := range []struct {
 		template     string
 		trainOn      TrainOn
@@ -107,10 +122,12 @@ func TestMarks(t *testing.T) {
 		{noPrompt, AllTurns, two, "u:q;a:[one;]u:r;a:[two;]"},
 		{blocks, AllTurns, two, "u:q;a:[one];u:r;a:[two];"},
 		{blocks, LastTurn, two, "u:q;a:one;u:r;a:[two];"},
-		{plain, AllTurns, Conversation{NewMessage(Assistant, "one"), NewMessage(User, "q")}, "a:[one;]u:q;"},
+		{plain, AllTurns, Conversation{NewMessage(Assistant, "one"), NewMessage(User, "q")},
+			"a:[one;]u:q;"},
 		{plain, AllTurns, Conversation{NewMessage(User, "q"), NewMessage(Assistant, "")}, "u:q;a:[;]"},
 		{plain, AllTurns, Conversation{NewMessage(User, "ü"), NewMessage(Assistant, "é")}, "u:ü;a:[é;]"},
-		{plain, AllTurns, Conversation{NewMessage(Assistant, "x"), NewMessage(Assistant, "y")}, "a:[x;]a:[y;]"},
+		{plain, AllTurns, Conversation{NewMessage(Assistant, "x"), NewMessage(Assistant, "y")},
+			"a:[x;]a:[y;]"},
 		{lastOnly, AllTurns, two, "u:qa:[one]u:ra:[two;]"},
 		{cutsOther, AllTurns, two, "u:q;a:[one;]\nu:q;a:;u:r;a:[two;]"},
 		{cutsOther, LastTurn, two[:3], "u:q;a:[one;]"},
@@ -130,9 +147,11 @@ func TestMarks(t *testing.T) {
 		{spaced, AllTurns, two[1:2], " [one ]"},
 		// Without a loop over the messages turns end where the texts of their prefixes do.
 		{byIndex, AllTurns, two, "u:q;a:[one;]u:r;a:[two;]"},
-		{byIndex + "{% if not add_generation_prompt %}$$$$$$$${% endif %}", AllTurns, two, "u:q;a:[one;$$$$$$$$]\nu:q;a:one;u:r;a:[two;$$$$$$$$]"},
+		{byIndex + "{% if not add_generation_prompt %}$$$$$$$${% endif %}", AllTurns, two,
+			"u:q;a:[one;$$$$$$$$]\nu:q;a:one;u:r;a:[two;$$$$$$$$]"},
 		// Turns that are in the text of a later one as in their own are learned there.
-		{lastSeven, AllTurns, slices.Concat(two, two), "u:q;a:[one;]u:r;a:[two;]u:q;a:[one;]\na:one;u:r;a:two;u:q;a:one;u:r;a:[two;]"},
+		{lastSeven, AllTurns, slices.Concat(two, two),
+			"u:q;a:[one;]u:r;a:[two;]u:q;a:[one;]\na:one;u:r;a:two;u:q;a:one;u:r;a:[two;]"},
 		{cutsOther, LastTurn, two, "u:q;a:;u:r;a:[two;]"},
 	} {
 		tmpl := encoder(t, c.template, "").template
@@ -150,7 +169,8 @@ func TestMarks(t *testing.T) {
 }
 
 func TestDropped(t *testing.T) {
-	two := Conversation{NewMessage(User, "q"), NewMessage(Assistant, "one"), NewMessage(User, "r"), NewMessage(Assistant, "two")}
+	two := Conversation{NewMessage(User, "q"), NewMessage(Assistant, "one"), NewMessage(User, "r"),
+		NewMessage(Assistant, "two")}
 	for _, c := range []struct {
 		template     string
 		conversation Conversation
@@ -161,7 +181,8 @@ func TestDropped(t *testing.T) {
 		{"{{ messages[-1].content }}", two, NotFound},
 		{"{{ 'x' * (10 - messages | length) }}", two, NotFound},
 		{alternate, Conversation{two[0], two[0]}, "the template refuses: roles must alternate"},
-		{needsUser, Conversation{NewMessage(System, "s"), two[1], two[0]}, "the template refuses: no user"},
+		{needsUser, Conversation{NewMessage(System, "s"), two[1], two[0]},
+			"the template refuses: no user"},
 	} {
 		_, err := encoder(t, c.template, "").Encode(t.Context(), c.conversation)
 		d, ok := errors.AsType[*Dropped](err)
@@ -176,9 +197,11 @@ func TestDropped(t *testing.T) {
 func TestNormalForms(t *testing.T) {
 	definition := testfile.Read(t, "testdata/llama32.tokenizer.json")
 	// The template's e and the accent that the answer begins with are one letter in NFC.
-	const joined = "{% for m in messages %}{% if m.role == 'assistant' %}e{% generation %}{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}{% endif %};{% endfor %}"
+	const joined = "{% for m in messages %}{% if m.role == 'assistant' %}e{% generation %}{{ " +
+		"m.content }}{% endgeneration %}{% else %}{{ m.content }}{% endif %};{% endfor %}"
 	const ohm, accent = "5 k\u2126", "cafe\u0301"
-	c := Conversation{NewMessage(User, "<|im_start|>\u0338\u212b?"), NewMessage(Assistant, ohm+" "+accent)}
+	c := Conversation{NewMessage(User, "<|im_start|>\u0338\u212b?"),
+		NewMessage(Assistant, ohm+" "+accent)}
 	for _, k := range []struct{ form, template, answer, want string }{
 		{"NFC", plain, ohm + " " + accent, "5 kΩ café;"},
 		{"NFC", blocks, ohm + " " + accent, "5 kΩ café"},
@@ -186,7 +209,8 @@ func TestNormalForms(t *testing.T) {
 		{"NFC", lastOnly, ohm + " " + accent, "5 kΩ café;"},
 		{"NFC", cutsOther, ohm, "5 kΩ;"},
 	} {
-		edited := strings.Replace(string(definition), `"normalizer": null`, `"normalizer": {"type": "`+k.form+`"}`, 1)
+		edited := strings.Replace(string(definition), `"normalizer": null`,
+			`"normalizer": {"type": "`+k.form+`"}`, 1)
 		tok, err := tokenizer.ReadHuggingFace([]byte(edited), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -237,7 +261,8 @@ func TestVastVocabulary(t *testing.T) {
 // TestEncodeMistakes: faults of the template or the tokenizer are errors, not dropped rows.
 func TestEncodeMistakes(t *testing.T) {
 	c := Conversation{NewMessage(User, "q"), NewMessage(Assistant, "one <|eot_id|>")}
-	if _, err := encoder(t, "{{ eos_token + 'x' }}", "").Encode(t.Context(), c); err == nil || !strings.Contains(err.Error(), "eos_token, which is undefined") {
+	if _, err := encoder(t, "{{ eos_token + 'x' }}", "").Encode(t.Context(), c); err == nil ||
+		!strings.Contains(err.Error(), "eos_token, which is undefined") {
 		t.Errorf("an undefined variable: %v", err)
 	}
 	metaspace, err := tokenizer.LoadHuggingFace("../tokenizer/testdata/llama2.tokenizer.json")
@@ -246,10 +271,12 @@ func TestEncodeMistakes(t *testing.T) {
 	}
 	tmpl := encoder(t, plain, "").template
 	e := encoderOf(t, tmpl, metaspace, "")
-	if _, err := e.Encode(t.Context(), c); err == nil || !strings.Contains(err.Error(), "changes the text") {
+	if _, err := e.Encode(t.Context(), c); err == nil ||
+		!strings.Contains(err.Error(), "changes the text") {
 		t.Errorf("a tokenizer that changes the text: %v", err)
 	}
-	if _, err := NewEncoder(tmpl, metaspace, "x"); err == nil || !strings.Contains(err.Error(), `train on "x"`) {
+	if _, err := NewEncoder(tmpl, metaspace, "x"); err == nil ||
+		!strings.Contains(err.Error(), `train on "x"`) {
 		t.Errorf("a wrong choice of turns: %v", err)
 	}
 }

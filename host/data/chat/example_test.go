@@ -11,7 +11,8 @@ import (
 
 // A row becomes a document; what the model learns to write is marked.
 func Example() {
-	conversation, _, err := chat.ParseRow([]byte(`{"messages": [{"role": "user", "content": "2+3?"}, {"role": "assistant", "content": "5"}]}`))
+	conversation, _, err := chat.ParseRow(
+		[]byte(`{"messages": [{"role": "user", "content": "2+3?"}, {"role": "assistant", "content": "5"}]}`))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -77,7 +77,8 @@ func TestPrepareTwice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Prepare(t.Context(), options(t, conversations(6), out)); err == nil || !strings.Contains(err.Error(), "another process is preparing the dataset in "+out) {
+	if _, err := Prepare(t.Context(), options(t, conversations(6), out)); err == nil ||
+		!strings.Contains(err.Error(), "another process is preparing the dataset in "+out) {
 		t.Errorf("beside another preparation: %v", err)
 	}
 	if err := lock.Unlock(); err != nil {

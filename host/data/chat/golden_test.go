@@ -61,7 +61,8 @@ func goldenTokenizer(t testing.TB) tokenizer.Tokenizer {
 // template is the one of a case, with its tokens and variables.
 func (g goldenFile) template(t *testing.T, c goldenCase) *Template {
 	t.Helper()
-	tmpl := &Template{Name: c.Template, Source: g.Templates[c.Template], Tokens: SpecialTokens{BOS: c.BOS, EOS: c.EOS}, Variables: map[string]any{}}
+	tmpl := &Template{Name: c.Template, Source: g.Templates[c.Template],
+		Tokens: SpecialTokens{BOS: c.BOS, EOS: c.EOS}, Variables: map[string]any{}}
 	if err := tmpl.parse(); err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +197,8 @@ func TestBuiltIn(t *testing.T) {
 				}
 				got, err := tmpl.Render(c.conversation(t), prompt)
 				if err != nil || got.Text != want {
-					t.Errorf("%s, begins %v, prompt %v: %v\n%s", c.Name, addsBOS, prompt, err, cmp.Diff(want, got.Text))
+					t.Errorf("%s, begins %v, prompt %v: %v\n%s", c.Name, addsBOS, prompt, err,
+						cmp.Diff(want, got.Text))
 				}
 			}
 		}
@@ -210,7 +212,8 @@ func TestBuiltIn(t *testing.T) {
 func TestTruncatedRefusal(t *testing.T) {
 	err := asDropped(&jinja.Error{Problem: strings.Repeat("ü", 300), Raised: true})
 	d, ok := errors.AsType[*Dropped](err)
-	if !ok || len(d.Reason) > len(refusal)+maxReason+len("…") || !strings.HasSuffix(string(d.Reason), "ü…") {
+	if !ok || len(d.Reason) > len(refusal)+maxReason+len("…") ||
+		!strings.HasSuffix(string(d.Reason), "ü…") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -41,9 +41,11 @@ func TestKeysOfRows(t *testing.T) {
 		{`"functions": [{"name": "f"}]`, "", "functions: conversations with tools"},
 		{`"images": ["a.png"]`, "", "images: "},
 		{`"audio": {"path": "a.wav"}`, "", "audio: "},
-		{`"chat_template_kwargs": {"enable_thinking": false}`, "", "chat_template_kwargs: templates have the same variables for all rows"},
+		{`"chat_template_kwargs": {"enable_thinking": false}`, "",
+			"chat_template_kwargs: templates have the same variables for all rows"},
 		{`"history": [["b", "c"]]`, "", "history: want the earlier turns in messages"},
-		{`"label": true, "kto_tag": "True", "train": 1, "training": 1.0, "weight": 1`, "user: q | assistant: a", ""},
+		{`"label": true, "kto_tag": "True", "train": 1, "training": 1.0, "weight": 1`,
+			"user: q | assistant: a", ""},
 		{`"label": false`, "", "label: an answer that is marked as bad"},
 		{`"label": 0`, "", "label: "},
 		{`"kto_tag": "false"`, "", "kto_tag: "},
@@ -65,7 +67,8 @@ func TestKeysOfRows(t *testing.T) {
 			if len(ignored) > 0 {
 				said += "*"
 			}
-			if c.err == "" && (err != nil || said != c.want) || c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)) {
+			if c.err == "" && (err != nil || said != c.want) || c.err != "" &&
+				(err == nil || !strings.Contains(err.Error(), c.err)) {
 				t.Errorf("%s, %s: %q, %v, want %q, %q", name, c.key, said, err, c.want, c.err)
 			}
 		}
@@ -75,10 +78,12 @@ func TestKeysOfRows(t *testing.T) {
 // TestSystemInBoth: a system message in the conversation stays the only one.
 func TestSystemInBoth(t *testing.T) {
 	const row = `{"system": %q, "conversations": [{"from": "system", "value": "s"}, {"from": "gpt", "value": "a"}]}`
-	if c, _, err := ParseRow(fmt.Appendf(nil, row, "s")); err != nil || said(c) != "system: s | assistant: a" {
+	if c, _, err := ParseRow(fmt.Appendf(nil, row, "s")); err != nil ||
+		said(c) != "system: s | assistant: a" {
 		t.Errorf("%s, %v", said(c), err)
 	}
-	if _, _, err := ParseRow(fmt.Appendf(nil, row, "t")); err == nil || !strings.Contains(err.Error(), "two different system messages") {
+	if _, _, err := ParseRow(fmt.Appendf(nil, row, "t")); err == nil ||
+		!strings.Contains(err.Error(), "two different system messages") {
 		t.Error(err)
 	}
 }
@@ -100,7 +105,8 @@ func TestKeysOfMessages(t *testing.T) {
 		{`"weight": 1, "train": false`, true, ""},
 		{`"weight": 0.5`, false, "weight: want true or 1"},
 		{`"train": "no"`, false, "train: want true or 1"},
-		{`"training_detail": [{"begin_offset": 0, "end_offset": 1, "train": false}]`, false, "training_detail: parts of messages"},
+		{`"training_detail": [{"begin_offset": 0, "end_offset": 1, "train": false}]`, false,
+			"training_detail: parts of messages"},
 		{`"function_call": {"name": "f"}`, false, "function_call: "},
 		{`"tool_calls": "[]", "images": null`, false, ""},
 		{`"images": ["x"]`, false, "images: "},
@@ -120,9 +126,11 @@ func TestKeysOfMessages(t *testing.T) {
 		}
 	}
 	for key, want := range map[string]string{
-		`"weight": 1`: "", `"weight": 0`: "", `"train": false`: "", `"train": true`: "train: only messages of the assistant can count in the loss",
+		`"weight": 1`: "", `"weight": 0`: "", `"train": false`: "",
+		`"train": true`: "train: only messages of the assistant can count in the loss",
 	} {
-		_, _, err := ParseRow(fmt.Appendf(nil, `{"messages": [{"role": "user", "content": "q", %s}]}`, key))
+		_, _, err := ParseRow(fmt.Appendf(nil, `{"messages": [{"role": "user", "content": "q", %s}]}`,
+			key))
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("a user's %s: %v", key, err)
 		}
@@ -131,22 +139,27 @@ func TestKeysOfMessages(t *testing.T) {
 
 // TestContextIsNotLearned: with every way of finding turns.
 func TestContextIsNotLearned(t *testing.T) {
-	c := Conversation{NewMessage(User, "q"), NewMessage(Assistant, "no"), NewMessage(User, "r"), NewMessage(Assistant, "yes")}
+	c := Conversation{NewMessage(User, "q"), NewMessage(Assistant, "no"), NewMessage(User, "r"),
+		NewMessage(Assistant, "yes")}
 	c[1].Context = true
 	last := slices.Clone(c)
 	last[1].Context, last[3].Context = false, true
 	for _, template := range []string{plain, blocks} {
-		want := strings.ReplaceAll("u:q;a:no;u:r;a:[yes;]", ";]", map[string]string{plain: ";]", blocks: "];"}[template])
+		want := strings.ReplaceAll("u:q;a:no;u:r;a:[yes;]", ";]",
+			map[string]string{plain: ";]", blocks: "];"}[template])
 		d, err := encoder(t, template, AllTurns).Encode(t.Context(), c)
 		if err != nil || markedAll(d) != want {
 			t.Errorf("%s: %v, %v", template, d, err)
 		}
-		if _, err := encoder(t, template, LastTurn).Encode(t.Context(), last); err == nil || err.Error() != string(NoLoss) {
+		if _, err := encoder(t, template, LastTurn).Encode(t.Context(), last); err == nil ||
+			err.Error() != string(NoLoss) {
 			t.Errorf("%s: the last turn is context: %v", template, err)
 		}
 	}
-	twice := strings.Replace(blocks, "{% generation %}", "{% generation %}>{% endgeneration %}{% generation %}", 1)
-	if _, err := encoder(t, twice, AllTurns).Encode(t.Context(), c); err == nil || err.Error() != string(NotFound) {
+	twice := strings.Replace(blocks, "{% generation %}",
+		"{% generation %}>{% endgeneration %}{% generation %}", 1)
+	if _, err := encoder(t, twice, AllTurns).Encode(t.Context(), c); err == nil ||
+		err.Error() != string(NotFound) {
 		t.Errorf("two blocks for a turn: %v", err)
 	}
 }
@@ -162,17 +175,20 @@ func TestIgnoredKeys(t *testing.T) {
 	}
 	o := options(t, rowsOf(rows...), filepath.Join(t.TempDir(), "set"))
 	o.Template = encoder(t, reads, "").template
-	want := []RowCount{{"", "persona", 2, "rows: line 1"}, {"", "messages[].tone", 1, "rows: line 2"}, {"", "conversations[].mood", 1, "rows: line 3"}}
+	want := []RowCount{{"", "persona", 2, "rows: line 1"}, {"", "messages[].tone", 1, "rows: line 2"},
+		{"", "conversations[].mood", 1, "rows: line 3"}}
 	if diff := cmp.Diff(want, prepare(t, o).Ignored); diff != "" {
 		t.Error(diff)
 	}
 
 	rows = nil
 	for i := range 3 * maxKeys {
-		rows = append(rows, fmt.Sprintf(`{"prompt": "q", "completion": "answer", "key%d%s": 1}`, i, strings.Repeat("x", 3*maxReason)))
+		rows = append(rows, fmt.Sprintf(`{"prompt": "q", "completion": "answer", "key%d%s": 1}`, i,
+			strings.Repeat("x", 3*maxReason)))
 	}
 	got := prepare(t, options(t, rowsOf(rows...), filepath.Join(t.TempDir(), "set"))).Ignored
-	if len(got) != maxKeys+1 || got[0].Key != otherKeys || got[0].Rows != 2*maxKeys || len(got[1].Key) > maxReason+len("…") {
+	if len(got) != maxKeys+1 || got[0].Key != otherKeys || got[0].Rows != 2*maxKeys ||
+		len(got[1].Key) > maxReason+len("…") {
 		t.Errorf("%d keys, the first two %+v", len(got), got[:2])
 	}
 }
@@ -191,7 +207,8 @@ func TestUnreadColumns(t *testing.T) {
 	if diff := cmp.Diff([]RowCount{{"", "persona", 3, "rows: line 1"}}, m.Ignored); diff != "" {
 		t.Error(diff)
 	}
-	for _, key := range []string{"messages", "conversations", "prompt", "completion", "system", "label", "images"} {
+	for _, key := range []string{"messages", "conversations", "prompt", "completion", "system",
+		"label", "images"} {
 		if !slices.Contains(Columns, key) {
 			t.Errorf("the column %s is not read", key)
 		}

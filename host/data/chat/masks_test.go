@@ -34,11 +34,13 @@ func maskedTemplates(t testing.TB) (list []maskedTemplate) {
 	}
 	for _, path := range files {
 		name := strings.TrimSuffix(filepath.Base(path), ".jinja")
-		tagged := &Template{Name: name, Source: string(testfile.Read(t, path)), Tokens: SpecialTokens{BOS: "<s>", EOS: "</s>"}}
+		tagged := &Template{Name: name, Source: string(testfile.Read(t, path)),
+			Tokens: SpecialTokens{BOS: "<s>", EOS: "</s>"}}
 		if err := tagged.parse(); err != nil {
 			t.Fatal(err)
 		}
-		plain := &Template{Name: name, Source: tags.ReplaceAllString(tagged.Source, ""), Tokens: tagged.Tokens}
+		plain := &Template{Name: name, Source: tags.ReplaceAllString(tagged.Source, ""),
+			Tokens: tagged.Tokens}
 		if built, ok := strings.CutPrefix(name, "builtin_"); ok {
 			plain.Source = string(testfile.Read(t, "templates/"+built+".jinja"))
 		}
@@ -53,10 +55,14 @@ func maskedTemplates(t testing.TB) (list []maskedTemplate) {
 // utterances are what random messages say: texts of headers and of other messages, nothing, and
 // thoughts.
 var utterances = []string{
-	"", "", "five", "five", "two plus three", "A", "AB", "assistant", "assistant\n", "<|im_start|>assistant\n", "<|im_end|>\n", "<|im_end|>\n<|im_start|>user\nfive",
-	"\n", "  \n ", " five \n", "\n\nfive", "user: five", "\nassistant: ", "ASSISTANT:", "USER: ", "[INST] five [/INST]", "</s>", "<s>", " (end of talk)",
-	"<|assistant|>\n", "<start_of_turn>model\n", "### Response:\n", "ünï ✓ 五", "\u0301e", "<think>\nadd\n</think>\n\nfive", "<think>\n\n</think>\n\n", "</think>", "<think>", "<",
-	"<think>add</think>five", "five</think>six", "system", strings.Repeat("five ", 30), "ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqrstuvwxyz{|}~",
+	"", "", "five", "five", "two plus three", "A", "AB", "assistant", "assistant\n",
+	"<|im_start|>assistant\n", "<|im_end|>\n", "<|im_end|>\n<|im_start|>user\nfive",
+	"\n", "  \n ", " five \n", "\n\nfive", "user: five", "\nassistant: ", "ASSISTANT:", "USER: ",
+	"[INST] five [/INST]", "</s>", "<s>", " (end of talk)",
+	"<|assistant|>\n", "<start_of_turn>model\n", "### Response:\n", "ünï ✓ 五", "\u0301e",
+	"<think>\nadd\n</think>\n\nfive", "<think>\n\n</think>\n\n", "</think>", "<think>", "<",
+	"<think>add</think>five", "five</think>six", "system", strings.Repeat("five ", 30),
+	"ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqrstuvwxyz{|}~",
 }
 
 // randomConversation has messages of all roles that templates take, in an order that most do.
@@ -154,7 +160,8 @@ func wronglyDropped(k maskedTemplate, c Conversation, trainOn TrainOn, reason Re
 		return !strings.Contains(k.plain.Source, "raise_exception")
 	case reason == NoLoss:
 		answers := toLearn(c, trainOn)
-		if c[0].Role == Assistant { // its first token may be all that can be learned, and is never predicted
+		// its first token may be all that can be learned, and is never predicted
+		if c[0].Role == Assistant {
 			answers = answers[min(1, len(answers)):]
 		}
 		return slices.ContainsFunc(answers, func(m Message) bool { return answerOf(m) != "" })
@@ -189,7 +196,8 @@ func checkLearned(k maskedTemplate, c Conversation, trainOn TrainOn, list []*Doc
 			return fmt.Errorf("with generation blocks: %q, %v", r.Text, err)
 		}
 		for at := range d.Loss {
-			if d.Loss[at] && !slices.ContainsFunc(r.Generated, func(s jinja.Span) bool { return s.Start <= at && at < s.End }) {
+			if d.Loss[at] && !slices.ContainsFunc(r.Generated,
+				func(s jinja.Span) bool { return s.Start <= at && at < s.End }) {
 				return fmt.Errorf("byte %d is learned", at)
 			}
 		}
@@ -256,7 +264,8 @@ func TestMasksOfTransformers(t *testing.T) {
 		}
 		mask := strings.Join(strings.Fields(strings.Trim(fmt.Sprint(asMask(d.Loss)), "[]")), "")
 		if !slices.Equal(d.IDs, c.IDs) || mask != c.Mask {
-			t.Errorf("case %d, %s: ids %v with the mask\n%s, want %v with\n%s\nof %q", i, c.Template, d.IDs, mask, c.IDs, c.Mask, texts[0].text)
+			t.Errorf("case %d, %s: ids %v with the mask\n%s, want %v with\n%s\nof %q", i, c.Template, d.IDs,
+				mask, c.IDs, c.Mask, texts[0].text)
 		}
 	}
 }

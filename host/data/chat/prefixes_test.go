@@ -10,7 +10,8 @@ import (
 // the end of the context ends it.
 func TestLongConversation(t *testing.T) {
 	e := encoder(t, "{{ messages | length }}"+plain, "")
-	c := Conversation{NewMessage(User, "q"), NewMessage(Assistant, "one"), NewMessage(User, "q"), NewMessage(Assistant, "two")}
+	c := Conversation{NewMessage(User, "q"), NewMessage(Assistant, "one"), NewMessage(User, "q"),
+		NewMessage(Assistant, "two")}
 	printed := []int{-1, -1, -1, -1}
 	p := &prefixes{e: e, ctx: t.Context(), c: c, left: 50, stays: map[string]bool{}}
 	_, err := p.texts(e.turns(c), printed)

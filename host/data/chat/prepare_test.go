@@ -49,7 +49,8 @@ func rowsOf(texts ...string) Rows {
 
 // options prepare rows with bytes as tokens.
 func options(t testing.TB, list Rows, out string) PrepareOptions {
-	return PrepareOptions{Rows: list, Out: out, Files: vfstest.NoSync, Tokenizer: tokenizer.Bytes{}, Template: encoder(t, plain, "").template, ValFraction: 0.25, Seed: 1}
+	return PrepareOptions{Rows: list, Out: out, Files: vfstest.NoSync, Tokenizer: tokenizer.Bytes{},
+		Template: encoder(t, plain, "").template, ValFraction: 0.25, Seed: 1}
 }
 
 func prepare(t *testing.T, o PrepareOptions) *Manifest {
@@ -87,7 +88,8 @@ func answers(t *testing.T, path string) (list []string) {
 func TestPrepare(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "set")
 	m := prepare(t, options(t, conversations(200), out))
-	train, val := answers(t, filepath.Join(out, dataset.Conversations.Train)), answers(t, filepath.Join(out, dataset.Conversations.Val))
+	train, val := answers(t, filepath.Join(out, dataset.Conversations.Train)),
+		answers(t, filepath.Join(out, dataset.Conversations.Val))
 	// Six standard deviations of a binomial of 200 and a quarter.
 	if len(val) < 14 || len(val) > 86 {
 		t.Errorf("%d of 200 conversations are for validation, want about 50", len(val))
@@ -96,7 +98,8 @@ func TestPrepare(t *testing.T) {
 	if len(slices.Compact(all)) != 200 {
 		t.Errorf("%d conversations are in the parts, want 200", len(all))
 	}
-	if m.Rows != 200 || m.Documents != 200 || m.Train.Documents != int64(len(train)) || m.Val.Documents != int64(len(val)) || m.Template != "test" || m.TrainOn != "all_turns" {
+	if m.Rows != 200 || m.Documents != 200 || m.Train.Documents != int64(len(train)) ||
+		m.Val.Documents != int64(len(val)) || m.Template != "test" || m.TrainOn != "all_turns" {
 		t.Errorf("the manifest is %+v", m)
 	}
 	found, err := dataset.Verify(t.Context(), out)
@@ -138,7 +141,8 @@ func TestPrepareShare(t *testing.T) {
 		}
 		var want []string
 		for i, number := range numbers {
-			if number == slices.Min(numbers) || number < uint64(math.Ldexp(fraction, 64)) && number != slices.Max(numbers) {
+			if number == slices.Min(numbers) || number < uint64(math.Ldexp(fraction, 64)) &&
+				number != slices.Max(numbers) {
 				want = append(want, strconv.Itoa(i))
 			}
 		}
@@ -155,7 +159,8 @@ func TestPrepareDivided(t *testing.T) {
 	const n = 40
 	var rows []string
 	for i := range n {
-		rows = append(rows, fmt.Sprintf(`{"messages": [{"role": "user", "content": "%d"}, {"role": "assistant", "content": "a"}, {"role": "user", "content": "r"}, {"role": "assistant", "content": "b"}]}`, i+10))
+		rows = append(rows, fmt.Sprintf(
+			`{"messages": [{"role": "user", "content": "%d"}, {"role": "assistant", "content": "a"}, {"role": "user", "content": "r"}, {"role": "assistant", "content": "b"}]}`, i+10))
 	}
 	o := options(t, rowsOf(rows...), t.TempDir())
 	o.Template = encoder(t, cutsOther, "").template
@@ -164,12 +169,15 @@ func TestPrepareDivided(t *testing.T) {
 		texts := answers(t, filepath.Join(o.Out, part))
 		for i := 0; i < len(texts); i += 2 {
 			number := texts[i][len("u:"):len("u:10")]
-			if want := []string{"u:" + number + ";a:[a", "u:" + number + ";a:;u:r;a:[b"}; !slices.Equal(texts[i:i+2], want) {
+			if want := []string{"u:" + number + ";a:[a", "u:" + number + ";a:;u:r;a:[b"}; !slices.Equal(
+				texts[i:i+2], want) {
 				t.Fatalf("%s: %q, want %q", part, texts[i:i+2], want)
 			}
 		}
 	}
-	if want := (Divided{Conversations: n, Documents: n, Tokens: n * int64(len("u:10;a:a;"))}); m.Documents != 2*n || m.Divided != want || m.Val.Documents%2 != 0 {
+	if want := (Divided{Conversations: n, Documents: n,
+		Tokens: n * int64(len("u:10;a:a;"))}); m.Documents != 2*n || m.Divided != want ||
+		m.Val.Documents%2 != 0 {
 		t.Errorf("the manifest has %+v", m)
 	}
 }
@@ -177,7 +185,9 @@ func TestPrepareDivided(t *testing.T) {
 // TestPrepareFew: with few conversations one is for validation and one for training, whatever
 // the share; a single one cannot be divided.
 func TestPrepareFew(t *testing.T) {
-	for n, want := range map[int]string{0: "prepare: no conversation counts in the loss: there are no rows", 1: "prepare: cannot divide one conversation", 2: "", 7: ""} {
+	for n, want := range map[int]string{
+		0: "prepare: no conversation counts in the loss: there are no rows",
+		1: "prepare: cannot divide one conversation", 2: "", 7: ""} {
 		o := options(t, conversations(n), t.TempDir())
 		o.ValFraction = 1e-9
 		m, err := Prepare(t.Context(), o)
@@ -203,17 +213,21 @@ func TestPrepareValidation(t *testing.T) {
 	o := options(t, conversations(3), t.TempDir())
 	o.ValRows, o.ValFraction = rowsOf(`{"prompt": "q", "completion": "answer v"}`), 0
 	prepare(t, o)
-	got := fmt.Sprint(answers(t, filepath.Join(o.Out, dataset.Conversations.Train)), answers(t, filepath.Join(o.Out, dataset.Conversations.Val)))
+	got := fmt.Sprint(answers(t, filepath.Join(o.Out, dataset.Conversations.Train)),
+		answers(t, filepath.Join(o.Out, dataset.Conversations.Val)))
 	if got != "[0 1 2] [v]" {
 		t.Errorf("got %s", got)
 	}
 	silent := `{"messages": [{"role": "user", "content": "x"}]}`
 	o.ValRows = rowsOf(silent)
-	if _, err := Prepare(t.Context(), o); err == nil || !strings.Contains(err.Error(), "no validation conversation counts in the loss; of 1 rows, 1: nothing that the assistant says carries loss (first at rows: line 1)") {
+	if _, err := Prepare(t.Context(), o); err == nil ||
+		!strings.Contains(err.Error(), "no validation conversation counts in the loss; of 1 rows, 1: "+
+			"nothing that the assistant says carries loss (first at rows: line 1)") {
 		t.Errorf("nothing for validation: %v", err)
 	}
 	o.ValRows, o.Rows = conversations(1), rowsOf(silent)
-	if _, err := Prepare(t.Context(), o); err == nil || !strings.Contains(err.Error(), "no conversation counts in the loss") {
+	if _, err := Prepare(t.Context(), o); err == nil ||
+		!strings.Contains(err.Error(), "no conversation counts in the loss") {
 		t.Errorf("nothing for training: %v", err)
 	}
 }
@@ -222,11 +236,16 @@ func TestPrepareValidation(t *testing.T) {
 // a template in many words are put together.
 func TestPrepareCounts(t *testing.T) {
 	texts := []string{
-		`{"prompt": "q", "completion": "answer 1"}`, `nothing`, `{"messages": [{"role": "user", "content": "x"}]}`,
-		`{"prompt": "q", "completion": "answer 2"}`, `{"messages": []}`, `{"messages": [{"role": "user", "content": "y"}]}`,
+		`{"prompt": "q", "completion": "answer 1"}`, `nothing`,
+		`{"messages": [{"role": "user", "content": "x"}]}`,
+		`{"prompt": "q", "completion": "answer 2"}`, `{"messages": []}`,
+		`{"messages": [{"role": "user", "content": "y"}]}`,
 	}
 	o := options(t, rowsOf(texts...), t.TempDir())
-	if _, err := Prepare(t.Context(), o); err == nil || !strings.Contains(err.Error(), "rows: line 2: not valid JSON: invalid character 'o' in literal null") || !strings.Contains(err.Error(), "--skip-bad") {
+	if _, err := Prepare(t.Context(), o); err == nil ||
+		!strings.Contains(err.Error(),
+			"rows: line 2: not valid JSON: invalid character 'o' in literal null") ||
+		!strings.Contains(err.Error(), "--skip-bad") {
 		t.Errorf("a bad row: %v", err)
 	}
 	if left, err := os.ReadDir(o.Out); err != nil || len(left) != 1 {
@@ -234,16 +253,21 @@ func TestPrepareCounts(t *testing.T) {
 	}
 	o.SkipBad = true
 	m := prepare(t, o)
-	want := Counts{Rows: 6, Documents: 2, Dropped: []RowCount{{NoLoss, "", 2, "rows: line 3"}}, Ignored: []RowCount{}, Bad: 2, FirstBad: m.FirstBad, BadReasons: []RowCount{
-		{Reason(strings.TrimPrefix(m.FirstBad, "rows: line 2: ")), "", 1, "rows: line 2"}, {"messages: the list is empty", "", 1, "rows: line 5"}}}
-	if diff := cmp.Diff(want, m.Counts); diff != "" || !strings.HasPrefix(m.FirstBad, "rows: line 2: not valid JSON: invalid character 'o' in literal null") {
+	want := Counts{Rows: 6, Documents: 2, Dropped: []RowCount{{NoLoss, "", 2, "rows: line 3"}},
+		Ignored: []RowCount{}, Bad: 2, FirstBad: m.FirstBad, BadReasons: []RowCount{
+			{Reason(strings.TrimPrefix(m.FirstBad, "rows: line 2: ")), "", 1, "rows: line 2"},
+			{"messages: the list is empty", "", 1, "rows: line 5"}}}
+	if diff := cmp.Diff(want, m.Counts); diff != "" ||
+		!strings.HasPrefix(m.FirstBad,
+			"rows: line 2: not valid JSON: invalid character 'o' in literal null") {
 		t.Errorf("first bad %q\n%s", m.FirstBad, diff)
 	}
 	var c Counts
 	for i := range 50 {
 		c.add(outcome{dropped: Reason(fmt.Sprintf("reason %d", i)), location: "x"})
 	}
-	if len(c.Dropped) != maxReasons+1 || c.Dropped[0].Rows != 50-maxReasons || c.Dropped[0].Reason != otherReasons {
+	if len(c.Dropped) != maxReasons+1 || c.Dropped[0].Rows != 50-maxReasons ||
+		c.Dropped[0].Reason != otherReasons {
 		t.Errorf("50 reasons give %+v", c.Dropped)
 	}
 }
@@ -259,7 +283,9 @@ func TestPrepareMistakes(t *testing.T) {
 		"the disk is broken": func(o *PrepareOptions) {
 			o.Rows = func(y func(data.InputRow, error) bool) { y(data.InputRow{}, broken) }
 		},
-		"rows: line 1: template test, line ": func(o *PrepareOptions) { o.Template = encoder(t, "{{ x.y }}", "").template },
+		"rows: line 1: template test, line ": func(o *PrepareOptions) {
+			o.Template = encoder(t, "{{ x.y }}", "").template
+		},
 	} {
 		o := options(t, conversations(4), t.TempDir())
 		change(&o)
@@ -269,7 +295,8 @@ func TestPrepareMistakes(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Prepare(ctx, options(t, conversations(4), t.TempDir())); !errors.Is(err, context.Canceled) {
+	if _, err := Prepare(ctx, options(t, conversations(4), t.TempDir())); !errors.Is(err,
+		context.Canceled) {
 		t.Errorf("after the end: %v", err)
 	}
 }
@@ -280,7 +307,9 @@ func TestVerifyDamage(t *testing.T) {
 	prepare(t, options(t, conversations(9), out))
 	whole := contents(t, out)
 	for name, want := range map[string]string{
-		dataset.Conversations.Train: "hash", dataset.Conversations.Val: "hash", tokenizer.TemplateFile: "is not the template that chat.json describes", dataset.Conversations.Manifest: "not valid JSON: invalid character",
+		dataset.Conversations.Train: "hash", dataset.Conversations.Val: "hash",
+		tokenizer.TemplateFile:         "is not the template that chat.json describes",
+		dataset.Conversations.Manifest: "not valid JSON: invalid character",
 	} {
 		path := filepath.Join(out, name)
 		content := testfile.Read(t, path)
@@ -292,7 +321,8 @@ func TestVerifyDamage(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, v := range found {
-			if bad := filepath.Base(v.Path) == name; bad != (v.Err != nil) || bad && !strings.Contains(v.Err.Error(), want) {
+			if bad := filepath.Base(v.Path) == name; bad != (v.Err != nil) || bad &&
+				!strings.Contains(v.Err.Error(), want) {
 				t.Errorf("%s damaged: %s has the error %v, want %s", name, v.Path, v.Err, want)
 			}
 		}
@@ -304,11 +334,13 @@ func TestVerifyDamage(t *testing.T) {
 	// A file of another preparation does not belong here.
 	other := t.TempDir()
 	prepare(t, options(t, conversations(8), other))
-	if err := os.Rename(filepath.Join(other, dataset.Conversations.Train), filepath.Join(out, dataset.Conversations.Train)); err != nil {
+	if err := os.Rename(filepath.Join(other, dataset.Conversations.Train),
+		filepath.Join(out, dataset.Conversations.Train)); err != nil {
 		t.Fatal(err)
 	}
 	found, err := dataset.Verify(t.Context(), out)
-	if err != nil || found[1].Err == nil || !strings.Contains(found[1].Err.Error(), "is not the file that chat.json describes") {
+	if err != nil || found[1].Err == nil ||
+		!strings.Contains(found[1].Err.Error(), "is not the file that chat.json describes") {
 		t.Errorf("a file of another preparation: %v, %v", found[1].Err, err)
 	}
 }

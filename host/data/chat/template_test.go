@@ -43,7 +43,8 @@ func TestModelsTemplate(t *testing.T) {
 		{map[string]string{"tokenizer_config.json": `{"chat_template": "{{ bos_token }}1{{ pad_token }}", "bos_token": "<s>"}`}, "<s>1"},
 		{map[string]string{"tokenizer_config.json": `{"chat_template": "1", "bos_token": null, "eos_token": {"content": "</s>", "lstrip": false}}`, "chat_template.jinja": "{{ messages[0].content }}{{ eos_token }}\n"}, "Hi</s>"},
 		{map[string]string{"tokenizer_config.json": `{"chat_template": [{"name": "tool_use", "template": "t"}, {"name": "default", "template": "d"}]}`}, "d"},
-		{map[string]string{"chat_template.jinja": "{{ tools is none }}{{ documents is none }}{{ add_generation_prompt }}"}, "TrueTrueFalse"},
+		{map[string]string{"chat_template.jinja": "{{ tools is none }}{{ documents is none }}{{ " +
+			"add_generation_prompt }}"}, "TrueTrueFalse"},
 	} {
 		dir := folder(t, c.files)
 		tmpl, err := OpenTemplate("", dir, false)
@@ -71,7 +72,8 @@ func TestTokenizerConfig(t *testing.T) {
 	if err == nil {
 		err = json.Unmarshal(text, &got)
 	}
-	want := map[string]any{"tokenizer_class": "Own", "model_max_length": 1e30, "eos_token": map[string]any{"content": "</s>", "lstrip": false},
+	want := map[string]any{"tokenizer_class": "Own", "model_max_length": 1e30,
+		"eos_token": map[string]any{"content": "</s>", "lstrip": false},
 		"pad_token": nil, "added_tokens_decoder": map[string]any{"0": map[string]any{"content": "<s>"}}}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
@@ -82,10 +84,13 @@ func TestTokenizerConfig(t *testing.T) {
 // tokenizer may be named by its file.
 func TestTemplateFile(t *testing.T) {
 	dir := folder(t, map[string]string{
-		"own.jinja": "\ufeff{{ bos_token }}{{ strftime_now('%d %b %Y') }} {{ date_string }}", "tokenizer.json": "{}", "tokenizer_config.json": `{"bos_token": "<s>"}`})
-	tmpl := openTemplate(t, filepath.Join(dir, "own.jinja"), filepath.Join(dir, "tokenizer.json"), false)
+		"own.jinja":      "\ufeff{{ bos_token }}{{ strftime_now('%d %b %Y') }} {{ date_string }}",
+		"tokenizer.json": "{}", "tokenizer_config.json": `{"bos_token": "<s>"}`})
+	tmpl := openTemplate(t, filepath.Join(dir, "own.jinja"), filepath.Join(dir, "tokenizer.json"),
+		false)
 	tmpl.Variables = map[string]any{"date_string": "today"}
-	for now, want := range map[time.Time]string{{}: "<s>26 Jul 2024 today", time.Unix(0, 0).UTC(): "<s>01 Jan 1970 today"} {
+	for now, want := range map[time.Time]string{{}: "<s>26 Jul 2024 today", time.Unix(0, 0).
+		UTC(): "<s>01 Jan 1970 today"} {
 		tmpl.Time = now
 		if got, err := tmpl.Render(nil, false); err != nil || got.Text != want {
 			t.Errorf("got %q, %v, want %q", got.Text, err, want)
@@ -97,22 +102,31 @@ func TestTemplateMistakes(t *testing.T) {
 	broken := folder(t, map[string]string{"tokenizer_config.json": `{`})
 	for _, c := range []struct{ spec, dir, want string }{
 		{"nothing", ".", `template "nothing" is neither a file nor one of chatml, llama3, tulu`},
-		{"", "bytes", "bytes has no chat template: give the model's directory with --tokenizer, or name a template (chatml, llama3, tulu, or a file)"},
-		{"", folder(t, nil), "has no chat template, neither chat_template.jinja nor chat_template in tokenizer_config.json: the model is a base model; name a template (chatml, llama3, tulu, or a file)"},
+		{"", "bytes", "bytes has no chat template: give the model's directory with --tokenizer, or " +
+			"name a template (chatml, llama3, tulu, or a file)"},
+		{"", folder(t, nil), "has no chat template, neither chat_template.jinja nor chat_template in " +
+			"tokenizer_config.json: the model is a base model; name a template (chatml, llama3, tulu, or " +
+			"a file)"},
 		{"tulu", broken, "tokenizer_config.json: not valid JSON: it ends in the middle"},
-		{"", folder(t, map[string]string{"tokenizer_config.json": `{"chat_template": 1}`}), "chat_template: want a string, or a list"},
-		{"", folder(t, map[string]string{"tokenizer_config.json": `{"chat_template": [{"name": "a"}]}`}), "none of its 1 templates is named default"},
-		{"", folder(t, map[string]string{"tokenizer_config.json": `{"eos_token": 1}`}), "eos_token: want a string, or an object with the key content"},
-		{"", folder(t, map[string]string{"chat_template.jinja": "\n{% if %}"}), `chat_template.jinja, line 2: found "%}", want a value`},
+		{"", folder(t, map[string]string{"tokenizer_config.json": `{"chat_template": 1}`}),
+			"chat_template: want a string, or a list"},
+		{"", folder(t, map[string]string{"tokenizer_config.json": `{"chat_template": [{"name": "a"}]}`}),
+			"none of its 1 templates is named default"},
+		{"", folder(t, map[string]string{"tokenizer_config.json": `{"eos_token": 1}`}),
+			"eos_token: want a string, or an object with the key content"},
+		{"", folder(t, map[string]string{"chat_template.jinja": "\n{% if %}"}),
+			`chat_template.jinja, line 2: found "%}", want a value`},
 		{folder(t, nil), ".", "is a directory"},
 	} {
-		if _, err := OpenTemplate(c.spec, c.dir, false); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := OpenTemplate(c.spec, c.dir, false); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s in %s:\ngot  %v\nwant %s", c.spec, c.dir, err, c.want)
 		}
 	}
 	// The built-in tulu template needs an end token.
 	tmpl := openTemplate(t, "tulu", folder(t, nil), false)
-	if _, err := tmpl.Render(Conversation{NewMessage(Assistant, "x")}, false); err == nil || !strings.Contains(err.Error(), "eos_token, which is undefined") {
+	if _, err := tmpl.Render(Conversation{NewMessage(Assistant, "x")}, false); err == nil ||
+		!strings.Contains(err.Error(), "eos_token, which is undefined") {
 		t.Errorf("without an end token: %v", err)
 	}
 }
@@ -139,7 +153,8 @@ func TestEnding(t *testing.T) {
 		{turns + "<|end|>\n{% endfor %}", llama, Ending{tokenizer.NoToken, "<|end|>"}},
 		{turns + "<|eot_id|>\n{% endfor %}", tokenizer.Bytes{}, Ending{tokenizer.NoToken, "<|eot_id|>"}},
 		{turns + "\n{% endfor %}", llama, Ending{Token: tokenizer.NoToken}},
-		{"{% for m in messages %}{{ m.content | upper }}<|eot_id|>{% endfor %}", llama, Ending{Token: tokenizer.NoToken}},
+		{"{% for m in messages %}{{ m.content | upper }}<|eot_id|>{% endfor %}", llama,
+			Ending{Token: tokenizer.NoToken}},
 	} {
 		tmpl, err := ModelTemplate(map[string][]byte{tokenizer.TemplateFile: []byte(c.source)})
 		if err != nil {
@@ -161,7 +176,8 @@ func TestEndingBehindOthers(t *testing.T) {
 	if _, err := tmpl.Ending(tokenizer.Bytes{}, nil); err == nil {
 		t.Error("a template that refuses a conversation has an ending")
 	}
-	if got, err := tmpl.Ending(tokenizer.Bytes{}, Conversation{NewMessage(System, "Be brief.")}); err != nil || got.Text != ";" {
+	if got, err := tmpl.Ending(tokenizer.Bytes{},
+		Conversation{NewMessage(System, "Be brief.")}); err != nil || got.Text != ";" {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -169,12 +185,14 @@ func TestEndingBehindOthers(t *testing.T) {
 // TestModelTemplate: a tokenizer without a template has none, and one that cannot be read is an
 // error.
 func TestModelTemplate(t *testing.T) {
-	for _, files := range []map[string][]byte{nil, {tokenizer.ConfigFile: []byte(`{"eos_token": "</s>"}`)}} {
+	for _, files := range []map[string][]byte{nil,
+		{tokenizer.ConfigFile: []byte(`{"eos_token": "</s>"}`)}} {
 		if tmpl, err := ModelTemplate(files); tmpl != nil || err != nil {
 			t.Errorf("%s: %v, %v", files, tmpl, err)
 		}
 	}
-	for _, files := range []map[string][]byte{{tokenizer.ConfigFile: []byte(`[`)}, {tokenizer.TemplateFile: []byte(`{% if %}`)}} {
+	for _, files := range []map[string][]byte{{tokenizer.ConfigFile: []byte(`[`)},
+		{tokenizer.TemplateFile: []byte(`{% if %}`)}} {
 		if _, err := ModelTemplate(files); err == nil {
 			t.Errorf("%s: no error", files)
 		}
@@ -220,7 +238,9 @@ func TestMissingMarks(t *testing.T) {
 	options := options(t, conversations(8), t.TempDir())
 	options.Tokenizer, options.Template = tok, chatml
 	_, err := Prepare(t.Context(), options)
-	if err == nil || !strings.Contains(err.Error(), "template chatml writes <|im_start|> and <|im_end|>, which the tokenizer") || !strings.Contains(err.Error(), "--add-tokens") {
+	if err == nil || !strings.Contains(err.Error(),
+		"template chatml writes <|im_start|> and <|im_end|>, which the tokenizer") ||
+		!strings.Contains(err.Error(), "--add-tokens") {
 		t.Errorf("error %v, want one about the marks", err)
 	}
 	model := *chatml
@@ -230,14 +250,19 @@ func TestMissingMarks(t *testing.T) {
 		tok      tokenizer.Tokenizer
 		marks    Delimiters
 	}{
-		"plain": {chatml, tok, PlainDelimiters}, "of the model": {&model, tok, RefuseDelimiters}, "tulu": {builtIn("tulu"), tok, RefuseDelimiters},
-		"marks that are tokens": {builtIn("llama3"), tok, RefuseDelimiters}, "bytes": {chatml, tokenizer.Bytes{}, RefuseDelimiters}, "nothing to add": {builtIn("llama3"), tok, AddDelimiters},
+		"plain": {chatml, tok, PlainDelimiters}, "of the model": {&model, tok, RefuseDelimiters},
+		"tulu":                  {builtIn("tulu"), tok, RefuseDelimiters},
+		"marks that are tokens": {builtIn("llama3"), tok, RefuseDelimiters},
+		"bytes":                 {chatml, tokenizer.Bytes{}, RefuseDelimiters},
+		"nothing to add":        {builtIn("llama3"), tok, AddDelimiters},
 	} {
-		if got, added, err := c.template.withDelimiters(c.tok, c.marks); err != nil || got != c.tok || added != nil {
+		if got, added, err := c.template.withDelimiters(c.tok, c.marks); err != nil || got != c.tok ||
+			added != nil {
 			t.Errorf("%s: %v, added %v, error %v", name, got, added, err)
 		}
 	}
-	if _, _, err := chatml.withDelimiters(tokenizer.Bytes{}, AddDelimiters); err == nil || !strings.Contains(err.Error(), "cannot be added to the tokenizer bytes") {
+	if _, _, err := chatml.withDelimiters(tokenizer.Bytes{}, AddDelimiters); err == nil ||
+		!strings.Contains(err.Error(), "cannot be added to the tokenizer bytes") {
 		t.Errorf("marks for bytes: error %v", err)
 	}
 }
@@ -254,7 +279,8 @@ func TestAddedMarks(t *testing.T) {
 	o.Tokenizer, o.Template, o.Delimiters = tok, tmpl, AddDelimiters
 	m := prepare(t, o)
 	n := tok.Info().VocabSize
-	if diff := cmp.Diff([]AddedToken{{n, "<|im_start|>"}, {n + 1, "<|im_end|>"}}, m.AddedTokens); diff != "" || m.Tokenizer.VocabSize != n+2 {
+	if diff := cmp.Diff([]AddedToken{{n, "<|im_start|>"}, {n + 1, "<|im_end|>"}},
+		m.AddedTokens); diff != "" || m.Tokenizer.VocabSize != n+2 {
 		t.Errorf("a vocabulary of %d, added (-want +got):\n%s", m.Tokenizer.VocabSize, diff)
 	}
 	again, err := tokenizer.Reopen(o.Out, m.Tokenizer)

@@ -34,7 +34,8 @@ func TestConversations(t *testing.T) {
 		}
 	}
 	h := f.Header()
-	if h.Documents != 2 || h.Tokens != 5 || h.Learned != 3 || h.Longest != 3 || h.Origin != origin || !f.Conversations() {
+	if h.Documents != 2 || h.Tokens != 5 || h.Learned != 3 || h.Longest != 3 || h.Origin != origin ||
+		!f.Conversations() {
 		t.Errorf("the header is %+v", h)
 	}
 	if err := f.Verify(t.Context()); err != nil {
@@ -119,7 +120,8 @@ func TestDamage(t *testing.T) {
 			check(damaged, "bit %d of byte %d is turned over", bit, at)
 		}
 	}
-	for _, n := range []int{0, 10, headerSize - 1, headerSize, len(whole) - entrySize, len(whole) - 1} {
+	for _, n := range []int{0, 10, headerSize - 1, headerSize, len(whole) - entrySize,
+		len(whole) - 1} {
 		check(whole[:n], "only %d bytes are left", n)
 	}
 	check(append(append([]byte(nil), whole...), 0), "a byte follows")
@@ -146,7 +148,8 @@ func TestConversationsHeader(t *testing.T) {
 		`sha256 "` + zeros[1:] + `G"`:  func(h *Header) { h.SHA256 = zeros[1:] + "G" },
 		"states 9223372036854775807 d": func(h *Header) { h.Documents = 1<<63 - 1 },
 	} {
-		h := Header{TokenBytes: 2, Documents: 2, Tokens: 7, Learned: 5, Longest: 4, Origin: origin, SHA256: zeros}
+		h := Header{TokenBytes: 2, Documents: 2, Tokens: 7, Learned: 5, Longest: 4, Origin: origin,
+			SHA256: zeros}
 		size := int64(headerSize + 7*2 + 1 + 2*entrySize)
 		for _, changed := range []bool{false, true} {
 			if changed {
@@ -167,7 +170,9 @@ func TestConversationsHeader(t *testing.T) {
 var zeros = strings.Repeat("0", 64)
 
 // origin is of made-up conversations with a vocabulary of 1000.
-var origin = Origin{Tokenizer: tokenizer.Info{Name: "made up", VocabSize: 1000, BOS: tokenizer.NoToken, EOS: tokenizer.NoToken, SHA256: zeros}, Template: "t", TemplateSHA256: zeros, TrainOn: "all_turns"}
+var origin = Origin{Tokenizer: tokenizer.Info{Name: "made up", VocabSize: 1000,
+	BOS: tokenizer.NoToken, EOS: tokenizer.NoToken, SHA256: zeros}, Template: "t",
+	TemplateSHA256: zeros, TrainOn: "all_turns"}
 
 // store writes documents to a token file and opens it; learned is nil for texts.
 func store(t testing.TB, origin Origin, documents [][]int32, learned [][]bool) *File {

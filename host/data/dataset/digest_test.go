@@ -10,7 +10,8 @@ import (
 // TestBatchesGolden: the batches of a seed are the same in every version of the program.
 func TestBatchesGolden(t *testing.T) {
 	config := WindowsConfig{Context: 16, Batch: 4, Seed: 2357}
-	one, two := writeTokens(t, wideInfo, counting(1000, 1<<20)), writeTokens(t, wideInfo, counting(3000, 7919))
+	one, two := writeTokens(t, wideInfo, counting(1000, 1<<20)),
+		writeTokens(t, wideInfo, counting(3000, 7919))
 	mixture := newMixture(t, []Weighted{{one, 1}, {two, 2.5}}, config)
 	for _, c := range []struct {
 		name string
@@ -20,7 +21,8 @@ func TestBatchesGolden(t *testing.T) {
 		}
 		want string
 	}{
-		{"windows", newWindows(t, one, config), "0961d69e94b923c76697384928db999424932ba4412aae4afaa326450046ac46"},
+		{"windows", newWindows(t, one, config),
+			"0961d69e94b923c76697384928db999424932ba4412aae4afaa326450046ac46"},
 		{"mixture", mixture, "68a0a8ef2f89aa5201326bcf27362174a4822eda62e3cc5650bcd5d0b7d0b041"},
 	} {
 		sum := sha256.New()
@@ -54,7 +56,9 @@ func TestRowsGolden(t *testing.T) {
 		sum := sha256.New()
 		for step := range s.Steps() {
 			for _, row := range read(t, s, step) {
-				if err := binary.Write(sum, binary.LittleEndian, append(append(append([]int32(nil), row.Tokens...), row.Positions...), row.Segments...)); err != nil {
+				if err := binary.Write(sum, binary.LittleEndian,
+					append(append(append([]int32(nil), row.Tokens...), row.Positions...),
+						row.Segments...)); err != nil {
 					t.Fatal(err)
 				}
 				if err := binary.Write(sum, binary.LittleEndian, row.Weights); err != nil {
@@ -74,7 +78,8 @@ func BenchmarkRows(b *testing.B) {
 	for i := range 20000 {
 		sizes = append(sizes, 20+(i*i*7+i*13)%500)
 	}
-	s := newRows(b, lengths(b, sizes...), RowsConfig{Length: 2048, Batch: 16, Epochs: 1, Packing: FirstFit, Seed: 1})
+	s := newRows(b, lengths(b, sizes...),
+		RowsConfig{Length: 2048, Batch: 16, Epochs: 1, Packing: FirstFit, Seed: 1})
 	batch := make([]Row, 16)
 	for i := range batch {
 		batch[i] = NewRow(2048)

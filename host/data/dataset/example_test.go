@@ -21,7 +21,8 @@ func ExampleRows() {
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "train.chat")
 	w, err := dataset.NewWriter(vfs.At(path), dataset.Origin{
-		Tokenizer: tokenizer.Bytes{}.Info(), Template: "chatml", TemplateSHA256: strings.Repeat("0", 64), TrainOn: "all_turns",
+		Tokenizer: tokenizer.Bytes{}.Info(), Template: "chatml", TemplateSHA256: strings.Repeat("0", 64),
+		TrainOn: "all_turns",
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -44,7 +45,8 @@ func ExampleRows() {
 		log.Fatal(err)
 	}
 	defer file.Close()
-	s, err := dataset.NewRows(file, dataset.RowsConfig{Length: 6, Batch: 1, Epochs: 1, Packing: dataset.FirstFit, InOrder: true})
+	s, err := dataset.NewRows(file,
+		dataset.RowsConfig{Length: 6, Batch: 1, Epochs: 1, Packing: dataset.FirstFit, InOrder: true})
 	if err != nil {
 		log.Fatal(err)
 	}

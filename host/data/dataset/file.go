@@ -228,8 +228,8 @@ func (f *File) ReadTokens(dst []int32, at int64) error {
 	return nil
 }
 
-// Limit makes reading fail at ids from vocab on, for a model with fewer ids than the tokenizer, whose
-// last tokens need not occur.
+// Limit makes reading fail at ids from vocab on, for a model with fewer ids than the tokenizer,
+// whose last tokens need not occur.
 func (f *File) Limit(vocab int) {
 	for i := range f.parts {
 		t := &f.parts[i].header.Tokenizer

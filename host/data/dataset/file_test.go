@@ -15,7 +15,8 @@ import (
 )
 
 // wideInfo is a tokenizer whose ids need 4 bytes.
-var wideInfo = tokenizer.Info{Name: "wide", VocabSize: 1 << 20, BOS: tokenizer.NoToken, EOS: tokenizer.NoToken, SHA256: strings.Repeat("a", 64)}
+var wideInfo = tokenizer.Info{Name: "wide", VocabSize: 1 << 20, BOS: tokenizer.NoToken,
+	EOS: tokenizer.NoToken, SHA256: strings.Repeat("a", 64)}
 
 // writeTokens makes a token file of one document.
 func writeTokens(t testing.TB, info tokenizer.Info, ids []int32) *File {
@@ -48,13 +49,18 @@ func TestWriteAndRead(t *testing.T) {
 		want      []int32
 		width     int
 	}{
-		"bytes":          {tokenizer.Bytes{}.Info(), [][]int32{{1, 2, 255}, {}, {7}}, []int32{0, 1, 2, 255, 0, 0, 7}, 2},
-		"wide":           {wideInfo, [][]int32{{1, 70000}, {1<<20 - 1}}, []int32{1, 70000, 1<<20 - 1}, 4},
-		"nothing":        {wideInfo, nil, nil, 4},
-		"largest narrow": {tokenizer.Info{VocabSize: 1 << 16, BOS: 65535, EOS: tokenizer.NoToken, SHA256: wideInfo.SHA256}, [][]int32{{0}}, []int32{65535, 0}, 2},
-		"begin and end":  {tokenizer.Info{VocabSize: 10, BOS: 1, EOS: 2, SHA256: wideInfo.SHA256}, [][]int32{{5}, {}, {6, 7}}, []int32{1, 5, 2, 1, 2, 1, 6, 7, 2}, 2},
-		"the same token": {tokenizer.Info{VocabSize: 10, BOS: 1, EOS: 1, SHA256: wideInfo.SHA256}, [][]int32{{5}, {6}}, []int32{1, 5, 1, 6}, 2},
-		"end only":       {tokenizer.Info{VocabSize: 10, BOS: tokenizer.NoToken, EOS: 0, SHA256: wideInfo.SHA256}, [][]int32{{5}, {6}}, []int32{5, 0, 6, 0}, 2},
+		"bytes": {tokenizer.Bytes{}.Info(), [][]int32{{1, 2, 255}, {}, {7}},
+			[]int32{0, 1, 2, 255, 0, 0, 7}, 2},
+		"wide":    {wideInfo, [][]int32{{1, 70000}, {1<<20 - 1}}, []int32{1, 70000, 1<<20 - 1}, 4},
+		"nothing": {wideInfo, nil, nil, 4},
+		"largest narrow": {tokenizer.Info{VocabSize: 1 << 16, BOS: 65535, EOS: tokenizer.NoToken,
+			SHA256: wideInfo.SHA256}, [][]int32{{0}}, []int32{65535, 0}, 2},
+		"begin and end": {tokenizer.Info{VocabSize: 10, BOS: 1, EOS: 2, SHA256: wideInfo.SHA256},
+			[][]int32{{5}, {}, {6, 7}}, []int32{1, 5, 2, 1, 2, 1, 6, 7, 2}, 2},
+		"the same token": {tokenizer.Info{VocabSize: 10, BOS: 1, EOS: 1, SHA256: wideInfo.SHA256},
+			[][]int32{{5}, {6}}, []int32{1, 5, 1, 6}, 2},
+		"end only": {tokenizer.Info{VocabSize: 10, BOS: tokenizer.NoToken, EOS: 0,
+			SHA256: wideInfo.SHA256}, [][]int32{{5}, {6}}, []int32{5, 0, 6, 0}, 2},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -87,14 +93,16 @@ func TestReadTokensRange(t *testing.T) {
 }
 
 func TestWriterRefusesForeignIDs(t *testing.T) {
-	w, err := NewWriter(vfs.At(filepath.Join(t.TempDir(), "x")), Origin{Tokenizer: tokenizer.Bytes{}.Info()})
+	w, err := NewWriter(vfs.At(filepath.Join(t.TempDir(), "x")),
+		Origin{Tokenizer: tokenizer.Bytes{}.Info()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.Abort()
 	for _, id := range []int32{-1, 256} {
 		var rangeErr *tokenizer.RangeError
-		if err := w.WriteDocument([]int32{1, id}, nil); !errors.As(err, &rangeErr) || rangeErr.ID != int64(id) {
+		if err := w.WriteDocument([]int32{1, id}, nil); !errors.As(err, &rangeErr) ||
+			rangeErr.ID != int64(id) {
 			t.Errorf("id %d: error %v", id, err)
 		}
 	}
@@ -108,7 +116,8 @@ func TestStoredForeignID(t *testing.T) {
 	patch(t, f.Path(), headerSize+4*7, []byte{0, 0, 0, 0x80})
 	var rangeErr *tokenizer.RangeError
 	err := f.ReadTokens(make([]int32, 10), 0)
-	if !errors.As(err, &rangeErr) || rangeErr.ID != 1<<31 || !strings.Contains(err.Error(), "position 7") {
+	if !errors.As(err, &rangeErr) || rangeErr.ID != 1<<31 ||
+		!strings.Contains(err.Error(), "position 7") {
 		t.Errorf("ReadTokens: %v", err)
 	}
 	if err := f.ReadTokens(make([]int32, 7), 0); err != nil {
@@ -123,7 +132,8 @@ func TestVerifyFindsDamage(t *testing.T) {
 	f := writeTokens(t, wideInfo, counting(1000, 1000))
 	patch(t, f.Path(), headerSize+4*500, []byte{1})
 	var format *FormatError
-	if err := f.Verify(context.Background()); !errors.As(err, &format) || !strings.Contains(err.Error(), "hash") {
+	if err := f.Verify(context.Background()); !errors.As(err, &format) ||
+		!strings.Contains(err.Error(), "hash") {
 		t.Errorf("Verify: %v", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -227,7 +237,8 @@ func TestLimit(t *testing.T) {
 	}
 	f.Limit(7)
 	var outside *tokenizer.RangeError
-	if err := f.ReadTokens(dst, 0); !errors.As(err, &outside) || outside.ID != 7 || outside.VocabSize != 7 {
+	if err := f.ReadTokens(dst, 0); !errors.As(err, &outside) || outside.ID != 7 ||
+		outside.VocabSize != 7 {
 		t.Errorf("error %v", err)
 	}
 	if err := f.Verify(t.Context()); !errors.As(err, &outside) {

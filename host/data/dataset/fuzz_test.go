@@ -22,7 +22,8 @@ func FuzzFile(f *testing.F) {
 		whole := testfile.Read(f, file.Path())
 		f.Add(whole[textOffset:textOffset+binary.LittleEndian.Uint32(whole[12:])], whole[headerSize:])
 	}
-	short, err := json.Marshal(Header{TokenBytes: 2, Origin: origin, SHA256: zeros, Documents: 1, Tokens: 2, Learned: 1, Longest: 2})
+	short, err := json.Marshal(Header{TokenBytes: 2, Origin: origin, SHA256: zeros, Documents: 1,
+		Tokens: 2, Learned: 1, Longest: 2})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -93,7 +94,8 @@ func checkRead(t *testing.T, file *File) {
 
 // FuzzManifest: a manifest that is accepted is the same when it is written again.
 func FuzzManifest(f *testing.F) {
-	text, err := json.Marshal(Manifest{Version: manifestVersion, Origin: origin, ValFraction: 0.25, Seed: 1 << 63, Train: Part{Tokens: 1 << 40, SHA256: "ab"}})
+	text, err := json.Marshal(Manifest{Version: manifestVersion, Origin: origin, ValFraction: 0.25,
+		Seed: 1 << 63, Train: Part{Tokens: 1 << 40, SHA256: "ab"}})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -75,28 +75,42 @@ func TestParseHeaderRefuses(t *testing.T) {
 		size  int64
 		want  string
 	}{
-		"empty file":        {nil, 0, "want a header of 4096"},
-		"half a header":     {make([]byte, 100), 100, "want a header of 4096"},
-		"magic":             {raw(func(b []byte) { b[0] = 'X' }), headerSize + payload, "not a token file"},
-		"bytes behind":      {raw(func(b []byte) { b[headerSize-1] = 1 }), headerSize + payload, "not followed by zeros"},
-		"version":           {raw(func(b []byte) { b[8] = 9 }), headerSize + payload, "format version 9, this program reads version 3"},
-		"text length":       {raw(func(b []byte) { b[15] = 0xff }), headerSize + payload, "want at most 4080"},
-		"no text":           {text(""), headerSize + payload, "header text"},
-		"no object":         {text("[]"), headerSize + payload, "header text"},
-		"unknown field":     {text(`{"colour":1}`), headerSize + payload, "colour: unknown key"},
-		"two objects":       {text(`{}{}`), headerSize + payload, "after top-level value"},
-		"empty object":      {text(`{}`), headerSize + payload, "vocab_size 0"},
-		"truncated":         {edit(func(*Header) {}), headerSize + payload - 1, "truncated"},
-		"too long":          {edit(func(*Header) {}), headerSize + payload + 2, "truncated or unfinished"},
-		"tokens overflow":   {edit(func(h *Header) { h.Tokens = 1<<62 + 10; h.TokenBytes = 2 }), headerSize + payload, "truncated"},
-		"negative tokens":   {edit(func(h *Header) { h.Tokens = -10 }), headerSize + payload, "truncated"},
-		"no width":          {edit(func(h *Header) { h.TokenBytes = 0 }), headerSize + payload, "token_bytes 0, want 2"},
-		"width of vocab":    {edit(func(h *Header) { h.Tokenizer.VocabSize = 1 << 17 }), headerSize + payload, "token_bytes 2, want 4"},
-		"negative vocab":    {edit(func(h *Header) { h.Tokenizer.VocabSize = -1 }), headerSize + payload, "vocab_size -1"},
-		"bos":               {edit(func(h *Header) { h.Tokenizer.BOS = 256 }), headerSize + payload, "bos 256"},
-		"documents":         {edit(func(h *Header) { h.Documents = -1 }), headerSize + payload, "documents -1"},
-		"hash":              {edit(func(h *Header) { h.SHA256 = "abc" }), headerSize + payload, "64 hexadecimal digits"},
-		"hash of tokenizer": {edit(func(h *Header) { h.Tokenizer.SHA256 = strings.Repeat("Z", 64) }), headerSize + payload, "64 hexadecimal digits"},
+		"empty file":    {nil, 0, "want a header of 4096"},
+		"half a header": {make([]byte, 100), 100, "want a header of 4096"},
+		"magic": {raw(func(b []byte) { b[0] = 'X' }), headerSize + payload,
+			"not a token file"},
+		"bytes behind": {raw(func(b []byte) { b[headerSize-1] = 1 }), headerSize + payload,
+			"not followed by zeros"},
+		"version": {raw(func(b []byte) { b[8] = 9 }), headerSize + payload,
+			"format version 9, this program reads version 3"},
+		"text length": {raw(func(b []byte) { b[15] = 0xff }), headerSize + payload,
+			"want at most 4080"},
+		"no text":       {text(""), headerSize + payload, "header text"},
+		"no object":     {text("[]"), headerSize + payload, "header text"},
+		"unknown field": {text(`{"colour":1}`), headerSize + payload, "colour: unknown key"},
+		"two objects":   {text(`{}{}`), headerSize + payload, "after top-level value"},
+		"empty object":  {text(`{}`), headerSize + payload, "vocab_size 0"},
+		"truncated":     {edit(func(*Header) {}), headerSize + payload - 1, "truncated"},
+		"too long": {edit(func(*Header) {}), headerSize + payload + 2,
+			"truncated or unfinished"},
+		"tokens overflow": {edit(func(h *Header) { h.Tokens = 1<<62 + 10; h.TokenBytes = 2 }),
+			headerSize + payload, "truncated"},
+		"negative tokens": {edit(func(h *Header) { h.Tokens = -10 }), headerSize + payload,
+			"truncated"},
+		"no width": {edit(func(h *Header) { h.TokenBytes = 0 }), headerSize + payload,
+			"token_bytes 0, want 2"},
+		"width of vocab": {edit(func(h *Header) { h.Tokenizer.VocabSize = 1 << 17 }), headerSize +
+			payload, "token_bytes 2, want 4"},
+		"negative vocab": {edit(func(h *Header) { h.Tokenizer.VocabSize = -1 }), headerSize + payload,
+			"vocab_size -1"},
+		"bos": {edit(func(h *Header) { h.Tokenizer.BOS = 256 }), headerSize + payload,
+			"bos 256"},
+		"documents": {edit(func(h *Header) { h.Documents = -1 }), headerSize + payload,
+			"documents -1"},
+		"hash": {edit(func(h *Header) { h.SHA256 = "abc" }), headerSize + payload,
+			"64 hexadecimal digits"},
+		"hash of tokenizer": {edit(func(h *Header) { h.Tokenizer.SHA256 = strings.Repeat("Z", 64) }),
+			headerSize + payload, "64 hexadecimal digits"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -119,7 +133,8 @@ func FuzzParseHeader(f *testing.F) {
 	}
 	fixed, text := block[:textOffset], bytes.TrimRight(block[textOffset:], "\x00")
 	f.Add(fixed, text, int64(headerSize+20))
-	f.Add(fixed, bytes.Replace(text, []byte(`"tokens":10`), []byte(`"tokens":1e1`), 1), int64(headerSize+20))
+	f.Add(fixed, bytes.Replace(text, []byte(`"tokens":10`), []byte(`"tokens":1e1`), 1),
+		int64(headerSize+20))
 	f.Add(fixed[:5], []byte(nil), int64(5))
 	f.Fuzz(func(t *testing.T, fixed, text []byte, size int64) {
 		block := make([]byte, headerSize)

@@ -32,7 +32,8 @@ func newMixture(t *testing.T, sources []Weighted, config WindowsConfig) *Mixture
 // epoch once and another order in the next, and a batch depends on its number alone.
 func TestMixture(t *testing.T) {
 	const context, batch, batches = 4, 8, 4000
-	sources := []Weighted{{marked(t, 1, 4000), 0.7}, {marked(t, 2, 400), 0.2}, {marked(t, 3, 1000), 0.1}}
+	sources := []Weighted{{marked(t, 1, 4000), 0.7}, {marked(t, 2, 400), 0.2},
+		{marked(t, 3, 1000), 0.1}}
 	config := WindowsConfig{Context: context, Batch: batch, Seed: 9}
 	m := newMixture(t, sources, config)
 	rows := make([][][]int32, len(sources)) // the windows of each source, in order
@@ -71,7 +72,8 @@ func TestMixture(t *testing.T) {
 			if len(begins) != len(epoch) {
 				t.Fatalf("source %d: a window twice in an epoch", s)
 			}
-			if first != nil && slices.EqualFunc(first, epoch, func(a, b []int32) bool { return a[0] == b[0] }) {
+			if first != nil && slices.EqualFunc(first, epoch,
+				func(a, b []int32) bool { return a[0] == b[0] }) {
 				t.Errorf("source %d: two epochs have the same order", s)
 			}
 			first = epoch
@@ -119,7 +121,8 @@ func TestMixtureRefuses(t *testing.T) {
 		"tokens, want at least":        {[]Weighted{{f, 1}, {short, 1}}, good},
 		"context 0":                    {[]Weighted{{f, 1}}, WindowsConfig{Batch: 2}},
 	} {
-		if _, err := NewMixture(test.sources, test.config); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := NewMixture(test.sources, test.config); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one with %q", err, want)
 		}
 	}
@@ -127,7 +130,8 @@ func TestMixtureRefuses(t *testing.T) {
 
 // TestShares: whole numbers that add up, each within one of the exact share.
 func TestShares(t *testing.T) {
-	for _, weights := range [][]float64{{1}, {1, 1, 1}, {0.7, 0.2, 0.1}, {1e300, 2e300}, {3, 5, 7, 11, 13}} {
+	for _, weights := range [][]float64{{1}, {1, 1, 1}, {0.7, 0.2, 0.1}, {1e300, 2e300},
+		{3, 5, 7, 11, 13}} {
 		got, err := shares(weights, 65536)
 		if err != nil {
 			t.Fatal(err)

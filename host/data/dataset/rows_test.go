@@ -47,7 +47,8 @@ func TestGoldenRows(t *testing.T) {
 	}
 	testfile.ReadJSON(t, "testdata/packing.golden.json", &golden)
 	if len(golden.Rows) == 0 || len(golden.Masks) != len(golden.Documents) {
-		t.Fatalf("%d rows in the reference, %d masks of %d documents", len(golden.Rows), len(golden.Masks), len(golden.Documents))
+		t.Fatalf("%d rows in the reference, %d masks of %d documents", len(golden.Rows),
+			len(golden.Masks), len(golden.Documents))
 	}
 	var loss [][]bool
 	for _, mask := range golden.Masks {
@@ -57,13 +58,16 @@ func TestGoldenRows(t *testing.T) {
 		}
 		loss = append(loss, l)
 	}
-	s := newRows(t, store(t, origin, golden.Documents, loss), RowsConfig{Length: golden.Length, Batch: len(golden.Rows), Epochs: 1, Packing: FirstFit, InOrder: true})
+	s := newRows(t, store(t, origin, golden.Documents, loss),
+		RowsConfig{Length: golden.Length, Batch: len(golden.Rows), Epochs: 1, Packing: FirstFit,
+			InOrder: true})
 	if s.Steps() != 1 { // a row more than those of the reference would begin another
 		t.Errorf("%d steps, want 1", s.Steps())
 	}
 	for i, got := range read(t, s, 0) {
 		want := golden.Rows[i]
-		if diff := cmp.Diff(Row{want.Tokens, want.Positions, want.Segments, want.Weights}, got); diff != "" {
+		if diff := cmp.Diff(Row{want.Tokens, want.Positions, want.Segments, want.Weights},
+			got); diff != "" {
 			t.Errorf("row %d:\n%s", i, diff)
 		}
 		if diff := cmp.Diff(fmt.Sprint(want.Documents), fmt.Sprint(s.layout[i])); diff != "" {
@@ -178,7 +182,8 @@ func TestParts(t *testing.T) {
 // out.
 func TestCut(t *testing.T) {
 	ids := []int32{1, 2, 3, 4, 5, 6}
-	f := store(t, origin, [][]int32{ids, ids}, [][]bool{{false, false, true, true, true, true}, {true, false, false, false, true, true}})
+	f := store(t, origin, [][]int32{ids, ids},
+		[][]bool{{false, false, true, true, true, true}, {true, false, false, false, true, true}})
 	s := newRows(t, f, RowsConfig{Length: 4, Batch: 1, Epochs: 1, Packing: FirstFit, InOrder: true})
 	if s.Steps() != 1 || s.LeftOut() != 1 {
 		t.Errorf("%d steps, %d left out, want 1 and 1", s.Steps(), s.LeftOut())
@@ -187,7 +192,9 @@ func TestCut(t *testing.T) {
 	if diff := cmp.Diff(want, read(t, s, 0)[0]); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := NewRows(f, RowsConfig{Length: 2, Batch: 1, Epochs: 1, Packing: NoPacking}); err == nil || !strings.Contains(err.Error(), "no document that counts in the loss in its first 2 tokens") {
+	if _, err := NewRows(f,
+		RowsConfig{Length: 2, Batch: 1, Epochs: 1, Packing: NoPacking}); err == nil ||
+		!strings.Contains(err.Error(), "no document that counts in the loss in its first 2 tokens") {
 		t.Errorf("rows that are too short: %v", err)
 	}
 }

@@ -16,13 +16,15 @@ func TestHintsOfJSON(t *testing.T) {
 		{`{"text": 3}`, "not a string", true},
 		{`{"text": null}`, "not a string", true},
 		{"null", "not an object", false},
-		{`{"text": "x", "loss": NaN}`, "not valid JSON: invalid character 'N' at start of value (byte 23)", false},
+		{`{"text": "x", "loss": NaN}`,
+			"not valid JSON: invalid character 'N' at start of value (byte 23)", false},
 		{`[{"text": "x"}]`, `not an object with the field "text"`, false},
 		{"{", "it ends in the middle", false},
 		{`{"text": "x\u0000"}`, "the text has a zero byte", false},
 	} {
 		for row, err := range Texts(ReadObjects(strings.NewReader(c.line)), "text") {
-			if err != nil || row.Err == nil || !strings.Contains(row.Err.Problem, c.want) || row.Err.Field != c.field {
+			if err != nil || row.Err == nil || !strings.Contains(row.Err.Problem, c.want) ||
+				row.Err.Field != c.field {
 				t.Errorf("%s: %+v, %v, want %s", c.line, row.Err, err, c.want)
 			}
 		}

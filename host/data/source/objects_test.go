@@ -23,19 +23,23 @@ type talk struct {
 }
 
 func TestReadParquet(t *testing.T) {
-	content := inParquet(t, []talk{{1, []message{{"user", "ü\n\"x\""}, {"assistant", "b"}}, []string{"p", "q"}}, {2, nil, nil}})
+	content := inParquet(t,
+		[]talk{{1, []message{{"user", "ü\n\"x\""}, {"assistant", "b"}}, []string{"p", "q"}},
+			{2, nil, nil}})
 	for columns, want := range map[string]string{
 		"messages":      `{"messages":[{"content":"ü\n\"x\"","role":"user"},{"content":"b","role":"assistant"}]}|`,
 		"id,x":          `{"id":1}|{"id":2}|`,
 		"tags,messages": `{"messages":[{"content":"ü\n\"x\"","role":"user"},{"content":"b","role":"assistant"}],"tags":["p","q"]}|`,
 	} {
 		got := ""
-		for row, err := range ReadParquet(bytes.NewReader(content), int64(len(content)), strings.Split(columns, ",")) {
+		for row, err := range ReadParquet(bytes.NewReader(content), int64(len(content)),
+			strings.Split(columns, ",")) {
 			if err != nil || row.Err != nil {
 				t.Fatal(err, row.Err)
 			}
 			got += string(row.Text) + "|"
-			if all := append(slices.Clone(row.Unread), strings.Split(strings.TrimSuffix(columns, ",x"), ",")...); len(all) != 3 {
+			if all := append(slices.Clone(row.Unread),
+				strings.Split(strings.TrimSuffix(columns, ",x"), ",")...); len(all) != 3 {
 				t.Errorf("%s: not read: %q", columns, row.Unread)
 			}
 		}
@@ -44,7 +48,8 @@ func TestReadParquet(t *testing.T) {
 		}
 	}
 	for _, columns := range [][]string{{"conversations"}, {"a", "b", "c", "d", "e"}} {
-		want := "none of the columns " + strings.Replace(strings.Join(columns, ", "), "d, e", "d, …", 1) + " exists; the file has id, messages, tags"
+		want := "none of the columns " + strings.Replace(strings.Join(columns, ", "), "d, e", "d, …", 1) +
+			" exists; the file has id, messages, tags"
 		for _, err := range ReadParquet(bytes.NewReader(content), int64(len(content)), columns) {
 			if err == nil || err.Error() != want {
 				t.Errorf("no such column: %v, want %s", err, want)
@@ -56,9 +61,11 @@ func TestReadParquet(t *testing.T) {
 // TestParquetObjectsText: bytes that are no text are an error of their row, and not a text with
 // replacement characters.
 func TestParquetObjectsText(t *testing.T) {
-	content := inParquet(t, []talk{{1, []message{{"user", "a\xffb"}}, nil}, {2, []message{{"user", "b"}}, nil}})
+	content := inParquet(t,
+		[]talk{{1, []message{{"user", "a\xffb"}}, nil}, {2, []message{{"user", "b"}}, nil}})
 	var problems []string
-	for row, err := range ReadParquet(bytes.NewReader(content), int64(len(content)), []string{"messages"}) {
+	for row, err := range ReadParquet(bytes.NewReader(content), int64(len(content)),
+		[]string{"messages"}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,8 +84,10 @@ func TestParquetObjectsDamage(t *testing.T) {
 	for at := range content {
 		damaged := bytes.Clone(content)
 		damaged[at] ^= 0x55
-		for row, err := range ReadParquet(bytes.NewReader(damaged), int64(len(damaged)), []string{"messages"}) {
-			if _, ok := errors.AsType[*DamagedError](err); err != nil && !ok && !strings.HasPrefix(err.Error(), "none of the columns") {
+		for row, err := range ReadParquet(bytes.NewReader(damaged), int64(len(damaged)),
+			[]string{"messages"}) {
+			if _, ok := errors.AsType[*DamagedError](err); err != nil && !ok &&
+				!strings.HasPrefix(err.Error(), "none of the columns") {
 				t.Errorf("byte %d: %v, %v", at, row, err)
 			}
 		}

@@ -17,13 +17,18 @@ import (
 )
 
 // forged is a Parquet file of one page. It says what change makes of a true header.
-func forged(t *testing.T, codec format.CompressionCodec, body []byte, change func(*format.PageHeader)) []byte {
+func forged(
+	t *testing.T, codec format.CompressionCodec, body []byte, change func(*format.PageHeader),
+) []byte {
 	t.Helper()
 	return forgedRows(t, codec, body, math.MaxInt64, change)
 }
 
 // forgedRows is forged, whose row group says that it has so many rows at most.
-func forgedRows(t *testing.T, codec format.CompressionCodec, body []byte, rows int64, change func(*format.PageHeader)) []byte {
+func forgedRows(
+	t *testing.T, codec format.CompressionCodec, body []byte, rows int64,
+	change func(*format.PageHeader),
+) []byte {
 	t.Helper()
 	type row struct {
 		Text *string `parquet:"text,optional"`
@@ -34,9 +39,11 @@ func forgedRows(t *testing.T, codec format.CompressionCodec, body []byte, rows i
 	if err != nil {
 		t.Fatal(err)
 	}
-	header := &format.PageHeader{Type: format.DataPage, CompressedPageSize: int32(len(body)), UncompressedPageSize: 100}
+	header := &format.PageHeader{Type: format.DataPage, CompressedPageSize: int32(len(body)),
+		UncompressedPageSize: 100}
 	header.DataPageHeader.Valid = true
-	header.DataPageHeader.V = format.DataPageHeader{NumValues: 8, Encoding: format.Plain, DefinitionLevelEncoding: format.RLE, RepetitionLevelEncoding: format.RLE}
+	header.DataPageHeader.V = format.DataPageHeader{NumValues: 8, Encoding: format.Plain,
+		DefinitionLevelEncoding: format.RLE, RepetitionLevelEncoding: format.RLE}
 	change(header)
 	marshal := func(v any) []byte {
 		out, err := thrift.Marshal(new(thrift.CompactProtocol), v)
@@ -53,7 +60,8 @@ func forgedRows(t *testing.T, codec format.CompressionCodec, body []byte, rows i
 	column.Codec, column.DataPageOffset, column.DictionaryPageOffset = codec, 4, 0
 	column.TotalCompressedSize, column.NumValues = int64(len(out)-4), group.NumRows
 	footer := marshal(&meta)
-	return append(binary.LittleEndian.AppendUint32(append(out, footer...), uint32(len(footer))), "PAR1"...)
+	return append(binary.LittleEndian.AppendUint32(append(out, footer...), uint32(len(footer))),
+		"PAR1"...)
 }
 
 // levels puts definition levels before values: a run of eight ones.
@@ -70,17 +78,25 @@ func TestForgedPages(t *testing.T) {
 		file []byte
 		want string
 	}{
-		"lz4":    {forged(t, format.Lz4Raw, []byte{0xff, 0xff, 0xff, 0xff}, same), "LZ4_RAW is not supported"},
-		"more":   {forgedRows(t, 0, levels(make([]byte, 32)...), 4, same), "pages have at least 8 values, want the 4 of the row group"},
-		"truths": {forged(t, 0, levels(4, 0, 0, 0, 6, 1, 10, 0), encoded(format.RLE)), "booleans in RLE encoding"},
-		"values": {forged(t, 0, levels(), func(h *format.PageHeader) { h.DataPageHeader.V.NumValues = math.MaxInt32 }), "a page takes 32768 MiB in memory"},
+		"lz4": {forged(t, format.Lz4Raw, []byte{0xff, 0xff, 0xff, 0xff}, same),
+			"LZ4_RAW is not supported"},
+		"more": {forgedRows(t, 0, levels(make([]byte, 32)...), 4, same),
+			"pages have at least 8 values, want the 4 of the row group"},
+		"truths": {forged(t, 0, levels(4, 0, 0, 0, 6, 1, 10, 0), encoded(format.RLE)),
+			"booleans in RLE encoding"},
+		"values": {forged(t, 0, levels(),
+			func(h *format.PageHeader) {
+				h.DataPageHeader.V.NumValues = math.MaxInt32
+			}), "a page takes 32768 MiB in memory"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			_, err := rowsOf(Texts(ReadParquet(bytes.NewReader(c.file), int64(len(c.file)), []string{"text"}), "text"))
+			_, err := rowsOf(Texts(ReadParquet(bytes.NewReader(c.file), int64(len(c.file)),
+				[]string{"text"}), "text"))
 			runtime.ReadMemStats(&after)
-			if _, damaged := errors.AsType[*DamagedError](err); !damaged || !strings.Contains(err.Error(), c.want) {
+			if _, damaged := errors.AsType[*DamagedError](err); !damaged ||
+				!strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want %q", err, c.want)
 			}
 			if taken := after.TotalAlloc - before.TotalAlloc; taken > 32<<20 {
@@ -97,14 +113,16 @@ func TestManyPages(t *testing.T) {
 		rows = append(rows, record{Text: fmt.Sprint(i, strings.Repeat(fmt.Sprint(" text ", i*7919), 30))})
 	}
 	var out bytes.Buffer
-	w := parquet.NewGenericWriter[record](&out, parquet.PageBufferSize(20000), parquet.Compression(&parquet.Snappy))
+	w := parquet.NewGenericWriter[record](&out, parquet.PageBufferSize(20000),
+		parquet.Compression(&parquet.Snappy))
 	if _, err := w.Write(rows); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	got, err := rowsOf(Texts(ReadParquet(bytes.NewReader(out.Bytes()), int64(out.Len()), []string{"text"}), "text"))
+	got, err := rowsOf(Texts(ReadParquet(bytes.NewReader(out.Bytes()), int64(out.Len()),
+		[]string{"text"}), "text"))
 	if err != nil || len(got) != len(rows) || got[2999] != "3000 "+rows[2999].Text {
 		t.Errorf("%d rows, %v", len(got), err)
 	}

@@ -24,8 +24,10 @@ func TestByName(t *testing.T) {
 		Format
 		Compression
 	}{
-		"a.txt": {Text, None}, "a": {Text, None}, "a.json": {Text, None}, "dir.jsonl/a.md": {Text, None}, "a.go.gz": {Text, Gzip},
-		"A.JSONL": {JSONL, None}, "a.ndjson.zst": {JSONL, Zstd}, "a.jsonlines.GZ": {JSONL, Gzip}, "a.b.parquet": {Parquet, None}, "a.parquet.gz": {Parquet, Gzip},
+		"a.txt": {Text, None}, "a": {Text, None}, "a.json": {Text, None}, "dir.jsonl/a.md": {Text, None},
+		"a.go.gz": {Text, Gzip},
+		"A.JSONL": {JSONL, None}, "a.ndjson.zst": {JSONL, Zstd}, "a.jsonlines.GZ": {JSONL, Gzip},
+		"a.b.parquet": {Parquet, None}, "a.parquet.gz": {Parquet, Gzip},
 		".jsonl": {JSONL, None}, "a.zstd": {Text, Zstd},
 	} {
 		format, compression := ByName(name)
@@ -33,7 +35,8 @@ func TestByName(t *testing.T) {
 			t.Errorf("%s: %s, %s", name, format, compression)
 		}
 	}
-	if _, err := ParseFormat("csv"); err == nil || !strings.Contains(err.Error(), "want text, jsonl or parquet") {
+	if _, err := ParseFormat("csv"); err == nil ||
+		!strings.Contains(err.Error(), "want text, jsonl or parquet") {
 		t.Errorf("format csv: %v", err)
 	}
 }
@@ -67,7 +70,8 @@ func TestDecompress(t *testing.T) {
 	text := []byte(strings.Repeat("a text that is said again and again\n", 1000))
 	for _, kind := range []Compression{Gzip, Zstd} {
 		packed := pack(t, kind, text)
-		if got, err := unpack(kind, append(packed, packed...)); err != nil || !bytes.Equal(got, append(text, text...)) {
+		if got, err := unpack(kind, append(packed, packed...)); err != nil ||
+			!bytes.Equal(got, append(text, text...)) {
 			t.Errorf("two members of %s: %d bytes, %v", kind, len(got), err)
 		}
 		for n := range len(packed) {
@@ -76,7 +80,8 @@ func TestDecompress(t *testing.T) {
 				t.Errorf("%s cut at byte %d: %v", kind, n, err)
 			}
 		}
-		if _, err := unpack(kind, []byte("plain text, not compressed at all")); err == nil || !strings.Contains(err.Error(), "not a "+string(kind)+" file") {
+		if _, err := unpack(kind, []byte("plain text, not compressed at all")); err == nil ||
+			!strings.Contains(err.Error(), "not a "+string(kind)+" file") {
 			t.Errorf("plain text as %s: %v", kind, err)
 		}
 		changed := bytes.Clone(packed)
@@ -86,7 +91,8 @@ func TestDecompress(t *testing.T) {
 		}
 	}
 	broken := errors.New("broken disk")
-	if _, err := Decompress(io.MultiReader(strings.NewReader("\x1f\x8b"), failing{broken}), Gzip); !errors.Is(err, broken) {
+	if _, err := Decompress(io.MultiReader(strings.NewReader("\x1f\x8b"), failing{broken}),
+		Gzip); !errors.Is(err, broken) {
 		t.Errorf("an error of the file: %v", err)
 	}
 }
@@ -127,9 +133,12 @@ func TestJSONL(t *testing.T) {
 {"text": ""}
 {"text": "last"}`
 	want := []string{"1 one", "2 t\"wö\n😀",
-		`<line 5: no field "text">`, `<line 6: field "text" is not a string>`, `<line 7: field "text" is not a string>`,
-		`<line 8: field "text" is not a string>`, `<line 9: not an object with the field "text">`, "<line 10: not valid JSON: it ends in the middle>",
-		"<line 11: not valid JSON: invalid character '{' after top-level value (byte 19)>", "<line 12: not valid JSON: invalid UTF-8 (byte 12)>", "<line 13: the text has a zero byte>"}
+		`<line 5: no field "text">`, `<line 6: field "text" is not a string>`,
+		`<line 7: field "text" is not a string>`,
+		`<line 8: field "text" is not a string>`, `<line 9: not an object with the field "text">`,
+		"<line 10: not valid JSON: it ends in the middle>",
+		"<line 11: not valid JSON: invalid character '{' after top-level value (byte 19)>",
+		"<line 12: not valid JSON: invalid UTF-8 (byte 12)>", "<line 13: the text has a zero byte>"}
 	got, err := rowsOf(Texts(ReadObjects(strings.NewReader(in)), "text"))
 	if err != nil {
 		t.Fatal(err)
@@ -140,7 +149,8 @@ func TestJSONL(t *testing.T) {
 	if diff := cmp.Diff(want, got[:11]); diff != "" {
 		t.Error(diff)
 	}
-	for i, part := range []string{"<line 14: text: duplicate key", "<line 15: not valid JSON: ", "<line 16: not valid JSON: ", "17 ", "18 last"} {
+	for i, part := range []string{"<line 14: text: duplicate key", "<line 15: not valid JSON: ",
+		"<line 16: not valid JSON: ", "17 ", "18 last"} {
 		if !strings.HasPrefix(got[11+i], part) {
 			t.Errorf("row %d: %q, want %q", 11+i, got[11+i], part)
 		}
@@ -151,15 +161,20 @@ func TestLongLines(t *testing.T) {
 	testlevel.Long(t, "lines of 64 MiB")
 	long := `{"text": "` + strings.Repeat("x", 3<<20) + `"}`
 	tooLong := `{"text": "` + strings.Repeat("x", MaxRow) + `"}`
-	got, err := rowsOf(Texts(ReadObjects(strings.NewReader(long+"\n"+tooLong+"\n"+`{"text": "c"}`+"\n"+tooLong)), "text"))
-	if err != nil || len(got) != 4 || len(got[0]) != 3<<20+2 || got[1] != "<line 2: longer than 64 MiB>" || got[2] != "3 c" || got[3] != "<line 4: longer than 64 MiB>" {
+	got, err := rowsOf(Texts(
+		ReadObjects(strings.NewReader(long+"\n"+tooLong+"\n"+`{"text": "c"}`+"\n"+tooLong)), "text"))
+	if err != nil || len(got) != 4 || len(got[0]) != 3<<20+2 ||
+		got[1] != "<line 2: longer than 64 MiB>" || got[2] != "3 c" ||
+		got[3] != "<line 4: longer than 64 MiB>" {
 		t.Errorf("%d rows, %v", len(got), err)
 	}
 }
 
 func TestJSONLStopsAtErrors(t *testing.T) {
 	broken := errors.New("broken disk")
-	got, err := rowsOf(Texts(ReadObjects(io.MultiReader(strings.NewReader(`{"text": "one"}`+"\n"+`{"te`), failing{broken})), "text"))
+	got, err := rowsOf(Texts(
+		ReadObjects(io.MultiReader(strings.NewReader(`{"text": "one"}`+"\n"+`{"te`), failing{broken})),
+		"text"))
 	if !errors.Is(err, broken) || len(got) != 1 {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -200,24 +215,33 @@ type record struct {
 
 func TestParquet(t *testing.T) {
 	b := "b"
-	rows := []record{{Text: "one", Raw: []byte("r1"), Often: "x"}, {Text: "größer", Maybe: &b, Raw: []byte("\xff"), Often: "x"}, {Text: "", Raw: []byte("a\x00"), Often: "y"}, {Text: "vier", Raw: []byte("r4"), Often: "x"}}
-	for _, codec := range []parquet.WriterOption{parquet.Compression(&parquet.Uncompressed), parquet.Compression(&parquet.Snappy), parquet.Compression(&parquet.Zstd), parquet.Compression(&parquet.Gzip),
-		parquet.Compression(&parquet.Brotli), parquet.DataPageVersion(1), parquet.DefaultEncodingFor(parquet.ByteArray, &parquet.Plain), parquet.DefaultEncodingFor(parquet.ByteArray, &parquet.DeltaByteArray)} {
+	rows := []record{{Text: "one", Raw: []byte("r1"), Often: "x"},
+		{Text: "größer", Maybe: &b, Raw: []byte("\xff"), Often: "x"},
+		{Text: "", Raw: []byte("a\x00"), Often: "y"}, {Text: "vier", Raw: []byte("r4"), Often: "x"}}
+	for _, codec := range []parquet.WriterOption{parquet.Compression(&parquet.Uncompressed),
+		parquet.Compression(&parquet.Snappy), parquet.Compression(&parquet.Zstd),
+		parquet.Compression(&parquet.Gzip),
+		parquet.Compression(&parquet.Brotli), parquet.DataPageVersion(1),
+		parquet.DefaultEncodingFor(parquet.ByteArray, &parquet.Plain),
+		parquet.DefaultEncodingFor(parquet.ByteArray, &parquet.DeltaByteArray)} {
 		file := inParquet(t, rows, codec)
 		for column, want := range map[string][]string{
 			"text":  {"1 one", "2 größer", "3 ", "4 vier"},
 			"often": {"1 x", "2 x", "3 y", "4 x"},
-			"maybe": {`<row 1: field "maybe" is not a string>`, "2 b", `<row 3: field "maybe" is not a string>`, `<row 4: field "maybe" is not a string>`},
-			"raw":   {"1 r1", "<row 2: a text is not UTF-8>", "<row 3: the text has a zero byte>", "4 r4"},
+			"maybe": {`<row 1: field "maybe" is not a string>`, "2 b",
+				`<row 3: field "maybe" is not a string>`, `<row 4: field "maybe" is not a string>`},
+			"raw": {"1 r1", "<row 2: a text is not UTF-8>", "<row 3: the text has a zero byte>", "4 r4"},
 		} {
-			got, err := rowsOf(Texts(ReadParquet(bytes.NewReader(file), int64(len(file)), []string{column}), column))
+			got, err := rowsOf(Texts(ReadParquet(bytes.NewReader(file), int64(len(file)), []string{column}),
+				column))
 			if diff := cmp.Diff(want, got); err != nil || diff != "" {
 				t.Errorf("%s: %v\n%s", column, err, diff)
 			}
 		}
 		for _, column := range []string{"id", "number", "many", "list", "group"} {
 			want := fmt.Sprintf("<row 1: field %q is not a string>", column)
-			got, err := rowsOf(Texts(ReadParquet(bytes.NewReader(file), int64(len(file)), []string{column}), column))
+			got, err := rowsOf(Texts(ReadParquet(bytes.NewReader(file), int64(len(file)), []string{column}),
+				column))
 			if err != nil || len(got) != 4 || got[0] != want {
 				t.Errorf("%s: %q, %v, want %s", column, got, err, want)
 			}
@@ -238,10 +262,12 @@ func TestParquet(t *testing.T) {
 // panic.
 func TestDamagedParquet(t *testing.T) {
 	testlevel.Long(t, "thousands of damaged files")
-	file := inParquet(t, []record{{Text: strings.Repeat("one ", 50)}, {Text: "two"}, {Text: "three"}, {Text: "four"}}, parquet.Compression(&parquet.Snappy))
+	file := inParquet(t, []record{{Text: strings.Repeat("one ", 50)}, {Text: "two"}, {Text: "three"},
+		{Text: "four"}}, parquet.Compression(&parquet.Snappy))
 	for n := range len(file) {
 		var damaged *DamagedError
-		if _, err := rowsOf(Texts(ReadParquet(bytes.NewReader(file[:n]), int64(n), []string{"text"}), "text")); !errors.As(err, &damaged) {
+		if _, err := rowsOf(Texts(ReadParquet(bytes.NewReader(file[:n]), int64(n), []string{"text"}),
+			"text")); !errors.As(err, &damaged) {
 			t.Errorf("cut at %d of %d: %v", n, len(file), err)
 		}
 	}
@@ -250,7 +276,9 @@ func TestDamagedParquet(t *testing.T) {
 	for range 3000 {
 		changed := bytes.Clone(file)
 		changed[rng.IntN(len(changed))] = byte(rng.Uint32())
-		if _, err := rowsOf(Texts(ReadParquet(bytes.NewReader(changed), int64(len(changed)), []string{"text"}), "text")); err != nil {
+		if _, err := rowsOf(
+			Texts(ReadParquet(bytes.NewReader(changed), int64(len(changed)), []string{"text"}),
+				"text")); err != nil {
 			failed++
 		}
 	}
@@ -265,7 +293,8 @@ func FuzzJSONL(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte) {
 		last := int64(0)
 		for row, err := range Texts(ReadObjects(bytes.NewReader(in)), "text") {
-			if err != nil || row.Number <= last || row.Err == nil && (!utf8.Valid(row.Text) || bytes.IndexByte(row.Text, 0) >= 0) {
+			if err != nil || row.Number <= last || row.Err == nil &&
+				(!utf8.Valid(row.Text) || bytes.IndexByte(row.Text, 0) >= 0) {
 				t.Fatalf("row %d after %d, %v", row.Number, last, err)
 			}
 			last = row.Number

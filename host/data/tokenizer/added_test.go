@@ -59,7 +59,8 @@ func TestWithTokens(t *testing.T) {
 		n := int32(before.Info().VocabSize)
 		want := before.Info()
 		want.VocabSize, want.SHA256 = want.VocabSize+2, tok.Info().SHA256
-		if tok.Info() != want || tok.Info().SHA256 == before.Info().SHA256 || tokenizer.AddsBOS(tok) != tokenizer.AddsBOS(before) {
+		if tok.Info() != want || tok.Info().SHA256 == before.Info().SHA256 ||
+			tokenizer.AddsBOS(tok) != tokenizer.AddsBOS(before) {
 			t.Errorf("%s: %+v, want %+v", name, tok.Info(), want)
 		}
 		again, err := tokenizer.Restore(tok.Definition(), tok.Info())
@@ -69,7 +70,8 @@ func TestWithTokens(t *testing.T) {
 		for _, tok := range []tokenizer.Tokenizer{tok, again} {
 			got, err := tok.Encode("<|im_start|>the cat<|im_end|>")
 			text, encodeErr := before.Encode("the cat")
-			if want := slices.Concat([]int32{n}, text, []int32{n + 1}); err != nil || encodeErr != nil || !slices.Equal(got, want) {
+			if want := slices.Concat([]int32{n}, text, []int32{n + 1}); err != nil || encodeErr != nil ||
+				!slices.Equal(got, want) {
 				t.Errorf("%s: ids %v, %v, want %v", name, got, err, want)
 			}
 			if !tokenizer.IsSpecial(tok, n) || !tokenizer.IsSpecial(tok, n+1) {
@@ -82,7 +84,8 @@ func TestWithTokens(t *testing.T) {
 // TestWithTokenOfVocabulary: a token that stands in the vocabulary, but that texts do not become,
 // keeps its id.
 func TestWithTokenOfVocabulary(t *testing.T) {
-	before, err := tokenizer.ReadHuggingFace([]byte(`{"model":{"type":"BPE","vocab":{"<":0,"x":1,">":2,"<x>":3},"merges":[]}}`), nil)
+	before, err := tokenizer.ReadHuggingFace(
+		[]byte(`{"model":{"type":"BPE","vocab":{"<":0,"x":1,">":2,"<x>":3},"merges":[]}}`), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +93,8 @@ func TestWithTokenOfVocabulary(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ids, err := tok.Encode("x<x>"); err != nil || !slices.Equal(ids, []int32{1, 3}) || tok.Info().VocabSize != 4 {
+	if ids, err := tok.Encode("x<x>"); err != nil || !slices.Equal(ids, []int32{1, 3}) ||
+		tok.Info().VocabSize != 4 {
 		t.Errorf("ids %v, %v, of %d", ids, err, tok.Info().VocabSize)
 	}
 }

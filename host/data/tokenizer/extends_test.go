@@ -25,7 +25,8 @@ func TestExtends(t *testing.T) {
 	if err := tokenizer.Extends(grown.Definition(), base); err != nil {
 		t.Error("added tokens:", err)
 	}
-	if err := tokenizer.Extends(base, grown.Definition()); err == nil || !strings.Contains(err.Error(), `the added token "<|a|>"`) {
+	if err := tokenizer.Extends(base, grown.Definition()); err == nil ||
+		!strings.Contains(err.Error(), `the added token "<|a|>"`) {
 		t.Error("tokens that are missing:", err)
 	}
 	type object = map[string]any
@@ -50,19 +51,28 @@ func TestExtends(t *testing.T) {
 		{"another post-processor, decoder and truncation", "", func(file, _ object, _ []any) {
 			file["post_processor"], file["decoder"], file["truncation"] = nil, nil, object{"max_length": 3}
 		}},
-		{"a special token that is none", "", func(_, _ object, added []any) { added[0].(object)["special"] = false }},
-		{"two tokens swapped", "the sections model differ", func(_, model object, _ []any) { swap(model["vocab"].(object), "!", "a") }},
-		{"one token more", "the sections model differ", func(_, model object, _ []any) { model["vocab"].(object)["neu"] = 4000000 }},
+		{"a special token that is none", "",
+			func(_, _ object, added []any) { added[0].(object)["special"] = false }},
+		{"two tokens swapped", "the sections model differ",
+			func(_, model object, _ []any) { swap(model["vocab"].(object), "!", "a") }},
+		{"one token more", "the sections model differ",
+			func(_, model object, _ []any) { model["vocab"].(object)["neu"] = 4000000 }},
 		{"merges in another order", "the sections model differ", func(_, model object, _ []any) {
 			merges := model["merges"].([]any)
 			merges[0], merges[1] = merges[1], merges[0]
 		}},
-		{"merges that are ignored", "the sections model differ", func(_, model object, _ []any) { model["ignore_merges"] = model["ignore_merges"] != true }},
-		{"a normalizer", "the sections normalizer differ", func(file, _ object, _ []any) { file["normalizer"] = object{"type": "NFC"} }},
-		{"other words", "the sections pre_tokenizer differ", func(file, _ object, _ []any) { file["pre_tokenizer"] = object{"type": "ByteLevel"} }},
-		{"an added token with another id", "the added token", func(_, _ object, added []any) { added[0].(object)["id"] = 4000000 }},
-		{"an added token that takes spaces", "the added token", func(_, _ object, added []any) { added[0].(object)["lstrip"] = true }},
-		{"an added token of another name", "the added token", func(_, _ object, added []any) { added[0].(object)["content"] = "<|other|>" }},
+		{"merges that are ignored", "the sections model differ",
+			func(_, model object, _ []any) { model["ignore_merges"] = model["ignore_merges"] != true }},
+		{"a normalizer", "the sections normalizer differ",
+			func(file, _ object, _ []any) { file["normalizer"] = object{"type": "NFC"} }},
+		{"other words", "the sections pre_tokenizer differ",
+			func(file, _ object, _ []any) { file["pre_tokenizer"] = object{"type": "ByteLevel"} }},
+		{"an added token with another id", "the added token",
+			func(_, _ object, added []any) { added[0].(object)["id"] = 4000000 }},
+		{"an added token that takes spaces", "the added token",
+			func(_, _ object, added []any) { added[0].(object)["lstrip"] = true }},
+		{"an added token of another name", "the added token",
+			func(_, _ object, added []any) { added[0].(object)["content"] = "<|other|>" }},
 		{"an id taken", "belongs to", func(file, _ object, added []any) {
 			taken := maps.Clone(added[0].(object))
 			taken["content"] = "<|other|>"
@@ -81,13 +91,15 @@ func TestExtends(t *testing.T) {
 	if err := tokenizer.Extends(nil, written); err != nil {
 		t.Error("bytes, as other programs have them:", err)
 	}
-	if tokenizer.Extends(nil, base) == nil || tokenizer.Extends(base, nil) == nil || tokenizer.Extends(base, []byte(`{"model": {"type": "Unigram"}}`)) == nil {
+	if tokenizer.Extends(nil, base) == nil || tokenizer.Extends(base, nil) == nil ||
+		tokenizer.Extends(base, []byte(`{"model": {"type": "Unigram"}}`)) == nil {
 		t.Error("other tokenizers are the same")
 	}
 }
 
 func TestDistinct(t *testing.T) {
-	a, b := tokenizer.Info{Name: "tok", SHA256: "0123456789"}, tokenizer.Info{Name: "tok", SHA256: "9876543210"}
+	a, b := tokenizer.Info{Name: "tok", SHA256: "0123456789"},
+		tokenizer.Info{Name: "tok", SHA256: "9876543210"}
 	if x, y := tokenizer.Distinct(a, b); x != "tok (01234567)" || y != "tok (98765432)" {
 		t.Error(x, y)
 	}

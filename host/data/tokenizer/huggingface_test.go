@@ -80,7 +80,8 @@ func TestSpacesThatAreGone(t *testing.T) {
 		if err := json.Unmarshal(content, &sections); err != nil {
 			t.Fatal(err)
 		}
-		sections["normalizer"], sections["pre_tokenizer"] = json.RawMessage(normalizer), json.RawMessage(preTokenizer)
+		sections["normalizer"], sections["pre_tokenizer"] = json.RawMessage(normalizer),
+			json.RawMessage(preTokenizer)
 		changed, err := json.Marshal(sections)
 		if err != nil {
 			t.Fatal(err)
@@ -103,7 +104,8 @@ func TestSpacesThatAreGone(t *testing.T) {
 			t.Errorf("%q: %v, %v; want %v, %v", text, got, gotErr, want, err)
 		}
 	}
-	if _, err := with("null", split); err == nil || !strings.Contains(err.Error(), "MergedWithPrevious") {
+	if _, err := with("null", split); err == nil ||
+		!strings.Contains(err.Error(), "MergedWithPrevious") {
 		t.Errorf("with spaces: %v", err)
 	}
 }

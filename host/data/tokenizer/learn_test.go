@@ -61,7 +61,8 @@ func TestLearnedTokenizerIsExact(t *testing.T) {
 	}
 	for _, tokens := range []int{261, 300, 2000} {
 		tok := learned(t, tokens, texts...)
-		for _, text := range append(texts, "Nothing seen before: ßŧ\x00…", Specials[2]+"user"+Specials[3]) {
+		for _, text := range append(texts, "Nothing seen before: ßŧ\x00…",
+			Specials[2]+"user"+Specials[3]) {
 			ids, err := tok.Encode(text)
 			if err != nil {
 				t.Fatal(err)
@@ -76,7 +77,8 @@ func TestLearnedTokenizerIsExact(t *testing.T) {
 			t.Errorf("with %d tokens the order of texts matters", tokens)
 		}
 	}
-	if _, err := NewLearner().Definition(260); err == nil || !strings.Contains(err.Error(), "at least 261") {
+	if _, err := NewLearner().Definition(260); err == nil ||
+		!strings.Contains(err.Error(), "at least 261") {
 		t.Errorf("too few tokens: the error is %v", err)
 	}
 }

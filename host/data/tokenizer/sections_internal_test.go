@@ -23,10 +23,14 @@ func TestBounds(t *testing.T) {
 		return strings.Repeat(`{"type":"Sequence","`+key+`":[`, 4000) + inner + strings.Repeat("]}", 4000)
 	}
 	for name, test := range map[string]struct{ sections, want string }{
-		"normalizer":     {`,"normalizer":` + deep("normalizers", `{"type":"NFC"}`), "normalizer: values are nested more than 32 deep"},
-		"pre-tokenizer":  {`,"pre_tokenizer":` + deep("pretokenizers", `{"type":"ByteLevel"}`), "pre_tokenizer: values are nested"},
-		"decoder":        {`,"decoder":` + deep("decoders", `{"type":"Fuse"}`), "decoder: values are nested"},
-		"post-processor": {`,"post_processor":` + deep("processors", `{"type":"ByteLevel"}`), "post_processor: values are nested"},
+		"normalizer": {`,"normalizer":` + deep("normalizers", `{"type":"NFC"}`),
+			"normalizer: values are nested more than 32 deep"},
+		"pre-tokenizer": {`,"pre_tokenizer":` + deep("pretokenizers", `{"type":"ByteLevel"}`),
+			"pre_tokenizer: values are nested"},
+		"decoder": {`,"decoder":` + deep("decoders", `{"type":"Fuse"}`),
+			"decoder: values are nested"},
+		"post-processor": {`,"post_processor":` + deep("processors", `{"type":"ByteLevel"}`),
+			"post_processor: values are nested"},
 	} {
 		var err error
 		used := allocated(func() { _, err = ReadHuggingFace(small(test.sections), nil) })
@@ -47,7 +51,8 @@ func TestLargeFile(t *testing.T) {
 	if err := os.Truncate(path, 1<<40); err != nil {
 		t.Skip("no file of this size can be made:", err)
 	}
-	if _, err := LoadHuggingFace(path); err == nil || !strings.Contains(err.Error(), path+" is too large") {
+	if _, err := LoadHuggingFace(path); err == nil ||
+		!strings.Contains(err.Error(), path+" is too large") {
 		t.Errorf("error %v, want one about the size of %s", err, path)
 	}
 }
@@ -74,7 +79,8 @@ func TestMemory(t *testing.T) {
 		var err error
 		used := allocated(func() { ids, err = tok.Encode(test.text) })
 		if most := 4096; err != nil || used/len(test.text) > most {
-			t.Errorf("%s: %d ids, error %v; %d bytes were used for each of the text, want at most %d", name, len(ids), err, used/len(test.text), most)
+			t.Errorf("%s: %d ids, error %v; %d bytes were used for each of the text, want at most %d", name,
+				len(ids), err, used/len(test.text), most)
 		}
 	}
 }

@@ -93,8 +93,10 @@ func randomPieces(r *rand.Rand) map[string]any {
 		vocab[token] = id
 	}
 	return map[string]any{
-		"normalizer": map[string]any{"type": "Replace", "pattern": map[string]any{"String": " "}, "content": spaceMark},
-		"model":      map[string]any{"type": "BPE", "vocab": vocab, "merges": merges, "byte_fallback": true, "unk_token": "<unk>"},
+		"normalizer": map[string]any{"type": "Replace", "pattern": map[string]any{"String": " "},
+			"content": spaceMark},
+		"model": map[string]any{"type": "BPE", "vocab": vocab, "merges": merges,
+			"byte_fallback": true, "unk_token": "<unk>"},
 	}
 }
 
@@ -147,7 +149,8 @@ func TestSentencePieceRandom(t *testing.T) {
 func TestSentencePieceForms(t *testing.T) {
 	text := testfile.Read(t, "testdata/llama2.tokenizer.json")
 	metaspace := func(more string) map[string]string {
-		return map[string]string{"normalizer": "null", "pre_tokenizer": `{"type": "Metaspace", "replacement": "▁"` + more + `}`}
+		return map[string]string{"normalizer": "null",
+			"pre_tokenizer": `{"type": "Metaspace", "replacement": "▁"` + more + `}`}
 	}
 	for _, c := range []struct {
 		name    string
@@ -158,13 +161,19 @@ func TestSentencePieceForms(t *testing.T) {
 	}{
 		{"as it is", nil, true, "", ""},
 		{"never", metaspace(`, "prepend_scheme": "never", "split": false`), false, "", ""},
-		{"first", metaspace(`, "prepend_scheme": "first", "split": false`), true, "a text that begins with a space gets no second one before it; a text after an added token", ""},
+		{"first", metaspace(`, "prepend_scheme": "first", "split": false`), true,
+			"a text that begins with a space gets no second one before it; a text after an added token", ""},
 		{"older", metaspace(`, "add_prefix_space": false, "split": false`), false, "", ""},
-		{"split", metaspace(`, "prepend_scheme": "never"`), false, "", ""}, // no token has a mark but in front
-		{"added", map[string]string{"added_tokens": `[{"id": 0, "content": "<unk>", "lstrip": true}]`}, true, `the added token "<unk>" is`, ""},
-		{"lower case", map[string]string{"normalizer": `{"type": "NFC"}`}, false, "", `normalizer: type "NFC"`},
-		{"two prefixes", map[string]string{"pre_tokenizer": `{"type": "Metaspace"}`}, false, "", "pre_tokenizer: this way of splitting"},
-		{"nothing", map[string]string{"normalizer": "null"}, false, "", "pre_tokenizer: this way of splitting"},
+		// no token has a mark but in front
+		{"split", metaspace(`, "prepend_scheme": "never"`), false, "", ""},
+		{"added", map[string]string{"added_tokens": `[{"id": 0, "content": "<unk>", "lstrip": true}]`},
+			true, `the added token "<unk>" is`, ""},
+		{"lower case", map[string]string{"normalizer": `{"type": "NFC"}`}, false, "",
+			`normalizer: type "NFC"`},
+		{"two prefixes", map[string]string{"pre_tokenizer": `{"type": "Metaspace"}`}, false, "",
+			"pre_tokenizer: this way of splitting"},
+		{"nothing", map[string]string{"normalizer": "null"}, false, "",
+			"pre_tokenizer: this way of splitting"},
 	} {
 		var file map[string]json.RawMessage
 		if err := json.Unmarshal(text, &file); err != nil {
@@ -189,7 +198,9 @@ func TestSentencePieceForms(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || s.Prefix != c.prefix || !strings.HasPrefix(strings.Join(s.Differs, "; "), c.differs) || c.differs == "" && len(s.Differs) > 0 {
+		if err != nil || s.Prefix != c.prefix ||
+			!strings.HasPrefix(strings.Join(s.Differs, "; "), c.differs) || c.differs == "" &&
+			len(s.Differs) > 0 {
 			t.Errorf("%s: %+v, error %v", c.name, s, err)
 		}
 	}

@@ -29,7 +29,8 @@ func TestBytes(t *testing.T) {
 	}
 	for _, id := range []int32{-1, 256} {
 		var rangeErr *RangeError
-		if _, err := (Bytes{}).Decode([]int32{65, id}); !errors.As(err, &rangeErr) || rangeErr.ID != int64(id) {
+		if _, err := (Bytes{}).Decode([]int32{65, id}); !errors.As(err, &rangeErr) ||
+			rangeErr.ID != int64(id) {
 			t.Errorf("Decode of %d: %v", id, err)
 		}
 	}
@@ -54,7 +55,8 @@ func TestOpen(t *testing.T) {
 	}
 	testfile.Write(t, filepath.Join(dir, DefinitionFile), definition)
 	for spec, name := range map[string]string{
-		"bytes": "bytes", dir: "small", filepath.Join(dir, DefinitionFile): "small", "testdata/gpt2.tokenizer.json": "gpt2.tokenizer",
+		"bytes": "bytes", dir: "small", filepath.Join(dir, DefinitionFile): "small",
+		"testdata/gpt2.tokenizer.json": "gpt2.tokenizer",
 	} {
 		tok, err := Open(spec)
 		if err != nil || tok.Info().Name != name {
@@ -96,7 +98,8 @@ func TestBOSOfConfig(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if bos := tok.Info().BOS; tok.tokens[bos] != test.token || (bos == NoToken) != (test.token == "") {
+			if bos := tok.Info().BOS; tok.tokens[bos] != test.token ||
+				(bos == NoToken) != (test.token == "") {
 				t.Errorf("BOS %d %q, want %q", bos, tok.tokens[bos], test.token)
 			}
 		})
@@ -113,7 +116,8 @@ func TestEncodeRefuses(t *testing.T) {
 		t.Errorf("Decode of 9999: %v", err)
 	}
 	lossy := parsed(t, edited(t, "gpt2", map[string]string{
-		"model": `{"type":"BPE","vocab":{"a":0},"merges":[]}`, "added_tokens": "[]", "pre_tokenizer": "null",
+		"model": `{"type":"BPE","vocab":{"a":0},"merges":[]}`, "added_tokens": "[]",
+		"pre_tokenizer": "null",
 	}))
 	if _, err := lossy.Encode("ab"); err == nil || !strings.Contains(err.Error(), `"b"`) {
 		t.Errorf("a character without a token: %v", err)
@@ -178,7 +182,8 @@ func BenchmarkEncode(b *testing.B) {
 // Values computed by the original library.
 func TestUnknownToken(t *testing.T) {
 	for fuse, want := range map[string][]int32{"true": {0, 1, 0}, "false": {0, 0, 1, 0}} {
-		tok := parsed(t, []byte(`{"model":{"type":"BPE","unk_token":"?","fuse_unk":`+fuse+`,"vocab":{"?":0,"a":1},"merges":[]}}`))
+		tok := parsed(t, []byte(
+			`{"model":{"type":"BPE","unk_token":"?","fuse_unk":`+fuse+`,"vocab":{"?":0,"a":1},"merges":[]}}`))
 		if ids, err := tok.Encode("xyaz"); err != nil || !slices.Equal(ids, want) {
 			t.Errorf("fuse_unk %s: %v, %v; want %v", fuse, ids, err, want)
 		}
@@ -198,11 +203,15 @@ func TestConfig(t *testing.T) {
 		{"eos_token", `null`, "", ""},
 		{"pad_token", `{"content": ""}`, "", ""},
 		{"pad_token", `7`, "", "pad_token: want a string, or an object with the key content"},
-		{"bos_token", `{"text": "<s>"}`, "", "bos_token: want a string, or an object with the key content"},
+		{"bos_token", `{"text": "<s>"}`, "",
+			"bos_token: want a string, or an object with the key content"},
 		{"chat_template", `"{{ 1 }}"`, "{{ 1 }}", ""},
-		{"chat_template", `[{"name": "rag", "template": "r"}, {"name": "default", "template": "d"}]`, "d", ""},
-		{"chat_template", `[{"name": "rag", "template": "r"}]`, "", "chat_template: none of its 1 templates is named default"},
-		{"chat_template", `{}`, "", "chat_template: want a string, or a list of objects with name and template"},
+		{"chat_template", `[{"name": "rag", "template": "r"}, {"name": "default", "template": "d"}]`, "d",
+			""},
+		{"chat_template", `[{"name": "rag", "template": "r"}]`, "",
+			"chat_template: none of its 1 templates is named default"},
+		{"chat_template", `{}`, "",
+			"chat_template: want a string, or a list of objects with name and template"},
 	} {
 		config, err := ParseConfig([]byte(`{"` + c.key + `": ` + c.value + `}`))
 		if err != nil {
@@ -213,7 +222,8 @@ func TestConfig(t *testing.T) {
 			switch {
 			case key != c.key && (got != "" || err != nil):
 				t.Errorf("%s of %s: %q, %v; want nothing", key, c.value, got, err)
-			case key == c.key && (got != c.want || c.err == "" && err != nil || c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err))):
+			case key == c.key && (got != c.want || c.err == "" && err != nil || c.err != "" &&
+				(err == nil || !strings.Contains(err.Error(), c.err))):
 				t.Errorf("%s = %s: %q, %v; want %q, %q", key, c.value, got, err, c.want, c.err)
 			}
 		}
@@ -225,8 +235,10 @@ func TestConfig(t *testing.T) {
 func FuzzConfig(f *testing.F) {
 	f.Add([]byte(`{"bos_token":"a"}`), []byte(`null`))
 	f.Add([]byte(`{"bos_token":{"content":"ab","lstrip":false}}`), []byte(`{"type":"ByteLevel"}`))
-	f.Add([]byte(`{"bos_token":null}`), []byte(`{"type":"Sequence","processors":[{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"s"}}],"special_tokens":{"s":{"ids":[2]}}}]}`))
-	f.Add([]byte(``), []byte(`{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"s"}}],"special_tokens":{"s":{"ids":[-7]}}}`))
+	f.Add([]byte(`{"bos_token":null}`),
+		[]byte(`{"type":"Sequence","processors":[{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"s"}}],"special_tokens":{"s":{"ids":[2]}}}]}`))
+	f.Add([]byte(``), []byte(
+		`{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"s"}}],"special_tokens":{"s":{"ids":[-7]}}}`))
 	f.Fuzz(func(t *testing.T, config, post []byte) {
 		definition := `{"model":{"type":"BPE","vocab":{"a":0,"b":1,"ab":2},"merges":["a b"]},"post_processor":` + string(post) + `}`
 		if len(config) == 0 {

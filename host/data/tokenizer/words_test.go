@@ -13,7 +13,8 @@ import (
 
 // characters are those of which random texts are made: of every class, with more than
 // one length, and what patterns name.
-var characters = []rune("abzABZstmdrevlSTLſ'’ \t\n\r\u00a0\u2028\u3000019٣½Ⅷéßǅ模🙂!,.-_/<|>\u0301\u200d\ufffd\x00\x7f\u0085\U00010400\U0001d7d8▁")
+var characters = []rune("abzABZstmdrevlSTLſ'’ " +
+	"\t\n\r\u00a0\u2028\u3000019٣½Ⅷéßǅ模🙂!,.-_/<|>\u0301\u200d\ufffd\x00\x7f\u0085\U00010400\U0001d7d8▁")
 
 func randomText(rng *rand.Rand, length int) string {
 	text := make([]rune, rng.IntN(length))
@@ -110,7 +111,8 @@ func TestWordMarks(t *testing.T) {
 			t.Fatalf("%q: %v, %v; want %v", text, got, err, want)
 		}
 	}
-	for merge, want := range map[string]bool{`["a","b"]`: true, `["▁","▁"]`: true, `["▁","a"]`: true, `["a","▁"]`: false, `["▁a","▁"]`: false} {
+	for merge, want := range map[string]bool{`["a","b"]`: true, `["▁","▁"]`: true, `["▁","a"]`: true,
+		`["a","▁"]`: false, `["▁a","▁"]`: false} {
 		text := `{"model":{"type":"BPE","vocab":{"a":0,"b":1,"▁":2,"ab":3,"▁▁":4,"▁a":5,"a▁":6,"▁a▁":7},"merges":[["▁","a"],` + merge + `]}}`
 		tok, err := ReadHuggingFace([]byte(text), nil)
 		if err != nil || tok.model.cutsAtMarks != want {

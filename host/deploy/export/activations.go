@@ -15,9 +15,9 @@ type Activation struct {
 	Quantize func(row []float32) (value, scale []float32, err error)
 }
 
-// inputs says whether vLLM and transformers quantize the inputs of a layer as the run does, in MXFP4
-// or NVFP4. Their rules are those of compressed-tensors 0.20 (quantization/utils/mxfp_utils.py and
-// quantization/lifecycle/forward.py).
+// inputs says whether vLLM and transformers quantize the inputs of a layer as the run does, in
+// MXFP4 or NVFP4. Their rules are those of compressed-tensors 0.20
+// (quantization/utils/mxfp_utils.py and quantization/lifecycle/forward.py).
 type inputs struct {
 	quantized bool
 	// global is the reciprocal of NVFP4's scale of the tensor; 0 for MXFP4.
@@ -30,9 +30,9 @@ const probes = 16
 // halfway are the numbers between the levels of E2M1.
 var halfway = []float64{0.25, -0.75, 1.25, -1.75, 2.5, -3.5, 5}
 
-// inputsOf compares a with the rule of these programs for the inputs of a layer whose weight has the
-// given type. Nothing is known of the quantizer but its values, so they are compared for rows of
-// random numbers, of numbers halfway between two levels, and with a very large one.
+// inputsOf compares a with the rule of these programs for the inputs of a layer whose weight has
+// the given type. Nothing is known of the quantizer but its values, so they are compared for rows
+// of random numbers, of numbers halfway between two levels, and with a very large one.
 func inputsOf(a *Activation, typ string) (inputs, error) {
 	block := map[string]int{typeMXFP4: mxfp4Block, typeNVFP4: nvfp4Block}[typ]
 	if block == 0 || a.Width%block != 0 {

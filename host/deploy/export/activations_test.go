@@ -26,11 +26,13 @@ func row(block int, rule func(largest float32) float32) *Activation {
 	}}
 }
 
-// TestInputs: activations are said to be quantized only if they are by the rule of compressed-tensors, with
-// the global scale that the quantizer has.
+// TestInputs: activations are said to be quantized only if they are by the rule of
+// compressed-tensors, with the global scale that the quantizer has.
 func TestInputs(t *testing.T) {
 	ceil := func(m float32) float32 { return float32(math.Exp2(math.Ceil(math.Log2(float64(m / 6))))) }
-	floor := func(m float32) float32 { return float32(math.Exp2(math.Floor(math.Log2(float64(m))) - 2)) }
+	floor := func(m float32) float32 {
+		return float32(math.Exp2(math.Floor(math.Log2(float64(m))) - 2))
+	}
 	fixed := func(global float32) func(float32) float32 {
 		return func(m float32) float32 { return servedNVFP4(m, global) }
 	}
@@ -46,17 +48,19 @@ func TestInputs(t *testing.T) {
 		{"MXFP4 in blocks of 16", typeMXFP4, row(16, servedMXFP4), inputs{}},
 		{"a power of two", typeNVFP4, row(16, fixed(256)), inputs{true, 256}},
 		{"another number", typeNVFP4, row(16, fixed(300.7)), inputs{true, 300.7}},
-		{"the scale of the row", typeNVFP4, &Activation{Width: 128, Quantize: func(x []float32) (value, scale []float32, err error) {
-			largest := float32(0)
-			for _, v := range x {
-				largest = max(largest, float32(math.Abs(float64(v))))
-			}
-			return row(16, fixed(2688/largest)).Quantize(x)
-		}}, inputs{}},
+		{"the scale of the row", typeNVFP4,
+			&Activation{Width: 128, Quantize: func(x []float32) (value, scale []float32, err error) {
+				largest := float32(0)
+				for _, v := range x {
+					largest = max(largest, float32(math.Abs(float64(v))))
+				}
+				return row(16, fixed(2688/largest)).Quantize(x)
+			}}, inputs{}},
 		{"MXFP4 for NVFP4", typeNVFP4, row(32, servedMXFP4), inputs{}},
 		{"integers", typeInt4, row(32, servedMXFP4), inputs{}},
 	} {
-		if got, err := inputsOf(c.a, c.typ); err != nil || got.quantized != c.want.quantized || math.Abs(float64(got.global/c.want.global-1)) > 2e-7 {
+		if got, err := inputsOf(c.a, c.typ); err != nil || got.quantized != c.want.quantized ||
+			math.Abs(float64(got.global/c.want.global-1)) > 2e-7 {
 			t.Errorf("%s: %+v, error %v, want %+v", c.name, got, err, c.want)
 		}
 	}
@@ -64,7 +68,8 @@ func TestInputs(t *testing.T) {
 
 // TestServedScales has the scales of compressed-tensors 0.20 for the largest magnitudes of blocks.
 func TestServedScales(t *testing.T) {
-	for largest, want := range map[float32]float32{1: 0.25, 1.74: 0.25, 1.75: 0.5, 3.5: 1, 6: 1, 7: 2} {
+	for largest, want := range map[float32]float32{1: 0.25, 1.74: 0.25, 1.75: 0.5, 3.5: 1, 6: 1,
+		7: 2} {
 		if got := servedMXFP4(largest); got != want {
 			t.Errorf("MXFP4, largest %v: the scale is %v, want %v", largest, got, want)
 		}

@@ -87,9 +87,11 @@ func (p *compressedPlan) quantizesInputs(param, typ string) (bool, error) {
 }
 
 // twoLevels returns the scales of a weight in NVFP4. The gate and up projections of a layer share
-// the global scale: vLLM divides both by the larger of the two, and leaves the scales of blocks as they
-// are (CompressedTensorsW4A4Fp4.process_weights_after_loading in vLLM 0.32).
-func (p *compressedPlan) twoLevels(t part, w weight, parts []part, inexact bool) (nvfp4Scales, error) {
+// the global scale: vLLM divides both by the larger of the two, and leaves the scales of blocks as
+// they are (CompressedTensorsW4A4Fp4.process_weights_after_loading in vLLM 0.32).
+func (p *compressedPlan) twoLevels(
+	t part, w weight, parts []part, inexact bool,
+) (nvfp4Scales, error) {
 	grids, joined := []*Grid{w.grid}, ""
 	other := strings.NewReplacer("gate_proj", "up_proj", "up_proj", "gate_proj").Replace(t.Tensor)
 	for _, o := range parts {

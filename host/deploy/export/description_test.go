@@ -20,7 +20,8 @@ import (
 func TestDescription(t *testing.T) {
 	m := small(t, architecture.KindLlama, nil)
 	m.Positions, m.Settings.Window = 131072, 4096
-	m.Description = huggingface.Description{Config: []byte(`{"custom": 1.50, "max_position_embeddings": 131072, "dtype": "bfloat16"}`)}
+	m.Description = huggingface.Description{
+		Config: []byte(`{"custom": 1.50, "max_position_embeddings": 131072, "dtype": "bfloat16"}`)}
 	for _, generation := range []string{"", `{"temperature": 0.60}`} {
 		m.Description.Generation = nil
 		if generation != "" {
@@ -28,16 +29,19 @@ func TestDescription(t *testing.T) {
 		}
 		dir, _ := exported(t, "hf", m, export.Options{})
 		config := string(testfile.Read(t, filepath.Join(dir, "config.json")))
-		if config != "{\n  \"custom\": 1.50,\n  \"dtype\": \"float32\",\n  \"max_position_embeddings\": 131072\n}\n" {
+		if config != "{\n  \"custom\": 1.50,\n  \"dtype\": \"float32\",\n  "+
+			"\"max_position_embeddings\": 131072\n}\n" {
 			t.Errorf("config.json is %s", config)
 		}
 		text, err := os.ReadFile(filepath.Join(dir, "generation_config.json"))
-		if generation == "" && !errors.Is(err, fs.ErrNotExist) || generation != "" && string(text) != generation {
+		if generation == "" && !errors.Is(err, fs.ErrNotExist) || generation != "" &&
+			string(text) != generation {
 			t.Errorf("generation_config.json is %s, error %v; want %s", text, err, generation)
 		}
 	}
 	dir, report := exported(t, "gguf", m, export.Options{})
-	if !slices.ContainsFunc(report.Notes, func(note string) bool { return strings.Contains(note, "limited to 4096 tokens") }) {
+	if !slices.ContainsFunc(report.Notes,
+		func(note string) bool { return strings.Contains(note, "limited to 4096 tokens") }) {
 		t.Errorf("the notes are %q", report.Notes)
 	}
 	f := testgguf.Open(t, filepath.Join(dir, "model.gguf"))
@@ -45,7 +49,8 @@ func TestDescription(t *testing.T) {
 		t.Errorf("llama.context_length is %v", got)
 	}
 	m.Description.Config = []byte(`[]`)
-	if _, err := write(t, "hf", m, export.Options{}); err == nil || !strings.Contains(err.Error(), "object") {
+	if _, err := write(t, "hf", m, export.Options{}); err == nil ||
+		!strings.Contains(err.Error(), "object") {
 		t.Errorf("a list as config.json: error %v", err)
 	}
 }

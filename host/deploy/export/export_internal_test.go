@@ -9,11 +9,14 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// TestNVFP4ScaleBetweenTwo: where scales cannot be exact, one half way between two numbers of E4M3 becomes what a cast of
-// PyTorch to float8_e4m3fn makes of it. Otherwise an inexact export would differ from what compressed-tensors writes.
+// TestNVFP4ScaleBetweenTwo: where scales cannot be exact, one half way between two numbers of E4M3
+// becomes what a cast of PyTorch to float8_e4m3fn makes of it. Otherwise an inexact export would
+// differ from what compressed-tensors writes.
 func TestNVFP4ScaleBetweenTwo(t *testing.T) {
-	for scale, want := range map[float32]float32{1.0625: 1, 1.1875: 1.25, 0x1p-10: 0, 3 * 0x1p-10: 0x1p-8, 1.0625001: 1.125, 1.0624999: 1, 447: 448, 448: 448} {
-		s, ok := findNVFP4([]float32{448, 1.0625, scale}) // 17/16 of a number of E4M3 is none, whatever the global scale
+	for scale, want := range map[float32]float32{1.0625: 1, 1.1875: 1.25, 0x1p-10: 0,
+		3 * 0x1p-10: 0x1p-8, 1.0625001: 1.125, 1.0624999: 1, 447: 448, 448: 448} {
+		// 17/16 of a number of E4M3 is none, whatever the global scale
+		s, ok := findNVFP4([]float32{448, 1.0625, scale})
 		if !ok || s.exact || s.global != 1 {
 			t.Fatalf("%v: %+v, %t: want an inexact one with the global scale 1", scale, s, ok)
 		}
@@ -48,12 +51,16 @@ func PlanOnly(format string, m *Model) error {
 	return err
 }
 
-// TestAffineIsExact: exact says what is found by trying all codes, and is true of all half floats as scales.
+// TestAffineIsExact: exact says what is found by trying all codes, and is true of all half floats
+// as scales.
 func TestAffineIsExact(t *testing.T) {
-	grids := []spec.Grid{{Format: spec.FormatInteger, Min: -128, Max: 127, Step: 1}, {Format: spec.FormatInteger, Min: -7, Max: 7, Step: 1},
-		{Format: spec.FormatInteger, Min: -15, Max: 15, Step: 2}, {Format: spec.FormatInteger, Min: -1, Max: 1, Step: 2}}
+	grids := []spec.Grid{{Format: spec.FormatInteger, Min: -128, Max: 127, Step: 1},
+		{Format: spec.FormatInteger, Min: -7, Max: 7, Step: 1},
+		{Format: spec.FormatInteger, Min: -15, Max: 15, Step: 2},
+		{Format: spec.FormatInteger, Min: -1, Max: 1, Step: 2}}
 	try := func(numbers spec.Grid, s float32) (claimed, exact bool) {
-		g := &Grid{Rows: 1, Columns: 32, Group: 32, Numbers: numbers, Codes: make([]int32, 32), Scales: []float32{s}}
+		g := &Grid{Rows: 1, Columns: 32, Group: 32, Numbers: numbers, Codes: make([]int32, 32),
+			Scales: []float32{s}}
 		for i := range g.Codes {
 			g.Codes[i] = int32(numbers.Min)
 		}
@@ -65,7 +72,8 @@ func TestAffineIsExact(t *testing.T) {
 		for _, c := range numbers.Codes() {
 			code := (int(c) - numbers.Min) / numbers.Step
 			product := float32(a.Scales[0] * float32(code))
-			exact = exact && float64(product) == float64(a.Scales[0])*float64(code) && product+a.biases[0] == float32(c)*s
+			exact = exact && float64(product) == float64(a.Scales[0])*float64(code) &&
+				product+a.biases[0] == float32(c)*s
 		}
 		return a.exact, exact
 	}
@@ -83,7 +91,8 @@ func TestAffineIsExact(t *testing.T) {
 		for _, numbers := range grids {
 			if claimed, exact := try(numbers, s); claimed && !exact {
 				t.Fatalf("%b on %v: exact is %v, found %v", s, numbers, claimed, exact)
-			} else if exact && !claimed && float64(s)*255 < math.MaxFloat32 && numbers.Max-numbers.Min == 255 {
+			} else if exact && !claimed && float64(s)*255 < math.MaxFloat32 &&
+				numbers.Max-numbers.Min == 255 {
 				t.Fatalf("%b on %v: exact is %v, found %v", s, numbers, claimed, exact)
 			}
 		}

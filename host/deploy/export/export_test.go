@@ -22,13 +22,18 @@ import (
 
 // small is a model of random weights whose matrices are quantized by a function of codes
 // and scales.
-func small(t testing.TB, kind string, q func(param architecture.Param, x []float32) *export.Quantized) *export.Model {
+func small(
+	t testing.TB, kind string, q func(param architecture.Param, x []float32) *export.Quantized,
+) *export.Model {
 	t.Helper()
 	return smallOf(t, architecture.Settings{Kind: kind}, q)
 }
 
 // smallOf is small with settings of its own.
-func smallOf(t testing.TB, s architecture.Settings, q func(param architecture.Param, x []float32) *export.Quantized) *export.Model {
+func smallOf(
+	t testing.TB, s architecture.Settings,
+	q func(param architecture.Param, x []float32) *export.Quantized,
+) *export.Model {
 	t.Helper()
 	s.Layers, s.Heads, s.KVHeads, s.Vocab, s.Context = 1, 4, 2, 256, 16
 	s.Width, s.Hidden, s.RopeFactor = cmp.Or(s.Width, 64), cmp.Or(s.Hidden, 96), max(1, s.RopeFactor)
@@ -68,9 +73,12 @@ func smallOf(t testing.TB, s architecture.Settings, q func(param architecture.Pa
 }
 
 // integers quantizes with a scale for each group of elements of a row.
-func integers(group int, step func(largest float32) float32) func(architecture.Param, []float32) *export.Quantized {
+func integers(
+	group int, step func(largest float32) float32,
+) func(architecture.Param, []float32) *export.Quantized {
 	return func(p architecture.Param, x []float32) *export.Quantized {
-		q := &export.Quantized{Value: make([]float32, len(x)), Codes: make([]int32, len(x)), Grid: sdk.Integers(-8, 7, group)}
+		q := &export.Quantized{Value: make([]float32, len(x)), Codes: make([]int32, len(x)),
+			Grid: sdk.Integers(-8, 7, group)}
 		for at := 0; at < len(x); at += group {
 			s := step(largest(x[at:at+group], group, 1)[0])
 			q.Scale = append(q.Scale, s)
@@ -97,7 +105,9 @@ func write(t *testing.T, format string, m *export.Model, o export.Options) (*exp
 }
 
 // exported is the directory of an export that must succeed.
-func exported(t *testing.T, format string, m *export.Model, o export.Options) (dir string, report *export.Report) {
+func exported(
+	t *testing.T, format string, m *export.Model, o export.Options,
+) (dir string, report *export.Report) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "out")
 	report, err := export.Write(t.Context(), format, vfs.At(dir), m, o)
@@ -137,7 +147,9 @@ func TestRefusals(t *testing.T) {
 		q.Rotation = 32
 		return q
 	}
-	silent := func(_ architecture.Param, x []float32) *export.Quantized { return &export.Quantized{Value: x} }
+	silent := func(_ architecture.Param, x []float32) *export.Quantized {
+		return &export.Quantized{Value: x}
+	}
 	broken := func(p architecture.Param, x []float32) *export.Quantized {
 		q := integers(32, halfSeventh)(p, x)
 		q.Value[5] = float32(math.NaN())
@@ -154,33 +166,53 @@ func TestRefusals(t *testing.T) {
 		o      export.Options
 		says   []string
 	}{
-		{"gguf", integers(32, seventh), export.Options{}, []string{"blk.0.attn_q.weight and 6 more", "not all scales are half floats", `scale_dtype = "f16"`, "--type f32"}},
-		{"gguf", integers(16, halfSeventh), export.Options{}, []string{"shared by 16 elements, want a multiple of 32"}},
-		{"gguf", integers(32, halfSeventh), export.Options{Type: "mxfp4"}, []string{"has integers from -8 to 7 in steps of 1, want numbers of E2M1"}},
-		{"gguf", integers(32, halfSeventh), export.Options{Type: "q4_1"}, []string{"not all codes are odd"}},
-		{"gguf", integers(32, halfSeventh), export.Options{Type: "q5_k"}, []string{`no type "q5_k"`, "q4_0"}},
-		{"gguf", integers(32, seventh), export.Options{Type: "f16"}, []string{"as f16", "the type does not represent all values exactly"}},
-		{"gguf", nil, export.Options{Type: "q8_0"}, []string{"no weight of this model is quantized", "--dtype"}},
+		{"gguf", integers(32, seventh), export.Options{},
+			[]string{"blk.0.attn_q.weight and 6 more", "not all scales are half floats",
+				`scale_dtype = "f16"`, "--type f32"}},
+		{"gguf", integers(16, halfSeventh), export.Options{},
+			[]string{"shared by 16 elements, want a multiple of 32"}},
+		{"gguf", integers(32, halfSeventh), export.Options{Type: "mxfp4"},
+			[]string{"has integers from -8 to 7 in steps of 1, want numbers of E2M1"}},
+		{"gguf", integers(32, halfSeventh), export.Options{Type: "q4_1"},
+			[]string{"not all codes are odd"}},
+		{"gguf", integers(32, halfSeventh), export.Options{Type: "q5_k"},
+			[]string{`no type "q5_k"`, "q4_0"}},
+		{"gguf", integers(32, seventh), export.Options{Type: "f16"},
+			[]string{"as f16", "the type does not represent all values exactly"}},
+		{"gguf", nil, export.Options{Type: "q8_0"},
+			[]string{"no weight of this model is quantized", "--dtype"}},
 		{"gguf", silent, export.Options{}, []string{"returns no codes and scales"}},
 		{"gguf", broken, export.Options{}, []string{"NaN or infinite"}},
 		{"gguf", untrue, export.Options{}, []string{"differs from its codes times its scales"}},
-		{"hf", integers(32, seventh), export.Options{Float: "bf16"}, []string{"as bf16: the type does not represent all values exactly", "--dtype f32"}},
+		{"hf", integers(32, seventh), export.Options{Float: "bf16"},
+			[]string{"as bf16: the type does not represent all values exactly", "--dtype f32"}},
 		{"hf", nil, export.Options{Float: "f64"}, []string{`no float type "f64"`}},
 		{"hf", nil, export.Options{Type: "int4"}, []string{"plain floats"}},
 		{"compressed-tensors", rotated, export.Options{}, []string{"rotates blocks of 32", "--to hf"}},
 		{"compressed-tensors", nil, export.Options{}, []string{"no weight of this model is quantized"}},
-		{"compressed-tensors", integers(32, seventh), export.Options{Type: "nvfp4"}, []string{"has integers from -8 to 7 in steps of 1, want numbers of E2M1"}},
-		{"compressed-tensors", integers(32, seventh), export.Options{Type: "int3"}, []string{"there is no type \"int3\": want one of int4, int8, mxfp4, nvfp4"}},
-		{"mlx", integers(32, seventh), export.Options{}, []string{"model.layers.0.self_attn.q_proj.weight and 6 more", "as int2: 16 numbers from -8 to 7 do not fit into 2 bits", "as int4: MLX computes scale·code + bias, which is rounded for some scales", `scale_dtype = "f16"`, "--inexact allows it"}},
-		{"mlx", integers(16, halfSeventh), export.Options{}, []string{"shared by 16 elements, want a multiple of 32"}},
-		{"mlx", integers(32, halfSeventh), export.Options{Type: "mxfp4"}, []string{"has integers from -8 to 7 in steps of 1, want numbers of E2M1"}},
-		{"mlx", integers(32, halfSeventh), export.Options{Type: "int3"}, []string{"there is no type \"int3\": want one of int2, int4, int8, mxfp4"}},
-		{"mlx", rotated, export.Options{}, []string{"no weight can be packed", "rotates blocks of 32", "--to hf"}},
+		{"compressed-tensors", integers(32, seventh), export.Options{Type: "nvfp4"},
+			[]string{"has integers from -8 to 7 in steps of 1, want numbers of E2M1"}},
+		{"compressed-tensors", integers(32, seventh), export.Options{Type: "int3"},
+			[]string{"there is no type \"int3\": want one of int4, int8, mxfp4, nvfp4"}},
+		{"mlx", integers(32, seventh), export.Options{},
+			[]string{"model.layers.0.self_attn.q_proj.weight and 6 more",
+				"as int2: 16 numbers from -8 to 7 do not fit into 2 bits",
+				"as int4: MLX computes scale·code + bias, which is rounded for some scales",
+				`scale_dtype = "f16"`, "--inexact allows it"}},
+		{"mlx", integers(16, halfSeventh), export.Options{},
+			[]string{"shared by 16 elements, want a multiple of 32"}},
+		{"mlx", integers(32, halfSeventh), export.Options{Type: "mxfp4"},
+			[]string{"has integers from -8 to 7 in steps of 1, want numbers of E2M1"}},
+		{"mlx", integers(32, halfSeventh), export.Options{Type: "int3"},
+			[]string{"there is no type \"int3\": want one of int2, int4, int8, mxfp4"}},
+		{"mlx", rotated, export.Options{}, []string{"no weight can be packed", "rotates blocks of 32",
+			"--to hf"}},
 		{"mlx", nil, export.Options{}, []string{"no weight of this model is quantized"}},
 		{"onnx", nil, export.Options{}, []string{`no format "onnx"`, "gguf"}},
 	} {
 		dir := t.TempDir()
-		_, err := export.Write(t.Context(), c.format, vfs.At(filepath.Join(dir, "out")), small(t, architecture.KindLlama, c.q), c.o)
+		_, err := export.Write(t.Context(), c.format, vfs.At(filepath.Join(dir, "out")),
+			small(t, architecture.KindLlama, c.q), c.o)
 		if err == nil {
 			t.Errorf("%s %+v was written, want an error that says %q", c.format, c.o, c.says)
 			continue
@@ -199,13 +231,16 @@ func TestRefusals(t *testing.T) {
 // TestRotatedGGUF: rotated weights become floats if that is allowed, with the reason in the report.
 func TestRotatedGGUF(t *testing.T) {
 	m := small(t, architecture.KindLlama, func(p architecture.Param, x []float32) *export.Quantized {
-		return &export.Quantized{Value: x, Codes: make([]int32, len(x)), Scale: []float32{1}, Rotation: 32}
+		return &export.Quantized{Value: x, Codes: make([]int32, len(x)), Scale: []float32{1},
+			Rotation: 32}
 	})
-	if _, err := write(t, "gguf", m, export.Options{}); err == nil || !strings.Contains(err.Error(), "7 of 7 quantized weights would be stored as floats") {
+	if _, err := write(t, "gguf", m, export.Options{}); err == nil ||
+		!strings.Contains(err.Error(), "7 of 7 quantized weights would be stored as floats") {
 		t.Errorf("without permission: %v", err)
 	}
 	r, err := write(t, "gguf", m, export.Options{Floats: true})
-	if err != nil || !r.Exact || !strings.Contains(strings.Join(r.Summary(), "\n"), "rotates blocks of 32") {
+	if err != nil || !r.Exact ||
+		!strings.Contains(strings.Join(r.Summary(), "\n"), "rotates blocks of 32") {
 		t.Errorf("%+v, error %v", r, err)
 	}
 }
@@ -218,12 +253,16 @@ func TestShortGroups(t *testing.T) {
 		grid  sdk.Grid
 		says  string
 	}{
-		{40, sdk.Integers(-8, 7, 40), "rows of 64 elements end in a group of 24, shorter than the others of 40"},
-		{24, sdk.Integers(-8, 7, 24), "rows of 64 elements end in a group of 16, shorter than the others of 24"}, // 3 groups
+		{40, sdk.Integers(-8, 7, 40),
+			"rows of 64 elements end in a group of 24, shorter than the others of 40"},
+		// 3 groups
+		{24, sdk.Integers(-8, 7, 24),
+			"rows of 64 elements end in a group of 16, shorter than the others of 24"},
 		{48, sdk.E2M1(48), "the row length must be a multiple of 48"},
 	} {
 		for _, format := range []string{"compressed-tensors", "gguf", "mlx"} {
-			_, err := write(t, format, small(t, architecture.KindLlama, inGroups(c.group, c.grid)), export.Options{})
+			_, err := write(t, format, small(t, architecture.KindLlama, inGroups(c.group, c.grid)),
+				export.Options{})
 			if err == nil || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%s, groups of %d, %v: %v, want %q", format, c.group, c.grid, err, c.says)
 			}
@@ -244,7 +283,8 @@ func TestAdvice(t *testing.T) {
 	}
 	plain := small(t, architecture.KindLlama, integers(32, halfSeventh))
 	inexact := small(t, architecture.KindLlama, integers(32, seventh))
-	silent := small(t, architecture.KindLlama, func(_ architecture.Param, x []float32) *export.Quantized { return &export.Quantized{Value: x} })
+	silent := small(t, architecture.KindLlama,
+		func(_ architecture.Param, x []float32) *export.Quantized { return &export.Quantized{Value: x} })
 	short := small(t, architecture.KindLlama, inGroups(40, sdk.Integers(-8, 7, 40)))
 	embedding := large(small(t, architecture.KindLlama, integers(32, halfSeventh)))
 	for _, c := range []struct {
@@ -256,23 +296,36 @@ func TestAdvice(t *testing.T) {
 		then   export.Options
 	}{
 		{"gguf", inexact, export.Options{}, "--type f32 ", "gguf", export.Options{Type: "f32"}},
-		{"gguf", inexact, export.Options{Float: "f16"}, "--inexact rounds them", "gguf", export.Options{Inexact: true, Float: "f16"}},
-		{"gguf", inexact, export.Options{Type: "bf16"}, "--type f32 ", "gguf", export.Options{Type: "f32"}},
-		{"gguf", silent, export.Options{Float: "bf16"}, "--type f32 ", "gguf", export.Options{Type: "f32", Float: "bf16"}},
+		{"gguf", inexact, export.Options{Float: "f16"}, "--inexact rounds them", "gguf",
+			export.Options{Inexact: true, Float: "f16"}},
+		{"gguf", inexact, export.Options{Type: "bf16"}, "--type f32 ", "gguf",
+			export.Options{Type: "f32"}},
+		{"gguf", silent, export.Options{Float: "bf16"}, "--type f32 ", "gguf",
+			export.Options{Type: "f32", Float: "bf16"}},
 		{"gguf", short, export.Options{}, "--type f32 ", "gguf", export.Options{Type: "f32"}},
-		{"gguf", embedding, export.Options{Float: "f16"}, "--dtype f32 ", "gguf", export.Options{Float: "f32"}},
-		{"compressed-tensors", embedding, export.Options{Float: "f16"}, "--dtype f32 ", "compressed-tensors", export.Options{Float: "f32"}},
-		{"compressed-tensors", short, export.Options{Type: "int4", Float: "bf16"}, "--to hf --dtype f32, without --type,", "hf", export.Options{Float: "f32"}},
-		{"compressed-tensors", silent, export.Options{}, "--to hf --dtype f32, without --type,", "hf", export.Options{Float: "f32"}},
-		{"compressed-tensors", plain, export.Options{Type: "mxfp4"}, "--to hf --dtype f32, without --type,", "hf", export.Options{Float: "f32"}},
+		{"gguf", embedding, export.Options{Float: "f16"}, "--dtype f32 ", "gguf",
+			export.Options{Float: "f32"}},
+		{"compressed-tensors", embedding, export.Options{Float: "f16"}, "--dtype f32 ",
+			"compressed-tensors", export.Options{Float: "f32"}},
+		{"compressed-tensors", short, export.Options{Type: "int4", Float: "bf16"},
+			"--to hf --dtype f32, without --type,", "hf", export.Options{Float: "f32"}},
+		{"compressed-tensors", silent, export.Options{}, "--to hf --dtype f32, without --type,", "hf",
+			export.Options{Float: "f32"}},
+		{"compressed-tensors", plain, export.Options{Type: "mxfp4"},
+			"--to hf --dtype f32, without --type,", "hf", export.Options{Float: "f32"}},
 		{"mlx", inexact, export.Options{}, "--inexact allows it", "mlx", export.Options{Inexact: true}},
-		{"mlx", inexact, export.Options{Float: "bf16"}, "--to hf --dtype f32, without --type,", "hf", export.Options{Float: "f32"}},
-		{"mlx", embedding, export.Options{Float: "f16"}, "--dtype f32 ", "mlx", export.Options{Float: "f32"}},
-		{"hf", inexact, export.Options{Float: "bf16"}, "--dtype f32 ", "hf", export.Options{Float: "f32"}},
-		{"hf", embedding, export.Options{Float: "f16"}, "--dtype f32 ", "hf", export.Options{Float: "f32"}},
+		{"mlx", inexact, export.Options{Float: "bf16"}, "--to hf --dtype f32, without --type,", "hf",
+			export.Options{Float: "f32"}},
+		{"mlx", embedding, export.Options{Float: "f16"}, "--dtype f32 ", "mlx",
+			export.Options{Float: "f32"}},
+		{"hf", inexact, export.Options{Float: "bf16"}, "--dtype f32 ", "hf",
+			export.Options{Float: "f32"}},
+		{"hf", embedding, export.Options{Float: "f16"}, "--dtype f32 ", "hf",
+			export.Options{Float: "f32"}},
 	} {
 		_, err := write(t, c.format, c.m, c.o)
-		if err == nil || !strings.Contains(err.Error(), c.advice) || strings.Contains(c.advice, "dtype") && strings.Contains(err.Error(), "--type f32") {
+		if err == nil || !strings.Contains(err.Error(), c.advice) ||
+			strings.Contains(c.advice, "dtype") && strings.Contains(err.Error(), "--type f32") {
 			t.Errorf("%s %+v: %v, want the advice %q alone", c.format, c.o, err, c.advice)
 		}
 		if _, err := write(t, c.to, c.m, c.then); err != nil {
@@ -287,7 +340,8 @@ func TestAdvice(t *testing.T) {
 		return values, err
 	}
 	for _, format := range export.Formats() {
-		if _, err := write(t, format, broken, export.Options{}); err == nil || strings.Contains(err.Error(), "--") && format != "compressed-tensors" && format != "mlx" {
+		if _, err := write(t, format, broken, export.Options{}); err == nil ||
+			strings.Contains(err.Error(), "--") && format != "compressed-tensors" && format != "mlx" {
 			t.Errorf("%s of NaN: %v: nothing helps", format, err)
 		}
 	}
@@ -313,8 +367,8 @@ func inGroups(group int, grid sdk.Grid) func(architecture.Param, []float32) *exp
 	}
 }
 
-// TestOneTypeForAll: weights with the same settings have one type, also where a single one would fit
-// a smaller one; with other settings they have another.
+// TestOneTypeForAll: weights with the same settings have one type, also where a single one would
+// fit a smaller one; with other settings they have another.
 func TestOneTypeForAll(t *testing.T) {
 	wide := func(p architecture.Param, x []float32) *export.Quantized {
 		q := integers(32, halfSeventh)(p, x)
@@ -337,7 +391,8 @@ func TestOneTypeForAll(t *testing.T) {
 			}
 			return q
 		})
-		for format, types := range map[string][2]string{"compressed-tensors": {"int4", "int8"}, "gguf": {"Q4_0", "Q8_0"}, "mlx": {"int4", "int8"}} {
+		for format, types := range map[string][2]string{"compressed-tensors": {"int4", "int8"},
+			"gguf": {"Q4_0", "Q8_0"}, "mlx": {"int4", "int8"}} {
 			_, r := exported(t, format, m, export.Options{})
 			for _, x := range r.Tensors {
 				want := types[1]
@@ -352,12 +407,13 @@ func TestOneTypeForAll(t *testing.T) {
 	}
 }
 
-// TestIntegersAsFloats: a grid of integers that E2M1 has can be stored as such; by what the grid has,
-// and not by the codes that occur.
+// TestIntegersAsFloats: a grid of integers that E2M1 has can be stored as such; by what the grid
+// has, and not by the codes that occur.
 func TestIntegersAsFloats(t *testing.T) {
 	ternary := func(grid sdk.Grid) func(architecture.Param, []float32) *export.Quantized {
 		return func(_ architecture.Param, x []float32) *export.Quantized {
-			q := &export.Quantized{Value: make([]float32, len(x)), Codes: make([]int32, len(x)), Grid: grid, Scale: slices.Repeat([]float32{0.25}, len(x)/32)}
+			q := &export.Quantized{Value: make([]float32, len(x)), Codes: make([]int32, len(x)), Grid: grid,
+				Scale: slices.Repeat([]float32{0.25}, len(x)/32)}
 			for i := range x {
 				q.Codes[i] = int32(i%3) - 1
 				q.Value[i] = float32(q.Codes[i]) * 0.25
@@ -366,15 +422,21 @@ func TestIntegersAsFloats(t *testing.T) {
 		}
 	}
 	for _, format := range []string{"compressed-tensors", "gguf", "mlx"} {
-		if r, err := write(t, format, small(t, architecture.KindLlama, ternary(sdk.Integers(-1, 1, 32))), export.Options{Type: "mxfp4"}); err != nil || !r.Exact {
+		if r, err := write(t, format, small(t, architecture.KindLlama, ternary(sdk.Integers(-1, 1, 32))),
+			export.Options{Type: "mxfp4"}); err != nil || !r.Exact {
 			t.Errorf("ternary numbers as %s: %v", format, err)
 		}
-		_, err := write(t, format, small(t, architecture.KindLlama, ternary(sdk.Integers(-8, 7, 32))), export.Options{Type: "mxfp4"})
-		if err == nil || !strings.Contains(err.Error(), "has integers from -8 to 7 in steps of 1, want numbers of E2M1") {
+		_, err := write(t, format, small(t, architecture.KindLlama, ternary(sdk.Integers(-8, 7, 32))),
+			export.Options{Type: "mxfp4"})
+		if err == nil || !strings.Contains(err.Error(),
+			"has integers from -8 to 7 in steps of 1, want numbers of E2M1") {
 			t.Errorf("four bits as %s: %v", format, err)
 		}
 		q := ternary(sdk.Integers(0, 1, 32))
-		if _, err := write(t, format, small(t, architecture.KindLlama, q), export.Options{}); err == nil || !strings.Contains(err.Error(), "the code -1, which is not in the grid that the plugin declares") {
+		if _, err := write(t, format, small(t, architecture.KindLlama, q),
+			export.Options{}); err == nil ||
+			!strings.Contains(err.Error(),
+				"the code -1, which is not in the grid that the plugin declares") {
 			t.Errorf("a wrong grid as %s: %v", format, err)
 		}
 	}
@@ -391,7 +453,9 @@ func TestFloatsAreCounted(t *testing.T) {
 	})
 	for _, format := range []string{"compressed-tensors", "gguf", "mlx"} {
 		_, err := write(t, format, m, export.Options{})
-		if err == nil || !strings.Contains(err.Error(), "1 of 7 quantized weights would be stored as floats") || !strings.Contains(err.Error(), "--allow-floats") {
+		if err == nil || !strings.Contains(err.Error(),
+			"1 of 7 quantized weights would be stored as floats") ||
+			!strings.Contains(err.Error(), "--allow-floats") {
 			t.Errorf("%s: %v", format, err)
 		}
 		if r, err := write(t, format, m, export.Options{Floats: true}); err != nil || !r.Exact {
@@ -403,7 +467,8 @@ func TestFloatsAreCounted(t *testing.T) {
 // TestInexact: with the permission scales are rounded, and the report says how far off the
 // numbers are: at most half a unit in the last place of a half float, relatively 2^−11.
 func TestInexact(t *testing.T) {
-	_, r := exported(t, "gguf", small(t, architecture.KindLlama, integers(32, seventh)), export.Options{Inexact: true})
+	_, r := exported(t, "gguf", small(t, architecture.KindLlama, integers(32, seventh)),
+		export.Options{Inexact: true})
 	if r.Exact || !strings.Contains(strings.Join(r.Summary(), "\n"), "different by up to") {
 		t.Errorf("the report is %v", r.Summary())
 	}
@@ -416,7 +481,8 @@ func TestInexact(t *testing.T) {
 
 // TestLatent: the weights of the optimizer, whatever the quantizer makes of them.
 func TestLatent(t *testing.T) {
-	_, r := exported(t, "hf", small(t, architecture.KindLlama, integers(32, seventh)), export.Options{Latent: true, Float: "bf16"})
+	_, r := exported(t, "hf", small(t, architecture.KindLlama, integers(32, seventh)),
+		export.Options{Latent: true, Float: "bf16"})
 	for _, x := range r.Tensors {
 		if x.Quantized || x.Difference > 0x1p-9 {
 			t.Errorf("%+v", x)
@@ -426,7 +492,8 @@ func TestLatent(t *testing.T) {
 
 // TestShards: with a limit the tensors are in several files, and read back all the same.
 func TestShards(t *testing.T) {
-	out, _ := exported(t, "hf", small(t, architecture.KindLlama, nil), export.Options{ShardSize: 50000})
+	out, _ := exported(t, "hf", small(t, architecture.KindLlama, nil),
+		export.Options{ShardSize: 50000})
 	files, err := filepath.Glob(out + "/model-0000?-of-*.safetensors")
 	if err != nil || len(files) < 2 {
 		t.Errorf("the files are %v, error %v", files, err)
@@ -437,9 +504,12 @@ func TestShards(t *testing.T) {
 }
 
 // fourBitFloats quantizes to E2M1 with scales of groups.
-func fourBitFloats(t testing.TB, group int, scales func(largest []float32) []float32) func(architecture.Param, []float32) *export.Quantized {
+func fourBitFloats(
+	t testing.TB, group int, scales func(largest []float32) []float32,
+) func(architecture.Param, []float32) *export.Quantized {
 	return func(_ architecture.Param, x []float32) *export.Quantized {
-		q := &export.Quantized{Value: make([]float32, len(x)), Codes: make([]int32, len(x)), Scale: scales(largest(x, group, 1)), Grid: sdk.E2M1(group)}
+		q := &export.Quantized{Value: make([]float32, len(x)), Codes: make([]int32, len(x)),
+			Scale: scales(largest(x, group, 1)), Grid: sdk.E2M1(group)}
 		rng := rand.New(rand.NewPCG(1, 2))
 		for i := range x {
 			q.Codes[i] = rng.Int32N(16)
@@ -477,9 +547,11 @@ func TestTwoLevels(t *testing.T) {
 		"2688/0.1":    fourBitFloats(t, 16, encode(func(float32) float32 { return 2688 / float32(0.1) })),
 		"odd":         fourBitFloats(t, 16, encode(func(float32) float32 { return 1234.5678 })),
 		"four thirds": fourBitFloats(t, 32, fourThirds),
-		"some zeros":  fourBitFloats(t, 16, func(m []float32) []float32 { return append(make([]float32, len(m)-1), 0.5) }),
+		"some zeros": fourBitFloats(t, 16,
+			func(m []float32) []float32 { return append(make([]float32, len(m)-1), 0.5) }),
 	} {
-		r, err := write(t, "compressed-tensors", small(t, architecture.KindLlama, q), export.Options{Type: "nvfp4"})
+		r, err := write(t, "compressed-tensors", small(t, architecture.KindLlama, q),
+			export.Options{Type: "nvfp4"})
 		if err != nil || !r.Exact {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -493,7 +565,8 @@ func TestTwoLevels(t *testing.T) {
 		return out
 	}
 	m := small(t, architecture.KindLlama, fourBitFloats(t, 16, product))
-	if _, err := write(t, "compressed-tensors", m, export.Options{}); err == nil || !strings.Contains(err.Error(), `scale_form = "power_of_two"`) {
+	if _, err := write(t, "compressed-tensors", m, export.Options{}); err == nil ||
+		!strings.Contains(err.Error(), `scale_form = "power_of_two"`) {
 		t.Errorf("products of scales: %v", err)
 	}
 	for _, o := range []export.Options{{Type: "int8"}, {Inexact: true}} {
@@ -504,30 +577,33 @@ func TestTwoLevels(t *testing.T) {
 	}
 }
 
-// TestJoinedLayers: gate_proj and up_proj have the same global scale, as vLLM needs, also where their
-// quantizer gave each a power of two of its own; or the export is refused.
+// TestJoinedLayers: gate_proj and up_proj have the same global scale, as vLLM needs, also where
+// their quantizer gave each a power of two of its own; or the export is refused.
 func TestJoinedLayers(t *testing.T) {
 	model := func(gate, up float32) *export.Model {
-		return small(t, architecture.KindLlama, func(p architecture.Param, x []float32) *export.Quantized {
-			global := gate
-			if p.Name == "layers.0.mlp.w2" {
-				global = up
-			}
-			return fourBitFloats(t, 16, func(m []float32) (out []float32) {
-				for i := range m {
-					out = append(out, e4m3(byte(40+(i*37)%86))/global)
+		return small(t, architecture.KindLlama,
+			func(p architecture.Param, x []float32) *export.Quantized {
+				global := gate
+				if p.Name == "layers.0.mlp.w2" {
+					global = up
 				}
-				return out
-			})(p, x)
-		})
+				return fourBitFloats(t, 16, func(m []float32) (out []float32) {
+					for i := range m {
+						out = append(out, e4m3(byte(40+(i*37)%86))/global)
+					}
+					return out
+				})(p, x)
+			})
 	}
 	dir, r := exported(t, "compressed-tensors", model(4096, 1024), export.Options{Type: "nvfp4"})
 	f := tensors(t, dir, "model.safetensors")
-	gate, up := floats(t, f, "model.layers.0.mlp.gate_proj.weight_global_scale"), floats(t, f, "model.layers.0.mlp.up_proj.weight_global_scale")
+	gate, up := floats(t, f, "model.layers.0.mlp.gate_proj.weight_global_scale"),
+		floats(t, f, "model.layers.0.mlp.up_proj.weight_global_scale")
 	if !r.Exact || gate[0] != up[0] {
 		t.Errorf("exact %v, global scales %v and %v", r.Exact, gate, up)
 	}
-	if _, err := write(t, "compressed-tensors", model(4096, 1000), export.Options{}); err == nil || !strings.Contains(err.Error(), "for gate_proj and up_proj") {
+	if _, err := write(t, "compressed-tensors", model(4096, 1000), export.Options{}); err == nil ||
+		!strings.Contains(err.Error(), "for gate_proj and up_proj") {
 		t.Errorf("global scales 4096 and 1000: %v", err)
 	}
 }
@@ -555,8 +631,8 @@ func TestPackedHead(t *testing.T) {
 	}
 }
 
-// TestBlocksOf64 exports 2-bit integers, with and without the code 2 of the format, and E2M1 with two
-// levels of scales to GGUF, and opens the files.
+// TestBlocksOf64 exports 2-bit integers, with and without the code 2 of the format, and E2M1 with
+// two levels of scales to GGUF, and opens the files.
 func TestBlocksOf64(t *testing.T) {
 	wide := architecture.Settings{Kind: architecture.KindLlama, Hidden: 128}
 	for _, low := range []int{-2, -1} {
@@ -582,7 +658,8 @@ func TestBlocksOf64(t *testing.T) {
 	typesAre(t, smallOf(t, wide, over(4096)), "NVFP4")
 
 	m := smallOf(t, wide, over(777.7))
-	if _, err := write(t, "gguf", m, export.Options{}); err == nil || !strings.Contains(err.Error(), `scale_form = "power_of_two"`) {
+	if _, err := write(t, "gguf", m, export.Options{}); err == nil ||
+		!strings.Contains(err.Error(), `scale_form = "power_of_two"`) {
 		t.Errorf("the global scale 777.7: %v", err)
 	}
 	r, err := write(t, "gguf", m, export.Options{Inexact: true, Type: "nvfp4"})
@@ -594,7 +671,8 @@ func TestBlocksOf64(t *testing.T) {
 			t.Errorf("inexact: %s differs by %v, want at most %v", x.Name, x.Difference, most)
 		}
 	}
-	if _, err := write(t, "gguf", small(t, architecture.KindLlama, over(4096)), export.Options{Type: "nvfp4"}); err == nil ||
+	if _, err := write(t, "gguf", small(t, architecture.KindLlama, over(4096)),
+		export.Options{Type: "nvfp4"}); err == nil ||
 		!strings.Contains(err.Error(), "rows of 96 elements") {
 		t.Errorf("rows of 96: %v", err)
 	}
@@ -631,14 +709,24 @@ func TestCodes(t *testing.T) {
 		numbers sdk.Grid
 		want    []int32 // nil: there are none
 	}{
-		"integers":           {export.Quantized{Value: []float32{-8 * third, 0, 7 * third, third, 2, -2, 0, 0}, Scale: []float32{third, 2}}, integers, []int32{-8, 0, 7, 1, 1, -1, 0, 0}},
-		"one scale":          {export.Quantized{Value: []float32{1, 2, 3, 4, 5, 6, 7, 8}, Scale: []float32{1}}, integers, []int32{1, 2, 3, 4, 5, 6, 7, 8}},
-		"groups":             {export.Quantized{Value: []float32{1, 2, 6, 8, 0, 0, 5, 10}, Scale: []float32{1, 2, 0, 5}}, sdk.Integers(-8, 8, 2), []int32{1, 2, 3, 4, 0, 0, 1, 2}},
-		"four-bit floats":    {export.Quantized{Value: []float32{1.5 * third, -6 * third, negative, 0.5 * third, 3, -1, 4, 0}, Scale: []float32{third, 1}}, floats, []int32{3, 15, 0, 1, 5, 10, 6, 0}},
-		"other numbers":      {export.Quantized{Value: []float32{0.3, 0, 0, 0, 0, 0, 0, 0}, Scale: []float32{1}}, floats, nil},
-		"below a zero scale": {export.Quantized{Value: []float32{1, 0, 0, 0, 0, 0, 0, 0}, Scale: []float32{0, 1}}, integers, nil},
-		"beyond the grid":    {export.Quantized{Value: []float32{9, 0, 0, 0, 0, 0, 0, 0}, Scale: []float32{1}}, integers, nil},
-		"too many scales":    {export.Quantized{Value: make([]float32, 8), Scale: make([]float32, 3)}, integers, nil},
+		"integers": {
+			export.Quantized{Value: []float32{-8 * third, 0, 7 * third, third, 2, -2, 0, 0},
+				Scale: []float32{third, 2}}, integers, []int32{-8, 0, 7, 1, 1, -1, 0, 0}},
+		"one scale": {export.Quantized{Value: []float32{1, 2, 3, 4, 5, 6, 7, 8},
+			Scale: []float32{1}}, integers, []int32{1, 2, 3, 4, 5, 6, 7, 8}},
+		"groups": {export.Quantized{Value: []float32{1, 2, 6, 8, 0, 0, 5, 10},
+			Scale: []float32{1, 2, 0, 5}}, sdk.Integers(-8, 8, 2), []int32{1, 2, 3, 4, 0, 0, 1, 2}},
+		"four-bit floats": {
+			export.Quantized{Value: []float32{1.5 * third, -6 * third, negative, 0.5 * third, 3, -1, 4, 0},
+				Scale: []float32{third, 1}}, floats, []int32{3, 15, 0, 1, 5, 10, 6, 0}},
+		"other numbers": {export.Quantized{Value: []float32{0.3, 0, 0, 0, 0, 0, 0, 0},
+			Scale: []float32{1}}, floats, nil},
+		"below a zero scale": {export.Quantized{Value: []float32{1, 0, 0, 0, 0, 0, 0, 0},
+			Scale: []float32{0, 1}}, integers, nil},
+		"beyond the grid": {export.Quantized{Value: []float32{9, 0, 0, 0, 0, 0, 0, 0},
+			Scale: []float32{1}}, integers, nil},
+		"too many scales": {export.Quantized{Value: make([]float32, 8), Scale: make([]float32, 3)},
+			integers, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.q.Grid = c.numbers

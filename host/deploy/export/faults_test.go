@@ -29,7 +29,8 @@ func TestFaults(t *testing.T) {
 					t.Errorf("%s: %s: there is half a directory", format, what)
 				}
 			}
-			if _, err := export.Write(t.Context(), format, vfs.At(out), m, export.Options{}); err != nil && !errors.Is(err, fs.ErrExist) {
+			if _, err := export.Write(t.Context(), format, vfs.At(out), m, export.Options{}); err != nil &&
+				!errors.Is(err, fs.ErrExist) {
 				t.Errorf("%s: %s: the next export: %v", format, what, err)
 			}
 		}
@@ -42,7 +43,8 @@ func TestCancelled(t *testing.T) {
 	cancel()
 	for _, format := range export.Formats() {
 		dir := t.TempDir()
-		_, err := export.Write(ctx, format, vfs.At(filepath.Join(dir, "out")), small(t, architecture.KindLlama, nil), export.Options{})
+		_, err := export.Write(ctx, format, vfs.At(filepath.Join(dir, "out")),
+			small(t, architecture.KindLlama, nil), export.Options{})
 		if format != "compressed-tensors" && format != "mlx" && !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: %v", format, err)
 		}

@@ -144,9 +144,12 @@ func TestFromExport(t *testing.T) {
 		{Kind: architecture.KindOLMo2, Head: "tied"},
 		{Kind: architecture.KindOLMo2, Head: "own"},
 		{Kind: architecture.KindGemma2, Head: "tied", ScoreCap: 50, LogitCap: 30, Window: 8},
-		{Kind: architecture.KindGemma3, HeadSize: 32, Window: 8, RopeFactor: 8, RopeScaling: architecture.ScalingLinear, RopeLow: 1, RopeHigh: 4, RopeOriginal: 8192},
-		{Kind: architecture.KindGranite, AttentionMultiplier: 0.015625, EmbeddingMultiplier: 12, ResidualMultiplier: 0.22, LogitsScaling: 8},
-		{Kind: architecture.KindOLMo3, Window: 8, RopeFactor: 8, RopeScaling: architecture.ScalingYaRN, RopeLow: 1, RopeHigh: 32, RopeOriginal: 64},
+		{Kind: architecture.KindGemma3, HeadSize: 32, Window: 8, RopeFactor: 8,
+			RopeScaling: architecture.ScalingLinear, RopeLow: 1, RopeHigh: 4, RopeOriginal: 8192},
+		{Kind: architecture.KindGranite, AttentionMultiplier: 0.015625, EmbeddingMultiplier: 12,
+			ResidualMultiplier: 0.22, LogitsScaling: 8},
+		{Kind: architecture.KindOLMo3, Window: 8, RopeFactor: 8, RopeScaling: architecture.ScalingYaRN,
+			RopeLow: 1, RopeHigh: 32, RopeOriginal: 64},
 	} {
 		roundTrip(t, smallOf(t, s, integers(32, halfSeventh)), export.Options{})
 	}
@@ -222,7 +225,8 @@ func TestFromTokenizers(t *testing.T) {
 			t.Errorf("%s: the tokenizer is %+v", name, info)
 		}
 		config := files[tokenizer.ConfigFile]
-		if c, err := tokenizer.ParseConfig(config); err != nil || string(c["chat_template"]) != `"hello"` {
+		if c, err := tokenizer.ParseConfig(config); err != nil ||
+			string(c["chat_template"]) != `"hello"` {
 			t.Errorf("%s: the settings are %s, error %v", name, config, err)
 		}
 		// Data of the original can be used: only an added token that is normalized differs.
@@ -312,7 +316,8 @@ func TestFromGGUFRefusals(t *testing.T) {
 		{"llama.attention.layer_norm_rms_epsilon", float32(math.NaN()), "found NaN, want a number above"},
 		{"llama.rope.dimension_count", uint32(4), "want the size of a head"},
 		{"llama.attention.value_length", uint32(6), "want the size of a head"},
-		{"general.architecture", "mamba", `found "mamba", want one of [gemma2 gemma3 granite llama olmo2 qwen2 qwen3 smollm3]`},
+		{"general.architecture", "mamba",
+			`found "mamba", want one of [gemma2 gemma3 granite llama olmo2 qwen2 qwen3 smollm3]`},
 		{"general.type", "adapter", "found adapter, want model"},
 		{"split.count", uint16(3), "found 3, want 1"},
 		{"tokenizer.ggml.model", "bert", `found "bert", want gpt2`},
@@ -326,7 +331,8 @@ func TestFromGGUFRefusals(t *testing.T) {
 		_, _, err := export.OpenGGUF(vfs.At(changed(t, map[string]any{c.key: c.value})), 0)
 		wants := []string{"changed.gguf cannot be used", c.says, c.key + ":"}
 		if strings.Contains(c.key, "merges") || strings.HasSuffix(c.key, "tokens") ||
-			strings.HasPrefix(c.says, "model.layers") || strings.Contains(c.says, ": missing") { // the fault is found later
+			// the fault is found later
+			strings.HasPrefix(c.says, "model.layers") || strings.Contains(c.says, ": missing") {
 			wants = wants[:2]
 		}
 		for _, want := range wants {

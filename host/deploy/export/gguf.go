@@ -346,8 +346,8 @@ func ggufScales(g *Grid, inexact bool) (nvfp4Scales, error) {
 	s, err := nvfp4Of(g)
 	if fraction, _ := math.Frexp(float64(s.global)); err == nil && !inexact &&
 		!(s.exact && fraction == 0.5) {
-		err = errors.New("scales are not E4M3 numbers times one power of two, as those of the quantizer " +
-			`nvfp4 with scale_form = "power_of_two" are; --inexact rounds them`)
+		err = errors.New("scales are not E4M3 numbers times one power of two, as those of the " +
+			`quantizer nvfp4 with scale_form = "power_of_two" are; --inexact rounds them`)
 	}
 	return s, err
 }
@@ -410,8 +410,8 @@ func packNibbles(dst []byte, codes []int32, offset int32) []byte {
 	return dst
 }
 
-// packPairs appends a block of 256 codes −1, 0 and 1, each plus 1: of each half, byte j has elements
-// j, j+32, j+64 and j+96 in two bits each, the first one in the lowest bits.
+// packPairs appends a block of 256 codes −1, 0 and 1, each plus 1: of each half, byte j has
+// elements j, j+32, j+64 and j+96 in two bits each, the first one in the lowest bits.
 func packPairs(dst []byte, codes []int32) []byte {
 	for half := range slices.Chunk(codes, 128) {
 		for j := range 32 {

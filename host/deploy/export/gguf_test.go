@@ -85,7 +85,8 @@ func TestGGUF(t *testing.T) {
 			if _, err := export.Write(t.Context(), "gguf", vfs.At(out), goldenModel(t, q), o); err != nil {
 				t.Fatal(err)
 			}
-			got, want := testgguf.Open(t, filepath.Join(out, "model.gguf")), testgguf.Open(t, filepath.Join(goldens, "gguf", "tiny-"+kind+".gguf"))
+			got, want := testgguf.Open(t, filepath.Join(out, "model.gguf")),
+				testgguf.Open(t, filepath.Join(goldens, "gguf", "tiny-"+kind+".gguf"))
 			if diff := cmp.Diff(want.Entries, got.Entries); diff != "" {
 				t.Errorf("entries differ:\n%s", diff)
 			}
@@ -101,19 +102,24 @@ func TestGGUF(t *testing.T) {
 				if kind == "f16" && info.Name == "token_embd.weight" {
 					continue // the golden keeps the embedding as float32
 				}
-				if g.Type != info.Type || !reflect.DeepEqual(g.Shape, info.Shape) || !bytes.Equal(testgguf.Data(t, got, g), testgguf.Data(t, want, info)) {
-					t.Errorf("%s is %s %v and differs from the golden, %s %v", info.Name, g.Type, g.Shape, info.Type, info.Shape)
+				if g.Type != info.Type || !reflect.DeepEqual(g.Shape, info.Shape) ||
+					!bytes.Equal(testgguf.Data(t, got, g), testgguf.Data(t, want, info)) {
+					t.Errorf("%s is %s %v and differs from the golden, %s %v", info.Name, g.Type, g.Shape,
+						info.Type, info.Shape)
 				}
 			}
 		})
 	}
 }
 
-// TestTiedHeads: llama.cpp wants the tied head of OLMo 2 as a tensor of its own, and takes the embedding for it elsewhere.
+// TestTiedHeads: llama.cpp wants the tied head of OLMo 2 as a tensor of its own, and takes the
+// embedding for it elsewhere.
 func TestTiedHeads(t *testing.T) {
 	for _, kind := range architecture.Languages {
 		dir := filepath.Join(t.TempDir(), "out")
-		r, err := export.Write(t.Context(), "gguf", vfs.At(dir), smallOf(t, architecture.Settings{Kind: kind, Head: "tied", ScoreCap: 50, LogitCap: 30}, integers(32, halfSeventh)), export.Options{})
+		r, err := export.Write(t.Context(), "gguf", vfs.At(dir),
+			smallOf(t, architecture.Settings{Kind: kind, Head: "tied", ScoreCap: 50, LogitCap: 30},
+				integers(32, halfSeventh)), export.Options{})
 		if err != nil || !r.Exact {
 			t.Fatalf("%s: %v", kind, err)
 		}
@@ -139,31 +145,44 @@ func TestTiedHeads(t *testing.T) {
 
 // TestLayoutsOfLlamaCpp: what llama.cpp does not compute for a kind of models is refused.
 func TestLayoutsOfLlamaCpp(t *testing.T) {
-	const factors, features = `scaled positions by rope_scaling = "llama3"`, "a head size other than width/heads = 16"
+	const factors, features = `scaled positions by rope_scaling = "llama3"`, "a head size other " +
+		"than width/heads = 16"
 	stretched := architecture.Settings{RopeFactor: 8, RopeOriginal: 8, RopeLow: 1, RopeHigh: 4}
 	for _, c := range []struct {
 		kind string
 		s    architecture.Settings
 		want string
 	}{
-		{architecture.KindLlama, stretched, ""}, {architecture.KindQwen3, stretched, factors}, {architecture.KindOLMo2, stretched, factors},
-		{architecture.KindLlama, architecture.Settings{HeadSize: 32}, ""}, {architecture.KindQwen3, architecture.Settings{HeadSize: 32}, ""}, {architecture.KindOLMo2, architecture.Settings{HeadSize: 32}, features},
-		{architecture.KindGemma2, architecture.Settings{Head: "tied"}, "scores or logits without a cap"}, {architecture.KindGemma2, architecture.Settings{}, "an output head of its own, nor with"},
-		{architecture.KindOLMo3, architecture.Settings{RopeFactor: 4, RopeScaling: architecture.ScalingYaRN, RopeLow: 2, RopeHigh: 8, RopeOriginal: 16}, "YaRN with rope_low = 2"},
-		{architecture.KindGemma3, architecture.Settings{AttentionMultiplier: 0.125}, "attention_multiplier = 0.125, but 0.25"},
+		{architecture.KindLlama, stretched, ""}, {architecture.KindQwen3, stretched, factors},
+		{architecture.KindOLMo2, stretched, factors},
+		{architecture.KindLlama, architecture.Settings{HeadSize: 32}, ""},
+		{architecture.KindQwen3, architecture.Settings{HeadSize: 32}, ""},
+		{architecture.KindOLMo2, architecture.Settings{HeadSize: 32}, features},
+		{architecture.KindGemma2, architecture.Settings{Head: "tied"}, "scores or logits without a cap"},
+		{architecture.KindGemma2, architecture.Settings{}, "an output head of its own, nor with"},
+		{architecture.KindOLMo3,
+			architecture.Settings{RopeFactor: 4, RopeScaling: architecture.ScalingYaRN, RopeLow: 2,
+				RopeHigh: 8, RopeOriginal: 16}, "YaRN with rope_low = 2"},
+		{architecture.KindGemma3, architecture.Settings{AttentionMultiplier: 0.125},
+			"attention_multiplier = 0.125, but 0.25"},
 	} {
 		c.s.Kind = c.kind
-		_, err := export.Write(t.Context(), "gguf", vfs.At(filepath.Join(t.TempDir(), "out")), smallOf(t, c.s, nil), export.Options{})
-		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "--to hf")) {
+		_, err := export.Write(t.Context(), "gguf", vfs.At(filepath.Join(t.TempDir(), "out")),
+			smallOf(t, c.s, nil), export.Options{})
+		if c.want == "" && err != nil || c.want != "" &&
+			(err == nil || !strings.Contains(err.Error(), c.want) ||
+				!strings.Contains(err.Error(), "--to hf")) {
 			t.Errorf("%s: %v, want %q", c.kind, err, c.want)
 		}
 	}
 }
 
-// TestTurnedNorms: llama.cpp turns the two halves of a head of Qwen 3. The scales of its queries and keys stand in the order
-// of the features that they scale: with another, a model that turns neighbours would be served with other attention.
+// TestTurnedNorms: llama.cpp turns the two halves of a head of Qwen 3. The scales of its queries
+// and keys stand in the order of the features that they scale: with another, a model that turns
+// neighbours would be served with other attention.
 func TestTurnedNorms(t *testing.T) {
-	m := smallOf(t, architecture.Settings{Kind: architecture.KindQwen3, RopePairs: architecture.Interleaved}, nil)
+	m := smallOf(t, architecture.Settings{Kind: architecture.KindQwen3,
+		RopePairs: architecture.Interleaved}, nil)
 	const features = 16 // of a head
 	m.Latent = func(name string) ([]float32, error) {
 		i := slices.IndexFunc(m.Params, func(p architecture.Param) bool { return p.Name == name })
@@ -186,7 +205,8 @@ func TestTurnedNorms(t *testing.T) {
 		}
 		seen++
 		got := make([]float32, features)
-		if _, err := binary.Decode(testgguf.Data(t, f, info), binary.LittleEndian, got); err != nil || !slices.Equal(got, want) {
+		if _, err := binary.Decode(testgguf.Data(t, f, info), binary.LittleEndian, got); err != nil ||
+			!slices.Equal(got, want) {
 			t.Errorf("%s is %v, want %v, error %v", info.Name, got, want, err)
 		}
 	}
@@ -195,7 +215,8 @@ func TestTurnedNorms(t *testing.T) {
 	}
 }
 
-// TestOtherIDs: where llama.cpp gives other ids than a byte-level tokenizer for some texts, that is refused, or with
+// TestOtherIDs: where llama.cpp gives other ids than a byte-level tokenizer for some texts, that is
+// refused, or with
 // --inexact told in the report.
 func TestOtherIDs(t *testing.T) {
 	const other = "llama.cpp gives other ids for some texts: "
@@ -208,22 +229,29 @@ func TestOtherIDs(t *testing.T) {
 		{"", "", "", ""},
 		{`"normalizer": null, `, "", "", ""},
 		{`"normalizer": {"type": "NFC"}, `, "", "", "llama.cpp does not apply the normalizer NFC"},
-		{`"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}]}, `, "", "", "llama.cpp does not apply the normalizer NFC"},
+		{`"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}]}, `, "", "",
+			"llama.cpp does not apply the normalizer NFC"},
 		{`"normalizer": {"type": "NFKC"}, `, "", other + "the normalizer NFKC is not applied", ""},
-		{`"normalizer": {"type": "Replace", "pattern": {"String": "a"}, "content": "b"}, `, "", other + "the normalizer Replace is not applied", ""},
+		{`"normalizer": {"type": "Replace", "pattern": {"String": "a"}, "content": "b"}, `, "", other +
+			"the normalizer Replace is not applied", ""},
 		{"", `, "ignore_merges": true`, other + "it joins by merges alone", ""},
-		{`"added_tokens": [{"id": 9, "content": "<x>", "lstrip": true}], `, "", other + `lstrip, rstrip and single_word are ignored`, ""},
-		{`"added_tokens": [{"id": 9, "content": "<x>", "normalized": true, "special": true}], `, "", "", ""},
+		{`"added_tokens": [{"id": 9, "content": "<x>", "lstrip": true}], `, "", other +
+			`lstrip, rstrip and single_word are ignored`, ""},
+		{`"added_tokens": [{"id": 9, "content": "<x>", "normalized": true, "special": true}], `, "", "",
+			""},
 	} {
 		for _, inexact := range []bool{false, true} {
 			m := small(t, architecture.KindLlama, nil)
-			m.Tokenizer.Files["tokenizer.json"] = []byte(`{` + c.more + `"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}, "model": {"vocab": {"a": 0, "b": 7, "ab": 8}, "merges": ["a b"]` + c.merges + `}}`)
-			r, err := export.Write(t.Context(), "gguf", vfs.At(filepath.Join(t.TempDir(), "out")), m, export.Options{Inexact: inexact})
+			m.Tokenizer.Files["tokenizer.json"] = []byte(`{` + c.more +
+				`"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}, "model": {"vocab": {"a": 0, "b": 7, "ab": 8}, "merges": ["a b"]` + c.merges + `}}`)
+			r, err := export.Write(t.Context(), "gguf", vfs.At(filepath.Join(t.TempDir(), "out")), m,
+				export.Options{Inexact: inexact})
 			note := c.note
 			switch {
 			case c.refused == "":
 			case !inexact:
-				if err == nil || !strings.Contains(err.Error(), c.refused) || !strings.Contains(err.Error(), "--inexact") {
+				if err == nil || !strings.Contains(err.Error(), c.refused) ||
+					!strings.Contains(err.Error(), "--inexact") {
 					t.Errorf("%s%s: %v, want %q", c.more, c.merges, err, c.refused)
 				}
 				continue
@@ -234,7 +262,8 @@ func TestOtherIDs(t *testing.T) {
 				t.Errorf("%s%s, inexact %v: %v", c.more, c.merges, inexact, err)
 				continue
 			}
-			if got := strings.Join(r.Notes, "\n"); !strings.HasPrefix(got, note) || (got == "") != (note == "") {
+			if got := strings.Join(r.Notes, "\n"); !strings.HasPrefix(got, note) ||
+				(got == "") != (note == "") {
 				t.Errorf("%s%s: the notes are %q, want %q", c.more, c.merges, got, note)
 			}
 		}

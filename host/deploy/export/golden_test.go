@@ -44,14 +44,16 @@ func goldenModel(t *testing.T, q quantizer, leftOut ...string) *export.Model {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &export.Model{Settings: c.Config.Settings, Params: c.Params(), Card: export.Card{Name: "tiny"}}
+	m := &export.Model{Settings: c.Config.Settings, Params: c.Params(),
+		Card: export.Card{Name: "tiny"}}
 	m.Settings.Context = c.Config.MaxPositions
 	m.Latent = func(param string) ([]float32, error) {
 		values, err := c.Values(param)
 		return slices.Clone(values), err
 	}
 	m.Quantized = func(param string) (*export.Quantized, error) {
-		if q == nil || !strings.HasPrefix(param, "layers.") || strings.HasSuffix(param, "norm") || slices.Contains(leftOut, param) {
+		if q == nil || !strings.HasPrefix(param, "layers.") || strings.HasSuffix(param, "norm") ||
+			slices.Contains(leftOut, param) {
 			return nil, nil
 		}
 		return assemble(t, places, param, q), nil
@@ -80,7 +82,9 @@ func goldenTokenizer(t *testing.T) export.Tokenizer {
 }
 
 // assemble puts the matrices of the hub together to a parameter.
-func assemble(t *testing.T, places []huggingface.Mapping, param string, q quantizer) *export.Quantized {
+func assemble(
+	t *testing.T, places []huggingface.Mapping, param string, q quantizer,
+) *export.Quantized {
 	var out *export.Quantized
 	for _, p := range places {
 		if p.Param.Name != param {
@@ -90,7 +94,8 @@ func assemble(t *testing.T, places []huggingface.Mapping, param string, q quanti
 		piece := q(t, p.Tensor, columns)
 		perRow := len(piece.Scale) / len(p.Rows)
 		if out == nil {
-			out = &export.Quantized{Value: make([]float32, rows*columns), Codes: make([]int32, rows*columns), Scale: make([]float32, rows*perRow), Grid: piece.Grid}
+			out = &export.Quantized{Value: make([]float32, rows*columns), Codes: make([]int32, rows*columns),
+				Scale: make([]float32, rows*perRow), Grid: piece.Grid}
 		}
 		for i, r := range p.Rows {
 			copy(out.Value[r*columns:], piece.Value[i*columns:(i+1)*columns])
@@ -193,8 +198,9 @@ func compressed(dir string) quantizer {
 			}
 			return of(t, value, scale, sdk.E2M1(16))
 		}
-		grids := map[string]sdk.Grid{"ct_int4_channel": sdk.Integers(-8, 7, 0), "ct_int8_channel": sdk.Integers(-128, 127, 0),
-			"ct_int4_group": sdk.Integers(-8, 7, 32), "ct_centred_as_int8": sdk.OddIntegers(15, 0)}
+		grids := map[string]sdk.Grid{"ct_int4_channel": sdk.Integers(-8, 7, 0),
+			"ct_int8_channel": sdk.Integers(-128, 127, 0),
+			"ct_int4_group":   sdk.Integers(-8, 7, 32), "ct_centred_as_int8": sdk.OddIntegers(15, 0)}
 		return of(t, value, floats(t, f, name+"_scale"), grids[dir])
 	}
 }
@@ -210,23 +216,27 @@ func e4m3(b byte) float32 {
 // TestCompressedTensors: packed from the goldens' numbers, every tensor has the goldens'
 // bytes, and config.json says the same about them.
 func TestCompressedTensors(t *testing.T) {
-	for _, dir := range []string{"ct_int4_channel", "ct_int4_group", "ct_int8_channel", "ct_centred_as_int8", "ct_mxfp4", "ct_nvfp4"} {
+	for _, dir := range []string{"ct_int4_channel", "ct_int4_group", "ct_int8_channel",
+		"ct_centred_as_int8", "ct_mxfp4", "ct_nvfp4"} {
 		t.Run(dir, func(t *testing.T) {
 			var leftOut []string
-			// There, each layer has a global scale. Here, queries, keys and values share one, and both layers before the gate.
+			// There, each layer has a global scale. Here, queries, keys and values share one, and both
+			// layers before the gate.
 			own := []string{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.up_proj"}
 			if dir == "ct_nvfp4" {
 				leftOut = []string{"layers.0.attn.qkv", "layers.0.mlp.w2"}
 			}
 			out := filepath.Join(t.TempDir(), "out")
-			report, err := export.Write(t.Context(), "compressed-tensors", vfs.At(out), goldenModel(t, compressed(dir), leftOut...), export.Options{})
+			report, err := export.Write(t.Context(), "compressed-tensors", vfs.At(out),
+				goldenModel(t, compressed(dir), leftOut...), export.Options{})
 			if err != nil || !report.Exact {
 				t.Fatalf("exact: %v, error %v", report, err)
 			}
 			got := tensors(t, out, "model.safetensors")
 			golden := file(t, dir, "model.safetensors")
 			for _, info := range golden.Tensors() {
-				if leftOut != nil && slices.ContainsFunc(own, func(name string) bool { return strings.Contains(info.Name, name) }) {
+				if leftOut != nil &&
+					slices.ContainsFunc(own, func(name string) bool { return strings.Contains(info.Name, name) }) {
 					continue
 				}
 				tensor, err := got.Tensor(info.Name)
@@ -234,8 +244,10 @@ func TestCompressedTensors(t *testing.T) {
 					t.Error(err)
 					continue
 				}
-				if tensor.DType != info.DType || !slices.Equal(tensor.Shape, info.Shape) || !bytes.Equal(data(t, got, info.Name), data(t, golden, info.Name)) {
-					t.Errorf("%s is %s %v and differs from the golden, %s %v", info.Name, tensor.DType, tensor.Shape, info.DType, info.Shape)
+				if tensor.DType != info.DType || !slices.Equal(tensor.Shape, info.Shape) ||
+					!bytes.Equal(data(t, got, info.Name), data(t, golden, info.Name)) {
+					t.Errorf("%s is %s %v and differs from the golden, %s %v", info.Name, tensor.DType,
+						tensor.Shape, info.DType, info.Shape)
 				}
 			}
 			want := entry(t, filepath.Join(goldens, dir))
@@ -267,14 +279,16 @@ func TestFloat(t *testing.T) {
 	got := tensors(t, out, "model.safetensors")
 	want := file(t, "float", "model.safetensors")
 	if len(got.Tensors()) != len(want.Tensors()) || len(report.Tensors) != len(want.Tensors()) {
-		t.Errorf("%d tensors, %d in the report, want %d", len(got.Tensors()), len(report.Tensors), len(want.Tensors()))
+		t.Errorf("%d tensors, %d in the report, want %d", len(got.Tensors()), len(report.Tensors),
+			len(want.Tensors()))
 	}
 	for _, info := range want.Tensors() {
 		if !bytes.Equal(data(t, got, info.Name), data(t, want, info.Name)) {
 			t.Errorf("%s differs", info.Name)
 		}
 	}
-	for _, name := range []string{"tokenizer.json", "tokenizer_config.json", "README.md", "generation_config.json", "export.json"} {
+	for _, name := range []string{"tokenizer.json", "tokenizer_config.json", "README.md",
+		"generation_config.json", "export.json"} {
 		text, err := os.ReadFile(filepath.Join(out, name))
 		golden, _ := os.ReadFile(filepath.Join(goldens, "float", name))
 		if err != nil || golden != nil && !bytes.Equal(text, golden) {
@@ -283,7 +297,8 @@ func TestFloat(t *testing.T) {
 	}
 }
 
-// TestFloatTypeOfMixtures: config.json says bfloat16 as soon as one weight is packed in four-bit floats, beside which others there are.
+// TestFloatTypeOfMixtures: config.json says bfloat16 as soon as one weight is packed in four-bit
+// floats, beside which others there are.
 func TestFloatTypeOfMixtures(t *testing.T) {
 	powers := func(m []float32) (out []float32) {
 		for _, v := range m {
@@ -305,7 +320,8 @@ func TestFloatTypeOfMixtures(t *testing.T) {
 			return whole(p, x)
 		})
 		out := filepath.Join(t.TempDir(), "out")
-		if _, err := export.Write(t.Context(), "compressed-tensors", vfs.At(out), m, export.Options{}); err != nil {
+		if _, err := export.Write(t.Context(), "compressed-tensors", vfs.At(out), m,
+			export.Options{}); err != nil {
 			t.Errorf("%q: %v", among, err)
 			continue
 		}

@@ -13,9 +13,12 @@ import (
 )
 
 // mlxGrid quantizes to the numbers of a grid in turn, with the same scale everywhere.
-func mlxGrid(grid sdk.Grid, scale float32, zeros bool) func(architecture.Param, []float32) *export.Quantized {
+func mlxGrid(
+	grid sdk.Grid, scale float32, zeros bool,
+) func(architecture.Param, []float32) *export.Quantized {
 	return func(p architecture.Param, x []float32) *export.Quantized {
-		q := &export.Quantized{Value: make([]float32, len(x)), Codes: make([]int32, len(x)), Scale: []float32{scale}, Grid: grid}
+		q := &export.Quantized{Value: make([]float32, len(x)), Codes: make([]int32, len(x)),
+			Scale: []float32{scale}, Grid: grid}
 		if grid.Group > 0 {
 			for range len(x)/grid.Group - 1 {
 				q.Scale = append(q.Scale, scale)
@@ -41,18 +44,30 @@ func TestMLXTypes(t *testing.T) {
 		o    export.Options
 		want string // type of q_proj, with rows of 64
 	}{
-		"four bits":           {mlxGrid(sdk.Integers(-8, 7, 0), half, false), export.Options{}, "int4, a scale for 64 elements"},
-		"eight bits, groups":  {mlxGrid(sdk.Integers(-128, 127, 32), half, false), export.Options{}, "int8, a scale for 32 elements"},
-		"ternary, any scale":  {mlxGrid(sdk.Integers(-1, 1, 0), third, false), export.Options{}, "int2, a scale for 64 elements"},
-		"half-integers":       {mlxGrid(sdk.OddIntegers(15, 0), half, false), export.Options{}, "int4, a scale for 64 elements"},
-		"signs, any scale":    {mlxGrid(sdk.OddIntegers(1, 0), third, false), export.Options{}, "int2, a scale for 64 elements"},
-		"half-integers and 0": {mlxGrid(sdk.OddIntegers(15, 0), half, true), export.Options{}, "int8, a scale for 64 elements"},
-		"from one, and 0":     {mlxGrid(sdk.Integers(1, 3, 0), half, true), export.Options{}, "int2, a scale for 64 elements"},
-		"larger on request":   {mlxGrid(sdk.Integers(-1, 1, 0), half, false), export.Options{Type: "int8"}, "int8, a scale for 64 elements"},
-		"E2M1, powers of two": {mlxGrid(sdk.E2M1(32), 0.25, false), export.Options{}, "mxfp4, a scale for 32 elements"},
-		"E2M1, half floats":   {mlxGrid(sdk.E2M1(32), half, false), export.Options{}, "int8, a scale for 32 elements"},
-		"E2M1, beyond f16":    {mlxGrid(sdk.E2M1(32), 0x1p-25, false), export.Options{Float: "f16"}, "int8, a scale for 32 elements"},
-		"any scale, inexact":  {mlxGrid(sdk.Integers(-8, 7, 0), third, false), export.Options{Inexact: true}, "int4, a scale for 64 elements"},
+		"four bits": {mlxGrid(sdk.Integers(-8, 7, 0), half, false), export.Options{},
+			"int4, a scale for 64 elements"},
+		"eight bits, groups": {mlxGrid(sdk.Integers(-128, 127, 32), half, false), export.Options{},
+			"int8, a scale for 32 elements"},
+		"ternary, any scale": {mlxGrid(sdk.Integers(-1, 1, 0), third, false), export.Options{},
+			"int2, a scale for 64 elements"},
+		"half-integers": {mlxGrid(sdk.OddIntegers(15, 0), half, false), export.Options{},
+			"int4, a scale for 64 elements"},
+		"signs, any scale": {mlxGrid(sdk.OddIntegers(1, 0), third, false), export.Options{},
+			"int2, a scale for 64 elements"},
+		"half-integers and 0": {mlxGrid(sdk.OddIntegers(15, 0), half, true), export.Options{},
+			"int8, a scale for 64 elements"},
+		"from one, and 0": {mlxGrid(sdk.Integers(1, 3, 0), half, true), export.Options{},
+			"int2, a scale for 64 elements"},
+		"larger on request": {mlxGrid(sdk.Integers(-1, 1, 0), half, false),
+			export.Options{Type: "int8"}, "int8, a scale for 64 elements"},
+		"E2M1, powers of two": {mlxGrid(sdk.E2M1(32), 0.25, false), export.Options{},
+			"mxfp4, a scale for 32 elements"},
+		"E2M1, half floats": {mlxGrid(sdk.E2M1(32), half, false), export.Options{},
+			"int8, a scale for 32 elements"},
+		"E2M1, beyond f16": {mlxGrid(sdk.E2M1(32), 0x1p-25, false), export.Options{Float: "f16"},
+			"int8, a scale for 32 elements"},
+		"any scale, inexact": {mlxGrid(sdk.Integers(-8, 7, 0), third, false),
+			export.Options{Inexact: true}, "int4, a scale for 64 elements"},
 	} {
 		r, err := write(t, "mlx", small(t, architecture.KindLlama, c.q), c.o)
 		if err != nil {
@@ -74,8 +89,8 @@ func TestMLXTypes(t *testing.T) {
 	}
 }
 
-// TestMLXConfig: config.json states the most frequent scheme, and modules with another one; weights that are not quantized are
-// in neither. A head can be packed as every other matrix.
+// TestMLXConfig: config.json states the most frequent scheme, and modules with another one; weights
+// that are not quantized are in neither. A head can be packed as every other matrix.
 func TestMLXConfig(t *testing.T) {
 	m := small(t, architecture.KindLlama, func(p architecture.Param, x []float32) *export.Quantized {
 		switch p.Name {
@@ -96,7 +111,8 @@ func TestMLXConfig(t *testing.T) {
 		x, err := m.Latent(name)
 		return mlxGrid(sdk.Integers(-128, 127, 0), 0.5, false)(architecture.Param{}, x), err
 	}
-	if _, err := write(t, "mlx", m, export.Options{}); err == nil || !strings.Contains(err.Error(), "1 of 8 quantized weights would be stored as floats") {
+	if _, err := write(t, "mlx", m, export.Options{}); err == nil ||
+		!strings.Contains(err.Error(), "1 of 8 quantized weights would be stored as floats") {
 		t.Errorf("a rotated weight: %v", err)
 	}
 	dir, r := exported(t, "mlx", m, export.Options{Floats: true, Float: "f32"})
@@ -112,7 +128,8 @@ func TestMLXConfig(t *testing.T) {
 	testfile.ReadJSON(t, filepath.Join(dir, "config.json"), &config)
 	for _, key := range []string{"quantization", "quantization_config"} {
 		got := config[key].(map[string]any)
-		want := map[string]mode{"": {32, 4, "affine"}, "lm_head": {64, 8, "affine"}, "model.layers.0.mlp.down_proj": {32, 4, "mxfp4"}}
+		want := map[string]mode{"": {32, 4, "affine"}, "lm_head": {64, 8, "affine"},
+			"model.layers.0.mlp.down_proj": {32, 4, "mxfp4"}}
 		if len(got) != 3+len(want)-1 {
 			t.Errorf("%s is %v", key, got)
 		}
@@ -121,7 +138,8 @@ func TestMLXConfig(t *testing.T) {
 			if module != "" {
 				entry = got[module].(map[string]any)
 			}
-			if g := (mode{int(entry["group_size"].(float64)), int(entry["bits"].(float64)), entry["mode"].(string)}); g != w {
+			if g := (mode{int(entry["group_size"].(float64)), int(entry["bits"].(float64)),
+				entry["mode"].(string)}); g != w {
 				t.Errorf("%s of %q is %v, want %v", key, module, g, w)
 			}
 		}
@@ -142,21 +160,27 @@ func TestMLXWords(t *testing.T) {
 		t.Fatalf("%+v, error %v", words, err)
 	}
 	// −1, 0, 1 are the codes 0, 1, 2, two bits each, the first one lowest: 0b…_00_10_01_00.
-	if got := data(t, f, name+".weight")[:3]; got[0] != 0b00100100 || got[1] != 0b01001001 || got[2] != 0b10010010 {
+	if got := data(t, f, name+".weight")[:3]; got[0] != 0b00100100 || got[1] != 0b01001001 ||
+		got[2] != 0b10010010 {
 		t.Errorf("the words begin with %08b", got)
 	}
-	if s, b := floats(t, f, name+".scales"), floats(t, f, name+".biases"); len(s) != 96 || s[0] != 0.5 || len(b) != 96 || b[95] != -0.5 {
+	if s, b := floats(t, f, name+".scales"), floats(t, f, name+".biases"); len(s) != 96 ||
+		s[0] != 0.5 || len(b) != 96 || b[95] != -0.5 {
 		t.Errorf("scales %v, biases %v", s, b)
 	}
 }
 
 // TestMLXGemma2: mlx-lm would find a parameter that its model does not have.
 func TestMLXGemma2(t *testing.T) {
-	m := smallOf(t, architecture.Settings{Kind: architecture.KindGemma2}, mlxGrid(sdk.Integers(-1, 1, 0), 0.5, false))
-	if _, err := write(t, "mlx", m, export.Options{}); err == nil || !strings.Contains(err.Error(), `want model.head = "tied"`) {
+	m := smallOf(t, architecture.Settings{Kind: architecture.KindGemma2},
+		mlxGrid(sdk.Integers(-1, 1, 0), 0.5, false))
+	if _, err := write(t, "mlx", m, export.Options{}); err == nil ||
+		!strings.Contains(err.Error(), `want model.head = "tied"`) {
 		t.Errorf("error %v", err)
 	}
-	if _, err := write(t, "mlx", small(t, architecture.KindLlama, mlxGrid(sdk.Integers(-8, 7, 0), math.MaxFloat32/8, false)), export.Options{}); err == nil {
+	if _, err := write(t, "mlx",
+		small(t, architecture.KindLlama, mlxGrid(sdk.Integers(-8, 7, 0), math.MaxFloat32/8, false)),
+		export.Options{}); err == nil {
 		t.Error("a scale times 15 is beyond float32, and is accepted")
 	}
 }

@@ -5,10 +5,10 @@ import (
 	"math"
 )
 
-// packWords packs rows of integers of 2, 4 or 8 bits as compressed-tensors, MLX and Q2_0 do: element i of
-// a row, minus low, occupies the bits bits·i … bits·i+bits−1 of the row, counted from the least
-// significant bit of its first word. Each row begins with a new word; its last word is padded with
-// zeros.
+// packWords packs rows of integers of 2, 4 or 8 bits as compressed-tensors, MLX and Q2_0 do:
+// element i of a row, minus low, occupies the bits bits·i … bits·i+bits−1 of the row, counted from
+// the least significant bit of its first word. Each row begins with a new word; its last word is
+// padded with zeros.
 func packWords(codes []int32, columns, bits int, low int32) []int32 {
 	perWord := 32 / bits
 	out := make([]int32, 0, len(codes)/perWord)

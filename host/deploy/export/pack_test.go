@@ -29,7 +29,8 @@ func TestGolden(t *testing.T) {
 			continue
 		}
 		packed++
-		if got := packWords(slices.Concat(c.Codes...), len(c.Codes[0]), c.Bits, -1<<(c.Bits-1)); !slices.Equal(got, slices.Concat(c.Words...)) {
+		if got := packWords(slices.Concat(c.Codes...), len(c.Codes[0]), c.Bits,
+			-1<<(c.Bits-1)); !slices.Equal(got, slices.Concat(c.Words...)) {
 			t.Errorf("%d bits: %v, want %v", c.Bits, got, c.Words)
 		}
 	}
@@ -80,7 +81,8 @@ func TestF16(t *testing.T) {
 	}
 	for bits := range 0x7c00 {
 		v := at(bits)
-		if got := halffloat.ToHalf(v); !isHalf(v, false) || int(got) != bits || halffloat.ToHalf(-v) != got|0x8000 {
+		if got := halffloat.ToHalf(v); !isHalf(v, false) || int(got) != bits ||
+			halffloat.ToHalf(-v) != got|0x8000 {
 			t.Fatalf("%v: bits %#x (%v), want %#x", v, got, isHalf(v, false), bits)
 		}
 		if bits == 0x7bff {
@@ -89,16 +91,20 @@ func TestF16(t *testing.T) {
 		middle := (v + at(bits+1)) / 2
 		even := bits + bits%2
 		below, above := math.Nextafter32(middle, 0), math.Nextafter32(middle, 1e9)
-		if isHalf(middle, false) || int(halffloat.ToHalf(middle)) != even || int(halffloat.ToHalf(below)) != bits || int(halffloat.ToHalf(above)) != bits+1 {
-			t.Fatalf("around %v: %#x %#x %#x, want %#x %#x %#x", middle, halffloat.ToHalf(below), halffloat.ToHalf(middle), halffloat.ToHalf(above), bits, even, bits+1)
+		if isHalf(middle, false) || int(halffloat.ToHalf(middle)) != even ||
+			int(halffloat.ToHalf(below)) != bits || int(halffloat.ToHalf(above)) != bits+1 {
+			t.Fatalf("around %v: %#x %#x %#x, want %#x %#x %#x", middle, halffloat.ToHalf(below),
+				halffloat.ToHalf(middle), halffloat.ToHalf(above), bits, even, bits+1)
 		}
 	}
-	for v, want := range map[float32]uint16{65519: 0x7bff, 65520: 0x7c00, -1e9: 0xfc00, float32(math.Inf(1)): 0x7c00, 0x1p-25: 0, 0x1.8p-25: 1} {
+	for v, want := range map[float32]uint16{65519: 0x7bff, 65520: 0x7c00, -1e9: 0xfc00,
+		float32(math.Inf(1)): 0x7c00, 0x1p-25: 0, 0x1.8p-25: 1} {
 		if got := halffloat.ToHalf(v); got != want {
 			t.Errorf("%v has the bits %#x, want %#x", v, got, want)
 		}
 	}
-	for _, v := range []float32{65505, float32(math.NaN()), float32(math.Inf(1)), 1 + 0x1p-11, 0x1p-25} {
+	for _, v := range []float32{65505, float32(math.NaN()), float32(math.Inf(1)), 1 + 0x1p-11,
+		0x1p-25} {
 		if isHalf(v, false) {
 			t.Errorf("%v is taken for a half float", v)
 		}
@@ -110,7 +116,8 @@ func TestF16(t *testing.T) {
 
 func TestBF16(t *testing.T) {
 	for bits, want := range map[uint32]uint16{
-		0x3f800000: 0x3f80, 0x3f808000: 0x3f80, 0x3f808001: 0x3f81, 0x3f818000: 0x3f82, 0xbf817fff: 0xbf81, 0x7f7fffff: 0x7f80, 0x7f800001: 0x7fc0,
+		0x3f800000: 0x3f80, 0x3f808000: 0x3f80, 0x3f808001: 0x3f81, 0x3f818000: 0x3f82,
+		0xbf817fff: 0xbf81, 0x7f7fffff: 0x7f80, 0x7f800001: 0x7fc0,
 	} {
 		v := math.Float32frombits(bits)
 		if got := halffloat.ToBFloat16(v); got != want {

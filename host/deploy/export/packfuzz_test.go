@@ -12,8 +12,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// FuzzBlocks: a block of any codes and scale is refused, or reads back as number times scale; exactly, unless its scale was
-// to be rounded.
+// FuzzBlocks: a block of any codes and scale is refused, or reads back as number times scale;
+// exactly, unless its scale was to be rounded.
 func FuzzBlocks(f *testing.F) {
 	f.Add([]byte("0123456789abcdef0123456789abcdef"), uint32(0x3f800000))
 	f.Fuzz(func(t *testing.T, data []byte, bits uint32) {
@@ -24,8 +24,10 @@ func FuzzBlocks(f *testing.F) {
 		for _, c := range []struct {
 			typ     gguf.Type
 			numbers spec.Grid
-		}{{gguf.Q8_0, sdk.Integers(-128, 127, 32)}, {gguf.Q4_0, sdk.Integers(-8, 7, 32)}, {gguf.Q4_1, sdk.OddIntegers(15, 32)},
-			{gguf.TQ1_0, sdk.Integers(-1, 1, 256)}, {gguf.TQ2_0, sdk.Integers(-1, 1, 256)}, {gguf.Q2_0, sdk.Integers(-2, 1, 64)},
+		}{{gguf.Q8_0, sdk.Integers(-128, 127, 32)}, {gguf.Q4_0, sdk.Integers(-8, 7, 32)},
+			{gguf.Q4_1, sdk.OddIntegers(15, 32)},
+			{gguf.TQ1_0, sdk.Integers(-1, 1, 256)}, {gguf.TQ2_0, sdk.Integers(-1, 1, 256)},
+			{gguf.Q2_0, sdk.Integers(-2, 1, 64)},
 			{gguf.Q2_0, sdk.Integers(-1, 2, 64)}, {gguf.MXFP4, sdk.E2M1(32)}} {
 			typ, numbers := c.typ, c.numbers
 			size, _ := typ.Block()
@@ -54,7 +56,8 @@ func FuzzBlocks(f *testing.F) {
 	})
 }
 
-// TestRoundQ8: a block is rounded to within half a step, and what is rounded already stays as it is.
+// TestRoundQ8: a block is rounded to within half a step, and what is rounded already stays as it
+// is.
 func TestRoundQ8(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	values := make([]float32, 32*50)

@@ -36,8 +36,8 @@ func planPEFT(m *Model, _ Options) (*Plan, error) {
 	config := lora.PEFTConfig{Type: "LORA", Task: "CAUSAL_LM", Base: m.Base, Rank: first.Rank,
 		Alpha: first.Scale * float64(first.Rank), Targets: slices.Compact(modules), Bias: "none"}
 	plan := p.plan()
-	plan.Notes = []string{"the adapters are for the weights before their quantization: programs that " +
-		"merge them do not quantize the sum"}
+	plan.Notes = []string{"the adapters are for the weights before their quantization: programs " +
+		"that merge them do not quantize the sum"}
 	plan.Write = func(ctx context.Context, dir vfs.Path) error {
 		var tensors []safetensors.Tensor
 		for _, t := range p.stored {

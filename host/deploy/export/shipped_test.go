@@ -32,7 +32,8 @@ var peculiar = map[string]func(row, column int) float32{
 	"layers.0.mlp.up": func(row, column int) float32 {
 		return 0.3 * float32(1-2*((row+column)%2))
 	},
-	"layers.0.mlp.down": func(row, column int) float32 { // one in sixteen, and none in most of the rows
+	// one in sixteen, and none in most of the rows
+	"layers.0.mlp.down": func(row, column int) float32 {
 		if row < 8 && column%16 == 3 {
 			return 0.7
 		}
@@ -46,17 +47,27 @@ var shipped = []struct {
 	settings []map[string]any
 }{
 	{"absmax", []map[string]any{
-		nil, {"scale_dtype": "f16"}, {"scale_dtype": "f16", "bits": 2}, {"scale_dtype": "f16", "bits": 8}, {"scale_dtype": "f16", "granularity": "tensor"},
-		{"scale_dtype": "f16", "granularity": "group", "group": 32}, {"granularity": "group", "group": 64},
-		{"scale_dtype": "f16", "grid": "full"}, {"scale_dtype": "f16", "grid": "gptq"}, {"scale_dtype": "f16", "grid": "centred"},
+		nil, {"scale_dtype": "f16"}, {"scale_dtype": "f16", "bits": 2}, {"scale_dtype": "f16", "bits": 8},
+		{"scale_dtype": "f16", "granularity": "tensor"},
+		{"scale_dtype": "f16", "granularity": "group", "group": 32},
+		{"granularity": "group", "group": 64},
+		{"scale_dtype": "f16", "grid": "full"}, {"scale_dtype": "f16", "grid": "gptq"},
+		{"scale_dtype": "f16", "grid": "centred"},
 		{"grid": "centred", "bits": 1}, {"scale_dtype": "f16", "grid": "centred", "bits": 3}}},
-	{"mxfp4", []map[string]any{nil, {"scale_rule": "absmax34"}, {"scale_rule": "quest"}, {"scale_rule": "ceil"}, {"rotation": "32"}}},
-	{"nvfp4", []map[string]any{nil, {"scale_form": "encode"}, {"scale_form": "encode", "scale_rule": "mse"}, {"scale_form": "power_of_two"}}},
-	{"quest", []map[string]any{nil, {"rotation": "none", "scale_dtype": "f16"}, {"rotation": "none", "form": "official", "scale_dtype": "f16"},
-		{"rotation": "none", "form": "official"}, {"rotation": "none", "form": "ternary", "scale_dtype": "f16"}}},
-	{"lsq", []map[string]any{nil, {"scale_dtype": "f16", "granularity": "row"}, {"scale_dtype": "f16", "form": "official"}, {"form": "stableqat", "bits": 2}}},
-	{"paretoq", []map[string]any{nil, {"scale_dtype": "f16", "bits": 0}, {"scale_dtype": "f16", "bits": 1}, {"scale_dtype": "f16", "bits": 4}}},
-	{"grid", []map[string]any{{"step": 0.125, "bits": 4}}}, // without bits the codes of all weights decide
+	{"mxfp4", []map[string]any{nil, {"scale_rule": "absmax34"}, {"scale_rule": "quest"},
+		{"scale_rule": "ceil"}, {"rotation": "32"}}},
+	{"nvfp4", []map[string]any{nil, {"scale_form": "encode"},
+		{"scale_form": "encode", "scale_rule": "mse"}, {"scale_form": "power_of_two"}}},
+	{"quest", []map[string]any{nil, {"rotation": "none", "scale_dtype": "f16"},
+		{"rotation": "none", "form": "official", "scale_dtype": "f16"},
+		{"rotation": "none", "form": "official"},
+		{"rotation": "none", "form": "ternary", "scale_dtype": "f16"}}},
+	{"lsq", []map[string]any{nil, {"scale_dtype": "f16", "granularity": "row"},
+		{"scale_dtype": "f16", "form": "official"}, {"form": "stableqat", "bits": 2}}},
+	{"paretoq", []map[string]any{nil, {"scale_dtype": "f16", "bits": 0},
+		{"scale_dtype": "f16", "bits": 1}, {"scale_dtype": "f16", "bits": 4}}},
+	// without bits the codes of all weights decide
+	{"grid", []map[string]any{{"step": 0.125, "bits": 4}}},
 	{"mseden", []map[string]any{nil}},
 }
 
@@ -80,7 +91,8 @@ func TestTypesFollowSettings(t *testing.T) {
 	}
 	for _, name := range names {
 		if exe, err := testrun.Finder(t).Find(t.Context(), name); err == nil {
-			if client, err := plugin.Start(t.Context(), exe, sdk.KindQuantizer, plugin.Options{}); err == nil {
+			if client, err := plugin.Start(t.Context(), exe, sdk.KindQuantizer,
+				plugin.Options{}); err == nil {
 				client.Close()
 				t.Errorf("the quantizer %s is not tried", name)
 			}
@@ -103,7 +115,9 @@ func started(t *testing.T, name string) *plugin.Client {
 }
 
 // typesFollowSettings compares the model of random matrices with that of peculiar ones.
-func typesFollowSettings(t *testing.T, dev *conformance.Device, client *plugin.Client, settings map[string]any) {
+func typesFollowSettings(
+	t *testing.T, dev *conformance.Device, client *plugin.Client, settings map[string]any,
+) {
 	t.Helper()
 	values, err := client.Resolve(settings)
 	if err != nil {
@@ -111,28 +125,29 @@ func typesFollowSettings(t *testing.T, dev *conformance.Device, client *plugin.C
 	}
 	known := map[string]*export.Quantized{} // by the parameter and whether it is peculiar
 	model := func(only string) *export.Model {
-		return small(t, architecture.KindLlama, func(p architecture.Param, x []float32) *export.Quantized {
-			number := peculiar[p.Name]
-			if only != "" && only != p.Name {
-				number = nil
-			}
-			key := fmt.Sprint(p.Name, number == nil)
-			if known[key] == nil {
-				for i := range x {
-					if number != nil {
-						x[i] = number(i/p.Dims[1], i%p.Dims[1])
+		return small(t, architecture.KindLlama,
+			func(p architecture.Param, x []float32) *export.Quantized {
+				number := peculiar[p.Name]
+				if only != "" && only != p.Name {
+					number = nil
+				}
+				key := fmt.Sprint(p.Name, number == nil)
+				if known[key] == nil {
+					for i := range x {
+						if number != nil {
+							x[i] = number(i/p.Dims[1], i%p.Dims[1])
+						}
 					}
+					site := sdk.Site{Role: sdk.RoleWeight, Name: "w", Shape: p.Dims, Layers: 1, Values: values}
+					q, err := client.Quantize(t.Context(), site)
+					if err != nil {
+						t.Fatal(err)
+					}
+					known[key] = quantized(t, dev, q, x, p.Dims)
 				}
-				site := sdk.Site{Role: sdk.RoleWeight, Name: "w", Shape: p.Dims, Layers: 1, Values: values}
-				q, err := client.Quantize(t.Context(), site)
-				if err != nil {
-					t.Fatal(err)
-				}
-				known[key] = quantized(t, dev, q, x, p.Dims)
-			}
-			out := *known[key]
-			return &out
-		})
+				out := *known[key]
+				return &out
+			})
 	}
 	typesEqual(t, fmt.Sprintf("%s %v", client.Description().Name, settings), model)
 }
@@ -155,7 +170,8 @@ func typesEqual(t *testing.T, what string, model func(only string) *export.Model
 			default:
 				for i, tensor := range got.Tensors {
 					if want := usual.Tensors[i]; tensor.Type != want.Type || tensor.Quantized != want.Quantized {
-						t.Errorf("%s: %q: %s is %s, and of random matrices %s", what, only, tensor.Name, tensor.Type, want.Type)
+						t.Errorf("%s: %q: %s is %s, and of random matrices %s", what, only, tensor.Name, tensor.Type,
+							want.Type)
 					}
 				}
 			}
@@ -177,7 +193,9 @@ func firstReason(err error) string {
 }
 
 // quantized runs the program of evaluation.
-func quantized(t *testing.T, dev *conformance.Device, q spec.Quantizer, x []float32, dims []int) *export.Quantized {
+func quantized(
+	t *testing.T, dev *conformance.Device, q spec.Quantizer, x []float32, dims []int,
+) *export.Quantized {
 	t.Helper()
 	wide := make([]float64, len(x))
 	for i, v := range x {
@@ -202,7 +220,8 @@ func quantized(t *testing.T, dev *conformance.Device, q spec.Quantizer, x []floa
 		}
 		return list
 	}
-	e := &export.Quantized{Value: single(spec.OutputValue), Scale: single(spec.OutputScale), ScaleShape: out[spec.OutputScale].Type.Shape, Grid: q.Grid}
+	e := &export.Quantized{Value: single(spec.OutputValue), Scale: single(spec.OutputScale),
+		ScaleShape: out[spec.OutputScale].Type.Shape, Grid: q.Grid}
 	for _, c := range out[spec.OutputCodes].Float64s() {
 		e.Codes = append(e.Codes, int32(math.Round(c)))
 	}

@@ -23,8 +23,8 @@ import (
 
 var update = flag.Bool("update", false, "write the table of docs/guide/export.md anew")
 
-// targets are the rows of the table: a quantizer and its settings as in [quantizer.weights], without
-// scale_dtype = "f16", which is added where the plugin has it.
+// targets are the rows of the table: a quantizer and its settings as in [quantizer.weights],
+// without scale_dtype = "f16", which is added where the plugin has it.
 var targets = []string{
 	`"absmax", granularity="group", group=32`,
 	`"absmax", bits=8`,
@@ -45,22 +45,25 @@ var targets = []string{
 	`"quest", rotation="none", form="ternary"`,
 }
 
-// TestTargets: the guide's table has the type that each format chooses for a shipped quantizer, in a
-// model whose widths are multiples of 256. Each of them can be written as a module for PyTorch.
+// TestTargets: the guide's table has the type that each format chooses for a shipped quantizer, in
+// a model whose widths are multiples of 256. Each of them can be written as a module for PyTorch.
 func TestTargets(t *testing.T) {
 	testlevel.Long(t, "starts plugins and runs their programs")
-	const page, head = "../../../docs/guide/export.md", "| quantizer of weights | compressed-tensors | GGUF | MLX |\n|---|---|---|---|\n"
+	const page, head = "../../../docs/guide/export.md", "| quantizer of weights | " +
+		"compressed-tensors | GGUF | MLX |\n|---|---|---|---|\n"
 	dev := conformance.NewDevice(testrun.Device(t))
 	defer dev.Close()
 	var want strings.Builder
 	for _, target := range targets {
 		var settings map[string]any
-		if _, err := toml.Decode("plugin="+strings.ReplaceAll(target, ", ", "\n"), &settings); err != nil {
+		if _, err := toml.Decode("plugin="+strings.ReplaceAll(target, ", ", "\n"),
+			&settings); err != nil {
 			t.Fatal(err)
 		}
 		client := started(t, settings["plugin"].(string))
 		delete(settings, "plugin")
-		if slices.ContainsFunc(client.Description().Parameters, func(p sdk.Parameter) bool { return p.Name == "scale_dtype" }) {
+		if slices.ContainsFunc(client.Description().Parameters,
+			func(p sdk.Parameter) bool { return p.Name == "scale_dtype" }) {
 			settings["scale_dtype"] = "f16"
 		}
 		values, err := client.Resolve(settings)
@@ -68,21 +71,24 @@ func TestTargets(t *testing.T) {
 			t.Fatal(err)
 		}
 		about := pytorch.Plugin{Name: client.Description().Name}
-		if _, err := pytorch.Quantizer(about, [][]int{{256, 256}}, func(role sdk.Role, shape []int) (spec.Quantizer, error) {
-			if shape[1] != 256 {
-				return spec.Quantizer{}, errors.New("another width")
-			}
-			return client.Quantize(t.Context(), pytorch.Site(role, shape, values))
-		}); err != nil {
+		if _, err := pytorch.Quantizer(about, [][]int{{256, 256}},
+			func(role sdk.Role, shape []int) (spec.Quantizer, error) {
+				if shape[1] != 256 {
+					return spec.Quantizer{}, errors.New("another width")
+				}
+				return client.Quantize(t.Context(), pytorch.Site(role, shape, values))
+			}); err != nil {
 			t.Errorf("%s: PyTorch: %v", target, err)
 		}
-		m := smallOf(t, architecture.Settings{Kind: architecture.KindLlama, Width: 256, Hidden: 256}, func(p architecture.Param, x []float32) *export.Quantized {
-			q, err := client.Quantize(t.Context(), sdk.Site{Role: sdk.RoleWeight, Name: "w", Shape: p.Dims, Layers: 1, Values: values})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return quantized(t, dev, q, x, p.Dims)
-		})
+		m := smallOf(t, architecture.Settings{Kind: architecture.KindLlama, Width: 256, Hidden: 256},
+			func(p architecture.Param, x []float32) *export.Quantized {
+				q, err := client.Quantize(t.Context(), sdk.Site{Role: sdk.RoleWeight, Name: "w", Shape: p.Dims,
+					Layers: 1, Values: values})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return quantized(t, dev, q, x, p.Dims)
+			})
 		fmt.Fprintf(&want, "| `%s` |", target)
 		for _, format := range []string{"compressed-tensors", "gguf", "mlx"} {
 			stored := "–"
@@ -111,6 +117,7 @@ func TestTargets(t *testing.T) {
 			t.Fatal(err)
 		}
 	case want.String() != rows+"\n":
-		t.Errorf("%s: the table is not that of the quantizers: run this test with -update\n%s", page, want.String())
+		t.Errorf("%s: the table is not that of the quantizers: run this test with -update\n%s", page,
+			want.String())
 	}
 }

@@ -31,7 +31,8 @@ func TestBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []string{"", "plain text\n\twith spaces  ", "naïve 漢字 🦫", "\x01\x7f\u00ad\u0100 don't"} {
+	for _, text := range []string{"", "plain text\n\twith spaces  ", "naïve 漢字 🦫",
+		"\x01\x7f\u00ad\u0100 don't"} {
 		want, err := tokenizer.Bytes{}.Encode(text)
 		if err != nil {
 			t.Fatal(err)
@@ -64,7 +65,8 @@ func TestPre(t *testing.T) {
 		{split(gpt4), `"ignore_merges": false`, "dbrx"},
 		{split(strings.Replace(gpt4, `{1,3}`, "", 1)), `"ignore_merges": false`, "qwen2"},
 		{regex, `"merges": ["a b"]`, "gpt-2"},
-		{`{"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": true}, ` + regex + `]}`, `"merges": [["a", "b"]]`, "smollm"},
+		{`{"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": true}, ` +
+			regex + `]}`, `"merges": [["a", "b"]]`, "smollm"},
 		{byteLevel, `"merges": ["a b"]`, ""},
 		{split(`\d+`), `"merges": []`, ""},
 		{`null`, `"merges": []`, ""},
@@ -73,7 +75,8 @@ func TestPre(t *testing.T) {
 		{regex, `"type": "Unigram"`, ""},
 	} {
 		m := small(t, architecture.KindLlama, nil)
-		m.Tokenizer.Files["tokenizer.json"] = []byte(`{"pre_tokenizer": ` + c.pre + `, "model": {"vocab": {"a": 0, "b": 7}, ` + c.model + `}}`)
+		m.Tokenizer.Files["tokenizer.json"] = []byte(`{"pre_tokenizer": ` + c.pre +
+			`, "model": {"vocab": {"a": 0, "b": 7}, ` + c.model + `}}`)
 		dir := filepath.Join(t.TempDir(), "out")
 		_, err := export.Write(t.Context(), "gguf", vfs.At(dir), m, export.Options{})
 		if c.want == "" {
@@ -88,7 +91,8 @@ func TestPre(t *testing.T) {
 		}
 		f := testgguf.Open(t, filepath.Join(dir, "model.gguf"))
 		tokens, _ := f.Value("tokenizer.ggml.tokens").([]string)
-		if got := f.Value("tokenizer.ggml.pre"); got != c.want || len(tokens) != 256 || tokens[7] != "b" || tokens[1] != "[PAD1]" {
+		if got := f.Value("tokenizer.ggml.pre"); got != c.want || len(tokens) != 256 ||
+			tokens[7] != "b" || tokens[1] != "[PAD1]" {
 			t.Errorf("%s: it says %v, and the tokens are %q", c.want, got, tokens[:min(9, len(tokens))])
 		}
 	}
@@ -98,7 +102,8 @@ func TestPre(t *testing.T) {
 func TestMarks(t *testing.T) {
 	m := small(t, architecture.KindLlama, nil)
 	files := m.Tokenizer.Files
-	files["tokenizer_config.json"] = []byte(`{"eos_token": {"content": "!"}, "pad_token": "#", "chat_template": [{"name": "rag", "template": "no"}, {"name": "default", "template": "yes"}]}`)
+	files["tokenizer_config.json"] = []byte(
+		`{"eos_token": {"content": "!"}, "pad_token": "#", "chat_template": [{"name": "rag", "template": "no"}, {"name": "default", "template": "yes"}]}`)
 	info := tokenizer.Bytes{}.Info()
 	for _, file := range []string{"", "template of a file"} {
 		if file != "" {
@@ -117,11 +122,14 @@ func TestMarks(t *testing.T) {
 			want = file
 		}
 		further := map[string]string{"": "rag", "template of a file": "tool_use"}[file]
-		if names, _ := f.Value("tokenizer.chat_templates").([]string); !slices.Equal(names, []string{further}) || f.Value("tokenizer.chat_template."+further) != "no" {
+		if names, _ := f.Value("tokenizer.chat_templates").([]string); !slices.Equal(names,
+			[]string{further}) || f.Value("tokenizer.chat_template."+further) != "no" {
 			t.Errorf("the further templates are %q: %v", names, f.Value("tokenizer.chat_template."+further))
 		}
-		if f.Value("tokenizer.chat_template") != want || f.Value("tokenizer.ggml.eos_token_id") != uint32('!') ||
-			f.Value("tokenizer.ggml.padding_token_id") != uint32('#') || f.Value("tokenizer.ggml.add_bos_token") != (file == "") {
+		if f.Value("tokenizer.chat_template") != want ||
+			f.Value("tokenizer.ggml.eos_token_id") != uint32('!') ||
+			f.Value("tokenizer.ggml.padding_token_id") != uint32('#') ||
+			f.Value("tokenizer.ggml.add_bos_token") != (file == "") {
 			t.Errorf("the entries are %v", f.Entries)
 		}
 	}
@@ -144,7 +152,8 @@ func TestEnds(t *testing.T) {
 	} {
 		m := small(t, architecture.KindLlama, nil)
 		files := m.Tokenizer.Files
-		files["tokenizer_config.json"], files["generation_config.json"] = []byte(c.config), []byte(c.generation)
+		files["tokenizer_config.json"], files["generation_config.json"] = []byte(c.config),
+			[]byte(c.generation)
 		info := tokenizer.Bytes{}.Info()
 		info.EOS = c.eos
 		tok, err := export.NewTokenizer(files, info)
@@ -157,21 +166,24 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestTurn: programs are told of the token that ends a turn, which is another than the one that ends a document. GGUF has
-// a key for it, and for the token that ends a message of Llama 3.1; what has no key is in a note.
+// TestTurn: programs are told of the token that ends a turn, which is another than the one that
+// ends a document. GGUF has a key for it, and for the token that ends a message of Llama 3.1; what
+// has no key is in a note.
 func TestTurn(t *testing.T) {
 	m := small(t, architecture.KindLlama, nil)
 	m.Tokenizer.Files["tokenizer.json"] = []byte(`{"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}, "model": {"type": "BPE", "vocab": {"a": 0, "b": 7}, "merges": []},
 		"added_tokens": [{"id": 9, "content": "<|end_of_text|>", "special": true}, {"id": 10, "content": "<|eom_id|>", "special": true}, {"id": 11, "content": "<|eot_id|>", "special": true}]}`)
 	m.Tokenizer.Files["tokenizer_config.json"] = []byte(`{"eos_token": "<|end_of_text|>"}`)
-	tok, err := export.NewTokenizer(m.Tokenizer.Files, tokenizer.Info{BOS: tokenizer.NoToken, EOS: 9}, 10, 11, 7, tokenizer.NoToken)
+	tok, err := export.NewTokenizer(m.Tokenizer.Files, tokenizer.Info{BOS: tokenizer.NoToken, EOS: 9},
+		10, 11, 7, tokenizer.NoToken)
 	if err != nil {
 		t.Fatal(err)
 	}
 	tok.Turn = 11
 	m.Tokenizer = tok
 	dir := t.TempDir()
-	if _, err := export.Write(t.Context(), "hf", vfs.At(filepath.Join(dir, "hf")), m, export.Options{}); err != nil {
+	if _, err := export.Write(t.Context(), "hf", vfs.At(filepath.Join(dir, "hf")), m,
+		export.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"generation_config.json", "config.json"} {
@@ -179,11 +191,13 @@ func TestTurn(t *testing.T) {
 		var file struct {
 			EOS []int32 `json:"eos_token_id"`
 		}
-		if err := json.Unmarshal(text, &file); err != nil || !slices.Equal(file.EOS, []int32{9, 10, 11, 7}) {
+		if err := json.Unmarshal(text, &file); err != nil ||
+			!slices.Equal(file.EOS, []int32{9, 10, 11, 7}) {
 			t.Errorf("by %s a text ends at %v, error %v", name, file.EOS, err)
 		}
 	}
-	report, err := export.Write(t.Context(), "gguf", vfs.At(filepath.Join(dir, "gguf")), m, export.Options{})
+	report, err := export.Write(t.Context(), "gguf", vfs.At(filepath.Join(dir, "gguf")), m,
+		export.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +217,8 @@ func TestLargeIDs(t *testing.T) {
 	m := small(t, architecture.KindLlama, nil)
 	m.Tokenizer.Files["tokenizer.json"] = []byte(`{"model": {"vocab": {"x": 256}}}`)
 	for _, format := range export.Formats() {
-		if _, err := write(t, format, m, export.Options{}); err == nil || !strings.Contains(err.Error(), `"x" has the id 256`) {
+		if _, err := write(t, format, m, export.Options{}); err == nil ||
+			!strings.Contains(err.Error(), `"x" has the id 256`) {
 			t.Errorf("%s: %v", format, err)
 		}
 	}
@@ -215,7 +230,8 @@ func FuzzTokenizer(f *testing.F) {
 		text := testfile.Read(f, filepath.Join(goldens, "float", name))
 		f.Add(text, text)
 	}
-	f.Add([]byte(`{"model": {"vocab": {"a": -1}, "merges": [1]}}`), []byte(`{"eos_token": 3, "chat_template": []}`))
+	f.Add([]byte(`{"model": {"vocab": {"a": -1}, "merges": [1]}}`),
+		[]byte(`{"eos_token": 3, "chat_template": []}`))
 	m := small(f, architecture.KindLlama, nil)
 	f.Fuzz(func(t *testing.T, definition, config []byte) {
 		files := map[string][]byte{"tokenizer.json": definition, "tokenizer_config.json": config}
@@ -248,13 +264,15 @@ func llama2(t *testing.T, change func(definition string) string) *export.Model {
 		i := slices.IndexFunc(m.Params, func(p architecture.Param) bool { return p.Name == name })
 		return m.Params[i].Init(1), nil
 	}
-	if m.Tokenizer, err = export.NewTokenizer(files, tokenizer.Info{Name: "llama2", BOS: 1, EOS: tokenizer.NoToken}); err != nil {
+	if m.Tokenizer, err = export.NewTokenizer(files,
+		tokenizer.Info{Name: "llama2", BOS: 1, EOS: tokenizer.NoToken}); err != nil {
 		t.Fatal(err)
 	}
 	return m
 }
 
-// TestSentencePieceEntries: a tokenizer as that of Llama 2 is stored as llama.cpp stores that of Llama 2.
+// TestSentencePieceEntries: a tokenizer as that of Llama 2 is stored as llama.cpp stores that of
+// Llama 2.
 func TestSentencePieceEntries(t *testing.T) {
 	m := llama2(t, func(definition string) string { return definition })
 	dir := filepath.Join(t.TempDir(), "out")
@@ -265,7 +283,8 @@ func TestSentencePieceEntries(t *testing.T) {
 	f := testgguf.Open(t, filepath.Join(dir, "model.gguf"))
 	for key, want := range map[string]any{
 		"model": "llama", "pre": "default", "add_space_prefix": true, "add_bos_token": true,
-		"bos_token_id": uint32(1), "eos_token_id": uint32(2), "unknown_token_id": uint32(0), "merges": nil,
+		"bos_token_id": uint32(1), "eos_token_id": uint32(2), "unknown_token_id": uint32(0),
+		"merges": nil,
 	} {
 		if got := f.Value("tokenizer.ggml." + key); got != want {
 			t.Errorf("%s is %v, want %v", key, got, want)
@@ -282,30 +301,37 @@ func TestSentencePieceEntries(t *testing.T) {
 		typ   int32
 		score float32
 	}{
-		{"<unk>", 2, 0}, {"<s>", 3, 0}, {"</s>", 3, 0}, {"<0x00>", 6, -344}, {"<0xFF>", 6, -344}, {"▁", 1, -344},
+		{"<unk>", 2, 0}, {"<s>", 3, 0}, {"</s>", 3, 0}, {"<0x00>", 6, -344}, {"<0xFF>", 6, -344},
+		{"▁", 1, -344},
 		{"▁t", 1, 0}, {"he", 1, -1}, {"▁the", 1, -6}, {"[PAD699]", 5, 0},
 	} {
 		id := slices.Index(tokens, c.token)
 		if id < 0 || types[id] != c.typ || scores[id] != c.score {
-			t.Errorf("%q has the id %d, type %d and score %v, want %d and %v", c.token, id, types[max(0, id)], scores[max(0, id)], c.typ, c.score)
+			t.Errorf("%q has the id %d, type %d and score %v, want %d and %v", c.token, id,
+				types[max(0, id)], scores[max(0, id)], c.typ, c.score)
 		}
 	}
 }
 
-// TestSentencePieceRefused: where llama.cpp would find other ids the export says so, and is made only
-// if that is allowed.
+// TestSentencePieceRefused: where llama.cpp would find other ids the export says so, and is made
+// only if that is allowed.
 func TestSentencePieceRefused(t *testing.T) {
 	m := llama2(t, func(definition string) string {
-		start, end := strings.Index(definition, `"normalizer"`), strings.Index(definition, `"post_processor"`)
-		return definition[:start] + `"normalizer": null, "pre_tokenizer": {"type": "Metaspace", "prepend_scheme": "always", "split": false},` + definition[end:]
+		start, end := strings.Index(definition, `"normalizer"`),
+			strings.Index(definition, `"post_processor"`)
+		return definition[:start] +
+			`"normalizer": null, "pre_tokenizer": {"type": "Metaspace", "prepend_scheme": "always", "split": false},` + definition[end:]
 	})
-	const why = "llama.cpp gives other ids for some texts: a text that begins with a space gets no second one before it"
+	const why = "llama.cpp gives other ids for some texts: a text that begins with a space gets no " +
+		"second one before it"
 	dir := filepath.Join(t.TempDir(), "out")
-	if _, err := export.Write(t.Context(), "gguf", vfs.At(dir), m, export.Options{}); err == nil || !strings.Contains(err.Error(), why+"; use --inexact") {
+	if _, err := export.Write(t.Context(), "gguf", vfs.At(dir), m, export.Options{}); err == nil ||
+		!strings.Contains(err.Error(), why+"; use --inexact") {
 		t.Errorf("%v, want a refusal", err)
 	}
 	report, err := export.Write(t.Context(), "gguf", vfs.At(dir), m, export.Options{Inexact: true})
-	if err != nil || !slices.Equal(report.Notes, []string{why}) || !slices.Contains(report.Summary(), why) {
+	if err != nil || !slices.Equal(report.Notes, []string{why}) ||
+		!slices.Contains(report.Summary(), why) {
 		t.Errorf("%+v, error %v", report, err)
 	}
 	card, err := os.ReadFile(filepath.Join(dir, "README.md"))

@@ -8,9 +8,11 @@ import (
 	"github.com/cage-qat/cage/host/deploy/posttrain"
 )
 
-// Two weights whose inputs go together: where the first is rounded up, the second can be rounded down.
+// Two weights whose inputs go together: where the first is rounded up, the second can be rounded
+// down.
 func ExampleGPTQ() {
-	grid := &posttrain.Grid{Levels: cage.NewLevels(map[int32]float32{0: 0, 1: 1, 2: 2}), Rows: 1, Columns: 2, Group: 2, Scales: []float64{1}}
+	grid := &posttrain.Grid{Levels: cage.NewLevels(map[int32]float32{0: 0, 1: 1, 2: 2}), Rows: 1,
+		Columns: 2, Group: 2, Scales: []float64{1}}
 	h := &posttrain.Hessian{Size: 2, Data: []float64{1, 0.9, 0.9, 1}}
 	w := []float64{0.6, 0.6}
 	_, err := posttrain.Round(context.Background(), w, h, grid, posttrain.Settings{Damping: 0.01}, nil)

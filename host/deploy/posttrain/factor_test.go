@@ -24,9 +24,11 @@ func positive(n int, seed uint64) []float64 {
 	return h
 }
 
-// TestInverseFactor: U is upper triangular with a positive diagonal, and h·Uᵀ·U is the identity; there is only one such U.
+// TestInverseFactor: U is upper triangular with a positive diagonal, and h·Uᵀ·U is the identity;
+// there is only one such U.
 func TestInverseFactor(t *testing.T) {
-	for _, n := range []int{1, 2, 7, diagonal - 1, diagonal, diagonal + 1, strip + 5, 3*diagonal + strip} {
+	for _, n := range []int{1, 2, 7, diagonal - 1, diagonal, diagonal + 1, strip + 5, 3*diagonal +
+		strip} {
 		h := positive(n, uint64(n))
 		u := slices.Clone(h)
 		if !inverseFactor(u, n) {
@@ -42,7 +44,8 @@ func TestInverseFactor(t *testing.T) {
 				if i == j {
 					want = 1
 				}
-				if math.Abs(product.At(i, j)-want) > 1e-12*float64(n) || j < i && u[i*n+j] != 0 || i == j && u[i*n+j] <= 0 {
+				if math.Abs(product.At(i, j)-want) > 1e-12*float64(n) || j < i && u[i*n+j] != 0 || i == j &&
+					u[i*n+j] <= 0 {
 					t.Fatalf("%d: h·UᵀU is %v at %d, %d, where U is %v", n, product.At(i, j), i, j, u[i*n+j])
 				}
 			}
@@ -71,7 +74,8 @@ func BenchmarkInverseFactor(b *testing.B) {
 					b.Fatal("not positive definite")
 				}
 			}
-			b.ReportMetric(float64(n)*float64(n)*float64(n)*2/3*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+			b.ReportMetric(float64(n)*float64(n)*float64(n)*2/3*float64(b.N)/b.Elapsed().Seconds()/1e9,
+				"GFLOP/s")
 		})
 	}
 }

@@ -19,7 +19,9 @@ type options struct {
 }
 
 // quantized is what GPTQ makes of a matrix, which stays as it is, as the Hessian does.
-func quantized(t *testing.T, w []float64, h *posttrain.Hessian, g *posttrain.Grid, o options) ([]float64, *posttrain.Result) {
+func quantized(
+	t *testing.T, w []float64, h *posttrain.Hessian, g *posttrain.Grid, o options,
+) ([]float64, *posttrain.Result) {
 	t.Helper()
 	w = slices.Clone(w)
 	result, err := posttrain.Round(t.Context(), w, clone(h), g, o.Settings, o.Rescale)
@@ -34,7 +36,8 @@ func TestGolden(t *testing.T) {
 		w, x := c.Inputs.Array("w"), c.Inputs.Array("x")
 		rows, columns, bits := w.Shape[0], w.Shape[1], c.Params.Int("bits")
 		group := c.Params.Int("group")
-		o := options{Settings: posttrain.Settings{Damping: c.Params.Float("damp"), ActivationOrder: c.Params.Bool("act_order")}}
+		o := options{Settings: posttrain.Settings{Damping: c.Params.Float("damp"),
+			ActivationOrder: c.Params.Bool("act_order")}}
 		g := full(w.Data, columns, columns, bits)
 		if group > 0 {
 			g = full(w.Data, columns, group, bits)
@@ -43,18 +46,21 @@ func TestGolden(t *testing.T) {
 		h := hessian(x.Data, columns)
 		got, result := quantized(t, w.Data, h, g, o)
 		c.Expected.Close("q", got)
-		c.Expected.Close("output_error", []float64{math.Sqrt(outputError(h, x.Shape[0], difference(w.Data, got)))})
+		c.Expected.Close("output_error",
+			[]float64{math.Sqrt(outputError(h, x.Shape[0], difference(w.Data, got)))})
 		rtn := full(w.Data, columns, columns, bits).Nearest(w.Data)
 		c.Expected.Close("rtn", rtn)
-		c.Expected.Close("rtn_output_error", []float64{math.Sqrt(outputError(h, x.Shape[0], difference(w.Data, rtn)))})
+		c.Expected.Close("rtn_output_error",
+			[]float64{math.Sqrt(outputError(h, x.Shape[0], difference(w.Data, rtn)))})
 		if len(got) != rows*columns || result.Damping != o.Damping {
 			t.Errorf("%d numbers, damping %v", len(got), result.Damping)
 		}
 	})
 }
 
-// definition is GPTQ as it is defined: each column corrects all behind it, and the inverse factor is that of a matrix that
-// is inverted by elimination, column by column: see equation 3 of the paper.
+// definition is GPTQ as it is defined: each column corrects all behind it, and the inverse factor
+// is that of a matrix that is inverted by elimination, column by column: see equation 3 of the
+// paper.
 func definition(w []float64, h *posttrain.Hessian, g *posttrain.Grid, o options) []float64 {
 	n := g.Columns
 	w = slices.Clone(w)
@@ -71,7 +77,8 @@ func definition(w []float64, h *posttrain.Hessian, g *posttrain.Grid, o options)
 			}
 		}
 		for i := range g.Rows {
-			one := &posttrain.Grid{Levels: g.Levels, Rows: 1, Columns: 1, Group: 1, Scales: g.Scales[i*g.Groups()+j/g.Group:]}
+			one := &posttrain.Grid{Levels: g.Levels, Rows: 1, Columns: 1, Group: 1,
+				Scales: g.Scales[i*g.Groups()+j/g.Group:]}
 			value := one.Nearest(w[i*n+j : i*n+j+1])
 			e := (w[i*n+j] - value[0]) / inv[j*n+j]
 			for t := j; t < n; t++ {
@@ -150,7 +157,8 @@ func TestDefinition(t *testing.T) {
 	}
 }
 
-// TestBetterThanRounding: the outputs change less than with each element rounded by itself, in either order.
+// TestBetterThanRounding: the outputs change less than with each element rounded by itself, in
+// either order.
 func TestBetterThanRounding(t *testing.T) {
 	const rows, columns = 24, 160
 	for seed := range uint64(4) {
@@ -159,10 +167,13 @@ func TestBetterThanRounding(t *testing.T) {
 		rounded := full(w, columns, 32, 3).Nearest(w)
 		for _, order := range []bool{false, true} {
 			g := full(w, columns, 32, 3)
-			value, _ := quantized(t, w, h, g, options{Settings: posttrain.Settings{Damping: 0.01, ActivationOrder: order}})
-			got, than := outputError(h, 400, difference(w, value)), outputError(h, 400, difference(w, rounded))
+			value, _ := quantized(t, w, h, g,
+				options{Settings: posttrain.Settings{Damping: 0.01, ActivationOrder: order}})
+			got, than := outputError(h, 400, difference(w, value)),
+				outputError(h, 400, difference(w, rounded))
 			if !(got < than) {
-				t.Errorf("seed %d, order of activations %t: error %v, that of rounding is %v", seed, order, got, than)
+				t.Errorf("seed %d, order of activations %t: error %v, that of rounding is %v", seed, order, got,
+					than)
 			}
 		}
 	}
@@ -175,7 +186,8 @@ func TestAnyProcessors(t *testing.T) {
 	var first []float64
 	for _, n := range []int{1, 2, 5} {
 		before := runtime.GOMAXPROCS(n)
-		value, _ := quantized(t, w, hessian(x, columns), full(w, columns, columns, 4), options{Settings: posttrain.Settings{Damping: 0.01}})
+		value, _ := quantized(t, w, hessian(x, columns), full(w, columns, columns, 4),
+			options{Settings: posttrain.Settings{Damping: 0.01}})
 		runtime.GOMAXPROCS(before)
 		if first == nil {
 			first = value
@@ -186,13 +198,15 @@ func TestAnyProcessors(t *testing.T) {
 	}
 }
 
-// TestDeadColumns: a column whose inputs are all 0 is counted, and rounded as zeros; the others are rounded without it.
+// TestDeadColumns: a column whose inputs are all 0 is counted, and rounded as zeros; the others are
+// rounded without it.
 func TestDeadColumns(t *testing.T) {
 	w := []float64{1, -2, 3, -4, 0.5, 2}
 	h := &posttrain.Hessian{Size: 3, Data: []float64{2, 0, 1, 0, 0, 0, 1, 0, 2}}
 	for _, order := range []bool{false, true} {
 		g := full(w, 3, 3, 4)
-		value, result := quantized(t, w, h, g, options{Settings: posttrain.Settings{Damping: 0.01, ActivationOrder: order}})
+		value, result := quantized(t, w, h, g,
+			options{Settings: posttrain.Settings{Damping: 0.01, ActivationOrder: order}})
 		zeros := g.Nearest(make([]float64, len(w)))
 		if result.Dead != 1 || value[1] != zeros[1] || value[4] != zeros[4] {
 			t.Errorf("%d dead columns, %v", result.Dead, value)
@@ -213,14 +227,16 @@ func TestDamping(t *testing.T) {
 		{"enough", flat, 0.01, 0.01},
 		{"none", flat, 0, 0},
 		{"hopeless", &posttrain.Hessian{Size: 2, Data: []float64{1, 9, 9, 1}}, 0.01, 0},
-		{"hopeless, in another order", &posttrain.Hessian{Size: 3, Data: []float64{1, 9, 9, 9, 3, 9, 9, 9, 2}}, 0.01, 0},
+		{"hopeless, in another order",
+			&posttrain.Hessian{Size: 3, Data: []float64{1, 9, 9, 9, 3, 9, 9, 9, 2}}, 0.01, 0},
 		{"ten times", &posttrain.Hessian{Size: 2, Data: []float64{1, 1.05, 1.05, 1}}, 0.01, 0.1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := w[:len(w)/c.h.Size*c.h.Size] // whole rows
 			g := full(w, c.h.Size, c.h.Size, 4)
 			for _, order := range []bool{false, true} {
-				_, result := quantized(t, w, c.h, g, options{Settings: posttrain.Settings{Damping: c.damping, ActivationOrder: order}})
+				_, result := quantized(t, w, c.h, g,
+					options{Settings: posttrain.Settings{Damping: c.damping, ActivationOrder: order}})
 				if math.Abs(result.Damping-c.want) > 1e-12 {
 					t.Errorf("damping %v, want %v", result.Damping, c.want)
 				}
@@ -232,16 +248,19 @@ func TestDamping(t *testing.T) {
 func TestRefuses(t *testing.T) {
 	w := []float64{1, 2}
 	h := &posttrain.Hessian{Size: 2, Data: []float64{1, 0, 0, math.NaN()}}
-	if _, err := posttrain.Round(t.Context(), w, h, full(w, 2, 2, 4), posttrain.Settings{}, nil); err == nil || err.Error() != "the inputs of the layer are NaN or infinite" {
+	if _, err := posttrain.Round(t.Context(), w, h, full(w, 2, 2, 4), posttrain.Settings{},
+		nil); err == nil || err.Error() != "the inputs of the layer are NaN or infinite" {
 		t.Errorf("NaN: %v", err)
 	}
 	h = &posttrain.Hessian{Size: 1, Data: []float64{1}}
-	if _, err := posttrain.Round(t.Context(), w, h, full(w, 2, 2, 4), posttrain.Settings{}, nil); err == nil || err.Error() != "got inputs of 1 features for a matrix of 2 columns" {
+	if _, err := posttrain.Round(t.Context(), w, h, full(w, 2, 2, 4), posttrain.Settings{},
+		nil); err == nil || err.Error() != "got inputs of 1 features for a matrix of 2 columns" {
 		t.Errorf("another size: %v", err)
 	}
 	g := full(w, 2, 1, 4)
 	h = hessian([]float64{1, 0, 0, 1}, 2)
-	if _, err := posttrain.Round(t.Context(), w, h, g, posttrain.Settings{ActivationOrder: true}, current(g, 4)); err == nil {
+	if _, err := posttrain.Round(t.Context(), w, h, g, posttrain.Settings{ActivationOrder: true},
+		current(g, 4)); err == nil {
 		t.Error("scales of current weights were accepted with the order of activations")
 	}
 }
@@ -251,7 +270,8 @@ func BenchmarkGPTQ(b *testing.B) {
 	w, x := problem(1, rows, columns, 1100)
 	h := hessian(x, columns)
 	for b.Loop() {
-		if _, err := posttrain.Round(b.Context(), slices.Clone(w), clone(h), full(w, columns, 128, 4), posttrain.Settings{Damping: 0.01}, nil); err != nil {
+		if _, err := posttrain.Round(b.Context(), slices.Clone(w), clone(h), full(w, columns, 128, 4),
+			posttrain.Settings{Damping: 0.01}, nil); err != nil {
 			b.Fatal(err)
 		}
 	}

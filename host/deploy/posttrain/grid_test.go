@@ -16,7 +16,8 @@ import (
 var fourBit = spec.Grid{Format: spec.FormatE2M1}
 
 // e2m1 are the numbers of the codes of the four-bit float.
-var e2m1 = map[int32]float32{0: 0, 1: 0.5, 2: 1, 3: 1.5, 4: 2, 5: 3, 6: 4, 7: 6, 8: float32(math.Copysign(0, -1)), 9: -0.5, 10: -1, 11: -1.5, 12: -2, 13: -3, 14: -4, 15: -6}
+var e2m1 = map[int32]float32{0: 0, 1: 0.5, 2: 1, 3: 1.5, 4: 2, 5: 3, 6: 4, 7: 6,
+	8: float32(math.Copysign(0, -1)), 9: -0.5, 10: -1, 11: -1.5, 12: -2, 13: -3, 14: -4, 15: -6}
 
 // answer quantizes rows of columns in groups, as a plugin would.
 func answer(numbers map[int32]float32, rows, columns, group int, perRow bool) posttrain.Answer {
@@ -49,7 +50,8 @@ func TestNewGrid(t *testing.T) {
 	for _, c := range []struct {
 		rows, columns, group int
 		perRow               bool
-	}{{3, 64, 64, true}, {3, 64, 64, false}, {3, 64, 16, true}, {2, 100, 32, true}, {2, 70, 32, true}, {1, 10, 10, true}, {1, 10, 4, true}} {
+	}{{3, 64, 64, true}, {3, 64, 64, false}, {3, 64, 16, true}, {2, 100, 32, true}, {2, 70, 32, true},
+		{1, 10, 10, true}, {1, 10, 4, true}} {
 		a := answer(e2m1, c.rows, c.columns, c.group, c.perRow)
 		declared := fourBit
 		if c.group < c.columns {
@@ -70,7 +72,8 @@ func TestNewGrid(t *testing.T) {
 	}
 	a := answer(e2m1, 3, 8, 8, true)
 	a.Scale = a.Scale[:2]
-	if _, err := posttrain.NewGrid(a, fourBit, 3, 8); err == nil || !strings.Contains(err.Error(), "got 2 scales, but the plugin declares 1 for each of 3 rows") {
+	if _, err := posttrain.NewGrid(a, fourBit, 3, 8); err == nil ||
+		!strings.Contains(err.Error(), "got 2 scales, but the plugin declares 1 for each of 3 rows") {
 		t.Errorf("two scales for three rows: %v", err)
 	}
 }
@@ -81,16 +84,19 @@ func TestNearest(t *testing.T) {
 		in     []float64
 		want   []float64
 	}{
-		{cage.NewLevels(e2m1), []float64{0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5, 99, -0.25, -5, -2.6}, []float64{0, 1, 1, 2, 2, 4, 4, 6, 0, -4, -3}},
+		{cage.NewLevels(e2m1), []float64{0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5, 99, -0.25, -5, -2.6},
+			[]float64{0, 1, 1, 2, 2, 4, 4, 6, 0, -4, -3}},
 		{integers(3), []float64{0.5, 1.5, -0.5, -1.5, -9, 9, 2.4}, []float64{0, 2, 0, -2, -4, 3, 2}},
 		{cage.NewLevels(map[int32]float32{-1: -1, 1: 1}), []float64{0, -0.1, 7}, []float64{1, -1, 1}},
 	} {
-		g := &posttrain.Grid{Levels: c.levels, Rows: 1, Columns: len(c.in), Group: len(c.in), Scales: []float64{1}}
+		g := &posttrain.Grid{Levels: c.levels, Rows: 1, Columns: len(c.in), Group: len(c.in),
+			Scales: []float64{1}}
 		if got := g.Nearest(c.in); !slices.Equal(got, c.want) {
 			t.Errorf("%v becomes %v, want %v", c.in, got, c.want)
 		}
 		g.Scales[0] = 0
-		if values := g.Nearest(c.in); slices.ContainsFunc(values, func(v float64) bool { return v != 0 }) {
+		if values := g.Nearest(c.in); slices.ContainsFunc(values,
+			func(v float64) bool { return v != 0 }) {
 			t.Errorf("with the scale 0: %v", values)
 		}
 	}

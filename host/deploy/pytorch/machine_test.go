@@ -73,7 +73,8 @@ func (m *machine) Run(
 	args := []machineTensor{}
 	for _, in := range p.Inputs {
 		x := inputs[in.Name]
-		arg := machineTensor{DType: in.Type.DType.String(), Shape: in.Type.Shape, Bits: slices.Clone(x.Ints)}
+		arg := machineTensor{DType: in.Type.DType.String(), Shape: in.Type.Shape,
+			Bits: slices.Clone(x.Ints)}
 		if in.Type.DType == program.Float {
 			if len(shape) == 0 {
 				shape = in.Type.Shape
@@ -87,7 +88,8 @@ func (m *machine) Run(
 		}
 		args = append(args, arg)
 	}
-	job, err := json.Marshal(map[string]any{"source": source(p, shape), "inputs": args, "compile": m.compiled})
+	job, err := json.Marshal(map[string]any{"source": source(p, shape), "inputs": args,
+		"compile": m.compiled})
 	if err != nil {
 		return nil, err
 	}

@@ -28,14 +28,17 @@ func TestEveryOperation(t *testing.T) {
 		t.Errorf("%d expressions for %d operations", len(operations), len(program.Ops()))
 	}
 	called := map[string]bool{"finite_matrices": true, "arguments": true}
-	for _, name := range []string{"iota", "random_bits", "sign", "logb", "ldexp", "hadamard", "qr", "eigh_values",
+	for _, name := range []string{"iota", "random_bits", "sign", "logb", "ldexp", "hadamard", "qr",
+		"eigh_values",
 		"eigh_vectors", "sort_columns", "nearest", "lookup", "scatter_add", "top_k", "order_statistic"} {
 		called[name] = true
 	}
-	for _, match := range regexp.MustCompile(`(?m)^def (\w+)\(`).FindAllStringSubmatch(operationsSource, -1) {
+	for _, match := range regexp.MustCompile(`(?m)^def (\w+)\(`).
+		FindAllStringSubmatch(operationsSource, -1) {
 		m := newModule()
 		m.helpers[match[1]] = true
-		if !called[match[1]] || match[1] != "finite_matrices" && !strings.Contains(m.operations(), "def "+match[1]+"(") {
+		if !called[match[1]] || match[1] != "finite_matrices" &&
+			!strings.Contains(m.operations(), "def "+match[1]+"(") {
 			t.Errorf("the function %s is not called, or not found", match[1])
 		}
 		delete(called, match[1])
@@ -92,12 +95,14 @@ func TestTextsAreShared(t *testing.T) {
 	if n := strings.Count(text, "\nclass Programs"); n != 1 {
 		t.Errorf("%d classes of one text:\n%s", n, text)
 	}
-	for _, want := range []string{"v1 = x.reshape((rows, columns // 32, 32))", "* (1 / columns)", "8128, 8192), Programs0)"} {
+	for _, want := range []string{"v1 = x.reshape((rows, columns // 32, 32))", "* (1 / columns)",
+		"8128, 8192), Programs0)"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the module lacks %q:\n%s", want, text)
 		}
 	}
-	if _, err := Quantizer(Plugin{}, nil, build(group{rows: true})); err == nil || !strings.Contains(err.Error(), "--shape ROWSxCOLUMNS") {
+	if _, err := Quantizer(Plugin{}, nil, build(group{rows: true})); err == nil ||
+		!strings.Contains(err.Error(), "--shape ROWSxCOLUMNS") {
 		t.Errorf("programs that depend on the rows: %v", err)
 	}
 	text, err = Quantizer(Plugin{}, [][]int{{8, 64}, {24, 64}, {8, 96}}, build(group{rows: true}))
@@ -109,7 +114,8 @@ func TestTextsAreShared(t *testing.T) {
 			t.Errorf("the module lacks %q:\n%s", want, text)
 		}
 	}
-	if _, err := Quantizer(Plugin{}, [][]int{{8, 40}}, build(group{rows: true})); err == nil || !strings.Contains(err.Error(), "the width 40") {
+	if _, err := Quantizer(Plugin{}, [][]int{{8, 40}}, build(group{rows: true})); err == nil ||
+		!strings.Contains(err.Error(), "the width 40") {
 		t.Errorf("a width that the plugin refuses: %v", err)
 	}
 	again, err := Quantizer(Plugin{}, [][]int{{8, 64}, {24, 64}, {8, 96}}, build(group{rows: true}))
@@ -131,19 +137,24 @@ func TestRefusals(t *testing.T) {
 		"evaluates other weights":     {Accepts: true, Evaluate: program.Program},
 		"rounds weights to bfloat16":  {Accepts: true, Rounded: spec.StoreBFloat16},
 	} {
-		_, err := Optimizer(Plugin{}, [][]int{{4, 4}}, func([]int) (spec.Optimizer, error) { return o, nil })
+		_, err := Optimizer(Plugin{}, [][]int{{4, 4}},
+			func([]int) (spec.Optimizer, error) { return o, nil })
 		if !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
 	searched := program
 	searched.SearchEvery = 10
-	_, err = Quantizer(Plugin{}, nil, func(sdk.Role, []int) (spec.Quantizer, error) { return searched, nil })
+	_, err = Quantizer(Plugin{}, nil,
+		func(sdk.Role, []int) (spec.Quantizer, error) { return searched, nil })
 	if !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "searches") {
 		t.Errorf("a search: %v", err)
 	}
-	selective := func(shape []int) (spec.Optimizer, error) { return spec.Optimizer{Accepts: false}, nil }
-	if _, err := Optimizer(Plugin{}, [][]int{{4, 4}}, selective); err == nil || !strings.Contains(err.Error(), "does not accept a parameter of shape [4 4]") {
+	selective := func(shape []int) (spec.Optimizer, error) {
+		return spec.Optimizer{Accepts: false}, nil
+	}
+	if _, err := Optimizer(Plugin{}, [][]int{{4, 4}}, selective); err == nil ||
+		!strings.Contains(err.Error(), "does not accept a parameter of shape [4 4]") {
 		t.Errorf("a parameter that is not accepted: %v", err)
 	}
 }
@@ -154,14 +165,16 @@ func TestLines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if i := slices.IndexFunc(strings.Split(text, "\n"), func(l string) bool { return len(l) > 100 }); i >= 0 {
+	if i := slices.IndexFunc(strings.Split(text, "\n"),
+		func(l string) bool { return len(l) > 100 }); i >= 0 {
 		t.Errorf("line %d is too long: %s", i+1, strings.Split(text, "\n")[i])
 	}
 }
 
 // A module has a class for each text of programs.
 func ExampleQuantizer() {
-	about := Plugin{Name: "group", Doc: "groups of 32.", Command: "cage plugins program group --to torch"}
+	about := Plugin{Name: "group", Doc: "groups of 32.",
+		Command: "cage plugins program group --to torch"}
 	text, err := Quantizer(about, nil, build(group{}))
 	if err != nil {
 		fmt.Println(err)

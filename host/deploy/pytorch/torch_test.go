@@ -54,7 +54,8 @@ func TestRandomPrograms(t *testing.T) {
 	}
 }
 
-// near returns an error unless integers are equal, and floats within a share of the largest element.
+// near returns an error unless integers are equal, and floats within a share of the largest
+// element.
 func near(got, want reference.Tensor, tolerance float64) error {
 	largest := 1.0
 	for _, v := range want.Floats {
@@ -104,7 +105,8 @@ func TestPlugins(t *testing.T) {
 			client, err := plugin.Start(t.Context(), exe, sdk.KindQuantizer, plugin.Options{})
 			if err == nil {
 				report = sdktest.CheckQuantizer(conformance.Quantizer(t.Context(), client), sdktest.On(m))
-			} else if client, err = plugin.Start(t.Context(), exe, sdk.KindOptimizer, plugin.Options{}); err != nil {
+			} else if client, err = plugin.Start(t.Context(), exe, sdk.KindOptimizer,
+				plugin.Options{}); err != nil {
 				t.Fatal(err)
 			} else {
 				report = sdktest.CheckOptimizer(conformance.Optimizer(t.Context(), client), sdktest.On(m))
@@ -124,7 +126,8 @@ func TestPlugins(t *testing.T) {
 func TestTraining(t *testing.T) {
 	const steps = 100
 	hub := t.TempDir()
-	if out, err := exec.Command(python(t), "testdata/llama.py", "write", hub).CombinedOutput(); err != nil {
+	if out, err := exec.Command(python(t), "testdata/llama.py", "write", hub).
+		CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, c := range []struct {
@@ -134,12 +137,18 @@ func TestTraining(t *testing.T) {
 		early                            int // steps whose losses differ by at most 1e-5
 		tolerance                        float64
 	}{
-		{name: "SGD", quantizer: "quest", optimizer: "sgd", rest: "sgd", rate: 0.02, early: 20, tolerance: 1e-4},
-		{name: "AdamW", quantizer: "quest", optimizer: "adamw", rest: "adamw", rate: 1e-3, early: 3, tolerance: 2e-2},
-		{name: "activations", quantizer: "mxfp4", optimizer: "sgd", rest: "sgd", activations: true, rate: 0.02, early: 3, tolerance: 5e-2},
-		{name: "trained scales", quantizer: "lsq", optimizer: "adamw", rest: "adamw", fused: true, rate: 1e-4, early: 3, tolerance: 2e-2},
-		{name: "refreshes", quantizer: "quest", optimizer: "shampoo", rest: "adamw", fused: true, rate: 1e-3, early: 3, tolerance: 0.2},
-		{name: "Muon", quantizer: "absmax", optimizer: "muon", rest: "adamw", rate: 1e-3, early: 3, tolerance: 2e-2},
+		{name: "SGD", quantizer: "quest", optimizer: "sgd", rest: "sgd", rate: 0.02, early: 20,
+			tolerance: 1e-4},
+		{name: "AdamW", quantizer: "quest", optimizer: "adamw", rest: "adamw", rate: 1e-3, early: 3,
+			tolerance: 2e-2},
+		{name: "activations", quantizer: "mxfp4", optimizer: "sgd", rest: "sgd", activations: true,
+			rate: 0.02, early: 3, tolerance: 5e-2},
+		{name: "trained scales", quantizer: "lsq", optimizer: "adamw", rest: "adamw", fused: true,
+			rate: 1e-4, early: 3, tolerance: 2e-2},
+		{name: "refreshes", quantizer: "quest", optimizer: "shampoo", rest: "adamw", fused: true,
+			rate: 1e-3, early: 3, tolerance: 0.2},
+		{name: "Muon", quantizer: "absmax", optimizer: "muon", rest: "adamw", rate: 1e-3, early: 3,
+			tolerance: 2e-2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			data, validation := testrun.Dataset(t)
@@ -153,11 +162,13 @@ func TestTraining(t *testing.T) {
 				"quantizer={}", fmt.Sprintf("quantizer%s={plugin=%q}", role, c.quantizer),
 				fmt.Sprintf(`optimizer={plugin=%q, rest={plugin="adamw"}}`, c.optimizer),
 				"optimizer.refresh_delay=0", "method={strength=1.0, silence=0.1}",
-				fmt.Sprintf(`schedule={kind="constant", rate=%v}`, c.rate), fmt.Sprintf("train.steps=%d", steps))
+				fmt.Sprintf(`schedule={kind="constant", rate=%v}`, c.rate),
+				fmt.Sprintf("train.steps=%d", steps))
 			testrun.Train(t, cfg, train.Options{})
 			want := losses(t, cfg.Train.Out)
 			settings := map[string]any{"tokens": batches(t, data, uint64(cfg.Data.Seed), steps),
-				"activations": c.activations, "fused": c.fused, "rate": c.rate, "steps": steps, "strength": 1.0, "silence": 0.1,
+				"activations": c.activations, "fused": c.fused, "rate": c.rate, "steps": steps, "strength": 1.0,
+				"silence":   0.1,
 				"quantizer": c.quantizer, "optimizer": c.optimizer, "rest": c.rest}
 			got := trainInPython(t, settings)
 			if len(want) != steps || len(got) != steps {
@@ -275,7 +286,8 @@ func writeModule(t *testing.T, name, path string) {
 		text, err = Quantizer(about, nil, func(role sdk.Role, shape []int) (spec.Quantizer, error) {
 			return client.Quantize(t.Context(), Site(role, shape, values(t, client)))
 		})
-	} else if client, err = plugin.Start(t.Context(), exe, sdk.KindOptimizer, plugin.Options{}); err == nil {
+	} else if client, err = plugin.Start(t.Context(), exe, sdk.KindOptimizer,
+		plugin.Options{}); err == nil {
 		text, err = Optimizer(about, [][]int{{64, 64}, {192, 64}, {128, 64}, {64, 128}},
 			func(shape []int) (spec.Optimizer, error) {
 				return client.Program(t.Context(), Tensor(shape, values(t, client)))
@@ -302,7 +314,8 @@ func values(t *testing.T, client *plugin.Client) sdk.Values {
 // TestModules: the classes of modules behave as their documentation says.
 func TestModules(t *testing.T) {
 	interpreter, dir := python(t), t.TempDir()
-	for _, name := range []string{"quest", "absmax", "mseden", "adamw", "../../../examples/plugins/delayed"} {
+	for _, name := range []string{"quest", "absmax", "mseden", "adamw",
+		"../../../examples/plugins/delayed"} {
 		writeModule(t, name, filepath.Join(dir, "written_"+filepath.Base(name)+".py"))
 	}
 	text, err := Quantizer(Plugin{Name: "soft"}, nil, build(soft{}))
@@ -323,8 +336,10 @@ func TestModules(t *testing.T) {
 func TestOperations(t *testing.T) {
 	m := startMachine(t)
 	special := []float64{0, math.Copysign(0, -1), 0.5, -0.5, 1.5, 2.5, -2.5, 1, -1, 3, 7, 0.1, 1.0 / 3,
-		1e-45, -3e-42, math.SmallestNonzeroFloat32 * 8388608, 1e-38, 8388607.5, 8388609, 16777217, 2147483500,
-		math.MaxFloat32, -math.MaxFloat32, math.Inf(1), math.Inf(-1), math.NaN(), 1.1754942e-38, 126, -149}
+		1e-45, -3e-42, math.SmallestNonzeroFloat32 * 8388608, 1e-38, 8388607.5, 8388609, 16777217,
+		2147483500,
+		math.MaxFloat32, -math.MaxFloat32, math.Inf(1), math.Inf(-1), math.NaN(), 1.1754942e-38, 126,
+		-149}
 	var x, y []float64
 	var i, j []int32
 	ints := []int32{0, 1, -1, 2, 7, 31, math.MaxInt32, math.MinInt32, 65536, -65537}
@@ -345,19 +360,28 @@ func TestOperations(t *testing.T) {
 	for name, value := range map[string]program.Value{
 		"neg": f.Neg(), "abs": f.Abs(), "sign": f.Sign(), "sqrt": f.Sqrt(), "floor": f.Floor(),
 		"round": f.Round(), "logb": f.Logb(), "is_finite": f.IsFinite(), "not": f.IsFinite().Not(),
-		"add": f.Add(g), "sub": f.Sub(g), "mul": f.Mul(g), "div": f.Div(g), "max": f.Max(g), "min": f.Min(g),
+		"add": f.Add(g), "sub": f.Sub(g), "mul": f.Mul(g), "div": f.Div(g), "max": f.Max(g),
+		"min":   f.Min(g),
 		"ldexp": g.IsFinite().Select(b.Const(1.5), f).Ldexp(steps.Clamp(b.Const(-120), b.Const(120))),
 		"clamp": f.IsFinite().Select(f, b.Const(math.Inf(-1))).Clamp(b.Const(-2.5), b.Const(8388608)),
 		"eq":    f.Eq(g), "ne": f.Ne(g), "lt": f.Lt(g), "le": f.Le(g), "gt": f.Gt(g), "ge": f.Ge(g),
-		"select": f.Lt(g).Select(f, g), "to int": whole.Convert(program.Int), "bits": f.Abs().Bitcast(program.Uint),
-		"add 3": f.Shift(3), "scale": f.Scale(0.1), "reciprocal": b.Const(1).Div(f), "third": f.Div(b.Const(3)),
-		"int neg": k.Neg(), "int abs": k.Abs(), "int sign": k.Sign(), "int not": k.Not(), "int add": k.Add(l),
-		"int sub": k.Sub(l), "int mul": k.Mul(l), "int max": k.Max(l), "int and": k.And(l), "int lt": k.Lt(l),
-		"uint not": u.Not(), "uint add": u.Add(v), "uint sub": u.Sub(v), "uint mul": u.Mul(v), "uint xor": u.Xor(v),
-		"uint lt": u.Lt(v), "uint shl": u.Shl(v.And(thirty)), "uint shr": u.Shr(v.And(thirty)),
-		"int shr": k.Shr(l.And(thirty.Convert(program.Int))), "int shl": k.Shl(l.And(thirty.Convert(program.Int))),
-		"int float": k.Convert(program.Float), "uint float": u.Convert(program.Float), "from bits": u.Bitcast(program.Float),
-		"float bool": f.Convert(program.Bool), "int bool": k.Convert(program.Bool), "uint int": u.Convert(program.Int),
+		"select": f.Lt(g).Select(f, g), "to int": whole.Convert(program.Int), "bits": f.Abs().
+				Bitcast(program.Uint),
+		"add 3": f.Shift(3), "scale": f.Scale(0.1), "reciprocal": b.Const(1).Div(f),
+		"third":   f.Div(b.Const(3)),
+		"int neg": k.Neg(), "int abs": k.Abs(), "int sign": k.Sign(), "int not": k.Not(),
+		"int add": k.Add(l),
+		"int sub": k.Sub(l), "int mul": k.Mul(l), "int max": k.Max(l), "int and": k.And(l),
+		"int lt":   k.Lt(l),
+		"uint not": u.Not(), "uint add": u.Add(v), "uint sub": u.Sub(v), "uint mul": u.Mul(v),
+		"uint xor": u.Xor(v),
+		"uint lt":  u.Lt(v), "uint shl": u.Shl(v.And(thirty)), "uint shr": u.Shr(v.And(thirty)),
+		"int shr":   k.Shr(l.And(thirty.Convert(program.Int))),
+		"int shl":   k.Shl(l.And(thirty.Convert(program.Int))),
+		"int float": k.Convert(program.Float), "uint float": u.Convert(program.Float),
+		"from bits":  u.Bitcast(program.Float),
+		"float bool": f.Convert(program.Bool), "int bool": k.Convert(program.Bool),
+		"uint int": u.Convert(program.Int),
 	} {
 		b.Output(strings.ReplaceAll(name, " ", "_"), value)
 	}

@@ -19,14 +19,19 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// activations computes the inputs of all layers for all sequences at once with the whole model, in which some weights are
-// replaced.
-func activations(t *testing.T, kind string, texts int, replaced map[string][]float32) map[string][]float32 {
+// activations computes the inputs of all layers for all sequences at once with the whole model, in
+// which some weights are replaced.
+func activations(
+	t *testing.T, kind string, texts int, replaced map[string][]float32,
+) map[string][]float32 {
 	return activationsOf(t, kind, layersOf(kind), texts, replaced, "nothing")
 }
 
-// activationsOf is activations for some number of layers, where those whose names have the prefix are zeros.
-func activationsOf(t *testing.T, kind string, layers, texts int, replaced map[string][]float32, zeros string) map[string][]float32 {
+// activationsOf is activations for some number of layers, where those whose names have the prefix
+// are zeros.
+func activationsOf(
+	t *testing.T, kind string, layers, texts int, replaced map[string][]float32, zeros string,
+) map[string][]float32 {
 	t.Helper()
 	m, values := small(t, kind, layers, 32)
 	dev := cpu(t)
@@ -51,13 +56,14 @@ func activationsOf(t *testing.T, kind string, layers, texts int, replaced map[st
 	var feeds []string
 	e, err := dev.Compile("activations", specs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 		var seen []*graph.Node
-		m.Logits(in[:len(in)-1], in[len(in)-1], func(site model.ActivationSite, x *graph.Node) *graph.Node {
-			if strings.HasPrefix(site.Name, zeros) {
-				x = graph.ZerosLike(x)
-			}
-			seen, feeds = append(seen, x), append(feeds, strings.Join(site.Feeds, " "))
-			return x
-		})
+		m.Logits(in[:len(in)-1], in[len(in)-1],
+			func(site model.ActivationSite, x *graph.Node) *graph.Node {
+				if strings.HasPrefix(site.Name, zeros) {
+					x = graph.ZerosLike(x)
+				}
+				seen, feeds = append(seen, x), append(feeds, strings.Join(site.Feeds, " "))
+				return x
+			})
 		return seen
 	})
 	if err != nil {
@@ -90,14 +96,16 @@ func TestActivations(t *testing.T) {
 			if !strings.HasPrefix(s.Name, prefix) {
 				continue
 			}
-			p, err := sdk.BuildQuantizer(zeros{}, sdk.Site{Role: sdk.RoleActivation, Name: s.Name, Shape: []int{batch * length, s.Width}})
+			p, err := sdk.BuildQuantizer(zeros{},
+				sdk.Site{Role: sdk.RoleActivation, Name: s.Name, Shape: []int{batch * length, s.Width}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			quantized[s.Name] = p
 		}
 		got, replaced := map[string]posttrain.Matrix{}, map[string][]float32{}
-		r := quantize.Blocks{Settings: posttrain.Settings{Method: posttrain.RTN}, Device: cpu(t), Model: m, Weights: programs(t, m, plain{}), Activations: quantized,
+		r := quantize.Blocks{Settings: posttrain.Settings{Method: posttrain.RTN}, Device: cpu(t),
+			Model: m, Weights: programs(t, m, plain{}), Activations: quantized,
 			Values: fleeting(values), Sequences: sequences(texts), Batch: batch, Context: length,
 			Block: func(_ int, list []*quantize.Quantized) error {
 				for _, w := range list {
@@ -113,7 +121,8 @@ func TestActivations(t *testing.T) {
 			if report, ok := got[p.Name]; ok {
 				w, _ := values(p.Name)
 				want := outputError(w, replaced[p.Name], x[p.Name], p.Dims[1])
-				if (want == 0) != strings.HasPrefix(p.Name, prefix) || math.Abs(report.OutputError-want) > 1e-4*want {
+				if (want == 0) != strings.HasPrefix(p.Name, prefix) ||
+					math.Abs(report.OutputError-want) > 1e-4*want {
 					t.Errorf("zeros in %s: %s: reported %v, want %v", prefix, p.Name, report.OutputError, want)
 				}
 			}

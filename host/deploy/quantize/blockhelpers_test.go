@@ -15,23 +15,28 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// rounding is a quantizer to integers of three bits, with a scale for each group of 8 or each row, in a rotated domain or
-// not.
+// rounding is a quantizer to integers of three bits, with a scale for each group of 8 or each row,
+// in a rotated domain or not.
 type rounding struct {
 	group, block int
 }
 
 func (rounding) Describe() sdk.Description { return sdk.Description{Name: "rounding"} }
 
-func (r rounding) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+func (r rounding) Quantize(
+	b *program.Builder, x program.Value, site sdk.Site,
+) (sdk.Quantized, error) {
 	z := r.split(r.rotate(x), site)
 	scale := z.Abs().MaxRow().Scale(1.0 / 3)
 	codes := z.Div(scale.Max(b.Const(1e-30))).Round().Clip(-3, 3)
-	return sdk.Quantized{Value: r.rotate(codes.Mul(scale).Reshape(site.Shape...)), Codes: codes.Reshape(site.Shape...), Scale: scale, Grid: sdk.Integers(-3, 3, r.group)}, nil
+	return sdk.Quantized{Value: r.rotate(codes.Mul(scale).Reshape(site.Shape...)),
+		Codes: codes.Reshape(site.Shape...), Scale: scale, Grid: sdk.Integers(-3, 3, r.group)}, nil
 }
 
 // Unpack implements sdk.Packer.
-func (r rounding) Unpack(_ *program.Builder, codes, scale program.Value, site sdk.Site) (program.Value, error) {
+func (r rounding) Unpack(
+	_ *program.Builder, codes, scale program.Value, site sdk.Site,
+) (program.Value, error) {
 	return r.rotate(r.split(codes, site).Mul(scale).Reshape(site.Shape...)), nil
 }
 
@@ -74,9 +79,12 @@ const (
 )
 
 // small is a model with weights that are made when they are asked for.
-func small(t testing.TB, kind string, layers, width int) (model.Language, func(string) ([]float32, error)) {
+func small(
+	t testing.TB, kind string, layers, width int,
+) (model.Language, func(string) ([]float32, error)) {
 	t.Helper()
-	s := architecture.Settings{Kind: kind, Layers: layers, Width: width, Heads: 2, KVHeads: 1, Hidden: 2 * width, Vocab: vocabulary, Context: length,
+	s := architecture.Settings{Kind: kind, Layers: layers, Width: width, Heads: 2, KVHeads: 1,
+		Hidden: 2 * width, Vocab: vocabulary, Context: length,
 		NormEps: 1e-5, RopeTheta: 1e4, RopePairs: architecture.HalfSplit, InitStd: 0.2}
 	switch kind {
 	case architecture.KindGranite:
@@ -112,7 +120,8 @@ func programs(t testing.TB, m model.Model, q sdk.Quantizer) map[string]spec.Quan
 			continue
 		}
 		var err error
-		if list[p.Name], err = sdk.BuildQuantizer(q, sdk.Site{Role: sdk.RoleWeight, Name: p.Name, Shape: p.Dims}); err != nil {
+		if list[p.Name], err = sdk.BuildQuantizer(q,
+			sdk.Site{Role: sdk.RoleWeight, Name: p.Name, Shape: p.Dims}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -143,11 +152,14 @@ func cpu(t testing.TB) *engine.Device {
 }
 
 // run quantizes a model of two blocks and returns its weights by name.
-func runBlocks(t testing.TB, kind string, q sdk.Quantizer, s posttrain.Settings, texts int) map[string]*quantize.Quantized {
+func runBlocks(
+	t testing.TB, kind string, q sdk.Quantizer, s posttrain.Settings, texts int,
+) map[string]*quantize.Quantized {
 	t.Helper()
 	m, values := small(t, kind, layersOf(kind), 32)
 	out := map[string]*quantize.Quantized{}
-	r := quantize.Blocks{Settings: s, Device: cpu(t), Model: m, Weights: programs(t, m, q), Values: fleeting(values), Sequences: sequences(texts), Batch: batch, Context: length,
+	r := quantize.Blocks{Settings: s, Device: cpu(t), Model: m, Weights: programs(t, m, q),
+		Values: fleeting(values), Sequences: sequences(texts), Batch: batch, Context: length,
 		Block: func(_ int, list []*quantize.Quantized) error {
 			for _, w := range list {
 				out[w.Report.Name] = w

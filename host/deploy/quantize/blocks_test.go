@@ -34,8 +34,8 @@ func outputError(a, b, x []float32, columns int) float64 {
 	return sum
 }
 
-// TestReport: what is reported of each matrix is what a pass through the whole model finds, in which the layers before are
-// quantized, and those behind, and beside it, are not.
+// TestReport: what is reported of each matrix is what a pass through the whole model finds, in
+// which the layers before are quantized, and those behind, and beside it, are not.
 func TestReport(t *testing.T) {
 	const texts = 6
 	kinds := []string{
@@ -76,27 +76,32 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestBetterThanRounding: GPTQ disturbs outputs less than rounding, whatever the quantizer does, and says how much less.
-// What it gives is on the quantizer's grid: there is a fixed point of codes and scales.
+// TestBetterThanRounding: GPTQ disturbs outputs less than rounding, whatever the quantizer does,
+// and says how much less. What it gives is on the quantizer's grid: there is a fixed point of codes
+// and scales.
 func TestBetterThanRounding(t *testing.T) {
 	for name, c := range map[string]struct {
 		q      rounding
 		change func(*posttrain.Settings)
 		scales string
 	}{
-		"row":              {rounding{}, func(*posttrain.Settings) {}, posttrain.OriginalScales},
-		"group":            {rounding{group: 8}, func(*posttrain.Settings) {}, posttrain.CurrentScales},
-		"original scales":  {rounding{group: 8}, func(s *posttrain.Settings) { s.Scales = posttrain.OriginalScales }, posttrain.OriginalScales},
-		"activation order": {rounding{group: 8}, func(s *posttrain.Settings) { s.ActivationOrder = true }, posttrain.OriginalScales},
-		"rotated":          {rounding{block: 16}, func(*posttrain.Settings) {}, posttrain.OriginalScales},
-		"rotated groups":   {rounding{group: 8, block: 32}, func(*posttrain.Settings) {}, posttrain.CurrentScales},
+		"row":   {rounding{}, func(*posttrain.Settings) {}, posttrain.OriginalScales},
+		"group": {rounding{group: 8}, func(*posttrain.Settings) {}, posttrain.CurrentScales},
+		"original scales": {rounding{group: 8},
+			func(s *posttrain.Settings) { s.Scales = posttrain.OriginalScales }, posttrain.OriginalScales},
+		"activation order": {rounding{group: 8}, func(s *posttrain.Settings) { s.ActivationOrder = true },
+			posttrain.OriginalScales},
+		"rotated": {rounding{block: 16}, func(*posttrain.Settings) {}, posttrain.OriginalScales},
+		"rotated groups": {rounding{group: 8, block: 32}, func(*posttrain.Settings) {},
+			posttrain.CurrentScales},
 	} {
 		t.Run(name, func(t *testing.T) {
 			settings := usual
 			c.change(&settings)
 			for name, w := range runBlocks(t, architecture.KindLlama, c.q, settings, 40) {
 				r := w.Report
-				if !(r.OutputError < r.RoundingError) || r.Fallback || r.Damping != 0.01 || r.Scales != c.scales || r.Rotation != c.q.block {
+				if !(r.OutputError < r.RoundingError) || r.Fallback || r.Damping != 0.01 ||
+					r.Scales != c.scales || r.Rotation != c.q.block {
 					t.Errorf("%s: %+v with %+v", name, r, r.OutputErrors)
 				}
 				if (w.Scale == nil) != (c.q.block > 0) {
@@ -114,7 +119,8 @@ func TestBetterThanRounding(t *testing.T) {
 						group = c.q.group
 					}
 					code := v / w.Scale[i/group]
-					if off := math.Abs(float64(code) - math.Round(float64(code))); off > 1e-6 || math.Abs(float64(code)) > 3.001 {
+					if off := math.Abs(float64(code) - math.Round(float64(code))); off > 1e-6 ||
+						math.Abs(float64(code)) > 3.001 {
 						t.Fatalf("%s: element %d is %v of its scale", name, i, code)
 					}
 				}
@@ -126,7 +132,8 @@ func TestBetterThanRounding(t *testing.T) {
 // TestRounding: RTN is Q(W), with texts and without.
 func TestRounding(t *testing.T) {
 	settings := posttrain.Settings{Method: posttrain.RTN}
-	with, without := runBlocks(t, architecture.KindLlama, plain{}, settings, 4), runBlocks(t, architecture.KindLlama, plain{}, settings, 0)
+	with, without := runBlocks(t, architecture.KindLlama, plain{}, settings, 4),
+		runBlocks(t, architecture.KindLlama, plain{}, settings, 0)
 	_, values := small(t, architecture.KindLlama, 2, 32)
 	if len(with) != 10 || len(without) != 10 {
 		t.Fatalf("%d and %d matrices", len(with), len(without))
@@ -141,7 +148,8 @@ func TestRounding(t *testing.T) {
 		if !slices.Equal(a.Value, want) || !slices.Equal(b.Value, want) {
 			t.Errorf("%s is not Q(W)", name)
 		}
-		if a.Report.OutputErrors == nil || a.Report.OutputError != a.Report.RoundingError || b.Report.OutputErrors != nil || a.Report.WeightError != b.Report.WeightError {
+		if a.Report.OutputErrors == nil || a.Report.OutputError != a.Report.RoundingError ||
+			b.Report.OutputErrors != nil || a.Report.WeightError != b.Report.WeightError {
 			t.Errorf("%s: %+v, without texts %+v", name, a.Report, b.Report)
 		}
 	}
@@ -149,9 +157,11 @@ func TestRounding(t *testing.T) {
 
 // TestSame: the same again gives the same bits.
 func TestSame(t *testing.T) {
-	first, again := runBlocks(t, architecture.KindLlama, rounding{group: 8}, usual, 6), runBlocks(t, architecture.KindLlama, rounding{group: 8}, usual, 6)
+	first, again := runBlocks(t, architecture.KindLlama, rounding{group: 8}, usual, 6),
+		runBlocks(t, architecture.KindLlama, rounding{group: 8}, usual, 6)
 	for name, w := range first {
-		if !slices.Equal(w.Value, again[name].Value) || *w.Report.OutputErrors != *again[name].Report.OutputErrors {
+		if !slices.Equal(w.Value, again[name].Value) ||
+			*w.Report.OutputErrors != *again[name].Report.OutputErrors {
 			t.Errorf("%s differs", name)
 		}
 	}
@@ -159,14 +169,20 @@ func TestSame(t *testing.T) {
 
 func TestRefuses(t *testing.T) {
 	m, values := small(t, architecture.KindLlama, 2, 32)
-	base := quantize.Blocks{Settings: usual, Device: cpu(t), Model: m, Weights: programs(t, m, rounding{}), Values: values, Sequences: sequences(2), Batch: batch, Context: length,
-		Block: func(int, []*quantize.Quantized) error { return nil }}
+	base := quantize.Blocks{Settings: usual, Device: cpu(t), Model: m,
+		Weights: programs(t, m, rounding{}), Values: values, Sequences: sequences(2), Batch: batch,
+		Context: length,
+		Block:   func(int, []*quantize.Quantized) error { return nil }}
 	for _, c := range []struct {
 		want   string
 		change func(*quantize.Blocks)
 	}{
-		{"layers.0.attn.qkv: GPTQ needs the levels of the quantizer: the quantizer returns no codes and scales", func(r *quantize.Blocks) { r.Weights = programs(t, m, plain{}) }},
-		{"token 40 is outside the model's vocabulary of 40", func(r *quantize.Blocks) { r.Sequences[1][3] = vocabulary }},
+		{"layers.0.attn.qkv: GPTQ needs the levels of the quantizer: the quantizer returns no codes " +
+			"and scales", func(r *quantize.Blocks) {
+			r.Weights = programs(t, m, plain{})
+		}},
+		{"token 40 is outside the model's vocabulary of 40",
+			func(r *quantize.Blocks) { r.Sequences[1][3] = vocabulary }},
 		{"layers.1.mlp.w1: 1 of 2048 numbers are NaN or infinite", func(r *quantize.Blocks) {
 			r.Values = func(name string) ([]float32, error) {
 				w, err := values(name)
@@ -201,7 +217,9 @@ func TestMemory(t *testing.T) {
 	m, values := small(t, architecture.KindLlama, layers, width)
 	size := uint64(4 * architecture.CountParams(m.BlockParams(0), nil))
 	var used []uint64
-	r := quantize.Blocks{Settings: usual, Device: cpu(t), Model: m, Weights: programs(t, m, rounding{}), Values: values, Sequences: sequences(8), Batch: batch, Context: length,
+	r := quantize.Blocks{Settings: usual, Device: cpu(t), Model: m,
+		Weights: programs(t, m, rounding{}), Values: values, Sequences: sequences(8), Batch: batch,
+		Context: length,
 		Block: func(int, []*quantize.Quantized) error {
 			runtime.GC()
 			runtime.GC() // pools keep what is in them for one more

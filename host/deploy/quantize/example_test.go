@@ -22,8 +22,10 @@ func ExampleBlocks() {
 		return
 	}
 	defer device.Close()
-	m, err := model.New(architecture.Settings{Kind: architecture.KindLlama, Layers: 2, Width: 8, Heads: 1, Hidden: 16, Vocab: 10, Context: 4,
-		RopeTheta: 1e4, RopePairs: architecture.Interleaved, NormEps: 1e-5, InitStd: 0.2}, model.Options{})
+	m, err := model.New(architecture.Settings{Kind: architecture.KindLlama, Layers: 2, Width: 8,
+		Heads: 1, Hidden: 16, Vocab: 10, Context: 4,
+		RopeTheta: 1e4, RopePairs: architecture.Interleaved, NormEps: 1e-5, InitStd: 0.2},
+		model.Options{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -32,7 +34,8 @@ func ExampleBlocks() {
 	for _, p := range m.Params() {
 		start[p.Name] = p.Init(1)
 		if p.Quantized {
-			programs[p.Name], _ = sdk.BuildQuantizer(rounding{}, sdk.Site{Role: sdk.RoleWeight, Name: p.Name, Shape: p.Dims})
+			programs[p.Name], _ = sdk.BuildQuantizer(rounding{},
+				sdk.Site{Role: sdk.RoleWeight, Name: p.Name, Shape: p.Dims})
 		}
 	}
 	run := quantize.Blocks{
@@ -41,7 +44,8 @@ func ExampleBlocks() {
 		Values:    func(param string) ([]float32, error) { return start[param], nil },
 		Sequences: [][]int32{{1, 2, 3, 4}, {5, 6, 7, 8}}, Batch: 2, Context: 4,
 		Block: func(block int, weights []*quantize.Quantized) error {
-			fmt.Println("block", block, "has", len(weights), "quantized weights, the first is", weights[0].Report.Name)
+			fmt.Println("block", block, "has", len(weights), "quantized weights, the first is",
+				weights[0].Report.Name)
 			return nil
 		},
 	}

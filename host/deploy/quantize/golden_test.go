@@ -13,20 +13,28 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// published is the grid of the published GPTQ: −2^(b−1) … 2^(b−1)−1 in units of 2·max/(2^b−1), of a row or a group.
+// published is the grid of the published GPTQ: −2^(b−1) … 2^(b−1)−1 in units of 2·max/(2^b−1), of a
+// row or a group.
 type published struct{ bits, group int }
 
 func (published) Describe() sdk.Description { return sdk.Description{Name: "published"} }
 
-func (p published) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+func (p published) Quantize(
+	b *program.Builder, x program.Value, site sdk.Site,
+) (sdk.Quantized, error) {
 	half := math.Ldexp(1, p.bits-1)
 	z := p.split(x, site)
-	scale := z.Abs().MaxRow().Div(b.Const(half - 0.5)) // rounded once, as is the largest element over it, which is a tie
+	// rounded once, as is the largest element over it, which is a tie
+	scale := z.Abs().MaxRow().Div(b.Const(half - 0.5))
 	codes := z.Div(scale).Round().Clip(-half, half-1)
-	return sdk.Quantized{Value: codes.Mul(scale).Reshape(site.Shape...), Codes: codes.Reshape(site.Shape...), Scale: scale, Grid: sdk.Integers(-int(half), int(half)-1, max(0, p.group))}, nil
+	return sdk.Quantized{Value: codes.Mul(scale).Reshape(site.Shape...),
+		Codes: codes.Reshape(site.Shape...), Scale: scale,
+		Grid: sdk.Integers(-int(half), int(half)-1, max(0, p.group))}, nil
 }
 
-func (p published) Unpack(_ *program.Builder, codes, scale program.Value, site sdk.Site) (program.Value, error) {
+func (p published) Unpack(
+	_ *program.Builder, codes, scale program.Value, site sdk.Site,
+) (program.Value, error) {
 	return p.split(codes, site).Mul(scale).Reshape(site.Shape...), nil
 }
 
@@ -37,8 +45,9 @@ func (p published) split(x program.Value, site sdk.Site) program.Value {
 	return x.Reshape(site.Shape[0], site.RowLen()/p.group, p.group)
 }
 
-// TestGolden: with a grid that a quantizer declares, GPTQ gives the reference values, to the precision of
-// binary32. Those of rounding have one scale for a row in the file, even where GPTQ has groups.
+// TestGolden: with a grid that a quantizer declares, GPTQ gives the reference values, to the
+// precision of binary32. Those of rounding have one scale for a row in the file, even where GPTQ
+// has groups.
 func TestGolden(t *testing.T) {
 	dev, err := engine.Open(device.CPU, engine.Options{})
 	if err != nil {
@@ -49,20 +58,26 @@ func TestGolden(t *testing.T) {
 	golden.Load(t, "../posttrain/testdata/gptq.json").Run(t, func(t *testing.T, c golden.Case) {
 		w, x := c.Inputs.Array("w"), c.Inputs.Array("x")
 		group := c.Params.Int("group")
-		s := posttrain.Settings{Method: posttrain.GPTQ, Damping: c.Params.Float("damp"), ActivationOrder: c.Params.Bool("act_order"), Scales: posttrain.AutoScales}
+		s := posttrain.Settings{Method: posttrain.GPTQ, Damping: c.Params.Float("damp"),
+			ActivationOrder: c.Params.Bool("act_order"), Scales: posttrain.AutoScales}
 		got := quantizeGolden(t, dev, s, published{c.Params.Int("bits"), group}, w, x)
 		c.Expected.CloseWithin(tolerance, "q", toFloat64(got.Value))
 		c.Expected.CloseWithin(tolerance, "output_error", []float64{math.Sqrt(got.Report.OutputError)})
 		if group < 0 {
-			c.Expected.CloseWithin(tolerance, "rtn_output_error", []float64{math.Sqrt(got.Report.RoundingError)})
+			c.Expected.CloseWithin(tolerance, "rtn_output_error",
+				[]float64{math.Sqrt(got.Report.RoundingError)})
 		}
-		rounded := quantizeGolden(t, dev, posttrain.Settings{Method: posttrain.RTN}, published{c.Params.Int("bits"), -1}, w, x)
+		rounded := quantizeGolden(t, dev, posttrain.Settings{Method: posttrain.RTN},
+			published{c.Params.Int("bits"), -1}, w, x)
 		c.Expected.CloseWithin(tolerance, "rtn", toFloat64(rounded.Value))
-		c.Expected.CloseWithin(tolerance, "rtn_output_error", []float64{math.Sqrt(rounded.Report.OutputError)})
+		c.Expected.CloseWithin(tolerance, "rtn_output_error",
+			[]float64{math.Sqrt(rounded.Report.OutputError)})
 	})
 }
 
-func quantizeGolden(t *testing.T, dev *engine.Device, s posttrain.Settings, p published, w, x golden.Array) *Quantized {
+func quantizeGolden(
+	t *testing.T, dev *engine.Device, s posttrain.Settings, p published, w, x golden.Array,
+) *Quantized {
 	t.Helper()
 	rows, columns, samples := w.Shape[0], w.Shape[1], x.Shape[0]
 	program, err := sdk.BuildQuantizer(p, sdk.Site{Role: sdk.RoleWeight, Name: "w", Shape: w.Shape})
@@ -77,7 +92,8 @@ func quantizeGolden(t *testing.T, dev *engine.Device, s posttrain.Settings, p pu
 		}
 		mean[i] = float32(2 * sum / float64(samples))
 	}
-	in := &inputs{forward: &forward{dev: dev, compiled: map[string]*engine.Executable{}}, size: columns, samples: int64(samples)}
+	in := &inputs{forward: &forward{dev: dev, compiled: map[string]*engine.Executable{}},
+		size: columns, samples: int64(samples)}
 	if in.mean, err = engine.Upload(dev, mean, columns, columns); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +104,8 @@ func quantizeGolden(t *testing.T, dev *engine.Device, s posttrain.Settings, p pu
 		t.Fatal(err)
 	}
 	defer q.close()
-	out, err := quantizeMatrix(t.Context(), s, q, architecture.Param{Name: "w", Dims: []int{rows, columns}}, w.Float32(), in)
+	out, err := quantizeMatrix(t.Context(), s, q,
+		architecture.Param{Name: "w", Dims: []int{rows, columns}}, w.Float32(), in)
 	if err != nil {
 		t.Fatal(err)
 	}

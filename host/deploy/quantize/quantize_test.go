@@ -39,8 +39,11 @@ func fullPrecision(t *testing.T) *config.Config {
 // gptqOptions are those of the command, with fewer texts.
 func gptqOptions(t *testing.T, plugin string, params map[string]any) quantize.Options {
 	t.Helper()
-	return quantize.Options{Quantization: posttrain.Quantization{Settings: posttrain.Settings{Method: posttrain.GPTQ, Damping: 0.01, Scales: posttrain.AutoScales}, Windows: 64},
-		Plugin: plugin, Params: params, Out: filepath.Join(t.TempDir(), "out"), Finder: testrun.Finder(t)}
+	return quantize.Options{
+		Quantization: posttrain.Quantization{Settings: posttrain.Settings{Method: posttrain.GPTQ,
+			Damping: 0.01, Scales: posttrain.AutoScales}, Windows: 64},
+		Plugin: plugin, Params: params, Out: filepath.Join(t.TempDir(), "out"),
+		Finder: testrun.Finder(t)}
 }
 
 // quantizerCase is a quantizer with its parameters.
@@ -68,25 +71,27 @@ func open(t *testing.T, dir string, o trained.Options) *trained.Model {
 	return opened
 }
 
-// TestGPTQ: of a trained model, with every quantizer that there is, it changes the outputs of no layer more than rounding, and
-// those of all together less. The result is evaluated as it is.
+// TestGPTQ: of a trained model, with every quantizer that there is, it changes the outputs of no
+// layer more than rounding, and those of all together less. The result is evaluated as it is.
 func TestGPTQ(t *testing.T) {
 	cfg := fullPrecision(t)
 	cases := map[string]quantizerCase{
-		"absmax":           {"absmax", nil},
-		"absmax in groups": {"absmax", map[string]any{"granularity": "group", "group": int64(8), "grid": "gptq"}},
-		"absmax centred":   {"absmax", map[string]any{"grid": "centred", "bits": int64(3)}},
-		"quest":            {"quest", nil},
-		"quest official":   {"quest", map[string]any{"form": "official"}},
-		"mxfp4":            {"mxfp4", nil},
-		"mxfp4 absmax34":   {"mxfp4", map[string]any{"scale_rule": "absmax34"}},
-		"nvfp4":            {"nvfp4", nil},
-		"nvfp4 encode":     {"nvfp4", map[string]any{"scale_form": "encode"}},
-		"lsq":              {"lsq", nil},
-		"paretoq":          {"paretoq", nil},
+		"absmax": {"absmax", nil},
+		"absmax in groups": {"absmax", map[string]any{"granularity": "group", "group": int64(8),
+			"grid": "gptq"}},
+		"absmax centred": {"absmax", map[string]any{"grid": "centred", "bits": int64(3)}},
+		"quest":          {"quest", nil},
+		"quest official": {"quest", map[string]any{"form": "official"}},
+		"mxfp4":          {"mxfp4", nil},
+		"mxfp4 absmax34": {"mxfp4", map[string]any{"scale_rule": "absmax34"}},
+		"nvfp4":          {"nvfp4", nil},
+		"nvfp4 encode":   {"nvfp4", map[string]any{"scale_form": "encode"}},
+		"lsq":            {"lsq", nil},
+		"paretoq":        {"paretoq", nil},
 	}
 	if testing.Short() {
-		maps.DeleteFunc(cases, func(name string, _ quantizerCase) bool { return name != "absmax" && name != "mxfp4" })
+		maps.DeleteFunc(cases,
+			func(name string, _ quantizerCase) bool { return name != "absmax" && name != "mxfp4" })
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -100,33 +105,37 @@ func TestGPTQ(t *testing.T) {
 				got, than = got+m.OutputError, than+m.RoundingError
 			}
 			if len(result.Matrices) != 5 || !(got < 0.8*than) {
-				t.Errorf("%d matrices with the error %v, that of rounding is %v", len(result.Matrices), got, than)
+				t.Errorf("%d matrices with the error %v, that of rounding is %v", len(result.Matrices), got,
+					than)
 			}
 			checkHeld(t, cfg, o.Out)
 		})
 	}
 }
 
-// checkHeld: the weights of a run that holds a quantized model are evaluated without a quantizer, on the validation set of
-// the run that it was made of.
+// checkHeld: the weights of a run that holds a quantized model are evaluated without a quantizer,
+// on the validation set of the run that it was made of.
 func checkHeld(t *testing.T, from *config.Config, dir string) {
 	t.Helper()
 	held, err := config.Load(rundir.At(dir).Config().Name, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !held.Untrained() || held.Quantizer.Weights != nil || held.Quantizer.Activations != nil || held.Data.Validation != from.Data.Validation {
+	if !held.Untrained() || held.Quantizer.Weights != nil || held.Quantizer.Activations != nil ||
+		held.Data.Validation != from.Data.Validation {
 		t.Errorf("the configuration is %+v", held)
 	}
 	log := &strings.Builder{}
-	opened := open(t, dir, trained.Options{Finder: testrun.Finder(t), Logger: hclog.New(&hclog.LoggerOptions{Output: log})})
-	if loss, tokens, err := opened.Evaluate(t.Context(), 2); err != nil || !(loss > 0 && loss < 8) || tokens == 0 || log.Len() > 0 {
+	opened := open(t, dir,
+		trained.Options{Finder: testrun.Finder(t), Logger: hclog.New(&hclog.LoggerOptions{Output: log})})
+	if loss, tokens, err := opened.Evaluate(t.Context(), 2); err != nil || !(loss > 0 && loss < 8) ||
+		tokens == 0 || log.Len() > 0 {
 		t.Errorf("loss %v over %d tokens, error %v, messages %s", loss, tokens, err, log)
 	}
 }
 
-// TestQuantizeOwn: the weights of a run that was trained with a quantizer become Q(x) of it, and both runs are one model. The
-// activations' quantizer stays where that is asked for.
+// TestQuantizeOwn: the weights of a run that was trained with a quantizer become Q(x) of it, and
+// both runs are one model. The activations' quantizer stays where that is asked for.
 func TestQuantizeOwn(t *testing.T) {
 	cfg := testrun.Config(t)
 	testrun.Train(t, cfg, train.Options{})
@@ -146,7 +155,8 @@ func TestQuantizeOwn(t *testing.T) {
 		}
 		losses = append(losses, loss)
 	}
-	if relative(losses[1], losses[0]) > 1e-3 { // rotations that cancel are computed in one and left out in the other
+	// rotations that cancel are computed in one and left out in the other
+	if relative(losses[1], losses[0]) > 1e-3 {
 		t.Errorf("the loss is %v, that of the run %v", losses[1], losses[0])
 	}
 }
@@ -182,7 +192,8 @@ func TestQuantizeInterrupted(t *testing.T) {
 	for _, f := range left {
 		names = append(names, f.Name())
 	}
-	if want := []string{"checkpoints", "provenance.json", "run.toml", "summary.json"}; err != nil || !slices.Equal(names, want) {
+	if want := []string{"checkpoints", "provenance.json", "run.toml", "summary.json"}; err != nil ||
+		!slices.Equal(names, want) {
 		t.Errorf("the run has %v, want %v, %v", names, want, err)
 	}
 }
@@ -194,7 +205,8 @@ func (f writerFunc) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestQuantizeTrained: of a run's own quantizer, trained parameters count as well: the weights are those that it exports.
+// TestQuantizeTrained: of a run's own quantizer, trained parameters count as well: the weights are
+// those that it exports.
 func TestQuantizeTrained(t *testing.T) {
 	testlevel.Long(t, "trains with two quantizers")
 	for _, plugin := range []string{"lsq", "nvfp4"} {
@@ -213,7 +225,8 @@ func TestQuantizeTrained(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !slices.Equal(got.Value, want.Value) || got.Grid != want.Grid || got.Grid.Format == "" || !slices.Equal(got.Scale, want.Scale) {
+			if !slices.Equal(got.Value, want.Value) || got.Grid != want.Grid || got.Grid.Format == "" ||
+				!slices.Equal(got.Scale, want.Scale) {
 				t.Errorf("%s: %s is not what the run exports", plugin, m.Name)
 			}
 		}
@@ -233,7 +246,8 @@ func exportOf(t *testing.T, dir string) *export.Model {
 	return m
 }
 
-// TestQuantizeHub: each weight of a checkpoint of the hub becomes Q of itself, and what is not quantized stays.
+// TestQuantizeHub: each weight of a checkpoint of the hub becomes Q of itself, and what is not
+// quantized stays.
 func TestQuantizeHub(t *testing.T) {
 	const dir, step = "../../model/huggingface/testdata/llama32", 0.01
 	o := gptqOptions(t, "grid", map[string]any{"step": step})
@@ -280,11 +294,12 @@ func TestQuantizeIntoNameWithSlash(t *testing.T) {
 	checkHeld(t, cfg, out)
 }
 
-// TestQuantizeLOTION: the result of a run of LOTION, without its quantizer of weights, can be opened; so can one that names
-// the method, as it was once written.
+// TestQuantizeLOTION: the result of a run of LOTION, without its quantizer of weights, can be
+// opened; so can one that names the method, as it was once written.
 func TestQuantizeLOTION(t *testing.T) {
 	testlevel.Long(t, "trains and evaluates twice")
-	cfg := testrun.Config(t, `quantizer={weights={plugin="absmax"}}`, `method={name="lotion"}`, "train.steps=2")
+	cfg := testrun.Config(t, `quantizer={weights={plugin="absmax"}}`, `method={name="lotion"}`,
+		"train.steps=2")
 	testrun.Train(t, cfg, train.Options{})
 	o := gptqOptions(t, "absmax", nil)
 	o.Method, o.Windows = posttrain.RTN, 0

@@ -15,8 +15,9 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
-// TestGPTQOfConversations: a run of conversations is calibrated with its own set, in which documents do not see each other
-// and padding does not count, as with the same file named; the result is evaluated as the run is.
+// TestGPTQOfConversations: a run of conversations is calibrated with its own set, in which
+// documents do not see each other and padding does not count, as with the same file named; the
+// result is evaluated as the run is.
 func TestGPTQOfConversations(t *testing.T) {
 	testlevel.Long(t, "trains on conversations and quantizes")
 	cfg := testrun.ChatConfig(t, `quantizer.plugin="none"`, `method.form="off"`)
@@ -29,7 +30,8 @@ func TestGPTQOfConversations(t *testing.T) {
 	o := gptqOptions(t, "absmax", map[string]any{"bits": int64(3)})
 	own := run(t, cfg.Train.Out, o)
 	c := own.Calibration
-	if c.Kind != config.KindChat || !c.Separate || c.Tokens != f.Header().Tokens || c.SHA256 != f.SHA256() || c.Windows*c.Context <= int(c.Tokens) {
+	if c.Kind != config.KindChat || !c.Separate || c.Tokens != f.Header().Tokens ||
+		c.SHA256 != f.SHA256() || c.Windows*c.Context <= int(c.Tokens) {
 		t.Errorf("calibrated with %+v, want the %d tokens of %s", c, f.Header().Tokens, f.Path())
 	}
 	got, than := 0.0, 0.0
@@ -45,23 +47,28 @@ func TestGPTQOfConversations(t *testing.T) {
 	again := run(t, cfg.Train.Out, named)
 	for i, m := range own.Matrices {
 		if *m.OutputErrors != *again.Matrices[i].OutputErrors {
-			t.Errorf("%s: with the file named, the error is %v, without %v", m.Name, again.Matrices[i].OutputError, m.OutputError)
+			t.Errorf("%s: with the file named, the error is %v, without %v", m.Name,
+				again.Matrices[i].OutputError, m.OutputError)
 		}
 	}
 }
 
-// TestGPTQKeepsDocumentsApart: a run whose documents do not see each other is calibrated so, one whose documents do is not.
+// TestGPTQKeepsDocumentsApart: a run whose documents do not see each other is calibrated so, one
+// whose documents do is not.
 func TestGPTQKeepsDocumentsApart(t *testing.T) {
 	testlevel.Long(t, "quantizes several times")
-	joined := testrun.Config(t, `quantizer.plugin="none"`, `method.form="off"`, "train.steps=2", "model.context=64")
+	joined := testrun.Config(t, `quantizer.plugin="none"`, `method.form="off"`, "train.steps=2",
+		"model.context=64")
 	testrun.Train(t, joined, train.Options{})
-	separate := testrun.Elsewhere(t, joined, `data.documents="separate"`, fmt.Sprintf("model.init=%q", joined.Train.Out), "schedule.rate=1e-30", "train.weight_decay=0")
+	separate := testrun.Elsewhere(t, joined, `data.documents="separate"`,
+		fmt.Sprintf("model.init=%q", joined.Train.Out), "schedule.rate=1e-30", "train.weight_decay=0")
 	testrun.Train(t, separate, train.Options{}) // the same weights
 	reports := map[bool]*trained.Posttrained{}
 	for _, cfg := range []*config.Config{joined, separate} {
 		o := gptqOptions(t, "absmax", nil)
 		r := run(t, cfg.Train.Out, o)
-		if r.Calibration.Separate != cfg.Data.Separate() || r.Calibration.Tokens != int64(r.Calibration.Windows*64) {
+		if r.Calibration.Separate != cfg.Data.Separate() ||
+			r.Calibration.Tokens != int64(r.Calibration.Windows*64) {
 			t.Errorf("calibrated with %+v", r.Calibration)
 		}
 		reports[cfg.Data.Separate()] = r
@@ -70,23 +77,26 @@ func TestGPTQKeepsDocumentsApart(t *testing.T) {
 	if d := relative(first.RoundingError, reports[false].Matrices[0].RoundingError); d > 1e-6 {
 		t.Errorf("the first layer's inputs, which no other token has been mixed with, differ by %v", d)
 	}
-	if d := relative(last.RoundingError, reports[false].Matrices[len(reports[false].Matrices)-1].RoundingError); d < 1e-4 {
+	if d := relative(last.RoundingError,
+		reports[false].Matrices[len(reports[false].Matrices)-1].RoundingError); d < 1e-4 {
 		t.Errorf("the last layer's inputs differ by %v: documents see each other in both, or in none", d)
 	}
 }
 
-// TestQuantizeHubWithValidation: what is made of a checkpoint of the hub, which has no data, is calibrated with conversations,
-// and gets a validation set.
+// TestQuantizeHubWithValidation: what is made of a checkpoint of the hub, which has no data, is
+// calibrated with conversations, and gets a validation set.
 func TestQuantizeHubWithValidation(t *testing.T) {
 	testlevel.Long(t, "prepares data and trains")
 	const hub = "../../model/huggingface/testdata/llama32"
 	o := gptqOptions(t, "absmax", nil)
 	o.Context = 32
-	o.Data, o.Validation = testrun.HubConversations(t, hub, 1, 40), testrun.HubConversations(t, hub, 2, 21)
+	o.Data, o.Validation = testrun.HubConversations(t, hub, 1, 40),
+		testrun.HubConversations(t, hub, 2, 21)
 	run(t, hub, o)
 	held, err := config.Load(rundir.At(o.Out).Config().Name, nil)
 	if err != nil || held.Data.Kind != config.KindChat || held.Data.Validation != o.Validation {
-		t.Errorf("the run has the validation set %q of kind %q, %v", held.Data.Validation, held.Data.Kind, err)
+		t.Errorf("the run has the validation set %q of kind %q, %v", held.Data.Validation, held.Data.Kind,
+			err)
 	}
 	loss, _ := testrun.Loss(t, o.Out, trained.Options{})
 	full, _ := testrun.Loss(t, hub, trained.Options{Data: o.Validation, Context: 32})
@@ -95,7 +105,10 @@ func TestQuantizeHubWithValidation(t *testing.T) {
 	}
 	other := gptqOptions(t, "absmax", nil)
 	other.Context, other.Data, other.Validation = 32, o.Data, testrun.Conversations(t, 3, 5)
-	if _, err := quantize.Run(t.Context(), hub, other); err == nil || err.Error() != other.Validation+" was made with the tokenizer bytes, but the model's is llama32 (the sections model differ): prepare the text with the model's tokenizer (cage data prepare --tokenizer)" {
+	if _, err := quantize.Run(t.Context(), hub, other); err == nil ||
+		err.Error() != other.Validation+" was made with the tokenizer bytes, but the model's is "+
+			"llama32 (the sections model differ): prepare the text with the model's tokenizer (cage data "+
+			"prepare --tokenizer)" {
 		t.Errorf("a validation set in other tokens: %v", err)
 	}
 }

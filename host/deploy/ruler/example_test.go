@@ -15,9 +15,10 @@ func Example() {
 		panic(err)
 	}
 	g := &ruler.Generator{
-		Inputs: ruler.Inputs{Words: &ruler.Words{Nouns: []string{"river"}, Adjectives: []string{"quiet"}}},
-		Count:  func(text string) (int, error) { return len(strings.Fields(text)), nil },
-		Seed:   ruler.DefaultSeed,
+		Inputs: ruler.Inputs{Words: &ruler.Words{Nouns: []string{"river"},
+			Adjectives: []string{"quiet"}}},
+		Count: func(text string) (int, error) { return len(strings.Fields(text)), nil },
+		Seed:  ruler.DefaultSeed,
 	}
 	samples, err := g.Samples(context.Background(), list[0], 300, 1)
 	if err != nil {

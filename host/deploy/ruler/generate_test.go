@@ -41,7 +41,8 @@ func TestFits(t *testing.T) {
 			fitted++
 			words, _ := countWords(s.Prompt())
 			if words+task.NewTokens > length {
-				t.Errorf("%s at %d: the prompt has %d tokens, the answer %d", task.Name, length, words, task.NewTokens)
+				t.Errorf("%s at %d: the prompt has %d tokens, the answer %d", task.Name, length, words,
+					task.NewTokens)
 			}
 		}
 		if fitted < 10 {
@@ -60,11 +61,14 @@ func TestTooShort(t *testing.T) {
 		count  func(string) (int, error)
 		want   string
 	}{
-		{"niah_single_1", 150, countWords, "niah_single_1 at length 150: sample 0: the smallest prompts have about 281 tokens with their answers: choose a larger length"},
+		{"niah_single_1", 150, countWords, "niah_single_1 at length 150: sample 0: the smallest " +
+			"prompts have about 281 tokens with their answers: choose a larger length"},
 		{"fwe", 249, countWords, "the text would have 3 different words: choose a length of 250 or more"},
-		{"vt", 100_000, bytes, "the example may have 500 tokens, whatever the length, but the smallest with this tokenizer has about 838: leave the task out"},
+		{"vt", 100_000, bytes, "the example may have 500 tokens, whatever the length, but the smallest " +
+			"with this tokenizer has about 838: leave the task out"},
 	} {
-		_, err := first(context.Background(), &Generator{Inputs: inputs, Count: c.count, Seed: DefaultSeed}, c.task, c.length)
+		_, err := first(context.Background(),
+			&Generator{Inputs: inputs, Count: c.count, Seed: DefaultSeed}, c.task, c.length)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s at %d: the error is %v, want %q", c.task, c.length, err, c.want)
 		}
@@ -75,14 +79,17 @@ func TestTooShort(t *testing.T) {
 // of the answer behind it. The examples of vt are part of the question.
 func TestTemplate(t *testing.T) {
 	_, inputs := readGolden(t)
-	g := &Generator{Inputs: inputs, Count: countWords, Seed: DefaultSeed, Before: "<user> ", After: " </user> "}
+	g := &Generator{Inputs: inputs, Count: countWords, Seed: DefaultSeed, Before: "<user> ",
+		After: " </user> "}
 	for _, task := range Tasks() {
 		s, err := first(context.Background(), g, task.Name, 2000)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.HasPrefix(s.Input, "<user> ") || !strings.HasSuffix(s.Input, " </user> ") || strings.Contains(s.AnswerPrefix, "user>") {
-			t.Errorf("%s: the template is not around the question %q, with the answer %q", task.Name, s.Input, s.AnswerPrefix)
+		if !strings.HasPrefix(s.Input, "<user> ") || !strings.HasSuffix(s.Input, " </user> ") ||
+			strings.Contains(s.AnswerPrefix, "user>") {
+			t.Errorf("%s: the template is not around the question %q, with the answer %q", task.Name,
+				s.Input, s.AnswerPrefix)
 		}
 		users := 1
 		if task.Name == "cwe" {
@@ -110,15 +117,18 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%s: the error is %v", task.Name, err)
 		}
 	}
-	for task, want := range map[string]string{"niah_single_1": "it needs words", "niah_single_3": "it needs an essay", "qa_1": "it needs SQuAD", "qa_2": "it needs HotpotQA"} {
+	for task, want := range map[string]string{"niah_single_1": "it needs words",
+		"niah_single_3": "it needs an essay", "qa_1": "it needs SQuAD", "qa_2": "it needs HotpotQA"} {
 		_, err := first(context.Background(), &Generator{Count: countWords}, task, 1000)
 		if err == nil || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%s: the error is %v, want %q", task, err, want)
 		}
 	}
 	tasks := selected(t, []string{"qa_2"})
-	_, err := (&Generator{Inputs: inputs, Count: countWords}).Samples(context.Background(), tasks[0], 1000, 9)
-	if err == nil || !strings.Contains(err.Error(), "the file has 8 questions, but 9 samples were requested") {
+	_, err := (&Generator{Inputs: inputs, Count: countWords}).
+		Samples(context.Background(), tasks[0], 1000, 9)
+	if err == nil || !strings.Contains(err.Error(),
+		"the file has 8 questions, but 9 samples were requested") {
 		t.Errorf("the error is %v", err)
 	}
 }
@@ -130,7 +140,8 @@ func TestTwice(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "a variable was drawn twice") {
 		t.Errorf("the error is %v", err)
 	}
-	if _, err = first(context.Background(), &Generator{Count: countWords, Seed: 36}, "vt", 1000); err != nil {
+	if _, err = first(context.Background(), &Generator{Count: countWords, Seed: 36}, "vt",
+		1000); err != nil {
 		t.Error(err)
 	}
 }

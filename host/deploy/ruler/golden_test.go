@@ -62,7 +62,8 @@ func store(t Task, samples []Sample) (list []stored) {
 func readGolden(t testing.TB) (g golden, inputs Inputs) {
 	t.Helper()
 	testfile.ReadJSON(t, "testdata/ruler.json", &g)
-	inputs.Words = &Words{Nouns: g.Words[nounFile], Adjectives: g.Words[adjectiveFile], Verbs: g.Words[verbFile], English: g.English}
+	inputs.Words = &Words{Nouns: g.Words[nounFile], Adjectives: g.Words[adjectiveFile],
+		Verbs: g.Words[verbFile], English: g.English}
 	inputs.Essay = g.Essay
 	var err error
 	if inputs.Squad, err = ParseSquad(g.QA.Squad); err != nil {
@@ -110,12 +111,15 @@ func TestGolden(t *testing.T) {
 }
 
 // judged is the result of a task with one answer for each question.
-func judged(t *testing.T, task Task, length int, answers []string, targets [][]string) *tasks.Result {
+func judged(
+	t *testing.T, task Task, length int, answers []string, targets [][]string,
+) *tasks.Result {
 	t.Helper()
 	var items []tasks.Item
 	var texts []tasks.Answer
 	for i := range answers {
-		items, texts = append(items, tasks.Item{Targets: targets[i]}), append(texts, tasks.Answer{Text: &answers[i]})
+		items, texts = append(items, tasks.Item{Targets: targets[i]}),
+			append(texts, tasks.Answer{Text: &answers[i]})
 	}
 	r, err := tasks.Judge(task.At(length), items, texts)
 	if err != nil {
@@ -172,8 +176,10 @@ func TestPerfectAnswers(t *testing.T) {
 				}
 			}
 		}
-		if len(r.Lengths) != 2 || !near(r.Average, want) || r.Effective != effective || len(r.Notes) != 0 {
-			t.Errorf("%d lengths with the average %v, the effective length %d and the notes %v", len(r.Lengths), r.Average, r.Effective, r.Notes)
+		if len(r.Lengths) != 2 || !near(r.Average, want) || r.Effective != effective ||
+			len(r.Notes) != 0 {
+			t.Errorf("%d lengths with the average %v, the effective length %d and the notes %v",
+				len(r.Lengths), r.Average, r.Effective, r.Notes)
 		}
 	}
 }
@@ -209,7 +215,8 @@ func TestLong(t *testing.T) {
 	for _, c := range file.Cases {
 		t.Run(fmt.Sprintf("%s at %d", c.Task, c.Length), func(t *testing.T) {
 			list := selected(t, []string{c.Task})
-			g := &Generator{Inputs: inputs, Count: countWords, Seed: c.Seed, Before: c.Before, After: c.After}
+			g := &Generator{Inputs: inputs, Count: countWords, Seed: c.Seed, Before: c.Before,
+				After: c.After}
 			var got []digest
 			samples, err := g.Samples(context.Background(), list[0], c.Length, len(c.Samples))
 			if err != nil {

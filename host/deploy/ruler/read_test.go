@@ -19,7 +19,8 @@ func files(t *testing.T, texts map[string]string) string {
 	return dir
 }
 
-var wordLists = map[string]string{nounFile: "tree\nhouse \n\n", adjectiveFile: "red\r\n", verbFile: "go", englishFile: `{"2": "b", "1": "a"}`}
+var wordLists = map[string]string{nounFile: "tree\nhouse \n\n", adjectiveFile: "red\r\n",
+	verbFile: "go", englishFile: `{"2": "b", "1": "a"}`}
 
 // TestReadWords: the long list keeps the order of its file, whatever its keys are.
 func TestReadWords(t *testing.T) {
@@ -28,7 +29,9 @@ func TestReadWords(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := in.Words
-	if !slices.Equal(w.Nouns, []string{"tree", "house"}) || !slices.Equal(w.Adjectives, []string{"red"}) || !slices.Equal(w.English, []string{"b", "a"}) || w.MadeUp != nil {
+	if !slices.Equal(w.Nouns, []string{"tree", "house"}) ||
+		!slices.Equal(w.Adjectives, []string{"red"}) || !slices.Equal(w.English, []string{"b", "a"}) ||
+		w.MadeUp != nil {
 		t.Errorf("the lists are %q, %q, %q; made up are %q", w.Nouns, w.Adjectives, w.English, w.MadeUp)
 	}
 	if got := w.pairs(); !slices.Equal(got, []string{"red-house", "red-tree"}) {
@@ -60,14 +63,21 @@ func TestBadInputs(t *testing.T) {
 	}
 	empty[verbFile], broken[englishFile] = "\n", `{"1": ["a"]}`
 	for want, f := range map[string]Files{
-		nounFile:                                        {Words: t.TempDir()},
-		verbFile + ": it has no words":                  {Words: files(t, empty)},
-		englishFile + `: 1: found an array`:             {Words: files(t, broken)},
-		"e.txt: text must be valid UTF-8 and not empty": {Essay: filepath.Join(files(t, map[string]string{"e.txt": " \n"}), "e.txt")},
-		"e.json: want an object like":                   {Essay: filepath.Join(files(t, map[string]string{"e.json": "[]"}), "e.json")},
-		"s.json: no questions":                          {Squad: filepath.Join(files(t, map[string]string{"s.json": `{"data":[]}`}), "s.json")},
-		"h.json: question 0 (\"q\") has 1 answ":         {Hotpot: filepath.Join(files(t, map[string]string{"h.json": `[{"question":"q","answer":"a"}]`}), "h.json")},
-		"a context has 3 parts":                         {Hotpot: filepath.Join(files(t, map[string]string{"h.json": `[{"context":[["t",["s"],1]]}]`}), "h.json")},
+		nounFile:                            {Words: t.TempDir()},
+		verbFile + ": it has no words":      {Words: files(t, empty)},
+		englishFile + `: 1: found an array`: {Words: files(t, broken)},
+		"e.txt: text must be valid UTF-8 and not empty": {
+			Essay: filepath.Join(files(t, map[string]string{"e.txt": " \n"}), "e.txt")},
+		"e.json: want an object like": {
+			Essay: filepath.Join(files(t, map[string]string{"e.json": "[]"}), "e.json")},
+		"s.json: no questions": {
+			Squad: filepath.Join(files(t, map[string]string{"s.json": `{"data":[]}`}), "s.json")},
+		"h.json: question 0 (\"q\") has 1 answ": {
+			Hotpot: filepath.Join(files(t, map[string]string{"h.json": `[{"question":"q","answer":"a"}]`}),
+				"h.json")},
+		"a context has 3 parts": {
+			Hotpot: filepath.Join(files(t, map[string]string{"h.json": `[{"context":[["t",["s"],1]]}]`}),
+				"h.json")},
 	} {
 		if _, err := f.Read(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v, want %q", err, want)
@@ -104,10 +114,12 @@ func TestText(t *testing.T) {
 // TestMadeUpWords: they are different, and always the same.
 func TestMadeUpWords(t *testing.T) {
 	w := MadeUpWords()
-	if all := sortedSet(slices.Concat(w.Nouns, w.Adjectives, w.Verbs)); len(all) != len(w.Nouns)+len(w.Adjectives)+len(w.Verbs) {
+	if all := sortedSet(slices.Concat(w.Nouns, w.Adjectives, w.Verbs)); len(all) != len(w.Nouns)+len(
+		w.Adjectives)+len(w.Verbs) {
 		t.Errorf("%d of %d words are different", len(all), len(w.Nouns)+len(w.Adjectives)+len(w.Verbs))
 	}
-	if got, want := strings.Join(w.Nouns[:3], " ")+" "+w.English[0], "nisa dize loba suzifo"; got != want {
+	if got, want := strings.Join(w.Nouns[:3],
+		" ")+" "+w.English[0], "nisa dize loba suzifo"; got != want {
 		t.Errorf("the first words are %q, want %q", got, want)
 	}
 }

@@ -17,8 +17,8 @@ func results(scores ...float64) (lengths []int, list []*tasks.Result) {
 	return lengths, list
 }
 
-// TestEffectiveLength: averages and the effective length, worked out by hand. A length is effective when its average
-// exceeds the threshold, not when it is equal.
+// TestEffectiveLength: averages and the effective length, worked out by hand. A length is effective
+// when its average exceeds the threshold, not when it is equal.
 func TestEffectiveLength(t *testing.T) {
 	for _, c := range []struct {
 		scores                          []float64
@@ -35,8 +35,10 @@ func TestEffectiveLength(t *testing.T) {
 	} {
 		lengths, list := results(c.scores...)
 		r := NewReport(selected(t, []string{"vt"}), lengths, list)
-		if !near(r.Average, c.average) || !near(r.Increasing, c.increasing) || !near(r.Decreasing, c.decreasing) || r.Effective != c.effective {
-			t.Errorf("%v: averages %v, %v, %v, effective length %d; want %v", c.scores, r.Average, r.Increasing, r.Decreasing, r.Effective, c)
+		if !near(r.Average, c.average) || !near(r.Increasing, c.increasing) ||
+			!near(r.Decreasing, c.decreasing) || r.Effective != c.effective {
+			t.Errorf("%v: averages %v, %v, %v, effective length %d; want %v", c.scores, r.Average,
+				r.Increasing, r.Decreasing, r.Effective, c)
 		}
 		if !strings.Contains(r.Words(), c.says) {
 			t.Errorf("%v: the report says\n%s\nwant %q", c.scores, r.Words(), c.says)
@@ -51,13 +53,16 @@ func near(a, b float64) bool { return a-b < 1e-12 && b-a < 1e-12 }
 func TestLeftOut(t *testing.T) {
 	_, inputs := readGolden(t)
 	inputs.Essay, inputs.Squad = "", nil
-	given, others := inputs.LeftOut(selected(t, []string{"fwe", "niah_single_2", "niah_single_3", "qa_1"}))
-	if len(given) != 1 || given[0].Name != "fwe" || others != "qa_1 (without SQuAD); niah_single_2, niah_single_3 (without an essay)" {
+	given, others := inputs.LeftOut(
+		selected(t, []string{"fwe", "niah_single_2", "niah_single_3", "qa_1"}))
+	if len(given) != 1 || given[0].Name != "fwe" ||
+		others != "qa_1 (without SQuAD); niah_single_2, niah_single_3 (without an essay)" {
 		t.Errorf("given are %v, left out %q", given, others)
 	}
 	lengths, list := results(1)
 	r := NewReport(given, lengths, list, "left out: "+others)
-	if want := []string{"left out: " + others, "averages are over 1 of 13 tasks"}; !slices.Equal(r.Notes, want) {
+	if want := []string{"left out: " + others, "averages are over 1 of 13 tasks"}; !slices.Equal(
+		r.Notes, want) {
 		t.Errorf("the notes are %q, want %q", r.Notes, want)
 	}
 }

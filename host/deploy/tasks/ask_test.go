@@ -37,7 +37,10 @@ func (m *model) spend() error {
 	return nil
 }
 
-func (m *model) Score(_ context.Context, requests []score.Request, skip func(int) bool, each func([]int, []score.Score) error) error {
+func (m *model) Score(
+	_ context.Context, requests []score.Request, skip func(int) bool,
+	each func([]int, []score.Score) error,
+) error {
 	for from := 0; from < len(requests); from += 2 {
 		var which []int
 		var scores []score.Score
@@ -46,7 +49,8 @@ func (m *model) Score(_ context.Context, requests []score.Request, skip func(int
 			for _, id := range slices.Concat(requests[i].Context, requests[i].Continuation) {
 				sum = (sum*31 + id) % 97
 			}
-			which, scores = append(which, i), append(scores, score.Score{LogProb: -float64(sum) / 7, Greedy: sum%3 == 0})
+			which, scores = append(which, i),
+				append(scores, score.Score{LogProb: -float64(sum) / 7, Greedy: sum%3 == 0})
 		}
 		if !slices.ContainsFunc(which, func(i int) bool { return !skip(i) }) {
 			continue
@@ -61,7 +65,9 @@ func (m *model) Score(_ context.Context, requests []score.Request, skip func(int
 	return nil
 }
 
-func (m *model) Generate(_ context.Context, prompts [][]int32, _ int, until []string) ([]string, error) {
+func (m *model) Generate(
+	_ context.Context, prompts [][]int32, _ int, until []string,
+) ([]string, error) {
 	if err := m.spend(); err != nil {
 		return nil, err
 	}
@@ -91,12 +97,14 @@ func questions(t *testing.T, name string) tasks.Questions {
 		}
 		docs = append(docs, d)
 	}
-	e := &tasks.Encoder{BOS: -1, Prefix: 0, Encode: func(s string) ([]int32, error) { return []int32(s), nil }}
+	e := &tasks.Encoder{BOS: -1, Prefix: 0,
+		Encode: func(s string) ([]int32, error) { return []int32(s), nil }}
 	items, err := task.Items(docs, nil, e, tasks.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return tasks.Questions{Task: task, Items: items, Until: task.UntilTexts(e), Batch: 2, Settings: map[string]string{"model": "m"}}
+	return tasks.Questions{Task: task, Items: items, Until: task.UntilTexts(e), Batch: 2,
+		Settings: map[string]string{"model": "m"}}
 }
 
 // evaluate asks, judges and writes; it returns the files.
@@ -142,7 +150,8 @@ func files(t *testing.T, dir string) map[string]string {
 	return list
 }
 
-// TestInterrupted: an evaluation that ends anywhere, and in the middle of a line, goes on where it was.
+// TestInterrupted: an evaluation that ends anywhere, and in the middle of a line, goes on where it
+// was.
 func TestInterrupted(t *testing.T) {
 	for _, name := range []string{"piqa", "gsm8k"} {
 		whole := t.TempDir()
@@ -168,8 +177,10 @@ func TestInterrupted(t *testing.T) {
 				t.Fatal(err)
 			}
 			answers := testfile.Read(t, file)
-			if wanted, err := os.ReadFile(filepath.Join(whole, "answers", name+".jsonl")); err != nil || !bytes.Equal(answers, wanted) {
-				t.Errorf("%s: after %d batches the answers are\n%s, want\n%s, %v", name, done, answers, wanted, err)
+			if wanted, err := os.ReadFile(filepath.Join(whole, "answers", name+".jsonl")); err != nil ||
+				!bytes.Equal(answers, wanted) {
+				t.Errorf("%s: after %d batches the answers are\n%s, want\n%s, %v", name, done, answers, wanted,
+					err)
 			}
 			if got := files(t, dir); !reflect.DeepEqual(got, want) {
 				t.Errorf("%s: after %d batches the files are %v, want %v", name, done, got, want)
@@ -223,15 +234,17 @@ func TestOthersAnswers(t *testing.T) {
 	fewer.Items = fewer.Items[:3]
 	stops := questions(t, "piqa")
 	stops.Until = []string{"another end"}
-	for want, a := range map[string]tasks.Questions{"answers of another model (m): ": other, "answers to other questions: ": fewer, "answers that end at other texts or lengths: ": stops} {
-		if err := evaluate(dir, &model{left: 100}, a); err == nil || !strings.Contains(err.Error(), want) {
+	for want, a := range map[string]tasks.Questions{"answers of another model (m): ": other,
+		"answers to other questions: ": fewer, "answers that end at other texts or lengths: ": stops} {
+		if err := evaluate(dir, &model{left: 100}, a); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
 }
 
-// FuzzAnswers: whatever a file of answers has, the evaluation is refused or ends as one from the beginning. What is a
-// whole answer to one of the questions is believed.
+// FuzzAnswers: whatever a file of answers has, the evaluation is refused or ends as one from the
+// beginning. What is a whole answer to one of the questions is believed.
 func FuzzAnswers(f *testing.F) {
 	f.Add([]byte("{}\n"), true)
 	f.Add([]byte(`{"item":0,"logprob":-1}`+"\n"+`{"item":0,"request":1,"logprob":-2,"greedy":true}`+"\n"), true)
@@ -246,7 +259,8 @@ func FuzzAnswers(f *testing.F) {
 		} else if err := dir.Join("answers").MkdirAll(); err != nil {
 			t.Fatal(err)
 		}
-		file, err := os.OpenFile(filepath.Join(dir.Name, "answers", "piqa.jsonl"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+		file, err := os.OpenFile(filepath.Join(dir.Name, "answers", "piqa.jsonl"),
+			os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -257,7 +271,8 @@ func FuzzAnswers(f *testing.F) {
 		if evaluate(dir, &model{left: 100}, a) != nil {
 			return
 		}
-		if list, err := tasks.ReadSamples(dir.Join("samples_" + a.Task.Name + ".jsonl")); err != nil || len(list) != 7 {
+		if list, err := tasks.ReadSamples(dir.Join("samples_" + a.Task.Name + ".jsonl")); err != nil ||
+			len(list) != 7 {
 			t.Fatal(err)
 		}
 	})

@@ -33,7 +33,8 @@ func TestBoundaries(t *testing.T) {
 	for _, c := range golden.Cases {
 		before, after, err := e.Pair(c.Context, c.Continuation)
 		if err != nil || !slices.Equal(before, c.ContextIDs) || !slices.Equal(after, c.ContinuationIDs) {
-			t.Errorf("%q and %q are %v and %v, want %v and %v, %v", c.Context, c.Continuation, before, after, c.ContextIDs, c.ContinuationIDs, err)
+			t.Errorf("%q and %q are %v and %v, want %v and %v, %v", c.Context, c.Continuation, before, after,
+				c.ContextIDs, c.ContinuationIDs, err)
 		}
 	}
 	if _, _, err := e.Pair("apples", ""); err == nil {
@@ -45,33 +46,39 @@ func TestBoundaries(t *testing.T) {
 		t.Fatalf("%d windows, want %d; %d borders", len(windows), len(r.Windows), len(golden.Cases))
 	}
 	for i, w := range r.Windows {
-		if !slices.Equal(windows[i].Context, w.Context) || !slices.Equal(windows[i].Continuation, w.Targets) {
+		if !slices.Equal(windows[i].Context, w.Context) ||
+			!slices.Equal(windows[i].Continuation, w.Targets) {
 			t.Errorf("window %d is %v, want %v", i, windows[i], w)
 		}
 	}
 	compareText(t, e, r.Text, r.Length, len(r.Windows), []float64{r.Loglikelihood, r.Words, r.Bytes})
 }
 
-// TestMergedBorders: where the last token of a context and the first of a continuation would be one token, the model sees
-// the context's own ids, as in lm-eval 0.4.13 (HFLM._encode_pair), which gave these. With the first ids of both together it
-// would see letters of the continuation that it is asked for.
+// TestMergedBorders: where the last token of a context and the first of a continuation would be one
+// token, the model sees the context's own ids, as in lm-eval 0.4.13 (HFLM._encode_pair), which gave
+// these. With the first ids of both together it would see letters of the continuation that it is
+// asked for.
 func TestMergedBorders(t *testing.T) {
 	e := encoder(t)
 	for _, c := range []struct {
 		context, continuation string
 		before, after         []int32
 	}{
-		{"The apple", "s of Inga", []int32{320, 270, 261, 79, 79, 75, 68}, []int32{291, 220, 40, 77, 70, 64}},
+		{"The apple", "s of Inga", []int32{320, 270, 261, 79, 79, 75, 68},
+			[]int32{291, 220, 40, 77, 70, 64}},
 		{"Inga'", "s apples", []int32{320, 40, 77, 70, 64, 6}, []int32{261, 79, 79, 75, 260}},
-		{"She counts th", "e apples", []int32{320, 50, 257, 265, 78, 84, 77, 83, 82, 256, 71}, []int32{79, 79, 75, 260}},
+		{"She counts th", "e apples", []int32{320, 50, 257, 265, 78, 84, 77, 83, 82, 256, 71},
+			[]int32{79, 79, 75, 260}},
 	} {
 		whole, err := e.Encode(c.context + c.continuation)
 		if err != nil || slices.Equal(whole[:len(c.before)-1], c.before[1:]) {
-			t.Fatalf("no token of %q and %q crosses the border: %v, %v", c.context, c.continuation, whole, err)
+			t.Fatalf("no token of %q and %q crosses the border: %v, %v", c.context, c.continuation, whole,
+				err)
 		}
 		before, after, err := e.Pair(c.context, c.continuation)
 		if err != nil || !slices.Equal(before, c.before) || !slices.Equal(after, c.after) {
-			t.Errorf("%q and %q are %v and %v, want %v and %v, %v", c.context, c.continuation, before, after, c.before, c.after, err)
+			t.Errorf("%q and %q are %v and %v, want %v and %v, %v", c.context, c.continuation, before, after,
+				c.before, c.after, err)
 		}
 	}
 }
@@ -98,11 +105,13 @@ metrics = ["word_perplexity", "byte_perplexity", "bits_per_byte"]`)
 	logProbs[0] = want[0] / 2
 	logProbs[windows-1] += want[0] / 2
 	values, err := task.Judge(&items[0], &tasks.Answer{LogProbs: logProbs})
-	if err != nil || values["loglikelihood"] != want[0] || values["words"] != want[1] || values["bytes"] != want[2] {
+	if err != nil || values["loglikelihood"] != want[0] || values["words"] != want[1] ||
+		values["bytes"] != want[2] {
 		t.Errorf("%v, want %v, %v", values, want, err)
 	}
 	metrics := task.Aggregate([]map[string]float64{values})
-	for i, value := range []float64{math.Exp(-want[0] / want[1]), math.Exp(-want[0] / want[2]), -want[0] / want[2] / math.Ln2} {
+	for i, value := range []float64{math.Exp(-want[0] / want[1]), math.Exp(-want[0] / want[2]),
+		-want[0] / want[2] / math.Ln2} {
 		if m := metrics[i]; math.Abs(m.Value-value) > 1e-9*value {
 			t.Errorf("%s is %v, want %v", m.Name, m.Value, value)
 		}

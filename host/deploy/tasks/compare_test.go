@@ -8,7 +8,8 @@ import (
 	"github.com/cage-qat/cage/host/study"
 )
 
-// Of 100 items the first model has 59 right, the second one 51: 9 only the first, 1 only the second.
+// Of 100 items the first model has 59 right, the second one 51: 9 only the first, 1 only the
+// second.
 func TestOnlyBetter(t *testing.T) {
 	c := tasks.Comparison{}
 	for i := range 100 {
@@ -22,7 +23,8 @@ func TestOnlyBetter(t *testing.T) {
 	d := study.Pair(c.First, c.Second, study.Level)
 	// The differences have the mean 0.08 and the variance (10 − 100·0.08²)/99.
 	half := 1.9842 * math.Sqrt((10-0.64)/99/100)
-	if math.Abs(d.Mean-0.08) > 1e-12 || math.Abs(d.Low-0.08+half) > 1e-4 || math.Abs(d.High-0.08-half) > 1e-4 {
+	if math.Abs(d.Mean-0.08) > 1e-12 || math.Abs(d.Low-0.08+half) > 1e-4 ||
+		math.Abs(d.High-0.08-half) > 1e-4 {
 		t.Errorf("the difference is %v [%v, %v], want 0.08 ± %v", d.Mean, d.Low, d.High, half)
 	}
 }

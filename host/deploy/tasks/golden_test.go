@@ -137,18 +137,21 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestContinuationInChat: in a conversation, too, the continuation is lm-eval's doc_to_target, which begins with a space.
+// TestContinuationInChat: in a conversation, too, the continuation is lm-eval's doc_to_target,
+// which begins with a space.
 func TestContinuationInChat(t *testing.T) {
 	for task, c := range goldenCases(t, false) {
 		if task.Kind != tasks.Continuation {
 			continue
 		}
-		items, err := task.Items(docs(t, task, c.Data, false), nil, encoder(t), tasks.Options{Chat: conversation(t)})
+		items, err := task.Items(docs(t, task, c.Data, false), nil, encoder(t),
+			tasks.Options{Chat: conversation(t)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i, it := range items {
-			want := c.Items[slices.IndexFunc(c.Items, func(g goldenItem) bool { return g.DocID == i })].Requests[0].Continuation
+			want := c.Items[slices.IndexFunc(c.Items,
+				func(g goldenItem) bool { return g.DocID == i })].Requests[0].Continuation
 			if got := it.Texts[0].Continuation; got != want || !strings.HasPrefix(want, " ") {
 				t.Errorf("%s: item %d asks for %q, want %q", c.Name, i, got, want)
 			}
@@ -191,8 +194,11 @@ func compareCase(t *testing.T, task *tasks.Task, c goldenCase) {
 	}
 }
 
-// compareItem compares an item with lm-eval's, of which there is one for each filter, and judges lm-eval's answer.
-func compareItem(t *testing.T, task *tasks.Task, it *tasks.Item, all []goldenItem) map[string]float64 {
+// compareItem compares an item with lm-eval's, of which there is one for each filter, and judges
+// lm-eval's answer.
+func compareItem(
+	t *testing.T, task *tasks.Task, it *tasks.Item, all []goldenItem,
+) map[string]float64 {
 	t.Helper()
 	answer := tasks.Answer{}
 	var wants []goldenItem
@@ -206,20 +212,25 @@ func compareItem(t *testing.T, task *tasks.Task, it *tasks.Item, all []goldenIte
 	}
 	for i, r := range wants[0].Requests {
 		if it.Texts[i].Context != r.Context || it.Texts[i].Continuation != r.Continuation {
-			t.Fatalf("item %d asks\n%q %q, want\n%q %q", it.Doc, it.Texts[i].Context, it.Texts[i].Continuation, r.Context, r.Continuation)
+			t.Fatalf("item %d asks\n%q %q, want\n%q %q", it.Doc, it.Texts[i].Context,
+				it.Texts[i].Continuation, r.Context, r.Continuation)
 		}
 		if task.Kind == tasks.Generation {
 			text := tasks.Cut(r.Response, task.UntilTexts(encoder(t)))
 			answer.Text = &text
 			if !slices.Equal(it.Prompt, r.ContextIDs) || text != r.Response {
-				t.Errorf("item %d: the prompt is %v, want %v; the response %q became %q", it.Doc, it.Prompt, r.ContextIDs, r.Response, text)
+				t.Errorf("item %d: the prompt is %v, want %v; the response %q became %q", it.Doc, it.Prompt,
+					r.ContextIDs, r.Response, text)
 			}
 			continue
 		}
-		if !slices.Equal(it.Scored[i].Context, r.ContextIDs) || !slices.Equal(it.Scored[i].Continuation, r.ContinuationIDs) {
-			t.Errorf("item %d, request %d: %v and %v, want %v and %v", it.Doc, i, it.Scored[i].Context, it.Scored[i].Continuation, r.ContextIDs, r.ContinuationIDs)
+		if !slices.Equal(it.Scored[i].Context, r.ContextIDs) ||
+			!slices.Equal(it.Scored[i].Continuation, r.ContinuationIDs) {
+			t.Errorf("item %d, request %d: %v and %v, want %v and %v", it.Doc, i, it.Scored[i].Context,
+				it.Scored[i].Continuation, r.ContextIDs, r.ContinuationIDs)
 		}
-		answer.LogProbs, answer.Greedy = append(answer.LogProbs, r.Loglikelihood), append(answer.Greedy, r.IsGreedy)
+		answer.LogProbs, answer.Greedy = append(answer.LogProbs, r.Loglikelihood),
+			append(answer.Greedy, r.IsGreedy)
 	}
 	values, err := task.Judge(it, &answer)
 	if err != nil {
@@ -248,8 +259,10 @@ func TestFixedExamples(t *testing.T) {
 			t.Fatalf("%s: %d items, want %d, %v", c.Name, len(items), c.documents(), err)
 		}
 		for i, it := range items {
-			r := c.Items[slices.IndexFunc(c.Items, func(g goldenItem) bool { return g.DocID == i })].Requests[0]
-			if got := it.Texts[0].Context; !strings.HasSuffix(got, r.ContextTail) || strings.Count(got, "How many birds are there?") != 1 {
+			r := c.Items[slices.IndexFunc(c.Items,
+				func(g goldenItem) bool { return g.DocID == i })].Requests[0]
+			if got := it.Texts[0].Context; !strings.HasSuffix(got, r.ContextTail) ||
+				strings.Count(got, "How many birds are there?") != 1 {
 				t.Errorf("%s: item %d ends with\n%q, want\n%q", c.Name, i, got, r.ContextTail)
 			}
 		}
@@ -257,8 +270,8 @@ func TestFixedExamples(t *testing.T) {
 	}
 }
 
-// compareWhole compares hashes of whole prompts, where lm-eval's examples are at hand: CAGE_GSM8K_EXAMPLES names a folder
-// with TASK.jsonl of its YAML files, which are not copied here.
+// compareWhole compares hashes of whole prompts, where lm-eval's examples are at hand:
+// CAGE_GSM8K_EXAMPLES names a folder with TASK.jsonl of its YAML files, which are not copied here.
 func compareWhole(t *testing.T, task *tasks.Task, c goldenCase, o tasks.Options) {
 	folder := os.Getenv("CAGE_GSM8K_EXAMPLES")
 	if folder == "" {
@@ -275,9 +288,11 @@ func compareWhole(t *testing.T, task *tasks.Task, c goldenCase, o tasks.Options)
 	}
 	for i, it := range items {
 		sum := sha256.Sum256([]byte(it.Texts[0].Context))
-		r := c.Items[slices.IndexFunc(c.Items, func(g goldenItem) bool { return g.DocID == i })].Requests[0]
+		r := c.Items[slices.IndexFunc(c.Items,
+			func(g goldenItem) bool { return g.DocID == i })].Requests[0]
 		if hex.EncodeToString(sum[:]) != r.ContextHash {
-			t.Errorf("%s: the prompt of item %d is another than lm-eval's:\n%s", c.Name, i, it.Texts[0].Context)
+			t.Errorf("%s: the prompt of item %d is another than lm-eval's:\n%s", c.Name, i,
+				it.Texts[0].Context)
 		}
 	}
 }

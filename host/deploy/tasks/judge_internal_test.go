@@ -37,14 +37,16 @@ func TestFilters(t *testing.T) {
 		got, task := f.find(c.Response), of[c.Filter]
 		counts := indicator(task.comparable(got) == task.comparable(c.Target))
 		if got != c.Extracted || counts != c.Score {
-			t.Errorf("%s finds %q in %q, which counts %v against %q; want %q, %v", c.Filter, got, c.Response, counts, c.Target, c.Extracted, c.Score)
+			t.Errorf("%s finds %q in %q, which counts %v against %q; want %q, %v", c.Filter, got, c.Response,
+				counts, c.Target, c.Extracted, c.Score)
 		}
 	}
 }
 
-// TestChoices: which choice counts as the model's is what lm-eval's process_results (0.4.13) finds for the same numbers.
-// acc_norm divides by characters: by bytes, choices in other alphabets would seem likelier than they are. Of equal ones the
-// first counts: with the last, a model that cannot tell choices apart would get other numbers than lm-eval gives it.
+// TestChoices: which choice counts as the model's is what lm-eval's process_results (0.4.13) finds
+// for the same numbers. acc_norm divides by characters: by bytes, choices in other alphabets would
+// seem likelier than they are. Of equal ones the first counts: with the last, a model that cannot
+// tell choices apart would get other numbers than lm-eval gives it.
 func TestChoices(t *testing.T) {
 	task := &Task{Kind: Choices, Metrics: []string{Acc, AccNorm}}
 	for _, c := range []struct {
@@ -64,7 +66,8 @@ func TestChoices(t *testing.T) {
 	} {
 		got, err := task.Judge(&Item{Choices: c.choices, Gold: c.gold}, &Answer{LogProbs: c.logProbs})
 		if err != nil || got[Acc+","+NoFilter] != c.acc || got[AccNorm+","+NoFilter] != c.norm {
-			t.Errorf("%q, %v, gold %d: %v, want acc %v and acc_norm %v, %v", c.choices, c.logProbs, c.gold, got, c.acc, c.norm, err)
+			t.Errorf("%q, %v, gold %d: %v, want acc %v and acc_norm %v, %v", c.choices, c.logProbs, c.gold,
+				got, c.acc, c.norm, err)
 		}
 	}
 }
@@ -87,7 +90,8 @@ func TestDefinitions(t *testing.T) {
 		if lines := strings.Count(string(text), "\n"); lines > 25 {
 			t.Errorf("%s has %d lines: want 25 at most", name, lines)
 		}
-		if task.Name != name || !strings.Contains(task.Paper, "arXiv:") || task.Kind == Choices && !(task.Chance > 0 && task.Chance < 1) {
+		if task.Name != name || !strings.Contains(task.Paper, "arXiv:") || task.Kind == Choices &&
+			!(task.Chance > 0 && task.Chance < 1) {
 			t.Errorf("%s: name %q, paper %q, chance %v", name, task.Name, task.Paper, task.Chance)
 		}
 	}
@@ -95,7 +99,8 @@ func TestDefinitions(t *testing.T) {
 
 // TestLower: letters whose lower case depends on Python's rules.
 func TestLower(t *testing.T) {
-	for text, want := range map[string]string{"ΑΣ ΑΣΑ": "ας ασα", "İ": "i̇", "ẞ": "ß", "Straße": "straße"} {
+	for text, want := range map[string]string{"ΑΣ ΑΣΑ": "ας ασα", "İ": "i̇", "ẞ": "ß",
+		"Straße": "straße"} {
 		if got := lower(text); got != want {
 			t.Errorf("%q becomes %q, want %q", text, got, want)
 		}
@@ -105,7 +110,8 @@ func TestLower(t *testing.T) {
 // TestContained: the share of the targets in a text, in upper or lower case.
 func TestContained(t *testing.T) {
 	task := &Task{Kind: Generation, Metrics: []string{Contained, ContainedAny}}
-	for text, want := range map[string][2]float64{"": {0, 0}, "ONE,three": {0.5, 1}, "two\x00lines, one": {1, 1}} {
+	for text, want := range map[string][2]float64{"": {0, 0}, "ONE,three": {0.5, 1},
+		"two\x00lines, one": {1, 1}} {
 		got, err := task.Judge(&Item{Targets: []string{"one", "Two\nLines"}}, &Answer{Text: &text})
 		if err != nil || got["contained,none"] != want[0] || got["contained_any,none"] != want[1] {
 			t.Errorf("%q has %v, %v; want %v", text, got, err, want)

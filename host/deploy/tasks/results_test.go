@@ -20,14 +20,17 @@ func TestCompareFolders(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
 	evaluated(t, vfs.At(dir))
 	same, _, err := tasks.Compare(vfs.At(dir), vfs.At(dir))
-	if err != nil || len(same) != 2 || same[0].Metric != "acc,none" || !slices.Equal(same[0].First, same[0].Second) {
+	if err != nil || len(same) != 2 || same[0].Metric != "acc,none" ||
+		!slices.Equal(same[0].First, same[0].Second) {
 		t.Errorf("%+v, %v", same, err)
 	}
 	mean := stat.Mean(same[0].First, nil)
-	if text := files(t, dir)["results.json"]; !strings.Contains(text, fmt.Sprintf(`"acc,none": %v`, mean)) {
+	if text := files(t, dir)["results.json"]; !strings.Contains(text,
+		fmt.Sprintf(`"acc,none": %v`, mean)) {
 		t.Errorf("acc is %v, and the results\n%s", mean, text)
 	}
-	if _, _, err := tasks.Compare(vfs.At(dir), vfs.At(other)); err == nil || !strings.Contains(err.Error(), "no common task") {
+	if _, _, err := tasks.Compare(vfs.At(dir), vfs.At(other)); err == nil ||
+		!strings.Contains(err.Error(), "no common task") {
 		t.Errorf("an empty folder: %v", err)
 	}
 	samples, err := tasks.ReadSamples(vfs.At(dir).Join("samples_piqa.jsonl"))
@@ -35,19 +38,22 @@ func TestCompareFolders(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, list := range map[string][]tasks.Sample{
-		"one model answered":                            samples[1:],
-		"item 0 is a different question for each model": append([]tasks.Sample{samples[1]}, samples[1:]...),
+		"one model answered": samples[1:],
+		"item 0 is a different question for each model": append([]tasks.Sample{samples[1]},
+			samples[1:]...),
 	} {
 		if err := tasks.WriteSamples(vfs.At(other).Join("samples_piqa.jsonl"), list); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := tasks.Compare(vfs.At(dir), vfs.At(other)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, err := tasks.Compare(vfs.At(dir), vfs.At(other)); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
 }
 
-// TestImpossible: numbers that JSON does not have stop an evaluation with a reason, or are texts in the results.
+// TestImpossible: numbers that JSON does not have stop an evaluation with a reason, or are texts in
+// the results.
 func TestImpossible(t *testing.T) {
 	a := questions(t, "piqa")
 	err := evaluate(vfs.At(t.TempDir()), broken{}, a)
@@ -56,7 +62,8 @@ func TestImpossible(t *testing.T) {
 	}
 	r := &tasks.Result{Task: a.Task, Metrics: []tasks.Metric{{Name: "acc,none", Value: math.Inf(1)}}}
 	dir := vfs.At(t.TempDir())
-	if err := tasks.WriteResults(dir, nil, tasks.Summarize([]*tasks.Result{r}, nil)); err != nil || !strings.Contains(files(t, dir.Name)["results.json"], `"acc,none": "+Inf"`) {
+	if err := tasks.WriteResults(dir, nil, tasks.Summarize([]*tasks.Result{r}, nil)); err != nil ||
+		!strings.Contains(files(t, dir.Name)["results.json"], `"acc,none": "+Inf"`) {
 		t.Errorf("%v, %v", files(t, dir.Name), err)
 	}
 }
@@ -64,7 +71,9 @@ func TestImpossible(t *testing.T) {
 // broken is a model whose weights are not numbers.
 type broken struct{}
 
-func (broken) Score(_ context.Context, _ []score.Request, _ func(int) bool, each func([]int, []score.Score) error) error {
+func (broken) Score(
+	_ context.Context, _ []score.Request, _ func(int) bool, each func([]int, []score.Score) error,
+) error {
 	return each([]int{0}, []score.Score{{LogProb: math.NaN()}})
 }
 

@@ -47,27 +47,42 @@ func TestParseRefuses(t *testing.T) {
 		{`kind = "choices"`, `kind = "quiz"`, `2: kind: found the string "quiz"; ` + kinds},
 		{`kind =`, `Kind =`, `2: Kind: unknown key; did you mean kind?`},
 		{`name = "own"`, ``, "1: name: missing; want a string that can be a file's, without slashes"},
-		{`name = "own"`, `name = "a/b"`, `1: name: found the string "a/b"; want a string that can be a file's, without slashes`},
+		{`name = "own"`, `name = "a/b"`,
+			`1: name: found the string "a/b"; want a string that can be a file's, without slashes`},
 		{`gold = "0"`, `golden = "0"`, `7: golden: unknown key; did you mean gold?`},
 		{`gold = "0"`, ``, "1: gold: missing; want a template for the index of the correct choice"},
-		{`metrics = ["acc"]`, `metrics = ["perplexity"]`, `8: metrics: a task of kind choices has no "perplexity"; want some of acc, acc_norm`},
+		{`metrics = ["acc"]`, `metrics = ["perplexity"]`,
+			`8: metrics: a task of kind choices has no "perplexity"; want some of acc, acc_norm`},
 		{`metrics = ["acc"]`, `metrics = []`, "8: metrics: missing; want some of acc, acc_norm"},
-		{`metrics = ["acc"]`, `metrics = 1`, "8: metrics: found the integer 1; want a string or an array of strings"},
-		{`split = "test"`, ``, `1: split: missing; want a string that names the split with the questions, such as split = "test"`},
-		{`split = "test"`, `split  "test"`, "4: not valid TOML: expected '.' or '=', but got '\"' instead"},
-		{`split = "test"`, "split = \"test\"\nclean = [['(', '']]", "5: clean[0]: missing closing ): `(`; want a regular expression"},
-		{`split = "test"`, "split = \"test\"\nclean = [['a']]", `5: clean: found an array; want an array of pairs of a pattern and its replacement, such as [["\\s+", " "]]`},
-		{`split = "test"`, "split = \"test\"\nshots = -1", "5: shots: found the integer -1; want an integer from 0 to 1000000000"},
-		{`split = "test"`, "split = \"test\"\nfilters = [{name = \"x\", pattern = \"x\"}]", "5: filters: found in a task of kind choices; want none: they belong to the kind generation"},
-		{`split = "test"`, "split = \"test\"\nfilters = [{patern = \"x\"}]", `5: filters[0].patern: unknown key; did you mean filters[0].pattern?`},
+		{`metrics = ["acc"]`, `metrics = 1`,
+			"8: metrics: found the integer 1; want a string or an array of strings"},
+		{`split = "test"`, ``,
+			`1: split: missing; want a string that names the split with the questions, such as split = "test"`},
+		{`split = "test"`, `split  "test"`,
+			"4: not valid TOML: expected '.' or '=', but got '\"' instead"},
+		{`split = "test"`, "split = \"test\"\nclean = [['(', '']]",
+			"5: clean[0]: missing closing ): `(`; want a regular expression"},
+		{`split = "test"`, "split = \"test\"\nclean = [['a']]",
+			`5: clean: found an array; want an array of pairs of a pattern and its replacement, such as [["\\s+", " "]]`},
+		{`split = "test"`, "split = \"test\"\nshots = -1",
+			"5: shots: found the integer -1; want an integer from 0 to 1000000000"},
+		{`split = "test"`, "split = \"test\"\nfilters = [{name = \"x\", pattern = \"x\"}]",
+			"5: filters: found in a task of kind choices; want none: they belong to the kind generation"},
+		{`split = "test"`, "split = \"test\"\nfilters = [{patern = \"x\"}]",
+			`5: filters[0].patern: unknown key; did you mean filters[0].pattern?`},
 		{`["{{ q }}"]`, `["{{ q }"]`, `5: question: template own, line 1: unmatched "}"`},
 		{`"{{ b }}"]`, `"{% if %}"]`, "6: choices[1]: template own, line 1: "},
-		{`["{{ q }}"]`, `["{{ q }}", "{{ a }}"]`, "1: target: missing; want the continuation of the questions, of which there is one for each choice"},
-		{`gold = "0"`, "gold = \"0\"\ntarget = \"x\"", "8: target: found with a single question; want choices or choices_of instead"},
-		{`choices = ["{{ a }}", "{{ b }}"]`, ``, "1: choices: missing; want choices or choices_of, or one question for each choice, with target"},
-		{`"choices"`, "1\nshots = true", "2: kind: found the integer 1; " + kinds + "\nown.toml:3: shots: found the boolean true; want an integer from 0 to 1000000000"},
+		{`["{{ q }}"]`, `["{{ q }}", "{{ a }}"]`, "1: target: missing; want the continuation of the " +
+			"questions, of which there is one for each choice"},
+		{`gold = "0"`, "gold = \"0\"\ntarget = \"x\"",
+			"8: target: found with a single question; want choices or choices_of instead"},
+		{`choices = ["{{ a }}", "{{ b }}"]`, ``, "1: choices: missing; want choices or choices_of, or " +
+			"one question for each choice, with target"},
+		{`"choices"`, "1\nshots = true", "2: kind: found the integer 1; " + kinds +
+			"\nown.toml:3: shots: found the boolean true; want an integer from 0 to 1000000000"},
 	} {
-		if _, err := tasks.Parse("own.toml", []byte(strings.Replace(own, c.from, c.to, 1))); err == nil || !strings.HasPrefix(err.Error(), "own.toml:"+c.want) {
+		if _, err := tasks.Parse("own.toml", []byte(strings.Replace(own, c.from, c.to, 1))); err == nil ||
+			!strings.HasPrefix(err.Error(), "own.toml:"+c.want) {
 			t.Errorf("%q:\n got %v\nwant own.toml:%s", c.to, err, c.want)
 		}
 	}
@@ -86,7 +101,8 @@ func TestRowsRefuse(t *testing.T) {
 	} {
 		testfile.Write(t, file, c.rows)
 		task := parsed(t, own)
-		if _, err := task.ReadDocs([]string{file}, false); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := task.ReadDocs([]string{file}, false); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %v, want %q in it", c.rows, err, c.want)
 		}
 	}
@@ -106,7 +122,8 @@ func TestTemplateOfRow(t *testing.T) {
 	}
 }
 
-// TestFilesOfSplits: a split is one file of its name, or all of a numbered set, and nothing else is taken for a part of it.
+// TestFilesOfSplits: a split is one file of its name, or all of a numbered set, and nothing else is
+// taken for a part of it.
 func TestFilesOfSplits(t *testing.T) {
 	task := parsed(t, own)
 	const second = "own/data/test-00001-of-00002-0f2a.parquet"
@@ -114,15 +131,19 @@ func TestFilesOfSplits(t *testing.T) {
 		files string
 		want  string // the files, or a part of the error
 	}{
-		{"own/test.jsonl own/test-2.jsonl own/test_socratic.jsonl own/testing.jsonl own/test.txt own_test.parquet", "own/test.jsonl"},
-		{"own/data/test-00000-of-00002-9ab1.parquet " + second, "own/data/test-00000-of-00002-9ab1.parquet " + second},
+		{"own/test.jsonl own/test-2.jsonl own/test_socratic.jsonl own/testing.jsonl own/test.txt " +
+			"own_test.parquet", "own/test.jsonl"},
+		{"own/data/test-00000-of-00002-9ab1.parquet " + second,
+			"own/data/test-00000-of-00002-9ab1.parquet " + second},
 		{"own/test.jsonl own/data/train-00000-of-00001.parquet", "own/test.jsonl"},
 		{"own_test.jsonl.zst", "own_test.jsonl.zst"},
 		{"own/test.jsonl own/test.parquet", "are named as the same rows"},
 		{"own/test.jsonl own/test-00000-of-00001.parquet", "are named as shards of different sets"},
 		{"own/test-00000-of-00001.parquet own/test-00000-of-00002.parquet", "are named as the same rows"},
-		{"own/test-00000-of-00001.parquet own/test-00001-of-00002.parquet", "are named as shards of different sets"},
-		{"own/test-00001-of-00001.parquet own/test-00000-of-00001.parquet", "has 2 files named as shards of 00001"},
+		{"own/test-00000-of-00001.parquet own/test-00001-of-00002.parquet",
+			"are named as shards of different sets"},
+		{"own/test-00001-of-00001.parquet own/test-00000-of-00001.parquet",
+			"has 2 files named as shards of 00001"},
 		{second, "test-00000-of-00002 is missing"},
 		{"own/test_socratic.jsonl own/test-2.jsonl", `no rows of the split "test"`},
 	} {
@@ -151,7 +172,8 @@ func TestFilesOfSplits(t *testing.T) {
 func TestUnknownColumn(t *testing.T) {
 	task := parsed(t, strings.Replace(own, "{{ q }}", "Is {{ qq }} so?", 1))
 	d := row(t, task, "row", []byte(`{"q": "?", "a": "x", "b": "y"}`))
-	if _, err := task.Items([]tasks.Doc{d}, nil, encoder(t), tasks.Options{}); err == nil || !strings.Contains(err.Error(), "qq is undefined") {
+	if _, err := task.Items([]tasks.Doc{d}, nil, encoder(t), tasks.Options{}); err == nil ||
+		!strings.Contains(err.Error(), "qq is undefined") {
 		t.Errorf("%v", err)
 	}
 }
@@ -161,7 +183,8 @@ func TestGoldRefused(t *testing.T) {
 	for _, gold := range []string{"2", "-1", "x", ""} {
 		task := parsed(t, strings.Replace(own, `gold = "0"`, `gold = "{{ g }}"`, 1))
 		d := row(t, task, "row", fmt.Appendf(nil, `{"q": "?", "a": "x", "b": "y", "g": %q}`, gold))
-		if _, err := task.Items([]tasks.Doc{d}, nil, encoder(t), tasks.Options{}); err == nil || !strings.Contains(err.Error(), "the correct choice is") {
+		if _, err := task.Items([]tasks.Doc{d}, nil, encoder(t), tasks.Options{}); err == nil ||
+			!strings.Contains(err.Error(), "the correct choice is") {
 			t.Errorf("gold %q: %v", gold, err)
 		}
 	}
@@ -170,7 +193,8 @@ func TestGoldRefused(t *testing.T) {
 // FuzzParse: a description is refused with a line for each problem, or can be used.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(own), []byte(`{"q": "?", "a": "x", "b": "y"}`))
-	f.Add([]byte(strings.Replace(own, "{{ q }}", "{{ q.split('_')[7] }}", 1)), []byte(`{"q": "?", "a": "x", "b": "y"}`))
+	f.Add([]byte(strings.Replace(own, "{{ q }}", "{{ q.split('_')[7] }}", 1)),
+		[]byte(`{"q": "?", "a": "x", "b": "y"}`))
 	e := &tasks.Encoder{BOS: -1, Prefix: 0, Encode: func(s string) (ids []int32, _ error) {
 		for _, b := range []byte(s) {
 			ids = append(ids, int32(b))
@@ -191,11 +215,13 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		items, err := task.Items([]tasks.Doc{d}, []tasks.Doc{d, d}, e, tasks.Options{Shots: task.Shots % 2})
+		items, err := task.Items([]tasks.Doc{d}, []tasks.Doc{d, d}, e,
+			tasks.Options{Shots: task.Shots % 2})
 		if err != nil {
 			return
 		}
-		a := &tasks.Answer{LogProbs: make([]float64, len(items[0].Scored)), Greedy: make([]bool, len(items[0].Scored)), Text: new(string)}
+		a := &tasks.Answer{LogProbs: make([]float64, len(items[0].Scored)),
+			Greedy: make([]bool, len(items[0].Scored)), Text: new(string)}
 		values, err := task.Judge(&items[0], a)
 		if err != nil {
 			t.Fatal(err)
@@ -210,12 +236,14 @@ func ExampleTask_Items() {
 		fmt.Println(err)
 		return
 	}
-	d, err := task.NewDoc("line 1", []byte(`{"goal": "How do you keep apples fresh?", "sol1": "In a cellar.", "sol2": "In the sun.", "label": 0}`), false)
+	d, err := task.NewDoc("line 1",
+		[]byte(`{"goal": "How do you keep apples fresh?", "sol1": "In a cellar.", "sol2": "In the sun.", "label": 0}`), false)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	e := &tasks.Encoder{BOS: -1, Prefix: -1, Encode: func(s string) ([]int32, error) { return []int32(s), nil }}
+	e := &tasks.Encoder{BOS: -1, Prefix: -1,
+		Encode: func(s string) ([]int32, error) { return []int32(s), nil }}
 	items, err := task.Items([]tasks.Doc{d}, nil, e, tasks.Options{})
 	if err != nil {
 		fmt.Println(err)
@@ -224,7 +252,8 @@ func ExampleTask_Items() {
 	for _, r := range items[0].Texts {
 		fmt.Printf("%q\n", r.Context+r.Continuation)
 	}
-	values, err := task.Judge(&items[0], &tasks.Answer{LogProbs: []float64{-9, -12}, Greedy: []bool{false, false}})
+	values, err := task.Judge(&items[0],
+		&tasks.Answer{LogProbs: []float64{-9, -12}, Greedy: []bool{false, false}})
 	fmt.Println(values["acc,none"], err)
 	// Output:
 	// "Question: How do you keep apples fresh?\nAnswer: In a cellar."

@@ -30,11 +30,13 @@ func TestAveraged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	exe, err := builder.Find(t.Context(), filepath.Join("..", "..", "..", "examples", "plugins", "schedule-free"))
+	exe, err := builder.Find(t.Context(), filepath.Join("..", "..", "..", "examples", "plugins",
+		"schedule-free"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := testrun.Config(t, fmt.Sprintf("optimizer={plugin=%q}", exe.Path), "train.final_eval_batches=0", "train.eval_batches=0", `quantizer={plugin="lsq"}`)
+	cfg := testrun.Config(t, fmt.Sprintf("optimizer={plugin=%q}", exe.Path),
+		"train.final_eval_batches=0", "train.eval_batches=0", `quantizer={plugin="lsq"}`)
 	twice := testrun.Elsewhere(t, cfg, `train.average="ema"`)
 	_, err = train.Run(t.Context(), twice, train.Options{Finder: testrun.Finder(t)})
 	placed, ok := errors.AsType[*plaintoml.Error](err)
@@ -77,8 +79,9 @@ func TestAveraged(t *testing.T) {
 	}
 }
 
-// TestAverageOfSteps: a run with train.average is evaluated, exported and started from with the mean
-// of its weights after each step, and ends with the same bits when it was interrupted meanwhile.
+// TestAverageOfSteps: a run with train.average is evaluated, exported and started from with the
+// mean of its weights after each step, and ends with the same bits when it was interrupted
+// meanwhile.
 func TestAverageOfSteps(t *testing.T) {
 	testlevel.Long(t, "trains four runs with a checkpoint of each step")
 	const first, last = 11, 20

@@ -30,12 +30,13 @@ func open(t *testing.T, dir string, o trained.Options) *trained.Model {
 	return opened
 }
 
-// TestLastPointOfCurve: the last point of the curve is of as many batches as those before, and the summary has the loss
-// over those for the end.
+// TestLastPointOfCurve: the last point of the curve is of as many batches as those before, and the
+// summary has the loss over those for the end.
 func TestLastPointOfCurve(t *testing.T) {
 	testlevel.Long(t, "trains and evaluates again")
 	for every, during := range map[int]int{10: 1, 0: 0} {
-		cfg := testrun.Config(t, fmt.Sprint("train.eval_every=", every), "train.eval_batches=1", "train.final_eval_batches=0")
+		cfg := testrun.Config(t, fmt.Sprint("train.eval_every=", every), "train.eval_batches=1",
+			"train.final_eval_batches=0")
 		summary := testrun.Train(t, cfg, train.Options{})
 		opened := open(t, cfg.Train.Out, trained.Options{Finder: testrun.Finder(t)})
 		written := records(t, cfg.Train.Out)
@@ -46,7 +47,8 @@ func TestLastPointOfCurve(t *testing.T) {
 		}{"summary": {summary.ValLoss, 0}, "curve": {last.ValLoss, during}} {
 			want, targets, err := opened.Evaluate(t.Context(), have.batches)
 			if err != nil || have.loss == nil || float64(*have.loss) != want {
-				t.Errorf("evaluations every %d steps: the loss of the %s is %v, want %v of %d targets (%v)", every, what, have.loss, want, targets, err)
+				t.Errorf("evaluations every %d steps: the loss of the %s is %v, want %v of %d targets (%v)",
+					every, what, have.loss, want, targets, err)
 			}
 		}
 		if same := *last.ValLoss == *summary.ValLoss; same != (during == 0) {
@@ -57,7 +59,8 @@ func TestLastPointOfCurve(t *testing.T) {
 
 // TestOpen: a checkpoint that is opened evaluates as the run did, and generates.
 func TestOpen(t *testing.T) {
-	cfg := testrun.Config(t, "train.checkpoint_every=8", "train.keep=5", "train.final_eval_batches=0", "train.eval_batches=0")
+	cfg := testrun.Config(t, "train.checkpoint_every=8", "train.keep=5", "train.final_eval_batches=0",
+		"train.eval_batches=0")
 	summary := testrun.Train(t, cfg, train.Options{})
 	dir, finder := cfg.Train.Out, testrun.Finder(t)
 	at := func(step int) float64 {
@@ -79,11 +82,13 @@ func TestOpen(t *testing.T) {
 		}
 	}
 	opened := open(t, dir, trained.Options{Generate: 1, Finder: finder})
-	first, err := opened.Generate(t.Context(), "the quick ", generate.Options{Tokens: 20, Temperature: 0.8, Seed: 1}, nil)
+	first, err := opened.Generate(t.Context(), "the quick ",
+		generate.Options{Tokens: 20, Temperature: 0.8, Seed: 1}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := opened.Generate(t.Context(), "the quick ", generate.Options{Tokens: 20, Temperature: 0.8, Seed: 1}, nil)
+	second, err := opened.Generate(t.Context(), "the quick ",
+		generate.Options{Tokens: 20, Temperature: 0.8, Seed: 1}, nil)
 	if err != nil || first != second || first == "" {
 		t.Errorf("generated %q and %q, error %v", first, second, err)
 	}
@@ -92,7 +97,8 @@ func TestOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, id := range []int32{-1, 1 << 20} {
-		if _, err := opened.Continue(t.Context(), tok, []int32{'a', id}, generate.Options{Tokens: 1}, nil, nil); err == nil || !strings.Contains(err.Error(), fmt.Sprint("has the token ", id)) {
+		if _, err := opened.Continue(t.Context(), tok, []int32{'a', id}, generate.Options{Tokens: 1}, nil,
+			nil); err == nil || !strings.Contains(err.Error(), fmt.Sprint("has the token ", id)) {
 			t.Errorf("behind the token %d, which the model does not have: %v", id, err)
 		}
 	}
@@ -105,7 +111,8 @@ func TestContinueAll(t *testing.T) {
 	cfg := testrun.Config(t)
 	stopAfterTwo(t, cfg)
 	open := func(sequences int) *trained.Model {
-		opened := open(t, cfg.Train.Out, trained.Options{Generate: sequences, NoData: true, Finder: testrun.Finder(t)})
+		opened := open(t, cfg.Train.Out,
+			trained.Options{Generate: sequences, NoData: true, Finder: testrun.Finder(t)})
 		return opened
 	}
 	one, three := open(1), open(3)
@@ -130,7 +137,8 @@ func TestContinueAll(t *testing.T) {
 		}
 	}
 	for _, n := range []int{0, 4} {
-		if _, err := three.ContinueAll(t.Context(), tok, make([][]int32, n), greedy, nil, all); err == nil {
+		if _, err := three.ContinueAll(t.Context(), tok, make([][]int32, n), greedy, nil,
+			all); err == nil {
 			t.Errorf("%d sequences were continued by a run that was opened for 3", n)
 		}
 	}
@@ -143,7 +151,8 @@ func TestOpenMistakes(t *testing.T) {
 		t.Error("an empty directory was opened")
 	}
 	stopAfterTwo(t, cfg)
-	if _, err := trained.Open(t.Context(), cfg.Train.Out, trained.Options{Finder: finder, Step: 7}); err == nil {
+	if _, err := trained.Open(t.Context(), cfg.Train.Out,
+		trained.Options{Finder: finder, Step: 7}); err == nil {
 		t.Error("a step without checkpoint was opened")
 	}
 	opened := open(t, cfg.Train.Out, trained.Options{Finder: finder})
@@ -155,18 +164,22 @@ func TestOpenMistakes(t *testing.T) {
 	}
 }
 
-// TestEvaluateFullPrecision: what a training with gradients in full precision cannot have, its evaluation with another
-// quantizer can: quantized activations, and trained parameters, which begin as in any run.
+// TestEvaluateFullPrecision: what a training with gradients in full precision cannot have, its
+// evaluation with another quantizer can: quantized activations, and trained parameters, which begin
+// as in any run.
 func TestEvaluateFullPrecision(t *testing.T) {
 	testlevel.Long(t, "trains and compiles several models")
-	full := testrun.Config(t, `quantizer={weights={plugin="absmax"}}`, `method={gradient="full"}`, "train.steps=2")
-	lotion := testrun.Config(t, `quantizer={weights={plugin="absmax"}}`, `method={name="lotion"}`, "train.steps=2")
+	full := testrun.Config(t, `quantizer={weights={plugin="absmax"}}`, `method={gradient="full"}`,
+		"train.steps=2")
+	lotion := testrun.Config(t, `quantizer={weights={plugin="absmax"}}`, `method={name="lotion"}`,
+		"train.steps=2")
 	for _, cfg := range []*config.Config{full, lotion} {
 		testrun.Train(t, cfg, train.Options{})
 	}
 	for method, cfg := range map[string]*config.Config{"lotion": lotion, "gradient = full": full} {
 		for _, q := range []*trained.Quantizer{{Plugin: "mxfp4"}, {Plugin: "lsq", WeightsOnly: true}} {
-			opened, err := trained.Open(t.Context(), cfg.Train.Out, trained.Options{Quantizer: q, Finder: testrun.Finder(t)})
+			opened, err := trained.Open(t.Context(), cfg.Train.Out,
+				trained.Options{Quantizer: q, Finder: testrun.Finder(t)})
 			if err != nil {
 				t.Errorf("%s, %s: %v", method, q, err)
 				continue
@@ -213,7 +226,8 @@ func records(t *testing.T, dir string) []metrics.Record {
 // stopAfterTwo trains two steps of a run.
 func stopAfterTwo(t *testing.T, cfg *config.Config) {
 	t.Helper()
-	if _, err := train.Run(t.Context(), cfg, train.Options{StopAfter: 2, Finder: testrun.Finder(t)}); !errors.Is(err, train.ErrInterrupted) {
+	if _, err := train.Run(t.Context(), cfg,
+		train.Options{StopAfter: 2, Finder: testrun.Finder(t)}); !errors.Is(err, train.ErrInterrupted) {
 		t.Fatal(err)
 	}
 }

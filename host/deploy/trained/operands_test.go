@@ -20,14 +20,18 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// TestQuantizedOperands: a run with quantized keys, values and head is evaluated as it was trained, goes on with texts token by token
-// as the whole text says, and its export tells what programs that load it do not do.
+// TestQuantizedOperands: a run with quantized keys, values and head is evaluated as it was trained,
+// goes on with texts token by token as the whole text says, and its export tells what programs that
+// load it do not do.
 func TestQuantizedOperands(t *testing.T) {
-	cfg := testrun.Config(t, "train.steps=20", "train.final_eval_batches=0", "train.eval_batches=0", `quantizer.keys={plugin="absmax", bits=3}`, `quantizer.values={plugin="absmax", bits=3}`, `quantizer.head={plugin="absmax", bits=8}`)
+	cfg := testrun.Config(t, "train.steps=20", "train.final_eval_batches=0", "train.eval_batches=0",
+		`quantizer.keys={plugin="absmax", bits=3}`, `quantizer.values={plugin="absmax", bits=3}`,
+		`quantizer.head={plugin="absmax", bits=8}`)
 	summary := testrun.Train(t, cfg, train.Options{})
 	finder := testrun.Finder(t)
 	opened := open(t, cfg.Train.Out, trained.Options{Finder: finder})
-	if loss, _, err := opened.Evaluate(t.Context(), 0); err != nil || math.Abs(loss-float64(*summary.ValLoss)) > 1e-6 {
+	if loss, _, err := opened.Evaluate(t.Context(), 0); err != nil ||
+		math.Abs(loss-float64(*summary.ValLoss)) > 1e-6 {
 		t.Errorf("it evaluates to %v, the run to %v: %v", loss, *summary.ValLoss, err)
 	}
 	going := open(t, cfg.Train.Out, trained.Options{Generate: 1, NoData: true, Finder: finder})
@@ -37,16 +41,19 @@ func TestQuantizedOperands(t *testing.T) {
 	}
 	// The likeliest next token does not depend on how many tokens were read before it one by one.
 	for at := range len(first) - 1 {
-		again, err := going.Generate(t.Context(), "the quick "+first[:at+1], generate.Options{Tokens: 8 - at - 1}, nil)
+		again, err := going.Generate(t.Context(), "the quick "+first[:at+1],
+			generate.Options{Tokens: 8 - at - 1}, nil)
 		if err != nil || first[at+1:] != again {
-			t.Errorf("behind %q comes %q, and behind all of it %q: %v", first[:at+1], first[at+1:], again, err)
+			t.Errorf("behind %q comes %q, and behind all of it %q: %v", first[:at+1], first[at+1:], again,
+				err)
 		}
 	}
 	m, err := going.Export()
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := export.Write(t.Context(), "hf", vfs.At(filepath.Join(t.TempDir(), "out")), m, export.Options{})
+	r, err := export.Write(t.Context(), "hf", vfs.At(filepath.Join(t.TempDir(), "out")), m,
+		export.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +63,8 @@ func TestQuantizedOperands(t *testing.T) {
 			matrices++
 		}
 	}
-	if w := r.Warnings; len(w) < 3 || !strings.Contains(w[0], "keys of attention ([quantizer.keys])") ||
+	if w := r.Warnings; len(w) < 3 ||
+		!strings.Contains(w[0], "keys of attention ([quantizer.keys])") ||
 		!strings.Contains(w[len(w)-1], fmt.Sprintf("do not quantize the inputs of %d layers", matrices)) {
 		t.Errorf("the warnings are %q", w)
 	}
@@ -65,10 +73,11 @@ func TestQuantizedOperands(t *testing.T) {
 	}
 }
 
-// TestExportOfChangedQuantizers: the export of a run whose quantizers changed, as earlier versions could train it, has Q(x) of
-// the last step; checkpoints before it are refused.
+// TestExportOfChangedQuantizers: the export of a run whose quantizers changed, as earlier versions
+// could train it, has Q(x) of the last step; checkpoints before it are refused.
 func TestExportOfChangedQuantizers(t *testing.T) {
-	cfg := testrun.Config(t, "train.steps=6", "train.checkpoint_every=3", "train.keep=9", `quantizer={plugin="absmax", bits=8}`)
+	cfg := testrun.Config(t, "train.steps=6", "train.checkpoint_every=3", "train.keep=9",
+		`quantizer={plugin="absmax", bits=8}`)
 	testrun.Train(t, cfg, train.Options{})
 	path := rundir.At(cfg.Train.Out).Config()
 	text, err := path.ReadFile()
@@ -79,7 +88,8 @@ func TestExportOfChangedQuantizers(t *testing.T) {
 	if err := os.WriteFile(path.Name, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	m, err := open(t, cfg.Train.Out, trained.Options{Step: 6, Export: true, Finder: testrun.Finder(t)}).Export()
+	m, err := open(t, cfg.Train.Out,
+		trained.Options{Step: 6, Export: true, Finder: testrun.Finder(t)}).Export()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,14 +97,15 @@ func TestExportOfChangedQuantizers(t *testing.T) {
 	if err != nil || q == nil || slices.Max(q.Codes) != 3 {
 		t.Errorf("step 6: %v, %v", q, err)
 	}
-	_, err = trained.Open(t.Context(), cfg.Train.Out, trained.Options{Step: 3, Export: true, Finder: testrun.Finder(t)})
+	_, err = trained.Open(t.Context(), cfg.Train.Out,
+		trained.Options{Step: 3, Export: true, Finder: testrun.Finder(t)})
 	if err == nil || !strings.Contains(err.Error(), "the quantizers change after step 3") {
 		t.Errorf("step 3: %v", err)
 	}
 }
 
-// TestExportOfKeysInGroups: an export needs no quantizer of keys that come one by one, so that a run is exported whose quantizer
-// refuses them.
+// TestExportOfKeysInGroups: an export needs no quantizer of keys that come one by one, so that a
+// run is exported whose quantizer refuses them.
 func TestExportOfKeysInGroups(t *testing.T) {
 	testlevel.Long(t, "builds a plugin")
 	finder, err := plugin.NewFinder()
@@ -107,10 +118,12 @@ func TestExportOfKeysInGroups(t *testing.T) {
 	}
 	cfg := testrun.Config(t, "train.steps=2", fmt.Sprintf("quantizer.keys={plugin=%q}", exe.Path))
 	testrun.Train(t, cfg, train.Options{})
-	if _, err := open(t, cfg.Train.Out, trained.Options{Export: true, Finder: testrun.Finder(t)}).Export(); err != nil {
+	if _, err := open(t, cfg.Train.Out, trained.Options{Export: true, Finder: testrun.Finder(t)}).
+		Export(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := trained.Open(t.Context(), cfg.Train.Out, trained.Options{Generate: 1, NoData: true, Finder: testrun.Finder(t)}); err == nil {
+	if _, err := trained.Open(t.Context(), cfg.Train.Out,
+		trained.Options{Generate: 1, NoData: true, Finder: testrun.Finder(t)}); err == nil {
 		t.Error("keys that come one by one are quantized in groups")
 	}
 }

@@ -16,7 +16,8 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
-// TestScore: log-probabilities are those that lm-eval computes with the same checkpoint, and what is skipped is left out.
+// TestScore: log-probabilities are those that lm-eval computes with the same checkpoint, and what
+// is skipped is left out.
 func TestScore(t *testing.T) {
 	var golden struct {
 		Cases []struct {
@@ -39,7 +40,8 @@ func TestScore(t *testing.T) {
 	err := m.Score(t.Context(), requests, nil, func(which []int, scores []score.Score) error {
 		for k, i := range which {
 			seen++
-			if want := golden.Cases[i]; math.Abs(scores[k].LogProb-want.Loglikelihood) > 2e-4 || scores[k].Greedy != want.IsGreedy {
+			if want := golden.Cases[i]; math.Abs(scores[k].LogProb-want.Loglikelihood) > 2e-4 ||
+				scores[k].Greedy != want.IsGreedy {
 				t.Errorf("case %d: %+v, want %v and %v", i, scores[k], want.Loglikelihood, want.IsGreedy)
 			}
 		}
@@ -48,19 +50,25 @@ func TestScore(t *testing.T) {
 	if err != nil || seen != len(requests) {
 		t.Errorf("%d of %d requests were scored, %v", seen, len(requests), err)
 	}
-	never := func([]int, []score.Score) error { t.Error("a batch was scored that was to be skipped"); return nil }
+	never := func([]int, []score.Score) error {
+		t.Error("a batch was scored that was to be skipped")
+		return nil
+	}
 	if err := m.Score(t.Context(), requests, func(int) bool { return true }, never); err != nil {
 		t.Error(err)
 	}
 	bad := []score.Request{{Context: []int32{1}, Continuation: []int32{1 << 20}}}
-	if err := m.Score(t.Context(), bad, nil, never); err == nil || !strings.Contains(err.Error(), "the model has") {
+	if err := m.Score(t.Context(), bad, nil, never); err == nil ||
+		!strings.Contains(err.Error(), "the model has") {
 		t.Errorf("a token that there is not: %v", err)
 	}
 }
 
-// TestLogProbs: the log-probability of each token is that of transformers; sequences that cannot be scored are refused.
+// TestLogProbs: the log-probability of each token is that of transformers; sequences that cannot be
+// scored are refused.
 func TestLogProbs(t *testing.T) {
-	for _, name := range []string{"gemma2", "gemma3", "granite", "llama32", "olmo2", "nemo", "qwen2", "qwen3", "smollm3"} {
+	for _, name := range []string{"gemma2", "gemma3", "granite", "llama32", "olmo2", "nemo", "qwen2",
+		"qwen3", "smollm3"} {
 		dir := "../../model/huggingface/testdata/" + name
 		var golden struct {
 			Tolerance   struct{ Abs, Rel float64 }
@@ -84,7 +92,8 @@ func TestLogProbs(t *testing.T) {
 				t.Fatalf("%s: %d numbers for %d tokens", name, len(got[i]), len(ids[i]))
 			}
 			for k, loss := range want {
-				if off := math.Abs(float64(got[i][k]) + loss); off > golden.Tolerance.Abs+golden.Tolerance.Rel*loss {
+				if off := math.Abs(float64(got[i][k]) +
+					loss); off > golden.Tolerance.Abs+golden.Tolerance.Rel*loss {
 					t.Errorf("%s: token %d of sequence %d has %v, want %v", name, k+1, i, got[i][k], -loss)
 				}
 			}
@@ -95,14 +104,16 @@ func TestLogProbs(t *testing.T) {
 			"sequence 1 has 0 tokens: want 2 to":               {},
 			fmt.Sprintf("sequence 1 has %d tokens", context+2): slices.Repeat([]int32{1}, context+2),
 		} {
-			if _, err := m.LogProbs(t.Context(), [][]int32{{1, 2}, bad}); err == nil || !strings.Contains(err.Error(), want) {
+			if _, err := m.LogProbs(t.Context(), [][]int32{{1, 2}, bad}); err == nil ||
+				!strings.Contains(err.Error(), want) {
 				t.Errorf("%s: the error is %v, want %q", name, err, want)
 			}
 		}
 	}
 }
 
-// TestScoreWithFusedKernels: where attention is in blocks, continuations of one context have the scores of whole sequences, too.
+// TestScoreWithFusedKernels: where attention is in blocks, continuations of one context have the
+// scores of whole sequences, too.
 func TestScoreWithFusedKernels(t *testing.T) {
 	cfg := testrun.Config(t, `device.kernels="fused"`)
 	testrun.Train(t, cfg, train.Options{})
@@ -136,7 +147,8 @@ func TestScoreWithFusedKernels(t *testing.T) {
 // openLlama opens the checkpoint that lm-eval's results are of, with a context of so many tokens.
 func openLlama(t *testing.T, context int) *trained.Model {
 	t.Helper()
-	m := open(t, "../../model/huggingface/testdata/llama32", trained.Options{NoData: true, Score: true, Generate: 2, Context: context})
+	m := open(t, "../../model/huggingface/testdata/llama32",
+		trained.Options{NoData: true, Score: true, Generate: 2, Context: context})
 	return m
 }
 
@@ -158,18 +170,21 @@ func TestGenerateUntil(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := strings.Index(whole[0], end)
-	if !strings.HasPrefix(whole[0], cut[0]) || len(cut[0]) < at+len(end) || len(cut[0]) > at+len(end)+8 {
+	if !strings.HasPrefix(whole[0], cut[0]) || len(cut[0]) < at+len(end) ||
+		len(cut[0]) > at+len(end)+8 {
 		t.Errorf("%q until %q is %q", whole[0], end, cut[0])
 	}
 	if !strings.Contains(whole[1], end) && cut[1] != whole[1] {
 		t.Errorf("the other text is %q, want %q", cut[1], whole[1])
 	}
-	if _, err := m.GenerateUntil(t.Context(), tok, prompts, 512, nil); err == nil || !strings.Contains(err.Error(), "leaves none for a question") {
+	if _, err := m.GenerateUntil(t.Context(), tok, prompts, 512, nil); err == nil ||
+		!strings.Contains(err.Error(), "leaves none for a question") {
 		t.Errorf("an answer as long as the context: %v", err)
 	}
 }
 
-// TestEnds: a text ends with each token that generation_config.json names, and with those of documents.
+// TestEnds: a text ends with each token that generation_config.json names, and with those of
+// documents.
 func TestEnds(t *testing.T) {
 	m := openLlama(t, 32)
 	tok, err := m.Tokenizer()
@@ -184,15 +199,16 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestEvaluateOnConversations: on the same conversations the same weights have one loss, that over what is learned, whether a
-// training on them computes it, or the file is named for that run, for a run that has known texts only, or for a checkpoint
-// of the hub.
+// TestEvaluateOnConversations: on the same conversations the same weights have one loss, that over
+// what is learned, whether a training on them computes it, or the file is named for that run, for a
+// run that has known texts only, or for a checkpoint of the hub.
 func TestEvaluateOnConversations(t *testing.T) {
 	testlevel.Long(t, "trains and compiles four models")
 	cfg, hub := testrun.FromHub(t, "model.context=16", "train.final_eval_batches=0")
 	chat := testrun.HubConversations(t, hub, 1, 9)
 	validation := testrun.HubConversations(t, hub, 2, 21)
-	talks := testrun.Elsewhere(t, cfg, `data.kind="chat"`, fmt.Sprintf("data.train=%q", chat), fmt.Sprintf("data.validation=%q", validation))
+	talks := testrun.Elsewhere(t, cfg, `data.kind="chat"`, fmt.Sprintf("data.train=%q", chat),
+		fmt.Sprintf("data.validation=%q", validation))
 	summary := testrun.Train(t, talks, train.Options{})
 	want := float64(*summary.ValLoss)
 	imported := filepath.Join(t.TempDir(), "imported")
@@ -205,9 +221,11 @@ func TestEvaluateOnConversations(t *testing.T) {
 	own, learned := testrun.Loss(t, talks.Train.Out, trained.Options{})
 	named, targets := testrun.Loss(t, talks.Train.Out, trained.Options{Data: validation})
 	if own != want || named != want || learned != targets {
-		t.Errorf("the run's own loss is %v (%d targets), with the file named %v (%d), in training it was %v", own, learned, named, targets, want)
+		t.Errorf("the run's own loss is %v (%d targets), with the file named %v (%d), in training it "+
+			"was %v", own, learned, named, targets, want)
 	}
-	for name, dir := range map[string]string{"a run of texts": imported, "a checkpoint of the hub": hub} {
+	for name, dir := range map[string]string{"a run of texts": imported,
+		"a checkpoint of the hub": hub} {
 		o := trained.Options{Data: validation}
 		if dir == hub {
 			o.Context = 16
@@ -218,14 +236,20 @@ func TestEvaluateOnConversations(t *testing.T) {
 	}
 }
 
-// TestEvaluateOnTexts: a run that was trained on conversations is evaluated on a token file as one of texts is.
+// TestEvaluateOnTexts: a run that was trained on conversations is evaluated on a token file as one
+// of texts is.
 func TestEvaluateOnTexts(t *testing.T) {
 	_, texts := testrun.Dataset(t)
-	cfg := testrun.ChatConfig(t, `quantizer.plugin="none"`, "method.form=\"off\"", `data.packing="none"`)
+	cfg := testrun.ChatConfig(t, `quantizer.plugin="none"`, "method.form=\"off\"",
+		`data.packing="none"`)
 	testrun.Train(t, cfg, train.Options{})
-	same := testrun.Config(t, append([]string{fmt.Sprintf("model.init=%q", cfg.Train.Out), "train.final_eval_batches=0", "model.context=16", testrun.TwoLayers, "model.width=32", "model.heads=2", "model.hidden=48"}, testrun.Still...)...)
+	same := testrun.Config(t,
+		append([]string{fmt.Sprintf("model.init=%q", cfg.Train.Out), "train.final_eval_batches=0",
+			"model.context=16", testrun.TwoLayers, "model.width=32", "model.heads=2", "model.hidden=48"},
+			testrun.Still...)...)
 	want := float64(*testrun.Train(t, same, train.Options{}).ValLoss)
-	if loss, _ := testrun.Loss(t, cfg.Train.Out, trained.Options{Data: texts}); relative(loss, want) > 1e-6 {
+	if loss, _ := testrun.Loss(t, cfg.Train.Out, trained.Options{Data: texts}); relative(loss,
+		want) > 1e-6 {
 		t.Errorf("the loss is %v, want %v", loss, want)
 	}
 }

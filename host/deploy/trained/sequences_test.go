@@ -12,16 +12,18 @@ import (
 	"github.com/cage-qat/cage/host/deploy/tasks"
 )
 
-// FuzzSequences: a line of "score --ids" is refused, or a list of ids that the model has, which is the same when it is
-// written again; a text never ends the process.
+// FuzzSequences: a line of "score --ids" is refused, or a list of ids that the model has, which is
+// the same when it is written again; a text never ends the process.
 func FuzzSequences(f *testing.F) {
-	for _, seed := range []string{"[1, 2]", "[1,400]", "[1,2.5]", `[1,"2"]`, "[]", "[1,2", "[1,,2]", "[1,2] x", "null", `"one two"`, `"\ud800"`, "\xef\xbb\xbf[1,2]\n[3,4]"} {
+	for _, seed := range []string{"[1, 2]", "[1,400]", "[1,2.5]", `[1,"2"]`, "[]", "[1,2", "[1,,2]",
+		"[1,2] x", "null", `"one two"`, `"\ud800"`, "\xef\xbb\xbf[1,2]\n[3,4]"} {
 		f.Add([]byte(seed))
 	}
 	const vocab, most = 300, 8
 	bytes := &tasks.Encoder{Encode: tokenizer.Bytes{}.Encode, BOS: 7}
 	f.Fuzz(func(t *testing.T, input []byte) {
-		_, _ = (&Reader{Vocab: vocab, MaxTokens: most, Encoder: bytes}).Read(strings.NewReader(string(input)))
+		_, _ = (&Reader{Vocab: vocab, MaxTokens: most, Encoder: bytes}).
+			Read(strings.NewReader(string(input)))
 		ids := &Reader{Vocab: vocab, MaxTokens: most}
 		list, err := ids.Read(strings.NewReader(string(input)))
 		if err != nil {
@@ -29,13 +31,15 @@ func FuzzSequences(f *testing.F) {
 		}
 		var again strings.Builder
 		for _, sequence := range list {
-			if len(sequence) < 2 || len(sequence) > most || slices.Min(sequence) < 0 || slices.Max(sequence) >= vocab {
+			if len(sequence) < 2 || len(sequence) > most || slices.Min(sequence) < 0 ||
+				slices.Max(sequence) >= vocab {
 				t.Fatalf("%q gives %v", input, sequence)
 			}
 			text, _ := json.Marshal(sequence)
 			fmt.Fprintf(&again, "%s\n", text)
 		}
-		if same, err := ids.Read(strings.NewReader(again.String())); err != nil || !reflect.DeepEqual(same, list) {
+		if same, err := ids.Read(strings.NewReader(again.String())); err != nil ||
+			!reflect.DeepEqual(same, list) {
 			t.Fatalf("%q gives %v, and written again %v, %v", input, list, same, err)
 		}
 	})

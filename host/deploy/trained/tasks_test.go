@@ -7,7 +7,8 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testfile"
 )
 
-// TestCheckpointName: a checkpoint is another one when its weights change, or what computes with them, or what ends its texts.
+// TestCheckpointName: a checkpoint is another one when its weights change, or what computes with
+// them, or what ends its texts.
 func TestCheckpointName(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
@@ -17,7 +18,8 @@ func TestCheckpointName(t *testing.T) {
 	write("config.json", "{}")
 	write("model.safetensors", "weights")
 	before := checkpointName(dir)
-	for name, text := range map[string]string{"config.json": `{"rope_theta": 5e5}`, "generation_config.json": `{"eos_token_id": 2}`, "model.safetensors": "others"} {
+	for name, text := range map[string]string{"config.json": `{"rope_theta": 5e5}`,
+		"generation_config.json": `{"eos_token_id": 2}`, "model.safetensors": "others"} {
 		if checkpointName(dir) != before {
 			t.Fatal("the name changes by itself")
 		}

@@ -16,7 +16,8 @@ import (
 // BenchmarkNext reads one token of each sequence behind 150 others, with the sizes of SmolLM2-135M
 // and weights that bfloat16 has.
 func BenchmarkNext(b *testing.B) {
-	s := architecture.Settings{Kind: architecture.KindLlama, Layers: 30, Width: 576, Heads: 9, KVHeads: 3, Hidden: 1536, Vocab: 49152, Context: 2048, Head: "tied"}
+	s := architecture.Settings{Kind: architecture.KindLlama, Layers: 30, Width: 576, Heads: 9,
+		KVHeads: 3, Hidden: 1536, Vocab: 49152, Context: 2048, Head: "tied"}
 	m, err := model.New(s, model.Options{})
 	if err != nil {
 		b.Fatal(err)
@@ -35,7 +36,8 @@ func BenchmarkNext(b *testing.B) {
 	}
 	b.Cleanup(func() { dev.Close() })
 	for _, halves := range []bool{false, true} {
-		n, err := decode.New(m.(model.Language), weights, decode.Options{Parallel: dev.Parallel, Halves: halves})
+		n, err := decode.New(m.(model.Language), weights,
+			decode.Options{Parallel: dev.Parallel, Halves: halves})
 		if err != nil {
 			b.Fatal(err)
 		}

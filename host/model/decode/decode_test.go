@@ -22,18 +22,24 @@ import (
 
 // settings are those of small models of every architecture, with what each may have.
 var settings = map[string]architecture.Settings{
-	"llama":          {Kind: architecture.KindLlama, Heads: 2},
-	"llama, tied":    {Kind: architecture.KindLlama, Heads: 4, KVHeads: 2, Head: "tied", RopePairs: architecture.HalfSplit, RopeFactor: 8, RopeLow: 1, RopeHigh: 4, RopeOriginal: 16},
-	"olmo2":          {Kind: architecture.KindOLMo2, Heads: 4, KVHeads: 2},
-	"gemma3":         {Kind: architecture.KindGemma3, Layers: 6, Heads: 4, KVHeads: 2, HeadSize: 8},
-	"gemma2":         {Kind: architecture.KindGemma2, Heads: 4, KVHeads: 2, HeadSize: 8, Window: 4, Head: "tied", AttentionMultiplier: 0.3, ScoreCap: 0.5, LogitCap: 1.5},
-	"granite":        {Kind: architecture.KindGranite, Heads: 4, KVHeads: 2, EmbeddingMultiplier: 12, ResidualMultiplier: 0.22, LogitsScaling: 8, AttentionMultiplier: 0.3},
-	"mistral":        {Kind: architecture.KindLlama, Heads: 4, KVHeads: 2, Window: 5},
-	"gemma3, window": {Kind: architecture.KindGemma3, Layers: 6, Heads: 4, KVHeads: 2, HeadSize: 8, Window: 3},
-	"olmo3":          {Kind: architecture.KindOLMo3, Layers: 4, Heads: 4, KVHeads: 2, Window: 4, RopeFactor: 4, RopeLow: 1, RopeHigh: 32, RopeOriginal: 64, RopeScaling: architecture.ScalingYaRN},
-	"qwen2":          {Kind: architecture.KindQwen2, Heads: 4, KVHeads: 2},
-	"smollm3":        {Kind: architecture.KindSmolLM3, Layers: 4, Heads: 4, KVHeads: 2, RopePairs: architecture.Interleaved},
-	"qwen3":          {Kind: architecture.KindQwen3, Heads: 6, KVHeads: 2, HeadSize: 8},
+	"llama": {Kind: architecture.KindLlama, Heads: 2},
+	"llama, tied": {Kind: architecture.KindLlama, Heads: 4, KVHeads: 2, Head: "tied",
+		RopePairs: architecture.HalfSplit, RopeFactor: 8, RopeLow: 1, RopeHigh: 4, RopeOriginal: 16},
+	"olmo2":  {Kind: architecture.KindOLMo2, Heads: 4, KVHeads: 2},
+	"gemma3": {Kind: architecture.KindGemma3, Layers: 6, Heads: 4, KVHeads: 2, HeadSize: 8},
+	"gemma2": {Kind: architecture.KindGemma2, Heads: 4, KVHeads: 2, HeadSize: 8, Window: 4,
+		Head: "tied", AttentionMultiplier: 0.3, ScoreCap: 0.5, LogitCap: 1.5},
+	"granite": {Kind: architecture.KindGranite, Heads: 4, KVHeads: 2, EmbeddingMultiplier: 12,
+		ResidualMultiplier: 0.22, LogitsScaling: 8, AttentionMultiplier: 0.3},
+	"mistral": {Kind: architecture.KindLlama, Heads: 4, KVHeads: 2, Window: 5},
+	"gemma3, window": {Kind: architecture.KindGemma3, Layers: 6, Heads: 4, KVHeads: 2, HeadSize: 8,
+		Window: 3},
+	"olmo3": {Kind: architecture.KindOLMo3, Layers: 4, Heads: 4, KVHeads: 2, Window: 4,
+		RopeFactor: 4, RopeLow: 1, RopeHigh: 32, RopeOriginal: 64, RopeScaling: architecture.ScalingYaRN},
+	"qwen2": {Kind: architecture.KindQwen2, Heads: 4, KVHeads: 2},
+	"smollm3": {Kind: architecture.KindSmolLM3, Layers: 4, Heads: 4, KVHeads: 2,
+		RopePairs: architecture.Interleaved},
+	"qwen3": {Kind: architecture.KindQwen3, Heads: 6, KVHeads: 2, HeadSize: 8},
 }
 
 // example is a model with its weights.
@@ -54,7 +60,9 @@ func newExampleOn(t testing.TB, s architecture.Settings, o engine.Options) *exam
 	return newExampleOf(t, s, model.Options{}, o)
 }
 
-func newExampleOf(t testing.TB, s architecture.Settings, options model.Options, o engine.Options) *example {
+func newExampleOf(
+	t testing.TB, s architecture.Settings, options model.Options, o engine.Options,
+) *example {
 	t.Helper()
 	s.Layers, s.Width, s.Hidden, s.Vocab, s.Context = max(s.Layers, 2), 24, 40, 37, 16
 	m, err := model.New(s, options)
@@ -90,26 +98,30 @@ var first = []int32{0, 4} // the places at which two sequences begin
 // begin reads the first tokens with a graph, in which some are padding, and returns the caches.
 func (e *example) begin(t testing.TB, tokens [][]int32) (caches [][]float32) {
 	t.Helper()
-	ids := testdevice.Upload(t, e.device, slices.Concat(tokens[0][:begun], tokens[1][:begun]), 2, begun)
-	return testdevice.Evaluate(t, e.device, append(slices.Clone(e.params), ids), func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-		var empty []*graph.Node
-		for _, dims := range e.m.CacheDims(2, length) {
-			// What is beyond the tokens must not count.
-			empty = append(empty, graph.BroadcastToDims(graph.Const(g, float32(1e3)), dims...))
-		}
-		piece := model.Piece{Tokens: in[len(in)-1], Start: graph.Const(g, int32(0)), First: engine.Constant(g, first, 2)}
-		_, next := e.m.Decode(in[:len(in)-1], piece, empty, nil)
-		return next
-	})
+	ids := testdevice.Upload(t, e.device, slices.Concat(tokens[0][:begun], tokens[1][:begun]), 2,
+		begun)
+	return testdevice.Evaluate(t, e.device, append(slices.Clone(e.params), ids),
+		func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+			var empty []*graph.Node
+			for _, dims := range e.m.CacheDims(2, length) {
+				// What is beyond the tokens must not count.
+				empty = append(empty, graph.BroadcastToDims(graph.Const(g, float32(1e3)), dims...))
+			}
+			piece := model.Piece{Tokens: in[len(in)-1], Start: graph.Const(g, int32(0)),
+				First: engine.Constant(g, first, 2)}
+			_, next := e.m.Decode(in[:len(in)-1], piece, empty, nil)
+			return next
+		})
 }
 
 // whole are the logits behind the last token of a sequence, as the model computes it at once.
 func (e *example) whole(t testing.TB, tokens []int32) []float32 {
 	t.Helper()
 	ids := testdevice.Upload(t, e.device, tokens, 1, len(tokens))
-	all := testdevice.Evaluate(t, e.device, append(slices.Clone(e.params), ids), func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-		return []*graph.Node{e.m.Logits(in[:len(in)-1], in[len(in)-1], nil)}
-	})[0]
+	all := testdevice.Evaluate(t, e.device, append(slices.Clone(e.params), ids),
+		func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+			return []*graph.Node{e.m.Logits(in[:len(in)-1], in[len(in)-1], nil)}
+		})[0]
 	return all[len(all)-e.m.Network().Vocab:]
 }
 
@@ -125,7 +137,9 @@ func sequences(vocabulary int) [][]int32 {
 }
 
 // next reads the tokens behind those of begin, and returns the logits behind the last.
-func next(t testing.TB, n *decode.Network, tokens [][]int32, caches [][]float32) (logits []float32) {
+func next(
+	t testing.TB, n *decode.Network, tokens [][]int32, caches [][]float32,
+) (logits []float32) {
 	t.Helper()
 	for at := begun; at < ends; at++ {
 		var err error
@@ -205,17 +219,21 @@ func TestHalves(t *testing.T) {
 
 // nextByGraph reads the tokens behind those of begin with a graph for each, and returns the logits
 // behind the last.
-func (e *example) nextByGraph(t testing.TB, tokens [][]int32, caches [][]float32) (logits []float32) {
+func (e *example) nextByGraph(
+	t testing.TB, tokens [][]int32, caches [][]float32,
+) (logits []float32) {
 	t.Helper()
 	dims := e.m.CacheDims(2, length)
 	for at := begun; at < ends; at++ {
-		in := append(slices.Clone(e.params), testdevice.Upload(t, e.device, []int32{tokens[0][at], tokens[1][at]}, 2, 1))
+		in := append(slices.Clone(e.params),
+			testdevice.Upload(t, e.device, []int32{tokens[0][at], tokens[1][at]}, 2, 1))
 		for i, c := range caches {
 			in = append(in, testdevice.Upload(t, e.device, c, dims[i]...))
 		}
 		out := testdevice.Evaluate(t, e.device, in, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 			params, rest := in[:len(e.params)], in[len(e.params):]
-			piece := model.Piece{Tokens: rest[0], Start: graph.Const(g, int32(at)), First: engine.Constant(g, first, 2)}
+			piece := model.Piece{Tokens: rest[0], Start: graph.Const(g, int32(at)),
+				First: engine.Constant(g, first, 2)}
 			logits, next := e.m.Decode(params, piece, rest[1:], nil)
 			return append([]*graph.Node{logits}, next...)
 		})
@@ -255,7 +273,8 @@ func TestBFloat16(t *testing.T) {
 			rounded, not := distance(decode.Options{BFloat16: true}), distance(decode.Options{})
 			exact := distance(decode.Options{BFloat16: true, Exact: func(string) bool { return true }})
 			if !(rounded < not/4) || !(exact > 2*rounded) {
-				t.Errorf("the distance to the graph's logits is %.2g, without rounding %.2g, with rounding in attention alone %.2g", rounded, not, exact)
+				t.Errorf("the distance to the graph's logits is %.2g, without rounding %.2g, with rounding "+
+					"in attention alone %.2g", rounded, not, exact)
 			}
 		})
 	}
@@ -264,7 +283,9 @@ func TestBFloat16(t *testing.T) {
 // TestQuantizer: the sites are those of the model, in its order, with a row for each sequence; what
 // the quantizer writes counts, and its error ends the step.
 func TestQuantizer(t *testing.T) {
-	e := newExampleOf(t, settings["olmo2"], model.Options{Sites: model.Sites{Keys: true, Values: true, Queries: true, Head: true}}, engine.Options{})
+	e := newExampleOf(t, settings["olmo2"],
+		model.Options{Sites: model.Sites{Keys: true, Values: true, Queries: true, Head: true}},
+		engine.Options{})
 	tokens := sequences(e.m.Network().Vocab)
 	caches := e.begin(t, tokens)
 	var sites []string
@@ -273,11 +294,12 @@ func TestQuantizer(t *testing.T) {
 		t.Fatal(err)
 	}
 	place := decode.Positions{Length: length, Start: begun, First: first}
-	quantized, err := n.Next([]int32{1, 2}, place, caches, func(site model.ActivationSite, x []float32) error {
-		sites = append(sites, fmt.Sprint(site.Name, len(x)))
-		clear(x)
-		return nil
-	})
+	quantized, err := n.Next([]int32{1, 2}, place, caches,
+		func(site model.ActivationSite, x []float32) error {
+			sites = append(sites, fmt.Sprint(site.Name, len(x)))
+			clear(x)
+			return nil
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +310,8 @@ func TestQuantizer(t *testing.T) {
 	if !slices.Equal(sites, want) {
 		t.Errorf("the sites are %v, want %v", sites, want)
 	}
-	if plain, err := n.Next([]int32{1, 2}, place, caches, nil); err != nil || slices.Equal(plain, quantized) {
+	if plain, err := n.Next([]int32{1, 2}, place, caches, nil); err != nil ||
+		slices.Equal(plain, quantized) {
 		t.Errorf("zeros in place of all activations change nothing, %v", err)
 	}
 	refused := errors.New("refused")
@@ -302,20 +325,25 @@ func TestQuantizer(t *testing.T) {
 // token of a sequence, read one after the other, ends in the logits of the whole.
 func TestOperands(t *testing.T) {
 	// A smooth function for each kind, so that rounding errors stay small.
-	factors := map[model.SiteKind]float32{model.KindQuery: 0.9, model.KindKey: 0.7, model.KindValue: 1.3, model.KindHead: 1.1}
+	factors := map[model.SiteKind]float32{model.KindQuery: 0.9, model.KindKey: 0.7,
+		model.KindValue: 1.3, model.KindHead: 1.1}
 	for name, s := range settings {
 		t.Run(name, func(t *testing.T) {
-			e := newExampleOf(t, s, model.Options{Sites: model.Sites{Keys: true, Values: true, Queries: true, Head: true}}, engine.Options{})
+			e := newExampleOf(t, s,
+				model.Options{Sites: model.Sites{Keys: true, Values: true, Queries: true, Head: true}},
+				engine.Options{})
 			tokens := sequences(e.m.Network().Vocab)[0]
 			ids := testdevice.Upload(t, e.device, tokens, 1, len(tokens))
-			all := testdevice.Evaluate(t, e.device, append(slices.Clone(e.params), ids), func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-				return []*graph.Node{e.m.Logits(in[:len(in)-1], in[len(in)-1], func(site model.ActivationSite, x *graph.Node) *graph.Node {
-					if f := factors[site.Kind]; f != 0 {
-						return graph.Sub(graph.MulScalar(x, f), graph.MulScalar(graph.Mul(x, graph.Abs(x)), 0.125))
-					}
-					return x
-				})}
-			})[0]
+			all := testdevice.Evaluate(t, e.device, append(slices.Clone(e.params), ids),
+				func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+					return []*graph.Node{e.m.Logits(in[:len(in)-1], in[len(in)-1],
+						func(site model.ActivationSite, x *graph.Node) *graph.Node {
+							if f := factors[site.Kind]; f != 0 {
+								return graph.Sub(graph.MulScalar(x, f), graph.MulScalar(graph.Mul(x, graph.Abs(x)), 0.125))
+							}
+							return x
+						})}
+				})[0]
 			n, err := decode.New(e.m, e.weights, decode.Options{})
 			if err != nil {
 				t.Fatal(err)
@@ -326,14 +354,16 @@ func TestOperands(t *testing.T) {
 			}
 			vocabulary := e.m.Network().Vocab
 			for at, token := range tokens {
-				logits, err := n.Next([]int32{token}, decode.Positions{Length: length, Start: at, First: []int32{0}}, caches, func(site model.ActivationSite, x []float32) error {
-					if f := factors[site.Kind]; f != 0 {
-						for i, v := range x {
-							x[i] = v*f - 0.125*v*float32(math.Abs(float64(v)))
+				logits, err := n.Next([]int32{token},
+					decode.Positions{Length: length, Start: at, First: []int32{0}}, caches,
+					func(site model.ActivationSite, x []float32) error {
+						if f := factors[site.Kind]; f != 0 {
+							for i, v := range x {
+								x[i] = v*f - 0.125*v*float32(math.Abs(float64(v)))
+							}
 						}
-					}
-					return nil
-				})
+						return nil
+					})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -346,7 +376,8 @@ func TestOperands(t *testing.T) {
 // TestRefuses: what does not fit together is an error, and no panic.
 func TestRefuses(t *testing.T) {
 	e := newExample(t, settings["llama"])
-	if _, err := decode.New(e.m, map[string][]float32{}, decode.Options{}); err == nil || !strings.Contains(err.Error(), "parameter embedding has 0 elements, want 888") {
+	if _, err := decode.New(e.m, map[string][]float32{}, decode.Options{}); err == nil ||
+		!strings.Contains(err.Error(), "parameter embedding has 0 elements, want 888") {
 		t.Errorf("without weights: %v", err)
 	}
 	n, err := decode.New(e.m, e.weights, decode.Options{})
@@ -364,13 +395,18 @@ func TestRefuses(t *testing.T) {
 		caches [][]float32
 		want   string
 	}{
-		"no token":        {nil, good, caches, "0 tokens for 1 sequences"},
-		"full":            {[]int32{1}, decode.Positions{Length: length, Start: length, First: []int32{0}}, caches, "at position 16, want one each below position 16"},
-		"not begun":       {[]int32{1}, decode.Positions{Length: length, Start: 1, First: []int32{2}}, caches, "sequence 0 begins at position 2, want 0 to 1"},
+		"no token": {nil, good, caches, "0 tokens for 1 sequences"},
+		"full": {[]int32{1},
+			decode.Positions{Length: length, Start: length, First: []int32{0}}, caches,
+			"at position 16, want one each below position 16"},
+		"not begun": {[]int32{1}, decode.Positions{Length: length, Start: 1, First: []int32{2}},
+			caches, "sequence 0 begins at position 2, want 0 to 1"},
 		"a cache missing": {[]int32{1}, good, caches[1:], "3 caches, want 4"},
-		"a small cache":   {[]int32{1}, good, [][]float32{nil, nil, nil, nil}, "a cache of 0 elements, want 384"},
+		"a small cache": {[]int32{1}, good, [][]float32{nil, nil, nil, nil},
+			"a cache of 0 elements, want 384"},
 	} {
-		if _, err := n.Next(c.tokens, c.at, c.caches, nil); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := n.Next(c.tokens, c.at, c.caches, nil); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: the error is %v", name, err)
 		}
 	}

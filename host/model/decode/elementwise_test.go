@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestSoftmax: of vectors of any length, also where the exponential of an element is too small or too large for float32.
+// TestSoftmax: of vectors of any length, also where the exponential of an element is too small or
+// too large for float32.
 func TestSoftmax(t *testing.T) {
 	for n := 1; n < 70; n++ {
 		for _, spread := range []float64{1, 30, 1000} {
@@ -71,7 +72,8 @@ func BenchmarkSwiGLU(b *testing.B) {
 // TestSoftmaxOfInfinite: where the largest score is infinite no weight is a number.
 func TestSoftmaxOfInfinite(t *testing.T) {
 	inf := float32(math.Inf(1))
-	for name, first := range map[string]float32{"one is infinite": inf, "all are minus infinity": -inf, "one is no number": float32(math.NaN())} {
+	for name, first := range map[string]float32{"one is infinite": inf, "all are minus infinity": -inf,
+		"one is no number": float32(math.NaN())} {
 		for _, n := range []int{1, 7, 20, 64} {
 			x := make([]float32, n)
 			for i := range x {

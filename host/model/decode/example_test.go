@@ -10,7 +10,8 @@ import (
 
 // Two sequences are read token by token from the first on. The model is not trained.
 func Example() {
-	m, err := model.New(architecture.Settings{Kind: architecture.KindLlama, Layers: 2, Width: 8, Heads: 2, Vocab: 10, Context: 4}, model.Options{})
+	m, err := model.New(architecture.Settings{Kind: architecture.KindLlama, Layers: 2, Width: 8,
+		Heads: 2, Vocab: 10, Context: 4}, model.Options{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -30,7 +31,8 @@ func Example() {
 		caches = append(caches, make([]float32, 2*2*positions*4))
 	}
 	for at, tokens := range [][]int32{{3, 1}, {4, 5}, {1, 9}} {
-		logits, err := n.Next(tokens, decode.Positions{Length: positions, Start: at, First: []int32{0, 0}}, caches, nil)
+		logits, err := n.Next(tokens,
+			decode.Positions{Length: positions, Start: at, First: []int32{0, 0}}, caches, nil)
 		fmt.Println(len(logits), err)
 	}
 	// Output:

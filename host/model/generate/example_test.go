@@ -32,7 +32,8 @@ func (even) Next(tokens []int32) ([]float32, error) {
 func (even) Close() {}
 
 func ExampleContinue() {
-	next, err := generate.Continue(context.Background(), even{}, [][]int32{{0}}, generate.Options{Tokens: 4}, nil)
+	next, err := generate.Continue(context.Background(), even{}, [][]int32{{0}},
+		generate.Options{Tokens: 4}, nil)
 	fmt.Println(next, err)
 	// Output: [[2 4 0 2]] <nil>
 }

@@ -92,7 +92,8 @@ func TestGreedyFollowsTheModel(t *testing.T) {
 // TestBatch: each sequence of a batch ends by itself and is told as it grows.
 func TestBatch(t *testing.T) {
 	told := map[int][]int32{}
-	got, err := Continue(context.Background(), counter{context: 16}, [][]int32{{1, 2}, {6}, {3}}, Options{Tokens: 5, Stop: []int32{5}},
+	got, err := Continue(context.Background(), counter{context: 16}, [][]int32{{1, 2}, {6}, {3}},
+		Options{Tokens: 5, Stop: []int32{5}},
 		func(i int, token int32) error {
 			told[i] = append(told[i], token)
 			if i == 1 && token == 1 {
@@ -122,7 +123,8 @@ func TestSeedsAndTopK(t *testing.T) {
 		t.Error("different seeds give the same 200 tokens")
 	}
 	// The two likeliest tokens have e⁵ and e⁴ of e⁵ + e⁴ + 6 shares: 97 %.
-	for name, o := range map[string]Options{"top-2": {Seed: 3, TopK: 2}, "top-p": {Seed: 3, TopP: 0.9}} {
+	for name, o := range map[string]Options{"top-2": {Seed: 3, TopK: 2},
+		"top-p": {Seed: 3, TopP: 0.9}} {
 		last, counts := int32(0), map[int32]int{}
 		for _, id := range sample(o) {
 			counts[(id-last+8)%8]++
@@ -137,7 +139,8 @@ func TestSeedsAndTopK(t *testing.T) {
 		}
 	}
 	greedy := one(t, counter{context: 4}, []int32{0}, Options{Tokens: 200})
-	for name, o := range map[string]Options{"top-1": {Seed: 1, TopK: 1}, "a small top-p": {Seed: 1, TopP: 0.1},
+	for name, o := range map[string]Options{"top-1": {Seed: 1, TopK: 1},
+		"a small top-p": {Seed: 1, TopP: 0.1},
 		// The likeliest token has 71 % of all, and 73 % of what the two have.
 		"a top-p of the top-2": {Seed: 1, TopK: 2, TopP: 0.72}} {
 		if !slices.Equal(sample(o), greedy) {
@@ -161,12 +164,17 @@ func TestBadInput(t *testing.T) {
 		want   string
 	}{
 		{"empty prompt", counter{context: 1}, nil, Options{Tokens: 1}, "prompt is empty"},
-		{"temperature", counter{context: 1}, []int32{1}, Options{Tokens: 1, Temperature: -1}, "none may be negative"},
-		{"top-p", counter{context: 1}, []int32{1}, Options{Tokens: 1, TopP: 1.5}, "top-p 1.5, want a number from 0 to 1"},
+		{"temperature", counter{context: 1}, []int32{1}, Options{Tokens: 1, Temperature: -1},
+			"none may be negative"},
+		{"top-p", counter{context: 1}, []int32{1}, Options{Tokens: 1, TopP: 1.5},
+			"top-p 1.5, want a number from 0 to 1"},
 		{"not a number", counter{context: 1, nan: true}, []int32{1}, Options{Tokens: 1}, "contain NaN"},
-		{"infinite", counter{context: 1, infinite: true}, []int32{1}, Options{Tokens: 1, Temperature: 0.8}, "infinite"},
-		{"infinite, and the likeliest", counter{context: 1, infinite: true}, []int32{1}, Options{Tokens: 1}, "infinite"},
-		{"device", counter{context: 1, broken: errors.New("device lost")}, []int32{1}, Options{Tokens: 1}, "device lost"},
+		{"infinite", counter{context: 1, infinite: true}, []int32{1},
+			Options{Tokens: 1, Temperature: 0.8}, "infinite"},
+		{"infinite, and the likeliest", counter{context: 1, infinite: true}, []int32{1},
+			Options{Tokens: 1}, "infinite"},
+		{"device", counter{context: 1, broken: errors.New("device lost")}, []int32{1}, Options{Tokens: 1},
+			"device lost"},
 	}
 	for _, tt := range tests {
 		_, err := Continue(context.Background(), tt.m, [][]int32{tt.prompt}, tt.o, nil)

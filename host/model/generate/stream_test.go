@@ -85,7 +85,8 @@ func TestFollowing(t *testing.T) {
 	}
 	// The second byte of a character behind the first: the text of both does not begin with that of
 	// the first.
-	if text, err := Following(tokenizer.Bytes{}, []int32{0xc3}, []int32{0xb6, 'x'}); err != nil || text[len(text)-1] != 'x' {
+	if text, err := Following(tokenizer.Bytes{}, []int32{0xc3}, []int32{0xb6, 'x'}); err != nil ||
+		text[len(text)-1] != 'x' {
 		t.Errorf("in the middle of a character: %q, %v", text, err)
 	}
 }

@@ -15,11 +15,16 @@ import (
 func small(t testing.TB) []byte {
 	t.Helper()
 	entries := []gguf.Entry{
-		{Key: "u8", Value: uint8(1)}, {Key: "i8", Value: int8(-1)}, {Key: "u16", Value: uint16(2)}, {Key: "i16", Value: int16(-2)},
-		{Key: "u32", Value: uint32(3)}, {Key: "i32", Value: int32(-3)}, {Key: "u64", Value: uint64(4)}, {Key: "i64", Value: int64(-4)},
-		{Key: "f32", Value: float32(0.5)}, {Key: "f64", Value: 0.25}, {Key: "yes", Value: true}, {Key: "text", Value: "naïve"},
-		{Key: "texts", Value: []string{"a", ""}}, {Key: "ints", Value: []int32{-1, 5}}, {Key: "uints", Value: []uint32{7}},
-		{Key: "floats", Value: []float32{1, -2}}, {Key: "bools", Value: []bool{true, false}}, {Key: "bytes", Value: []uint8{1, 2}},
+		{Key: "u8", Value: uint8(1)}, {Key: "i8", Value: int8(-1)}, {Key: "u16", Value: uint16(2)},
+		{Key: "i16", Value: int16(-2)},
+		{Key: "u32", Value: uint32(3)}, {Key: "i32", Value: int32(-3)}, {Key: "u64", Value: uint64(4)},
+		{Key: "i64", Value: int64(-4)},
+		{Key: "f32", Value: float32(0.5)}, {Key: "f64", Value: 0.25}, {Key: "yes", Value: true},
+		{Key: "text", Value: "naïve"},
+		{Key: "texts", Value: []string{"a", ""}}, {Key: "ints", Value: []int32{-1, 5}},
+		{Key: "uints", Value: []uint32{7}},
+		{Key: "floats", Value: []float32{1, -2}}, {Key: "bools", Value: []bool{true, false}},
+		{Key: "bytes", Value: []uint8{1, 2}},
 	}
 	data := func(n int) func(io.Writer) error {
 		return func(w io.Writer) error {
@@ -77,7 +82,9 @@ func TestVersion2(t *testing.T) {
 
 // TestHostile changes a good file in one place.
 func TestHostile(t *testing.T) {
-	after := func(data []byte, text string) []byte { return data[bytes.Index(data, []byte(text))+len(text):] }
+	after := func(data []byte, text string) []byte {
+		return data[bytes.Index(data, []byte(text))+len(text):]
+	}
 	for _, c := range []struct {
 		name, says string
 		change     func(data []byte)
@@ -89,7 +96,8 @@ func TestHostile(t *testing.T) {
 		{"entries", "bytes are left", func(d []byte) { d[23] = 127 }},
 		{"long text", "bytes are left", func(d []byte) { after(d, "text")[11] = 127 }},
 		{"long array", "bytes are left", func(d []byte) { after(d, "floats")[15] = 127 }},
-		{"overflowing array", "bytes are left", func(d []byte) { copy(after(d, "floats")[8:], "\x00\x00\x00\x00\x00\x00\x00\x40") }},
+		{"overflowing array", "bytes are left",
+			func(d []byte) { copy(after(d, "floats")[8:], "\x00\x00\x00\x00\x00\x00\x00\x40") }},
 		{"array of arrays", "value 9", func(d []byte) { after(d, "ints")[4] = 9 }},
 		{"value type", "value 13", func(d []byte) { after(d, "ints")[0] = 13 }},
 		{"name used twice", "used twice", func(d []byte) { copy(after(d, "u8")[5+8:], "u8") }},
@@ -99,7 +107,8 @@ func TestHostile(t *testing.T) {
 		{"empty axis", "axis below 1", func(d []byte) { info(d)[12] = 0 }},
 		{"far offset", "not complete", func(d []byte) { info(d)[31] = 127 }},
 		{"odd offset", "multiple of 32 from 0 on", func(d []byte) { info(d)[24] = 1 }},
-		{"overlap", "of 32 from 108 on", func(d []byte) { binary.LittleEndian.PutUint64(info(d)[24+8+9+4+8+4:], 0) }},
+		{"overlap", "of 32 from 108 on",
+			func(d []byte) { binary.LittleEndian.PutUint64(info(d)[24+8+9+4+8+4:], 0) }},
 	} {
 		data := small(t)
 		c.change(data)
@@ -116,19 +125,22 @@ func TestOtherTypes(t *testing.T) {
 		data := small(t)
 		info(data)[20] = typ
 		_, err := gguf.NewFile(bytes.NewReader(data), int64(len(data)))
-		if want := `tensor "a": ` + name + " is not supported, want F32"; err == nil || !strings.HasPrefix(err.Error(), want) {
+		if want := `tensor "a": ` + name + " is not supported, want F32"; err == nil ||
+			!strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
 }
 
-// info is the description of the first tensor of small, after its name: rank, two axes, type and offset.
+// info is the description of the first tensor of small, after its name: rank, two axes, type and
+// offset.
 func info(data []byte) []byte {
 	name := []byte("\x01\x00\x00\x00\x00\x00\x00\x00a\x02\x00\x00\x00")
 	return data[bytes.Index(data, name)+9:]
 }
 
-// FuzzReader: no bytes make the reader panic, and of a file that it accepts every tensor can be read.
+// FuzzReader: no bytes make the reader panic, and of a file that it accepts every tensor can be
+// read.
 func FuzzReader(f *testing.F) {
 	f.Add(small(f))
 	f.Add([]byte("GGUF\x03\x00\x00\x00"))
@@ -144,7 +156,8 @@ func FuzzReader(f *testing.F) {
 				n *= d
 			}
 			if err != nil || len(values) != n {
-				t.Fatalf("tensor %q of shape %v has %d values, error %v", info.Name, info.Shape, len(values), err)
+				t.Fatalf("tensor %q of shape %v has %d values, error %v", info.Name, info.Shape, len(values),
+					err)
 			}
 		}
 	})
@@ -152,7 +165,8 @@ func FuzzReader(f *testing.F) {
 
 // TestWriterRefuses what makes no valid file.
 func TestWriterRefuses(t *testing.T) {
-	ok := gguf.Tensor{Name: "x", Type: gguf.F32, Shape: []int{1}, Write: func(w io.Writer) error { _, err := w.Write(make([]byte, 4)); return err }}
+	ok := gguf.Tensor{Name: "x", Type: gguf.F32, Shape: []int{1},
+		Write: func(w io.Writer) error { _, err := w.Write(make([]byte, 4)); return err }}
 	short := ok
 	short.Shape = []int{2}
 	odd := ok
@@ -167,7 +181,8 @@ func TestWriterRefuses(t *testing.T) {
 		"type int":              {entries: []gguf.Entry{{Key: "k", Value: 1}}},
 		"type []interface":      {entries: []gguf.Entry{{Key: "k", Value: []any{true, "x"}}}},
 	} {
-		if err := gguf.Write(t.Context(), io.Discard, c.entries, c.tensors); err == nil || !strings.Contains(err.Error(), says) {
+		if err := gguf.Write(t.Context(), io.Discard, c.entries, c.tensors); err == nil ||
+			!strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want an error that says %q", err, says)
 		}
 	}

@@ -42,10 +42,11 @@ func rewritten(t *testing.T, f *gguf.File) []byte {
 	t.Helper()
 	var tensors []gguf.Tensor
 	for _, info := range f.Tensors {
-		tensors = append(tensors, gguf.Tensor{Name: info.Name, Type: info.Type, Shape: info.Shape, Write: func(w io.Writer) error {
-			_, err := w.Write(testgguf.Data(t, f, info))
-			return err
-		}})
+		tensors = append(tensors, gguf.Tensor{Name: info.Name, Type: info.Type, Shape: info.Shape,
+			Write: func(w io.Writer) error {
+				_, err := w.Write(testgguf.Data(t, f, info))
+				return err
+			}})
 	}
 	var out bytes.Buffer
 	if err := gguf.Write(t.Context(), &out, f.Entries, tensors); err != nil {
@@ -56,14 +57,16 @@ func rewritten(t *testing.T, f *gguf.File) []byte {
 
 // names are the tensors of a block of the goldens under the names of Hugging Face.
 var names = map[string]string{
-	"attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj",
+	"attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj",
+	"ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj",
 }
 
 // TestValues compares decoded blocks with the numbers they were made of, bit for bit.
 func TestValues(t *testing.T) {
 	for _, kind := range []string{"q4_0", "q4_1", "q8_0", "mxfp4"} {
 		f := testgguf.Open(t, filepath.Join(goldens, "tiny-"+kind+".gguf"))
-		want, err := safetensors.Open(vfs.At(filepath.Join(goldens, "tiny-"+kind+".dequantized.safetensors")))
+		want, err := safetensors.Open(
+			vfs.At(filepath.Join(goldens, "tiny-"+kind+".dequantized.safetensors")))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,8 +130,8 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
-// TestBlocksOfLlamaCPP: the same for types whose numbers llama.cpp itself gave, every scale of NVFP4
-// among them.
+// TestBlocksOfLlamaCPP: the same for types whose numbers llama.cpp itself gave, every scale of
+// NVFP4 among them.
 func TestBlocksOfLlamaCPP(t *testing.T) {
 	file, err := safetensors.Open(vfs.At("testdata/llamacpp.safetensors"))
 	if err != nil {

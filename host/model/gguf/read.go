@@ -141,8 +141,8 @@ func (f *File) decoded(t Info) ([]float32, error) {
 }
 
 // ScaleName returns the name of the tensor by whose only number llama.cpp multiplies the product of
-// a weight of a block: "blk.0.attn_q.scale" for "blk.0.attn_q.weight"; "" for other tensors. Weights
-// in NVFP4 have one.
+// a weight of a block: "blk.0.attn_q.scale" for "blk.0.attn_q.weight"; "" for other tensors.
+// Weights in NVFP4 have one.
 func (t Info) ScaleName() string {
 	layer, ok := strings.CutSuffix(t.Name, ".weight")
 	if !ok || !strings.HasPrefix(layer, "blk.") || len(t.Shape) != 2 {

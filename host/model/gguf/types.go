@@ -41,7 +41,8 @@ var layouts = map[Type]struct {
 }{
 	F32: {"F32", 1, 4}, F16: {"F16", 1, 2}, BF16: {"BF16", 1, 2},
 	Q4_0: {"Q4_0", 32, 18}, Q4_1: {"Q4_1", 32, 20}, Q8_0: {"Q8_0", 32, 34}, MXFP4: {"MXFP4", 32, 17},
-	TQ1_0: {"TQ1_0", 256, 54}, TQ2_0: {"TQ2_0", 256, 66}, NVFP4: {"NVFP4", 64, 36}, Q2_0: {"Q2_0", 64, 18},
+	TQ1_0: {"TQ1_0", 256, 54}, TQ2_0: {"TQ2_0", 256, 66}, NVFP4: {"NVFP4", 64, 36},
+	Q2_0: {"Q2_0", 64, 18},
 }
 
 // others are the names of further types, for messages.
@@ -125,10 +126,11 @@ func Decode(t Type, data []byte) ([]float32, error) {
 //
 // The low four bits of the 16 bytes are the codes of the first half of the block, the high four
 // bits of the second; NVFP4 has four such blocks of 8 bytes, each with one of the scales. Q2_0 has
-// four adjacent elements in each byte, the first in the lowest bits. TQ2_0 stores two runs of 128 elements in 32 bytes each, 32 elements in two
-// bits of every byte, the lowest first. TQ1_0 stores runs of 160, 80 and 16 elements in 32, 16 and
-// 4 bytes: each byte is number·256/3⁵, rounded up, and the number has five digits in base 3 (in the
-// last run four and a 0), one element from every fifth (fourth) of the run.
+// four adjacent elements in each byte, the first in the lowest bits. TQ2_0 stores two runs of 128
+// elements in 32 bytes each, 32 elements in two bits of every byte, the lowest first. TQ1_0 stores
+// runs of 160, 80 and 16 elements in 32, 16 and 4 bytes: each byte is number·256/3⁵, rounded up,
+// and the number has five digits in base 3 (in the last run four and a 0), one element from every
+// fifth (fourth) of the run.
 func decodeBlock(out []float32, t Type, b []byte) []float32 {
 	switch t {
 	case F32:
@@ -187,7 +189,8 @@ func decodeBlock(out []float32, t Type, b []byte) []float32 {
 		func(code byte) float32 { return float32(float64(levels[code]) * scale) })
 }
 
-// scaleE4M3 returns the number of an E4M3 code as llama.cpp reads it: without the sign, and NaN as 0.
+// scaleE4M3 returns the number of an E4M3 code as llama.cpp reads it: without the sign, and NaN as
+// 0.
 func scaleE4M3(code byte) float32 {
 	exponent, mantissa := int(code>>3&15), int(code&7)
 	switch {

@@ -55,7 +55,8 @@ func TestRefuse(t *testing.T) {
 // sound is a configuration, in which tests replace entries.
 func sound() map[string]any {
 	return map[string]any{
-		"architectures": []string{"LlamaForCausalLM"}, "model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+		"architectures": []string{"LlamaForCausalLM"}, "model_type": "llama", "hidden_size": 64,
+		"num_hidden_layers": 2, "num_attention_heads": 4,
 		"intermediate_size": 96, "vocab_size": 160, "rms_norm_eps": 1e-5,
 	}
 }
@@ -80,8 +81,10 @@ func parse(t testing.TB, change map[string]any, context int) (*huggingface.Confi
 func TestConfig(t *testing.T) {
 	want := &huggingface.Config{
 		Architecture: "LlamaForCausalLM", MaxPositions: 2048,
-		Settings: architecture.Settings{Kind: "llama", Layers: 2, Width: 64, Heads: 4, KVHeads: 4, HeadSize: 16, Hidden: 96, Vocab: 160, NormEps: 1e-5, Head: "own",
-			RopeTheta: 10000, RopePairs: architecture.Interleaved, RopeScaling: architecture.ScalingLlama3, RopeFactor: 1, RopeLow: 1, RopeHigh: 4, RopeOriginal: 8192, InitStd: 0.02},
+		Settings: architecture.Settings{Kind: "llama", Layers: 2, Width: 64, Heads: 4, KVHeads: 4,
+			HeadSize: 16, Hidden: 96, Vocab: 160, NormEps: 1e-5, Head: "own",
+			RopeTheta: 10000, RopePairs: architecture.Interleaved, RopeScaling: architecture.ScalingLlama3,
+			RopeFactor: 1, RopeLow: 1, RopeHigh: 4, RopeOriginal: 8192, InitStd: 0.02},
 	}
 	type change = map[string]any
 	for name, test := range map[string]struct {
@@ -89,36 +92,57 @@ func TestConfig(t *testing.T) {
 		context int
 		expect  func(*huggingface.Config)
 	}{
-		"only what must be there":  {change{}, 0, func(*huggingface.Config) {}},
-		"scaling of nulls":         {change{"rope_scaling": change{"factor": nil}}, 0, func(*huggingface.Config) {}},
-		"null":                     {change{"num_key_value_heads": nil, "rope_scaling": nil, "head_dim": nil, "quantization_config": nil, "rope_theta": nil, "pad_token_id": nil}, 0, func(*huggingface.Config) {}},
-		"theta in rope_parameters": {change{"rope_parameters": change{"rope_type": "default", "rope_theta": 5e5}}, 0, func(c *huggingface.Config) { c.Settings.RopeTheta = 5e5 }},
-		"both generations that agree": {change{"rope_theta": 500000, "rope_scaling": change{"type": "default"}, "rope_parameters": change{"rope_theta": 5e5}}, 0,
+		"only what must be there": {change{}, 0, func(*huggingface.Config) {}},
+		"scaling of nulls": {change{"rope_scaling": change{"factor": nil}}, 0,
+			func(*huggingface.Config) {}},
+		"null": {change{"num_key_value_heads": nil, "rope_scaling": nil,
+			"head_dim": nil, "quantization_config": nil, "rope_theta": nil, "pad_token_id": nil}, 0,
+			func(*huggingface.Config) {}},
+		"theta in rope_parameters": {
+			change{"rope_parameters": change{"rope_type": "default", "rope_theta": 5e5}}, 0,
+			func(c *huggingface.Config) {
+				c.Settings.RopeTheta = 5e5
+			}},
+		"both generations that agree": {
+			change{"rope_theta": 500000, "rope_scaling": change{"type": "default"},
+				"rope_parameters": change{"rope_theta": 5e5}}, 0,
 			func(c *huggingface.Config) { c.Settings.RopeTheta = 5e5 }},
-		"llama3 by the old name of the key": {change{"rope_scaling": change{"type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4.0, "original_max_position_embeddings": 512}}, 0,
+		"llama3 by the old name of the key": {
+			change{"rope_scaling": change{"type": "llama3", "factor": 8, "low_freq_factor": 1,
+				"high_freq_factor": 4.0, "original_max_position_embeddings": 512}}, 0,
 			func(c *huggingface.Config) { c.Settings.RopeFactor, c.Settings.RopeOriginal = 8, 512 }},
-		"one id": {change{"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": -1}, 0, func(c *huggingface.Config) {
-			c.Tokens = huggingface.Tokens{Begin: []int32{1}, End: []int32{2}, Pad: []int32{}}
-		}},
-		"several ids": {change{"eos_token_id": []int{2, 159}}, 0, func(c *huggingface.Config) { c.Tokens.End = []int32{2, 159} }},
+		"one id": {change{"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": -1}, 0,
+			func(c *huggingface.Config) {
+				c.Tokens = huggingface.Tokens{Begin: []int32{1}, End: []int32{2}, Pad: []int32{}}
+			}},
+		"several ids": {change{"eos_token_id": []int{2, 159}}, 0,
+			func(c *huggingface.Config) { c.Tokens.End = []int32{2, 159} }},
 		"dropout": {change{"attention_dropout": 0.1}, 0, func(c *huggingface.Config) {
 			c.Warnings = []string{"attention_dropout is 0.1, but is ignored"}
 		}},
-		"a factor of scores": {change{"architectures": []string{"Gemma3ForCausalLM"}, "model_type": "gemma3_text", "head_dim": 16, "query_pre_attn_scalar": 21, "hidden_activation": "gelu_pytorch_tanh"}, 0,
+		"a factor of scores": {change{"architectures": []string{"Gemma3ForCausalLM"},
+			"model_type": "gemma3_text", "head_dim": 16, "query_pre_attn_scalar": 21,
+			"hidden_activation": "gelu_pytorch_tanh"}, 0,
 			func(c *huggingface.Config) {
-				c.Architecture, c.Settings.Kind, c.Settings.RopePairs = "Gemma3ForCausalLM", "gemma3", architecture.HalfSplit
+				c.Architecture, c.Settings.Kind, c.Settings.RopePairs = "Gemma3ForCausalLM", "gemma3",
+					architecture.HalfSplit
 				c.Settings.AttentionMultiplier = 1 / math.Sqrt(21)
 			}},
-		"a window of 4096": {change{"architectures": []string{"MistralForCausalLM"}, "model_type": "mistral"}, 0, func(c *huggingface.Config) {
+		"a window of 4096": {change{"architectures": []string{"MistralForCausalLM"},
+			"model_type": "mistral"}, 0, func(c *huggingface.Config) {
 			c.Architecture, c.Settings.Window = "MistralForCausalLM", 4096
 		}},
-		"a window that is shorter than sequences": {change{"architectures": []string{"MistralForCausalLM"}, "model_type": "mistral", "sliding_window": 64}, 128,
+		"a window that is shorter than sequences": {
+			change{"architectures": []string{"MistralForCausalLM"}, "model_type": "mistral",
+				"sliding_window": 64}, 128,
 			func(c *huggingface.Config) {
 				c.Architecture, c.Settings.Window = "MistralForCausalLM", 64
 			}},
-		"a window that is switched off": {change{"architectures": []string{"Qwen3ForCausalLM"}, "model_type": "qwen3", "head_dim": 32, "use_sliding_window": false, "sliding_window": 64}, 0,
+		"a window that is switched off": {change{"architectures": []string{"Qwen3ForCausalLM"},
+			"model_type": "qwen3", "head_dim": 32, "use_sliding_window": false, "sliding_window": 64}, 0,
 			func(c *huggingface.Config) {
-				c.Architecture, c.Settings.Kind, c.Settings.HeadSize, c.Settings.RopePairs = "Qwen3ForCausalLM", "qwen3", 32, architecture.HalfSplit
+				c.Architecture, c.Settings.Kind, c.Settings.HeadSize, c.Settings.RopePairs = "Qwen3ForCausalLM",
+					"qwen3", 32, architecture.HalfSplit
 			}},
 	} {
 		got, err := parse(t, test.change, test.context)
@@ -144,28 +168,54 @@ func TestConfigFaults(t *testing.T) {
 		change change
 		keys   []string // how the faults begin
 	}{
-		"everything at once": {change{"hidden_act": "gelu", "num_hidden_layers": "absent", "vocab_size": 0, "rms_norm_eps": "absent", "attention_bias": true},
+		"everything at once": {change{"hidden_act": "gelu", "num_hidden_layers": "absent",
+			"vocab_size": 0, "rms_norm_eps": "absent", "attention_bias": true},
 			[]string{"attention_bias", "hidden_act", "num_hidden_layers", "rms_norm_eps", "vocab_size"}},
-		"nothing at all":             {change{"architectures": "absent", "model_type": "absent", "hidden_size": "absent"}, []string{"architectures", "hidden_size"}},
-		"no type":                    {change{"model_type": "absent"}, []string{"model_type"}},
-		"generations that disagree":  {change{"rope_theta": 1e4, "rope_parameters": change{"rope_theta": 5e5}}, []string{"rope_parameters"}},
-		"scalings that disagree":     {change{"rope_scaling": change{"type": "default"}, "rope_parameters": change{"rope_type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 512}}, []string{"rope_parameters"}},
-		"partial rotation, new key":  {change{"rope_parameters": change{"partial_rotary_factor": 0.25}}, []string{"rope_parameters.partial_rotary_factor"}},
-		"factors in the wrong order": {change{"rope_scaling": change{"type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 1, "original_max_position_embeddings": 512}}, []string{"rope_scaling"}},
-		"a factor below 1":           {change{"rope_scaling": change{"type": "llama3", "factor": 0.5, "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 512}}, []string{"rope_scaling.factor"}},
-		"a factor without a type":    {change{"rope_scaling": change{"factor": 8.0}}, []string{"rope_scaling.rope_type"}},
-		"a misspelt type":            {change{"rope_parameters": change{"rope_typ": "llama3", "rope_theta": 5e5}}, []string{"rope_parameters.rope_type"}},
-		"scaling that is no object":  {change{"rope_scaling": "yarn"}, []string{"rope_scaling"}},
-		"heads of odd size":          {change{"hidden_size": 60}, []string{"num_attention_heads"}},
-		"a fraction":                 {change{"hidden_size": 64.5}, []string{"hidden_size"}},
-		"very many layers":           {change{"num_hidden_layers": 1 << 40}, []string{"num_hidden_layers"}},
-		"an id outside":              {change{"eos_token_id": []int{2, 160}}, []string{"eos_token_id"}},
-		"an id that is text":         {change{"bos_token_id": "<s>"}, []string{"bos_token_id"}},
-		"no size of heads":           {change{"architectures": []string{"Qwen3ForCausalLM"}, "model_type": "qwen3"}, []string{"head_dim"}},
-		"caps of Gemma 2":            {change{"architectures": []string{"Gemma2ForCausalLM"}, "model_type": "gemma2", "head_dim": 16, "query_pre_attn_scalar": 16, "hidden_activation": "gelu_pytorch_tanh"}, []string{"attn_logit_softcapping", "final_logit_softcapping"}},
-		"factors of Granite":         {change{"architectures": []string{"GraniteForCausalLM"}, "model_type": "granite", "logits_scaling": -1}, []string{"attention_multiplier", "embedding_multiplier", "logits_scaling", "residual_multiplier"}},
-		"experts":                    {change{"architectures": []string{"Qwen3MoeForCausalLM"}}, []string{"architectures"}},
-		"a window of a Qwen3":        {change{"architectures": []string{"Qwen3ForCausalLM"}, "model_type": "qwen3", "head_dim": 32, "use_sliding_window": true, "sliding_window": 64}, []string{"sliding_window"}},
+		"nothing at all": {change{"architectures": "absent", "model_type": "absent",
+			"hidden_size": "absent"}, []string{"architectures", "hidden_size"}},
+		"no type": {change{"model_type": "absent"}, []string{"model_type"}},
+		"generations that disagree": {
+			change{"rope_theta": 1e4, "rope_parameters": change{"rope_theta": 5e5}},
+			[]string{"rope_parameters"}},
+		"scalings that disagree": {change{"rope_scaling": change{"type": "default"},
+			"rope_parameters": change{"rope_type": "llama3", "factor": 8, "low_freq_factor": 1,
+				"high_freq_factor": 4, "original_max_position_embeddings": 512}}, []string{"rope_parameters"}},
+		"partial rotation, new key": {change{"rope_parameters": change{"partial_rotary_factor": 0.25}},
+			[]string{"rope_parameters.partial_rotary_factor"}},
+		"factors in the wrong order": {
+			change{"rope_scaling": change{"type": "llama3", "factor": 8, "low_freq_factor": 4,
+				"high_freq_factor": 1, "original_max_position_embeddings": 512}}, []string{"rope_scaling"}},
+		"a factor below 1": {
+			change{"rope_scaling": change{"type": "llama3", "factor": 0.5, "low_freq_factor": 1,
+				"high_freq_factor": 4, "original_max_position_embeddings": 512}},
+			[]string{"rope_scaling.factor"}},
+		"a factor without a type": {change{"rope_scaling": change{"factor": 8.0}},
+			[]string{"rope_scaling.rope_type"}},
+		"a misspelt type": {
+			change{"rope_parameters": change{"rope_typ": "llama3", "rope_theta": 5e5}},
+			[]string{"rope_parameters.rope_type"}},
+		"scaling that is no object": {change{"rope_scaling": "yarn"}, []string{"rope_scaling"}},
+		"heads of odd size":         {change{"hidden_size": 60}, []string{"num_attention_heads"}},
+		"a fraction":                {change{"hidden_size": 64.5}, []string{"hidden_size"}},
+		"very many layers": {change{"num_hidden_layers": 1 << 40},
+			[]string{"num_hidden_layers"}},
+		"an id outside":      {change{"eos_token_id": []int{2, 160}}, []string{"eos_token_id"}},
+		"an id that is text": {change{"bos_token_id": "<s>"}, []string{"bos_token_id"}},
+		"no size of heads": {change{"architectures": []string{"Qwen3ForCausalLM"},
+			"model_type": "qwen3"}, []string{"head_dim"}},
+		"caps of Gemma 2": {change{"architectures": []string{"Gemma2ForCausalLM"},
+			"model_type": "gemma2", "head_dim": 16, "query_pre_attn_scalar": 16,
+			"hidden_activation": "gelu_pytorch_tanh"},
+			[]string{"attn_logit_softcapping", "final_logit_softcapping"}},
+		"factors of Granite": {change{"architectures": []string{"GraniteForCausalLM"},
+			"model_type": "granite", "logits_scaling": -1},
+			[]string{"attention_multiplier", "embedding_multiplier", "logits_scaling",
+				"residual_multiplier"}},
+		"experts": {change{"architectures": []string{"Qwen3MoeForCausalLM"}},
+			[]string{"architectures"}},
+		"a window of a Qwen3": {change{"architectures": []string{"Qwen3ForCausalLM"},
+			"model_type": "qwen3", "head_dim": 32, "use_sliding_window": true, "sliding_window": 64},
+			[]string{"sliding_window"}},
 	} {
 		_, err := parse(t, test.change, 0)
 		fault, ok := errors.AsType[*huggingface.Error](err)
@@ -182,7 +232,8 @@ func TestConfigFaults(t *testing.T) {
 		}
 	}
 	_, err := parse(t, change{"architectures": []string{"Qwen3MoeForCausalLM"}}, 0)
-	for _, want := range []string{"which would need mixtures of experts, want one of", "docs/guide/fine-tuning.md"} {
+	for _, want := range []string{"which would need mixtures of experts, want one of",
+		"docs/guide/fine-tuning.md"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("experts: error %v, want %q", err, want)
 		}
@@ -201,7 +252,8 @@ func TestStopIDs(t *testing.T) {
 		t.Fatal(err)
 	}
 	write := func(text string) (*huggingface.Config, error) {
-		if err := os.WriteFile(filepath.Join(dir, "generation_config.json"), []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "generation_config.json"), []byte(text),
+			0o644); err != nil {
 			t.Fatal(err)
 		}
 		return huggingface.ReadConfig(vfs.At(dir), 0)
@@ -210,7 +262,8 @@ func TestStopIDs(t *testing.T) {
 	if err != nil || !slices.Equal(c.Tokens.End, []int32{321, 324, 7}) {
 		t.Errorf("%v, error %v", c, err)
 	}
-	if _, err := write(`{"eos_token_id": 328}`); err == nil || !strings.Contains(err.Error(), "generation_config.json") {
+	if _, err := write(`{"eos_token_id": 328}`); err == nil ||
+		!strings.Contains(err.Error(), "generation_config.json") {
 		t.Errorf("an id outside: error %v", err)
 	}
 	if _, err := write(`[]`); err == nil {

@@ -60,8 +60,10 @@ func TestDescriptionFor(t *testing.T) {
 		"intermediate_size": 96, "vocab_size": 160, "rms_norm_eps": 1e-05, "max_position_embeddings": 131072, "sliding_window": 4096, "bos_token_id": 1,
 		"eos_token_id": 2, "initializer_range": 2.0E-2, "custom": {"z": [1e-05, 3.0], "a": "ü"}, "torch_dtype": "bfloat16"`
 	const version4 = `{` + common + `, "rope_theta": 500000.0, "rope_scaling": null}`
-	const version5 = `{` + common + `, "rope_parameters": {"rope_type": "default", "rope_theta": 500000.0}}`
-	const both = `{` + common + `, "rope_theta": 500000.0, "rope_parameters": {"rope_type": "default", "rope_theta": 500000.0}}`
+	const version5 = `{` + common +
+		`, "rope_parameters": {"rope_type": "default", "rope_theta": 500000.0}}`
+	const both = `{` + common +
+		`, "rope_theta": 500000.0, "rope_parameters": {"rope_type": "default", "rope_theta": 500000.0}}`
 	const generation = `{"eos_token_id": [2, 5], "temperature": 0.60, "top_p": 0.9, "do_sample": true}`
 	const scaled = `{"factor":8,"high_freq_factor":4,"low_freq_factor":1,"original_max_position_embeddings":1024,"rope_type":"llama3"}`
 	const parameters = `{"factor":8,"high_freq_factor":4,"low_freq_factor":1,"original_max_position_embeddings":1024,"rope_theta":500000,"rope_type":"llama3"}`
@@ -73,17 +75,28 @@ func TestDescriptionFor(t *testing.T) {
 		learned            huggingface.Tokens
 		config2, generated texts
 	}{
-		"nothing":                {version4, func(*architecture.Settings) {}, huggingface.Tokens{}, texts{}, texts{}},
-		"a shorter context":      {version5, func(s *architecture.Settings) { s.Context = 64 }, huggingface.Tokens{Begin: []int32{1}, End: []int32{5}}, texts{}, texts{}},
-		"more tokens":            {version5, func(s *architecture.Settings) { s.Vocab = 163 }, huggingface.Tokens{}, texts{"vocab_size": "163"}, texts{}},
-		"wavelengths, version 4": {version4, scale, huggingface.Tokens{}, texts{"rope_theta": "500000", "rope_scaling": scaled}, texts{}},
-		"wavelengths, version 5": {version5, scale, huggingface.Tokens{}, texts{"rope_parameters": parameters}, texts{}},
-		"wavelengths, both":      {both, scale, huggingface.Tokens{}, texts{"rope_theta": "500000", "rope_scaling": scaled, "rope_parameters": parameters}, texts{}},
-		"another end":            {version4, func(*architecture.Settings) {}, huggingface.Tokens{End: []int32{2, 9}}, texts{"eos_token_id": "[2,9]"}, texts{"eos_token_id": "[2,5,9]"}},
-		"another begin":          {version4, func(*architecture.Settings) {}, huggingface.Tokens{Begin: []int32{7}}, texts{"bos_token_id": "7"}, texts{"bos_token_id": "7"}},
+		"nothing": {version4, func(*architecture.Settings) {}, huggingface.Tokens{},
+			texts{}, texts{}},
+		"a shorter context": {version5, func(s *architecture.Settings) { s.Context = 64 },
+			huggingface.Tokens{Begin: []int32{1}, End: []int32{5}}, texts{}, texts{}},
+		"more tokens": {version5, func(s *architecture.Settings) { s.Vocab = 163 },
+			huggingface.Tokens{}, texts{"vocab_size": "163"}, texts{}},
+		"wavelengths, version 4": {version4, scale, huggingface.Tokens{},
+			texts{"rope_theta": "500000", "rope_scaling": scaled}, texts{}},
+		"wavelengths, version 5": {version5, scale, huggingface.Tokens{},
+			texts{"rope_parameters": parameters}, texts{}},
+		"wavelengths, both": {both, scale, huggingface.Tokens{},
+			texts{"rope_theta": "500000", "rope_scaling": scaled, "rope_parameters": parameters}, texts{}},
+		"another end": {version4, func(*architecture.Settings) {},
+			huggingface.Tokens{End: []int32{2, 9}}, texts{"eos_token_id": "[2,9]"},
+			texts{"eos_token_id": "[2,5,9]"}},
+		"another begin": {version4, func(*architecture.Settings) {},
+			huggingface.Tokens{Begin: []int32{7}}, texts{"bos_token_id": "7"}, texts{"bos_token_id": "7"}},
 	} {
-		s := architecture.Settings{Kind: "llama", Layers: 2, Width: 64, Heads: 4, Hidden: 96, Vocab: 160, NormEps: 1e-5, Head: "own", RopeTheta: 500000,
-			RopeScaling: architecture.ScalingLlama3, RopeFactor: 1, RopeLow: 1, RopeHigh: 4, RopeOriginal: 8192, InitStd: 0.02, Context: 2048}
+		s := architecture.Settings{Kind: "llama", Layers: 2, Width: 64, Heads: 4, Hidden: 96, Vocab: 160,
+			NormEps: 1e-5, Head: "own", RopeTheta: 500000,
+			RopeScaling: architecture.ScalingLlama3, RopeFactor: 1, RopeLow: 1, RopeHigh: 4,
+			RopeOriginal: 8192, InitStd: 0.02, Context: 2048}
 		c.change(&s)
 		before := huggingface.Description{Config: []byte(c.config), Generation: []byte(generation)}
 		after, err := before.For(s, c.learned)
@@ -94,7 +107,8 @@ func TestDescriptionFor(t *testing.T) {
 		checkKeys(t, name, before.Config, after.Config, c.config2)
 		checkKeys(t, name, before.Generation, after.Generation, c.generated)
 		again, err := after.For(s, c.learned)
-		if err != nil || !bytes.Equal(again.Config, after.Config) || !bytes.Equal(again.Generation, after.Generation) {
+		if err != nil || !bytes.Equal(again.Config, after.Config) ||
+			!bytes.Equal(again.Generation, after.Generation) {
 			t.Errorf("%s: what was changed changes once more, error %v", name, err)
 		}
 	}
@@ -110,7 +124,8 @@ func TestLongerContext(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkKeys(t, "longer", text, d.Config, map[string]string{"max_position_embeddings": "4096", "eos_token_id": "[321,324,9]"})
+	checkKeys(t, "longer", text, d.Config,
+		map[string]string{"max_position_embeddings": "4096", "eos_token_id": "[321,324,9]"})
 	if d.Generation != nil {
 		t.Errorf("there is a generation_config.json now: %s", d.Generation)
 	}
@@ -141,11 +156,13 @@ func TestOtherModel(t *testing.T) {
 		s := c.Settings
 		change(&s)
 		_, err := huggingface.Description{Config: text}.For(s, huggingface.Tokens{})
-		if err == nil || !strings.Contains(err.Error(), "config.json cannot be used:\n  "+key+": found ") {
+		if err == nil || !strings.Contains(err.Error(),
+			"config.json cannot be used:\n  "+key+": found ") {
 			t.Errorf("%s: error %v", key, err)
 		}
 	}
-	for _, d := range []huggingface.Description{{Config: []byte(`{`)}, {Config: text, Generation: []byte(`[]`)}, {Config: text, Generation: []byte(`{"a":1,"a":2}`)}} {
+	for _, d := range []huggingface.Description{{Config: []byte(`{`)},
+		{Config: text, Generation: []byte(`[]`)}, {Config: text, Generation: []byte(`{"a":1,"a":2}`)}} {
 		if _, err := d.For(c.Settings, huggingface.Tokens{}); err == nil {
 			t.Errorf("%s, %s is accepted", d.Config, d.Generation)
 		}
@@ -159,7 +176,8 @@ func TestStored(t *testing.T) {
 		`{"torch_dtype": "bfloat16", "a": 1.0}`: {"torch_dtype": `"float16"`},
 		`{"dtype": "bfloat16"}`:                 {"dtype": `"float16"`},
 		`{"dtype": "float16", "torch_dtype": "bfloat16", "quantization_config": {"bits": 4}, "quantization": {"bits": 4}, "compression_config": {}}`: {
-			"torch_dtype": `"float16"`, "quantization_config": "", "quantization": "", "compression_config": ""},
+			"torch_dtype": `"float16"`, "quantization_config": "", "quantization": "",
+			"compression_config": ""},
 		`{"auto_map": {"AutoModel": "a.B"}}`: {"torch_dtype": `"float16"`, "auto_map": ""},
 	} {
 		after, err := huggingface.Stored([]byte(before), safetensors.F16, nil)
@@ -168,11 +186,13 @@ func TestStored(t *testing.T) {
 		}
 		checkKeys(t, before, []byte(before), after, want)
 	}
-	after, err := huggingface.Stored([]byte(`{"quantization_config": {"bits": 4}}`), safetensors.F16, object{"quantization_config": object{"format": "x"}})
+	after, err := huggingface.Stored([]byte(`{"quantization_config": {"bits": 4}}`), safetensors.F16,
+		object{"quantization_config": object{"format": "x"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkKeys(t, "packed", []byte(`{}`), after, map[string]string{"torch_dtype": `"float16"`, "quantization_config": `{"format":"x"}`})
+	checkKeys(t, "packed", []byte(`{}`), after,
+		map[string]string{"torch_dtype": `"float16"`, "quantization_config": `{"format":"x"}`})
 }
 
 // TestLargeDescription: a file of any size is no reason to take all memory.
@@ -186,18 +206,22 @@ func TestLargeDescription(t *testing.T) {
 		t.Skip(err) // no sparse files
 	}
 	f.Close()
-	if _, err := huggingface.ReadDescription(vfs.At(dir)); err == nil || !strings.Contains(err.Error(), "too large") {
+	if _, err := huggingface.ReadDescription(vfs.At(dir)); err == nil ||
+		!strings.Contains(err.Error(), "too large") {
 		t.Errorf("error %v", err)
 	}
 }
 
 // TestCapsAreDecimal: transformers refuses a cap that is written as an integer.
 func TestCapsAreDecimal(t *testing.T) {
-	s := architecture.Settings{Kind: architecture.KindGemma2, Layers: 1, Width: 64, Heads: 4, KVHeads: 2, Hidden: 96, Vocab: 8,
+	s := architecture.Settings{Kind: architecture.KindGemma2, Layers: 1, Width: 64, Heads: 4,
+		KVHeads: 2, Hidden: 96, Vocab: 8,
 		Head: "tied", ScoreCap: 50, LogitCap: 30.5}
 	c := huggingface.Config{Settings: s, MaxPositions: 16}
 	d, err := c.Describe()
-	if text := string(d.Config); err != nil || !strings.Contains(text, `"attn_logit_softcapping": 50.0,`) || !strings.Contains(text, `"final_logit_softcapping": 30.5,`) {
+	if text := string(d.Config); err != nil ||
+		!strings.Contains(text, `"attn_logit_softcapping": 50.0,`) ||
+		!strings.Contains(text, `"final_logit_softcapping": 30.5,`) {
 		t.Errorf("error %v, config.json\n%s", err, text)
 	}
 }

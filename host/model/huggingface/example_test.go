@@ -16,7 +16,8 @@ func Example() {
 	}
 	defer c.Close()
 	s := c.Config.Settings
-	fmt.Printf("%s: %d blocks, width %d, %d heads on %d, head %s\n", s.Kind, s.Layers, s.Width, s.Heads, s.KVHeads, s.Head)
+	fmt.Printf("%s: %d blocks, width %d, %d heads on %d, head %s\n", s.Kind, s.Layers, s.Width,
+		s.Heads, s.KVHeads, s.Head)
 	for _, p := range c.Params()[:3] {
 		values, err := c.Values(p.Name)
 		if err != nil {

@@ -171,7 +171,8 @@ var smolLM3Family = family{architecture: "SmolLM3ForCausalLM", modelType: "smoll
 			}
 		}
 		if !slices.Equal(rotated, want) {
-			k.fault("no_rope_layers", k.found("no_rope_layers"), "0 for every fourth layer, and 1 for others")
+			k.fault("no_rope_layers", k.found("no_rope_layers"),
+				"0 for every fourth layer, and 1 for others")
 		}
 	}}
 

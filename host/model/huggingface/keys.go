@@ -207,7 +207,8 @@ func (k *keys) localRope(key string, types *keys, s *architecture.Settings) {
 		k.fault(key, k.found(key), "the same positions in all layers")
 		return
 	}
-	if found := o.scaling(); cmp.Or(found.theta, s.RopeTheta) != want.RopeTheta || found.factor > 1 || len(o.faults) > 0 {
+	if found := o.scaling(); cmp.Or(found.theta, s.RopeTheta) != want.RopeTheta || found.factor > 1 ||
+		len(o.faults) > 0 {
 		k.fault(key+"."+slidingAttention, types.found(slidingAttention),
 			fmt.Sprintf("rope_theta = %g without scaling", want.RopeTheta))
 	}

@@ -19,7 +19,8 @@ import (
 // configuration, and the same bytes in every tensor.
 func TestLayout(t *testing.T) {
 	testlevel.Long(t, "every kind of checkpoint, written again")
-	types := map[string]safetensors.DType{"llama32": safetensors.BF16, "llama2": safetensors.F16, "mistral": safetensors.BF16}
+	types := map[string]safetensors.DType{"llama32": safetensors.BF16, "llama2": safetensors.F16,
+		"mistral": safetensors.BF16}
 	for _, name := range goldenModels {
 		for _, pairs := range []architecture.Pairing{architecture.Interleaved, architecture.HalfSplit} {
 			from := open(t, filepath.Join("testdata", name), huggingface.Options{Pairs: pairs})

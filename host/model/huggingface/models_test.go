@@ -41,7 +41,8 @@ type golden struct {
 	Greedy         []int32       `json:"greedy"`
 }
 
-var goldenModels = []string{"gemma2", "gemma3", "granite", "linear", "llama2", "llama32", "mistral", "nemo", "olmo2", "olmo3", "qwen2", "qwen3", "sharded", "smollm3", "window"}
+var goldenModels = []string{"gemma2", "gemma3", "granite", "linear", "llama2", "llama32", "mistral",
+	"nemo", "olmo2", "olmo3", "qwen2", "qwen3", "sharded", "smollm3", "window"}
 
 func readGolden(t testing.TB, name string) (g golden) {
 	t.Helper()
@@ -95,11 +96,13 @@ func newNetwork(t testing.TB, c *huggingface.Checkpoint) network {
 // logits of a sequence, position by position.
 func (n network) logits(t testing.TB, ids []int32) [][]float32 {
 	t.Helper()
-	inputs := append(append([]*engine.Buffer{}, n.params...), testdevice.Upload(t, n.device, ids, 1, len(ids)))
-	flat := testdevice.Evaluate(t, n.device, inputs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-		last := len(in) - 1
-		return []*graph.Node{n.model.Logits(in[:last], in[last], nil)}
-	})[0]
+	inputs := append(append([]*engine.Buffer{}, n.params...),
+		testdevice.Upload(t, n.device, ids, 1, len(ids)))
+	flat := testdevice.Evaluate(t, n.device, inputs,
+		func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+			last := len(in) - 1
+			return []*graph.Node{n.model.Logits(in[:last], in[last], nil)}
+		})[0]
 	vocab := len(flat) / len(ids)
 	var list [][]float32
 	for i := range ids {
@@ -192,16 +195,21 @@ var update = flag.Bool("update", false, "write the table of docs/guide/fine-tuni
 
 // published names models of an architecture, unless its name does.
 var published = map[string]string{
-	"LlamaForCausalLM": " (Llama 2, 3, 3.1, 3.2, TinyLlama, SmolLM2)", "Qwen2ForCausalLM": " (2 and 2.5)", "Gemma3ForCausalLM": "; of `Gemma3ForConditionalGeneration` the text model", "GraniteForCausalLM": " (3)",
+	"LlamaForCausalLM":   " (Llama 2, 3, 3.1, 3.2, TinyLlama, SmolLM2)",
+	"Qwen2ForCausalLM":   " (2 and 2.5)",
+	"Gemma3ForCausalLM":  "; of `Gemma3ForConditionalGeneration` the text model",
+	"GraniteForCausalLM": " (3)",
 }
 
-// TestDocumented: the guide's table has each architecture, whether a model of it can be stored as GGUF, and the largest difference
-// of a token's loss to that of transformers. Other processors may round otherwise: a difference may be twice what is written.
+// TestDocumented: the guide's table has each architecture, whether a model of it can be stored as
+// GGUF, and the largest difference of a token's loss to that of transformers. Other processors may
+// round otherwise: a difference may be twice what is written.
 func TestDocumented(t *testing.T) {
 	if testdevice.Kind() != device.CPU {
 		t.Skip("the table is that of CPUs")
 	}
-	const page, head = "../../../docs/guide/fine-tuning.md", "| architecture | GGUF | difference |\n|---|---|---|\n"
+	const page, head = "../../../docs/guide/fine-tuning.md", "| architecture | GGUF | difference " +
+		"|\n|---|---|---|\n"
 	apart, stored := map[string]float64{}, map[string]string{}
 	for _, name := range goldenModels {
 		c, g := open(t, filepath.Join("testdata", name), huggingface.Options{}), readGolden(t, name)
@@ -212,12 +220,18 @@ func TestDocumented(t *testing.T) {
 				apart[of] = max(apart[of], math.Abs(loss(logits[i], ids[i+1])-want))
 			}
 		}
-		m := &export.Model{Settings: c.Config.Settings, Params: c.Params(), Latent: c.Values, Quantized: func(string) (*export.Quantized, error) { return nil, nil }}
-		m.Settings.AttentionMultiplier = 0 // which for Gemma is another only in one of the published models
-		m.Settings.Context, m.Tokenizer.BOS, m.Tokenizer.Pad, m.Tokenizer.Turn = 32, tokenizer.NoToken, tokenizer.NoToken, tokenizer.NoToken
-		m.Tokenizer.Files = map[string][]byte{tokenizer.DefinitionFile: []byte(`{"pre_tokenizer": {"type": "ByteLevel"}, "model": {"vocab": {"a": 3}}}`)}
+		m := &export.Model{Settings: c.Config.Settings, Params: c.Params(), Latent: c.Values,
+			Quantized: func(string) (*export.Quantized, error) { return nil, nil }}
+		// which for Gemma is another only in one of the published models
+		m.Settings.AttentionMultiplier = 0
+		m.Settings.Context, m.Tokenizer.BOS, m.Tokenizer.Pad, m.Tokenizer.Turn = 32, tokenizer.NoToken,
+			tokenizer.NoToken, tokenizer.NoToken
+		m.Tokenizer.Files = map[string][]byte{
+			tokenizer.DefinitionFile: []byte(
+				`{"pre_tokenizer": {"type": "ByteLevel"}, "model": {"vocab": {"a": 3}}}`)}
 		stored[of] = cmp.Or(stored[of], "yes")
-		if _, err := export.Write(t.Context(), "gguf", vfs.At(filepath.Join(t.TempDir(), "out")), m, export.Options{}); err != nil {
+		if _, err := export.Write(t.Context(), "gguf", vfs.At(filepath.Join(t.TempDir(), "out")), m,
+			export.Options{}); err != nil {
 			stored[of] = "no"
 		}
 	}
@@ -235,8 +249,10 @@ func TestDocumented(t *testing.T) {
 		digits := fmt.Sprintf("%.0e", apart[of]+5e-8) // rounded up
 		for _, row := range strings.Split(rows, "\n") {
 			cells := strings.Split(row, "|")
-			if written, err := strconv.ParseFloat(strings.TrimSpace(cells[max(0, len(cells)-2)]), 64); err == nil &&
-				strings.Contains(row, "`"+of+"`") && apart[of] <= 2*written && written <= 4*apart[of] && !*update {
+			if written, err := strconv.ParseFloat(strings.TrimSpace(cells[max(0, len(cells)-2)]),
+				64); err == nil &&
+				strings.Contains(row, "`"+of+"`") && apart[of] <= 2*written && written <= 4*apart[of] &&
+				!*update {
 				digits = strings.TrimSpace(cells[len(cells)-2])
 			}
 		}

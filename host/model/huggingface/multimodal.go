@@ -12,8 +12,8 @@ import (
 // read.
 const multimodal = "Gemma3ForConditionalGeneration"
 
-// textDefaults are the defaults of transformers for keys of text_config, which published files leave
-// out.
+// textDefaults are the defaults of transformers for keys of text_config, which published files
+// leave out.
 var textDefaults = map[string]any{vocabKey: 262208, "num_attention_heads": 8,
 	"num_key_value_heads": 4, "head_dim": 256, positionsKey: 131072, "rms_norm_eps": 1e-6,
 	"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 256, "sliding_window": 4096,
@@ -53,15 +53,15 @@ func textModel(config []byte) ([]byte, error) {
 	return encode(out)
 }
 
-// textTensors are the tensors of the text model in files of a model of text and images, by the names
-// that they have in a text model.
+// textTensors are the tensors of the text model in files of a model of text and images, by the
+// names that they have in a text model.
 type textTensors struct {
 	files Tensors
 	names map[string]string // in the files
 }
 
-// textName returns the name in a text model of a tensor with the given name in the files. It reports
-// whether the tensor belongs to the text model.
+// textName returns the name in a text model of a tensor with the given name in the files. It
+// reports whether the tensor belongs to the text model.
 func textName(inFiles string) (name string, ok bool) {
 	for from, to := range map[string]string{"language_model.": "", "model.language_model.": "model.",
 		"lm_head.": "lm_head."} {

@@ -29,8 +29,9 @@ func withImages(t *testing.T, rename func(name string) string) (dir string) {
 		t.Fatal(err)
 	}
 	delete(text, "architectures")
-	config, err := json.Marshal(map[string]any{"architectures": []string{"Gemma3ForConditionalGeneration"},
-		"model_type": "gemma3", "text_config": text, "vision_config": map[string]any{"hidden_size": 8}})
+	config, err := json.Marshal(
+		map[string]any{"architectures": []string{"Gemma3ForConditionalGeneration"},
+			"model_type": "gemma3", "text_config": text, "vision_config": map[string]any{"hidden_size": 8}})
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, "config.json"), config, 0o600)
 	}
@@ -59,7 +60,8 @@ func withImages(t *testing.T, rename func(name string) string) (dir string) {
 		}
 		tensors = append(tensors, x)
 	}
-	if err := safetensors.WriteFile(t.Context(), vfs.At(filepath.Join(dir, "model.safetensors")), tensors, nil); err != nil {
+	if err := safetensors.WriteFile(t.Context(), vfs.At(filepath.Join(dir, "model.safetensors")),
+		tensors, nil); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -71,14 +73,17 @@ func TestTextModel(t *testing.T) {
 	alone := open(t, "testdata/gemma3", huggingface.Options{})
 	for name, rename := range map[string]func(string) string{
 		"published": func(name string) string { return "language_model." + name },
-		"newer":     func(name string) string { return strings.Replace(name, "model.", "model.language_model.", 1) },
+		"newer": func(name string) string {
+			return strings.Replace(name, "model.", "model.language_model.", 1)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := open(t, withImages(t, rename), huggingface.Options{})
 			if !reflect.DeepEqual(c.Config.Settings, alone.Config.Settings) {
 				t.Errorf("settings %+v, want %+v", c.Config.Settings, alone.Config.Settings)
 			}
-			if w := c.Config.Warnings; len(w) != 1 || !strings.Contains(w[0], "2 tensors for images are left out") {
+			if w := c.Config.Warnings; len(w) != 1 ||
+				!strings.Contains(w[0], "2 tensors for images are left out") {
 				t.Errorf("warnings %q", w)
 			}
 			for _, p := range alone.Params() {
@@ -108,8 +113,10 @@ func TestPublishedTextModel(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := c.Settings
-	if s.Heads != 8 || s.KVHeads != 4 || s.HeadSize != 256 || s.Vocab != 262208 || s.Window != 1024 || s.Head != "tied" ||
-		s.RopeTheta != 1e6 || s.RopeFactor != 8 || s.LayerRope(0).RopeTheta != 1e4 || c.MaxPositions != 131072 {
+	if s.Heads != 8 || s.KVHeads != 4 || s.HeadSize != 256 || s.Vocab != 262208 || s.Window != 1024 ||
+		s.Head != "tied" ||
+		s.RopeTheta != 1e6 || s.RopeFactor != 8 || s.LayerRope(0).RopeTheta != 1e4 ||
+		c.MaxPositions != 131072 {
 		t.Errorf("settings %+v", s)
 	}
 	if !slices.Equal(c.Tokens.End, []int32{1, 106}) {

@@ -20,7 +20,9 @@ import (
 )
 
 // changed is a copy of a checkpoint of one file whose tensors, in memory, were changed.
-func changed(t testing.TB, name string, change func(tensors map[string]safetensors.Tensor)) (dir string) {
+func changed(
+	t testing.TB, name string, change func(tensors map[string]safetensors.Tensor),
+) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS(filepath.Join("testdata", name))); err != nil {
@@ -56,7 +58,8 @@ func filled(value float32, shape ...int) safetensors.Tensor {
 	for _, d := range shape {
 		n *= d
 	}
-	return safetensors.Lazy("", shape, func() ([]float32, error) { return slices.Repeat([]float32{value}, n), nil })
+	return safetensors.Lazy("", shape,
+		func() ([]float32, error) { return slices.Repeat([]float32{value}, n), nil })
 }
 
 // faults are those of the error about a checkpoint, whose values are read too.
@@ -95,10 +98,11 @@ func TestFaults(t *testing.T) {
 			delete(x, "lm_head.weight")
 			x[layer+"self_attn.q_proj.bias"] = filled(0, 64)
 			x[layer+"self_attn.k_proj.weight"] = filled(0, 32, 64)
-			x[layer+"mlp.up_proj.weight"] = safetensors.Tensor{DType: safetensors.F8E4M3, Shape: []int{96, 64}, Write: func(w io.Writer) error {
-				_, err := w.Write(make([]byte, 96*64))
-				return err
-			}}
+			x[layer+"mlp.up_proj.weight"] = safetensors.Tensor{DType: safetensors.F8E4M3,
+				Shape: []int{96, 64}, Write: func(w io.Writer) error {
+					_, err := w.Write(make([]byte, 96*64))
+					return err
+				}}
 			x["model.layers.2.mlp.up_proj.weight"] = filled(0, 96, 64)
 		}, []string{
 			"tensor lm_head.weight: missing",
@@ -115,14 +119,18 @@ func TestFaults(t *testing.T) {
 			"tensor model.layers.0.self_attn.v_proj.weight: 4096 of 4096 values are NaN or infinite",
 			"tensor model.norm.weight: 64 of 64 values are NaN or infinite",
 		}},
-		"a tied head that is there, too": {"llama32", func(x tensors) { x["lm_head.weight"] = x["model.embed_tokens.weight"] }, nil},
+		"a tied head that is there, too": {"llama32",
+			func(x tensors) { x["lm_head.weight"] = x["model.embed_tokens.weight"] }, nil},
 		"a tied head alone": {"llama32", func(x tensors) {
 			x["lm_head.weight"] = x["model.embed_tokens.weight"]
 			delete(x, "model.embed_tokens.weight")
 		}, nil},
-		"a tied head that differs": {"llama32", func(x tensors) { x["lm_head.weight"] = filled(0.5, 328, 64) },
-			[]string{"tensor lm_head.weight: 20992 values differ from the embedding, but config.json says tie_word_embeddings"}},
-		"a tied head of another shape": {"llama32", func(x tensors) { x["lm_head.weight"] = filled(0.5, 320, 64) },
+		"a tied head that differs": {"llama32",
+			func(x tensors) { x["lm_head.weight"] = filled(0.5, 328, 64) },
+			[]string{"tensor lm_head.weight: 20992 values differ from the embedding, but config.json says " +
+				"tie_word_embeddings"}},
+		"a tied head of another shape": {"llama32",
+			func(x tensors) { x["lm_head.weight"] = filled(0.5, 320, 64) },
 			[]string{"tensor lm_head.weight: found shape [320 64], want [328 64]"}},
 	} {
 		if diff := cmp.Diff(test.want, faults(t, changed(t, test.model, test.change))); diff != "" {
@@ -146,7 +154,8 @@ func TestFaultsOfFiles(t *testing.T) {
 		}
 	}
 	truncated := copied("sharded")
-	if err := os.Truncate(filepath.Join(truncated, "model-00002-of-00003.safetensors"), 5000); err != nil {
+	if err := os.Truncate(filepath.Join(truncated, "model-00002-of-00003.safetensors"),
+		5000); err != nil {
 		t.Fatal(err)
 	}
 	both := copied("sharded")
@@ -157,7 +166,8 @@ func TestFaultsOfFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	pickled := copied("llama2")
-	if err := os.Rename(filepath.Join(pickled, safetensors.SingleName), filepath.Join(pickled, "pytorch_model.bin")); err != nil {
+	if err := os.Rename(filepath.Join(pickled, safetensors.SingleName),
+		filepath.Join(pickled, "pytorch_model.bin")); err != nil {
 		t.Fatal(err)
 	}
 	huge := copied("llama2")
@@ -168,10 +178,12 @@ func TestFaultsOfFiles(t *testing.T) {
 		dir string
 		say []string
 	}{
-		"a shard that lost its end":    {truncated, []string{"model-00002-of-00003.safetensors"}},
-		"a shard that is lost":         {lost, []string{"no file model-00003-of-00003.safetensors"}},
-		"configuration and index both": {both, []string{`config.json: architectures: found ["X"]`, "config.json: hidden_size: missing", `the file "../x"`}},
-		"weights of another format":    {pickled, []string{"convert pytorch_model.bin to safetensors"}},
+		"a shard that lost its end": {truncated, []string{"model-00002-of-00003.safetensors"}},
+		"a shard that is lost":      {lost, []string{"no file model-00003-of-00003.safetensors"}},
+		"configuration and index both": {both,
+			[]string{`config.json: architectures: found ["X"]`, "config.json: hidden_size: missing",
+				`the file "../x"`}},
+		"weights of another format": {pickled, []string{"convert pytorch_model.bin to safetensors"}},
 	} {
 		text := strings.Join(faults(t, test.dir), "\n")
 		for _, say := range test.say {
@@ -180,10 +192,12 @@ func TestFaultsOfFiles(t *testing.T) {
 			}
 		}
 	}
-	if _, err := huggingface.Open(vfs.At(huge), huggingface.Options{}); err == nil || !strings.HasSuffix(err.Error(), "config.json is too large: want at most 16777216 bytes") {
+	if _, err := huggingface.Open(vfs.At(huge), huggingface.Options{}); err == nil ||
+		!strings.HasSuffix(err.Error(), "config.json is too large: want at most 16777216 bytes") {
 		t.Errorf("a configuration of 16 MiB: error %v", err)
 	}
-	if _, err := huggingface.Open(vfs.At(t.TempDir()), huggingface.Options{}); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := huggingface.Open(vfs.At(t.TempDir()), huggingface.Options{}); !errors.Is(err,
+		fs.ErrNotExist) {
 		t.Errorf("empty directory: error %v", err)
 	}
 }
@@ -191,12 +205,16 @@ func TestFaultsOfFiles(t *testing.T) {
 // TestReport: it says what became of every tensor.
 func TestReport(t *testing.T) {
 	r := open(t, "testdata/llama2", huggingface.Options{}).Report
-	ignored := []string{"model.layers.0.self_attn.rotary_emb.inv_freq", "model.layers.1.self_attn.rotary_emb.inv_freq"}
-	if len(r.Applied) != 21 || len(r.Missing)+len(r.Unused)+len(r.Mismatched) > 0 || !slices.Equal(r.Ignored, ignored) {
+	ignored := []string{"model.layers.0.self_attn.rotary_emb.inv_freq",
+		"model.layers.1.self_attn.rotary_emb.inv_freq"}
+	if len(r.Applied) != 21 || len(r.Missing)+len(r.Unused)+len(r.Mismatched) > 0 ||
+		!slices.Equal(r.Ignored, ignored) {
 		t.Errorf("report %+v", r)
 	}
-	want := huggingface.Applied{Tensor: "model.layers.1.self_attn.k_proj.weight", Type: "F16", Shape: []int{64, 64}, Parameter: "layers.1.attn.qkv"}
-	if !slices.ContainsFunc(r.Applied, func(a huggingface.Applied) bool { return cmp.Equal(a, want) }) {
+	want := huggingface.Applied{Tensor: "model.layers.1.self_attn.k_proj.weight", Type: "F16",
+		Shape: []int{64, 64}, Parameter: "layers.1.attn.qkv"}
+	if !slices.ContainsFunc(r.Applied,
+		func(a huggingface.Applied) bool { return cmp.Equal(a, want) }) {
 		t.Errorf("%+v is not among %+v", want, r.Applied)
 	}
 }

@@ -68,7 +68,8 @@ func TestPermutation(t *testing.T) {
 		for i := range rows {
 			rows[i] = i
 		}
-		for i, row := range architecture.Reorder(rows, c.HeadSize, architecture.Interleaved, architecture.HalfSplit) {
+		for i, row := range architecture.Reorder(rows, c.HeadSize, architecture.Interleaved,
+			architecture.HalfSplit) {
 			if !slices.Equal(c.Half[i], c.Interleaved[row]) || c.ComesFrom[row] != i {
 				t.Errorf("row %d comes from %d, want %d", row, i, c.ComesFrom[row])
 			}

@@ -17,8 +17,9 @@ const config = `{"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules":
 
 // FuzzLoad: files of PEFT are read or refused, and what is read has the sizes of the factors.
 func FuzzLoad(f *testing.F) {
-	model := architecture.Settings{Kind: architecture.KindLlama, Layers: 1, Width: 8, Heads: 2, KVHeads: 1,
-		Hidden: 4, Vocab: 3, HeadSize: 4, RopePairs: architecture.Interleaved}
+	model := architecture.Settings{Kind: architecture.KindLlama, Layers: 1, Width: 8, Heads: 2,
+		KVHeads: 1,
+		Hidden:  4, Vocab: 3, HeadSize: 4, RopePairs: architecture.Interleaved}
 	s := lora.Settings{Rank: 2, Alpha: 4, Targets: []string{"attn.qkv", "mlp.down"}}
 	list := s.Of(model.Params())
 	layout, err := huggingface.Layout(model)
@@ -47,7 +48,8 @@ func FuzzLoad(f *testing.F) {
 	}
 	f.Add([]byte(config), file)
 	f.Add([]byte(config), file[:len(file)/2])
-	for _, change := range [][2]string{{"LORA", "IA3"}, {`"r": 2`, `"r": 3`}, {`"none"`, `"all"`}, {`"bias"`, `"use_dora": true, "bias"`},
+	for _, change := range [][2]string{{"LORA", "IA3"}, {`"r": 2`, `"r": 3`}, {`"none"`, `"all"`},
+		{`"bias"`, `"use_dora": true, "bias"`},
 		{`{"peft_type"`, `["peft_type"`}} {
 		f.Add(bytes.Replace([]byte(config), []byte(change[0]), []byte(change[1]), 1), file)
 	}

@@ -9,8 +9,9 @@ import (
 )
 
 func Example() {
-	s := architecture.Settings{Kind: architecture.KindLlama, Layers: 1, Width: 64, Heads: 4, KVHeads: 2,
-		Hidden: 128, Vocab: 100}
+	s := architecture.Settings{Kind: architecture.KindLlama, Layers: 1, Width: 64, Heads: 4,
+		KVHeads: 2,
+		Hidden:  128, Vocab: 100}
 	adapters := lora.Settings{Rank: 8, Alpha: 16, Targets: []string{"attn.qkv", "mlp.down"}}
 	for _, a := range adapters.Of(s.Params()) {
 		fmt.Println(a.A().Name, a.A().Dims, a.B().Name, a.B().Dims, a.Scale)

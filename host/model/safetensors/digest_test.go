@@ -15,7 +15,8 @@ import (
 
 // three are tensors of which each has one byte of data.
 func three(t testing.TB) []byte {
-	return write(t, []safetensors.Tensor{tensor[uint8](t, "a", nil, 1), tensor[uint8](t, "b", nil, 2), tensor[uint8](t, "c", nil, 3)}, nil)
+	return write(t, []safetensors.Tensor{tensor[uint8](t, "a", nil, 1), tensor[uint8](t, "b", nil, 2),
+		tensor[uint8](t, "c", nil, 3)}, nil)
 }
 
 // TestDamagedTensorsAreNamed: the others can be read.
@@ -27,12 +28,14 @@ func TestDamagedTensorsAreNamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Verify(); !errors.Is(err, safetensors.ErrChecksum) || !strings.HasSuffix(err.Error(), `in 2 of 3 tensors: "a", "c"`) {
+	if _, err := f.Verify(); !errors.Is(err, safetensors.ErrChecksum) ||
+		!strings.HasSuffix(err.Error(), `in 2 of 3 tensors: "a", "c"`) {
 		t.Errorf("verify: %v", err)
 	}
 	for i, x := range all(t, f) {
 		_, err := x.Bytes()
-		if damaged := i != 1; damaged != errors.Is(err, safetensors.ErrChecksum) || damaged != (err != nil) {
+		if damaged := i != 1; damaged != errors.Is(err, safetensors.ErrChecksum) ||
+			damaged != (err != nil) {
 			t.Errorf("tensor %s: %v", x.Name, err)
 		}
 	}
@@ -54,7 +57,8 @@ func TestDamageAfterOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	data[len(data)-1] ^= 1
-	if _, err := x.Bytes(); !errors.Is(err, safetensors.ErrChecksum) || !strings.Contains(err.Error(), last.Name) {
+	if _, err := x.Bytes(); !errors.Is(err, safetensors.ErrChecksum) ||
+		!strings.Contains(err.Error(), last.Name) {
 		t.Error(err)
 	}
 }
@@ -84,10 +88,11 @@ func TestMemoryIsFlat(t *testing.T) {
 	}
 	var end int64
 	allocates("writing", func() error {
-		return safetensors.Write(context.Background(), writerAt(func(p []byte, offset int64) (int, error) {
-			end = max(end, offset+int64(len(p)))
-			return file.WriteAt(p, offset)
-		}), tensors, nil)
+		return safetensors.Write(context.Background(),
+			writerAt(func(p []byte, offset int64) (int, error) {
+				end = max(end, offset+int64(len(p)))
+				return file.WriteAt(p, offset)
+			}), tensors, nil)
 	})
 	f, err := open(file[:end])
 	if err != nil {
@@ -107,14 +112,16 @@ func (f writerAt) WriteAt(p []byte, offset int64) (int, error) { return f(p, off
 func TestSizeOfData(t *testing.T) {
 	for n := range 12 {
 		var file memory
-		err := safetensors.Write(context.Background(), &file, []safetensors.Tensor{raw("w", safetensors.F32, []int{2}, make([]byte, n)...)}, nil)
+		err := safetensors.Write(context.Background(), &file,
+			[]safetensors.Tensor{raw("w", safetensors.F32, []int{2}, make([]byte, n)...)}, nil)
 		if (err == nil) != (n == 8) {
 			t.Errorf("%d bytes for 8: %v", n, err)
 		}
 	}
 	broken := errors.New("broken")
 	lazy := safetensors.Lazy("w", nil, func() ([]float32, error) { return nil, broken })
-	if err := safetensors.Write(context.Background(), &memory{}, []safetensors.Tensor{lazy}, nil); !errors.Is(err, broken) {
+	if err := safetensors.Write(context.Background(), &memory{}, []safetensors.Tensor{lazy},
+		nil); !errors.Is(err, broken) {
 		t.Errorf("data that cannot be had: %v", err)
 	}
 }
@@ -122,7 +129,8 @@ func TestSizeOfData(t *testing.T) {
 // TestZerosInMetadata: text that looks like a digest that is missing is text.
 func TestZerosInMetadata(t *testing.T) {
 	zeros := strings.Repeat("0", 64)
-	data := write(t, []safetensors.Tensor{tensor[uint8](t, zeros, nil, 1)}, map[string]string{"k": zeros})
+	data := write(t, []safetensors.Tensor{tensor[uint8](t, zeros, nil, 1)},
+		map[string]string{"k": zeros})
 	f, err := open(bytes.Clone(data))
 	if err != nil {
 		t.Fatal(err)

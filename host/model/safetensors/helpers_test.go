@@ -69,7 +69,9 @@ func content(t testing.TB, path string) ([]stored, map[string]string) {
 	return load(t, all(t, f)), f.Metadata()
 }
 
-func tensor[T safetensors.Element](t testing.TB, name string, shape []int, values ...T) safetensors.Tensor {
+func tensor[T safetensors.Element](
+	t testing.TB, name string, shape []int, values ...T,
+) safetensors.Tensor {
 	t.Helper()
 	out, err := safetensors.New(name, shape, values)
 	if err != nil {
@@ -82,7 +84,8 @@ func tensor[T safetensors.Element](t testing.TB, name string, shape []int, value
 func interop(t testing.TB) ([]safetensors.Tensor, map[string]string) {
 	inf, nan := float32(math.Inf(1)), math.Float32frombits(0x7fc00000)
 	return []safetensors.Tensor{
-		tensor[float32](t, "f32", []int{2, 3}, 0.5, -1.25, inf, nan, float32(math.Copysign(0, -1)), 3e-45),
+		tensor[float32](t, "f32", []int{2, 3}, 0.5, -1.25, inf, nan, float32(math.Copysign(0, -1)),
+			3e-45),
 		tensor(t, "f64", []int{2}, math.Pi, -1e300),
 		tensor[int32](t, "i32", []int{3}, math.MinInt32, math.MaxInt32, 7),
 		tensor[uint32](t, "u32", []int{2}, 0, math.MaxUint32),

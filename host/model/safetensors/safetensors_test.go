@@ -20,7 +20,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-var update = flag.Bool("update", false, "rewrite testdata/go.safetensors (then run testdata/make_interop.py check on it)")
+var update = flag.Bool("update", false,
+	"rewrite testdata/go.safetensors (then run testdata/make_interop.py check on it)")
 
 func TestReadsWhatPythonWrote(t *testing.T) {
 	got, metadata := content(t, "testdata/python.safetensors")
@@ -39,7 +40,8 @@ func TestWritesWhatPythonRead(t *testing.T) {
 	const path = "testdata/go.safetensors"
 	tensors, metadata := interop(t)
 	if *update {
-		if err := safetensors.WriteFile(context.Background(), vfs.At(path), tensors, metadata); err != nil {
+		if err := safetensors.WriteFile(context.Background(), vfs.At(path), tensors,
+			metadata); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -55,7 +57,8 @@ func TestWritesWhatPythonRead(t *testing.T) {
 func TestRoundTrip(t *testing.T) {
 	tensors, metadata := interop(t)
 	path := filepath.Join(t.TempDir(), "file.safetensors")
-	if err := safetensors.WriteFile(context.Background(), vfs.At(path), tensors, metadata); err != nil {
+	if err := safetensors.WriteFile(context.Background(), vfs.At(path), tensors,
+		metadata); err != nil {
 		t.Fatal(err)
 	}
 	f, err := safetensors.Open(vfs.At(path))
@@ -75,7 +78,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 	for _, info := range f.Tensors() {
 		if size := int64(info.DType.Bits() / 8); info.Begin%size != 0 {
-			t.Errorf("tensor %q begins at %d, which is no multiple of its %d bytes", info.Name, info.Begin, size)
+			t.Errorf("tensor %q begins at %d, which is no multiple of its %d bytes", info.Name, info.Begin,
+				size)
 		}
 	}
 	if _, err := f.Tensor("absent"); err == nil {
@@ -108,7 +112,8 @@ func TestNothingAtAll(t *testing.T) {
 // TestEveryBitIsProtected flips each bit of a file in turn: no damage may pass
 // both the checks of the header and the digest.
 func TestEveryBitIsProtected(t *testing.T) {
-	data := write(t, []safetensors.Tensor{tensor[float32](t, "w", []int{2}, 1, 2), tensor[uint8](t, "b", nil, 3)}, map[string]string{"step": "7"})
+	data := write(t, []safetensors.Tensor{tensor[float32](t, "w", []int{2}, 1, 2),
+		tensor[uint8](t, "b", nil, 3)}, map[string]string{"step": "7"})
 	everyBitIsProtected(t, data)
 }
 
@@ -145,7 +150,8 @@ func TestChecksumError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Bytes(); !errors.Is(err, safetensors.ErrChecksum) || !strings.Contains(err.Error(), `tensor "w"`) {
+	if _, err := w.Bytes(); !errors.Is(err, safetensors.ErrChecksum) ||
+		!strings.Contains(err.Error(), `tensor "w"`) {
 		t.Errorf("Bytes: error %v, want ErrChecksum", err)
 	}
 	if _, err := safetensors.Values[float32](w); !errors.Is(err, safetensors.ErrChecksum) {
@@ -163,20 +169,28 @@ func TestWriteRefuses(t *testing.T) {
 		metadata map[string]string
 		say      string
 	}{
-		"same name twice":  {[]safetensors.Tensor{ok, ok}, nil, `"w"`},
-		"no name":          {[]safetensors.Tensor{raw("", safetensors.U8, nil, 1)}, nil, "name"},
-		"reserved name":    {[]safetensors.Tensor{raw("__metadata__", safetensors.U8, nil, 1)}, nil, "name"},
-		"name not UTF-8":   {[]safetensors.Tensor{raw("\xff", safetensors.U8, nil, 1)}, nil, "UTF-8"},
-		"unknown type":     {[]safetensors.Tensor{raw("w", "F3", nil, 1)}, nil, `"F3"`},
-		"half a byte":      {[]safetensors.Tensor{raw("w", "F4", []int{3}, 1, 2)}, nil, "3 elements of 4 bits"},
-		"too few bytes":    {[]safetensors.Tensor{raw("w", safetensors.F32, []int{2}, make([]byte, 4)...)}, nil, "4 bytes"},
-		"part of element":  {[]safetensors.Tensor{raw("w", safetensors.F32, []int{1}, make([]byte, 5)...)}, nil, "5 bytes"},
-		"negative axis":    {[]safetensors.Tensor{raw("w", safetensors.U8, []int{-1})}, nil, "negative"},
-		"too many axes":    {[]safetensors.Tensor{raw("w", safetensors.U8, make([]int, 65))}, nil, "axes"},
-		"header digest":    {nil, map[string]string{safetensors.HeaderDigestKey: "x"}, safetensors.HeaderDigestKey},
-		"tensor digests":   {nil, map[string]string{safetensors.TensorDigestsKey: "x"}, safetensors.TensorDigestsKey},
+		"same name twice": {[]safetensors.Tensor{ok, ok}, nil, `"w"`},
+		"no name":         {[]safetensors.Tensor{raw("", safetensors.U8, nil, 1)}, nil, "name"},
+		"reserved name": {[]safetensors.Tensor{raw("__metadata__", safetensors.U8, nil, 1)}, nil,
+			"name"},
+		"name not UTF-8": {[]safetensors.Tensor{raw("\xff", safetensors.U8, nil, 1)}, nil, "UTF-8"},
+		"unknown type":   {[]safetensors.Tensor{raw("w", "F3", nil, 1)}, nil, `"F3"`},
+		"half a byte": {[]safetensors.Tensor{raw("w", "F4", []int{3}, 1, 2)}, nil,
+			"3 elements of 4 bits"},
+		"too few bytes": {
+			[]safetensors.Tensor{raw("w", safetensors.F32, []int{2}, make([]byte, 4)...)}, nil, "4 bytes"},
+		"part of element": {
+			[]safetensors.Tensor{raw("w", safetensors.F32, []int{1}, make([]byte, 5)...)}, nil, "5 bytes"},
+		"negative axis": {[]safetensors.Tensor{raw("w", safetensors.U8, []int{-1})}, nil, "negative"},
+		"too many axes": {[]safetensors.Tensor{raw("w", safetensors.U8, make([]int, 65))}, nil,
+			"axes"},
+		"header digest": {nil, map[string]string{safetensors.HeaderDigestKey: "x"},
+			safetensors.HeaderDigestKey},
+		"tensor digests": {nil, map[string]string{safetensors.TensorDigestsKey: "x"},
+			safetensors.TensorDigestsKey},
 		"metadata invalid": {nil, map[string]string{"k": "\xff"}, "UTF-8"},
-		"size overflows":   {[]safetensors.Tensor{raw("w", safetensors.F64, []int{1 << 61})}, nil, "too many elements"},
+		"size overflows": {[]safetensors.Tensor{raw("w", safetensors.F64, []int{1 << 61})}, nil,
+			"too many elements"},
 	}
 	for name, test := range tests {
 		err := safetensors.Write(context.Background(), &memory{}, test.tensors, test.metadata)
@@ -194,7 +208,8 @@ func TestCancelledWriteLeavesTheOldFile(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	err := safetensors.WriteFile(ctx, vfs.At(path), []safetensors.Tensor{tensor[int32](t, "w", []int{1}, 2)}, nil)
+	err := safetensors.WriteFile(ctx, vfs.At(path),
+		[]safetensors.Tensor{tensor[int32](t, "w", []int{1}, 2)}, nil)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want context.Canceled", err)
 	}
@@ -205,14 +220,16 @@ func TestCancelledWriteLeavesTheOldFile(t *testing.T) {
 }
 
 func TestNewAndValues(t *testing.T) {
-	if _, err := safetensors.New("w", []int{2, 2}, []float32{1, 2, 3}); err == nil || !strings.Contains(err.Error(), "want 4") {
+	if _, err := safetensors.New("w", []int{2, 2}, []float32{1, 2, 3}); err == nil ||
+		!strings.Contains(err.Error(), "want 4") {
 		t.Errorf("three values for four elements: %v", err)
 	}
 	if _, err := safetensors.New("w", []int{1 << 40, 1 << 40}, []float32{1}); err == nil {
 		t.Error("a shape of 2^80 elements is accepted")
 	}
 	x := tensor[float32](t, "w", []int{2}, 1, 2)
-	if _, err := safetensors.Values[float64](x); err == nil || !strings.Contains(err.Error(), "F32, want F64") {
+	if _, err := safetensors.Values[float64](x); err == nil ||
+		!strings.Contains(err.Error(), "F32, want F64") {
 		t.Errorf("float32 read as float64: %v", err)
 	}
 	for n := range 16 {
@@ -263,7 +280,8 @@ func Example() {
 	}
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "model.safetensors")
-	if err := safetensors.WriteFile(context.Background(), vfs.At(path), []safetensors.Tensor{w}, map[string]string{"step": "100"}); err != nil {
+	if err := safetensors.WriteFile(context.Background(), vfs.At(path), []safetensors.Tensor{w},
+		map[string]string{"step": "100"}); err != nil {
 		fmt.Println(err)
 		return
 	}

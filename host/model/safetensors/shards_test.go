@@ -26,7 +26,8 @@ func sharded(t testing.TB, limit int64) (dir string, tensors []safetensors.Tenso
 		tensor[float32](t, "c", []int{0}),
 		raw("d", "F4", []int{3, 2}, 1, 2, 3),
 	}
-	if err := safetensors.WriteShards(context.Background(), vfs.At(dir), tensors, map[string]string{"format": "pt"}, limit); err != nil {
+	if err := safetensors.WriteShards(context.Background(), vfs.At(dir), tensors,
+		map[string]string{"format": "pt"}, limit); err != nil {
 		t.Fatal(err)
 	}
 	return dir, tensors
@@ -45,9 +46,12 @@ func names(t testing.TB, dir string) (list []string) {
 }
 
 func TestShards(t *testing.T) {
-	two := []string{"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors", "model.safetensors.index.json"}
-	three := []string{"model-00001-of-00003.safetensors", "model-00002-of-00003.safetensors", "model-00003-of-00003.safetensors", "model.safetensors.index.json"}
-	for limit, want := range map[int64][]string{0: {"model.safetensors"}, 15: {"model.safetensors"}, 12: two, 14: two, 8: three} {
+	two := []string{"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors",
+		"model.safetensors.index.json"}
+	three := []string{"model-00001-of-00003.safetensors", "model-00002-of-00003.safetensors",
+		"model-00003-of-00003.safetensors", "model.safetensors.index.json"}
+	for limit, want := range map[int64][]string{0: {"model.safetensors"}, 15: {"model.safetensors"},
+		12: two, 14: two, 8: three} {
 		dir, tensors := sharded(t, limit)
 		if got := names(t, dir); !slices.Equal(got, want) {
 			t.Errorf("limit %d: files %v, want %v", limit, got, want)
@@ -77,7 +81,8 @@ func TestShards(t *testing.T) {
 
 func TestSingleFileWins(t *testing.T) {
 	dir, tensors := sharded(t, 8)
-	if err := safetensors.WriteFile(context.Background(), vfs.At(filepath.Join(dir, safetensors.SingleName)), tensors[:1], nil); err != nil {
+	if err := safetensors.WriteFile(context.Background(),
+		vfs.At(filepath.Join(dir, safetensors.SingleName)), tensors[:1], nil); err != nil {
 		t.Fatal(err)
 	}
 	s, err := safetensors.OpenShards(vfs.At(dir))
@@ -85,7 +90,8 @@ func TestSingleFileWins(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if got := s.Names(); !slices.Equal(got, []string{safetensors.SingleName}) || len(s.Tensors()) != 1 {
+	if got := s.Names(); !slices.Equal(got, []string{safetensors.SingleName}) ||
+		len(s.Tensors()) != 1 {
 		t.Errorf("opened %v with %d tensors", got, len(s.Tensors()))
 	}
 }
@@ -112,21 +118,31 @@ func TestOpenShardsRefuses(t *testing.T) {
 		index string
 		say   []string
 	}{
-		"no object":            {`[]`, []string{"index"}},
-		"cut":                  {`{"weight_map":{`, []string{"index"}},
-		"no map":               {`{"metadata":{}}`, []string{"has no weight_map"}},
-		"map of numbers":       {`{"weight_map":{"a":1}}`, []string{"weight_map"}},
-		"tensor twice":         {`{"weight_map":{"a":"x","a":"y"}}`, []string{"weight_map.a: duplicate key"}},
-		"names with paths":     {`{"weight_map":{"a":"../x","b":"/etc/passwd","c":"d/e","d":"","e":"..","f":"C:x","g":"d\\e","h":"."}}`, []string{`"../x"`, `"/etc/passwd"`, `"d/e"`, `""`, `".."`, `"C:x"`, `"d\\e"`, `"."`}},
-		"no such file":         {`{"weight_map":{"a":"absent","b":"` + one + `"}}`, []string{"no file absent", `has the tensor "a", which weight_map assigns to absent`}},
-		"file of another sort": {`{"weight_map":{"a":"` + safetensors.IndexName + `"}}`, []string{"malformed"}},
-		"tensor elsewhere":     {`{"weight_map":{"a":"` + two + `","b":"` + one + `","c":"` + one + `","d":"` + two + `"}}`, []string{two + ` lacks the tensor "a"`, one + ` has the tensor "a", which weight_map assigns to ` + two}},
-		"tensor not in a map":  {`{"weight_map":{"a":"` + one + `","b":"` + one + `","d":"` + two + `"}}`, []string{`has the tensor "c", which is not in weight_map`}},
-		"tensor not in a file": {`{"weight_map":{"a":"` + one + `","b":"` + one + `","c":"` + one + `","d":"` + two + `","e":"` + two + `"}}`, []string{two + ` lacks the tensor "e"`}},
+		"no object":      {`[]`, []string{"index"}},
+		"cut":            {`{"weight_map":{`, []string{"index"}},
+		"no map":         {`{"metadata":{}}`, []string{"has no weight_map"}},
+		"map of numbers": {`{"weight_map":{"a":1}}`, []string{"weight_map"}},
+		"tensor twice": {`{"weight_map":{"a":"x","a":"y"}}`,
+			[]string{"weight_map.a: duplicate key"}},
+		"names with paths": {
+			`{"weight_map":{"a":"../x","b":"/etc/passwd","c":"d/e","d":"","e":"..","f":"C:x","g":"d\\e","h":"."}}`, []string{`"../x"`, `"/etc/passwd"`, `"d/e"`, `""`, `".."`, `"C:x"`, `"d\\e"`, `"."`}},
+		"no such file": {`{"weight_map":{"a":"absent","b":"` + one + `"}}`,
+			[]string{"no file absent", `has the tensor "a", which weight_map assigns to absent`}},
+		"file of another sort": {`{"weight_map":{"a":"` + safetensors.IndexName + `"}}`,
+			[]string{"malformed"}},
+		"tensor elsewhere": {`{"weight_map":{"a":"` + two + `","b":"` + one + `","c":"` + one +
+			`","d":"` + two + `"}}`,
+			[]string{two + ` lacks the tensor "a"`,
+				one + ` has the tensor "a", which weight_map assigns to ` + two}},
+		"tensor not in a map": {`{"weight_map":{"a":"` + one + `","b":"` + one + `","d":"` + two + `"}}`,
+			[]string{`has the tensor "c", which is not in weight_map`}},
+		"tensor not in a file": {`{"weight_map":{"a":"` + one + `","b":"` + one + `","c":"` + one +
+			`","d":"` + two + `","e":"` + two + `"}}`, []string{two + ` lacks the tensor "e"`}},
 	}
 	for name, test := range tests {
 		dir, _ := sharded(t, 12)
-		if err := os.WriteFile(filepath.Join(dir, safetensors.IndexName), []byte(test.index), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, safetensors.IndexName), []byte(test.index),
+			0o644); err != nil {
 			t.Fatal(err)
 		}
 		_, err := safetensors.OpenShards(vfs.At(dir))
@@ -152,7 +168,8 @@ func TestTruncatedShard(t *testing.T) {
 	if err := os.Truncate(path, 100); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := safetensors.OpenShards(vfs.At(dir)); !errors.Is(err, safetensors.ErrFormat) || !strings.Contains(err.Error(), path) {
+	if _, err := safetensors.OpenShards(vfs.At(dir)); !errors.Is(err, safetensors.ErrFormat) ||
+		!strings.Contains(err.Error(), path) {
 		t.Errorf("error %v, want ErrFormat with %s", err, path)
 	}
 }

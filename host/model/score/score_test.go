@@ -72,12 +72,15 @@ func TestBatches(t *testing.T) {
 		context := 1 + rng.IntN(200)
 		var requests []score.Request
 		for range rng.IntN(100) {
-			requests = append(requests, score.Request{Context: ids(1 + rng.IntN(150)), Continuation: ids(1 + rng.IntN(60))})
+			requests = append(requests,
+				score.Request{Context: ids(1 + rng.IntN(150)), Continuation: ids(1 + rng.IntN(60))})
 			for rng.IntN(2) == 0 { // more of the same context
-				requests = append(requests, score.Request{Context: requests[len(requests)-1].Context, Continuation: ids(1 + rng.IntN(60))})
+				requests = append(requests, score.Request{Context: requests[len(requests)-1].Context,
+					Continuation: ids(1 + rng.IntN(60))})
 			}
 		}
-		rng.Shuffle(len(requests)/2, func(i, j int) { requests[i], requests[j] = requests[j], requests[i] })
+		rng.Shuffle(len(requests)/2,
+			func(i, j int) { requests[i], requests[j] = requests[j], requests[i] })
 		tokens := score.Tokens(context, 100)
 		batches, err := score.Batches(requests, tokens, context, share)
 		if err != nil {
@@ -99,7 +102,8 @@ func TestBatches(t *testing.T) {
 					t.Fatalf("request %d: the parts add up to %v, want %v", r, sum, s.LogProb)
 				}
 				if seen[r] || s != alone(requests[r], context) {
-					t.Fatalf("request %d: %+v, want %+v, seen before: %v", r, s, alone(requests[r], context), seen[r])
+					t.Fatalf("request %d: %+v, want %+v, seen before: %v", r, s, alone(requests[r], context),
+						seen[r])
 				}
 				seen[r] = true
 			}
@@ -139,7 +143,8 @@ func TestBatchesRefuse(t *testing.T) {
 }
 
 func ExampleBatches() {
-	requests := []score.Request{{Context: []int32{1, 2}, Continuation: []int32{3}}, {Context: []int32{1, 2, 3, 4}, Continuation: []int32{5, 6}}}
+	requests := []score.Request{{Context: []int32{1, 2}, Continuation: []int32{3}},
+		{Context: []int32{1, 2, 3, 4}, Continuation: []int32{5, 6}}}
 	batches, err := score.Batches(requests, score.Tokens(8, 0), 8, false)
 	if err != nil {
 		fmt.Println(err)
@@ -155,7 +160,8 @@ func ExampleBatches() {
 
 // Two continuations of one context are one row, in which the context stands once.
 func ExampleBatches_share() {
-	requests := []score.Request{{Context: []int32{1, 2, 3}, Continuation: []int32{4, 5}}, {Context: []int32{1, 2, 3}, Continuation: []int32{6, 7, 8}}}
+	requests := []score.Request{{Context: []int32{1, 2, 3}, Continuation: []int32{4, 5}},
+		{Context: []int32{1, 2, 3}, Continuation: []int32{6, 7, 8}}}
 	batches, err := score.Batches(requests, score.Tokens(8, 0), 8, true)
 	if err != nil {
 		fmt.Println(err)

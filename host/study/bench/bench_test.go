@@ -16,7 +16,8 @@ func TestSummaries(t *testing.T) {
 		t.Errorf("mean %v, want 10/3", second.Mean)
 	}
 	if second.Low != 1.25 || second.High != 1.75 {
-		t.Errorf("quartiles of the ratios {2 1 1.5}: %v to %v, want 1.25 to 1.75", second.Low, second.High)
+		t.Errorf("quartiles of the ratios {2 1 1.5}: %v to %v, want 1.25 to 1.75", second.Low,
+			second.High)
 	}
 }
 

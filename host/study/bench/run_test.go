@@ -92,7 +92,8 @@ func TestRunRefuses(t *testing.T) {
 		"wrong parameters": {[]string{"quantizer.bits=99"}, "1 to 8"},
 	}
 	for name, tt := range tests {
-		_, err := Run(t.Context(), parse(t, tt.overrides...), Options{Rounds: 1, Finder: testrun.Finder(t)})
+		_, err := Run(t.Context(), parse(t, tt.overrides...),
+			Options{Rounds: 1, Finder: testrun.Finder(t)})
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: got %v, want an error with %q", name, err, tt.want)
 		}
@@ -100,12 +101,14 @@ func TestRunRefuses(t *testing.T) {
 }
 
 func TestRunRefusesProblems(t *testing.T) {
-	cfg, err := config.Parse("toy.toml", []byte("model = {kind = \"toy\"}\ntrain = {steps = 1}\nschedule = {rate = 1}\n"), nil)
+	cfg, err := config.Parse("toy.toml",
+		[]byte("model = {kind = \"toy\"}\ntrain = {steps = 1}\nschedule = {rate = 1}\n"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	const want = "toy.toml:1: model.kind: a benchmark needs a language model"
-	if _, err := Run(t.Context(), cfg, Options{Rounds: 1}); err == nil || !strings.Contains(err.Error(), want) {
+	if _, err := Run(t.Context(), cfg, Options{Rounds: 1}); err == nil ||
+		!strings.Contains(err.Error(), want) {
 		t.Errorf("got %v", err)
 	}
 }

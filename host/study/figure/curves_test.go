@@ -13,7 +13,8 @@ import (
 // leftOfFigure finds paths that begin where x is negative.
 var leftOfFigure = regexp.MustCompile(`<path d="M-[^"]*"`)
 
-// TestValidationAboveTraining: the axis reaches to a validation loss that lies above all of the training after its beginning.
+// TestValidationAboveTraining: the axis reaches to a validation loss that lies above all of the
+// training after its beginning.
 func TestValidationAboveTraining(t *testing.T) {
 	var records []metrics.Record
 	for step := 1; step <= 300; step++ {
@@ -34,16 +35,18 @@ func TestValidationAboveTraining(t *testing.T) {
 	}
 }
 
-// TestManyRuns: names for which there is no room beside the curves stand above them, all of them within the figure, and none
-// makes a file that is not well-formed.
+// TestManyRuns: names for which there is no room beside the curves stand above them, all of them
+// within the figure, and none makes a file that is not well-formed.
 func TestManyRuns(t *testing.T) {
 	records := simulate(100, 1.6, 0)
-	few := len(labels(t, render(t, figure.SVG, []figure.Run{{"a", records}, {"b", records}}, figure.Options{})))
+	few := len(labels(t, render(t, figure.SVG, []figure.Run{{"a", records}, {"b", records}},
+		figure.Options{})))
 	var many []figure.Run
 	for i := range 24 {
 		many = append(many, figure.Run{Name: fmt.Sprintf("run number %d", i), Records: records})
 	}
-	long := []figure.Run{{strings.Repeat("long ", 15) + "a", records}, {strings.Repeat("long ", 40) + "b", records}, {"\x00\x1b<&c", records}}
+	long := []figure.Run{{strings.Repeat("long ", 15) + "a", records},
+		{strings.Repeat("long ", 40) + "b", records}, {"\x00\x1b<&c", records}}
 	for name, runs := range map[string][]figure.Run{"many": many, "long": long} {
 		p := &figure.Curves{Runs: runs}
 		svg := drawn(t, figure.SVG, p, figure.Options{Title: "title"})

@@ -30,7 +30,8 @@ func simulate(steps int, floor, lambda float64) []metrics.Record {
 		loss := floor + 3.9*math.Exp(-t*40) + 0.6*math.Exp(-t*4)
 		ramp := max(0, (t-0.8)/0.2)
 		errorRel *= 1 - 4*ramp*lambda/float64(steps)
-		r := metrics.Record{Step: i + 1, Tokens: int64(i + 1), Loss: metrics.Number(loss + 0.05*random.NormFloat64()), Lambda: metrics.Some(lambda * ramp)}
+		r := metrics.Record{Step: i + 1, Tokens: int64(i + 1),
+			Loss: metrics.Number(loss + 0.05*random.NormFloat64()), Lambda: metrics.Some(lambda * ramp)}
 		if lambda >= 0 {
 			r.ErrorRel = metrics.Some(errorRel * (1 + 0.1*math.Exp(-t*10)))
 		}
@@ -47,7 +48,8 @@ func compare() []figure.Run {
 	for i := range full {
 		full[i].ErrorRel = nil
 	}
-	return []figure.Run{{"QuEST W4A4 + CAGE", simulate(3000, 1.60, 2)}, {"QuEST W4A4", simulate(3000, 1.66, 0)}, {"full precision", full}}
+	return []figure.Run{{"QuEST W4A4 + CAGE", simulate(3000, 1.60, 2)},
+		{"QuEST W4A4", simulate(3000, 1.66, 0)}, {"full precision", full}}
 }
 
 func render(t testing.TB, format figure.Format, runs []figure.Run, o figure.Options) []byte {
@@ -91,21 +93,33 @@ const (
 
 func TestPanelsFollowTheData(t *testing.T) {
 	bare := []metrics.Record{{Step: 1, Tokens: 8, Loss: 3}, {Step: 2, Loss: 2.5}, {Step: 3, Loss: 2}}
-	absolute := []metrics.Record{{Step: 1, Tokens: 8, Loss: 3, ErrorNorm2: metrics.Some(4)}, {Step: 2, Loss: 2, ErrorNorm2: metrics.Some(1)}}
+	absolute := []metrics.Record{{Step: 1, Tokens: 8, Loss: 3, ErrorNorm2: metrics.Some(4)},
+		{Step: 2, Loss: 2, ErrorNorm2: metrics.Some(1)}}
 	tests := map[string]struct {
 		runs []figure.Run
 		want []string
 		not  []string
 	}{
-		"everything":     {[]figure.Run{{"run", simulate(300, 2, 1)}}, []string{lossLabel, relativeLabel, lambdaLabel, "training, smoothed (faint: as recorded)", "validation", "step"}, []string{absoluteLabel, "run"}},
-		"CAGE off":       {[]figure.Run{{"run", simulate(300, 2, 0)}}, []string{lossLabel, relativeLabel}, []string{lambdaLabel}},
-		"unquantized":    {[]figure.Run{{"run", bare}}, []string{lossLabel, "step"}, []string{lambdaLabel, relativeLabel, absoluteLabel, "validation", "training"}},
-		"absolute error": {[]figure.Run{{"run", absolute}}, []string{lossLabel, absoluteLabel}, []string{relativeLabel}},
-		"comparison":     {compare(), []string{lossLabel, relativeLabel, lambdaLabel, "QuEST W4A4 + CAGE", "QuEST W4A4", "full precision", "training, smoothed", "validation"}, nil},
-		"an empty run":   {[]figure.Run{{"run", bare}, {"nothing yet", nil}}, []string{lossLabel, "run"}, []string{"nothing yet"}},
-		"a problem":      {[]figure.Run{{"run", []metrics.Record{{Step: 1, Loss: 3}, {Step: 2, Loss: 2}}}}, []string{"loss", "step"}, []string{lossLabel}},
-		"one record":     {[]figure.Run{{"run", bare[:1]}}, []string{lossLabel}, nil},
-		"constant":       {[]figure.Run{{"run", []metrics.Record{{Step: 1, Tokens: 8, Loss: 2, Lambda: metrics.Some(1)}, {Step: 2, Loss: 2, Lambda: metrics.Some(1)}}}}, []string{lambdaLabel}, nil},
+		"everything": {[]figure.Run{{"run", simulate(300, 2, 1)}},
+			[]string{lossLabel, relativeLabel, lambdaLabel, "training, smoothed (faint: as recorded)",
+				"validation", "step"}, []string{absoluteLabel, "run"}},
+		"CAGE off": {[]figure.Run{{"run", simulate(300, 2, 0)}}, []string{lossLabel, relativeLabel},
+			[]string{lambdaLabel}},
+		"unquantized": {[]figure.Run{{"run", bare}}, []string{lossLabel, "step"},
+			[]string{lambdaLabel, relativeLabel, absoluteLabel, "validation", "training"}},
+		"absolute error": {[]figure.Run{{"run", absolute}}, []string{lossLabel, absoluteLabel},
+			[]string{relativeLabel}},
+		"comparison": {compare(), []string{lossLabel, relativeLabel, lambdaLabel, "QuEST W4A4 + CAGE",
+			"QuEST W4A4", "full precision", "training, smoothed", "validation"}, nil},
+		"an empty run": {[]figure.Run{{"run", bare}, {"nothing yet", nil}}, []string{lossLabel, "run"},
+			[]string{"nothing yet"}},
+		"a problem": {[]figure.Run{
+			{"run", []metrics.Record{{Step: 1, Loss: 3}, {Step: 2, Loss: 2}}}}, []string{"loss", "step"},
+			[]string{lossLabel}},
+		"one record": {[]figure.Run{{"run", bare[:1]}}, []string{lossLabel}, nil},
+		"constant": {[]figure.Run{
+			{"run", []metrics.Record{{Step: 1, Tokens: 8, Loss: 2, Lambda: metrics.Some(1)},
+				{Step: 2, Loss: 2, Lambda: metrics.Some(1)}}}}, []string{lambdaLabel}, nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -126,8 +140,10 @@ func TestPanelsFollowTheData(t *testing.T) {
 
 func TestNoData(t *testing.T) {
 	nan := metrics.Number(math.NaN())
-	for name, runs := range map[string][]figure.Run{"no run": nil, "no record": {{"run", nil}}, "no number": {{"run", []metrics.Record{{Step: 1, Loss: nan}}}}} {
-		if err := figure.Draw(io.Discard, figure.PNG, &figure.Curves{Runs: runs}, figure.Options{}); !errors.Is(err, figure.ErrNoData) {
+	for name, runs := range map[string][]figure.Run{"no run": nil, "no record": {{"run", nil}},
+		"no number": {{"run", []metrics.Record{{Step: 1, Loss: nan}}}}} {
+		if err := figure.Draw(io.Discard, figure.PNG, &figure.Curves{Runs: runs},
+			figure.Options{}); !errors.Is(err, figure.ErrNoData) {
 			t.Errorf("%s: error %v, want ErrNoData", name, err)
 		}
 	}
@@ -136,8 +152,11 @@ func TestNoData(t *testing.T) {
 // TestOddNumbers draws what a run that diverges leaves behind.
 func TestOddNumbers(t *testing.T) {
 	var records []metrics.Record
-	for i, v := range []float64{math.NaN(), 1, math.Inf(1), 2, math.MaxFloat64, -math.MaxFloat64, 1e29, -1e29, 5e-324, 0, math.Inf(-1), 3} {
-		records = append(records, metrics.Record{Step: i, Loss: metrics.Number(v), Lambda: metrics.Some(v), ErrorRel: metrics.Some(v), ValLoss: metrics.Some(v)})
+	for i, v := range []float64{math.NaN(), 1, math.Inf(1), 2, math.MaxFloat64, -math.MaxFloat64, 1e29,
+		-1e29, 5e-324, 0, math.Inf(-1), 3} {
+		records = append(records,
+			metrics.Record{Step: i, Loss: metrics.Number(v), Lambda: metrics.Some(v),
+				ErrorRel: metrics.Some(v), ValLoss: metrics.Some(v)})
 	}
 	for _, format := range figure.Formats {
 		content := render(t, format, []figure.Run{{"run", records}}, figure.Options{})
@@ -150,7 +169,8 @@ func TestOddNumbers(t *testing.T) {
 // TestPDF: a PDF has no time, and no text that needs a font.
 func TestPDF(t *testing.T) {
 	content := render(t, figure.PDF, compare(), figure.Options{Title: "‖x − Q(x)‖ and λ"})
-	for text, want := range map[string]bool{"%PDF-1.": true, "/CreationDate (D:19700101": true, "/BaseFont": false, "/FontFile": false} {
+	for text, want := range map[string]bool{"%PDF-1.": true, "/CreationDate (D:19700101": true,
+		"/BaseFont": false, "/FontFile": false} {
 		if bytes.Contains(content, []byte(text)) != want {
 			t.Errorf("%q in the file: want %t", text, want)
 		}
@@ -193,15 +213,18 @@ func TestLongRunsMakeSmallFiles(t *testing.T) {
 func TestSaveCurves(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"curves.png", "curves.SVG"} {
-		if err := figure.Save(filepath.Join(dir, name), &figure.Curves{Runs: compare()}, figure.Options{Title: "three runs"}); err != nil {
+		if err := figure.Save(filepath.Join(dir, name), &figure.Curves{Runs: compare()},
+			figure.Options{Title: "three runs"}); err != nil {
 			t.Error(err)
 		}
 	}
-	err := figure.Save(filepath.Join(dir, "curves.gif"), &figure.Curves{Runs: compare()}, figure.Options{})
+	err := figure.Save(filepath.Join(dir, "curves.gif"), &figure.Curves{Runs: compare()},
+		figure.Options{})
 	if err == nil || !strings.Contains(err.Error(), ".png, .svg or .pdf") {
 		t.Errorf("unknown type: %v", err)
 	}
-	if err := figure.Save(filepath.Join(dir, "nothing.png"), &figure.Curves{}, figure.Options{}); !errors.Is(err, figure.ErrNoData) {
+	if err := figure.Save(filepath.Join(dir, "nothing.png"), &figure.Curves{},
+		figure.Options{}); !errors.Is(err, figure.ErrNoData) {
 		t.Errorf("no data: %v", err)
 	}
 	entries, err := os.ReadDir(dir)
@@ -222,7 +245,8 @@ func Example() {
 		records = append(records, metrics.Record{Step: step, Loss: metrics.Number(2 + 3/float64(step))})
 	}
 	path := filepath.Join(dir, "loss.svg")
-	fmt.Println(figure.Save(path, &figure.Curves{Runs: []figure.Run{{Name: "demo", Records: records}}}, figure.Options{}))
+	fmt.Println(figure.Save(path, &figure.Curves{Runs: []figure.Run{{Name: "demo", Records: records}}},
+		figure.Options{}))
 	// Output: <nil>
 }
 

@@ -22,7 +22,8 @@ func TestSeriesBreaksWhereAValueIsNotFinite(t *testing.T) {
 	}
 	records[8].ValLoss = metrics.Some(6)
 	pieces := series(records, trainLoss)
-	if len(pieces) != 3 || len(pieces[0]) != 2 || len(pieces[1]) != 1 || len(pieces[2]) != 2 || pieces[2][0] != (Point{X: 7, Y: 4}) {
+	if len(pieces) != 3 || len(pieces[0]) != 2 || len(pieces[1]) != 1 || len(pieces[2]) != 2 ||
+		pieces[2][0] != (Point{X: 7, Y: 4}) {
 		t.Errorf("pieces %v", pieces)
 	}
 	if pieces := series(records, valLoss); points(pieces) != 1 || pieces[0][0] != (Point{X: 8, Y: 6}) {
@@ -32,8 +33,10 @@ func TestSeriesBreaksWhereAValueIsNotFinite(t *testing.T) {
 
 // TestSeriesWithTeacher: what is drawn beside validation losses are cross-entropies.
 func TestSeriesWithTeacher(t *testing.T) {
-	records := []metrics.Record{{Step: 1, Loss: 0.1, Divergence: metrics.Some(0.1), CrossEntropy: metrics.Some(3)}, {Step: 2, Loss: 2}}
-	if pieces := series(records, trainLoss); points(pieces) != 2 || pieces[0][0].Y != 3 || pieces[0][1].Y != 2 {
+	records := []metrics.Record{{Step: 1, Loss: 0.1, Divergence: metrics.Some(0.1),
+		CrossEntropy: metrics.Some(3)}, {Step: 2, Loss: 2}}
+	if pieces := series(records, trainLoss); points(pieces) != 2 || pieces[0][0].Y != 3 ||
+		pieces[0][1].Y != 2 {
 		t.Errorf("pieces %v", pieces)
 	}
 }
@@ -55,7 +58,8 @@ func TestSmooth(t *testing.T) {
 			t.Fatalf("noise of amplitude 0.5 is left at %v at point %d", p.Y, i+20)
 		}
 	}
-	pieces := smooth([][]Point{curve(60, func(int) float64 { return 1 }), curve(60, func(int) float64 { return 2 })})
+	pieces := smooth([][]Point{curve(60, func(int) float64 { return 1 }),
+		curve(60, func(int) float64 { return 2 })})
 	if pieces[0][59].Y != 1 || pieces[1][0].Y != 2 {
 		t.Errorf("a break is smoothed over: %v, %v", pieces[0][59], pieces[1][0])
 	}
@@ -81,7 +85,8 @@ func TestThinKeepsTheExtremes(t *testing.T) {
 	if !seen[long[77_777]] || !seen[long[5]] {
 		t.Error("a spike is lost")
 	}
-	if short := curve(10, func(i int) float64 { return 1 }); len(Thin(short, maxPoints, valueOf)) != 10 {
+	if short := curve(10, func(i int) float64 { return 1 }); len(
+		Thin(short, maxPoints, valueOf)) != 10 {
 		t.Error("a short curve is thinned")
 	}
 }
@@ -103,7 +108,8 @@ func TestSmoothPeak(t *testing.T) {
 	}
 }
 
-// TestThinKeepsBreaks: a value that is not a number breaks the line, and hides none of its neighbours.
+// TestThinKeepsBreaks: a value that is not a number breaks the line, and hides none of its
+// neighbours.
 func TestThinKeepsBreaks(t *testing.T) {
 	const places = 100
 	for broken := 2; broken < 998; broken++ {

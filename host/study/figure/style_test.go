@@ -36,7 +36,8 @@ func TestTicks(t *testing.T) {
 		var labels []string
 		for _, tick := range (ticks{}).Ticks(test.low, test.high) {
 			labels = append(labels, tick.Label)
-			if tick.Value < test.low-1e-6*(test.high-test.low) || tick.Value > test.high+1e-6*(test.high-test.low) {
+			if tick.Value < test.low-1e-6*(test.high-test.low) ||
+				tick.Value > test.high+1e-6*(test.high-test.low) {
 				t.Errorf("a mark at %v lies outside [%v, %v]", tick.Value, test.low, test.high)
 			}
 		}
@@ -121,7 +122,8 @@ func TestFit(t *testing.T) {
 		share float64
 		want  string
 	}{{1, "a rather long label"}, {0.6, "a rather…"}, {0, "…"}} {
-		if got := shorten("a rather long label", style, vg.Length(test.share)*full*1.0001); got != test.want {
+		if got := shorten("a rather long label", style,
+			vg.Length(test.share)*full*1.0001); got != test.want {
 			t.Errorf("%v of the width holds %q, want %q", test.share, got, test.want)
 		}
 	}
@@ -137,8 +139,9 @@ func TestPlacesAreToldApart(t *testing.T) {
 		"marks":  {7 * Colors, func(i int) plot.Thumbnailer { return Series{Marks: true}.thumbnail(i) }},
 		"lines":  {3 * Colors, func(i int) plot.Thumbnailer { return Series{Line: Solid}.thumbnail(i) }},
 		"varied": {4 * Colors, func(i int) plot.Thumbnailer { return Series{Line: Varied}.thumbnail(i) }},
-		"keys":   {7 * Colors, func(i int) plot.Thumbnailer { return Series{Marks: true, Key: Solid}.thumbnail(i) }},
-		"bars":   {Colors, func(i int) plot.Thumbnailer { return barPicture(i) }},
+		"keys": {7 * Colors,
+			func(i int) plot.Thumbnailer { return Series{Marks: true, Key: Solid}.thumbnail(i) }},
+		"bars": {Colors, func(i int) plot.Thumbnailer { return barPicture(i) }},
 	} {
 		seen := map[string]int{}
 		for place := range tc.places {
@@ -157,7 +160,8 @@ func TestPlacesAreToldApart(t *testing.T) {
 	}
 	// The line that the legend shows beside marks is that of a series of its own.
 	key, line := Series{Marks: true, Key: Solid}.thumbnail(Colors), Solid.style(Colors)
-	if len(key.line.Dashes) == 0 || len(key.line.Dashes) != len(line.Dashes) || key.line.Color != line.Color {
+	if len(key.line.Dashes) == 0 || len(key.line.Dashes) != len(line.Dashes) ||
+		key.line.Color != line.Color {
 		t.Errorf("the legend has the line %+v, the curve %+v", key.line, line)
 	}
 }

@@ -44,8 +44,10 @@ best = {axis = "rate", on = {seed = [0, 1]}}
 
 // tuned are losses of the seeds 0 to 3. SOAP is behind at AdamW's best rate, and ahead at its own.
 var tuned = map[string][]float64{
-	"AdamW 1e-3": {2.5, 2.6, 2.5, 2.5}, "AdamW 1e-2": {2.1, 2.2, 2.15, 2.25}, "AdamW 1e-1": {3, 3, 3, 3},
-	"SOAP 1e-3": {2.9, 2.9, 2.9, 2.9}, "SOAP 1e-2": {2.6, 2.7, 2.5, 2.7}, "SOAP 1e-1": {1.9, 2.1, 2.0, 2.2},
+	"AdamW 1e-3": {2.5, 2.6, 2.5, 2.5}, "AdamW 1e-2": {2.1, 2.2, 2.15, 2.25},
+	"AdamW 1e-1": {3, 3, 3, 3},
+	"SOAP 1e-3":  {2.9, 2.9, 2.9, 2.9}, "SOAP 1e-2": {2.6, 2.7, 2.5, 2.7},
+	"SOAP 1e-1": {1.9, 2.1, 2.0, 2.2},
 }
 
 // ended are the results of cells that ended with these losses. Those that have none are missing.
@@ -55,7 +57,8 @@ func ended(s *study.Study, losses map[string][]float64) []study.Result {
 		list[i] = study.Result{Cell: c, State: study.Missing}
 		seed := int(c.Labels["seed"][0] - '0')
 		if of := losses[c.Labels["optimizer"]+" "+c.Labels["rate"]]; seed < len(of) {
-			list[i].State, list[i].Summary = study.Done, map[string]float64{"val_loss": of[seed], "train_loss": -of[seed]}
+			list[i].State, list[i].Summary = study.Done,
+				map[string]float64{"val_loss": of[seed], "train_loss": -of[seed]}
 			if math.IsNaN(of[seed]) {
 				list[i].State, list[i].Summary, list[i].Diverged = study.Failed, nil, true
 			}
@@ -82,8 +85,8 @@ func with(change map[string][]float64) map[string][]float64 {
 	return out
 }
 
-// TestBestOverAnAxis: a shared rate says the opposite of what each optimizer does at its own. The seeds that choose are
-// not reported, and the paired differences are those of the others.
+// TestBestOverAnAxis: a shared rate says the opposite of what each optimizer does at its own. The
+// seeds that choose are not reported, and the paired differences are those of the others.
 func TestBestOverAnAxis(t *testing.T) {
 	r := bestOf(t, rates, tuned)
 	shared, own := r.Tables[0].Entries[0], r.Tables[1].Entries[0]
@@ -93,16 +96,21 @@ func TestBestOverAnAxis(t *testing.T) {
 	if d := own[1].Difference; own[1].Mark != report.Best || d.N != 2 || math.Abs(d.Mean+0.1) > 1e-12 {
 		t.Errorf("at its own rate: %+v, %+v", own, d)
 	}
-	if own[0].N != 2 || own[0].Expected != 2 || math.Abs(own[0].Mean-2.2) > 1e-12 || math.Abs(own[1].Mean-2.1) > 1e-12 {
+	if own[0].N != 2 || own[0].Expected != 2 || math.Abs(own[0].Mean-2.2) > 1e-12 ||
+		math.Abs(own[1].Mean-2.1) > 1e-12 {
 		t.Errorf("reported is %+v", own)
 	}
-	want := []*report.Choice{{Label: "1e-2", Tried: 3, Of: 3}, {Label: "1e-1", AtEnd: true, Tried: 3, Of: 3}}
+	want := []*report.Choice{{Label: "1e-2", Tried: 3, Of: 3},
+		{Label: "1e-1", AtEnd: true, Tried: 3, Of: 3}}
 	if diff := cmp.Diff(want, []*report.Choice{own[0].Choice, own[1].Choice}); diff != "" {
 		t.Errorf("choices (-want +got):\n%s", diff)
 	}
 	// What is reported has no part in the choice, nor what chooses in the numbers.
-	again := bestOf(t, rates, with(map[string][]float64{"AdamW 1e-3": {2.5, 2.6, 0, 0}, "SOAP 1e-1": {1.1, 1.2, 2.0, 2.2}})).Tables[1].Entries[0]
-	if again[0].Choice.Label != "1e-2" || again[0].Mean != own[0].Mean || again[1].Mean != own[1].Mean || *again[1].Difference != *own[1].Difference {
+	again := bestOf(t, rates,
+		with(map[string][]float64{"AdamW 1e-3": {2.5, 2.6, 0, 0},
+			"SOAP 1e-1": {1.1, 1.2, 2.0, 2.2}})).Tables[1].Entries[0]
+	if again[0].Choice.Label != "1e-2" || again[0].Mean != own[0].Mean ||
+		again[1].Mean != own[1].Mean || *again[1].Difference != *own[1].Difference {
 		t.Errorf("with other losses elsewhere: %+v", again)
 	}
 }
@@ -131,7 +139,8 @@ series = ["optimizer"]
 over = ["seed"]
 best = {axis = "rate", on = {seed = [0, 1]}}
 `, tuned)
-	if heat := r.Figures[1].Picture.(*figure.Heat); heat.Values[2][1] != 2.0 || len(heat.Rows) != 4 || len(heat.Columns) != 2 {
+	if heat := r.Figures[1].Picture.(*figure.Heat); heat.Values[2][1] != 2.0 || len(heat.Rows) != 4 ||
+		len(heat.Columns) != 2 {
 		t.Errorf("the heat map shows %+v", heat)
 	}
 	points := r.Figures[2].Picture.(*figure.Chart).Series[1].Points
@@ -147,7 +156,8 @@ over = ["seed"]
 best = {axis = "bits", on = "reported"}
 `)
 	one := curves.Figures[len(curves.Figures)-1]
-	if notes := strings.Join(one.Notes, " "); len(one.Picture.(*figure.Chart).Series) != 4 || !strings.Contains(notes, "the bits that has the best mean of validation loss") {
+	if notes := strings.Join(one.Notes, " "); len(one.Picture.(*figure.Chart).Series) != 4 ||
+		!strings.Contains(notes, "the bits that has the best mean of validation loss") {
 		t.Errorf("%d curves with the notes %q", len(one.Picture.(*figure.Chart).Series), notes)
 	}
 	drawn, ok := r.Figures[0].Picture.(*figure.Differences)
@@ -158,12 +168,14 @@ best = {axis = "bits", on = "reported"}
 	if math.Abs(got.Mean-want.Mean) > 1e-12 || got.Low != want.Low || len(got.Each) != 2 {
 		t.Errorf("the figure shows %+v, the table %+v", got, want)
 	}
-	if note := r.Figures[0].Notes[1]; note != "Each with the rate that has the best mean of validation loss, seed 0, 1, which are not shown." {
+	if note := r.Figures[0].Notes[1]; note != "Each with the rate that has the best mean of "+
+		"validation loss, seed 0, 1, which are not shown." {
 		t.Errorf("the note is %q", note)
 	}
 }
 
-// TestBestIsShown: every form of a report says which value was chosen, by what, and whether it is at the end of its axis.
+// TestBestIsShown: every form of a report says which value was chosen, by what, and whether it is
+// at the end of its axis.
 func TestBestIsShown(t *testing.T) {
 	r := bestOf(t, rates, tuned)
 	html := pageOf(t, r)
@@ -174,7 +186,8 @@ func TestBestIsShown(t *testing.T) {
 		want       []string
 	}{
 		{"terminal", text, []string{"2.20 ± 0.07 ≈ (1e-2)", "2.10 ± 0.14 * (1e-1†)"}},
-		{"Markdown", string(r.Markdown()), []string{"(1e-2)", "(1e-1†)", "Each column with its own rate"}},
+		{"Markdown", string(r.Markdown()),
+			[]string{"(1e-2)", "(1e-1†)", "Each column with its own rate"}},
 		{"page", string(html), []string{"1e-2", "1e-1†"}},
 		{"LaTeX", string(r.LaTeX()), []string{`(1e-1$\dagger$)`}},
 	} {
@@ -184,7 +197,8 @@ func TestBestIsShown(t *testing.T) {
 			}
 		}
 		for _, want := range []string{
-			"With each value: its rate, chosen by the lowest mean of validation loss with seed 0, 1; reported are the others.",
+			"With each value: its rate, chosen by the lowest mean of validation loss with seed 0, 1; " +
+				"reported are the others.",
 			"the first or last rate that was tried: a better one may lie beyond.",
 		} {
 			if !strings.Contains(c.text, want) {
@@ -193,18 +207,22 @@ func TestBestIsShown(t *testing.T) {
 		}
 	}
 	table := r.Results()["tables"].([]map[string]any)[1]
-	if diff := cmp.Diff(&study.Best{Axis: "rate", Metric: "val_loss", Better: "lower", On: map[string][]string{"seed": {"0", "1"}}}, table["best"]); diff != "" {
+	if diff := cmp.Diff(&study.Best{Axis: "rate", Metric: "val_loss", Better: "lower",
+		On: map[string][]string{"seed": {"0", "1"}}}, table["best"]); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(&report.Choice{Label: "1e-1", AtEnd: true, Tried: 3, Of: 3}, table["entries"].([]map[string]any)[1]["choice"]); diff != "" {
+	if diff := cmp.Diff(&report.Choice{Label: "1e-1", AtEnd: true, Tried: 3, Of: 3},
+		table["entries"].([]map[string]any)[1]["choice"]); diff != "" {
 		t.Error(diff)
 	}
-	if p, err := own.Find(map[string]string{"optimizer": "SOAP"}); err != nil || p.ChoiceText() != "1e-1†" {
+	if p, err := own.Find(map[string]string{"optimizer": "SOAP"}); err != nil ||
+		p.ChoiceText() != "1e-1†" {
 		t.Errorf("%+v, %v", p, err)
 	}
 }
 
-// TestBestOfFew: a value that diverged is not chosen, one that is not done may be later, and the note says what flatters.
+// TestBestOfFew: a value that diverged is not chosen, one that is not done may be later, and the
+// note says what flatters.
 func TestBestOfFew(t *testing.T) {
 	nan := math.NaN()
 	for name, c := range map[string]struct {
@@ -214,25 +232,36 @@ func TestBestOfFew(t *testing.T) {
 		n      int
 		says   string
 	}{
-		"one diverged": {rates, with(map[string][]float64{"SOAP 1e-1": {1.9, nan, 2, 2}}), &report.Choice{Label: "1e-2", Tried: 3, Of: 3}, 2, "reported are the others"},
-		"a reported one diverged": {rates, with(map[string][]float64{"SOAP 1e-1": {1.9, 2, nan, 2}}), &report.Choice{Label: "1e-1", AtEnd: true, Tried: 3, Of: 3}, 2,
+		"one diverged": {rates, with(map[string][]float64{"SOAP 1e-1": {1.9, nan, 2, 2}}),
+			&report.Choice{Label: "1e-2", Tried: 3, Of: 3}, 2, "reported are the others"},
+		"a reported one diverged": {rates, with(map[string][]float64{"SOAP 1e-1": {1.9, 2, nan, 2}}),
+			&report.Choice{Label: "1e-1", AtEnd: true, Tried: 3, Of: 3}, 2,
 			"NaN or ∞: a replicate diverged"},
-		"one is not done":       {rates, with(map[string][]float64{"SOAP 1e-1": {1.9}}), &report.Choice{Label: "1e-2", Tried: 2, Of: 3}, 2, "“of 2/3”: two of the three values are done"},
-		"nothing to report yet": {rates, with(map[string][]float64{"SOAP 1e-1": {1.9, 2}}), &report.Choice{Label: "1e-1", AtEnd: true, Tried: 3, Of: 3}, 0, "reported are the others"},
-		"nothing to choose by":  {rates, map[string][]float64{"AdamW 1e-2": {2, 2, 2}, "SOAP 1e-1": {1}}, nil, 0, "reported are the others"},
-		"chosen on what is reported": {strings.Replace(rates, "on = {seed = [0, 1]}", `on = "reported"`, 1), tuned, &report.Choice{Label: "1e-1", AtEnd: true, Tried: 3, Of: 3}, 4,
+		"one is not done": {rates, with(map[string][]float64{"SOAP 1e-1": {1.9}}),
+			&report.Choice{Label: "1e-2", Tried: 2, Of: 3}, 2, "“of 2/3”: two of the three values are done"},
+		"nothing to report yet": {rates, with(map[string][]float64{"SOAP 1e-1": {1.9, 2}}),
+			&report.Choice{Label: "1e-1", AtEnd: true, Tried: 3, Of: 3}, 0, "reported are the others"},
+		"nothing to choose by": {rates, map[string][]float64{"AdamW 1e-2": {2, 2, 2}, "SOAP 1e-1": {1}},
+			nil, 0, "reported are the others"},
+		"chosen on what is reported": {strings.Replace(rates, "on = {seed = [0, 1]}", `on = "reported"`,
+			1), tuned, &report.Choice{Label: "1e-1", AtEnd: true, Tried: 3, Of: 3}, 4,
 			"on the replicates that are reported: that flatters"},
-		"by another measure": {strings.Replace(rates, "on = {seed = [0, 1]}", `metric = "train_loss", better = "higher", on = "reported"`, 1), tuned, &report.Choice{Label: "1e-1", AtEnd: true, Tried: 3, Of: 3}, 4,
+		"by another measure": {strings.Replace(rates, "on = {seed = [0, 1]}",
+			`metric = "train_loss", better = "higher", on = "reported"`, 1), tuned,
+			&report.Choice{Label: "1e-1", AtEnd: true, Tried: 3, Of: 3}, 4,
 			"chosen by the highest mean of training loss on the replicates that are reported."},
-		"words, as the study lists them": {strings.NewReplacer("[1e-2, 1e-3, 1e-1]", `[{label = "low", value = 1e-3}, {label = "middle", value = 1e-2}, {label = "high", value = 0.1}]`, `rate = "1e-2"`, `rate = "middle"`).Replace(rates),
-			map[string][]float64{"SOAP low": {1, 1, 1, 1}, "SOAP middle": {2, 2, 2, 2}, "SOAP high": {3, 3, 3, 3}}, &report.Choice{Label: "low", AtEnd: true, Tried: 3, Of: 3}, 2, "†"},
+		"words, as the study lists them": {strings.NewReplacer("[1e-2, 1e-3, 1e-1]",
+			`[{label = "low", value = 1e-3}, {label = "middle", value = 1e-2}, {label = "high", value = 0.1}]`, `rate = "1e-2"`, `rate = "middle"`).Replace(rates),
+			map[string][]float64{"SOAP low": {1, 1, 1, 1}, "SOAP middle": {2, 2, 2, 2},
+				"SOAP high": {3, 3, 3, 3}}, &report.Choice{Label: "low", AtEnd: true, Tried: 3, Of: 3}, 2, "†"},
 	} {
 		table := &bestOf(t, c.text, c.losses).Tables[1]
 		e := table.Entries[0][1]
 		if diff := cmp.Diff(c.want, e.Choice); diff != "" || e.N != c.n || e.Expected == 0 {
 			t.Errorf("%s: %+v\n%s", name, e, diff)
 		}
-		if notes := table.Grids()[0].TextNotes(); !strings.Contains(notes, c.says) && table.Entries[0][0].N+e.N > 0 {
+		if notes := table.Grids()[0].TextNotes(); !strings.Contains(notes, c.says) &&
+			table.Entries[0][0].N+e.N > 0 {
 			t.Errorf("%s: the notes lack %q: %s", name, c.says, notes)
 		}
 	}

@@ -24,16 +24,19 @@ func TestDamagedRunsAreLeftOut(t *testing.T) {
 		intact := reportOf(t, s)
 		var cell study.Cell
 		for _, c := range s.Cells {
-			if c.Labels["method"] == tc.method && c.Labels["bits"] == tc.bits && c.Labels["seed"] == tc.seed {
+			if c.Labels["method"] == tc.method && c.Labels["bits"] == tc.bits &&
+				c.Labels["seed"] == tc.seed {
 				cell = c
 			}
 		}
 		write(t, cell.Dir, tc.file, tc.content)
 		r := reportOf(t, s)
-		if len(r.Unreadable) != 1 || r.Unreadable[0].Run != cell.Dir || !strings.Contains(r.Unreadable[0].Err, tc.file) {
+		if len(r.Unreadable) != 1 || r.Unreadable[0].Run != cell.Dir ||
+			!strings.Contains(r.Unreadable[0].Err, tc.file) {
 			t.Errorf("a damaged %s: left out are %+v", tc.file, r.Unreadable)
 		}
-		if got, want := r.States["done"], intact.States["done"]-1; got != want || r.States["failed"] != intact.States["failed"]+1 {
+		if got, want := r.States["done"], intact.States["done"]-1; got != want ||
+			r.States["failed"] != intact.States["failed"]+1 {
 			t.Errorf("a damaged %s: the cells are %v, before %v", tc.file, r.States, intact.States)
 		}
 		before, after := entries(intact), entries(r)
@@ -42,7 +45,8 @@ func TestDamagedRunsAreLeftOut(t *testing.T) {
 		}
 		page := pageOf(t, r)
 		for name, text := range map[string][]byte{"page": page, "Markdown": r.Markdown()} {
-			if !bytes.Contains(text, []byte("1 cannot be read and is left out")) || !bytes.Contains(text, []byte("cannot be read: ")) {
+			if !bytes.Contains(text, []byte("1 cannot be read and is left out")) ||
+				!bytes.Contains(text, []byte("cannot be read: ")) {
 				t.Errorf("a damaged %s: the %s does not say so", tc.file, name)
 			}
 		}
@@ -87,7 +91,9 @@ func TestStaleRunsAreLeftOut(t *testing.T) {
 	}
 	page := pageOf(t, r)
 	for name, text := range map[string][]byte{"page": page, "Markdown": r.Markdown()} {
-		if !bytes.Contains(text, []byte("are made by another plugin or of other data and are left out")) || !bytes.Contains(text, []byte("a plugin has changed")) {
+		if !bytes.Contains(text,
+			[]byte("are made by another plugin or of other data and are left out")) ||
+			!bytes.Contains(text, []byte("a plugin has changed")) {
 			t.Errorf("the %s does not say so", name)
 		}
 	}

@@ -24,28 +24,36 @@ baseline = "QuEST"
 over = ["seed"]
 `
 
-// TestDifferences: pairs are those of the replicates that both labels have, and a figure says how many there are.
+// TestDifferences: pairs are those of the replicates that both labels have, and a figure says how
+// many there are.
 func TestDifferences(t *testing.T) {
 	s := parse(t, paired, t.TempDir())
-	r := newReport(t, s, trained(s, map[string][]float64{"QuEST": {2.0, 2.25, 2.5}, "CAGE": {1.75, 2.125}}))
+	r := newReport(t, s,
+		trained(s, map[string][]float64{"QuEST": {2.0, 2.25, 2.5}, "CAGE": {1.75, 2.125}}))
 	f, d := r.Figures[0], study.Pair([]float64{1.75, 2.125}, []float64{2, 2.25}, study.Level)
-	want := &figure.Differences{X: figure.Axis{Label: "difference of validation loss to QuEST"}, Rows: []string{""},
-		Series: []figure.DifferenceSeries{{Name: "CAGE", Rows: []figure.PairDifferences{{Each: []float64{-0.25, -0.125}, Mean: d.Mean, Low: d.Low, High: d.High}}}}}
+	want := &figure.Differences{X: figure.Axis{Label: "difference of validation loss to QuEST"},
+		Rows: []string{""},
+		Series: []figure.DifferenceSeries{
+			{Name: "CAGE", Rows: []figure.PairDifferences{{Each: []float64{-0.25, -0.125}, Mean: d.Mean,
+				Low: d.Low, High: d.High}}}}}
 	if diff := cmp.Diff(want, f.Picture); diff != "" {
 		t.Errorf("the picture (-want +got):\n%s", diff)
 	}
-	if f.Title != "validation loss: difference to QuEST" || len(f.Notes) != 1 || !strings.Contains(f.Notes[0], "replicates (seed)") || !strings.Contains(f.Notes[0], "n = 2") {
+	if f.Title != "validation loss: difference to QuEST" || len(f.Notes) != 1 ||
+		!strings.Contains(f.Notes[0], "replicates (seed)") || !strings.Contains(f.Notes[0], "n = 2") {
 		t.Errorf("title %q, notes %q", f.Title, f.Notes)
 	}
 	// One pair has no interval.
 	r = newReport(t, s, trained(s, map[string][]float64{"QuEST": {2.0}, "CAGE": {1.75}}))
 	nan := math.NaN()
-	want.Series[0].Rows = []figure.PairDifferences{{Each: []float64{-0.25}, Mean: -0.25, Low: nan, High: nan}}
+	want.Series[0].Rows = []figure.PairDifferences{{Each: []float64{-0.25}, Mean: -0.25, Low: nan,
+		High: nan}}
 	if diff := cmp.Diff(want, r.Figures[0].Picture, cmpopts.EquateNaNs()); diff != "" {
 		t.Errorf("the picture of one pair (-want +got):\n%s", diff)
 	}
 	// Without a pair there is no picture.
-	if r = newReport(t, s, trained(s, map[string][]float64{"QuEST": {2.0, 2.1}})); !r.Figures[0].Empty() {
+	if r = newReport(t, s,
+		trained(s, map[string][]float64{"QuEST": {2.0, 2.1}})); !r.Figures[0].Empty() {
 		t.Error("a picture of nothing")
 	}
 }
@@ -58,12 +66,16 @@ func TestNothingIsDone(t *testing.T) {
 	if err != nil || !slices.Equal(files, []string{"report.md", "report.tex", "index.html"}) {
 		t.Errorf("files %v, %v", files, err)
 	}
-	if text := string(r.Markdown()); !strings.Contains(text, "0 of 19 cells are done, 19 missing.") || !strings.Contains(text, "No cell of this figure is done, or none has a value that can be drawn.") || !strings.Contains(text, "No cell of this table is done.") {
+	if text := string(r.Markdown()); !strings.Contains(text, "0 of 19 cells are done, 19 missing.") ||
+		!strings.Contains(text,
+			"No cell of this figure is done, or none has a value that can be drawn.") ||
+		!strings.Contains(text, "No cell of this table is done.") {
 		t.Errorf("the report says\n%s", text)
 	}
 }
 
-// TestEveryRunDiverged: figures without a value that has a place on their axes are empty, and the rest of the report is written.
+// TestEveryRunDiverged: figures without a value that has a place on their axes are empty, and the
+// rest of the report is written.
 func TestEveryRunDiverged(t *testing.T) {
 	s := parse(t, grid, filepath.Join(t.TempDir(), "bits"))
 	for i, c := range s.Cells {
@@ -77,7 +89,8 @@ func TestEveryRunDiverged(t *testing.T) {
 		}
 	}
 	files, err := r.Save(vfs.At(t.TempDir()))
-	if err != nil || !slices.Contains(files, "index.html") || empty < 3 || len(files) != 3+3*(len(r.Figures)-empty) {
+	if err != nil || !slices.Contains(files, "index.html") || empty < 3 ||
+		len(files) != 3+3*(len(r.Figures)-empty) {
 		t.Errorf("files %v with %d of %d figures empty, %v", files, empty, len(r.Figures), err)
 	}
 }
@@ -112,7 +125,8 @@ func TestCurvesOfQuantized(t *testing.T) {
 	if len(r.Unreadable) > 0 || r.Tables[0].Entries[0][0].N != 1 || r.Tables[0].Entries[1][0].N != 1 {
 		t.Errorf("left out: %v; entries %+v", r.Unreadable, r.Tables[0].Entries)
 	}
-	if points := r.Figures[0].Picture.(*figure.Chart).Series[0].Points; len(points) != 1 || points[0].Y != 2.5 {
+	if points := r.Figures[0].Picture.(*figure.Chart).Series[0].Points; len(points) != 1 ||
+		points[0].Y != 2.5 {
 		t.Errorf("the curve of the trained cell is %v", points)
 	}
 }

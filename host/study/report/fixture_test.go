@@ -97,7 +97,8 @@ where = {bits = "2"}
 // parse reads a study whose directory is out, which stands in text as %s.
 func parse(t testing.TB, text, out string) *study.Study {
 	t.Helper()
-	s, err := study.Parse("study.toml", []byte(strings.ReplaceAll(strings.Replace(text, "%s", out, 1), "%%", "%")))
+	s, err := study.Parse("study.toml",
+		[]byte(strings.ReplaceAll(strings.Replace(text, "%s", out, 1), "%%", "%")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,21 +166,26 @@ func run(t testing.TB, c study.Cell, loss float64, seed uint64) {
 	var curve, path strings.Builder
 	for step := 1; step <= 100; step++ {
 		l := loss + 3*math.Exp(-float64(step)/10) + 0.01*random.NormFloat64()
-		text, err := json.Marshal(metrics.Record{Step: step, Loss: metrics.Number(l), Seconds: metrics.Number(speed * float64(step))})
+		text, err := json.Marshal(metrics.Record{Step: step, Loss: metrics.Number(l),
+			Seconds: metrics.Number(speed * float64(step))})
 		if err != nil {
 			t.Fatal(err)
 		}
 		fmt.Fprintf(&curve, "%s\n", text)
 		shrink := math.Exp(-float64(step) / 30)
-		fmt.Fprintf(&path, "{\"step\":%d,\"x\":[%g,%g,%g]}\n", step, shrink*(3+float64(seed)/10), shrink*shrink*random.Float64(), 0.1*random.NormFloat64())
+		fmt.Fprintf(&path, "{\"step\":%d,\"x\":[%g,%g,%g]}\n", step, shrink*(3+float64(seed)/10),
+			shrink*shrink*random.Float64(), 0.1*random.NormFloat64())
 	}
-	summary := metrics.Summary{Name: c.ID, Completed: true, Steps: 100, TotalSteps: 100, Seconds: metrics.Number(speed),
-		TokensPerSecond: metrics.Some(1 / speed), ValLoss: metrics.Some(loss), ErrorRel: metrics.Some(0.01 * float64(seed%5+1)),
-		Dir: c.Dir, StartSeconds: speed}
+	summary := metrics.Summary{Name: c.ID, Completed: true, Steps: 100, TotalSteps: 100,
+		Seconds:         metrics.Number(speed),
+		TokensPerSecond: metrics.Some(1 / speed), ValLoss: metrics.Some(loss),
+		ErrorRel: metrics.Some(0.01 * float64(seed%5+1)),
+		Dir:      c.Dir, StartSeconds: speed}
 	write(t, c.Dir, "metrics.jsonl", curve.String())
 	write(t, c.Dir, "trajectory.jsonl", path.String())
-	write(t, c.Dir, "provenance.json", fmt.Sprintf(`{"run":"%x","initial":{"run":"%x","files":{"model":"%x"}},"build":{"go":"go1.27.2"},"plugins":[{"name":"quest","path":"/home/someone/bin/quest","sha256":"ab12"}],"programs":{"weight w":"cd34"}}`,
-		rand.Uint64(), rand.Uint64(), rand.Uint64()))
+	write(t, c.Dir, "provenance.json",
+		fmt.Sprintf(`{"run":"%x","initial":{"run":"%x","files":{"model":"%x"}},"build":{"go":"go1.27.2"},"plugins":[{"name":"quest","path":"/home/someone/bin/quest","sha256":"ab12"}],"programs":{"weight w":"cd34"}}`,
+			rand.Uint64(), rand.Uint64(), rand.Uint64()))
 	if err := metrics.WriteSummary(rundir.At(c.Dir).Summary(), summary); err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +193,9 @@ func run(t testing.TB, c study.Cell, loss float64, seed uint64) {
 
 func fail(t testing.TB, c study.Cell) {
 	t.Helper()
-	text, err := json.Marshal(study.Failure{Error: "12:04:11 " + c.Dir + "/run.toml:3:1: loss is <not> finite\nat step 7", Exit: "exit status 1", Attempts: 1 + rand.IntN(5)})
+	text, err := json.Marshal(
+		study.Failure{Error: "12:04:11 " + c.Dir + "/run.toml:3:1: loss is <not> finite\nat step 7",
+			Exit: "exit status 1", Attempts: 1 + rand.IntN(5)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,8 @@ func TestPlaceless(t *testing.T) {
 		{"", ""},
 		{"open /tmp/x/studies/q/cells/a/run.toml: no such file", "open …/run.toml: no such file"},
 		{`train = "/data/go/train.tokens"`, `train = "…/train.tokens"`},
-		{"a/b/c and ./d/e stay, and 3/4, and https://example.org/a/b", "a/b/c and ./d/e stay, and 3/4, and https://example.org/a/b"},
+		{"a/b/c and ./d/e stay, and 3/4, and https://example.org/a/b",
+			"a/b/c and ./d/e stay, and 3/4, and https://example.org/a/b"},
 		{"/etc stays", "/etc stays"},
 		{"2026-11-20T10:22:12.5+01:00 [ERROR] bad", "[ERROR] bad"},
 		{"10:22:12.123 loss is not finite\n10:22:13 end", "loss is not finite\nend"},
@@ -46,7 +47,8 @@ func TestSpelled(t *testing.T) {
 
 func TestLatexText(t *testing.T) {
 	for _, test := range [][2]string{
-		{`50% of a_b & {c} #1 $2 \d ~ ^`, `50\% of a\_b \& \{c\} \#1 \$2 \textbackslash{}d \textasciitilde{} \textasciicircum{}`},
+		{`50% of a_b & {c} #1 $2 \d ~ ^`,
+			`50\% of a\_b \& \{c\} \#1 \$2 \textbackslash{}d \textasciitilde{} \textasciicircum{}`},
 		{"λ = 2·κ ± Δ, ≤ ∞", `$\lambda$ = 2$\cdot$$\kappa$ $\pm$ $\Delta$, $\le$ $\infty$`},
 		{"two\nlines\x00", "two lines"},
 		{"ς ο", `$\varsigma$ ο`},
@@ -59,13 +61,17 @@ func TestLatexText(t *testing.T) {
 }
 
 func TestMarkdownText(t *testing.T) {
-	if got, want := markdownText("a|b *c* <d> [e](f) `g` _h_ \\ \n|"), "a\\|b \\*c\\* \\<d\\> \\[e\\](f) \\`g\\` \\_h\\_ \\\\ \\|"; got != want {
+	if got, want := markdownText(
+		"a|b *c* <d> [e](f) `g` _h_ \\ \n|"),
+		"a\\|b \\*c\\* \\<d\\> \\[e\\](f) \\`g\\` \\_h\\_ \\\\ \\|"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
 
 func TestChooseFormat(t *testing.T) {
-	entry := func(mean, sd float64) Entry { return Entry{Sample: study.Sample{N: 3, Mean: mean, SD: sd}} }
+	entry := func(mean, sd float64) Entry {
+		return Entry{Sample: study.Sample{N: 3, Mean: mean, SD: sd}}
+	}
 	nan := math.NaN()
 	for _, test := range []struct {
 		entries []Entry
@@ -92,10 +98,12 @@ func TestNumbersForReaders(t *testing.T) {
 	for _, test := range []struct {
 		got, want string
 	}{
-		{table.number(-1.234), "−1.23"}, {table.number(math.NaN()), "NaN"}, {table.number(math.Inf(-1)), "−∞"},
+		{table.number(-1.234), "−1.23"}, {table.number(math.NaN()), "NaN"},
+		{table.number(math.Inf(-1)), "−∞"},
 		{table.signed(0.5), "+0.50"}, {table.signed(0), "0.00"}, {table.signed(math.Inf(1)), "+∞"},
 		{table.MeanText(Entry{Sample: study.Sample{N: 1, Mean: 2, SD: math.NaN()}}), "2.00"},
-		{intervalText(table.signed, study.Pair([]float64{1, 2, 3}, []float64{0, 0, 0}, 0.95)), "+2.00 [−0.48, +4.48]"},
+		{intervalText(table.signed, study.Pair([]float64{1, 2, 3}, []float64{0, 0, 0}, 0.95)),
+			"+2.00 [−0.48, +4.48]"},
 		{intervalText(table.signed, study.Pair([]float64{1}, []float64{3}, 0.95)), "−2.00"},
 	} {
 		if test.got != test.want {
@@ -141,7 +149,8 @@ func TestProject(t *testing.T) {
 	if _, _, err := project([][][]float64{line, {{1, 2}}}); err == nil {
 		t.Error("paths of 3 and 2 parameters are drawn in one plane")
 	}
-	for name, points := range map[string][][]float64{"one point": {{1, 2, 3}}, "one parameter": {{1}, {2}}, "no movement": {{1, 1}, {1, 1}}} {
+	for name, points := range map[string][][]float64{"one point": {{1, 2, 3}},
+		"one parameter": {{1}, {2}}, "no movement": {{1, 1}, {1, 1}}} {
 		if paths, _, err := project([][][]float64{points}); err == nil {
 			for _, p := range paths[0] {
 				if math.IsNaN(p.X) || math.IsNaN(p.Y) {
@@ -175,7 +184,8 @@ func TestAverage(t *testing.T) {
 		{[]int{1, 3, 5}, map[int]float64{1: 3, 3: 1, 5: 5}},
 	}
 	got := average(runs)
-	if len(got) != 3 || got[0] != (figure.Point{X: 1, Y: 2, Minus: math.Sqrt2, Plus: math.Sqrt2}) || !math.IsNaN(got[1].Y) || got[2] != (figure.Point{X: 5, Y: 5}) {
+	if len(got) != 3 || got[0] != (figure.Point{X: 1, Y: 2, Minus: math.Sqrt2, Plus: math.Sqrt2}) ||
+		!math.IsNaN(got[1].Y) || got[2] != (figure.Point{X: 5, Y: 5}) {
 		t.Errorf("%v", got)
 	}
 }
@@ -203,7 +213,8 @@ func TestDifferenceFormat(t *testing.T) {
 		{"%.1f %%", []Entry{known(0.25, 0.03)}, "+0.250 % [+0.220 %, +0.280 %]"},
 		{"%.1f %%", []Entry{known(0, 0)}, "0.0 % [0.0 %, 0.0 %]"},
 	} {
-		table := Table{Table: study.Table{Format: tt.format}, differences: differenceFormat(tt.format, [][]Entry{tt.entries})}
+		table := Table{Table: study.Table{Format: tt.format},
+			differences: differenceFormat(tt.format, [][]Entry{tt.entries})}
 		if got := intervalText(table.signed, *tt.entries[0].Difference); got != tt.want {
 			t.Errorf("%s: got %s, want %s", tt.format, got, tt.want)
 		}
@@ -227,12 +238,14 @@ func TestPaired(t *testing.T) {
 	}
 	a := list(map[string]float64{"1": 11, "2": 12}, "0", "1", "2")
 	b := list(map[string]float64{"0": 20, "2": 22}, "2", "1", "0")
-	if x, y := pairValues(a, b, "val_loss"); !slices.Equal(x, []float64{12}) || !slices.Equal(y, []float64{22}) {
+	if x, y := pairValues(a, b, "val_loss"); !slices.Equal(x, []float64{12}) ||
+		!slices.Equal(y, []float64{22}) {
 		t.Errorf("%v and %v, want 12 and 22", x, y)
 	}
 }
 
-// TestDivided: curves of more series than there are colours become small multiples, by the first axis.
+// TestDivided: curves of more series than there are colours become small multiples, by the first
+// axis.
 func TestDivided(t *testing.T) {
 	s := &study.Study{Axes: []study.Axis{{Name: "bits", Labels: []string{"2", "4"}}, {Name: "method"}}}
 	var results []study.Result
@@ -240,7 +253,8 @@ func TestDivided(t *testing.T) {
 		for _, bits := range s.Axes[0].Labels {
 			label := fmt.Sprintf("m%d", methods)
 			s.Axes[1].Labels = append(s.Axes[1].Labels, label)
-			results = append(results, study.Result{Cell: study.Cell{Labels: map[string]string{"bits": bits, "method": label}}})
+			results = append(results,
+				study.Result{Cell: study.Cell{Labels: map[string]string{"bits": bits, "method": label}}})
 		}
 	}
 	for methods := range 3 {
@@ -252,7 +266,8 @@ func TestDivided(t *testing.T) {
 	}
 	add(3)
 	got := smallMultiples(s, f, results)
-	if len(got) != 2 || got[0].Title != "Loss: bits 2" || got[1].Title != "Loss: bits 4" || len(got[1].Series) != 1 || got[1].Series[0] != "method" || got[1].Where["bits"][0] != "4" {
+	if len(got) != 2 || got[0].Title != "Loss: bits 2" || got[1].Title != "Loss: bits 4" ||
+		len(got[1].Series) != 1 || got[1].Series[0] != "method" || got[1].Where["bits"][0] != "4" {
 		t.Errorf("eight series become %+v", got)
 	}
 	if f.Where != nil {

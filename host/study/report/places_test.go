@@ -40,8 +40,9 @@ where = {method = ["full"]}
 baseline = {method = "full"}
 `
 
-// TestOneRunOnce: a run that several cells have is one replicate, and makes no interval; labels in brackets are no options of
-// LaTeX; a baseline that has nothing to be compared with leaves the table as it is.
+// TestOneRunOnce: a run that several cells have is one replicate, and makes no interval; labels in
+// brackets are no options of LaTeX; a baseline that has nothing to be compared with leaves the
+// table as it is.
 func TestOneRunOnce(t *testing.T) {
 	s := parse(t, one, t.TempDir())
 	ids := map[string]bool{}
@@ -52,7 +53,8 @@ func TestOneRunOnce(t *testing.T) {
 		if c.Labels["method"] == "full" {
 			loss = 1.5
 		}
-		list = append(list, study.Result{Cell: c, State: study.Done, Summary: map[string]float64{"val_loss": loss}})
+		list = append(list, study.Result{Cell: c, State: study.Done,
+			Summary: map[string]float64{"val_loss": loss}})
 	}
 	if len(ids) != 4 {
 		t.Fatalf("%d runs", len(ids))
@@ -72,7 +74,8 @@ func TestOneRunOnce(t *testing.T) {
 	}
 }
 
-// TestPlaces: an entry of one run is a place, and one without results yet is none: documents would show NaN.
+// TestPlaces: an entry of one run is a place, and one without results yet is none: documents would
+// show NaN.
 func TestPlaces(t *testing.T) {
 	s := parse(t, one, t.TempDir())
 	list := make([]study.Result, len(s.Cells))
@@ -83,29 +86,36 @@ func TestPlaces(t *testing.T) {
 		}
 	}
 	tables := report.Tables(s, list)
-	if p, err := tables[0].Find(map[string]string{"method": "full"}); err != nil || p.N != 1 || !strings.HasPrefix(tables[0].MeanText(p), "1.5") {
+	if p, err := tables[0].Find(map[string]string{"method": "full"}); err != nil || p.N != 1 ||
+		!strings.HasPrefix(tables[0].MeanText(p), "1.5") {
 		t.Errorf("%+v, %v", p, err)
 	}
-	if p, err := tables[0].Find(map[string]string{"method": "[a]"}); err == nil || !strings.Contains(err.Error(), "there is no result yet") {
+	if p, err := tables[0].Find(map[string]string{"method": "[a]"}); err == nil ||
+		!strings.Contains(err.Error(), "there is no result yet") {
 		t.Errorf("%+v, %v", p, err)
 	}
 }
 
-// TestCorrected: of two differences whose intervals leave out zero, that which would not with Holm's correction has no ‡.
+// TestCorrected: of two differences whose intervals leave out zero, that which would not with
+// Holm's correction has no ‡.
 func TestCorrected(t *testing.T) {
-	s := parse(t, strings.Replace(again, `{label = "CAGE", set = {}}`, `{label = "CAGE", set = {}}, {label = "other", set = {"method.lambda" = 3.0}}`, 1), "")
-	// Three differences −0.9, −1, −1.1 have t = 17.3 and P = 0.003; −0.7, −1, −1.3 have t = 5.8 and P = 0.029.
+	s := parse(t, strings.Replace(again, `{label = "CAGE", set = {}}`,
+		`{label = "CAGE", set = {}}, {label = "other", set = {"method.lambda" = 3.0}}`, 1), "")
+	// Three differences −0.9, −1, −1.1 have t = 17.3 and P = 0.003; −0.7, −1, −1.3 have t = 5.8 and P
+	// = 0.029.
 	for _, test := range []struct {
 		cage, other float64 // by how much replicates differ
 		want        string
 	}{
 		{0.1, 0.3, "| **−1.000 [−1.248, −0.752] ‡** | **−1.000 [−1.745, −0.255] ‡** |\n\n"},
-		{0.1, 0.3, "of which 0.1 of 2 would leave out zero by chance. Bold: zero is left out. ‡: also with Holm's correction.\n"},
+		{0.1, 0.3, "of which 0.1 of 2 would leave out zero by chance. Bold: zero is left out. ‡: also " +
+			"with Holm's correction.\n"},
 		{0.1, 0.45, "| **−1.000 [−1.248, −0.752] ‡** | −1.000 [−2.118, +0.118] |\n\n"},
 		{0.3, 0.3, "| **−1.000 [−1.745, −0.255]** | **−1.000 [−1.745, −0.255]** |\n\n"},
 		{0.3, 0.3, "Bold: zero is left out. With Holm's correction none is.\n"},
 	} {
-		losses := map[string][]float64{"QuEST": {2, 2, 2}, "CAGE": {1 + test.cage, 1, 1 - test.cage}, "other": {1 + test.other, 1, 1 - test.other}}
+		losses := map[string][]float64{"QuEST": {2, 2, 2}, "CAGE": {1 + test.cage, 1, 1 - test.cage},
+			"other": {1 + test.other, 1, 1 - test.other}}
 		tables := report.Tables(s, trained(s, losses))
 		if got := string(tables[0].Markdown(false)); !strings.Contains(got, test.want) {
 			t.Errorf("without %q:\n%s", test.want, got)

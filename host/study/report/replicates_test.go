@@ -26,14 +26,16 @@ baseline = {method = "QuEST"}
 format = "%%.3f"
 `
 
-// trained are results with these losses by method, of seeds 0, 1, 2; those that are not given are missing.
+// trained are results with these losses by method, of seeds 0, 1, 2; those that are not given are
+// missing.
 func trained(s *study.Study, losses map[string][]float64) []study.Result {
 	out := make([]study.Result, len(s.Cells))
 	for i, c := range s.Cells {
 		out[i] = study.Result{Cell: c, State: study.Missing}
 		list, seed := losses[c.Labels["method"]], int(c.Labels["seed"][0]-'0')
 		if seed < len(list) {
-			out[i] = study.Result{Cell: c, State: study.Done, Summary: map[string]float64{"val_loss": list[seed], "train_seconds": 1}}
+			out[i] = study.Result{Cell: c, State: study.Done,
+				Summary: map[string]float64{"val_loss": list[seed], "train_seconds": 1}}
 			if math.IsNaN(list[seed]) {
 				out[i] = study.Result{Cell: c, State: study.Failed, Diverged: true}
 			}
@@ -42,11 +44,12 @@ func trained(s *study.Study, losses map[string][]float64) []study.Result {
 	return out
 }
 
-// TestOppositeReplicates: where the best mean lacks a hard seed, the seeds of both may say that another is better. Then nothing says
-// that it is clearly worse.
+// TestOppositeReplicates: where the best mean lacks a hard seed, the seeds of both may say that
+// another is better. Then nothing says that it is clearly worse.
 func TestOppositeReplicates(t *testing.T) {
 	s := parse(t, again, "")
-	tables := report.Tables(s, trained(s, map[string][]float64{"QuEST": {1.0, 2.0}, "CAGE": {0.99, 1.9899, 3.0}}))
+	tables := report.Tables(s,
+		trained(s, map[string][]float64{"QuEST": {1.0, 2.0}, "CAGE": {0.99, 1.9899, 3.0}}))
 	marks := map[report.Mark]float64{}
 	for _, e := range tables[0].Entries[0] {
 		marks[e.Mark] = e.Mean
@@ -56,12 +59,15 @@ func TestOppositeReplicates(t *testing.T) {
 	}
 }
 
-// TestDiverged: a replicate that diverged is not left out of the mean, which is then not the best of its row.
+// TestDiverged: a replicate that diverged is not left out of the mean, which is then not the best
+// of its row.
 func TestDiverged(t *testing.T) {
 	s := parse(t, again, "")
-	tables := report.Tables(s, trained(s, map[string][]float64{"QuEST": {2.0, 2.1, 2.2}, "CAGE": {1.0, math.NaN(), 1.0}}))
+	tables := report.Tables(s,
+		trained(s, map[string][]float64{"QuEST": {2.0, 2.1, 2.2}, "CAGE": {1.0, math.NaN(), 1.0}}))
 	quest, cage := tables[0].Entries[0][0], tables[0].Entries[0][1]
-	if !math.IsNaN(cage.Mean) || cage.N != 3 || cage.Mark != report.Plain || cage.Difference == nil || cage.Difference.HasInterval() {
+	if !math.IsNaN(cage.Mean) || cage.N != 3 || cage.Mark != report.Plain || cage.Difference == nil ||
+		cage.Difference.HasInterval() {
 		t.Errorf("the method that diverged once: %+v, difference %+v", cage, cage.Difference)
 	}
 	if quest.Mark == report.Untested || quest.Mean != 2.1 {

@@ -51,7 +51,8 @@ func TestTablesAreThoseOfTheGoldens(t *testing.T) {
 	}
 }
 
-// TestBaseline: all are compared with one place, in another row; so they are in a table without columns.
+// TestBaseline: all are compared with one place, in another row; so they are in a table without
+// columns.
 func TestBaseline(t *testing.T) {
 	for _, c := range []struct {
 		table string
@@ -70,10 +71,12 @@ baseline = {method = "full precision", bits = 16}`, []string{
 rows = ["method"]
 where = {bits = "2", method = ["QuEST", "CAGE"]}
 baseline = {method = "QuEST"}`, []string{
-			"| method | validation loss |", "| QuEST | 3.20 ± 0.20 |", "| QuEST | – |", "| CAGE | −0.20 [−0.45, +0.05] |",
+			"| method | validation loss |", "| QuEST | 3.20 ± 0.20 |", "| QuEST | – |",
+			"| CAGE | −0.20 [−0.45, +0.05] |",
 		}},
 	} {
-		text := strings.Replace(grid, `title = "Validation loss"`, "over = [\"seed\"]"+c.table+"\n[[study.tables]]\n"+`title = "Validation loss"`, 1)
+		text := strings.Replace(grid, `title = "Validation loss"`,
+			"over = [\"seed\"]"+c.table+"\n[[study.tables]]\n"+`title = "Validation loss"`, 1)
 		r := build(t, text)
 		got := string(r.Tables[0].Markdown(false))
 		for _, want := range c.want {
@@ -113,7 +116,8 @@ where = {bits = "2"}
 	}
 	for i := range list {
 		if r := &list[i]; r.Trained() {
-			r.Summary["piqa.acc"], r.Summary["lambada_openai.perplexity"] = 1/r.Summary["val_loss"], r.Summary["val_loss"]
+			r.Summary["piqa.acc"], r.Summary["lambada_openai.perplexity"] = 1/r.Summary["val_loss"],
+				r.Summary["val_loss"]
 		}
 	}
 	r := newReport(t, s, list)
@@ -152,7 +156,8 @@ func TestEntries(t *testing.T) {
 			t.Errorf("%s: %v, want %v", what, got, want)
 		}
 	}
-	cage2, cage4, hostile4, full := table.Entries[0][1], table.Entries[1][1], table.Entries[1][2], table.Entries[2][3]
+	cage2, cage4, hostile4, full := table.Entries[0][1], table.Entries[1][1], table.Entries[1][2],
+		table.Entries[2][3]
 	near("mean of CAGE, 2 bits", cage2.Mean, 3)
 	near("its deviation", cage2.SD, 0.1)
 	near("its difference", cage2.Difference.Mean, -0.2)
@@ -171,15 +176,18 @@ func TestEntries(t *testing.T) {
 	}{
 		{"CAGE, 2 bits", cage2, report.Best, 3}, {"QuEST, 2 bits", table.Entries[0][0], report.Tied, 3},
 		{"CAGE, 4 bits", cage4, report.Best, 2}, {"one replicate", hostile4, report.Untested, 1},
-		{"nothing to be compared with", full, report.Plain, 1}, {"no part of the study", table.Entries[2][0], report.Plain, 0},
+		{"nothing to be compared with", full, report.Plain, 1},
+		{"no part of the study", table.Entries[2][0], report.Plain, 0},
 		{"diverged", table.Entries[0][2], report.Plain, 3},
 	} {
 		if test.e.Mark != test.mark || test.e.N != test.n {
-			t.Errorf("%s: %q with n = %d, want %q with %d", test.what, test.e.Mark, test.e.N, test.mark, test.n)
+			t.Errorf("%s: %q with n = %d, want %q with %d", test.what, test.e.Mark, test.e.N, test.mark,
+				test.n)
 		}
 	}
 	if table.Entries[2][0].Expected != 0 || cage4.Expected != 3 {
-		t.Errorf("%d and %d replicates are expected, want 0 and 3", table.Entries[2][0].Expected, cage4.Expected)
+		t.Errorf("%d and %d replicates are expected, want 0 and 3", table.Entries[2][0].Expected,
+			cage4.Expected)
 	}
 }
 
@@ -211,7 +219,8 @@ func TestMarks(t *testing.T) {
 	losses["CAGE 2"] = []float64{math.Inf(1), 2.9, 3.0}
 	losses["QuEST 2"] = oldQuEST
 	table = build(t, grid).Tables[0]
-	if a, b := table.Entries[0][0].Mark, table.Entries[0][1].Mark; a != report.Best || b != report.Plain {
+	if a, b := table.Entries[0][0].Mark, table.Entries[0][1].Mark; a != report.Best ||
+		b != report.Plain {
 		t.Errorf("of one that is finite and one that diverged, the first is %q and the second %q", a, b)
 	}
 }
@@ -248,7 +257,8 @@ func TestSameResultsSameBytes(t *testing.T) {
 			if files[name] != first[name] {
 				t.Errorf("%s differs", name)
 			}
-			if text := files[name]; !strings.HasSuffix(name, ".png") && (strings.Contains(text, os.TempDir()+"/") || strings.Contains(text, "/home/someone")) {
+			if text := files[name]; !strings.HasSuffix(name, ".png") &&
+				(strings.Contains(text, os.TempDir()+"/") || strings.Contains(text, "/home/someone")) {
 				t.Errorf("%s has an absolute path", name)
 			}
 		}

@@ -19,25 +19,32 @@ const hostile = `</script><script>alert("1")</script><img src=x onerror='a()'>` 
 // full has a hostile text in every place for one.
 func full() *Report {
 	axis := study.Axis{Name: hostile, Labels: []string{hostile}}
-	curve := figure.Series{Name: hostile, Line: figure.Solid, Points: []figure.Point{{X: 1, Y: 1}, {X: 2, Y: math.NaN()}}}
-	picture := &figure.Chart{X: figure.Axis{Label: hostile}, Y: figure.Axis{Label: hostile}, Series: []figure.Series{curve}}
+	curve := figure.Series{Name: hostile, Line: figure.Solid,
+		Points: []figure.Point{{X: 1, Y: 1}, {X: 2, Y: math.NaN()}}}
+	picture := &figure.Chart{X: figure.Axis{Label: hostile}, Y: figure.Axis{Label: hostile},
+		Series: []figure.Series{curve}}
 	table := Table{
 		Table: study.Table{
-			Title: hostile, Metric: hostile, Rows: []string{hostile}, Columns: []string{hostile}, Over: []string{hostile},
+			Title: hostile, Metric: hostile, Rows: []string{hostile}, Columns: []string{hostile},
+			Over:   []string{hostile},
 			Better: hostile, Baseline: map[string]string{hostile: hostile}, Format: "%g " + hostile,
 		},
 		RowLabels: [][]string{{hostile}}, ColumnLabels: [][]string{{hostile}, {hostile + "2"}},
 		Entries: [][]Entry{{
-			{Sample: study.Sample{N: 1, Mean: math.Inf(-1), SD: math.NaN()}, Expected: 2, Mark: Best, Choice: &Choice{Label: hostile}},
-			{Sample: study.Sample{N: 1, Mean: 1, SD: math.NaN()}, Expected: 1, Difference: &study.Difference{N: 1, Mean: 1, Low: math.NaN(), High: math.NaN()}},
+			{Sample: study.Sample{N: 1, Mean: math.Inf(-1), SD: math.NaN()}, Expected: 2, Mark: Best,
+				Choice: &Choice{Label: hostile}},
+			{Sample: study.Sample{N: 1, Mean: 1, SD: math.NaN()}, Expected: 1,
+				Difference: &study.Difference{N: 1, Mean: 1, Low: math.NaN(), High: math.NaN()}},
 		}},
 		axes: []study.Axis{axis}, differences: "%g",
 	}
 	return &Report{
 		Name: hostile, Axes: []study.Axis{axis}, States: map[string]int{}, Tables: []Table{table},
-		Figures: []Figure{{Title: hostile, Kind: study.Curves, Notes: []string{hostile}, Picture: picture}, {Title: "empty"}},
+		Figures: []Figure{{Title: hostile, Kind: study.Curves, Notes: []string{hostile},
+			Picture: picture}, {Title: "empty"}},
 		Runs: []Run{
-			{ID: hostile, Labels: []string{hostile}, State: study.Failed, Err: hostile, Settings: []string{hostile}, Config: hostile,
+			{ID: hostile, Labels: []string{hostile}, State: study.Failed, Err: hostile,
+				Settings: []string{hostile}, Config: hostile,
 				Summary: map[string]float64{"val_loss": 1, hostile: 2}, Provenance: 1},
 			{ID: hostile, Labels: []string{hostile}, State: study.State(hostile)},
 		},
@@ -62,7 +69,8 @@ func TestTextsAreText(t *testing.T) {
 			t.Errorf("the page contains %q", bad)
 		}
 	}
-	if starts, ends := bytes.Count(html, []byte("<script")), bytes.Count(html, []byte("</script>")); starts != 2 || ends != 2 {
+	if starts, ends := bytes.Count(html, []byte("<script")), bytes.Count(html,
+		[]byte("</script>")); starts != 2 || ends != 2 {
 		t.Errorf("%d scripts begin and %d end, want one of values and one of the page", starts, ends)
 	}
 	plain := bytes.Count(html, []byte("onerror=&#39;a()&#39;&gt;"))
@@ -74,7 +82,8 @@ func TestTextsAreText(t *testing.T) {
 // Elements are closed in the order in which they were opened.
 func TestWellFormed(t *testing.T) {
 	html := string(rendered(t, full()))
-	html = regexp.MustCompile(`(?s)<(style|script)\b[^>]*>.*?</(style|script)>`).ReplaceAllString(html, "")
+	html = regexp.MustCompile(`(?s)<(style|script)\b[^>]*>.*?</(style|script)>`).
+		ReplaceAllString(html, "")
 	html = regexp.MustCompile(`<(meta|link|input)\b[^>]*>`).ReplaceAllString(html, "")
 	html = strings.TrimPrefix(html, "<!DOCTYPE html>")
 	dec := xml.NewDecoder(strings.NewReader(html))
@@ -109,8 +118,10 @@ func TestNothingIsLoaded(t *testing.T) {
 	html := string(rendered(t, full()))
 	html = strings.ReplaceAll(html, "http://www.w3.org/2000/svg", "") // the name of a language
 	html = strings.ReplaceAll(html, "http://www.w3.org/1999/xlink", "")
-	html = strings.Replace(html, "/*! https://github.com/leeoniya/uPlot (v1.6.32) */", "", 1) // where it is from
-	for _, m := range regexp.MustCompile(`(?i)(https?:|//[a-z]|@import|url\()[^\s]{0,30}`).FindAllString(html, -1) {
+	// where it is from
+	html = strings.Replace(html, "/*! https://github.com/leeoniya/uPlot (v1.6.32) */", "", 1)
+	for _, m := range regexp.MustCompile(`(?i)(https?:|//[a-z]|@import|url\()[^\s]{0,30}`).
+		FindAllString(html, -1) {
 		t.Errorf("the page mentions %q", m)
 	}
 	if !strings.Contains(html, `content="default-src 'none';`) {

@@ -31,7 +31,8 @@ func FuzzReadRuns(f *testing.F) {
 		f.Add(files[0], files[1], files[2])
 	}
 	f.Fuzz(func(t *testing.T, config, provenance, summary []byte) {
-		for name, text := range map[string][]byte{rundir.ConfigFile: config, rundir.ProvenanceFile: provenance, rundir.SummaryFile: summary} {
+		for name, text := range map[string][]byte{rundir.ConfigFile: config,
+			rundir.ProvenanceFile: provenance, rundir.SummaryFile: summary} {
 			if err := os.WriteFile(at.Join(name).Name, text, 0o600); err != nil {
 				t.Fatal(err)
 			}

@@ -21,13 +21,14 @@ func unbounded(n int) (low, high []float64) {
 // rosenbrock is the valley of Rosenbrock (1960) as squares.
 func rosenbrock() *leastSquares {
 	low, high := unbounded(2)
-	return &leastSquares{residuals: 2, robust: 2, threshold: math.Inf(1), low: low, high: high, eval: func(x, r []float64, jac *mat.Dense) {
-		r[0], r[1] = 10*(x[1]-x[0]*x[0]), 1-x[0]
-		if jac != nil {
-			jac.SetRow(0, []float64{-20 * x[0], 10})
-			jac.SetRow(1, []float64{-1, 0})
-		}
-	}}
+	return &leastSquares{residuals: 2, robust: 2, threshold: math.Inf(1), low: low, high: high,
+		eval: func(x, r []float64, jac *mat.Dense) {
+			r[0], r[1] = 10*(x[1]-x[0]*x[0]), 1-x[0]
+			if jac != nil {
+				jac.SetRow(0, []float64{-20 * x[0], 10})
+				jac.SetRow(1, []float64{-1, 0})
+			}
+		}}
 }
 
 func TestMinimizeRosenbrock(t *testing.T) {
@@ -53,14 +54,15 @@ func TestMinimizeStaysWithinBounds(t *testing.T) {
 // line is a straight line through points, with Huber's ρ.
 func line(x, y []float64, threshold float64) *leastSquares {
 	low, high := unbounded(2)
-	return &leastSquares{residuals: len(x), robust: len(x), threshold: threshold, low: low, high: high, eval: func(c, r []float64, jac *mat.Dense) {
-		for i := range x {
-			r[i] = y[i] - c[0] - c[1]*x[i]
-			if jac != nil {
-				jac.SetRow(i, []float64{-1, -x[i]})
+	return &leastSquares{residuals: len(x), robust: len(x), threshold: threshold, low: low, high: high,
+		eval: func(c, r []float64, jac *mat.Dense) {
+			for i := range x {
+				r[i] = y[i] - c[0] - c[1]*x[i]
+				if jac != nil {
+					jac.SetRow(i, []float64{-1, -x[i]})
+				}
 			}
-		}
-	}}
+		}}
 }
 
 // The minimum of Huber's ρ is where the clipped residuals are orthogonal to the columns.
@@ -115,14 +117,17 @@ func TestDerivatives(t *testing.T) {
 		}
 		p := m.problem(math.Inf(1))
 		for range 5 {
-			full := []float64{3 * random.Float64(), math.Log(0.05 + random.Float64()), 5 * random.Float64(), math.Log(0.05 + random.Float64()), random.Float64()}
+			full := []float64{3 * random.Float64(), math.Log(0.05 + random.Float64()), 5 * random.Float64(),
+				math.Log(0.05 + random.Float64()), random.Float64()}
 			for range len(m.fixed) - shared {
 				full = append(full, -random.Float64())
 			}
 			x := m.reduce(full)
-			r, got, want := make([]float64, p.residuals), mat.NewDense(p.residuals, len(x), nil), mat.NewDense(p.residuals, len(x), nil)
+			r, got, want := make([]float64, p.residuals), mat.NewDense(p.residuals, len(x), nil),
+				mat.NewDense(p.residuals, len(x), nil)
 			p.eval(x, r, got)
-			fd.Jacobian(want, func(r, x []float64) { p.eval(x, r, nil) }, x, &fd.JacobianSettings{Formula: fd.Central})
+			fd.Jacobian(want, func(r, x []float64) { p.eval(x, r, nil) }, x,
+				&fd.JacobianSettings{Formula: fd.Central})
 			if !mat.EqualApprox(got, want, 1e-7) {
 				t.Fatalf("derivatives with %d held differ by more than 1e-7", held)
 			}

@@ -40,9 +40,12 @@ func TestReference(t *testing.T) {
 		o      Options
 		want   string
 	}{
-		"none":          {points[12:], Options{}, `no reference: no points of 16 bits or more, and without a method with eff = 1, the efficiencies and A are not separable; there are "CAGE, 4 bits", "QuEST, 4 bits", "CAGE, 2 bits", "QuEST, 2 bits": name one of them, or fix A`},
-		"unknown":       {points, Options{Reference: "FP16"}, `no reference "FP16"; there are "BF16", "CAGE, 4 bits"`},
-		"several":       {points, Options{Reference: "CAGE"}, `several groups could be the reference with eff = 1: "CAGE, 4 bits", "CAGE, 2 bits"; name one of them`},
+		"none": {points[12:], Options{},
+			`no reference: no points of 16 bits or more, and without a method with eff = 1, the efficiencies and A are not separable; there are "CAGE, 4 bits", "QuEST, 4 bits", "CAGE, 2 bits", "QuEST, 2 bits": name one of them, or fix A`},
+		"unknown": {points, Options{Reference: "FP16"},
+			`no reference "FP16"; there are "BF16", "CAGE, 4 bits"`},
+		"several": {points, Options{Reference: "CAGE"},
+			`several groups could be the reference with eff = 1: "CAGE, 4 bits", "CAGE, 2 bits"; name one of them`},
 		"no such basis": {points, Options{Baseline: "STE"}, `no method "STE" to compare with`},
 		"no points":     {nil, Options{}, "no points to fit"},
 		"a wrong point": {[]Point{{Source: "here"}}, Options{}, "here: the method has no name"},
@@ -79,10 +82,13 @@ func TestWarnings(t *testing.T) {
 		o             Options
 		want          string // "": no warning
 	}{
-		"a good plan":       {wideSizes, wideRatios, Options{Prior: DefaultPrior}, ""},
-		"one size":          {wideSizes[:1], wideRatios, Options{Prior: DefaultPrior}, "the points have 1 different sizes"},
-		"D proportional":    {wideSizes, wideRatios[1:2], Options{Prior: DefaultPrior}, "all points have about the same tokens per parameter (60)"},
-		"fewer than needed": {wideSizes[:1], wideRatios[:1], Options{Prior: DefaultPrior}, "5 points for 9 parameters"},
+		"a good plan": {wideSizes, wideRatios, Options{Prior: DefaultPrior}, ""},
+		"one size": {wideSizes[:1], wideRatios, Options{Prior: DefaultPrior},
+			"the points have 1 different sizes"},
+		"D proportional": {wideSizes, wideRatios[1:2], Options{Prior: DefaultPrior},
+			"all points have about the same tokens per parameter (60)"},
+		"fewer than needed": {wideSizes[:1], wideRatios[:1], Options{Prior: DefaultPrior},
+			"5 points for 9 parameters"},
 		"law given": {wideSizes[:1], wideRatios[:1], Options{Fixed: map[string]float64{
 			"A": p.law.A, "alpha": p.law.Alpha, "B": p.law.B, "beta": p.law.Beta, "E": p.law.E}}, ""},
 		"no use for B": {wideSizes, wideRatios, Options{Fixed: map[string]float64{"B": 0}}, "beta"},

@@ -68,8 +68,11 @@ func TestGain(t *testing.T) {
 }
 
 func TestPareto(t *testing.T) {
-	point := func(n, bits, loss float64) Point { return Point{Group: Group{"m", bits}, N: n, D: 1, Loss: loss} }
-	points := []Point{point(8, 16, 1), point(8, 4, 2), point(8, 2, 3), point(16, 2, 2.5), point(20, 4, 2.2), point(16, 2, 2.6), point(4, 8, 2)}
+	point := func(n, bits, loss float64) Point {
+		return Point{Group: Group{"m", bits}, N: n, D: 1, Loss: loss}
+	}
+	points := []Point{point(8, 16, 1), point(8, 4, 2), point(8, 2, 3), point(16, 2, 2.5),
+		point(20, 4, 2.2), point(16, 2, 2.6), point(4, 8, 2)}
 	var losses []float64
 	for _, p := range Pareto(points) {
 		losses = append(losses, p.Loss)
@@ -101,7 +104,8 @@ func TestFigures(t *testing.T) {
 		t.Errorf("%d figures of full precision alone", len(got))
 	}
 	for _, f := range alone.Figures() {
-		if err := figure.Draw(io.Discard, figure.SVG, f.Picture, figure.Options{}); err != nil && !errors.Is(err, figure.ErrNoData) {
+		if err := figure.Draw(io.Discard, figure.SVG, f.Picture, figure.Options{}); err != nil &&
+			!errors.Is(err, figure.ErrNoData) {
 			t.Error(err)
 		}
 	}
@@ -123,7 +127,8 @@ func TestTracks(t *testing.T) {
 	if tracks = fit.tracks(); len(tracks) != 2 || tracks[0].perParameter || tracks[0].d(7) != 1.02e9 {
 		t.Errorf("tracks %+v", tracks)
 	}
-	if c := fit.curve(Group{"BF16", 16}, tracks[0], Bytes); len(c.Points) < 2 || math.Abs(c.Points[0].X-2e6) > 1 {
+	if c := fit.curve(Group{"BF16", 16}, tracks[0], Bytes); len(c.Points) < 2 ||
+		math.Abs(c.Points[0].X-2e6) > 1 {
 		t.Errorf("curve %+v", c.Points)
 	}
 }

@@ -12,7 +12,8 @@ import (
 const paperFile = "../../../examples/paper/scaling/paper.csv"
 
 // paperEffs is the last column of that table.
-var paperEffs = map[string]float64{"CAGE + HT": 0.797, "QuEST + HT": 0.733, "CAGE": 0.705, "QuEST": 0.620}
+var paperEffs = map[string]float64{"CAGE + HT": 0.797, "QuEST + HT": 0.733, "CAGE": 0.705,
+	"QuEST": 0.620}
 
 func paperPoints(t testing.TB) []Point {
 	t.Helper()
@@ -45,12 +46,14 @@ func TestPaperEfficiencies(t *testing.T) {
 	// The values themselves, as an independent implementation (SciPy's least_squares,
 	// trust-region reflective) finds them.
 	fit := fits[0]
-	for method, want := range map[string]float64{"CAGE + HT": 0.7880, "QuEST + HT": 0.7324, "CAGE": 0.6917, "QuEST": 0.6320} {
+	for method, want := range map[string]float64{"CAGE + HT": 0.7880, "QuEST + HT": 0.7324,
+		"CAGE": 0.6917, "QuEST": 0.6320} {
 		if got := fit.Eff(Group{method, 4}); math.Abs(got-want) > 1e-4 {
 			t.Errorf("eff of %s is %.5f, want %.4f", method, got, want)
 		}
 	}
-	if math.Abs(fit.Law.Alpha-0.0864) > 1e-4 || math.Abs(fit.Law.Beta-1.0072) > 1e-3 || math.Abs(fit.Law.E-0.3536) > 1e-3 {
+	if math.Abs(fit.Law.Alpha-0.0864) > 1e-4 || math.Abs(fit.Law.Beta-1.0072) > 1e-3 ||
+		math.Abs(fit.Law.E-0.3536) > 1e-3 {
 		t.Errorf("law %+v", fit.Law)
 	}
 }
@@ -58,9 +61,11 @@ func TestPaperEfficiencies(t *testing.T) {
 // With the shared parameters of QuEST's published fit the same losses give other
 // efficiencies, all below the paper's: these are not what the paper has used.
 func TestPaperWithPublishedLaw(t *testing.T) {
-	fixed := map[string]float64{"A": published.A, "alpha": published.Alpha, "B": published.B, "beta": published.Beta, "E": published.E}
+	fixed := map[string]float64{"A": published.A, "alpha": published.Alpha, "B": published.B,
+		"beta": published.Beta, "E": published.E}
 	fit := fitOrFail(t, paperPoints(t), Options{Fixed: fixed})
-	for method, want := range map[string]float64{"CAGE + HT": 0.7103, "QuEST + HT": 0.6431, "CAGE": 0.5973, "QuEST": 0.5278} {
+	for method, want := range map[string]float64{"CAGE + HT": 0.7103, "QuEST + HT": 0.6431,
+		"CAGE": 0.5973, "QuEST": 0.5278} {
 		if got := fit.Eff(Group{method, 4}); math.Abs(got-want) > 1e-4 {
 			t.Errorf("eff of %s is %.5f, want %.4f", method, got, want)
 		}
@@ -79,7 +84,8 @@ func TestPaperSinglePoints(t *testing.T) {
 	for _, p := range points[6:] {
 		i := at[p.Method]
 		at[p.Method]++
-		if got := published.invert(p.N, p.Loss, reference[i].Loss); math.Abs(got-want[p.Method][i]) > 5e-4 {
+		if got := published.invert(p.N, p.Loss, reference[i].Loss); math.Abs(
+			got-want[p.Method][i]) > 5e-4 {
 			t.Errorf("%s, %g parameters: %.4f, want %.3f", p.Method, p.N, got, want[p.Method][i])
 		}
 	}
@@ -90,7 +96,8 @@ func TestPaperSinglePoints(t *testing.T) {
 
 // published is the fit published with QuEST (Panferov et al. 2025) for Llama-style models of
 // 30M to 800M parameters on C4, with 25, 50 and 100 tokens per parameter.
-var published = Law{A: 8.134031011055859, Alpha: 0.062726522, B: 86.41190623830154, Beta: 0.241288351, E: 0.0014232897805828435}
+var published = Law{A: 8.134031011055859, Alpha: 0.062726522, B: 86.41190623830154,
+	Beta: 0.241288351, E: 0.0014232897805828435}
 
 // invert returns the parameter efficiency that explains one loss, given the loss of the
 // reference at equal N and D:

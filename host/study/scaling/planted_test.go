@@ -122,15 +122,18 @@ func TestPlantedIsFoundWithinIntervals(t *testing.T) {
 			for _, e := range fit.Effs[1:] {
 				check(e.Estimate, p.effs[e.Group])
 				if math.Abs(e.Value-p.effs[e.Group]) > 0.02 {
-					t.Errorf("%d replicates, seed %d: %s = %.4f, planted was %.4f", replicates, seed, e.Name, e.Value, p.effs[e.Group])
+					t.Errorf("%d replicates, seed %d: %s = %.4f, planted was %.4f", replicates, seed, e.Name,
+						e.Value, p.effs[e.Group])
 				}
 			}
 		}
 		// The parameters of a draw are found or missed together, so that fewer than
 		// 95 % of so few draws is no surprise; a third of them outside would be.
-		t.Logf("%d replicates: %d of %d planted values lie in their 95 %% intervals", replicates, inside, all)
+		t.Logf("%d replicates: %d of %d planted values lie in their 95 %% intervals", replicates, inside,
+			all)
 		if inside < all*85/100 {
-			t.Errorf("%d replicates: only %d of %d planted values lie in their 95 %% intervals", replicates, inside, all)
+			t.Errorf("%d replicates: only %d of %d planted values lie in their 95 %% intervals", replicates,
+				inside, all)
 		}
 	}
 }
@@ -155,7 +158,8 @@ func TestDeterministic(t *testing.T) {
 	}
 	o := Defaults()
 	o.Bootstrap, o.Seed = 20, 1
-	if fit := fitOrFail(t, points, o); fit.Effs[1].Value != first.Effs[1].Value || fit.Effs[1].Low == first.Effs[1].Low {
+	if fit := fitOrFail(t, points, o); fit.Effs[1].Value != first.Effs[1].Value ||
+		fit.Effs[1].Low == first.Effs[1].Low {
 		t.Error("the seed must change the intervals and nothing else")
 	}
 }
@@ -166,7 +170,8 @@ func TestFixedLawAndInversion(t *testing.T) {
 	p := truth(random)
 	n, d, g := 3e8, 2e10, Group{"CAGE", 4}
 	loss := p.law.Loss(n, d, p.effs[g])
-	fixed := map[string]float64{"A": p.law.A, "alpha": p.law.Alpha, "B": p.law.B, "beta": p.law.Beta, "E": p.law.E}
+	fixed := map[string]float64{"A": p.law.A, "alpha": p.law.Alpha, "B": p.law.B, "beta": p.law.Beta,
+		"E": p.law.E}
 	fit := fitOrFail(t, []Point{{Group: g, N: n, D: d, Loss: loss}}, Options{Fixed: fixed})
 	if fit.Reference != nil || math.Abs(fit.Effs[0].Value-p.effs[g]) > 1e-9 || fit.Law != p.law {
 		t.Errorf("%+v, planted was %v", fit.Effs[0], p.effs[g])
@@ -179,8 +184,8 @@ func TestFixedLawAndInversion(t *testing.T) {
 	}
 }
 
-// There is no interval that would look sure where the points do not tell it: with no more points than parameters, and of
-// what the priors hold.
+// There is no interval that would look sure where the points do not tell it: with no more points
+// than parameters, and of what the priors hold.
 func TestNoIntervalWithoutKnowledge(t *testing.T) {
 	testlevel.Long(t, "fits several times")
 	random := rand.New(rand.NewPCG(9, 9))
@@ -198,20 +203,25 @@ func TestNoIntervalWithoutKnowledge(t *testing.T) {
 				t.Errorf("nine points, %d replicates: %+v", replicates, e)
 			}
 		}
-		if len(fit.Warnings) == 0 || !strings.HasPrefix(fit.Warnings[0], "9 points for as many parameters") {
+		if len(fit.Warnings) == 0 ||
+			!strings.HasPrefix(fit.Warnings[0], "9 points for as many parameters") {
 			t.Errorf("warnings %q", fit.Warnings)
 		}
 		oneSize := fitOrFail(t, synthesize(random, truth(random), wideSizes[:1], wideRatios, 1e-3), o)
-		if e := oneSize.Parameters[atAlpha]; e.Status != Undetermined || e.Low != e.Value || e.High != e.Value {
+		if e := oneSize.Parameters[atAlpha]; e.Status != Undetermined || e.Low != e.Value ||
+			e.High != e.Value {
 			t.Errorf("one size, %d replicates: %+v", replicates, e)
 		}
-		if all := strings.Join(oneSize.Warnings, "\n"); !strings.Contains(all, "without an interval, because the prior determines it more than the points do, or nothing does: A, alpha, E, eff(CAGE") {
+		if all := strings.Join(oneSize.Warnings, "\n"); !strings.Contains(all,
+			"without an interval, because the prior determines it more than the points do, or nothing "+
+				"does: A, alpha, E, eff(CAGE") {
 			t.Errorf("warnings %q", all)
 		}
 	}
 }
 
-// BenchmarkRun fits 60 points from all starting points, without a bootstrap, on as many cores as Go uses.
+// BenchmarkRun fits 60 points from all starting points, without a bootstrap, on as many cores as Go
+// uses.
 func BenchmarkRun(b *testing.B) {
 	points := wide(1, 1e-3)
 	o := Defaults()

@@ -39,20 +39,27 @@ func TestParse(t *testing.T) {
 func TestParseSaysWhatIsWrong(t *testing.T) {
 	const heading = "n,d,method,bits,loss\n"
 	csv := map[string]string{
-		"":                                   "f: no lines; the first must name the columns: want n, d, method, bits, and loss or ppl",
-		heading:                              "f: no points below the heading",
-		"n,d,method,bit,loss\n1,1,a,4,1\n":   "f:1: unknown column \"bit\"; want n, d, method, bits, and loss or ppl",
-		"n,d,n,method,bits\n":                "f:1: column n twice",
-		"n,d,method,bits,loss,ppl\n":         "f:1: want one of the columns loss (nats per token) and ppl (its exponential)",
-		heading + "1,2,a,4\n":                "f:2: 4 fields, the heading has 5",
-		heading + "10,x,a,4,3\n":             "f:2: d is \"x\"; want a number",
-		heading + "# c\n\n1e6,1e8,a,4,NaN\n": "f:4: loss is NaN; want the validation loss in nats per token, above 0",
-		heading + "-1,1,a,4,1\n":             "f:2: n is -1; want the number of parameters outside the embeddings, above 0",
-		heading + "1,0,a,4,1\n":              "f:2: d is 0; want the number of tokens seen, above 0",
-		heading + "1,1,a,65,1\n":             "f:2: bits is 65; want bits per weight, above 0 and at most 64",
-		heading + "1,1,,4,1\n":               "f:2: the method has no name",
-		heading + "1e40,1,a,4,1\n":           "f:2: n and d must be 1 or more, and nothing above 1e+30",
-		heading + "1,1,\"a,4,1\n":            "f:2: not valid CSV: extraneous or missing \" in quoted-field",
+		"": "f: no lines; the first must name the columns: want n, " +
+			"d, method, bits, and loss or ppl",
+		heading: "f: no points below the heading",
+		"n,d,method,bit,loss\n1,1,a,4,1\n": "f:1: unknown column \"bit\"; want n, d, method, bits, " +
+			"and loss or ppl",
+		"n,d,n,method,bits\n": "f:1: column n twice",
+		"n,d,method,bits,loss,ppl\n": "f:1: want one of the columns loss (nats per token) and " +
+			"ppl (its exponential)",
+		heading + "1,2,a,4\n":    "f:2: 4 fields, the heading has 5",
+		heading + "10,x,a,4,3\n": "f:2: d is \"x\"; want a number",
+		heading + "# c\n\n1e6,1e8,a,4,NaN\n": "f:4: loss is NaN; want the validation loss in nats per " +
+			"token, above 0",
+		heading + "-1,1,a,4,1\n": "f:2: n is -1; want the number of parameters outside the " +
+			"embeddings, above 0",
+		heading + "1,0,a,4,1\n": "f:2: d is 0; want the number of tokens seen, above 0",
+		heading + "1,1,a,65,1\n": "f:2: bits is 65; want bits per weight, above 0 and at " +
+			"most 64",
+		heading + "1,1,,4,1\n":     "f:2: the method has no name",
+		heading + "1e40,1,a,4,1\n": "f:2: n and d must be 1 or more, and nothing above 1e+30",
+		heading + "1,1,\"a,4,1\n": "f:2: not valid CSV: extraneous or missing \" in " +
+			"quoted-field",
 	}
 	for text, want := range csv {
 		if _, err := ParseCSV("f", []byte(text)); err == nil || err.Error() != want {
@@ -64,14 +71,16 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 func TestReadFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "points.CSV")
-	if err := os.WriteFile(path, []byte("\ufeffn,d,method,bits,loss\r\n1,1,a,4,1\r\n"), 0o644); err != nil {
+	if err := os.WriteFile(path, []byte("\ufeffn,d,method,bits,loss\r\n1,1,a,4,1\r\n"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	if points, err := ReadFile(path); err != nil || len(points) != 1 {
 		t.Errorf("%v, %v", points, err)
 	}
 	path = filepath.Join(dir, "none.csv")
-	if _, err := ReadFile(path); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), path) {
+	if _, err := ReadFile(path); !errors.Is(err, fs.ErrNotExist) ||
+		!strings.Contains(err.Error(), path) {
 		t.Error(err)
 	}
 }
@@ -95,7 +104,9 @@ func fuzzParser(f *testing.F, parse func(string, []byte) ([]Point, error)) {
 }
 
 func FuzzParseCSV(f *testing.F) {
-	for _, seed := range []string{"", "n,d,method,bits,loss\n1,1,a,4,1\n", "ppl,method,bits,n,d\r\n26,\"a, b\",4,3e7,3e9", "#\nn,n\n\"", "n,d,method,bits,loss\n1,1,a,4,1e999\n"} {
+	for _, seed := range []string{"", "n,d,method,bits,loss\n1,1,a,4,1\n",
+		"ppl,method,bits,n,d\r\n26,\"a, b\",4,3e7,3e9", "#\nn,n\n\"",
+		"n,d,method,bits,loss\n1,1,a,4,1e999\n"} {
 		f.Add([]byte(seed))
 	}
 	fuzzParser(f, ParseCSV)

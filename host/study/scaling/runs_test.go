@@ -30,7 +30,8 @@ schedule = {rate = 1e-2}
 	if parameters != "" {
 		plugins = `[{"table": "optimizer", "parameters": {"bits": 3}}, {"table": "quantizer.weights", "parameters": ` + parameters + `}]`
 	}
-	for name, text := range map[string]string{rundir.ConfigFile: base + config, rundir.ProvenanceFile: `{"plugins": ` + plugins + `}`, rundir.SummaryFile: summary} {
+	for name, text := range map[string]string{rundir.ConfigFile: base + config,
+		rundir.ProvenanceFile: `{"plugins": ` + plugins + `}`, rundir.SummaryFile: summary} {
 		if text == "" {
 			continue
 		}
@@ -54,15 +55,20 @@ func TestReadRuns(t *testing.T) {
 	dir := t.TempDir()
 	run := func(name string) string { return filepath.Join(dir, "cells", name) }
 	writeRun(t, run("a"), "", "", summaryText(1000, 3))
-	writeRun(t, run("b"), quest+off, `{"bits": 4, "form": "paper", "rotation": "auto"}`, summaryText(1000, 3.25))
-	writeRun(t, run("c"), quest, `{"bits": 2, "form": "paper", "rotation": "none"}`, summaryText(1000, 3.5))
+	writeRun(t, run("b"), quest+off, `{"bits": 4, "form": "paper", "rotation": "auto"}`,
+		summaryText(1000, 3.25))
+	writeRun(t, run("c"), quest, `{"bits": 2, "form": "paper", "rotation": "none"}`,
+		summaryText(1000, 3.5))
 	writeRun(t, run("d"), quest, `{"bits": 4, "form": "ternary"}`, summaryText(1000, 3.75))
-	writeRun(t, run("e"), weights+"[method]\nname = \"lotion\"\n", `{"levels": 7}`, summaryText(1000, 4))
+	writeRun(t, run("e"), weights+"[method]\nname = \"lotion\"\n", `{"levels": 7}`,
+		summaryText(1000, 4))
 	writeRun(t, run("f"), quest, `{"bits": 4}`, "")
 	writeRun(t, run("g"), quest, `{"bits": 4}`, `{"completed": false, "tokens": 5}`)
 	writeRun(t, run("h"), quest, `{"bits": 4}`, `{"completed": true, "tokens": 5}`)
 
-	if _, _, err := ReadRuns(dir, Labels{}); err == nil || err.Error() != run("e")+": the quantizer odd has no parameter bits: give the bits per weight with --bits odd=4" {
+	if _, _, err := ReadRuns(dir, Labels{}); err == nil ||
+		err.Error() != run("e")+": the quantizer odd has no parameter bits: give the bits per weight "+
+			"with --bits odd=4" {
 		t.Errorf("error %v", err)
 	}
 	points, unfinished, err := ReadRuns(dir, Labels{Bits: map[string]float64{"odd": 2.8}})
@@ -73,13 +79,15 @@ func TestReadRuns(t *testing.T) {
 		return Point{Group: Group{method, bits}, N: 1000, D: 100000, Loss: loss, Source: run(name)}
 	}
 	want := []Point{
-		point("a", "full precision", 16, 3), point("b", "quest", 4, 3.25), point("c", "quest + CAGE", 2, 3.5),
+		point("a", "full precision", 16, 3), point("b", "quest", 4, 3.25),
+		point("c", "quest + CAGE", 2, 3.5),
 		point("d", "quest + CAGE", math.Log2(3), 3.75), point("e", "odd (weights only) + LOTION", 2.8, 4),
 	}
 	if diff := cmp.Diff(want, points); diff != "" {
 		t.Error(diff)
 	}
-	left := []SkippedRun{{run("f"), "its training has not ended yet", false}, {run("g"), "its training was stopped", false}, {run("h"), "it has no validation loss", false}}
+	left := []SkippedRun{{run("f"), "its training has not ended yet", false},
+		{run("g"), "its training was stopped", false}, {run("h"), "it has no validation loss", false}}
 	if diff := cmp.Diff(left, unfinished); diff != "" {
 		t.Error(diff)
 	}
@@ -94,26 +102,32 @@ func TestReadRuns(t *testing.T) {
 	}
 
 	// Names made of keys: of the file, and of the quantizer's parameters.
-	points, _, err = ReadRuns(run("b"), Labels{Keys: []string{"quantizer.rotation", "method.form", "quantizer.plugin"}})
+	points, _, err = ReadRuns(run("b"),
+		Labels{Keys: []string{"quantizer.rotation", "method.form", "quantizer.plugin"}})
 	if err != nil || len(points) != 1 || points[0].Method != "auto, off, quest" {
 		t.Errorf("%+v, %v", points, err)
 	}
-	if _, _, err := ReadRuns(run("b"), Labels{Keys: []string{"methd.form"}}); err == nil || !strings.HasSuffix(err.Error(), "has none of the keys methd.form") {
+	if _, _, err := ReadRuns(run("b"), Labels{Keys: []string{"methd.form"}}); err == nil ||
+		!strings.HasSuffix(err.Error(), "has none of the keys methd.form") {
 		t.Errorf("error %v", err)
 	}
 }
 
 func TestReadRunsSaysWhatIsWrong(t *testing.T) {
 	dir := t.TempDir()
-	if _, _, err := ReadRuns(dir, Labels{}); err == nil || err.Error() != dir+": no run directories in it: none has a run.toml" {
+	if _, _, err := ReadRuns(dir, Labels{}); err == nil ||
+		err.Error() != dir+": no run directories in it: none has a run.toml" {
 		t.Errorf("error %v", err)
 	}
 	none := filepath.Join(dir, "none")
-	if _, _, err := ReadRuns(none, Labels{}); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), none) {
+	if _, _, err := ReadRuns(none, Labels{}); !errors.Is(err, fs.ErrNotExist) ||
+		!strings.Contains(err.Error(), none) {
 		t.Errorf("error %v", err)
 	}
-	writeRun(t, dir, "", "", `{"completed": true, "tokens": 0, "val_loss": 1, "non_embedding_parameters": 5}`)
-	if points, left, err := ReadRuns(dir, Labels{}); err != nil || len(points) > 0 || len(left) != 1 || !strings.Contains(left[0].Reason, "it cannot be a point: d is 0") {
+	writeRun(t, dir, "", "",
+		`{"completed": true, "tokens": 0, "val_loss": 1, "non_embedding_parameters": 5}`)
+	if points, left, err := ReadRuns(dir, Labels{}); err != nil || len(points) > 0 || len(left) != 1 ||
+		!strings.Contains(left[0].Reason, "it cannot be a point: d is 0") {
 		t.Errorf("points %v, left out %v, error %v", points, left, err)
 	}
 }
@@ -149,15 +163,18 @@ func TestStaleRuns(t *testing.T) {
 	}
 }
 
-// TestQuantizedAfterTraining: a run that was quantized after its training gives no point, even if it has a loss.
+// TestQuantizedAfterTraining: a run that was quantized after its training gives no point, even if
+// it has a loss.
 func TestQuantizedAfterTraining(t *testing.T) {
 	dir := t.TempDir()
 	writeRun(t, dir, "", "", summaryText(1000, 3))
-	if err := os.WriteFile(filepath.Join(dir, rundir.ProvenanceFile), []byte(`{"plugins": [], "posttrained": {}}`), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, rundir.ProvenanceFile),
+		[]byte(`{"plugins": [], "posttrained": {}}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	points, left, err := ReadRuns(dir, Labels{})
-	if err != nil || len(points) > 0 || len(left) != 1 || left[0].Reason != "it was quantized after its training" {
+	if err != nil || len(points) > 0 || len(left) != 1 ||
+		left[0].Reason != "it was quantized after its training" {
 		t.Errorf("%v, %v, %v", points, left, err)
 	}
 }

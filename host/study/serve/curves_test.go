@@ -40,7 +40,8 @@ func answered(t testing.TB, w *httptest.ResponseRecorder) (curves map[string]int
 			if len(s.X) != len(s.Y) {
 				t.Errorf("%s: %d places, %d values", s.Name, len(s.X), len(s.Y))
 			}
-			if raw := len(s.Raw); strings.Contains(s.Name, "smoothed") && raw != len(s.X) || raw > 0 && raw != len(s.X) {
+			if raw := len(s.Raw); strings.Contains(s.Name, "smoothed") && raw != len(s.X) || raw > 0 &&
+				raw != len(s.X) {
 				t.Errorf("%s: %d places, %d values as recorded", s.Name, len(s.X), raw)
 			}
 			curves[c.Panel+" "+s.Name] = len(s.X)
@@ -71,23 +72,27 @@ func TestCurves(t *testing.T) {
 	want(60)
 	put(t, b, "metrics.jsonl", records(1, 20))
 	want(20)
-	got, _ := answered(t, get(t, h, "/curves", "panel", "loss", "run", b, "run", filepath.Join(root, "a")))
+	got, _ := answered(t, get(t, h, "/curves", "panel", "loss", "run", b, "run",
+		filepath.Join(root, "a")))
 	if diff := cmp.Diff(map[string]int{"loss b": 20, "loss a": 100}, got); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// TestTeacher: the loss of a run with a teacher is another quantity than its validation loss, and stands in a chart of its own.
+// TestTeacher: the loss of a run with a teacher is another quantity than its validation loss, and
+// stands in a chart of its own.
 func TestTeacher(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "runs")
 	put(t, root, "taught", "run.toml", "seed = 1\n")
-	put(t, root, "taught", "metrics.jsonl", `{"step":1,"loss":0.1,"divergence":0.1,"cross_entropy":2}`+"\n"+`{"step":2,"loss":0.1,"divergence":0.1,"cross_entropy":2,"val_loss":2.5}`+"\n")
+	put(t, root, "taught", "metrics.jsonl",
+		`{"step":1,"loss":0.1,"divergence":0.1,"cross_entropy":2}`+"\n"+`{"step":2,"loss":0.1,"divergence":0.1,"cross_entropy":2,"val_loss":2.5}`+"\n")
 	put(t, root, "alone", "run.toml", "seed = 1\n")
 	put(t, root, "alone", "metrics.jsonl", `{"step":1,"loss":2,"val_loss":2.5}`+"\n")
 	h := pages(root)
 	for run, want := range map[string]map[string]int{
-		"taught": {"loss training loss": 2, "cross_entropy cross-entropy": 2, "cross_entropy validation loss": 1, "divergence divergence from the teacher": 2},
-		"alone":  {"loss training loss": 1, "loss validation loss": 1},
+		"taught": {"loss training loss": 2, "cross_entropy cross-entropy": 2,
+			"cross_entropy validation loss": 1, "divergence divergence from the teacher": 2},
+		"alone": {"loss training loss": 1, "loss validation loss": 1},
 	} {
 		got, wrong := answered(t, get(t, h, "/curves", "run", filepath.Join(root, run)))
 		if diff := cmp.Diff(want, got); diff != "" || wrong != "" {
@@ -100,13 +105,16 @@ func TestTeacher(t *testing.T) {
 func TestCurvesOfAMissingRun(t *testing.T) {
 	root := runs(t)
 	a := filepath.Join(root, "a")
-	got, wrong := answered(t, get(t, pages(root), "/curves", "panel", "loss", "run", a, "run", filepath.Join(root, "gone")))
-	if len(got) != 1 || !strings.HasPrefix(wrong, "there is no run ") || !strings.Contains(wrong, "gone") {
+	got, wrong := answered(t, get(t, pages(root), "/curves", "panel", "loss", "run", a, "run",
+		filepath.Join(root, "gone")))
+	if len(got) != 1 || !strings.HasPrefix(wrong, "there is no run ") ||
+		!strings.Contains(wrong, "gone") {
 		t.Errorf("curves %v, %s", got, wrong)
 	}
 }
 
-// TestLooksOfCurves: also of many runs every curve of the losses has a look of its own, and the curves of one run its colour.
+// TestLooksOfCurves: also of many runs every curve of the losses has a look of its own, and the
+// curves of one run its colour.
 func TestLooksOfCurves(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "runs")
 	query := []string{"panel", "loss"}
@@ -119,7 +127,8 @@ func TestLooksOfCurves(t *testing.T) {
 	var a struct {
 		Charts []struct{ Chart report.Chart }
 	}
-	if err := json.Unmarshal(get(t, pages(root), "/curves", query...).Body.Bytes(), &a); err != nil || len(a.Charts) != 1 {
+	if err := json.Unmarshal(get(t, pages(root), "/curves", query...).Body.Bytes(), &a); err != nil ||
+		len(a.Charts) != 1 {
 		t.Fatal(err, a)
 	}
 	named := map[[2]int]string{}

@@ -23,7 +23,8 @@ func Example() {
 	if err := os.MkdirAll(run, 0o755); err != nil {
 		log.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(run, "run.toml"), []byte("[train]\nsteps = 10\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(run, "run.toml"), []byte("[train]\nsteps = 10\n"),
+		0o644); err != nil {
 		log.Fatal(err)
 	}
 	pages := serve.New("", dir).Handler()

@@ -24,13 +24,15 @@ func TestManyRuns(t *testing.T) {
 		{[]string{"q", "seed<200"}, 200, false},
 	} {
 		body := get(t, h, "/table", c.query...).Body.String()
-		if rows := len(rowHead.FindAllString(body, -1)); rows != c.rows || strings.Contains(body, "show all 201") != c.more {
+		if rows := len(rowHead.FindAllString(body, -1)); rows != c.rows ||
+			strings.Contains(body, "show all 201") != c.more {
 			t.Errorf("%q: %d rows, want %d, and a link to the rest: %t", c.query, rows, c.rows, c.more)
 		}
 	}
 }
 
-// TestManyNumbers: a record with more numbers than any that cage writes takes no more memory than the limit.
+// TestManyNumbers: a record with more numbers than any that cage writes takes no more memory than
+// the limit.
 func TestManyNumbers(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "runs")
 	for name, n := range map[string]int{"few": 63, "many": 64} {
@@ -39,9 +41,11 @@ func TestManyNumbers(t *testing.T) {
 			numbers = append(numbers, fmt.Sprintf(`"a%d":1`, i))
 		}
 		put(t, root, name, "run.toml", "seed = 1\n")
-		put(t, root, name, "metrics.jsonl", fmt.Sprintf(`{"step":1,%s,"loss":2}`+"\n", strings.Join(numbers, ",")))
+		put(t, root, name, "metrics.jsonl",
+			fmt.Sprintf(`{"step":1,%s,"loss":2}`+"\n", strings.Join(numbers, ",")))
 		h := pages(root)
-		curves, wrong := answered(t, get(t, h, "/curves", "run", filepath.Join(root, name), "panel", "loss"))
+		curves, wrong := answered(t, get(t, h, "/curves", "run", filepath.Join(root, name), "panel",
+			"loss"))
 		if wrong != "" || (len(curves) == 1) != (name == "few") {
 			t.Errorf("%s: curves %v, %s", name, curves, wrong)
 		}

@@ -27,12 +27,16 @@ func TestSamples(t *testing.T) {
 	}
 	put(t, root, "b", "samples.jsonl", text.String()+`{"step":31,"texts":[{"pro`)
 	body := get(t, h, "/samples", "run", b).Body.String()
-	const newest = "<details data-step=\"30\" open>\n<summary>after step 30</summary>\n<pre class=\"sample\" tabindex=\"0\"><span class=\"prompt\">func &lt;main&gt;</span>() { // 30\n}</pre>"
-	if !strings.Contains(body, newest) || strings.Count(body, "<details") != 20 || !strings.Contains(body, "after step 11<") {
+	const newest = "<details data-step=\"30\" open>\n<summary>after step 30</summary>\n<pre " +
+		"class=\"sample\" tabindex=\"0\"><span class=\"prompt\">func &lt;main&gt;</span>() { // " +
+		"30\n}</pre>"
+	if !strings.Contains(body, newest) || strings.Count(body, "<details") != 20 ||
+		!strings.Contains(body, "after step 11<") {
 		t.Errorf("the texts are shown as\n%s", body)
 	}
 	add(t, filepath.Join(b, "samples.jsonl"), `mpt":"x","text":"y"}]}`+"\n")
-	if body = get(t, h, "/samples", "run", b).Body.String(); !strings.Contains(body, "after step 31<") {
+	if body = get(t, h, "/samples", "run", b).Body.String(); !strings.Contains(body,
+		"after step 31<") {
 		t.Errorf("a text that was added is missing in\n%.300s", body)
 	}
 }
@@ -56,9 +60,11 @@ func TestSamplesInABrowser(t *testing.T) {
 	root := runs(t)
 	page := opened(t, root, "/run?run="+filepath.Join(root, "b"))
 	page.Await("no curves are drawn", drawing+` > 0`)
-	put(t, root, "b", "samples.jsonl", `{"step":40,"texts":[{"prompt":"func ","text":"(t *T) Close() error {\n\treturn nil\n}"},{"prompt":"// ","text":"λ <b>"}]}`+"\n")
+	put(t, root, "b", "samples.jsonl",
+		`{"step":40,"texts":[{"prompt":"func ","text":"(t *T) Close() error {\n\treturn nil\n}"},{"prompt":"// ","text":"λ <b>"}]}`+"\n")
 	page.Await("no texts are shown", `document.querySelectorAll("#samples pre").length === 2`)
-	page.Want("a text", testbrowser.Eval[string](page, `document.querySelectorAll("#samples pre")[1].textContent`), "// λ <b>")
+	page.Want("a text", testbrowser.Eval[string](page,
+		`document.querySelectorAll("#samples pre")[1].textContent`), "// λ <b>")
 	page.Do(chromedp.ScrollIntoView(chromedp.CSS("#samples")))
 	page.Shoot("serve-samples")
 }

@@ -51,15 +51,21 @@ func records(from, to int) string {
 func runs(t testing.TB) (root string) {
 	t.Helper()
 	root = filepath.Join(t.TempDir(), "runs")
-	put(t, root, "a", "run.toml", "seed = 1\n[train]\nsteps = 100\n[quantizer]\nplugin = \"quest\"\nbits = 4\n")
+	put(t, root, "a", "run.toml",
+		"seed = 1\n[train]\nsteps = 100\n[quantizer]\nplugin = \"quest\"\nbits = 4\n")
 	put(t, root, "a", "metrics.jsonl", records(1, 100))
-	put(t, root, "a", "summary.json", `{"completed": true, "steps": 100, "train_loss": 0.05, "val_loss": -2.5, "stopped": "no number"}`)
-	put(t, root, "b", "run.toml", "seed = 2\n[train]\nsteps = 100\n[quantizer]\nplugin = \"quest\"\nbits = 2\n")
+	put(t, root, "a", "summary.json",
+		`{"completed": true, "steps": 100, "train_loss": 0.05, "val_loss": -2.5, "stopped": "no number"}`)
+	put(t, root, "b", "run.toml",
+		"seed = 2\n[train]\nsteps = 100\n[quantizer]\nplugin = \"quest\"\nbits = 2\n")
 	put(t, root, "b", "metrics.jsonl", records(1, 40))
 	put(t, root, "c "+hostile[:3]+"&c", "run.toml", "seed = 3\ntitle = '''"+hostile+"'''\n")
-	put(t, root, "c "+hostile[:3]+"&c", "metrics.jsonl", `{"step":1,"loss":"NaN"}`+"\n"+`{"step":2,"loss":1,"x<b>":3,"weights":{"<img src=x>":{"<b>":1}}}`+"\nno JSON\n"+`{"step":3,"loss":2}`+"\n")
-	put(t, root, "c "+hostile[:3]+"&c", "summary.json", `{"completed": false, "stopped": "failed", "error": `+quoted(hostile)+`}`)
-	put(t, root, "c "+hostile[:3]+"&c", "samples.jsonl", `{"step":1,"texts":[{"prompt":`+quoted(hostile)+`,"text":`+quoted(hostile)+`}]}`+"\n")
+	put(t, root, "c "+hostile[:3]+"&c", "metrics.jsonl",
+		`{"step":1,"loss":"NaN"}`+"\n"+`{"step":2,"loss":1,"x<b>":3,"weights":{"<img src=x>":{"<b>":1}}}`+"\nno JSON\n"+`{"step":3,"loss":2}`+"\n")
+	put(t, root, "c "+hostile[:3]+"&c", "summary.json",
+		`{"completed": false, "stopped": "failed", "error": `+quoted(hostile)+`}`)
+	put(t, root, "c "+hostile[:3]+"&c", "samples.jsonl",
+		`{"step":1,"texts":[{"prompt":`+quoted(hostile)+`,"text":`+quoted(hostile)+`}]}`+"\n")
 	put(t, root, "d", "run.toml", "seed = \n")
 	return root
 }
@@ -111,7 +117,8 @@ func TestTable(t *testing.T) {
 			for _, m := range rowHead.FindAllStringSubmatch(w.Body.String(), -1) {
 				got = append(got, filepath.Base(m[1])[:1])
 			}
-			if w.Code != 200 || strings.Join(got, " ") != c.want || !strings.Contains(w.Body.String(), c.says) {
+			if w.Code != 200 || strings.Join(got, " ") != c.want ||
+				!strings.Contains(w.Body.String(), c.says) {
 				t.Errorf("%s, %q by %q: %d, %q, want %q and %q", path, c.q, c.sort, w.Code, got, c.want, c.says)
 			}
 		}
@@ -130,7 +137,8 @@ func TestRunningFirst(t *testing.T) {
 	trained(t, filepath.Join(root, "b"))
 	for sort, want := range map[string]string{"": "b a c d", "run": "a b c d", "-run": "d c b a"} {
 		var got []string
-		for _, m := range rowHead.FindAllStringSubmatch(get(t, pages(root), "/", "sort", sort).Body.String(), -1) {
+		for _, m := range rowHead.FindAllStringSubmatch(
+			get(t, pages(root), "/", "sort", sort).Body.String(), -1) {
 			got = append(got, filepath.Base(m[1])[:1])
 		}
 		if strings.Join(got, " ") != want {
@@ -142,7 +150,8 @@ func TestRunningFirst(t *testing.T) {
 // TestNothingYet: a directory may come later.
 func TestNothingYet(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "runs")
-	if w := get(t, pages(root), "/"); w.Code != 200 || !strings.Contains(w.Body.String(), "There is no run yet") {
+	if w := get(t, pages(root), "/"); w.Code != 200 ||
+		!strings.Contains(w.Body.String(), "There is no run yet") {
 		t.Errorf("%d: %s", w.Code, w.Body)
 	}
 }
@@ -154,24 +163,29 @@ func TestRunPage(t *testing.T) {
 	a := filepath.Join(root, "a")
 	put(t, a, "checkpoints", "step-00000100.ckpt", "")
 	body := get(t, h, "/run", "run", a).Body.String()
-	for _, want := range []string{`<div title="val_loss"><dt>validation loss</dt><dd>−2.5</dd></div>`, `<th scope="row">quantizer.weights.bits</th><td class="text">4</td>`} {
+	for _, want := range []string{`<div title="val_loss"><dt>validation loss</dt><dd>−2.5</dd></div>`,
+		`<th scope="row">quantizer.weights.bits</th><td class="text">4</td>`} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the page of a run lacks %q:\n%s", want, body)
 		}
 	}
 }
 
-// TestResults: the loss comes first, whole numbers have all of their digits, and what repeats the configuration is left out.
+// TestResults: the loss comes first, whole numbers have all of their digits, and what repeats the
+// configuration is left out.
 func TestResults(t *testing.T) {
 	root := runs(t)
 	a := filepath.Join(root, "a")
-	put(t, a, "summary.json", `{"completed": true, "lambda": 2, "parameters": 1115264, "steps": 100, "tokens": 12345, "train_loss": 1.23456789, "val_loss": -3, "zebra": -123456789}`)
+	put(t, a, "summary.json",
+		`{"completed": true, "lambda": 2, "parameters": 1115264, "steps": 100, "tokens": 12345, "train_loss": 1.23456789, "val_loss": -3, "zebra": -123456789}`)
 	body := get(t, pages(root), "/run", "run", a).Body.String()
 	var got []string
-	for _, m := range regexp.MustCompile(`<dt>(.*)</dt><dd>(.*)</dd>`).FindAllStringSubmatch(body, -1) {
+	for _, m := range regexp.MustCompile(`<dt>(.*)</dt><dd>(.*)</dd>`).
+		FindAllStringSubmatch(body, -1) {
 		got = append(got, m[1]+" "+m[2])
 	}
-	want := []string{"validation loss −3", "training loss 1.23457", "parameters 1,115,264", "steps 100", "tokens with a loss 12,345", "zebra −123456789"}
+	want := []string{"validation loss −3", "training loss 1.23457", "parameters 1,115,264",
+		"steps 100", "tokens with a loss 12,345", "zebra −123456789"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("want − got +:\n%s", diff)
 	}

@@ -67,7 +67,8 @@ func done(t testing.TB, s *study.Study, version string, cells ...int) []study.Re
 	}
 	for _, i := range cells {
 		c := s.Cells[i]
-		out[i] = study.Result{Cell: c, State: study.Done, Summary: map[string]float64{"val_loss": float64(i) + 0.5, "train_seconds": 3}}
+		out[i] = study.Result{Cell: c, State: study.Done,
+			Summary: map[string]float64{"val_loss": float64(i) + 0.5, "train_seconds": 3}}
 		text, err := c.Config.Encode()
 		if err != nil {
 			t.Fatal(err)
@@ -81,12 +82,15 @@ func done(t testing.TB, s *study.Study, version string, cells ...int) []study.Re
 
 func write(t testing.TB, path, text string) {
 	t.Helper()
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755),
+		os.WriteFile(path, []byte(text), 0o644)); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func collect(t testing.TB, s *study.Study, results []study.Result, before *snapshot.File, revision string) *snapshot.File {
+func collect(
+	t testing.TB, s *study.Study, results []study.Result, before *snapshot.File, revision string,
+) *snapshot.File {
 	t.Helper()
 	f, err := snapshot.Collect(s, results, before, revision, day)
 	if err != nil {
@@ -125,16 +129,20 @@ func states(results []study.Result) string {
 func TestTakeDiverged(t *testing.T) {
 	s := load(t)
 	results := done(t, s, "1", 0, 1)
-	results[1] = study.Result{Cell: results[1].Cell, State: study.Failed, Diverged: true, Err: "not finite"}
+	results[1] = study.Result{Cell: results[1].Cell, State: study.Failed, Diverged: true,
+		Err: "not finite"}
 	f := again(t, collect(t, s, results, nil, "r1"))
 	got := f.Results(s)
-	if got[1].State != study.Failed || !got[1].Diverged || got[1].Trained() || got[1].Err == "" || len(f.Cells) != 2 {
+	if got[1].State != study.Failed || !got[1].Diverged || got[1].Trained() || got[1].Err == "" ||
+		len(f.Cells) != 2 {
 		t.Errorf("%+v of %+v", got[1], f.Cells)
 	}
-	if same := again(t, collect(t, s, results, f, "r2")); len(same.Sources) != 1 || same.Sources[0].Revision != "r1" {
+	if same := again(t, collect(t, s, results, f, "r2")); len(same.Sources) != 1 ||
+		same.Sources[0].Revision != "r1" {
 		t.Errorf("taken again it is of %+v", same.Sources)
 	}
-	if other := again(t, collect(t, s, done(t, s, "1", 0, 1), f, "r2")).Results(s); other[1].State != study.Done || other[1].Diverged {
+	if other := again(t, collect(t, s, done(t, s, "1", 0, 1), f, "r2")).
+		Results(s); other[1].State != study.Done || other[1].Diverged {
 		t.Errorf("trained again it is %+v", other[1])
 	}
 }
@@ -144,13 +152,17 @@ func TestTakeDiverged(t *testing.T) {
 func TestCollect(t *testing.T) {
 	s := load(t)
 	first := again(t, collect(t, s, done(t, s, "1", 2, 0), nil, "r1"))
-	if got, want := states(first.Results(s)), "done map[val_loss:0.5], missing, done map[val_loss:2.5], missing"; got != want {
+	if got, want := states(
+		first.Results(s)), "done map[val_loss:0.5], missing, done map[val_loss:2.5], "+
+		"missing"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	results := done(t, s, "2", 1, 2)
 	results[2].Summary["val_loss"] = 7
 	second := again(t, collect(t, s, results, first, "r2"))
-	if got, want := states(second.Results(s)), "done map[val_loss:0.5], done map[val_loss:1.5], done map[val_loss:7], missing"; got != want {
+	if got, want := states(
+		second.Results(s)), "done map[val_loss:0.5], done map[val_loss:1.5], done map[val_loss:7], "+
+		"missing"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	var revisions []string
@@ -161,10 +173,12 @@ func TestCollect(t *testing.T) {
 		t.Errorf("the cells were taken over by %s, want r1 r2 r2", got)
 	}
 	source := second.Sources[0]
-	if source.Date != "2026-11-21" || len(source.Builds) != 1 || source.Builds[0].Go != "go1" || len(source.Plugins) != 1 || source.Plugins[0].Version != "2" {
+	if source.Date != "2026-11-21" || len(source.Builds) != 1 || source.Builds[0].Go != "go1" ||
+		len(source.Plugins) != 1 || source.Plugins[0].Version != "2" {
 		t.Errorf("source %+v", source)
 	}
-	if list := second.SourcesOf(map[string]bool{s.Cells[0].ID: true}); len(list) != 1 || list[0].Revision != "r1" {
+	if list := second.SourcesOf(map[string]bool{s.Cells[0].ID: true}); len(list) != 1 ||
+		list[0].Revision != "r1" {
 		t.Errorf("the first cell is of %+v", list)
 	}
 }
@@ -209,10 +223,13 @@ func TestFindStale(t *testing.T) {
 		finding config.Finding
 		want    string // part of the reason; empty: none is stale
 	}{
-		"nothing":          {config.Finding{Programs: programs("1"), Data: map[string]string{"train.tokens": "aa"}}, ""},
-		"another program":  {config.Finding{Programs: programs("2")}, "now return other programs"},
-		"one program less": {config.Finding{Programs: map[string]string{"weight x: quantize": "1"}}, "now return other programs"},
-		"other tokens":     {config.Finding{Programs: programs("1"), Data: map[string]string{"train.tokens": "bb"}}, "the tokens in train.tokens have changed"},
+		"nothing": {config.Finding{Programs: programs("1"),
+			Data: map[string]string{"train.tokens": "aa"}}, ""},
+		"another program": {config.Finding{Programs: programs("2")}, "now return other programs"},
+		"one program less": {config.Finding{Programs: map[string]string{"weight x: quantize": "1"}},
+			"now return other programs"},
+		"other tokens": {config.Finding{Programs: programs("1"),
+			Data: map[string]string{"train.tokens": "bb"}}, "the tokens in train.tokens have changed"},
 	} {
 		results := f.Results(s)
 		if err := f.FindStale(t.Context(), s, results, now(tt.finding)); err != nil {
@@ -232,7 +249,9 @@ func TestFindStale(t *testing.T) {
 	}
 	results := f.Results(s)
 	var unknown *study.NotCompared
-	if err := f.FindStale(t.Context(), s, results, now(config.Finding{Err: errors.New("no plugin")})); !errors.As(err, &unknown) || unknown.Runs != 2 {
+	if err := f.FindStale(t.Context(), s, results,
+		now(config.Finding{Err: errors.New("no plugin")})); !errors.As(err, &unknown) ||
+		unknown.Runs != 2 {
 		t.Errorf("without a plugin: %v", err)
 	}
 	if results[0].State != study.Done {
@@ -256,7 +275,8 @@ func TestTakeRefuses(t *testing.T) {
 		s := load(t)
 		results := done(t, s, "1", 0, 1)
 		change(t, s)
-		if _, err := snapshot.Collect(s, results, nil, "r1", day); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), s.Cells[1].ID) {
+		if _, err := snapshot.Collect(s, results, nil, "r1", day); err == nil ||
+			!strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), s.Cells[1].ID) {
 			t.Errorf("got %v, want an error about %s with %q", err, s.Cells[1].ID, want)
 		}
 	}
@@ -272,7 +292,8 @@ func TestOtherTokens(t *testing.T) {
 	s := loadFile(t)
 	results := done(t, s, "1", 0, 1)
 	for i, hash := range []string{"aa", "bb"} {
-		cfg, err := s.Cells[i].Config.Changed(func(cfg *config.Config) error { cfg.Data.TrainSHA256 = strings.Repeat(hash, 32); return nil })
+		cfg, err := s.Cells[i].Config.Changed(
+			func(cfg *config.Config) error { cfg.Data.TrainSHA256 = strings.Repeat(hash, 32); return nil })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -282,7 +303,8 @@ func TestOtherTokens(t *testing.T) {
 		}
 		write(t, filepath.Join(s.Cells[i].Run, "run.toml"), string(text))
 	}
-	if _, err := snapshot.Collect(s, results, nil, "r1", day); err == nil || !strings.Contains(err.Error(), "it was trained on different tokens in t.tokens") {
+	if _, err := snapshot.Collect(s, results, nil, "r1", day); err == nil ||
+		!strings.Contains(err.Error(), "it was trained on different tokens in t.tokens") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -295,13 +317,20 @@ func TestReadRefuses(t *testing.T) {
 		`{"study": "s", "more": 1}`: "more: unknown key",
 		`{"cells": []}`:             "names no study",
 		`{"study": "s"} {}`:         "after top-level value",
-		`{"study": "s", ` + sources + `, "cells": [{"source": 0}]}`:                                          "has no ID",
-		`{"study": "s", ` + sources + `, "cells": [{"id": "a", "source": -1}]}`:                              "has source -1",
-		`{"study": "s", ` + sources + `, "cells": [{"id": "a", "source": 1}]}`:                               "has source 1, but there are 1 sources",
-		`{"study": "s", ` + sources + `, "cells": [{"id": "x-a", "source": 0}, {"id": "y-a", "source": 0}]}`: "two cells have the configuration of y-a",
+		`{"study": "s", ` + sources +
+			`, "cells": [{"source": 0}]}`: "has no ID",
+		`{"study": "s", ` + sources +
+			`, "cells": [{"id": "a", "source": -1}]}`: "has source -1",
+		`{"study": "s", ` + sources +
+			`, "cells": [{"id": "a", "source": 1}]}`: "has source 1, but there are 1 sources",
+		`{"study": "s", ` + sources +
+			`, "cells": [{"id": "x-a", "source": 0}, {"id": "y-a", "source": 0}]}`: "two cells have the " +
+			"configuration of y-a",
 	} {
 		write(t, "kept.json", text)
-		if _, err := snapshot.Read("kept.json"); err == nil || !strings.HasPrefix(err.Error(), "kept.json was not written by ") || !strings.Contains(err.Error(), want) {
+		if _, err := snapshot.Read("kept.json"); err == nil ||
+			!strings.HasPrefix(err.Error(), "kept.json was not written by ") ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}

@@ -12,14 +12,17 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 )
 
-// TestRelabelled: a cell is known by its configuration: another label, or one more axis, changes nothing.
+// TestRelabelled: a cell is known by its configuration: another label, or one more axis, changes
+// nothing.
 func TestRelabelled(t *testing.T) {
 	s := load(t)
 	f := again(t, collect(t, s, done(t, s, "1", 0, 1, 2, 3), nil, "r1"))
 	t.Chdir(t.TempDir()) // another machine: no directories of cells
 	for name, text := range map[string]string{
-		"another label": strings.Replace(studyFile, `values = [0, 1]`, `values = [{label = "first", value = 0}, {label = "second", value = 1}]`, 1),
-		"one more axis": studyFile + "[[study.axes]]\nname = \"rate\"\nkey = \"schedule.rate\"\nvalues = [0.1, 0.2]\n",
+		"another label": strings.Replace(studyFile, `values = [0, 1]`,
+			`values = [{label = "first", value = 0}, {label = "second", value = 1}]`, 1),
+		"one more axis": studyFile +
+			"[[study.axes]]\nname = \"rate\"\nkey = \"schedule.rate\"\nvalues = [0.1, 0.2]\n",
 	} {
 		write(t, "small.toml", text)
 		now := loadFile(t)
@@ -38,7 +41,8 @@ func TestRelabelled(t *testing.T) {
 	}
 }
 
-// TestSameResults: results that nobody trained again keep the revision that they were taken over with.
+// TestSameResults: results that nobody trained again keep the revision that they were taken over
+// with.
 func TestSameResults(t *testing.T) {
 	s := load(t)
 	first := collect(t, s, done(t, s, "1", 0, 1), nil, "r1")
@@ -116,7 +120,8 @@ gold = "{{ right }}"
 metrics = ["acc", "acc_norm"]
 `
 
-// TestAsked: answers to other questions than those that the study file asks now are no results of it.
+// TestAsked: answers to other questions than those that the study file asks now are no results of
+// it.
 func TestAsked(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, "t.tokens", "")
@@ -133,7 +138,8 @@ func TestAsked(t *testing.T) {
 		write(t, filepath.Join(s.Cells[i].Dir, "summary.json"), `{"completed": true, "val_loss": 2}`)
 	}
 	// A program that answers nothing is asked.
-	if _, err := study.Run(t.Context(), s, study.RunOptions{Tool: []string{"sh", "-c", "exit 1"}}); err != nil {
+	if _, err := study.Run(t.Context(), s,
+		study.RunOptions{Tool: []string{"sh", "-c", "exit 1"}}); err != nil {
 		t.Fatal(err)
 	}
 	f := again(t, collect(t, s, results, nil, "r1"))
@@ -143,9 +149,12 @@ func TestAsked(t *testing.T) {
 		}
 	}
 	for what, change := range map[string]func(){
-		"another limit": func() { write(t, "small.toml", strings.Replace(asking, "limit = 10", "limit = 20", 1)) },
+		"another limit": func() {
+			write(t, "small.toml", strings.Replace(asking, "limit = 10", "limit = 20", 1))
+		},
 		"other rows": func() {
-			write(t, "quiz_test.jsonl", strings.Repeat(rows, 39)+`{"word": "b", "ends": ["x", "y"], "right": 0}`+"\n")
+			write(t, "quiz_test.jsonl",
+				strings.Repeat(rows, 39)+`{"word": "b", "ends": ["x", "y"], "right": 0}`+"\n")
 		},
 		"one more task": func() {
 			write(t, "more.toml", strings.Replace(quiz, `"quiz"`, `"more"`, 1))
@@ -186,13 +195,14 @@ func TestQuantizedStale(t *testing.T) {
 	s := loadFile(t)
 	f := collect(t, s, done(t, s, "1", 0, 1), nil, "r1")
 	results := f.Results(s)
-	err := f.FindStale(t.Context(), s, results, func(_ context.Context, list []*config.Config) []config.Finding {
-		out := make([]config.Finding, len(list))
-		for i := range out {
-			out[i] = config.Finding{Programs: programs("2"), Data: map[string]string{"t.tokens": "bb"}}
-		}
-		return out
-	})
+	err := f.FindStale(t.Context(), s, results,
+		func(_ context.Context, list []*config.Config) []config.Finding {
+			out := make([]config.Finding, len(list))
+			for i := range out {
+				out[i] = config.Finding{Programs: programs("2"), Data: map[string]string{"t.tokens": "bb"}}
+			}
+			return out
+		})
 	if got := states(results); err != nil || got != "stale, stale" {
 		t.Errorf("%s, %v", got, err)
 	}

@@ -35,9 +35,13 @@ func modelOf(t *testing.T, cfg *config.Config) model.Model {
 	return m
 }
 
-func collect(t *testing.T, cfg *config.Config, f *plugin.Finder, forward bool) (*build.Programs, error) {
+func collect(
+	t *testing.T, cfg *config.Config, f *plugin.Finder, forward bool,
+) (*build.Programs, error) {
 	t.Helper()
-	return build.Collect(context.Background(), build.Request{Config: cfg, Model: modelOf(t, cfg), Batch: cfg.Train.Batch, Finder: f, Forward: forward})
+	return build.Collect(context.Background(),
+		build.Request{Config: cfg, Model: modelOf(t, cfg), Batch: cfg.Train.Batch, Finder: f,
+			Forward: forward})
 }
 
 // TestCollect: one process for each plugin, a program for every tensor and site, and
@@ -49,8 +53,9 @@ func TestCollect(t *testing.T) {
 		processes            int
 		weights, activations bool
 	}{
-		"both roles":          {nil, false, 2, true, true},
-		"two settings":        {[]string{`quantizer.weights={plugin="quest", bits=4}`, `quantizer.activations={plugin="quest", bits=8}`}, false, 2, true, true},
+		"both roles": {nil, false, 2, true, true},
+		"two settings": {[]string{`quantizer.weights={plugin="quest", bits=4}`,
+			`quantizer.activations={plugin="quest", bits=8}`}, false, 2, true, true},
 		"two plugins":         {[]string{`quantizer.weights={plugin="absmax"}`}, false, 3, true, true},
 		"weights only":        {[]string{`quantizer.activations={plugin="none"}`}, false, 2, true, false},
 		"unquantized":         {[]string{`quantizer.plugin="none"`}, false, 1, false, false},
@@ -79,7 +84,8 @@ func TestCollect(t *testing.T) {
 					t.Errorf("%d programs for %s, want %d", got, what, want)
 				}
 			}
-			quantized := architecture.CountParams(m.Params(), func(p architecture.Param) bool { return p.Quantized })
+			quantized := architecture.CountParams(m.Params(),
+				func(p architecture.Param) bool { return p.Quantized })
 			covered := 0
 			for _, param := range m.Params() {
 				if _, ok := p.Weights[param.Name]; ok {
@@ -113,14 +119,16 @@ func TestUsed(t *testing.T) {
 			t.Errorf("%s has the hash %q", u.Table, u.SHA256)
 		}
 	}
-	if diff := cmp.Diff([]string{"quantizer quest", "quantizer quest", "optimizer adamw"}, tables); diff != "" {
+	if diff := cmp.Diff([]string{"quantizer quest", "quantizer quest", "optimizer adamw"},
+		tables); diff != "" {
 		t.Error(diff)
 	}
 	if v := p.Used[0].Values; v["bits"] != 3 || v["form"] != "paper" {
 		t.Errorf("the parameters of quest are %v", v)
 	}
 	pinned := p.Pinned(cfg)
-	if pinned.Optimizer.SHA256 != p.Used[2].SHA256 || pinned.Quantizer.Weights.SHA256 != p.Used[0].SHA256 || cfg.Optimizer.SHA256 != "" {
+	if pinned.Optimizer.SHA256 != p.Used[2].SHA256 ||
+		pinned.Quantizer.Weights.SHA256 != p.Used[0].SHA256 || cfg.Optimizer.SHA256 != "" {
 		t.Error("the hashes are not those of the pinned configuration, and of it alone")
 	}
 }
@@ -135,16 +143,26 @@ func TestMistakes(t *testing.T) {
 		kind      error
 		words     []string
 	}{
-		{"an unknown parameter", "quantizer.bit", []string{"quantizer.bit=4"}, nil, []string{"no such parameter", "did you mean bits?"}},
+		{"an unknown parameter", "quantizer.bit", []string{"quantizer.bit=4"}, nil,
+			[]string{"no such parameter", "did you mean bits?"}},
 		{"a value out of range", "quantizer.bits", []string{"quantizer.bits=99"}, nil, []string{"99"}},
-		{"a value of another type", "optimizer.beta1", []string{`optimizer.beta1="high"`}, nil, []string{"high"}},
-		{"an unknown plugin", "quantizer.plugin", []string{`quantizer.plugin="qest"`}, plugin.ErrNotFound, []string{"did you mean"}},
-		{"another kind of plugin", "optimizer.plugin", []string{`optimizer.plugin="quest"`}, plugin.ErrKind, nil},
-		{"another hash", "optimizer.sha256", []string{`optimizer.sha256="` + pin + `"`}, plugin.ErrChecksum, []string{pin}},
-		{"tokens that a block does not divide", "quantizer.gradients.plugin", []string{`quantizer.gradients={plugin="mxfp4", rotation="128"}`, "model.width=128"}, plugin.ErrRefused,
+		{"a value of another type", "optimizer.beta1", []string{`optimizer.beta1="high"`}, nil,
+			[]string{"high"}},
+		{"an unknown plugin", "quantizer.plugin", []string{`quantizer.plugin="qest"`}, plugin.ErrNotFound,
+			[]string{"did you mean"}},
+		{"another kind of plugin", "optimizer.plugin", []string{`optimizer.plugin="quest"`},
+			plugin.ErrKind, nil},
+		{"another hash", "optimizer.sha256", []string{`optimizer.sha256="` + pin + `"`},
+			plugin.ErrChecksum, []string{pin}},
+		{"tokens that a block does not divide", "quantizer.gradients.plugin",
+			[]string{`quantizer.gradients={plugin="mxfp4", rotation="128"}`, "model.width=128"},
+			plugin.ErrRefused,
 			[]string{"layers.0.attn.qkv", "sums over the 64 tokens of a micro-batch"}},
-		{"trained parameters in the backward pass", "quantizer.backward.plugin", []string{`quantizer.backward={plugin="lsq"}`}, nil, []string{"backward of layers.0.attn.qkv: the quantizer has the trained parameter"}},
-		{"a refused site", "quantizer.plugin", []string{"quantizer.bits=1"}, plugin.ErrRefused, []string{"bits = 1"}},
+		{"trained parameters in the backward pass", "quantizer.backward.plugin",
+			[]string{`quantizer.backward={plugin="lsq"}`}, nil,
+			[]string{"backward of layers.0.attn.qkv: the quantizer has the trained parameter"}},
+		{"a refused site", "quantizer.plugin", []string{"quantizer.bits=1"}, plugin.ErrRefused,
+			[]string{"bits = 1"}},
 	}
 	finder := testrun.Finder(t)
 	for _, c := range cases {
@@ -209,9 +227,12 @@ func TestKilledAfterHandover(t *testing.T) {
 }
 
 // handOver asks two plugins for all programs of a model.
-func handOver(t *testing.T, cfg *config.Config, m model.Model, quantizer, optimizer *plugin.Client) *build.Programs {
+func handOver(
+	t *testing.T, cfg *config.Config, m model.Model, quantizer, optimizer *plugin.Client,
+) *build.Programs {
 	t.Helper()
-	p := &build.Programs{Weights: map[string]spec.Quantizer{}, Activations: map[string]spec.Quantizer{}}
+	p := &build.Programs{Weights: map[string]spec.Quantizer{},
+		Activations: map[string]spec.Quantizer{}}
 	values, err := quantizer.Resolve(map[string]any{"bits": int64(4)})
 	if err != nil {
 		t.Fatal(err)
@@ -221,7 +242,8 @@ func handOver(t *testing.T, cfg *config.Config, m model.Model, quantizer, optimi
 		t.Fatal(err)
 	}
 	quantize := func(role sdk.Role, name string, shape ...int) spec.Quantizer {
-		q, err := quantizer.Quantize(t.Context(), sdk.Site{Role: role, Name: name, Shape: shape, Values: values})
+		q, err := quantizer.Quantize(t.Context(),
+			sdk.Site{Role: role, Name: name, Shape: shape, Values: values})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -238,7 +260,8 @@ func handOver(t *testing.T, cfg *config.Config, m model.Model, quantizer, optimi
 	p.Tensors = build.Tensors(cfg, m, p)
 	for i := range p.Tensors {
 		tensor := &p.Tensors[i]
-		tensor.Optimizer, err = optimizer.Program(t.Context(), sdk.Tensor{Name: tensor.Name, Role: tensor.Role, Shape: tensor.Shape, Values: defaults})
+		tensor.Optimizer, err = optimizer.Program(t.Context(),
+			sdk.Tensor{Name: tensor.Name, Role: tensor.Role, Shape: tensor.Shape, Values: defaults})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -257,7 +280,8 @@ func trainFive(t *testing.T, cfg *config.Config, plan step.Plan) map[string][]fl
 	defer s.Close()
 	for i := range 5 {
 		b := [][]int32{testrun.Tokens(uint64(i), cfg.Train.Batch, cfg.Model.Context+1, 40)}
-		if _, err := c.Step(s, b, step.Settings{Step: i + 1, Rate: 3e-3, NextRate: 3e-3, Lambda: float64(i)}); err != nil {
+		if _, err := c.Step(s, b, step.Settings{Step: i + 1, Rate: 3e-3, NextRate: 3e-3,
+			Lambda: float64(i)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -272,10 +296,12 @@ func TestPlan(t *testing.T) {
 		r := plan.Rules[i]
 		matrix := p.Role == architecture.RoleMatrix
 		if r.Name != p.Name || r.Decay > 0 != matrix || (r.Quantizer != nil) != matrix || !r.Clip {
-			t.Errorf("the rule of %s (%s) has decay %v, clip %t, quantizer %t", p.Name, p.Role, r.Decay, r.Clip, r.Quantizer != nil)
+			t.Errorf("the rule of %s (%s) has decay %v, clip %t, quantizer %t", p.Name, p.Role, r.Decay,
+				r.Clip, r.Quantizer != nil)
 		}
 	}
-	plain := testrun.Plan(t, testrun.Config(t, "model.vocab=40", "train.weight_decay=0.0", "train.clip=0.0"))
+	plain := testrun.Plan(t, testrun.Config(t, "model.vocab=40", "train.weight_decay=0.0",
+		"train.clip=0.0"))
 	for _, r := range plain.Rules {
 		if r.Decay != 0 || r.Clip {
 			t.Errorf("%s: decay %v, clip %t, want neither", r.Name, r.Decay, r.Clip)
@@ -292,15 +318,18 @@ func TestTrainedQuantizersNeedTheirGradient(t *testing.T) {
 		t.Fatal(err)
 	}
 	var ce *plaintoml.Error
-	if _, err := build.Plan(cfg, modelOf(t, cfg), programs); !errors.As(err, &ce) || ce.Key != "method.gradient" || !strings.Contains(ce.Error(), "layers.0.attn.out has trained parameters") {
+	if _, err := build.Plan(cfg, modelOf(t, cfg), programs); !errors.As(err, &ce) ||
+		ce.Key != "method.gradient" ||
+		!strings.Contains(ce.Error(), "layers.0.attn.out has trained parameters") {
 		t.Errorf("got %v, want an error of method.gradient", err)
 	}
 }
 
-// TestBackward: the operands of the products of the backward pass get programs in a training, and none in an evaluation,
-// with overrides by their roles.
+// TestBackward: the operands of the products of the backward pass get programs in a training, and
+// none in an evaluation, with overrides by their roles.
 func TestBackward(t *testing.T) {
-	cfg := testrun.Config(t, "model.vocab=40", `quantizer.gradients={plugin="mxfp4"}`, `quantizer.overrides=[{match="*.mlp.w1", role="gradients", plugin="none"}, {match="*.attn.out*", role="backward", plugin="absmax"}]`)
+	cfg := testrun.Config(t, "model.vocab=40", `quantizer.gradients={plugin="mxfp4"}`,
+		`quantizer.overrides=[{match="*.mlp.w1", role="gradients", plugin="none"}, {match="*.attn.out*", role="backward", plugin="absmax"}]`)
 	finder := testrun.Finder(t)
 	p, err := collect(t, cfg, finder, false)
 	if err != nil {
@@ -319,20 +348,25 @@ func TestBackward(t *testing.T) {
 			t.Errorf("the hash of %s is not recorded", site)
 		}
 	}
-	if plan, err := build.Plan(cfg, modelOf(t, cfg), p); err != nil || len(plan.Backward) != len(p.Backward) {
+	if plan, err := build.Plan(cfg, modelOf(t, cfg), p); err != nil ||
+		len(plan.Backward) != len(p.Backward) {
 		t.Errorf("the plan has %d operands: %v", len(plan.Backward), err)
 	}
 	if p, err = collect(t, cfg, finder, true); err != nil || len(p.Backward) > 0 || len(p.Used) != 2 {
-		t.Errorf("an evaluation has %d operands and %d plugins, want 0 and 2: %v", len(p.Backward), len(p.Used), err)
+		t.Errorf("an evaluation has %d operands and %d plugins, want 0 and 2: %v", len(p.Backward),
+			len(p.Used), err)
 	}
-	for key, override := range map[string]string{"method.gradient": `method.gradient="full"`, "method.name": `method={name="lotion"}`} {
-		cfg := testrun.Config(t, "model.vocab=40", `quantizer={weights={plugin="absmax"}, gradients={plugin="mxfp4"}}`, override)
+	for key, override := range map[string]string{"method.gradient": `method.gradient="full"`,
+		"method.name": `method={name="lotion"}`} {
+		cfg := testrun.Config(t, "model.vocab=40",
+			`quantizer={weights={plugin="absmax"}, gradients={plugin="mxfp4"}}`, override)
 		p, err := collect(t, cfg, finder, false)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var ce *plaintoml.Error
-		if _, err := build.Plan(cfg, modelOf(t, cfg), p); !errors.As(err, &ce) || ce.Key != key || ce.Hint != "leave [quantizer.gradients] out" {
+		if _, err := build.Plan(cfg, modelOf(t, cfg), p); !errors.As(err, &ce) || ce.Key != key ||
+			ce.Hint != "leave [quantizer.gradients] out" {
 			t.Errorf("got %v, want an error of %s", err, key)
 		}
 	}
@@ -360,7 +394,8 @@ rate = 1e-3
 [device]
 kind = "cuda"
 `
-	for count, want := range map[string]string{"1": "", "2": "", "3": `run.toml:16: device.count: device "cuda": 3 replicas were requested, but it has 2 GPU(s)`} {
+	for count, want := range map[string]string{"1": "", "2": "",
+		"3": `run.toml:16: device.count: device "cuda": 3 replicas were requested, but it has 2 GPU(s)`} {
 		cfg, err := config.Parse("run.toml", []byte(text+"count = "+count+"\n"), nil)
 		if err != nil {
 			t.Fatal(err)

@@ -32,8 +32,10 @@ func TestOpenData(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if vocab := d.Train.Tokenizer().VocabSize; pinned.Model.Vocab != vocab || cfg.Model.Vocab != before {
-		t.Errorf("the vocabulary is %d, want the data's %d; that of the configuration itself was %d, is %d", pinned.Model.Vocab, vocab, before, cfg.Model.Vocab)
+	if vocab := d.Train.Tokenizer().VocabSize; pinned.Model.Vocab != vocab ||
+		cfg.Model.Vocab != before {
+		t.Errorf("the vocabulary is %d, want the data's %d; that of the configuration itself was %d, "+
+			"is %d", pinned.Model.Vocab, vocab, before, cfg.Model.Vocab)
 	}
 	cfg = pinned
 	again, err := build.OpenData(testrun.Again(t, cfg))
@@ -80,17 +82,19 @@ func TestOtherTokenizer(t *testing.T) {
 	if _, err := w.Commit(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := build.OpenData(cfg); err == nil || !strings.Contains(err.Error(), "both need the same") {
+	if _, err := build.OpenData(cfg); err == nil ||
+		!strings.Contains(err.Error(), "both need the same") {
 		t.Errorf("got %v", err)
 	}
 }
 
-// TestBeginning: a begin token that the tokenizer puts before no text is used where the model has learned from documents
-// with it, and where there is no text at all.
+// TestBeginning: a begin token that the tokenizer puts before no text is used where the model has
+// learned from documents with it, and where there is no text at all.
 func TestBeginning(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"tokenizer.json": `{"model":{"type":"BPE","vocab":{"a":0,"b":1,"s":2},"merges":[]}}`, "tokenizer_config.json": `{"bos_token": "s"}`,
+		"tokenizer.json":        `{"model":{"type":"BPE","vocab":{"a":0,"b":1,"s":2},"merges":[]}}`,
+		"tokenizer_config.json": `{"bos_token": "s"}`,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
@@ -128,7 +132,8 @@ func openTokens(t *testing.T, path string) *dataset.File {
 	return part
 }
 
-// TestWindows: sequences are drawn once each, the same for the same seed, and no more than there are.
+// TestWindows: sequences are drawn once each, the same for the same seed, and no more than there
+// are.
 func TestWindows(t *testing.T) {
 	path, _ := testrun.Dataset(t)
 	part := openTokens(t, path)
@@ -166,7 +171,8 @@ func TestWindows(t *testing.T) {
 	}
 }
 
-// TestWindowsOfConversations: rows hold each document once, cut where it is longer than a row, and number them.
+// TestWindowsOfConversations: rows hold each document once, cut where it is longer than a row, and
+// number them.
 func TestWindowsOfConversations(t *testing.T) {
 	const context = 16
 	var want []string
@@ -206,7 +212,8 @@ func TestWindowsOfConversations(t *testing.T) {
 	}
 	few, _, err := build.Windows(cfg, part, 3, 1)
 	other, _, otherErr := build.Windows(cfg, part, 3, 2)
-	if err != nil || otherErr != nil || !reflect.DeepEqual(few, rows[:3]) || reflect.DeepEqual(few, other) {
+	if err != nil || otherErr != nil || !reflect.DeepEqual(few, rows[:3]) ||
+		reflect.DeepEqual(few, other) {
 		t.Errorf("rows do not follow from the seed: %v, %v", err, otherErr)
 	}
 }
@@ -224,7 +231,8 @@ func TestWindowsOfSeparateDocuments(t *testing.T) {
 	for i, w := range windows {
 		for place := 1; place < len(w); place++ {
 			begins := w[place] == info.BOS || info.EOS != info.BOS && w[place-1] == info.EOS
-			if step := segments[i][place] - segments[i][place-1]; (step == 1) != begins || step != 0 && step != 1 {
+			if step := segments[i][place] - segments[i][place-1]; (step == 1) != begins || step != 0 &&
+				step != 1 {
 				t.Fatalf("window %v has the documents %v", w, segments[i])
 			}
 			if begins {

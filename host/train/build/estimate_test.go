@@ -96,7 +96,8 @@ func TestEstimate(t *testing.T) {
 			m.States = 2 * m.Parameters
 		}
 		if i >= len(measured) {
-			m.Teacher = build.Teacher{Parameters: m.Parameters, Width: m.Width, Hidden: m.Hidden, Heads: m.Heads}
+			m.Teacher = build.Teacher{Parameters: m.Parameters, Width: m.Width, Hidden: m.Hidden,
+				Heads: m.Heads}
 		}
 		got := total(m) / (c.mebibytes * (1 << 20))
 		if math.Abs(got-1) > build.Accuracy {
@@ -105,32 +106,42 @@ func TestEstimate(t *testing.T) {
 	}
 }
 
-// TestEstimateOfAdapters: measured as the others are, of SmolLM2-135M with adapters of rank 16 in W4A16, four sequences of 256
-// tokens, with frozen weights in both types.
+// TestEstimateOfAdapters: measured as the others are, of SmolLM2-135M with adapters of rank 16 in
+// W4A16, four sequences of 256 tokens, with frozen weights in both types.
 func TestEstimateOfAdapters(t *testing.T) {
-	m := build.Sizes{Layers: 30, Width: 576, Hidden: 1536, Heads: 9, KeyWidth: 192, Vocabulary: 49152, Context: 256, Batch: 4,
-		Parameters: 134_515_008 + 4_884_480, Frozen: 134_515_008, Adapted: 106_168_320, Quantized: 106_168_320, States: 2 * 4_884_480}
+	m := build.Sizes{Layers: 30, Width: 576, Hidden: 1536, Heads: 9, KeyWidth: 192, Vocabulary: 49152,
+		Context: 256, Batch: 4,
+		Parameters: 134_515_008 + 4_884_480, Frozen: 134_515_008, Adapted: 106_168_320,
+		Quantized: 106_168_320, States: 2 * 4_884_480}
 	for bytes, megabytes := range map[float64]float64{4: 4143, 2: 3766} {
 		m.FrozenBytes = bytes
 		if got := total(m) / (megabytes * 1e6); math.Abs(got-1) > build.Accuracy {
-			t.Errorf("with %g bytes for a frozen weight, the estimate is %.2f of what was measured", bytes, got)
+			t.Errorf("with %g bytes for a frozen weight, the estimate is %.2f of what was measured", bytes,
+				got)
 		}
 	}
 }
 
-// TestEstimateOfGeneration: to continue texts takes caches, and the scores of the tokens that are read at once.
+// TestEstimateOfGeneration: to continue texts takes caches, and the scores of the tokens that are
+// read at once.
 func TestEstimateOfGeneration(t *testing.T) {
-	m := build.Sizes{Layers: 2, Width: 64, Hidden: 96, Heads: 4, KeyWidth: 32, Vocabulary: 328, Context: 49152, Batch: 1, Parameters: 82752, Forward: true}
+	m := build.Sizes{Layers: 2, Width: 64, Hidden: 96, Heads: 4, KeyWidth: 32, Vocabulary: 328,
+		Context: 49152, Batch: 1, Parameters: 82752, Forward: true}
 	whole := parts(m)
 	m.Piece = 64
 	pieces := parts(m)
-	const scores, logits = "attention scores, which grow with the square of the context", "logits of the vocabulary"
+	const (
+		scores = "attention scores, which grow with the square of the context"
+		logits = "logits of the vocabulary"
+	)
 	const caches = "KV cache"
-	if share := whole[scores] / pieces[scores]; share != 49152/64 || pieces[logits]*49152 != whole[logits] || pieces[caches] != 4*2*2*49152*32 || whole[caches] != 0 {
+	if share := whole[scores] / pieces[scores]; share != 49152/64 ||
+		pieces[logits]*49152 != whole[logits] || pieces[caches] != 4*2*2*49152*32 || whole[caches] != 0 {
 		t.Errorf("whole sequences %+v, pieces %+v", whole, pieces)
 	}
-	// Measured: the largest resident size of `cage generate` with GOGC=10, of host/model/huggingface/testdata/llama32 with 131072
-	// positions, --context 49152 and a prompt of 32 kB.
+	// Measured: the largest resident size of `cage generate` with GOGC=10, of
+	// host/model/huggingface/testdata/llama32 with 131072 positions, --context 49152 and a prompt of
+	// 32 kB.
 	const mebibytes = 258
 	if got := total(m) / (mebibytes * (1 << 20)); math.Abs(got-1) > build.Accuracy {
 		t.Errorf("the estimate is %.2f of what was measured", got)
@@ -140,8 +151,9 @@ func TestEstimateOfGeneration(t *testing.T) {
 // TestEstimateGrows: no size is so large that it overflows, and more of anything is
 // never less memory.
 func TestEstimateGrows(t *testing.T) {
-	base := build.Sizes{Layers: 4096, Width: 1 << 20, Hidden: 1 << 22, Heads: 1 << 16, Vocabulary: 1 << 24,
-		Context: 1 << 20, Batch: 1 << 20, Parameters: 1e17, Quantized: 1e17, States: 1e18}
+	base := build.Sizes{Layers: 4096, Width: 1 << 20, Hidden: 1 << 22, Heads: 1 << 16,
+		Vocabulary: 1 << 24,
+		Context:    1 << 20, Batch: 1 << 20, Parameters: 1e17, Quantized: 1e17, States: 1e18}
 	all := total(base)
 	if math.IsInf(all, 0) || math.IsNaN(all) || all < 1e20 {
 		t.Errorf("the largest model needs %g bytes", all)
@@ -166,7 +178,8 @@ type shape struct {
 	megabytes float64
 }
 
-// shapes are the largest resident sizes of three steps of 4-bit QuEST with AdamW, in MB, of models of 256 bytes.
+// shapes are the largest resident sizes of three steps of 4-bit QuEST with AdamW, in MB, of models
+// of 256 bytes.
 var shapes = []shape{
 	{true, 8, 256, 2, 64, 1, 512, 64, 32, false, 524},
 	{false, 8, 256, 4, 32, 4, 1024, 256, 8, false, 816},
@@ -212,7 +225,8 @@ func TestEstimateOfShapes(t *testing.T) {
 		heads, keys := c.heads*c.headSize, c.keyHeads*c.headSize
 		matrices := float64(c.layers * c.width * (2*heads + 2*keys + 3*c.hidden))
 		m := build.Sizes{
-			Layers: c.layers, Width: c.width, Hidden: c.hidden, Heads: c.heads, HeadWidth: heads, KeyWidth: keys, Normed: c.normed,
+			Layers: c.layers, Width: c.width, Hidden: c.hidden, Heads: c.heads, HeadWidth: heads,
+			KeyWidth: keys, Normed: c.normed,
 			Vocabulary: 256, Context: c.context, Batch: c.batch, Recompute: recompute(c.recompute),
 			Parameters: matrices + float64(2*256*c.width), Quantized: matrices,
 		}
@@ -244,7 +258,8 @@ func TestReport(t *testing.T) {
 		if !slices.IsSortedFunc(r.Parts, func(a, b build.Part) int { return int(b.Bytes - a.Bytes) }) {
 			t.Errorf("not the largest first: %v", r.Parts)
 		}
-		if !slices.ContainsFunc(r.Parts, func(p build.Part) bool { return strings.Contains(p.What, "teacher") && p.Bytes == 4*2.2e6 }) {
+		if !slices.ContainsFunc(r.Parts,
+			func(p build.Part) bool { return strings.Contains(p.What, "teacher") && p.Bytes == 4*2.2e6 }) {
 			t.Errorf("no teacher among %v", r.Parts)
 		}
 	}

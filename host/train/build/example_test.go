@@ -27,8 +27,10 @@ plugin = "quest"
 	if err != nil {
 		log.Fatal(err)
 	}
-	quantized := architecture.CountParams(m.Params(), func(p architecture.Param) bool { return p.Quantized })
-	fmt.Printf("%d of %d parameters are quantized\n", quantized, architecture.CountParams(m.Params(), nil))
+	quantized := architecture.CountParams(m.Params(),
+		func(p architecture.Param) bool { return p.Quantized })
+	fmt.Printf("%d of %d parameters are quantized\n", quantized,
+		architecture.CountParams(m.Params(), nil))
 	cage := cfg.Method.CAGE
 	fmt.Printf("%s, λ at the end: %v\n", cage.Form, cage.Coefficient(cfg.Train.Steps, cfg.Train.Steps))
 	// Output:

@@ -17,16 +17,20 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// TestModel: the model is made from the settings, whatever its kind, and an unknown kind is refused.
+// TestModel: the model is made from the settings, whatever its kind, and an unknown kind is
+// refused.
 func TestModel(t *testing.T) {
 	for _, c := range []struct {
 		settings architecture.Settings
 		dims     []int // of the first parameter
 		std      float64
 	}{
-		{architecture.Settings{Kind: architecture.KindLlama, Layers: 1, Width: 8, Heads: 2, Vocab: 11, InitStd: 0.5}, []int{11, 8}, 0.5},
-		{architecture.Settings{Kind: architecture.KindOLMo2, Layers: 1, Width: 8, Heads: 2, Vocab: 11, InitStd: 0.5}, []int{11, 8}, 0.5},
-		{architecture.Settings{Kind: architecture.KindQuadratic, Rows: 2, Dimension: 3, Condition: 3, StartStd: 5}, []int{2, 3}, 5},
+		{architecture.Settings{Kind: architecture.KindLlama, Layers: 1, Width: 8, Heads: 2, Vocab: 11,
+			InitStd: 0.5}, []int{11, 8}, 0.5},
+		{architecture.Settings{Kind: architecture.KindOLMo2, Layers: 1, Width: 8, Heads: 2, Vocab: 11,
+			InitStd: 0.5}, []int{11, 8}, 0.5},
+		{architecture.Settings{Kind: architecture.KindQuadratic, Rows: 2, Dimension: 3, Condition: 3,
+			StartStd: 5}, []int{2, 3}, 5},
 		{architecture.Settings{Kind: architecture.KindToy, StartStd: 5}, []int{1, 1}, 5},
 	} {
 		m, err := Model(&config.Config{Model: c.settings})
@@ -34,7 +38,8 @@ func TestModel(t *testing.T) {
 			t.Fatal(err)
 		}
 		if p := m.Params()[0]; !slices.Equal(p.Dims, c.dims) || p.InitStd != c.std {
-			t.Errorf("%s: the first parameter has shape %v and starts with standard deviation %v, want %v and %v",
+			t.Errorf("%s: the first parameter has shape %v and starts with standard deviation %v, want %v "+
+				"and %v",
 				c.settings.Kind, p.Dims, p.InitStd, c.dims, c.std)
 		}
 	}
@@ -51,11 +56,16 @@ func TestSeparate(t *testing.T) {
 		info              tokenizer.Info
 		segments, targets []int32
 	}{
-		"begin":           {tokenizer.Info{BOS: 1, EOS: tokenizer.NoToken}, []int32{0, 0, 0, 1, 1, 1, 2, 2}, []int32{1, 1, 0, 1, 1, 0, 1}},
-		"end":             {tokenizer.Info{BOS: tokenizer.NoToken, EOS: 2}, []int32{0, 0, 0, 1, 1, 1, 2, 2}, []int32{1, 1, 0, 1, 1, 0, 1}},
-		"begin and end":   {tokenizer.Info{BOS: 1, EOS: 2}, []int32{0, 0, 0, 1, 1, 1, 2, 2}, []int32{1, 1, 0, 1, 1, 0, 1}},
-		"the same token":  {tokenizer.Info{BOS: 1, EOS: 1}, []int32{0, 0, 0, 1, 1, 1, 2, 2}, []int32{1, 1, 0, 1, 1, 0, 1}},
-		"neither of them": {tokenizer.Info{BOS: tokenizer.NoToken, EOS: tokenizer.NoToken}, make([]int32, 8), []int32{1, 1, 1, 1, 1, 1, 1}},
+		"begin": {tokenizer.Info{BOS: 1, EOS: tokenizer.NoToken},
+			[]int32{0, 0, 0, 1, 1, 1, 2, 2}, []int32{1, 1, 0, 1, 1, 0, 1}},
+		"end": {tokenizer.Info{BOS: tokenizer.NoToken, EOS: 2},
+			[]int32{0, 0, 0, 1, 1, 1, 2, 2}, []int32{1, 1, 0, 1, 1, 0, 1}},
+		"begin and end": {tokenizer.Info{BOS: 1, EOS: 2}, []int32{0, 0, 0, 1, 1, 1, 2, 2},
+			[]int32{1, 1, 0, 1, 1, 0, 1}},
+		"the same token": {tokenizer.Info{BOS: 1, EOS: 1}, []int32{0, 0, 0, 1, 1, 1, 2, 2},
+			[]int32{1, 1, 0, 1, 1, 0, 1}},
+		"neither of them": {tokenizer.Info{BOS: tokenizer.NoToken, EOS: tokenizer.NoToken},
+			make([]int32, 8), []int32{1, 1, 1, 1, 1, 1, 1}},
 	} {
 		dst := make([]int32, model.Planes*(context+1))
 		tokens := []int32{7, 8, 2, 1, 9, 2, 1, 7}
@@ -65,14 +75,16 @@ func TestSeparate(t *testing.T) {
 		for place := 1; place <= context; place++ {
 			targets = append(targets, int32(row.Weight(place)))
 		}
-		if !slices.Equal(row.Tokens, tokens) || !slices.Equal(row.Segments, c.segments) || !slices.Equal(targets, c.targets) {
+		if !slices.Equal(row.Tokens, tokens) || !slices.Equal(row.Segments, c.segments) ||
+			!slices.Equal(targets, c.targets) {
 			t.Errorf("%s: tokens %v, segments %v, targets %v", name, row.Tokens, row.Segments, targets)
 		}
 	}
 }
 
-// TestNormalization: by the weights of a step's targets, the mean of all its losses is that of the targets, or the mean
-// of the means of the micro-batches that have targets; a step without any has none, and no NaN.
+// TestNormalization: by the weights of a step's targets, the mean of all its losses is that of the
+// targets, or the mean of the means of the micro-batches that have targets; a step without any has
+// none, and no NaN.
 func TestNormalization(t *testing.T) {
 	const context = 4
 	masks := map[string][][]float32{
@@ -111,7 +123,8 @@ func TestNormalization(t *testing.T) {
 			mean := 0.0 // as a step computes it: over all losses of all micro-batches
 			for b, batch := range step {
 				for place := range context {
-					mean += float64(model.DocumentRows(batch, context)[0].Weight(place+1)) * loss(b, place) / float64(context*len(step))
+					mean += float64(model.DocumentRows(batch, context)[0].Weight(place+1)) * loss(b,
+						place) / float64(context*len(step))
 				}
 			}
 			if !(math.Abs(mean-want) <= 1e-6*want) {
@@ -128,7 +141,8 @@ train = {steps = 1, batch = 1, distillation = {teacher = "../../model/huggingfac
 schedule = {rate = 1e-3}
 `
 
-// TestTeacherInMemory: the parameters of a teacher are counted in a training, and not in an evaluation, which has none.
+// TestTeacherInMemory: the parameters of a teacher are counted in a training, and not in an
+// evaluation, which has none.
 func TestTeacherInMemory(t *testing.T) {
 	cfg, err := config.Parse("run.toml", []byte(taughtText), nil)
 	if err != nil {
@@ -144,7 +158,8 @@ func TestTeacherInMemory(t *testing.T) {
 	}
 	s := found.Settings
 	attention := (s.Heads + 2*s.KVHeads + s.Heads) * s.HeadSize * s.Width
-	want := s.Vocab*s.Width + s.Layers*(attention+3*s.Width*s.Hidden+2*s.Width) + s.Width // with a tied head
+	// with a tied head
+	want := s.Vocab*s.Width + s.Layers*(attention+3*s.Width*s.Hidden+2*s.Width) + s.Width
 	for forward, wanted := range map[bool]float64{false: float64(want), true: 0} {
 		got, err := sizesOf(cfg, m, &Programs{Forward: forward})
 		if err != nil || got.Teacher.Parameters != wanted {
@@ -153,12 +168,14 @@ func TestTeacherInMemory(t *testing.T) {
 	}
 }
 
-// TestUnusedRowsArePadding: rows of a last batch that is not full are padding, which quantizers see as zeros, where documents are
-// kept apart.
+// TestUnusedRowsArePadding: rows of a last batch that is not full are padding, which quantizers see
+// as zeros, where documents are kept apart.
 func TestUnusedRowsArePadding(t *testing.T) {
 	const context, batch = 3, 4
 	path := filepath.Join(t.TempDir(), "v.tokens")
-	w, err := dataset.NewWriter(vfs.At(path), dataset.Origin{Tokenizer: tokenizer.Info{Name: "test", VocabSize: 9, BOS: 1, EOS: tokenizer.NoToken, SHA256: strings.Repeat("0", 64)}})
+	w, err := dataset.NewWriter(vfs.At(path),
+		dataset.Origin{Tokenizer: tokenizer.Info{Name: "test", VocabSize: 9, BOS: 1,
+			EOS: tokenizer.NoToken, SHA256: strings.Repeat("0", 64)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +192,8 @@ func TestUnusedRowsArePadding(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	cfg := &config.Config{Model: architecture.Settings{Context: context}, Data: config.Data{Documents: "separate"}}
+	cfg := &config.Config{Model: architecture.Settings{Context: context},
+		Data: config.Data{Documents: "separate"}}
 	d, err := OpenSequence(cfg, f, batch)
 	if err != nil {
 		t.Fatal(err)
@@ -187,7 +205,8 @@ func TestUnusedRowsArePadding(t *testing.T) {
 	}
 	for i, row := range model.DocumentRows(dst, context) {
 		for place, segment := range row.Segments {
-			if (segment == model.Padding) != (i >= rows) || i >= rows && place > 0 && row.Weight(place) != 0 {
+			if (segment == model.Padding) != (i >= rows) || i >= rows && place > 0 &&
+				row.Weight(place) != 0 {
 				t.Errorf("row %d: segments %v", i, row.Segments)
 			}
 		}

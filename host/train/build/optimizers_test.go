@@ -43,9 +43,11 @@ func TestGroups(t *testing.T) {
 // TestParts: optimizers hear what matrices a fused weight holds. Muon takes those of
 // different sizes apart.
 func TestParts(t *testing.T) {
-	plan := testrun.Plan(t, testrun.Config(t, "model.vocab=40", "model.kv_heads=1", `optimizer={plugin="muon"}`))
+	plan := testrun.Plan(t, testrun.Config(t, "model.vocab=40", "model.kv_heads=1",
+		`optimizer={plugin="muon"}`))
 	for _, r := range plan.Rules {
-		apart := slices.ContainsFunc(r.Optimizer.Update.Nodes, func(n program.Node) bool { return n.Op == program.OpConcatenate })
+		apart := slices.ContainsFunc(r.Optimizer.Update.Nodes,
+			func(n program.Node) bool { return n.Op == program.OpConcatenate })
 		if want := strings.HasSuffix(r.Name, "attn.qkv"); apart != want {
 			t.Errorf("%s: in parts of different sizes: %t, want %t", r.Name, apart, want)
 		}
@@ -55,7 +57,8 @@ func TestParts(t *testing.T) {
 // TestDecayOrder: the order reaches every rule.
 func TestDecayOrder(t *testing.T) {
 	for text, want := range map[string]bool{"first": false, "last": true} {
-		for _, r := range testrun.Plan(t, testrun.Config(t, "model.vocab=40", `train.decay="`+text+`"`)).Rules {
+		for _, r := range testrun.Plan(t,
+			testrun.Config(t, "model.vocab=40", `train.decay="`+text+`"`)).Rules {
 			if r.DecayLast != want {
 				t.Errorf("train.decay = %q: %s decays last: %t", text, r.Name, r.DecayLast)
 			}

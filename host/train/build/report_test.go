@@ -26,7 +26,8 @@ func TestReportErr(t *testing.T) {
 		forward   bool
 		less      []string
 	}{
-		"on the CPU": {nil, false, []string{"train.batch", `train.recompute = "blocks"`, "model.context", "diagnostics", "smaller model"}},
+		"on the CPU": {nil, false, []string{"train.batch", `train.recompute = "blocks"`, "model.context",
+			"diagnostics", "smaller model"}},
 		"on GPUs": {[]string{`device.kind="cuda"`, "device.count=2"}, false,
 			[]string{"train.batch", `device.shard = "full"`, "device.memory_fraction"}},
 		"forward": {nil, true, []string{"fewer or shorter sequences"}},
@@ -34,7 +35,8 @@ func TestReportErr(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := testrun.Config(t, append(c.overrides, "diagnostics.every=5")...)
 			report := func(available int64) *build.Report {
-				return build.NewReport(build.BySizes, build.Estimate(small), &build.Available{Bytes: available, Limit: "of a test"}, build.Remedies(cfg, c.forward))
+				return build.NewReport(build.BySizes, build.Estimate(small),
+					&build.Available{Bytes: available, Limit: "of a test"}, build.Remedies(cfg, c.forward))
 			}
 			need := int64(total(small))
 			if err := report(need).Err(); err != nil {
@@ -64,7 +66,8 @@ func TestCheckWithoutMachine(t *testing.T) {
 }
 
 func TestBytes(t *testing.T) {
-	for n, want := range map[float64]string{0: "0 B", 999: "999 B", 1000: "1 kB", 1234567: "1.23 MB", 62.4e12: "62.4 TB", 1e30: "1e+06 YB",
+	for n, want := range map[float64]string{0: "0 B", 999: "999 B", 1000: "1 kB", 1234567: "1.23 MB",
+		62.4e12: "62.4 TB", 1e30: "1e+06 YB",
 		999.6: "1 kB", 999.4e6: "999 MB", 999.7e6: "1 GB", 999.99e9: "1 TB"} {
 		if got := build.Bytes(n); got != want {
 			t.Errorf("%g: %q, want %q", n, got, want)
@@ -75,14 +78,16 @@ func TestBytes(t *testing.T) {
 // TestOf: the least of what the machine has and its control groups allow.
 func TestOf(t *testing.T) {
 	const gib = 1 << 30
-	meminfo := "MemTotal:       16777216 kB\nMemFree:         1048576 kB\nMemAvailable:    8388608 kB\n"
+	meminfo := "MemTotal:       16777216 kB\nMemFree:         1048576 kB\nMemAvailable:    8388608 " +
+		"kB\n"
 	for name, c := range map[string]struct {
 		files map[string]string
 		want  build.Available
 		ok    bool
 	}{
 		"a system that does not tell": {nil, build.Available{}, false},
-		"no control group":            {map[string]string{"proc/meminfo": meminfo}, build.Available{Bytes: 8 * gib, Limit: "free memory of the machine"}, true},
+		"no control group": {map[string]string{"proc/meminfo": meminfo},
+			build.Available{Bytes: 8 * gib, Limit: "free memory of the machine"}, true},
 		"version 2, in a container": {map[string]string{
 			"proc/meminfo": meminfo, "proc/self/cgroup": "0::/\n",
 			"sys/fs/cgroup/memory.max": "4294967296\n", "sys/fs/cgroup/memory.current": "3221225472\n",
@@ -94,13 +99,15 @@ func TestOf(t *testing.T) {
 			"sys/fs/cgroup/slurm/memory.max": "1073741824\n", "sys/fs/cgroup/slurm/memory.current": "0\n",
 		}, build.Available{Bytes: gib, Limit: "limit of the control group sys/fs/cgroup/slurm"}, true},
 		"version 2, without a limit": {map[string]string{
-			"proc/meminfo": meminfo, "proc/self/cgroup": "0::/job\n", "sys/fs/cgroup/job/memory.max": "max\n",
+			"proc/meminfo": meminfo, "proc/self/cgroup": "0::/job\n",
+			"sys/fs/cgroup/job/memory.max": "max\n",
 		}, build.Available{Bytes: 8 * gib, Limit: "free memory of the machine"}, true},
 		"more in use than allowed": {map[string]string{
 			"proc/meminfo": meminfo, "proc/self/cgroup": "0::/\n",
 			"sys/fs/cgroup/memory.max": "100\n", "sys/fs/cgroup/memory.current": "200\n",
 		}, build.Available{Bytes: 0, Limit: "limit of the control group sys/fs/cgroup"}, true},
-		"not numbers": {map[string]string{"proc/meminfo": "MemAvailable: x kB\n", "proc/self/cgroup": "0::\nnonsense\n"}, build.Available{}, false},
+		"not numbers": {map[string]string{"proc/meminfo": "MemAvailable: x kB\n",
+			"proc/self/cgroup": "0::\nnonsense\n"}, build.Available{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := fstest.MapFS{}
@@ -119,13 +126,16 @@ func TestOf(t *testing.T) {
 func TestRecomputeAuto(t *testing.T) {
 	cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32", `train.recompute="auto"`)
 	m := modelOf(t, cfg)
-	programs, err := build.Collect(t.Context(), build.Request{Config: cfg, Model: m, Batch: cfg.Train.Batch, Finder: testrun.Finder(t)})
+	programs, err := build.Collect(t.Context(),
+		build.Request{Config: cfg, Model: m, Batch: cfg.Train.Batch, Finder: testrun.Finder(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	need := map[architecture.Recompute]int64{}
-	for _, recompute := range []architecture.Recompute{architecture.RecomputeNone, architecture.RecomputeAttention} {
-		report, err := build.EstimateOf(testrun.Again(t, cfg, fmt.Sprintf("train.recompute=%q", recompute)), m, programs, nil)
+	for _, recompute := range []architecture.Recompute{architecture.RecomputeNone,
+		architecture.RecomputeAttention} {
+		report, err := build.EstimateOf(
+			testrun.Again(t, cfg, fmt.Sprintf("train.recompute=%q", recompute)), m, programs, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -138,10 +148,12 @@ func TestRecomputeAuto(t *testing.T) {
 		{nil, architecture.RecomputeNone},
 		{&build.Available{Bytes: need[architecture.RecomputeNone] + 1}, architecture.RecomputeNone},
 		{&build.Available{Bytes: need[architecture.RecomputeNone] - 1}, architecture.RecomputeAttention},
-		{&build.Available{Bytes: need[architecture.RecomputeAttention] - 1}, architecture.RecomputeBlocks},
+		{&build.Available{Bytes: need[architecture.RecomputeAttention] - 1},
+			architecture.RecomputeBlocks},
 		{&build.Available{Bytes: 1}, architecture.RecomputeBlocks},
 	} {
-		decided, _, err := build.Decide(cfg, m, func(cfg *config.Config, m model.Model) (*build.Report, error) {
+		decided, _, err := build.Decide(cfg, m, func(cfg *config.Config, m model.Model) (*build.Report,
+			error) {
 			return build.EstimateOf(cfg, m, programs, tt.available)
 		})
 		if err != nil {

@@ -24,19 +24,24 @@ func TestSurvey(t *testing.T) {
 	}{
 		{nil, nil},
 		{[]string{"seed=1", "method.lambda=3.0"}, nil},
-		{[]string{"quantizer.bit=3", "optimizer.beta1=2.0"}, []string{"quantizer.bit", "optimizer.beta1"}},
+		{[]string{"quantizer.bit=3", "optimizer.beta1=2.0"},
+			[]string{"quantizer.bit", "optimizer.beta1"}},
 		{[]string{"quantizer.bits=1"}, []string{"quantizer.plugin"}}, // refused for its sites
 		{[]string{"quantizer.bits=3"}, nil},
-		{[]string{`quantizer.plugin="qest"`, "optimizer.beta3=0.9"}, []string{"quantizer.plugin", "optimizer.beta3"}},
+		{[]string{`quantizer.plugin="qest"`, "optimizer.beta3=0.9"},
+			[]string{"quantizer.plugin", "optimizer.beta3"}},
 		{[]string{"model.vocab=2"}, []string{"model.vocab"}},
 		{[]string{`optimizer.groups=[{match="haed", rate=0.5}]`}, []string{"optimizer.groups[0]"}},
-		{[]string{`optimizer.rest={plugin="amadw", sha256="` + strings.Repeat("0", 64) + `"}`}, []string{"optimizer.rest.plugin"}},
+		{[]string{`optimizer.rest={plugin="amadw", sha256="` + strings.Repeat("0", 64) + `"}`},
+			[]string{"optimizer.rest.plugin"}},
 		{[]string{`optimizer.rest={plugin="adamw", betta=0.5}`}, []string{"optimizer.rest.betta"}},
 		{[]string{`quantizer={plugin="quest", bitz=4, weights={plugin="quest"}, activations={plugin="none"}}`}, []string{"quantizer.bitz"}},
 		{[]string{`quantizer.overrides=[{match="layers.0.*", bits=3, plugin="quest"}, {match="*", plugin="quest"}]`}, []string{"quantizer.overrides[0]"}},
-		{[]string{`optimizer.groups=[{match="*", rate=0.5}, {match="head", rate=0.25}]`}, []string{"optimizer.groups[1]"}},
+		{[]string{`optimizer.groups=[{match="*", rate=0.5}, {match="head", rate=0.25}]`},
+			[]string{"optimizer.groups[1]"}},
 		{[]string{`quantizer.plugin="lsq"`, `method.gradient="full"`}, []string{"method.gradient"}},
-		{[]string{"quantizer.bit=3", "seed=2"}, []string{"quantizer.bit"}}, // again, and where it stands here
+		// again, and where it stands here
+		{[]string{"quantizer.bit=3", "seed=2"}, []string{"quantizer.bit"}},
 	}
 	var list []*config.Config
 	var before []string
@@ -65,7 +70,8 @@ func TestSurvey(t *testing.T) {
 	started := recorder.Processes(t)
 	// The two that do not exist start none.
 	if left := testrun.Alive(started); len(started) != 3 || len(left) > 0 {
-		t.Errorf("%d processes started, want one each of quest, lsq and adamw; %d still run", len(started), len(left))
+		t.Errorf("%d processes started, want one each of quest, lsq and adamw; %d still run",
+			len(started), len(left))
 	}
 }
 
@@ -99,12 +105,14 @@ optimizer = {plugin = "adamw"}
 	return testrun.Parse(t, base)
 }
 
-// TestSurveyOfConversations: what does not fit the steps that conversations give is found in each configuration, in any order.
+// TestSurveyOfConversations: what does not fit the steps that conversations give is found in each
+// configuration, in any order.
 func TestSurveyOfConversations(t *testing.T) {
 	testlevel.Long(t, "surveys many configurations")
 	cases := []struct{ override, problem string }{
 		{"schedule.warmup=0.1", ""}, {"schedule.warmup=5000.0", "schedule.warmup"}, {"seed=1", ""},
-		{"train.steps=5", ""}, {"train.steps=17", ""}, {"train.steps=18", "train.steps"}, {"train.accumulate=2", ""},
+		{"train.steps=5", ""}, {"train.steps=17", ""}, {"train.steps=18", "train.steps"},
+		{"train.accumulate=2", ""},
 	}
 	base := conversations(t, 34)
 	check := func(order []int) {
@@ -118,7 +126,8 @@ func TestSurveyOfConversations(t *testing.T) {
 				got = e[0].Key
 			}
 			if want := cases[order[n]]; got != want.problem || (f.Err == nil) != (got == "") {
-				t.Errorf("in the order %v, %s: a problem of %q, want %q: %v", order, want.override, got, want.problem, f.Err)
+				t.Errorf("in the order %v, %s: a problem of %q, want %q: %v", order, want.override, got,
+					want.problem, f.Err)
 			}
 		}
 	}

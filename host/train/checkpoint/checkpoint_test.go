@@ -36,7 +36,8 @@ func TestSaveAndLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(values(t, want), values(t, got.State)) + cmp.Diff(want.Meta, got.Meta); diff != "" || got.Step != 100 {
+	if diff := cmp.Diff(values(t, want), values(t, got.State)) +
+		cmp.Diff(want.Meta, got.Meta); diff != "" || got.Step != 100 {
 		t.Errorf("state of step %d differs (-want +got):\n%s", got.Step, diff)
 	}
 	var back position
@@ -48,17 +49,20 @@ func TestSaveAndLoad(t *testing.T) {
 func TestMetaErrors(t *testing.T) {
 	m := checkpoint.Meta{"n": `"text"`}
 	var n int
-	if err := m.Get("absent", &n); !errors.Is(err, checkpoint.ErrDamaged) || !strings.Contains(err.Error(), `"absent"`) {
+	if err := m.Get("absent", &n); !errors.Is(err, checkpoint.ErrDamaged) ||
+		!strings.Contains(err.Error(), `"absent"`) {
 		t.Errorf("missing key: %v", err)
 	}
-	if err := m.Get("n", &n); !errors.Is(err, checkpoint.ErrDamaged) || !strings.Contains(err.Error(), `"n"`) {
+	if err := m.Get("n", &n); !errors.Is(err, checkpoint.ErrDamaged) ||
+		!strings.Contains(err.Error(), `"n"`) {
 		t.Errorf("wrong type: %v", err)
 	}
 	m["s"] = `{"a": 1, "later": 2}`
 	var s struct {
 		A int `json:"a"`
 	}
-	if err := m.Get("s", &s); !errors.Is(err, checkpoint.ErrDamaged) || !strings.Contains(err.Error(), "later") {
+	if err := m.Get("s", &s); !errors.Is(err, checkpoint.ErrDamaged) ||
+		!strings.Contains(err.Error(), "later") {
 		t.Errorf("a member that nobody knows: %v", err)
 	}
 	if err := m.Set("f", func() {}); err == nil {
@@ -73,14 +77,16 @@ func TestSaveRefuses(t *testing.T) {
 	reserved.Meta["step"] = "2"
 	parts := state(t, 1, 0, 1)
 	parts.Meta["parts"] = "[]"
-	for name, s := range map[string]checkpoint.State{"negative step": negative, "reserved key": reserved, "reserved key of parts": parts} {
+	for name, s := range map[string]checkpoint.State{"negative step": negative,
+		"reserved key": reserved, "reserved key of parts": parts} {
 		if _, err := checkpoint.Save(context.Background(), vfs.At(dir), s); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := checkpoint.Save(ctx, vfs.At(dir), state(t, 1, 0, 1)); !errors.Is(err, context.Canceled) {
+	if _, err := checkpoint.Save(ctx, vfs.At(dir), state(t, 1, 0, 1)); !errors.Is(err,
+		context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 	file := filepath.Join(dir, "file")
@@ -100,7 +106,9 @@ func TestListIgnoresOtherFiles(t *testing.T) {
 	for _, step := range []int{300, 7, 123456789, 0} {
 		save(t, dir, state(t, step, 0, 1))
 	}
-	for _, name := range []string{"step-1.safetensors", "step-0000000x.safetensors", ".step-00000001.safetensors99", "step-00000001.safetensors.bak", "step--0000001.safetensors", "step-+0000001.safetensors"} {
+	for _, name := range []string{"step-1.safetensors", "step-0000000x.safetensors",
+		".step-00000001.safetensors99", "step-00000001.safetensors.bak", "step--0000001.safetensors",
+		"step-+0000001.safetensors"} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +151,8 @@ func damage(t *testing.T, dir string, step int, how string) {
 }
 
 func TestLatestSkipsDamaged(t *testing.T) {
-	for _, how := range []string{"bit in the data", "bit in the metadata", "no digest", "cut", "empty", "other step"} {
+	for _, how := range []string{"bit in the data", "bit in the metadata", "no digest", "cut", "empty",
+		"other step"} {
 		t.Run(how, func(t *testing.T) {
 			dir := t.TempDir()
 			for step := 1; step <= 3; step++ {
@@ -174,10 +183,12 @@ func TestLatestWithoutAnyToUse(t *testing.T) {
 	}
 	save(t, dir, state(t, 1, 1, 5))
 	damage(t, dir, 1, "cut")
-	if _, err := latest(dir, nil); !errors.Is(err, checkpoint.ErrDamaged) || errors.Is(err, checkpoint.ErrNone) {
+	if _, err := latest(dir, nil); !errors.Is(err, checkpoint.ErrDamaged) ||
+		errors.Is(err, checkpoint.ErrNone) {
 		t.Errorf("only damaged checkpoints: %v", err)
 	}
-	if _, err := checkpoint.Open(vfs.At(dir).Join("absent")); !errors.Is(err, os.ErrNotExist) || errors.Is(err, checkpoint.ErrDamaged) {
+	if _, err := checkpoint.Open(vfs.At(dir).Join("absent")); !errors.Is(err, os.ErrNotExist) ||
+		errors.Is(err, checkpoint.ErrDamaged) {
 		t.Errorf("absent file: %v", err)
 	}
 }
@@ -224,7 +235,8 @@ func Example() {
 		w, _ := safetensors.New("w", []int{2}, []float32{float32(step), 0})
 		meta := checkpoint.Meta{}
 		_ = meta.Set("total_steps", 1000)
-		if err := keeper.Save(context.Background(), checkpoint.State{Step: step, Tensors: []safetensors.Tensor{w}, Meta: meta}); err != nil {
+		if err := keeper.Save(context.Background(),
+			checkpoint.State{Step: step, Tensors: []safetensors.Tensor{w}, Meta: meta}); err != nil {
 			fmt.Println(err)
 		}
 		if err := keeper.Prune(); err != nil {
@@ -256,13 +268,16 @@ func TestLatestReadsWhatIsUsed(t *testing.T) {
 		damage(t, dir, 2, "bit in the data") // the last tensor is w
 		var warned []string
 		var got []float32
-		err := checkpoint.Latest(vfs.At(dir), func(path vfs.Path, err error) { warned = append(warned, err.Error()) }, func(f *checkpoint.File) error {
-			x, err := f.Tensor(name)
-			if err == nil {
-				got, err = safetensors.Values[float32](x)
-			}
-			return err
-		})
+		err := checkpoint.Latest(vfs.At(dir),
+			func(path vfs.Path, err error) {
+				warned = append(warned, err.Error())
+			}, func(f *checkpoint.File) error {
+				x, err := f.Tensor(name)
+				if err == nil {
+					got, err = safetensors.Values[float32](x)
+				}
+				return err
+			})
 		if err != nil || !slices.Equal(got, slices.Repeat([]float32{float32(want)}, 5)) {
 			t.Errorf("%s: %v, %v; want that of step %d", name, got, err, want)
 		}
@@ -338,7 +353,8 @@ func TestCopy(t *testing.T) {
 	}
 	defer spoiled.Close()
 	elsewhere := t.TempDir()
-	if _, err := checkpoint.Save(context.Background(), vfs.At(elsewhere), spoiled.State); !errors.Is(err, checkpoint.ErrDamaged) {
+	if _, err := checkpoint.Save(context.Background(), vfs.At(elsewhere), spoiled.State); !errors.Is(
+		err, checkpoint.ErrDamaged) {
 		t.Errorf("a damaged one is copied: %v", err)
 	}
 	if got := steps(t, elsewhere); len(got) != 0 {

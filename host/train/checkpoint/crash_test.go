@@ -43,7 +43,8 @@ func saveForever(dir, mode string) error {
 	if entries, err := checkpoint.List(vfs.At(dir)); err != nil {
 		return err
 	} else if len(entries) > 0 {
-		if err := checkpoint.Latest(vfs.At(dir), nil, func(f *checkpoint.File) error { return f.Meta.Get("value", &value) }); err != nil {
+		if err := checkpoint.Latest(vfs.At(dir), nil,
+			func(f *checkpoint.File) error { return f.Meta.Get("value", &value) }); err != nil {
 			return err
 		}
 	}
@@ -161,6 +162,7 @@ func checkAfterKill(t *testing.T, dir string, round, saved int) {
 		newest = max(newest, value)
 	}
 	if newest < saved {
-		t.Errorf("round %d: the newest checkpoint holds %d, but %d was reported as saved", round, newest, saved)
+		t.Errorf("round %d: the newest checkpoint holds %d, but %d was reported as saved", round, newest,
+			saved)
 	}
 }

@@ -28,7 +28,8 @@ func single(t *testing.T, name string, dtype safetensors.DType, value float32) s
 	if dtype == safetensors.F32 {
 		x, err = safetensors.New(name, []int{n}, append(make([]float32, n-1), value))
 	} else {
-		x, err = safetensors.New(name, []int{n}, append(make([]uint16, n-1), uint16(math.Float32bits(value)>>16)))
+		x, err = safetensors.New(name, []int{n},
+			append(make([]uint16, n-1), uint16(math.Float32bits(value)>>16)))
 		x.DType = dtype
 	}
 	if err != nil {
@@ -51,8 +52,8 @@ func finiteOf(t *testing.T, path vfs.Path) bool {
 	return finite
 }
 
-// TestFinite: a checkpoint knows whether it is finite, as a file, in parts, and when it was written by a version that did not
-// say it.
+// TestFinite: a checkpoint knows whether it is finite, as a file, in parts, and when it was written
+// by a version that did not say it.
 func TestFinite(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -60,20 +61,26 @@ func TestFinite(t *testing.T) {
 		value float32
 		want  bool
 	}{
-		{"param/w", safetensors.F32, math.MaxFloat32, true}, {"param/w", safetensors.F32, nan, false}, {"param/w", safetensors.F32, -nan, false},
-		{"param/w", safetensors.F32, inf, false}, {"param/w", safetensors.BF16, 1, true}, {"param/w", safetensors.BF16, inf, false},
-		{"state/w/m", safetensors.F32, nan, false}, {"state/w/m", safetensors.BF16, nan, false}, {"state/w/m", safetensors.F32, inf, true},
-		{"kept/w/s", safetensors.F32, nan, false}, {"refresh/w/s", safetensors.F32, nan, true}, {"state/w/codes", safetensors.U16, nan, true},
+		{"param/w", safetensors.F32, math.MaxFloat32, true}, {"param/w", safetensors.F32, nan, false},
+		{"param/w", safetensors.F32, -nan, false},
+		{"param/w", safetensors.F32, inf, false}, {"param/w", safetensors.BF16, 1, true},
+		{"param/w", safetensors.BF16, inf, false},
+		{"state/w/m", safetensors.F32, nan, false}, {"state/w/m", safetensors.BF16, nan, false},
+		{"state/w/m", safetensors.F32, inf, true},
+		{"kept/w/s", safetensors.F32, nan, false}, {"refresh/w/s", safetensors.F32, nan, true},
+		{"state/w/codes", safetensors.U16, nan, true},
 	} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
-			list := []safetensors.Tensor{single(t, "param/a", safetensors.F32, 1), single(t, c.name, c.dtype, c.value)}
+			list := []safetensors.Tensor{single(t, "param/a", safetensors.F32, 1),
+				single(t, c.name, c.dtype, c.value)}
 			dir := vfs.At(t.TempDir())
 			path := save(t, dir.Name, checkpoint.State{Step: 1, Tensors: list})
 			if got := finiteOf(t, path); got != c.want {
 				t.Errorf("finite: %t, want %t", got, c.want)
 			}
 			old := dir.Join(checkpoint.FileName(2))
-			if err := safetensors.WriteFile(t.Context(), old, list, map[string]string{"step": "2"}); err != nil {
+			if err := safetensors.WriteFile(t.Context(), old, list,
+				map[string]string{"step": "2"}); err != nil {
 				t.Fatal(err)
 			}
 			if got := finiteOf(t, old); got != c.want {
@@ -83,7 +90,8 @@ func TestFinite(t *testing.T) {
 			if err := checkpoint.SavePart(t.Context(), dir, name, list[1:]); err != nil {
 				t.Fatal(err)
 			}
-			whole, err := checkpoint.Save(t.Context(), dir, checkpoint.State{Step: 3, Tensors: list[:1]}, name)
+			whole, err := checkpoint.Save(t.Context(), dir, checkpoint.State{Step: 3, Tensors: list[:1]},
+				name)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -98,7 +106,8 @@ func TestFinite(t *testing.T) {
 func saveValues(t *testing.T, dir string, values ...float32) {
 	t.Helper()
 	for i, v := range values {
-		save(t, dir, checkpoint.State{Step: i + 1, Tensors: []safetensors.Tensor{single(t, "param/w", safetensors.F32, v)}})
+		save(t, dir, checkpoint.State{Step: i + 1,
+			Tensors: []safetensors.Tensor{single(t, "param/w", safetensors.F32, v)}})
 	}
 }
 
@@ -121,12 +130,14 @@ func TestPruneKeepsTheNewestFinite(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := steps(t, dir); !slices.Equal(got, c.want) {
-			t.Errorf("read by another process, keep %d of %v: left %v, want %v", c.keep, c.values, got, c.want)
+			t.Errorf("read by another process, keep %d of %v: left %v, want %v", c.keep, c.values, got,
+				c.want)
 		}
 		dir = t.TempDir()
 		k := checkpoint.NewKeeper(vfs.At(dir), c.keep, nil)
 		for i, v := range c.values {
-			s := checkpoint.State{Step: i + 1, Tensors: []safetensors.Tensor{single(t, "param/w", safetensors.F32, v)}}
+			s := checkpoint.State{Step: i + 1,
+				Tensors: []safetensors.Tensor{single(t, "param/w", safetensors.F32, v)}}
 			if err := errors.Join(k.Save(t.Context(), s), k.Prune()); err != nil {
 				t.Fatal(err)
 			}
@@ -137,8 +148,8 @@ func TestPruneKeepsTheNewestFinite(t *testing.T) {
 	}
 }
 
-// TestLatestIsFinite: what is newer than the newest finite checkpoint is passed over and put aside; where none is finite, the
-// newest intact one is used.
+// TestLatestIsFinite: what is newer than the newest finite checkpoint is passed over and put aside;
+// where none is finite, the newest intact one is used.
 func TestLatestIsFinite(t *testing.T) {
 	for _, c := range []struct {
 		values  []float32
@@ -146,8 +157,11 @@ func TestLatestIsFinite(t *testing.T) {
 		want    int
 		aside   told
 	}{
-		{[]float32{1, 2, nan, inf}, 0, 2, told{"step-00000004.safetensors.notfinite", "step-00000003.safetensors.notfinite"}},
-		{[]float32{1, nan, 3, nan}, 3, 1, told{"step-00000003.safetensors.damaged", "step-00000004.safetensors.notfinite", "step-00000002.safetensors.notfinite"}},
+		{[]float32{1, 2, nan, inf}, 0, 2,
+			told{"step-00000004.safetensors.notfinite", "step-00000003.safetensors.notfinite"}},
+		{[]float32{1, nan, 3, nan}, 3, 1,
+			told{"step-00000003.safetensors.damaged", "step-00000004.safetensors.notfinite",
+				"step-00000002.safetensors.notfinite"}},
 		{[]float32{nan, nan, 3}, 3, 2, told{"step-00000003.safetensors.damaged"}},
 		{[]float32{nan, 2}, 0, 2, nil},
 	} {
@@ -169,19 +183,21 @@ func TestLatestIsFinite(t *testing.T) {
 			return f.Verify()
 		})
 		if err != nil || step != c.want || !slices.Equal(list, c.aside) {
-			t.Errorf("%v: step %d, %v, put aside %v; want step %d and %v", c.values, step, err, list, c.want, c.aside)
+			t.Errorf("%v: step %d, %v, put aside %v; want step %d and %v", c.values, step, err, list, c.want,
+				c.aside)
 		}
 	}
 }
 
-// TestManyTensors: opening and reading a checkpoint takes time in proportion to the number of its tensors. With their square
-// it would take minutes.
+// TestManyTensors: opening and reading a checkpoint takes time in proportion to the number of its
+// tensors. With their square it would take minutes.
 func TestManyTensors(t *testing.T) {
 	testlevel.Long(t, "writes 100,000 tensors")
 	const n = 100_000
 	var list []safetensors.Tensor
 	for i := range n {
-		x, err := safetensors.New(fmt.Sprintf("state/a.long.name.of.a.tensor/%06d", i), nil, []float32{float32(i)})
+		x, err := safetensors.New(fmt.Sprintf("state/a.long.name.of.a.tensor/%06d", i), nil,
+			[]float32{float32(i)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -192,7 +208,8 @@ func TestManyTensors(t *testing.T) {
 	if err := checkpoint.SavePart(t.Context(), dir, part, list[n/2:]); err != nil {
 		t.Fatal(err)
 	}
-	path, err := checkpoint.Save(t.Context(), dir, checkpoint.State{Step: 1, Tensors: list[:n/2]}, part)
+	path, err := checkpoint.Save(t.Context(), dir, checkpoint.State{Step: 1, Tensors: list[:n/2]},
+		part)
 	if err != nil {
 		t.Fatal(err)
 	}

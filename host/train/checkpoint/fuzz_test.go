@@ -128,11 +128,13 @@ func FuzzLoad(f *testing.F) {
 			_, err := x.Bytes()
 			readErr = errors.Join(readErr, err)
 		}
-		if (err == nil) != (readErr == nil) || readErr != nil && (!errors.Is(readErr, checkpoint.ErrDamaged) || !strings.Contains(readErr.Error(), path.Name)) {
+		if (err == nil) != (readErr == nil) || readErr != nil &&
+			(!errors.Is(readErr, checkpoint.ErrDamaged) || !strings.Contains(readErr.Error(), path.Name)) {
 			t.Fatalf("verifying says %v, reading %v", err, readErr)
 		}
 		if len(f.Infos()) != len(f.Tensors) || f.Size() != int64(len(content)) {
-			t.Fatalf("%d infos of %d tensors, %d bytes of %d", len(f.Infos()), len(f.Tensors), f.Size(), len(content))
+			t.Fatalf("%d infos of %d tensors, %d bytes of %d", len(f.Infos()), len(f.Tensors), f.Size(),
+				len(content))
 		}
 	})
 }

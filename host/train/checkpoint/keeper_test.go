@@ -26,7 +26,8 @@ func (t *told) add(path vfs.Path, err error) {
 // TestPruneCountsIntactOnly: damaged checkpoints are newer than the only good one, which
 // stays. They are put aside and reported.
 func TestPruneCountsIntactOnly(t *testing.T) {
-	for _, how := range []string{"bit in the data", "bit in the metadata", "no digest", "cut", "empty", "other step"} {
+	for _, how := range []string{"bit in the data", "bit in the metadata", "no digest", "cut", "empty",
+		"other step"} {
 		t.Run(how, func(t *testing.T) {
 			dir := t.TempDir()
 			for step := 1; step <= 4; step++ {
@@ -41,7 +42,8 @@ func TestPruneCountsIntactOnly(t *testing.T) {
 			if got := steps(t, dir); !slices.Equal(got, []int{2}) {
 				t.Errorf("steps %v are left, want 2", got)
 			}
-			want := told{checkpoint.FileName(4) + checkpoint.DamagedSuffix, checkpoint.FileName(3) + checkpoint.DamagedSuffix}
+			want := told{checkpoint.FileName(4) + checkpoint.DamagedSuffix, checkpoint.FileName(3) +
+				checkpoint.DamagedSuffix}
 			if !slices.Equal(list, want) {
 				t.Errorf("told of %v, want %v", list, want)
 			}
@@ -150,7 +152,8 @@ func TestPruneWithoutAnIntactOne(t *testing.T) {
 	if err := checkpoint.NewKeeper(vfs.At(dir).Join("absent"), 1, nil).Prune(); err != nil {
 		t.Errorf("where nothing was saved yet: %v", err)
 	}
-	if err := k.Latest((*checkpoint.File).Verify); !errors.Is(err, checkpoint.ErrDamaged) || errors.Is(err, checkpoint.ErrNone) {
+	if err := k.Latest((*checkpoint.File).Verify); !errors.Is(err, checkpoint.ErrDamaged) ||
+		errors.Is(err, checkpoint.ErrNone) {
 		t.Errorf("latest: %v", err)
 	}
 	if got := steps(t, dir); !slices.Equal(got, []int{1, 2, 3}) {
@@ -196,7 +199,8 @@ func TestOpenAndVerify(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.Step != 7 || len(f.Infos()) != 2 || !slices.Equal(f.Infos()[0].Shape, []int{5}) || len(f.Digest()) != 64 ||
+	if f.Step != 7 || len(f.Infos()) != 2 || !slices.Equal(f.Infos()[0].Shape, []int{5}) ||
+		len(f.Digest()) != 64 ||
 		f.Size() != stat.Size() || len(f.Meta) != 1 || f.Meta["value"] != "1.5" {
 		t.Errorf("%+v", f)
 	}

@@ -22,9 +22,11 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// saveParts writes a state in n parts, of which each has some rows, or none, of a tensor. It returns the paths of all files, that of the
-// checkpoint first.
-func saveParts(t testing.TB, dir string, s checkpoint.State, n int, mark uint32, random *rand.Rand) []string {
+// saveParts writes a state in n parts, of which each has some rows, or none, of a tensor. It
+// returns the paths of all files, that of the checkpoint first.
+func saveParts(
+	t testing.TB, dir string, s checkpoint.State, n int, mark uint32, random *rand.Rand,
+) []string {
 	t.Helper()
 	names, err := writeParts(vfs.At(dir), s, n, mark, random)
 	if err != nil {
@@ -43,7 +45,9 @@ func saveParts(t testing.TB, dir string, s checkpoint.State, n int, mark uint32,
 }
 
 // writeParts writes the parts without a checkpoint, and returns their names.
-func writeParts(dir vfs.Path, s checkpoint.State, n int, mark uint32, random *rand.Rand) (names []string, err error) {
+func writeParts(
+	dir vfs.Path, s checkpoint.State, n int, mark uint32, random *rand.Rand,
+) (names []string, err error) {
 	parts := make([][]safetensors.Tensor, n)
 	for _, x := range s.Tensors {
 		if len(x.Shape) == 0 || random.IntN(4) == 0 { // one of them has it whole
@@ -62,7 +66,8 @@ func writeParts(dir vfs.Path, s checkpoint.State, n int, mark uint32, random *ra
 			if i == n-1 {
 				rows = x.Shape[0] - at
 			}
-			piece := safetensors.Tensor{Name: x.Name, DType: x.DType, Shape: append([]int{rows}, x.Shape[1:]...)}
+			piece := safetensors.Tensor{Name: x.Name, DType: x.DType,
+				Shape: append([]int{rows}, x.Shape[1:]...)}
 			content := data[at*row : (at+rows)*row]
 			piece.Write = func(w io.Writer) error { _, err := w.Write(content); return err }
 			parts[i] = append(parts[i], piece)
@@ -103,8 +108,8 @@ func randomState(t *testing.T, step int, random *rand.Rand) checkpoint.State {
 	return s
 }
 
-// TestParts: however the rows of tensors are divided, what is read is what one process would have written, and so is the copy of it. Each
-// change of a byte in any of the files is found.
+// TestParts: however the rows of tensors are divided, what is read is what one process would have
+// written, and so is the copy of it. Each change of a byte in any of the files is found.
 func TestParts(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8))
 	for range 100 {
@@ -119,7 +124,8 @@ func TestParts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want.Meta, got.Meta); diff != "" || got.Step != s.Step || len(got.Parts) != len(files)-1 {
+		if diff := cmp.Diff(want.Meta, got.Meta); diff != "" || got.Step != s.Step ||
+			len(got.Parts) != len(files)-1 {
 			t.Errorf("step %d with %d parts: %s", got.Step, len(got.Parts), diff)
 		}
 		size := int64(0)
@@ -140,19 +146,23 @@ func TestParts(t *testing.T) {
 			}
 			a, errA := x.Bytes()
 			b, errB := y.Bytes()
-			info := got.Infos()[slices.IndexFunc(got.Infos(), func(i safetensors.Info) bool { return i.Name == x.Name })]
-			if errA != nil || errB != nil || !bytes.Equal(a, b) || !slices.Equal(x.Shape, y.Shape) || info.End-info.Begin != int64(len(a)) || !got.Has(x.Name) {
+			info := got.Infos()[slices.IndexFunc(got.Infos(),
+				func(i safetensors.Info) bool { return i.Name == x.Name })]
+			if errA != nil || errB != nil || !bytes.Equal(a, b) || !slices.Equal(x.Shape, y.Shape) ||
+				info.End-info.Begin != int64(len(a)) || !got.Has(x.Name) {
 				t.Errorf("%s %v is %v, %+v, %v, %v", x.Name, x.Shape, y.Shape, info, errA, errB)
 			}
 		}
-		if a, b := filled(want), filled(got); !slices.Equal(a, b) || len(want.Tensors) != len(got.Tensors) {
+		if a, b := filled(want), filled(got); !slices.Equal(a, b) ||
+			len(want.Tensors) != len(got.Tensors) {
 			t.Errorf("the order is %v, want %v", b, a)
 		}
 		content, err := vfs.At(filepath.Join(alone, checkpoint.FileName(s.Step))).ReadFile()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if copied, err := save(t, t.TempDir(), got.State).ReadFile(); err != nil || !bytes.Equal(copied, content) {
+		if copied, err := save(t, t.TempDir(), got.State).ReadFile(); err != nil ||
+			!bytes.Equal(copied, content) {
 			t.Errorf("the copy is not the file that one process writes, %v", err)
 		}
 
@@ -165,7 +175,8 @@ func TestParts(t *testing.T) {
 		if err := os.WriteFile(name, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := load(t, vfs.At(files[0])); !errors.Is(err, checkpoint.ErrDamaged) || !strings.Contains(err.Error(), fmt.Sprintf("step-%08d.", s.Step)) {
+		if _, err := load(t, vfs.At(files[0])); !errors.Is(err, checkpoint.ErrDamaged) ||
+			!strings.Contains(err.Error(), fmt.Sprintf("step-%08d.", s.Step)) {
 			t.Errorf("a byte of %s has changed: %v", name, err)
 		}
 	}
@@ -181,7 +192,8 @@ func filled(f *checkpoint.File) (names []string) {
 	return names
 }
 
-// TestDamagedParts: where something is wrong with a part, the checkpoint does not count, and is put aside with its parts.
+// TestDamagedParts: where something is wrong with a part, the checkpoint does not count, and is put
+// aside with its parts.
 func TestDamagedParts(t *testing.T) {
 	for how, damage := range map[string]func(part, other string) error{
 		"missing": func(part, _ string) error { return os.Remove(part) },
@@ -204,19 +216,25 @@ func TestDamagedParts(t *testing.T) {
 			if err := damage(files[2], saveParts(t, other, state(t, 2, 3, 9), 3, 2, random)[2]); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := checkpoint.Open(vfs.At(files[0])); !errors.Is(err, checkpoint.ErrDamaged) || !strings.Contains(err.Error(), files[0]) || !strings.Contains(err.Error(), filepath.Base(files[2])) {
+			if _, err := checkpoint.Open(vfs.At(files[0])); !errors.Is(err, checkpoint.ErrDamaged) ||
+				!strings.Contains(err.Error(), files[0]) ||
+				!strings.Contains(err.Error(), filepath.Base(files[2])) {
 				t.Errorf("error %v, want one that names the checkpoint and its part", err)
 			}
 			var list told
 			k := checkpoint.NewKeeper(vfs.At(dir), 1, list.add)
 			step := 0
-			if err := k.Latest(func(f *checkpoint.File) error { step = f.Step; return f.Verify() }); err != nil || step != 1 {
+			if err := k.Latest(func(f *checkpoint.File) error {
+				step = f.Step
+				return f.Verify()
+			}); err != nil || step != 1 {
 				t.Errorf("the latest is of step %d, %v", step, err)
 			}
 			if err := k.Prune(); err != nil {
 				t.Fatal(err)
 			}
-			if !slices.Equal(list, told{filepath.Base(files[0]) + checkpoint.DamagedSuffix}) || !slices.Equal(steps(t, dir), []int{1}) {
+			if !slices.Equal(list, told{filepath.Base(files[0]) + checkpoint.DamagedSuffix}) ||
+				!slices.Equal(steps(t, dir), []int{1}) {
 				t.Errorf("told of %v, steps %v are left", list, steps(t, dir))
 			}
 			for _, name := range files {
@@ -229,14 +247,16 @@ func TestDamagedParts(t *testing.T) {
 	}
 }
 
-// TestPartsThatDoNotFit: parts are named by who saves, and their tensors go on with each other, or the checkpoint is damaged.
+// TestPartsThatDoNotFit: parts are named by who saves, and their tensors go on with each other, or
+// the checkpoint is damaged.
 func TestPartsThatDoNotFit(t *testing.T) {
 	dir := vfs.At(t.TempDir())
 	if err := checkpoint.SavePart(t.Context(), dir, "step-00000001.safetensors", nil); err == nil {
 		t.Error("a part has the name of a checkpoint")
 	}
 	name := checkpoint.PartName(1, 1, 2, 3)
-	if _, err := checkpoint.Save(t.Context(), dir, checkpoint.State{Step: 1}, name); err == nil || !strings.Contains(err.Error(), "part "+dir.Join(name).Name+" is missing") {
+	if _, err := checkpoint.Save(t.Context(), dir, checkpoint.State{Step: 1}, name); err == nil ||
+		!strings.Contains(err.Error(), "part "+dir.Join(name).Name+" is missing") {
 		t.Errorf("a part that is not there: %v", err)
 	}
 	tensor := func(dtype safetensors.DType, shape ...int) safetensors.Tensor {
@@ -268,7 +288,8 @@ func TestPartsThatDoNotFit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := checkpoint.Open(path); !errors.Is(err, checkpoint.ErrDamaged) || !strings.Contains(err.Error(), `tensor "w"`) {
+		if _, err := checkpoint.Open(path); !errors.Is(err, checkpoint.ErrDamaged) ||
+			!strings.Contains(err.Error(), `tensor "w"`) {
 			t.Errorf("%v and %v: %v", pair[0].Shape, pair[1].Shape, err)
 		}
 	}
@@ -292,19 +313,24 @@ func TestPartsThatDoNotFit(t *testing.T) {
 		return `{"file":"` + name + `","sha256":"` + f.Digest() + `"}`
 	}
 	first, second := digest(checkpoint.PartName(1, 1, 2, 3)), digest(checkpoint.PartName(1, 2, 2, 3))
-	for _, list := range []string{`{}`, `[]`, "[" + first + "]", "[" + second + "]", "[" + second + "," + first + "]", "[" + first + "," + first + "]", `[{"file":"` + other + `","sha256":"` + f.Digest() + `"}]`, `[{"file":"../` + filepath.Base(dir.Name) + `/` + other + `","sha256":"` + f.Digest() + `"}]`} {
+	for _, list := range []string{`{}`, `[]`, "[" + first + "]", "[" + second + "]", "[" + second +
+		"," + first + "]", "[" + first + "," + first + "]", `[{"file":"` + other + `","sha256":"` +
+		f.Digest() + `"}]`, `[{"file":"../` + filepath.Base(dir.Name) + `/` + other + `","sha256":"` +
+		f.Digest() + `"}]`} {
 		path := dir.Join(checkpoint.FileName(1))
-		if err := safetensors.WriteFile(t.Context(), path, nil, map[string]string{"step": "1", "parts": list}); err != nil {
+		if err := safetensors.WriteFile(t.Context(), path, nil,
+			map[string]string{"step": "1", "parts": list}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := checkpoint.Open(path); !errors.Is(err, checkpoint.ErrDamaged) || !strings.Contains(err.Error(), path.Name) {
+		if _, err := checkpoint.Open(path); !errors.Is(err, checkpoint.ErrDamaged) ||
+			!strings.Contains(err.Error(), path.Name) {
 			t.Errorf("parts %s: %v", list, err)
 		}
 	}
 }
 
-// TestPruneParts: the parts go with their checkpoint; those of a save that did not end go, too, and those of a checkpoint that is not
-// known to be intact stay.
+// TestPruneParts: the parts go with their checkpoint; those of a save that did not end go, too, and
+// those of a checkpoint that is not known to be intact stay.
 func TestPruneParts(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	dir := t.TempDir()
@@ -319,7 +345,8 @@ func TestPruneParts(t *testing.T) {
 		if err := checkpoint.SavePart(t.Context(), vfs.At(dir), name, nil); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, "."+name+".cage-unfinished-123"), []byte("half"), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "."+name+".cage-unfinished-123"), []byte("half"),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -349,13 +376,15 @@ func TestPruneParts(t *testing.T) {
 	if err := os.Truncate(files[0], 9); err != nil {
 		t.Fatal(err)
 	}
-	if err := checkpoint.NewKeeper(vfs.At(lost), 1, nil).Prune(); err != nil || len(glob(t, lost)) != 3 {
+	if err := checkpoint.NewKeeper(vfs.At(lost), 1, nil).Prune(); err != nil ||
+		len(glob(t, lost)) != 3 {
 		t.Errorf("%v are left, %v", glob(t, lost), err)
 	}
 }
 
-// TestPowerLossWithParts: whenever power is lost while checkpoints in parts are saved and pruned, and a save does not come to its end, what was
-// saved is there and intact, and after the next save nothing else is.
+// TestPowerLossWithParts: whenever power is lost while checkpoints in parts are saved and pruned,
+// and a save does not come to its end, what was saved is there and intact, and after the next save
+// nothing else is.
 func TestPowerLossWithParts(t *testing.T) {
 	testlevel.Long(t, "it tries every moment")
 	random := rand.New(rand.NewPCG(5, 6))
@@ -378,7 +407,9 @@ func TestPowerLossWithParts(t *testing.T) {
 	}
 	var saved []int // moments after which there is a checkpoint of step 1, 2, …
 	for step := 1; step <= 3; step++ {
-		if _, err := writeParts(vfs.On(files, root), state(t, step, 99, 9), 2, random.Uint32(), random); err != nil { // without a checkpoint
+		// without a checkpoint
+		if _, err := writeParts(vfs.On(files, root), state(t, step, 99, 9), 2, random.Uint32(),
+			random); err != nil {
 			t.Fatal(err)
 		}
 		saveNext(k, vfs.On(files, root), step)
@@ -414,12 +445,14 @@ func TestPowerLossWithParts(t *testing.T) {
 				err, step = nil, 0
 			}
 			if err != nil || step < least {
-				t.Errorf("moment %d, seed %d: the newest intact checkpoint is of step %d, %v; want that of step %d", moment, seed, step, err, least)
+				t.Errorf("moment %d, seed %d: the newest intact checkpoint is of step %d, %v; want that of "+
+					"step %d", moment, seed, step, err, least)
 				continue
 			}
 			saveNext(k, vfs.At(dir), 9)
 			for _, name := range glob(t, dir) {
-				if !strings.Contains(name, "step-00000009.") && !strings.HasSuffix(name, checkpoint.DamagedSuffix) {
+				if !strings.Contains(name, "step-00000009.") &&
+					!strings.HasSuffix(name, checkpoint.DamagedSuffix) {
 					t.Errorf("moment %d, seed %d: %s is left", moment, seed, name)
 				}
 			}

@@ -265,11 +265,11 @@ func Reference() string {
 		}
 	}
 	b.WriteString("\n## Presets\n\n" +
-		"`model.preset` fixes the sizes; the other columns are defaults. All have context 512, batch 64\n" +
-		"and accumulate 8; vocab is 32000, for olmo2 100352. Parameters exclude embedding and output\n" +
-		"head. The OLMo2 presets 30M and 60M are OLMo-core's, whose names count the embedding; 50M has\n" +
-		"the sizes of the Llama 50M. 1700M and 3200M are from QuEST's train.sh, with 10.75 and 20\n" +
-		"billion tokens: 6 per parameter, the others 100.\n\n" +
+		"`model.preset` fixes the sizes; the other columns are defaults. All have context 512, batch\n" +
+		"64 and accumulate 8; vocab is 32000, for olmo2 100352. Parameters exclude embedding and\n" +
+		"output head. The OLMo2 presets 30M and 60M are OLMo-core's, whose names count the embedding;\n" +
+		"50M has the sizes of the Llama 50M. 1700M and 3200M are from QuEST's train.sh, with 10.75 and\n" +
+		"20 billion tokens: 6 per parameter, the others 100.\n\n" +
 		"| kind | preset | layers | heads | width | hidden | parameters | steps | warm-up | rate |\n" +
 		"|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, p := range architecture.Presets() {

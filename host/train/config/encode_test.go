@@ -23,7 +23,8 @@ func randomFile(r *rand.Rand) string {
 	name := []string{cage.NameCAGE, cage.NameCAGE, cage.NameLOTION, cage.NameOff}[r.IntN(4)]
 	mixture, chat := r.IntN(3) == 0, r.IntN(4) == 0
 	mixture = mixture && !chat
-	kind := &Config{Model: architecture.Settings{Kind: architecture.Kinds[r.IntN(len(architecture.Kinds))]}}
+	kind := &Config{Model: architecture.Settings{
+		Kind: architecture.Kinds[r.IntN(len(architecture.Kinds))]}}
 	for _, t := range new(Config).tables() {
 		switch {
 		case t.models != nil && !slices.Contains(t.models, kind.Model.Kind):
@@ -31,7 +32,8 @@ func randomFile(r *rand.Rand) string {
 		case t.name == "data.mixture":
 			for range r.IntN(3) + 1 {
 				if mixture {
-					fmt.Fprintf(&b, "[[%s]]\npath = %s\nweight = %g\n", t.name, tomlText("a"+randomText(r)), r.Float64()+0.001)
+					fmt.Fprintf(&b, "[[%s]]\npath = %s\nweight = %g\n", t.name, tomlText("a"+randomText(r)),
+						r.Float64()+0.001)
 				}
 			}
 			continue
@@ -42,7 +44,8 @@ func randomFile(r *rand.Rand) string {
 				fmt.Fprintf(&b, "[[%s]]\n%s", t.name, randomElement(r, t))
 			}
 			continue
-		case t.plugin != nil && r.IntN(2) == 0 && (name != cage.NameLOTION || t.name != "quantizer.weights"):
+		case t.plugin != nil && r.IntN(2) == 0 &&
+			(name != cage.NameLOTION || t.name != "quantizer.weights"):
 			continue
 		case t.plugin != nil:
 			fmt.Fprintf(&b, "[%s]\n%s", t.name, randomPlugin(r))
@@ -68,7 +71,9 @@ func randomFile(r *rand.Rand) string {
 				}
 				continue
 			}
-			if t.name == "data" && (k.Name == "kind" || !chat && (k.Name == "packing" || k.Name == "epochs") || chat && k.Name == "documents") {
+			if t.name == "data" &&
+				(k.Name == "kind" || !chat && (k.Name == "packing" || k.Name == "epochs") || chat &&
+					k.Name == "documents") {
 				continue
 			}
 			if t.name == "train" && k.Name == "steps" && !chat {
@@ -135,8 +140,11 @@ func randomTexts(r *rand.Rand, choices []string) string {
 // randomValue is "" for a key to leave out.
 func randomValue(r *rand.Rand, t table, k schema.Key) string {
 	switch key := t.path(k.Name); {
-	case key == "model.kind", key == "model.preset", key == "model.init", key == newTokensKey, key == newRowsKey, key == "device.count", key == "device.precision", key == "device.tf32", key == "device.attention", key == "device.kernels", key == "device.products",
-		key == "device.allocator", key == "device.preallocate", key == "device.memory_fraction", key == "device.cache", key == "device.offload":
+	case key == "model.kind", key == "model.preset", key == "model.init", key == newTokensKey,
+		key == newRowsKey, key == "device.count", key == "device.precision", key == "device.tf32",
+		key == "device.attention", key == "device.kernels", key == "device.products",
+		key == "device.allocator", key == "device.preallocate", key == "device.memory_fraction",
+		key == "device.cache", key == "device.offload":
 		return "" // tied to other keys, or to files; TestRoundTripPresets has them
 	case key == teacherKey:
 		return tomlText("a" + randomText(r)) // without one there is no such table
@@ -247,7 +255,8 @@ func roundTrip(t *testing.T, c *Config) {
 	}
 	second, err := back.Encode()
 	if err != nil || string(second) != string(first) {
-		t.Fatalf("written differently the second time (%v):\n%s", err, cmp.Diff(string(first), string(second)))
+		t.Fatalf("written differently the second time (%v):\n%s", err,
+			cmp.Diff(string(first), string(second)))
 	}
 }
 
@@ -264,13 +273,17 @@ func TestRoundTrip(t *testing.T) {
 
 func TestRoundTripPresets(t *testing.T) {
 	for _, p := range architecture.Presets() {
-		roundTrip(t, parse(t, "[data]\ntrain = \"a\"\nvalidation = \"b\"\n[device]\nkind = \"cuda\"\ncount = 2\noffload = \"states\"\nprecision = \"bfloat16\"\ntf32 = \"on\"\nattention = \"fused\"\nkernels = \"graph\"\nproducts = \"integer\"\nallocator = \"bfc\"\npreallocate = \"on\"\nmemory_fraction = 0.5\ncache = \"x\"\n",
+		roundTrip(t, parse(t, "[data]\ntrain = \"a\"\nvalidation = \"b\"\n[device]\nkind = "+
+			"\"cuda\"\ncount = 2\noffload = \"states\"\nprecision = \"bfloat16\"\ntf32 = "+
+			"\"on\"\nattention = \"fused\"\nkernels = \"graph\"\nproducts = \"integer\"\nallocator = "+
+			"\"bfc\"\npreallocate = \"on\"\nmemory_fraction = 0.5\ncache = \"x\"\n",
 			`model.kind="`+p.Kind+`"`, `model.preset="`+p.Name+`"`))
 	}
 }
 
 func TestEncode(t *testing.T) {
-	c := parse(t, small+"[quantizer]\nplugin = \"quest\"\nbits = 4\n[quantizer.activations]\nplugin = \"none\"\n")
+	c := parse(t, small+"[quantizer]\nplugin = \"quest\"\nbits = 4\n[quantizer.activations]\nplugin "+
+		"= \"none\"\n")
 	text := encode(t, c)
 	for _, want := range []string{
 		"\nseed = 0\n\n[model]\nkind = \"llama\"\npreset = \"\"\nlayers = 2\n",
@@ -291,7 +304,8 @@ func TestEncode(t *testing.T) {
 func TestDiff(t *testing.T) {
 	const quest = "[quantizer]\nplugin = \"quest\"\nbits = 4\n"
 	a := parse(t, small+quest)
-	b := parse(t, small+quest, "train.steps=20", "quantizer.weights={plugin=\"quest\", bits=4, trust=1.0}", `optimizer.plugin="sgd"`)
+	b := parse(t, small+quest, "train.steps=20",
+		"quantizer.weights={plugin=\"quest\", bits=4, trust=1.0}", `optimizer.plugin="sgd"`)
 	got, err := Diff(a, b)
 	if err != nil {
 		t.Fatal(err)

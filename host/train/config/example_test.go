@@ -35,10 +35,12 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(c.Train.Steps, c.Schedule.WarmupSteps(c.Train.Steps), c.Model.Hidden, c.Method.CAGE.Form)
+	fmt.Println(c.Train.Steps, c.Schedule.WarmupSteps(c.Train.Steps), c.Model.Hidden,
+		c.Method.CAGE.Form)
 	fmt.Println(c.Quantizer.Weights.Name, c.Quantizer.Weights.Params["bits"])
 
-	_, err = config.Parse("demo.toml", []byte(strings.Replace(run, "batch", "bach", 1)), []string{"method.silence=1"})
+	_, err = config.Parse("demo.toml", []byte(strings.Replace(run, "batch", "bach", 1)),
+		[]string{"method.silence=1"})
 	fmt.Println(err)
 
 	// A parameter that the plugin turns out not to know:

@@ -17,7 +17,8 @@ import (
 // hub is a Hugging Face checkpoint of the tests.
 const hub = "../../model/huggingface/testdata/"
 
-// started is a configuration that says nothing of the model but what it starts from and its context.
+// started is a configuration that says nothing of the model but what it starts from and its
+// context.
 func started(init, more string) string {
 	return "[model]\ninit = \"" + filepath.ToSlash(init) + "\"\n" + more + `
 [data]
@@ -65,8 +66,11 @@ func hubConfig(t *testing.T, name string) (c struct {
 func TestInitSizes(t *testing.T) {
 	cfg := parse(t, started(hub+"llama32", "context = 64\nrope_pairs = \"half\""))
 	c := hubConfig(t, "llama32")
-	want := architecture.Settings{Kind: "llama", Layers: c.Layers, Width: c.Width, Heads: c.Heads, KVHeads: c.KVHeads, HeadSize: c.Head, Hidden: c.Hidden, Vocab: c.Vocab,
-		Context: 64, NormEps: c.Eps, Head: "tied", RopeTheta: c.Theta, RopePairs: architecture.HalfSplit, RopeScaling: architecture.ScalingLlama3, RopeFactor: c.Rope.Factor, RopeLow: c.Rope.Low, RopeHigh: c.Rope.High,
+	want := architecture.Settings{Kind: "llama", Layers: c.Layers, Width: c.Width, Heads: c.Heads,
+		KVHeads: c.KVHeads, HeadSize: c.Head, Hidden: c.Hidden, Vocab: c.Vocab,
+		Context: 64, NormEps: c.Eps, Head: "tied", RopeTheta: c.Theta, RopePairs: architecture.HalfSplit,
+		RopeScaling: architecture.ScalingLlama3, RopeFactor: c.Rope.Factor, RopeLow: c.Rope.Low,
+		RopeHigh:     c.Rope.High,
 		RopeOriginal: c.Rope.Original, InitStd: 0.02}
 	if !c.Tied || c.Layers == 0 || c.Rope.Factor == 0 {
 		t.Fatalf("the config.json says %+v", c)
@@ -77,12 +81,14 @@ func TestInitSizes(t *testing.T) {
 	if m := parse(t, started(hub+"window", "context = 64")).Model; m.Window != 6 {
 		t.Errorf("the window is not that of the checkpoint: %+v", m)
 	}
-	if m := parse(t, started(hub+"qwen3", "context = 8")).Model; m.Kind != architecture.KindQwen3 || m.HeadSize != hubConfig(t, "qwen3").Head {
+	if m := parse(t, started(hub+"qwen3", "context = 8")).Model; m.Kind != architecture.KindQwen3 ||
+		m.HeadSize != hubConfig(t, "qwen3").Head {
 		t.Errorf("the kind is not that of the checkpoint: %+v", m)
 	}
 }
 
-// TestNewTokens: the model has the token ids of the one that it starts from, and the new ones; what is resolved says the same.
+// TestNewTokens: the model has the token ids of the one that it starts from, and the new ones; what
+// is resolved says the same.
 func TestNewTokens(t *testing.T) {
 	cfg := parse(t, started(hub+"llama32", "context = 64\nnew_tokens = 2\nnew_rows_from = 3"))
 	for _, c := range []*Config{cfg, parse(t, encode(t, cfg))} {
@@ -92,7 +98,8 @@ func TestNewTokens(t *testing.T) {
 	}
 }
 
-// TestInitResolved: the resolved configuration is read where the checkpoint is gone, and another run can start from it.
+// TestInitResolved: the resolved configuration is read where the checkpoint is gone, and another
+// run can start from it.
 func TestInitResolved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "checkpoint")
 	if err := os.CopyFS(dir, os.DirFS(hub+"olmo2")); err != nil {
@@ -125,22 +132,41 @@ func TestInitProblems(t *testing.T) {
 		init, more string
 		want       []string // how the messages begin
 	}{
-		"other sizes": {hub + "llama32", "context = 64\nwidth = 128\nkind = \"qwen3\"\nhead = \"own\"", []string{
-			`run.toml:4: model.width: found the integer 128, but the model in ` + hub + `llama32 has 64; leave the key out`,
-			`run.toml:5: model.kind: found the string "qwen3", but the model in ` + hub + `llama32 has llama`,
-			`run.toml:6: model.head: found the string "own", but`,
-		}},
-		"a context beyond the positions": {hub + "llama32", "context = 513", []string{`run.toml:3: model.context: found the integer 513, but the model in ` + hub + `llama32 has 512 positions; want at most as many`}},
-		"no context":                     {hub + "llama32", "", []string{"run.toml:1: model.context: missing; want an integer from 1 to 1048576: tokens per sequence"}},
-		"a preset beside it":             {hub + "llama32", "context = 64\npreset = \"30M\"", []string{"run.toml:4: model.preset: found with model.init; leave one of them out"}},
-		"other sizes with new tokens":    {hub + "llama32", "context = 64\nnew_tokens = 2\nvocab = 328", []string{`run.toml:5: model.vocab: found the integer 328, but the model in ` + hub + `llama32 has 330; leave the key out`}},
-		"a row of a token that is new":   {hub + "llama32", "context = 64\nnew_tokens = 2\nnew_rows_from = 328", []string{`run.toml:5: model.new_rows_from: found the integer 328, but the model in ` + hub + `llama32 has 328 token ids; want one of them`}},
-		"rows without tokens":            {hub + "llama32", "context = 64\nnew_rows_from = 3", []string{"run.toml:4: model.new_rows_from: found without model.new_tokens; leave it out"}},
-		"no directory":                   {"nowhere", "context = 64", []string{"run.toml:2: model.init: nowhere is neither a run directory nor a Hugging Face checkpoint"}},
-		"a file":                         {hub + "llama32/config.json", "context = 64", []string{"run.toml:2: model.init: "}},
-		"a run that names itself":        {run, "context = 8", []string{"run.toml:2: model.init: " + filepath.Join(run, "run.toml") + ":1: model."}},
-		"a run with other pairs":         {other, "rope_pairs = \"interleaved\"", []string{`run.toml:3: model.rope_pairs: found the string "interleaved", but`}},
-		"a problem without data":         {hub + "llama32", "kind = \"toy\"", []string{`run.toml:2: model.init: a key of language models`}},
+		"other sizes": {hub + "llama32", "context = 64\nwidth = 128\nkind = \"qwen3\"\nhead = \"own\"",
+			[]string{
+				`run.toml:4: model.width: found the integer 128, but the model in ` + hub +
+					`llama32 has 64; leave the key out`,
+				`run.toml:5: model.kind: found the string "qwen3", but the model in ` + hub +
+					`llama32 has llama`,
+				`run.toml:6: model.head: found the string "own", but`,
+			}},
+		"a context beyond the positions": {hub + "llama32", "context = 513",
+			[]string{`run.toml:3: model.context: found the integer 513, but the model in ` + hub +
+				`llama32 has 512 positions; want at most as many`}},
+		"no context": {hub + "llama32", "", []string{"run.toml:1: model.context: " +
+			"missing; want an integer from 1 to 1048576: tokens per sequence"}},
+		"a preset beside it": {hub + "llama32", "context = 64\npreset = \"30M\"",
+			[]string{"run.toml:4: model.preset: found with model.init; leave one of them out"}},
+		"other sizes with new tokens": {hub + "llama32", "context = 64\nnew_tokens = 2\nvocab = 328",
+			[]string{`run.toml:5: model.vocab: found the integer 328, but the model in ` + hub +
+				`llama32 has 330; leave the key out`}},
+		"a row of a token that is new": {hub + "llama32",
+			"context = 64\nnew_tokens = 2\nnew_rows_from = 328",
+			[]string{`run.toml:5: model.new_rows_from: found the integer 328, but the model in ` + hub +
+				`llama32 has 328 token ids; want one of them`}},
+		"rows without tokens": {hub + "llama32", "context = 64\nnew_rows_from = 3",
+			[]string{"run.toml:4: model.new_rows_from: found without model.new_tokens; leave it out"}},
+		"no directory": {"nowhere", "context = 64",
+			[]string{"run.toml:2: model.init: nowhere is neither a run directory nor a Hugging Face " +
+				"checkpoint"}},
+		"a file": {hub + "llama32/config.json", "context = 64",
+			[]string{"run.toml:2: model.init: "}},
+		"a run that names itself": {run, "context = 8",
+			[]string{"run.toml:2: model.init: " + filepath.Join(run, "run.toml") + ":1: model."}},
+		"a run with other pairs": {other, "rope_pairs = \"interleaved\"",
+			[]string{`run.toml:3: model.rope_pairs: found the string "interleaved", but`}},
+		"a problem without data": {hub + "llama32", "kind = \"toy\"",
+			[]string{`run.toml:2: model.init: a key of language models`}},
 	} {
 		text := started(test.init, test.more)
 		if name == "a problem without data" {
@@ -160,7 +186,8 @@ func TestInitProblems(t *testing.T) {
 		}
 	}
 	drawn := started("", "layers = 2\nwidth = 64\nheads = 4\ncontext = 8\nnew_tokens = 2")
-	if _, err := Parse("run.toml", []byte(drawn), nil); err == nil || !strings.Contains(err.Error(), "run.toml:7: model.new_tokens: found without model.init") {
+	if _, err := Parse("run.toml", []byte(drawn), nil); err == nil ||
+		!strings.Contains(err.Error(), "run.toml:7: model.new_tokens: found without model.init") {
 		t.Errorf("new tokens of a model that starts from nothing: %v", err)
 	}
 	// Longer sequences with other wavelengths are no mistake.
@@ -170,18 +197,21 @@ func TestInitProblems(t *testing.T) {
 // TestCheckInitial: a configuration that states everything is compared when the weights are read.
 func TestCheckInitial(t *testing.T) {
 	cfg := parse(t, started(hub+"llama32", "context = 64"))
-	for name, want := range map[string]string{"llama32": "", "llama2": "model.vocab: found the integer 328, but the model in " + hub + "llama2 has 160"} {
+	for name, want := range map[string]string{"llama32": "",
+		"llama2": "model.vocab: found the integer 328, but the model in " + hub + "llama2 has 160"} {
 		found, err := ReadInitial(hub+name, 64)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := cfg.CheckInitial(found); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		if err := cfg.CheckInitial(found); want == "" && err != nil || want != "" &&
+			(err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: error %v, want %q", name, err, want)
 		}
 	}
 }
 
-// TestImported: the configuration of a run that trains nothing is read back, and says nothing of training.
+// TestImported: the configuration of a run that trains nothing is read back, and says nothing of
+// training.
 func TestImported(t *testing.T) {
 	initial, err := ReadInitial(hub+"llama32", 64)
 	if err != nil {
@@ -194,26 +224,31 @@ func TestImported(t *testing.T) {
 	text := encode(t, cfg)
 	again := parse(t, text)
 	diff, err := Diff(cfg, again)
-	if err != nil || len(diff) > 0 || again.Train.Steps != 0 || again.Model.Context != 64 || strings.Contains(text, "[data]") {
+	if err != nil || len(diff) > 0 || again.Train.Steps != 0 || again.Model.Context != 64 ||
+		strings.Contains(text, "[data]") {
 		t.Errorf("differences %v, error %v, in\n%s", diff, err, text)
 	}
 	_, err = Parse("run.toml", []byte(text+"[data]\ntrain = \"a\"\n"), nil)
 	if err == nil || !strings.Contains(err.Error(), "data: found with train.steps = 0") {
 		t.Errorf("with data: error %v", err)
 	}
-	if _, err := Imported(initial, 1024, "runs/x"); err == nil || !strings.Contains(err.Error(), "512 positions") {
+	if _, err := Imported(initial, 1024, "runs/x"); err == nil ||
+		!strings.Contains(err.Error(), "512 positions") {
 		t.Errorf("a context beyond the positions: error %v", err)
 	}
 }
 
-// TestWithoutTraining: the configuration of a run that holds a trained model is read back, with its validation set.
+// TestWithoutTraining: the configuration of a run that holds a trained model is read back, with its
+// validation set.
 func TestWithoutTraining(t *testing.T) {
 	for name, text := range map[string]string{
 		"minimal": "data = {train = \"a\", validation = \"b\"}\n",
 		"mixture": "data = {validation = \"b\"}\n[[data.mixture]]\npath = \"a\"\nweight = 1.0\n",
 		"lotion":  "data = {train = \"a\", validation = \"b\"}\nmethod = {name = \"lotion\"}\n",
 	} {
-		head := "model = {layers = 1, width = 8, heads = 1, context = 8}\ntrain = {steps = 9, batch = 1}\nschedule = {rate = 1e-3}\noptimizer = {plugin = \"adamw\"}\nquantizer = {plugin = \"quest\"}\n"
+		head := "model = {layers = 1, width = 8, heads = 1, context = 8}\ntrain = {steps = 9, batch = " +
+			"1}\nschedule = {rate = 1e-3}\noptimizer = {plugin = \"adamw\"}\nquantizer = {plugin = " +
+			"\"quest\"}\n"
 		cfg := parse(t, head+text)
 		held := cfg.WithoutTraining("runs/held")
 		encoded := encode(t, held)
@@ -222,7 +257,8 @@ func TestWithoutTraining(t *testing.T) {
 		if err != nil || len(diff) > 0 {
 			t.Errorf("%s: differences %v, error %v", name, diff, err)
 		}
-		if d := again.Data; !again.Untrained() || again.Train.Out != "runs/held" || d.Validation != "b" || len(d.Files()) > 0 {
+		if d := again.Data; !again.Untrained() || again.Train.Out != "runs/held" || d.Validation != "b" ||
+			len(d.Files()) > 0 {
 			t.Errorf("%s: read back as\n%s", name, encoded)
 		}
 		if again.Method.Name != "off" || again.Method.CAGE.Form != "off" {

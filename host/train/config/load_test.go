@@ -125,11 +125,14 @@ func TestResolveSettings(t *testing.T) {
 	doc := document(t, around)
 	for i := range 2 {
 		table := plaintoml.Indexed("outer.many", i) + ".set"
-		c, err := Resolve(document(t, small), doc.Settings(table, doc.Lookup("outer").(map[string]any)["many"].([]map[string]any)[i]["set"].(map[string]any)), nil)
+		many := doc.Lookup("outer").(map[string]any)["many"].([]map[string]any)
+		c, err := Resolve(document(t, small),
+			doc.Settings(table, many[i]["set"].(map[string]any)), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if i == 0 && (c.Train.Steps != 7 || c.Method.CAGE.Form != "off" || c.Quantizer.Weights.Name != "absmax") || i == 1 && len(c.Quantizer.Overrides) != 1 {
+		if i == 0 && (c.Train.Steps != 7 || c.Method.CAGE.Form != "off" ||
+			c.Quantizer.Weights.Name != "absmax") || i == 1 && len(c.Quantizer.Overrides) != 1 {
 			t.Errorf("%d: %+v", i, c)
 		}
 	}
@@ -156,7 +159,9 @@ func TestDocumentTable(t *testing.T) {
 // Resolving leaves the document as it is, and does what overrides do.
 func TestResolve(t *testing.T) {
 	doc := document(t, small)
-	settings := []plaintoml.Setting{{Key: "seed", Value: int64(5)}, {Key: "quantizer.bits", Value: int64(3)}, {Key: "quantizer.plugin", Value: "quest"}, {Key: "seed", Value: int64(6)}}
+	settings := []plaintoml.Setting{{Key: "seed", Value: int64(5)},
+		{Key: "quantizer.bits", Value: int64(3)}, {Key: "quantizer.plugin", Value: "quest"},
+		{Key: "seed", Value: int64(6)}}
 	var overrides []string
 	for _, s := range settings {
 		overrides = append(overrides, s.Key+"="+s.Text())
@@ -187,7 +192,8 @@ func TestResolve(t *testing.T) {
 		"seed.x":        "seed: found a table",
 		"train[1].deep": "other.toml:9: train[1].deep: train is",
 	} {
-		_, err := Resolve(doc, []plaintoml.Setting{{Key: key, Value: int64(1), File: "other.toml", Line: 9}}, nil)
+		_, err := Resolve(doc,
+			[]plaintoml.Setting{{Key: key, Value: int64(1), File: "other.toml", Line: 9}}, nil)
 		if err == nil || !strings.Contains(err.Error(), msg) {
 			t.Errorf("%q: %v, want %s", key, err, msg)
 		}
@@ -205,23 +211,32 @@ func TestFingerprint(t *testing.T) {
 		return p
 	}
 	// Results that were kept by earlier versions are found by it.
-	if got, want := print(), "75edcd6286edb8f4714a791a61a05496c2fce7a3d1d95eebc301ab86d34134d7"; got != want {
-		t.Errorf("the fingerprint of a configuration has become %s, was %s: a new key is in all of them", got, want)
+	const want = "75edcd6286edb8f4714a791a61a05496c2fce7a3d1d95eebc301ab86d34134d7"
+	if got := print(); got != want {
+		t.Errorf("the fingerprint of a configuration has become %s, was %s: a new key is in all of them",
+			got, want)
 	}
-	same := [][]string{{"train.out='x'"}, {"train.keep=9", "train.checkpoint_every=3", "train.checkpoint_minutes=1.5", "train.recompute='blocks'", "device.threads=2"}, {"seed=0"}}
+	same := [][]string{{"train.out='x'"},
+		{"train.keep=9", "train.checkpoint_every=3", "train.checkpoint_minutes=1.5",
+			"train.recompute='blocks'", "device.threads=2"}, {"seed=0"}}
 	for _, o := range same {
 		if print(o...) != print() {
 			t.Errorf("%v changes it", o)
 		}
 	}
-	if print("device={kind='cuda', cache='x', allocator='bfc', preallocate='on', memory_fraction=0.5}") != print("device={kind='cuda'}") {
+	if print("device={kind='cuda', cache='x', allocator='bfc', preallocate='on', "+
+		"memory_fraction=0.5}") != print("device={kind='cuda'}") {
 		t.Error("how memory is taken and what is cached changes it")
 	}
 	seen := map[string]string{print(): "nothing"}
-	for _, o := range []string{"seed=1", "train.eval_every=3", "train.log_every=3", "quantizer={plugin='quest'}", "quantizer={plugin='quest', bits=3}",
-		"quantizer.weights={plugin='quest', bits=3}", "optimizer.beta1=0.9", "quantizer={plugin='quest',bits=4}", "data.train='other'",
-		"device={kind='cuda'}", "device={kind='cuda', precision='bfloat16'}", "device={kind='cuda', tf32='on'}",
-		"device={kind='cuda', attention='plain'}", "device={kind='cuda', kernels='graph'}", "device={kind='cuda', count=2}"} {
+	for _, o := range []string{"seed=1", "train.eval_every=3", "train.log_every=3",
+		"quantizer={plugin='quest'}", "quantizer={plugin='quest', bits=3}",
+		"quantizer.weights={plugin='quest', bits=3}", "optimizer.beta1=0.9",
+		"quantizer={plugin='quest',bits=4}", "data.train='other'",
+		"device={kind='cuda'}", "device={kind='cuda', precision='bfloat16'}",
+		"device={kind='cuda', tf32='on'}",
+		"device={kind='cuda', attention='plain'}", "device={kind='cuda', kernels='graph'}",
+		"device={kind='cuda', count=2}"} {
 		p := print(o)
 		if other, ok := seen[p]; ok {
 			t.Errorf("%s and %s have the same", o, other)

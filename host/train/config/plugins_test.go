@@ -31,9 +31,12 @@ plugin = "lsq"
 	q := c.Quantizer
 	want := []Override{
 		{Table: "quantizer.overrides[0]", Match: []string{"layers.0.*"}, Role: "both", from: 1,
-			Plugin: &Plugin{Table: "quantizer.overrides[0]", Name: "absmax", Params: map[string]any{"bits": int64(8)}}},
-		{Table: "quantizer.overrides[1]", Match: []string{"layers.0.mlp.*", "layers.1.attn.qkv.input"}, Role: "activations", from: 1},
-		{Table: "quantizer.overrides[2]", Match: []string{"*.out"}, Role: "weights", from: 1, Plugin: &Plugin{Table: "quantizer.overrides[2]", Name: "lsq"}},
+			Plugin: &Plugin{Table: "quantizer.overrides[0]", Name: "absmax",
+				Params: map[string]any{"bits": int64(8)}}},
+		{Table: "quantizer.overrides[1]", Match: []string{"layers.0.mlp.*", "layers.1.attn.qkv.input"},
+			Role: "activations", from: 1},
+		{Table: "quantizer.overrides[2]", Match: []string{"*.out"}, Role: "weights", from: 1,
+			Plugin: &Plugin{Table: "quantizer.overrides[2]", Name: "lsq"}},
 	}
 	if diff := cmp.Diff(want, q.Overrides, cmp.AllowUnexported(Override{})); diff != "" {
 		t.Fatalf("(-want +got):\n%s", diff)
@@ -61,15 +64,18 @@ plugin = "lsq"
 	if got := len(q.Plugins()); got != 4 {
 		t.Errorf("%d plugins, want 4", got)
 	}
-	if got, want := c.ErrorAt(q.Overrides[1].Table, "no effect").Error(), "dir/demo.toml:21: quantizer.overrides[1]: no effect"; got != want {
+	if got, want := c.ErrorAt(q.Overrides[1].Table, "no effect").
+		Error(), "dir/demo.toml:21: quantizer.overrides[1]: no effect"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	if got, want := c.ErrorAt(q.Overrides[0].Plugin.Path("bits"), "odd").Error(), "dir/demo.toml:20: quantizer.overrides[0].bits: odd"; got != want {
+	if got, want := c.ErrorAt(q.Overrides[0].Plugin.Path("bits"), "odd").
+		Error(), "dir/demo.toml:20: quantizer.overrides[0].bits: odd"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
 
-// TestBackwardQuantizers: the tables of the backward pass have no default, and [quantizer] does not stand for them.
+// TestBackwardQuantizers: the tables of the backward pass have no default, and [quantizer] does not
+// stand for them.
 func TestBackwardQuantizers(t *testing.T) {
 	plain := parse(t, small+"[quantizer]\nplugin = \"quest\"\n")
 	if q := plain.Quantizer; q.Gradients != nil || q.Backward != nil {
@@ -89,12 +95,15 @@ match = "layers.0.*"
 plugin = "none"
 `)
 	q := c.Quantizer
-	if q.For(RoleGradients, "layers.0.mlp.w1") != q.Gradients || q.For(RoleBackward, "layers.0.mlp.w1") != nil ||
-		q.For(RoleBackward, "layers.1.mlp.input") != q.Overrides[0].Plugin || q.For(RoleWeights, "layers.1.mlp.w1") != q.Weights {
+	if q.For(RoleGradients, "layers.0.mlp.w1") != q.Gradients ||
+		q.For(RoleBackward, "layers.0.mlp.w1") != nil ||
+		q.For(RoleBackward, "layers.1.mlp.input") != q.Overrides[0].Plugin ||
+		q.For(RoleWeights, "layers.1.mlp.w1") != q.Weights {
 		t.Errorf("%+v", q)
 	}
 	forward := q.Forward()
-	if forward.Gradients != nil || forward.Backward != nil || forward.Weights != q.Weights || len(forward.Overrides) != 1 || len(q.Overrides) != 2 {
+	if forward.Gradients != nil || forward.Backward != nil || forward.Weights != q.Weights ||
+		len(forward.Overrides) != 1 || len(q.Overrides) != 2 {
 		t.Errorf("forward alone: %+v", forward)
 	}
 	before, _ := plain.Fingerprint()
@@ -126,7 +135,8 @@ rate = 2
 		Rest:   &Plugin{Table: "optimizer.rest", Name: "adamw", Params: map[string]any{"beta1": 0.8}},
 		Groups: []Group{
 			{"optimizer.groups[0]", []string{"embedding", "head"}, tensorRoles,
-				&Plugin{Table: "optimizer.groups[0]", Name: "sgd", Params: map[string]any{"momentum": 0.9}}, 0.5, &zero, nil},
+				&Plugin{Table: "optimizer.groups[0]", Name: "sgd", Params: map[string]any{"momentum": 0.9}},
+				0.5, &zero, nil},
 			{"optimizer.groups[1]", []string{"*norm*"}, []string{"head", "vector"}, nil, 2, nil, nil},
 			{"optimizer.groups[2]", []string{"*"}, []string{"matrix"}, nil, 1, &some, nil},
 		},
@@ -194,7 +204,8 @@ rate = 2
 		{&o.Groups[3], o.Rest, 1, "optimizer.rest.refresh_delay"},
 	} {
 		if delay, key := o.Delay(want.group, want.p); delay != want.delay || key != want.key {
-			t.Errorf("%+v, %s: %d by %s, want %d by %s", want.group, want.p.Name, delay, key, want.delay, want.key)
+			t.Errorf("%+v, %s: %d by %s, want %d by %s", want.group, want.p.Name, delay, key, want.delay,
+				want.key)
 		}
 	}
 	for _, p := range o.Plugins() {
@@ -202,12 +213,15 @@ rate = 2
 			t.Errorf("%s: the plugin is given %v", p.Table, p.Params)
 		}
 	}
-	if _, err := Parse("dir/demo.toml", []byte(small+"[optimizer]\nrefresh_delay = -1\n"), nil); err == nil ||
-		!strings.Contains(err.Error(), "optimizer.refresh_delay: found the integer -1; want an integer from 0 to 1000000") {
+	if _, err := Parse("dir/demo.toml", []byte(small+"[optimizer]\nrefresh_delay = -1\n"),
+		nil); err == nil ||
+		!strings.Contains(err.Error(),
+			"optimizer.refresh_delay: found the integer -1; want an integer from 0 to 1000000") {
 		t.Errorf("a delay of -1: %v", err)
 	}
 	prints := map[string]bool{}
-	for _, text := range []string{"", "[optimizer]\nrefresh_delay = 0\n", "[optimizer.rest]\nrefresh_delay = 0\n"} {
+	for _, text := range []string{"", "[optimizer]\nrefresh_delay = 0\n",
+		"[optimizer.rest]\nrefresh_delay = 0\n"} {
 		f, err := parse(t, small+text).Fingerprint()
 		if err != nil {
 			t.Fatal(err)
@@ -225,17 +239,23 @@ func TestRest(t *testing.T) {
 		overrides []string
 		want      Plugin
 	}{
-		"absent":                {"", nil, Plugin{Name: "adamw"}},
-		"string":                {"[optimizer]\nrest = \"sgd\"\n", nil, Plugin{Name: "sgd"}},
-		"table":                 {"[optimizer.rest]\nplugin = \"sgd\"\nmomentum = 0.9\n", nil, Plugin{Name: "sgd", Params: map[string]any{"momentum": 0.9}}},
-		"parameters only":       {"[optimizer.rest]\nbeta1 = 0.8\n", nil, Plugin{Name: "adamw", Params: map[string]any{"beta1": 0.8}}},
-		"set":                   {"", []string{`optimizer.rest="sgd"`}, Plugin{Name: "sgd"}},
-		"set on a string":       {"[optimizer]\nrest = \"sgd\"\n", []string{"optimizer.rest.momentum=1"}, Plugin{Name: "sgd", Params: map[string]any{"momentum": int64(1)}}},
-		"set on a set string":   {"", []string{`optimizer.rest="sgd"`, "optimizer.rest.momentum=1"}, Plugin{Name: "sgd", Params: map[string]any{"momentum": int64(1)}}},
-		"string set on a table": {"[optimizer.rest]\nbeta1 = 0.8\n", []string{`optimizer.rest="sgd"`}, Plugin{Name: "sgd"}},
+		"absent": {"", nil, Plugin{Name: "adamw"}},
+		"string": {"[optimizer]\nrest = \"sgd\"\n", nil, Plugin{Name: "sgd"}},
+		"table": {"[optimizer.rest]\nplugin = \"sgd\"\nmomentum = 0.9\n", nil,
+			Plugin{Name: "sgd", Params: map[string]any{"momentum": 0.9}}},
+		"parameters only": {"[optimizer.rest]\nbeta1 = 0.8\n", nil,
+			Plugin{Name: "adamw", Params: map[string]any{"beta1": 0.8}}},
+		"set": {"", []string{`optimizer.rest="sgd"`}, Plugin{Name: "sgd"}},
+		"set on a string": {"[optimizer]\nrest = \"sgd\"\n", []string{"optimizer.rest.momentum=1"},
+			Plugin{Name: "sgd", Params: map[string]any{"momentum": int64(1)}}},
+		"set on a set string": {"", []string{`optimizer.rest="sgd"`, "optimizer.rest.momentum=1"},
+			Plugin{Name: "sgd", Params: map[string]any{"momentum": int64(1)}}},
+		"string set on a table": {"[optimizer.rest]\nbeta1 = 0.8\n", []string{`optimizer.rest="sgd"`},
+			Plugin{Name: "sgd"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, *parse(t, small+c.text, c.overrides...).Optimizer.Rest, values); diff != "" {
+			if diff := cmp.Diff(c.want, *parse(t, small+c.text, c.overrides...).Optimizer.Rest,
+				values); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -291,7 +311,8 @@ refresh_delay = 2
 		t.Errorf("%v: not written as it was read:\n%s", err, got)
 	}
 	roundTrip(t, c)
-	other := parse(t, small+text, "quantizer.overrides[0].bits=3", "optimizer.groups[1].rate=0.1", `optimizer.groups[2]={match="a"}`)
+	other := parse(t, small+text, "quantizer.overrides[0].bits=3", "optimizer.groups[1].rate=0.1",
+		`optimizer.groups[2]={match="a"}`)
 	diffs, err := Diff(c, other)
 	if err != nil {
 		t.Fatal(err)
@@ -301,8 +322,10 @@ refresh_delay = 2
 		list = append(list, fmt.Sprintf("%s: %s, %s", d.Key, d.A, d.B))
 	}
 	want := []string{
-		"quantizer.overrides[0].bits: 8, 3", "optimizer.groups[1].rate: 1.0, 0.1", `optimizer.groups[2].match: , ["a"]`,
-		`optimizer.groups[2].roles: , ["matrix", "vector", "embedding", "head"]`, "optimizer.groups[2].rate: , 1.0",
+		"quantizer.overrides[0].bits: 8, 3", "optimizer.groups[1].rate: 1.0, 0.1",
+		`optimizer.groups[2].match: , ["a"]`,
+		`optimizer.groups[2].roles: , ["matrix", "vector", "embedding", "head"]`,
+		"optimizer.groups[2].rate: , 1.0",
 	}
 	if diff := cmp.Diff(want, list); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -311,17 +334,22 @@ refresh_delay = 2
 
 func TestSetByIndex(t *testing.T) {
 	const text = "[[quantizer.overrides]]\nmatch = \"a\"\nplugin = \"absmax\"\nbits = 8\n"
-	c := parse(t, small+text, "quantizer.overrides[0].bits=3", ` "quantizer" . overrides [1] . match = "x[0]=y" # new`,
-		`quantizer.overrides[1].plugin="none"`, `quantizer.overrides[2]={match="c", plugin="lsq"}`, `quantizer.overrides[0]."a[b]"="=."`)
+	c := parse(t, small+text, "quantizer.overrides[0].bits=3",
+		` "quantizer" . overrides [1] . match = "x[0]=y" # new`,
+		`quantizer.overrides[1].plugin="none"`, `quantizer.overrides[2]={match="c", plugin="lsq"}`,
+		`quantizer.overrides[0]."a[b]"="=."`)
 	q := c.Quantizer
-	if len(q.Overrides) != 3 || q.Overrides[1].Match[0] != "x[0]=y" || q.Overrides[1].Plugin != nil || q.Overrides[2].Plugin.Name != "lsq" {
+	if len(q.Overrides) != 3 || q.Overrides[1].Match[0] != "x[0]=y" || q.Overrides[1].Plugin != nil ||
+		q.Overrides[2].Plugin.Name != "lsq" {
 		t.Fatalf("%+v", q.Overrides)
 	}
-	if diff := cmp.Diff(map[string]any{"a[b]": "=.", "bits": int64(3)}, q.Overrides[0].Plugin.Params); diff != "" {
+	if diff := cmp.Diff(map[string]any{"a[b]": "=.", "bits": int64(3)},
+		q.Overrides[0].Plugin.Params); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for key, want := range map[string]string{
-		"quantizer.overrides[0].bits": "--set quantizer.overrides[0].bits=3: quantizer.overrides[0].bits: no",
+		"quantizer.overrides[0].bits": "--set quantizer.overrides[0].bits=3: " +
+			"quantizer.overrides[0].bits: no",
 		"quantizer.overrides[0]":      "dir/demo.toml:14: quantizer.overrides[0]: no",
 		"quantizer.overrides[2].bits": `--set quantizer.overrides[2]={match="c", plugin="lsq"}: quantizer.overrides[2].bits: no`,
 	} {
@@ -329,12 +357,14 @@ func TestSetByIndex(t *testing.T) {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	}
-	c = parse(t, small+text, `quantizer.overrides=[{match="b", plugin="none"}]`, `quantizer.overrides[0].match="c"`)
+	c = parse(t, small+text, `quantizer.overrides=[{match="b", plugin="none"}]`,
+		`quantizer.overrides[0].match="c"`)
 	if o := c.Quantizer.Overrides; len(o) != 1 || o[0].Match[0] != "c" || o[0].Plugin != nil {
 		t.Errorf("%+v", o)
 	}
 	parse(t, small+text, "quantizer.overrides=[]", "optimizer.groups=[]")
-	c = parse(t, small+text, "quantizer.overrides=[]", `quantizer.overrides[0]={match="z", plugin="none"}`)
+	c = parse(t, small+text, "quantizer.overrides=[]",
+		`quantizer.overrides[0]={match="z", plugin="none"}`)
 	if o := c.Quantizer.Overrides; len(o) != 1 || o[0].Match[0] != "z" {
 		t.Errorf("%+v", o)
 	}
@@ -360,11 +390,14 @@ func TestMatches(t *testing.T) {
 		want          bool
 	}{
 		{"head", "head", true}, {"head", "heads", false}, {"head", "ahead", false},
-		{"layers.0.*", "layers.0.attn.qkv", true}, {"layers.0.*", "layers.01", false}, {"layers.0.*", "layers.0.", true},
-		{"*.down", "layers.3.mlp.down", true}, {"*.down", "down", false}, {"*.down", "a.down.input", false},
+		{"layers.0.*", "layers.0.attn.qkv", true}, {"layers.0.*", "layers.01", false},
+		{"layers.0.*", "layers.0.", true},
+		{"*.down", "layers.3.mlp.down", true}, {"*.down", "down", false},
+		{"*.down", "a.down.input", false},
 		{"*", "", true}, {"*", "anything", true}, {"**", "x", true},
 		{"layers.*.mlp.*", "layers.10.mlp.w1", true}, {"layers.*.mlp.*", "layers.10.attn.out", false},
-		{"a*a", "a", false}, {"a*a", "aa", true}, {"a*b*c", "a.c.b.c", true}, {"a*bc*cd", "abcd", false}, {"*a*b*", "ba", false},
+		{"a*a", "a", false}, {"a*a", "aa", true}, {"a*b*c", "a.c.b.c", true}, {"a*bc*cd", "abcd", false},
+		{"*a*b*", "ba", false},
 		{"layers.?", "layers.1", false}, {"layers.[0]", "layers.0", false}, {"Head", "head", false},
 	} {
 		if got := matches(c.pattern, c.name); got != c.want {
@@ -392,7 +425,8 @@ func TestMatchesLikeRegexp(t *testing.T) {
 	}
 }
 
-// TestOverridesOfSomeSteps: of overrides that hold for some steps, as earlier versions had them, those of the last step are left.
+// TestOverridesOfSomeSteps: of overrides that hold for some steps, as earlier versions had them,
+// those of the last step are left.
 func TestOverridesOfSomeSteps(t *testing.T) {
 	c := parse(t, small+`
 [quantizer]
@@ -444,7 +478,8 @@ plugin = "lsq"
 			t.Errorf("%s %s: plugin %q, want %q", x.role, x.name, got, x.want)
 		}
 	}
-	for steps, want := range map[string]int{"from = 1\nto = 0": 0, "from = 1\nto = 1000": 0, "from = 5\nto = 0": 4, "from = 7\nto = 2": 6, "from = 2000": 1999} {
+	for steps, want := range map[string]int{"from = 1\nto = 0": 0, "from = 1\nto = 1000": 0,
+		"from = 5\nto = 0": 4, "from = 7\nto = 2": 6, "from = 2000": 1999} {
 		one := parse(t, small+"[[quantizer.overrides]]\n"+steps+"\nplugin = \"quest\"\n")
 		if got := one.Quantizer.After; got != want {
 			t.Errorf("%s: after step %d, want %d", steps, got, want)
@@ -452,7 +487,8 @@ plugin = "lsq"
 	}
 }
 
-// TestRolesOfTheirOwn: keys, values, queries and the head have quantizers only from their tables, and overrides of their roles.
+// TestRolesOfTheirOwn: keys, values, queries and the head have quantizers only from their tables,
+// and overrides of their roles.
 func TestRolesOfTheirOwn(t *testing.T) {
 	plain := parse(t, small+"[quantizer]\nplugin = \"quest\"\n")
 	c := parse(t, small+`[quantizer]
@@ -480,15 +516,18 @@ plugin = "none"
 		}
 	}
 	q := c.Quantizer
-	if q.For(RoleKeys, "layers.1.attn.keys") != q.Keys || q.Keys.Params["bits"] != int64(3) || q.For(RoleValues, "layers.0.attn.values") != nil ||
-		q.For(RoleValues, "layers.1.attn.values") != q.Overrides[0].Plugin || q.For(RoleHead, "head.input") != nil || q.For(RoleHead, "head") != q.Head {
+	if q.For(RoleKeys, "layers.1.attn.keys") != q.Keys || q.Keys.Params["bits"] != int64(3) ||
+		q.For(RoleValues, "layers.0.attn.values") != nil ||
+		q.For(RoleValues, "layers.1.attn.values") != q.Overrides[0].Plugin ||
+		q.For(RoleHead, "head.input") != nil || q.For(RoleHead, "head") != q.Head {
 		t.Errorf("%+v", q)
 	}
 	if f := q.Forward(); f.Keys != q.Keys || f.Head != q.Head || len(f.Overrides) != 2 {
 		t.Errorf("forward alone: %+v", f)
 	}
 	again := parse(t, string(must(c.Encode())))
-	if a, b := must(c.Fingerprint()), must(again.Fingerprint()); a != b || a == must(plain.Fingerprint()) {
+	if a, b := must(c.Fingerprint()), must(again.Fingerprint()); a != b ||
+		a == must(plain.Fingerprint()) {
 		t.Error("the fingerprint of the written configuration is another one, or that without them")
 	}
 }
@@ -521,7 +560,8 @@ plugin = "none"
 `).Quantizer
 	without := q.WithoutWeights()
 	for _, layer := range []string{"layers.0.", "layers.1."} {
-		for role, name := range map[string]string{RoleActivations: "attn.out.input", RoleKeys: "attn.keys", RoleValues: "attn.values"} {
+		for role, name := range map[string]string{RoleActivations: "attn.out.input",
+			RoleKeys: "attn.keys", RoleValues: "attn.values"} {
 			if got, want := without.For(role, layer+name), q.For(role, layer+name); got != want {
 				t.Errorf("%s of %s: %v, want %v", role, layer, got, want)
 			}
@@ -531,6 +571,7 @@ plugin = "none"
 		}
 	}
 	if len(without.Overrides) != 3 {
-		t.Errorf("%d overrides, want activations and keys of the one, activations of the other", len(without.Overrides))
+		t.Errorf("%d overrides, want activations and keys of the one, activations of the other",
+			len(without.Overrides))
 	}
 }

@@ -119,7 +119,8 @@ func (d *decoder) adapters() {
 		return
 	}
 	if c.Init == "" {
-		d.Report(adaptersTable, "found without "+initKey, "want the model whose weights get adapters in "+initKey)
+		d.Report(adaptersTable, "found without "+initKey,
+			"want the model whose weights get adapters in "+initKey)
 	}
 	const want = "leave it out, or leave [adapters] out"
 	for _, k := range []struct {

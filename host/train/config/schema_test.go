@@ -15,11 +15,13 @@ import (
 // the override; what is accepted survives Encode.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(small), "train.steps=5")
-	f.Add([]byte("[model]\npreset = \"30M\"\n[data]\ntrain='a'\nvalidation='b'"), "quantizer={plugin='quest',bits=4}")
+	f.Add([]byte("[model]\npreset = \"30M\"\n[data]\ntrain='a'\nvalidation='b'"),
+		"quantizer={plugin='quest',bits=4}")
 	f.Add([]byte(small+overrideSample), "quantizer.overrides[1].match=['a','b*']")
 	f.Add([]byte(small+groupSample), "optimizer.groups[1]={roles='head',rate=2}")
 	f.Add([]byte(small+"[quantizer]\noverrides=[{match='a',plugin='b',c=1},{match=['d'],plugin='none'}]"), "optimizer.rest.x=1")
-	f.Add([]byte(small+"[quantizer.weights]\nplugin='a'\n[method]\nname='lotion'\ncoeff=3"), "method.name='off'")
+	f.Add([]byte(small+"[quantizer.weights]\nplugin='a'\n[method]\nname='lotion'\ncoeff=3"),
+		"method.name='off'")
 	f.Add([]byte(problem), "model.start=[1, 2.5]")
 	for _, c := range badfiles.Read(f, leastBad) {
 		f.Add(c.File("run.toml"), strings.Join(overridesOf(c), ""))

@@ -55,21 +55,29 @@ func TestStrength(t *testing.T) {
 
 func TestStrengthProblems(t *testing.T) {
 	for text, want := range map[string]string{
-		"[method]\nstrength = 0.5\nlambda = 2.0\n":           "method.strength: found beside method.lambda; want one of them",
-		"[method]\nstrength = 0.5\nform = \"off\"\n":         `method.strength: found with method.form = "off"; leave strength out`,
-		"[method]\nstrength = 0.5\nform = \"coupled\"\n":     `method.strength: found with method.form = "coupled"; want method.lambda`,
-		"[method]\nstrength = -0.5\n":                        "method.strength: found the float -0.5; want a number from 0 to 1000",
-		"[method]\nstrength = nan\n":                         "method.strength: found the float nan; want a number from 0 to 1000",
-		"[method]\nname = \"lotion\"\nstrength = 0.5\n":      `method.strength: a key of method.name = "cage"`,
-		"[method]\nstrength = 0.5\nsilence = 0.999\n":        "",
-		"[method]\nsilence = 0.999999\nstrength = 0.5\n#0\n": "method.strength: found a learning rate of 0, or nearly, in all steps of the correction; want a smaller method.silence",
+		"[method]\nstrength = 0.5\nlambda = 2.0\n": "method.strength: found beside " +
+			"method.lambda; want one of them",
+		"[method]\nstrength = 0.5\nform = " +
+			"\"off\"\n": `method.strength: found with method.form = "off"; leave strength out`,
+		"[method]\nstrength = 0.5\nform = " +
+			"\"coupled\"\n": `method.strength: found with method.form = "coupled"; want method.lambda`,
+		"[method]\nstrength = -0.5\n": "method.strength: found the float -0.5; " +
+			"want a number from 0 to 1000",
+		"[method]\nstrength = nan\n": "method.strength: found the float nan; " +
+			"want a number from 0 to 1000",
+		"[method]\nname = \"lotion\"\nstrength = " +
+			"0.5\n": `method.strength: a key of method.name = "cage"`,
+		"[method]\nstrength = 0.5\nsilence = 0.999\n": "",
+		"[method]\nsilence = 0.999999\nstrength = 0.5\n#0\n": "method.strength: found a learning rate " +
+			"of 0, or nearly, in all steps of the correction; want a smaller method.silence",
 	} {
 		base := small
 		if strings.HasSuffix(text, "#0\n") {
 			base = strings.Replace(small, "rate", "kind = \"linear\"\nfloor = 0.0\nrate", 1)
 		}
 		_, err := Parse("test.toml", []byte(base+quantized+text), nil)
-		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		if want == "" && err != nil || want != "" &&
+			(err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
@@ -83,7 +91,8 @@ func TestStrengthBesideLambdaInSettings(t *testing.T) {
 		{"method.lambda=3", "method.strength=0.75"},
 		{"method = {strength=1.0, lambda=2.0}"},
 	} {
-		if _, err := Parse("test.toml", text, overrides); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Parse("test.toml", text, overrides); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v", overrides, err)
 		}
 	}
@@ -91,7 +100,8 @@ func TestStrengthBesideLambdaInSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	both := []plaintoml.Setting{{Key: "method.strength", Value: 0.5, Line: 1}, {Key: "method.lambda", Value: 2.0, Line: 1}}
+	both := []plaintoml.Setting{{Key: "method.strength", Value: 0.5, Line: 1},
+		{Key: "method.lambda", Value: 2.0, Line: 1}}
 	if _, err := Resolve(doc, both, nil); err == nil || !strings.Contains(err.Error(), want) {
 		t.Error(err)
 	}

@@ -321,7 +321,8 @@ func (d *Distillation) table() table {
 				Doc: "initial: the initial model, of `model.init`; or the directory of a Hugging Face " +
 					"checkpoint or of a run (its newest checkpoint is used), with the same vocabulary"},
 			{Name: "beta", To: &d.Beta, Is: schema.Between(0, 1), Default: 0.5,
-				Doc: "β; 0.5: the Jensen-Shannon divergence; 0: KL(P‖Q) and 1: KL(Q‖P), the limits of the loss divided by β or 1 − β"},
+				Doc: "β; 0.5: the Jensen-Shannon divergence; 0: KL(P‖Q) and 1: KL(Q‖P), the limits of the " +
+					"loss divided by β or 1 − β"},
 			{Name: "temperature", To: &d.Temperature, Is: schema.Above(0, 1000), Default: 1.0,
 				Doc: "divisor of the logits of both models"},
 			{Name: "weight", To: &d.Weight, Is: schema.Above(0, 1), Default: 1.0,

@@ -22,8 +22,9 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// TestPlugins runs the kit on the executables of plugins of this repository, with their golden files, on the oracle and
-// the CPU. Each plugin's own test does so with its code, and so a sample of the executables usually suffices.
+// TestPlugins runs the kit on the executables of plugins of this repository, with their golden
+// files, on the oracle and the CPU. Each plugin's own test does so with its code, and so a sample
+// of the executables usually suffices.
 func TestPlugins(t *testing.T) {
 	testlevel.Long(t, "runs the kit on several plugins; Example runs it on one")
 	device := conformance.NewDevice(testrun.Device(t))
@@ -34,7 +35,8 @@ func TestPlugins(t *testing.T) {
 		name   string
 		golden string
 	}{
-		{name: "absmax", golden: "absmax"}, {name: "quest", golden: "kit"}, {name: "mxfp4", golden: "kit"},
+		{name: "absmax", golden: "absmax"}, {name: "quest", golden: "kit"},
+		{name: "mxfp4", golden: "kit"},
 		{name: "nvfp4", golden: "kit"}, {name: "lsq", golden: "kit"}, {name: "grid"},
 		{name: "paretoq", golden: "paretoq"},
 		{name: "mseden", golden: "mseden"},
@@ -62,7 +64,8 @@ func TestPlugins(t *testing.T) {
 			if c.golden == "" {
 				return
 			}
-			if last := report.Checks[len(report.Checks)-1]; !strings.HasPrefix(last.Name, "golden ") || last.Tried == 0 {
+			if last := report.Checks[len(report.Checks)-1]; !strings.HasPrefix(last.Name, "golden ") ||
+				last.Tried == 0 {
 				t.Errorf("the golden file was not run: %+v", last)
 			}
 		})
@@ -125,7 +128,8 @@ func TestRefusals(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	subject := conformance.Quantizer(ctx, client)
 	refused := func(err error) bool { _, ok := errors.AsType[*sdk.Refusal](err); return ok }
-	if _, err := subject.Programs(site); !refused(err) || !strings.Contains(err.Error(), "12 is not a power of two") {
+	if _, err := subject.Programs(site); !refused(err) ||
+		!strings.Contains(err.Error(), "12 is not a power of two") {
 		t.Errorf("got %v", err)
 	}
 	cancel()
@@ -156,7 +160,8 @@ func TestDevice(t *testing.T) {
 		t.Fatal(err)
 	}
 	inputs := map[string]reference.Tensor{
-		"x": reference.Floats([]float64{1, 2, math.Inf(1), 4}, 2, 2), "n": reference.Ints([]int32{-7, math.MaxInt32}, 2),
+		"x": reference.Floats([]float64{1, 2, math.Inf(1), 4}, 2, 2),
+		"n": reference.Ints([]int32{-7, math.MaxInt32}, 2),
 		"u": reference.Uint(1<<31 + 3), "on": reference.Bools([]bool{true, false}, 2, 1),
 	}
 	want, err := reference.Run32(p, inputs)
@@ -175,7 +180,8 @@ func TestDevice(t *testing.T) {
 		}
 	}
 	delete(inputs, "n")
-	if _, err := dev.Run(p, inputs); err == nil || !strings.Contains(err.Error(), `input "n" is int[2]`) {
+	if _, err := dev.Run(p, inputs); err == nil ||
+		!strings.Contains(err.Error(), `input "n" is int[2]`) {
 		t.Errorf("without an input: %v", err)
 	}
 	for i := range 1100 {
@@ -202,7 +208,8 @@ func TestFactorizations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := device.Run(p, map[string]reference.Tensor{"x": reference.Floats([]float64{1, 2, 3, 4}, 2, 2)}); err == nil {
+	if _, err := device.Run(p,
+		map[string]reference.Tensor{"x": reference.Floats([]float64{1, 2, 3, 4}, 2, 2)}); err == nil {
 		t.Error("the device factorizes")
 	}
 }

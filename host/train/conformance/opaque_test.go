@@ -21,7 +21,8 @@ func TestOpaque(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := finder.Start(t.Context(), "../../../examples/plugins/opaque-adamw", sdk.KindOptimizer, plugin.Options{})
+	c, err := finder.Start(t.Context(), "../../../examples/plugins/opaque-adamw", sdk.KindOptimizer,
+		plugin.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,8 +32,11 @@ func TestLiveLine(t *testing.T) {
 			d.Update(record(step))
 		}
 	}
-	want := " 25% ━━━━━━──────────────────  step 250/1000  12m30s left  loss 3.000  ppl 20.09  val ppl 12.18  λ 0  ‖e‖ 8.00%  1.00k tok/s  lr 1.00e-03"
-	evaluation := "step 200/1000  13m20s left  loss 3.000  ppl 20.09  val ppl 12.18  λ 0.500  ‖e‖ 8.00%  1.00k tok/s  lr 1.00e-03" // stays
+	want := " 25% ━━━━━━──────────────────  step 250/1000  12m30s left  loss 3.000  ppl 20.09  val " +
+		"ppl 12.18  λ 0  ‖e‖ 8.00%  1.00k tok/s  lr 1.00e-03"
+	// stays
+	evaluation := "step 200/1000  13m20s left  loss 3.000  ppl 20.09  val ppl 12.18  λ 0.500  ‖e‖ " +
+		"8.00%  1.00k tok/s  lr 1.00e-03"
 	if diff := cmp.Diff([]string{evaluation, want}, s.lines); diff != "" {
 		t.Errorf("the screen shows (-want +got):\n%s", diff)
 	}
@@ -129,8 +132,10 @@ func TestPlainLines(t *testing.T) {
 	want := strings.Join([]string{
 		"step 1/45  loss 3.000  ppl 20.09  λ 0  lr 1.00e-03",
 		"step 20/45  25s left  loss 3.000  ppl 20.09  λ 0  1.00k tok/s  lr 1.00e-03",
-		"step 30/45  15s left  loss 3.000  ppl 20.09  val ppl 12.18  λ 0.500  ‖e‖ 8.00%  1.00k tok/s  lr 1.00e-03",
-		"step 40/45  5s left  loss 3.000  ppl 20.09  val ppl 12.18  λ 0  ‖e‖ 8.00%  1.00k tok/s  lr 1.00e-03",
+		"step 30/45  15s left  loss 3.000  ppl 20.09  val ppl 12.18  λ 0.500  ‖e‖ 8.00%  1.00k tok/s  " +
+			"lr 1.00e-03",
+		"step 40/45  5s left  loss 3.000  ppl 20.09  val ppl 12.18  λ 0  ‖e‖ 8.00%  1.00k tok/s  lr " +
+			"1.00e-03",
 		"step 45/45  loss 3.000  ppl 20.09  val ppl 12.18  λ 0  ‖e‖ 8.00%  1.00k tok/s  lr 1.00e-03",
 		"a log line", "",
 	}, "\n")
@@ -176,7 +181,8 @@ func TestUnusualNumbers(t *testing.T) {
 		d.Update(metrics.Record{Step: 3, Loss: metrics.Number(loss), Lambda: metrics.Some(math.Inf(1))})
 		c.advance(time.Hour)
 	}
-	if got := s.lines[0]; !strings.Contains(got, "100%") || !strings.Contains(got, "loss -1.000  ppl 0.368  λ +Inf") {
+	if got := s.lines[0]; !strings.Contains(got, "100%") ||
+		!strings.Contains(got, "loss -1.000  ppl 0.368  λ +Inf") {
 		t.Errorf("shows %q", got)
 	}
 }
@@ -226,7 +232,8 @@ func TestAFileIsNoTerminal(t *testing.T) {
 
 func ExampleRun() {
 	d := console.NewRun(os.Stdout, console.RunOptions{Total: 1000, Every: 500})
-	d.Update(metrics.Record{Step: 500, Loss: 3.21, LR: 1e-3, Lambda: metrics.Some(0.5), TokensPerSecond: metrics.Some(12345)})
+	d.Update(metrics.Record{Step: 500, Loss: 3.21, LR: 1e-3, Lambda: metrics.Some(0.5),
+		TokensPerSecond: metrics.Some(12345)})
 	fmt.Fprintln(d, "a log line")
 	if err := d.Close(); err != nil {
 		fmt.Println(err)
@@ -269,7 +276,8 @@ func columns(width int) func() int { return func() int { return width } }
 
 // record is that of a run whose steps take a second each.
 func record(step int) metrics.Record {
-	return metrics.Record{Step: step, Loss: 3, LR: 1e-3, Lambda: metrics.Some(0), Tokens: int64(step) * 1000, Seconds: metrics.Number(step)}
+	return metrics.Record{Step: step, Loss: 3, LR: 1e-3, Lambda: metrics.Some(0),
+		Tokens: int64(step) * 1000, Seconds: metrics.Number(step)}
 }
 
 func measured(step int) metrics.Record {

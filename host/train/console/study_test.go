@@ -24,9 +24,11 @@ func TestEscapes(t *testing.T) {
 	var out bytes.Buffer
 	for _, d := range []*Study{{out: &out, width: func() int { return 90 }}, NewStudy(&out)} {
 		out.Reset()
-		d.Watch(Progress{Total: 2, Ended: ended("b\x1b[31m", "failed", "first\x1b[31m\r\nsecond", time.Second)})
+		d.Watch(Progress{Total: 2, Ended: ended("b\x1b[31m", "failed", "first\x1b[31m\r\nsecond",
+			time.Second)})
 		d.Close()
-		if strings.Contains(out.String(), "\x1b[31m") || !strings.Contains(out.String(), `first\x1b[31m\r; second`) {
+		if strings.Contains(out.String(), "\x1b[31m") ||
+			!strings.Contains(out.String(), `first\x1b[31m\r; second`) {
 			t.Errorf("wrote %q", out.String())
 		}
 	}
@@ -48,8 +50,10 @@ func TestTerminal(t *testing.T) {
 	show(Progress{Total: 12}, "\r────────────────────────  0 of 12 cells done\x1b[K")
 	show(Progress{Total: 12, Done: 3, Left: 95 * time.Second, Running: 2},
 		"\r━━━━━━──────────────────  3 of 12 cells done  2 running  1m35s left\x1b[K")
-	show(Progress{Total: 12, Done: 3, Failed: 1, Running: 1, Ended: ended("STE · 10", "failed", "first\nsecond", time.Second)},
-		"\rSTE · 10: failed: first; second (1s)\x1b[K\n━━━━━━──────────────────  3 of 12 cells done  1 running  1 failed\x1b[K")
+	show(Progress{Total: 12, Done: 3, Failed: 1, Running: 1,
+		Ended: ended("STE · 10", "failed", "first\nsecond", time.Second)},
+		"\rSTE · 10: failed: first; second (1s)\x1b[K\n━━━━━━──────────────────  3 of 12 cells done  1 "+
+			"running  1 failed\x1b[K")
 	d.Close()
 	d.Close()
 	if !strings.HasSuffix(out.String(), "\x1b[K\n") || strings.HasSuffix(out.String(), "\n\n") {
@@ -58,7 +62,8 @@ func TestTerminal(t *testing.T) {
 	for width = range 50 {
 		out.Reset()
 		d.Watch(Progress{Total: 100, Running: 9})
-		if n := utf8.RuneCountInString(strings.Trim(strings.TrimSuffix(out.String(), "\x1b[K"), "\r")); n > max(0, width-1) {
+		if n := utf8.RuneCountInString(strings.Trim(strings.TrimSuffix(out.String(), "\x1b[K"),
+			"\r")); n > max(0, width-1) {
 			t.Fatalf("%d columns on a terminal of %d: %q", n, width, out.String())
 		}
 	}
@@ -69,9 +74,12 @@ func TestPlainLines(t *testing.T) {
 	out := &bytes.Buffer{}
 	d := NewStudy(out)
 	d.Watch(Progress{Total: 12, Running: 1})
-	d.Watch(Progress{Total: 12, Done: 1, Left: 2 * time.Hour, Ended: ended("CAGE · 4", "done", "", 3*time.Minute)})
-	d.Watch(Progress{Total: 12, Done: 1, Failed: 1, Ended: ended("STE · 4", "failed", "it broke", time.Second)})
-	d.Watch(Progress{Total: 12, Done: 1, Failed: 1, Ended: ended("STE · 2", "interrupted", "", time.Second)})
+	d.Watch(Progress{Total: 12, Done: 1, Left: 2 * time.Hour,
+		Ended: ended("CAGE · 4", "done", "", 3*time.Minute)})
+	d.Watch(Progress{Total: 12, Done: 1, Failed: 1,
+		Ended: ended("STE · 4", "failed", "it broke", time.Second)})
+	d.Watch(Progress{Total: 12, Done: 1, Failed: 1,
+		Ended: ended("STE · 2", "interrupted", "", time.Second)})
 	d.Close()
 	want := "[ 1/12]   2h00m left  CAGE · 4: done, val loss 2.500 (3m00s)\n" +
 		"[ 2/12]  STE · 4: failed: it broke (1s)\n" +

@@ -16,7 +16,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// TestChecksum: CRC-32C of 32 zeros is 0x8a9136aa (RFC 3720, B.4); masked as TensorFlow's crc32c.h says.
+// TestChecksum: CRC-32C of 32 zeros is 0x8a9136aa (RFC 3720, B.4); masked as TensorFlow's crc32c.h
+// says.
 func TestChecksum(t *testing.T) {
 	sum := uint32(0x8a9136aa)
 	if got, want := masked(make([]byte, 32)), (sum>>15|sum<<17)+0xa282ead8; got != want {
@@ -91,21 +92,25 @@ func TestEventFile(t *testing.T) {
 		t.Fatalf("%d events, want 3", len(list))
 	}
 	first := fields(t, list[0])
-	if string(first[eventFileVersion].([]byte)) != "brain.Event:2" || math.Float64frombits(first[eventWallTime].(uint64)) != 1700000000.5 {
+	if string(first[eventFileVersion].([]byte)) != "brain.Event:2" ||
+		math.Float64frombits(first[eventWallTime].(uint64)) != 1700000000.5 {
 		t.Errorf("the first event is %v", first)
 	}
 	start := fields(t, list[1])
-	if start[eventStep] != uint64(8) || fields(t, start[eventSessionLog].([]byte))[sessionStatus] != uint64(1) {
+	if start[eventStep] != uint64(8) ||
+		fields(t, start[eventSessionLog].([]byte))[sessionStatus] != uint64(1) {
 		t.Errorf("readers forget nothing from step 8 on: %v", start)
 	}
 	numbers := fields(t, list[2])
 	value := fields(t, fields(t, numbers[eventSummary].([]byte))[summaryValue].([]byte))
-	if numbers[eventStep] != uint64(8) || string(value[valueTag].([]byte)) != "validation/loss" || !math.IsNaN(float64(math.Float32frombits(value[valueSimpleValue].(uint32)))) {
+	if numbers[eventStep] != uint64(8) || string(value[valueTag].([]byte)) != "validation/loss" ||
+		!math.IsNaN(float64(math.Float32frombits(value[valueSimpleValue].(uint32)))) {
 		t.Errorf("the last number of step %v is %v", numbers[eventStep], value)
 	}
 }
 
-// TestEventFileNames: files of one second do not overwrite each other, and their names follow the order in which they were made.
+// TestEventFileNames: files of one second do not overwrite each other, and their names follow the
+// order in which they were made.
 func TestEventFileNames(t *testing.T) {
 	dir := vfs.At(t.TempDir())
 	for _, at := range []int64{1700000000, 1700000000, 1700000001} {
@@ -123,7 +128,8 @@ func TestEventFileNames(t *testing.T) {
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
-	want := []string{"events.out.tfevents.1700000000.000.cage", "events.out.tfevents.1700000001.000.cage", "events.out.tfevents.1700000002.000.cage"}
+	want := []string{"events.out.tfevents.1700000000.000.cage",
+		"events.out.tfevents.1700000001.000.cage", "events.out.tfevents.1700000002.000.cage"}
 	if !slices.Equal(names, want) {
 		t.Errorf("the files are %v, want %v", names, want)
 	}
@@ -157,16 +163,19 @@ func TestEventTags(t *testing.T) {
 		}
 		seen[tag] = true
 	}
-	if got := tagOf("weights.layers.0.attn.qkv.flip_rate"); got != "weights, share that changed/layers.0.attn.qkv" {
+	if got := tagOf("weights.layers.0.attn.qkv.flip_rate"); got != "weights, share that "+
+		"changed/layers.0.attn.qkv" {
 		t.Errorf("the flip rate of a weight is %q", got)
 	}
 }
 
-// TestClockSetBack: a file that is made later comes after the others by its name, whatever the clock says.
+// TestClockSetBack: a file that is made later comes after the others by its name, whatever the
+// clock says.
 func TestClockSetBack(t *testing.T) {
 	dir := vfs.At(t.TempDir())
 	at := time.Unix(1700000000, 0)
-	for i, clock := range []time.Time{at, at.Add(-time.Hour), at.Add(-2 * time.Hour), at.Add(time.Hour)} {
+	for i, clock := range []time.Time{at, at.Add(-time.Hour), at.Add(-2 * time.Hour),
+		at.Add(time.Hour)} {
 		w, err := CreateEvents(dir, i, clock)
 		if err != nil {
 			t.Fatal(err)

@@ -36,7 +36,8 @@ func get(t testing.TB, path string) []byte {
 
 // FuzzTrajectory: the points of a file, written again, are the same bits.
 func FuzzTrajectory(f *testing.F) {
-	f.Add([]byte(`{"step":0,"x":[1,-0.5,"NaN"]}` + "\n" + `{"step":3,"x":[1e-45,3.4028235e38,"-Inf"]}` + "\n"))
+	f.Add([]byte(`{"step":0,"x":[1,-0.5,"NaN"]}` + "\n" +
+		`{"step":3,"x":[1e-45,3.4028235e38,"-Inf"]}` + "\n"))
 	f.Add([]byte(`{"step":1,"x":[]}` + "\n" + `{"step":2}` + "\n{"))
 	path := filepath.Join(f.TempDir(), "trajectory.jsonl")
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -66,7 +67,8 @@ func FuzzTrajectory(f *testing.F) {
 // FuzzSummary: a summary that can be read is the same when it is written again, and
 // both readers agree on whether it can be and on its numbers.
 func FuzzSummary(f *testing.F) {
-	text, err := json.Marshal(metrics.Summary{Name: "a", Completed: true, Steps: 3, ValLoss: metrics.Some(2.5), ErrorRel: metrics.Some(0)})
+	text, err := json.Marshal(metrics.Summary{Name: "a", Completed: true, Steps: 3,
+		ValLoss: metrics.Some(2.5), ErrorRel: metrics.Some(0)})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -99,7 +101,8 @@ func FuzzSummary(f *testing.F) {
 			t.Fatalf("the summary changed:\n%s", diff)
 		}
 		// Keys that differ in case only are one field, but several numbers.
-		exact := bytes.Count(bytes.ToLower(data), []byte("val_loss")) == 1 && bytes.Contains(data, []byte(`"val_loss"`))
+		exact := bytes.Count(bytes.ToLower(data), []byte("val_loss")) == 1 &&
+			bytes.Contains(data, []byte(`"val_loss"`))
 		if x, ok := numbers["val_loss"]; exact && ok != (s.ValLoss != nil) && completed {
 			t.Fatalf("val_loss is %v, %v and %v", x, ok, s.ValLoss)
 		}
@@ -116,7 +119,8 @@ func FuzzResume(f *testing.F) {
 		file := put(t, path, data)
 		last, ok, lastErr := metrics.Last(file)
 		all, err := parse(t, data)
-		if err == nil && (lastErr != nil || ok != (len(all) > 0) || ok && last.Step != all[len(all)-1].Step) {
+		if err == nil && (lastErr != nil || ok != (len(all) > 0) || ok &&
+			last.Step != all[len(all)-1].Step) {
 			t.Fatalf("the last of %d records is %+v, %v, %v", len(all), last, ok, lastErr)
 		}
 		w, err := metrics.Resume[metrics.Record](file, step)

@@ -52,7 +52,8 @@ func TestResume(t *testing.T) {
 			writeAll(t, w, full(test.step+1))
 			closeWriter(t, w)
 			got, err = metrics.Read[metrics.Record](vfs.At(path))
-			if want := append(slices.Clone(test.want), test.step+1); err != nil || !slices.Equal(steps(got), want) {
+			if want := append(slices.Clone(test.want), test.step+1); err != nil ||
+				!slices.Equal(steps(got), want) {
 				t.Errorf("going on gives steps %v, %v; want %v", steps(got), err, want)
 			}
 		})

@@ -22,16 +22,21 @@ import (
 func full(step int) metrics.Record {
 	applied := 12
 	return metrics.Record{
-		Step: step, Loss: 2.5, LR: 1e-3, Lambda: metrics.Some(0.25), Counts: map[string]int64{"weights_set_back": 1 << 40}, Tokens: 1 << 40, Seconds: 12.5,
+		Step: step, Loss: 2.5, LR: 1e-3, Lambda: metrics.Some(0.25),
+		Counts: map[string]int64{"weights_set_back": 1 << 40}, Tokens: 1 << 40, Seconds: 12.5,
 		TokensPerSecond: metrics.Some(1234.5), GradNorm: metrics.Some(math.Inf(1)),
-		ErrorNorm2: metrics.Some(3), ErrorRel: metrics.Some(0.01), AvgErrNorm: metrics.Some(0), AvgCorrNorm: metrics.Some(0.1),
+		ErrorNorm2: metrics.Some(3), ErrorRel: metrics.Some(0.01), AvgErrNorm: metrics.Some(0),
+		AvgCorrNorm:   metrics.Some(0.1),
 		AppliedParams: &applied, Pareto: metrics.Some(math.NaN()), ParetoSTE: metrics.Some(math.Inf(-1)),
-		FlipRate: metrics.Some(0.125), Coherence: metrics.Some(0.5), CoherenceVector: metrics.Some(math.NaN()), DwellMean: metrics.Some(12.5),
-		DwellMedian: metrics.Some(10), DwellP90: metrics.Some(40), DwellMax: metrics.Some(320), DwellVectorMean: metrics.Some(10),
-		Visits: metrics.Some(3.5), VisitSum: metrics.Some(0.75), ResidualMax: metrics.Some(0.25),
+		FlipRate: metrics.Some(0.125), Coherence: metrics.Some(0.5),
+		CoherenceVector: metrics.Some(math.NaN()), DwellMean: metrics.Some(12.5),
+		DwellMedian: metrics.Some(10), DwellP90: metrics.Some(40), DwellMax: metrics.Some(320),
+		DwellVectorMean: metrics.Some(10),
+		Visits:          metrics.Some(3.5), VisitSum: metrics.Some(0.75), ResidualMax: metrics.Some(0.25),
 		Weights: map[string]metrics.WeightMeasures{
-			"layers.0.attn.qkv": {FlipRate: metrics.Some(0.25), DwellMean: metrics.Some(11), Coherence: metrics.Some(0.5), CoherenceVector: metrics.Some(math.Inf(1))},
-			"head":              {},
+			"layers.0.attn.qkv": {FlipRate: metrics.Some(0.25), DwellMean: metrics.Some(11),
+				Coherence: metrics.Some(0.5), CoherenceVector: metrics.Some(math.Inf(1))},
+			"head": {},
 		},
 		ValLoss: metrics.Some(2.25), ValPPL: metrics.Some(math.Exp(2.25)), Skipped: 1,
 	}
@@ -82,7 +87,8 @@ func TestNumber(t *testing.T) {
 		x    float64
 		text string
 	}{
-		{0, "0"}, {math.Copysign(0, -1), "-0"}, {1.5, "1.5"}, {1e-300, "1e-300"}, {0.1, "0.1"}, {math.MaxFloat64, "1.7976931348623157e+308"},
+		{0, "0"}, {math.Copysign(0, -1), "-0"}, {1.5, "1.5"}, {1e-300, "1e-300"}, {0.1, "0.1"},
+		{math.MaxFloat64, "1.7976931348623157e+308"},
 		{5e-324, "5e-324"}, {math.NaN(), `"NaN"`}, {math.Inf(1), `"Inf"`}, {math.Inf(-1), `"-Inf"`},
 	}
 	for _, test := range tests {
@@ -94,7 +100,8 @@ func TestNumber(t *testing.T) {
 		if err := json.Unmarshal(text, &n); err != nil {
 			t.Errorf("%s: %v", text, err)
 		}
-		if got := float64(n); math.Float64bits(got) != math.Float64bits(test.x) && !(math.IsNaN(got) && math.IsNaN(test.x)) {
+		if got := float64(n); math.Float64bits(got) != math.Float64bits(test.x) &&
+			!(math.IsNaN(got) && math.IsNaN(test.x)) {
 			t.Errorf("%v became %v", test.x, got)
 		}
 	}
@@ -130,7 +137,8 @@ func TestWriteAndRead(t *testing.T) {
 		t.Errorf("records differ (-want +got):\n%s", diff)
 	}
 	data := get(t, path)
-	if line := bytes.Split(data, []byte("\n"))[1]; string(line) != `{"step":2,"loss":"NaN","lr":0,"tokens":0,"seconds":0}` {
+	if line := bytes.Split(data, []byte("\n"))[1]; string(
+		line) != `{"step":2,"loss":"NaN","lr":0,"tokens":0,"seconds":0}` {
 		t.Errorf("what was not measured is written: %s", line)
 	}
 	if _, err := metrics.Create(vfs.At(path)); !errors.Is(err, os.ErrExist) {
@@ -210,7 +218,8 @@ func Example() {
 		return
 	}
 	for step := 1; step <= 3; step++ {
-		if err := w.Write(metrics.Record{Step: step, Loss: metrics.Number(4 - step), LR: 0.001}); err != nil {
+		if err := w.Write(metrics.Record{Step: step, Loss: metrics.Number(4 - step),
+			LR: 0.001}); err != nil {
 			fmt.Println(err)
 		}
 	}
@@ -223,7 +232,8 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	if err := w.Write(metrics.Record{Step: 3, Loss: 1, LR: 0.001, ValLoss: metrics.Some(1.25)}); err != nil {
+	if err := w.Write(metrics.Record{Step: 3, Loss: 1, LR: 0.001,
+		ValLoss: metrics.Some(1.25)}); err != nil {
 		fmt.Println(err)
 	}
 	if err := w.Close(); err != nil {
@@ -241,7 +251,9 @@ func TestTrajectory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "trajectory.jsonl")
 	w := resume[metrics.Point](t, path, 0)
 	points := []metrics.Point{
-		{Step: 0, X: metrics.Vector{0.1, -2, 1e-20}}, {Step: 5, X: metrics.Vector{float32(math.NaN()), float32(math.Inf(1)), 3e38}}, {Step: 9, X: metrics.Vector{}},
+		{Step: 0, X: metrics.Vector{0.1, -2, 1e-20}},
+		{Step: 5, X: metrics.Vector{float32(math.NaN()), float32(math.Inf(1)), 3e38}},
+		{Step: 9, X: metrics.Vector{}},
 	}
 	writeAll(t, w, points...)
 	if err := w.Write(metrics.Point{Step: 8}); err == nil {
@@ -249,7 +261,8 @@ func TestTrajectory(t *testing.T) {
 	}
 	closeWriter(t, w)
 	text := get(t, path)
-	want := `{"step":0,"x":[0.1,-2,1e-20]}` + "\n" + `{"step":5,"x":["NaN","Inf",3e+38]}` + "\n" + `{"step":9,"x":[]}` + "\n"
+	want := `{"step":0,"x":[0.1,-2,1e-20]}` + "\n" + `{"step":5,"x":["NaN","Inf",3e+38]}` + "\n" +
+		`{"step":9,"x":[]}` + "\n"
 	if diff := cmp.Diff(want, string(text)); diff != "" {
 		t.Errorf("the file (-want +got):\n%s", diff)
 	}
@@ -284,7 +297,8 @@ func TestSamples(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "samples.jsonl")
 	w := resume[metrics.Sample](t, path, 0)
 	list := []metrics.Sample{
-		{Step: 5, Texts: []metrics.Text{{Prompt: "func ", Text: "main() {\n\t\"λ\" }"}, {Prompt: "a", Text: ""}}},
+		{Step: 5, Texts: []metrics.Text{{Prompt: "func ", Text: "main() {\n\t\"λ\" }"},
+			{Prompt: "a", Text: ""}}},
 		{Step: 9, Texts: []metrics.Text{{Prompt: "b", Text: "x\xffy"}}},
 	}
 	writeAll(t, w, list...)

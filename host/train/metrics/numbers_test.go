@@ -17,10 +17,12 @@ import (
 
 func TestReadNumbers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "summary.json")
-	if numbers, completed, err := metrics.ReadNumbers(vfs.At(path)); numbers != nil || completed || err != nil {
+	if numbers, completed, err := metrics.ReadNumbers(vfs.At(path)); numbers != nil || completed ||
+		err != nil {
 		t.Errorf("of no file: %v, %v, %v", numbers, completed, err)
 	}
-	s := metrics.Summary{Name: "Inf?", Completed: true, Steps: 7, ValLoss: metrics.Some(1.25), TrainLoss: metrics.Some(math.NaN()), ErrorRel: metrics.Some(math.Inf(-1))}
+	s := metrics.Summary{Name: "Inf?", Completed: true, Steps: 7, ValLoss: metrics.Some(1.25),
+		TrainLoss: metrics.Some(math.NaN()), ErrorRel: metrics.Some(math.Inf(-1))}
 	if err := metrics.WriteSummary(vfs.At(path), s); err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +30,8 @@ func TestReadNumbers(t *testing.T) {
 	if err != nil || !completed {
 		t.Fatalf("%v, %v", completed, err)
 	}
-	want := map[string]float64{"steps": 7, "val_loss": 1.25, "train_loss": math.NaN(), "error_rel": math.Inf(-1)}
+	want := map[string]float64{"steps": 7, "val_loss": 1.25, "train_loss": math.NaN(),
+		"error_rel": math.Inf(-1)}
 	for name := range numbers {
 		if _, ok := want[name]; !ok {
 			want[name] = 0
@@ -41,7 +44,8 @@ func TestReadNumbers(t *testing.T) {
 		t.Error("a name is no number")
 	}
 	put(t, path, []byte("{"))
-	if _, _, err := metrics.ReadNumbers(vfs.At(path)); err == nil || !strings.Contains(err.Error(), path) {
+	if _, _, err := metrics.ReadNumbers(vfs.At(path)); err == nil ||
+		!strings.Contains(err.Error(), path) {
 		t.Errorf("of half a file: %v", err)
 	}
 }
@@ -51,7 +55,8 @@ func TestLast(t *testing.T) {
 	record := func(step string) string { return `{"step":` + step + `,"loss":2.5}` }
 	long := strings.Repeat(record("3")+"\n", 10_000)
 	// A record of many weights.
-	wide := `{"step":5,"loss":2.5,"weights":{"w0":{"flip_rate":0.5,"dwell_mean":1}` + strings.Repeat(`,"w":{"flip_rate":0.5,"dwell_mean":1}`, 5000) + `}}`
+	wide := `{"step":5,"loss":2.5,"weights":{"w0":{"flip_rate":0.5,"dwell_mean":1}` +
+		strings.Repeat(`,"w":{"flip_rate":0.5,"dwell_mean":1}`, 5000) + `}}`
 	for _, c := range []struct {
 		content string
 		step    int
@@ -84,7 +89,9 @@ func TestLast(t *testing.T) {
 
 func TestLastEvaluation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "metrics.jsonl")
-	evaluation := func(step string) string { return `{"step":` + step + `,"loss":2.5,"val_loss":3}` + "\n" }
+	evaluation := func(step string) string {
+		return `{"step":` + step + `,"loss":2.5,"val_loss":3}` + "\n"
+	}
 	record := `{"step":9,"loss":2.5}` + "\n"
 	for _, c := range []struct {
 		content string
@@ -112,13 +119,18 @@ func TestLastEvaluation(t *testing.T) {
 
 // TestLabel: what is recorded as a number for curves has a name for people, and other names stay.
 func TestLabel(t *testing.T) {
-	rest := []string{"weights", "tensors", "applied_params", "diagnostics", "total_steps", "silence", "tokens", "steps", "parameters"}
-	for _, of := range []reflect.Type{reflect.TypeFor[metrics.Record](), reflect.TypeFor[metrics.Summary]()} {
+	rest := []string{"weights", "tensors", "applied_params", "diagnostics", "total_steps", "silence",
+		"tokens", "steps", "parameters"}
+	for _, of := range []reflect.Type{reflect.TypeFor[metrics.Record](),
+		reflect.TypeFor[metrics.Summary]()} {
 		for i := range of.NumField() {
 			field := of.Field(i)
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-			number := field.Type == reflect.TypeFor[metrics.Number]() || field.Type == reflect.TypeFor[*metrics.Number]() ||
-				of == reflect.TypeFor[metrics.Summary]() && (field.Type.Kind() == reflect.Int || field.Type.Kind() == reflect.Int64 || field.Type.Kind() == reflect.Float64)
+			number := field.Type == reflect.TypeFor[metrics.Number]() ||
+				field.Type == reflect.TypeFor[*metrics.Number]() ||
+				of == reflect.TypeFor[metrics.Summary]() &&
+					(field.Type.Kind() == reflect.Int || field.Type.Kind() == reflect.Int64 ||
+						field.Type.Kind() == reflect.Float64)
 			if number && metrics.Label(name) == name && !slices.Contains(rest, name) {
 				t.Errorf("%s: %s has no label", of, name)
 			}

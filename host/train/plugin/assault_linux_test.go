@@ -19,7 +19,8 @@ import (
 
 func init() { assault, spoil = assaultShared, spoilShared }
 
-// openShared opens the memory that this process shares with its host, as any process of the user can.
+// openShared opens the memory that this process shares with its host, as any process of the user
+// can.
 func openShared() (*os.File, int64, error) {
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
@@ -45,8 +46,9 @@ func openShared() (*os.File, int64, error) {
 	return nil, 0, errors.Join(errors.New("the shared memory is not found"), err)
 }
 
-// assaultShared does what a process can do to memory that it shares: it fills it with NaN, frees every other page, and tries
-// to cut it off, to lengthen it, to remove it and to forbid the host to write.
+// assaultShared does what a process can do to memory that it shares: it fills it with NaN, frees
+// every other page, and tries to cut it off, to lengthen it, to remove it and to forbid the host to
+// write.
 func assaultShared() error {
 	f, size, err := openShared()
 	if err != nil {
@@ -58,7 +60,8 @@ func assaultShared() error {
 	}
 	page := int64(os.Getpagesize())
 	for at := page; at < size; at += 2 * page {
-		if err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, at, page); err != nil {
+		if err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, at,
+			page); err != nil {
 			return err
 		}
 	}
@@ -85,13 +88,15 @@ func fill(f *os.File, size int64, bits uint32) error {
 	return err
 }
 
-// The files by which a test and a plugin that writes late wait for each other, in the directory "once".
+// The files by which a test and a plugin that writes late wait for each other, in the directory
+// "once".
 const (
 	answered  = "answered"
 	assaulted = "assaulted"
 )
 
-// assaultAnswered has a plugin that writes late do so, now that it has answered, and waits until it has.
+// assaultAnswered has a plugin that writes late do so, now that it has answered, and waits until it
+// has.
 func assaultAnswered(t *testing.T, dir string, memory *sharedMemory) {
 	t.Helper()
 	before := content(t, memory)
@@ -121,8 +126,8 @@ func content(t *testing.T, memory *sharedMemory) []byte {
 	return data
 }
 
-// TestOpaqueWritesLate: what a plugin does to the shared memory when it has answered changes nothing, neither what it has
-// answered nor what the next step reads.
+// TestOpaqueWritesLate: what a plugin does to the shared memory when it has answered changes
+// nothing, neither what it has answered nor what the next step reads.
 func TestOpaqueWritesLate(t *testing.T) {
 	dir := t.TempDir()
 	s := stepper(t, map[string]any{"do": "late", "once": dir})
@@ -142,8 +147,10 @@ func TestOpaqueWritesLate(t *testing.T) {
 		for _, name := range []string{"a", "b"} {
 			x, g := s.Inputs(name)
 			for i, u := range s.Direction(name) {
-				if sum := float32(step * (step + 1) / 2); u != sum || s.State(name, "s")[i] != sum || x[i] != 1 || g[i] != float32(step) {
-					t.Errorf("step %d: element %d of %s: u = %v, s = %v, x = %v, g = %v", step, i, name, u, s.State(name, "s")[i], x[i], g[i])
+				if sum := float32(step * (step + 1) / 2); u != sum || s.State(name, "s")[i] != sum ||
+					x[i] != 1 || g[i] != float32(step) {
+					t.Errorf("step %d: element %d of %s: u = %v, s = %v, x = %v, g = %v", step, i, name, u,
+						s.State(name, "s")[i], x[i], g[i])
 				}
 			}
 		}
@@ -159,7 +166,8 @@ func TestSearchWritesLate(t *testing.T) {
 			assaultAnswered(t, dir, s.memory)
 		}
 	})
-	if want := []float32{6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 303}; err != nil || fmt.Sprint(found) != fmt.Sprint(want) {
+	if want := []float32{6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 303}; err != nil ||
+		fmt.Sprint(found) != fmt.Sprint(want) {
 		t.Errorf("got %v, %v, want %v", found, err, want)
 	}
 }

@@ -89,7 +89,8 @@ var behaviours = map[string]func(){
 	},
 	"noisy": func() {
 		for _, line := range []string{
-			`{"@message":1}`, `{"@message":"x","@level":2}`, `{"@timestamp":3}`, `{"@level":"warn","@message":"careful","k":{"a":[1]}}`,
+			`{"@message":1}`, `{"@message":"x","@level":2}`, `{"@timestamp":3}`,
+			`{"@level":"warn","@message":"careful","k":{"a":[1]}}`,
 			`{`, `null`, "\xff\xfe not UTF-8", strings.Repeat("long ", 40000), "[ERROR] something",
 		} {
 			fmt.Fprintln(os.Stderr, line)
@@ -98,7 +99,8 @@ var behaviours = map[string]func(){
 	},
 	"escapes": func() { // tries to rule the terminal
 		fmt.Fprintln(os.Stderr, "plain \x1b[2J\u202e\u200b\u2028\x9b")
-		fmt.Fprintln(os.Stderr, `{"@level":"warn","@message":"two\nlines \u001b[2J","k\u001b[1m":"v\u202e\n","deep":{"a\u001b":["\u001b[3m"]}}`)
+		fmt.Fprintln(os.Stderr,
+			`{"@level":"warn","@message":"two\nlines \u001b[2J","k\u001b[1m":"v\u202e\n","deep":{"a\u001b":["\u001b[3m"]}}`)
 		sdk.ServeQuantizer(testQuantizer{})
 	},
 	"ignores-its-host": func() { // it does not notice that standard input is closed
@@ -145,7 +147,8 @@ func TestMain(m *testing.M) {
 // hostProcess is a host that starts the plugin named by TEST_PLUGIN, says which
 // process that is, and waits.
 func hostProcess() {
-	c, err := Start(context.Background(), direct(os.Getenv("TEST_PLUGIN")), sdk.KindQuantizer, Options{StartTimeout: patience})
+	c, err := Start(context.Background(), direct(os.Getenv("TEST_PLUGIN")), sdk.KindQuantizer,
+		Options{StartTimeout: patience})
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
@@ -164,7 +167,9 @@ func (testQuantizer) Describe() sdk.Description {
 	}}
 }
 
-func (testQuantizer) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+func (testQuantizer) Quantize(
+	b *program.Builder, x program.Value, site sdk.Site,
+) (sdk.Quantized, error) {
 	switch site.Text("do") {
 	case "escape":
 		return sdk.Quantized{}, sdk.Refuse("no\x1b[2J\u202e\ncage: all is well")
@@ -192,7 +197,8 @@ func (testQuantizer) Quantize(b *program.Builder, x program.Value, site sdk.Site
 		slog.With("a", 1).WithGroup("g").Warn("from the author", "b", "two")
 		fmt.Println("printed by the author")
 	case "large":
-		return sdk.Quantized{Value: x.Add(b.Table(make([]float64, 1<<22), 1<<22).Slice([]int{0}, []int{1}, []int{1}).Reshape())}, nil
+		return sdk.Quantized{Value: x.Add(b.Table(make([]float64, 1<<22), 1<<22).
+			Slice([]int{0}, []int{1}, []int{1}).Reshape())}, nil
 	case "kill":
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	}
@@ -203,17 +209,20 @@ func (testQuantizer) Quantize(b *program.Builder, x program.Value, site sdk.Site
 type testOptimizer struct{}
 
 func (testOptimizer) Describe() sdk.Description {
-	return sdk.Description{Name: "test", Parameters: []sdk.Parameter{sdk.Float("momentum", 0.9, 0, 1, "share of the last direction")}}
+	return sdk.Description{Name: "test",
+		Parameters: []sdk.Parameter{sdk.Float("momentum", 0.9, 0, 1, "share of the last direction")}}
 }
 
 // faultyOptimizer describes itself wrongly.
 type faultyOptimizer struct{ testOptimizer }
 
 func (faultyOptimizer) Describe() sdk.Description {
-	return sdk.Description{Name: "test", Parameters: []sdk.Parameter{sdk.Float("momentum", 2, 0, 1, "share of the last direction")}}
+	return sdk.Description{Name: "test",
+		Parameters: []sdk.Parameter{sdk.Float("momentum", 2, 0, 1, "share of the last direction")}}
 }
 
-// deadlyOptimizer ends the plugin when the host asks what it is, which package sdk has asked before.
+// deadlyOptimizer ends the plugin when the host asks what it is, which package sdk has asked
+// before.
 type deadlyOptimizer struct{ testOptimizer }
 
 var asked atomic.Bool
@@ -229,7 +238,9 @@ func (testOptimizer) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sd
 	return sdk.State{"m": b.Zeros(t.Shape...)}, nil
 }
 
-func (testOptimizer) Update(_ *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
+func (testOptimizer) Update(
+	_ *program.Builder, in sdk.UpdateInput, t sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	m := in.State["m"].Scale(t.Float("momentum")).Add(in.Gradient)
 	return m, sdk.State{"m": m}, nil
 }
@@ -267,7 +278,8 @@ func start(t testing.TB, behaviour string, kind sdk.Kind, opts Options) *Client 
 
 // site asks the test quantizer for a site; do says how to misbehave.
 func site(do string) sdk.Site {
-	return sdk.Site{Role: sdk.RoleWeight, Name: "layers.0.wq", Shape: []int{4}, Values: sdk.NewValues(map[string]any{"bits": 4, "do": do})}
+	return sdk.Site{Role: sdk.RoleWeight, Name: "layers.0.wq", Shape: []int{4},
+		Values: sdk.NewValues(map[string]any{"bits": 4, "do": do})}
 }
 
 // serves fails unless the plugin answers.

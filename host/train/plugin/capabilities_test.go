@@ -50,17 +50,24 @@ func (testTrainable) Describe() sdk.Description {
 	return sdk.Description{Name: "trainable", Parameters: mischief("init", "unpack")}
 }
 
-func (testTrainable) InitTrained(_ *program.Builder, x program.Value, site sdk.Site) (sdk.State, error) {
+func (testTrainable) InitTrained(
+	_ *program.Builder, x program.Value, site sdk.Site,
+) (sdk.State, error) {
 	return sdk.State{"step": x.Abs().SumAll()}, misbehave(site.Values, "init")
 }
 
-func (testTrainable) Quantize(_ *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+func (testTrainable) Quantize(
+	_ *program.Builder, x program.Value, site sdk.Site,
+) (sdk.Quantized, error) {
 	s := site.Trained["step"]
 	codes := x.Div(s).Round()
-	return sdk.Quantized{Value: codes.Mul(s), Surrogate: codes.StopGradient().Mul(s), Codes: codes, Scale: s}, nil
+	return sdk.Quantized{Value: codes.Mul(s), Surrogate: codes.StopGradient().Mul(s), Codes: codes,
+		Scale: s}, nil
 }
 
-func (testTrainable) Unpack(_ *program.Builder, codes, scale program.Value, site sdk.Site) (program.Value, error) {
+func (testTrainable) Unpack(
+	_ *program.Builder, codes, scale program.Value, site sdk.Site,
+) (program.Value, error) {
 	return codes.Mul(scale), misbehave(site.Values, "unpack")
 }
 
@@ -68,8 +75,9 @@ func (testTrainable) Unpack(_ *program.Builder, codes, scale program.Value, site
 type testRefresher struct{}
 
 func (testRefresher) Describe() sdk.Description {
-	return sdk.Description{Name: "refresher", Parameters: append(mischief("accepts", "observe", "refresh"),
-		sdk.Int("copies", 1, 1, 100, "preconditioners of each axis"))}
+	return sdk.Description{Name: "refresher",
+		Parameters: append(mischief("accepts", "observe", "refresh"),
+			sdk.Int("copies", 1, 1, 100, "preconditioners of each axis"))}
 }
 
 func (testRefresher) Accepts(t sdk.Tensor) bool {
@@ -89,12 +97,16 @@ func (testRefresher) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sd
 	return state, nil
 }
 
-func (testRefresher) Observe(_ *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (sdk.State, error) {
+func (testRefresher) Observe(
+	_ *program.Builder, in sdk.UpdateInput, t sdk.Tensor,
+) (sdk.State, error) {
 	seen := in.State["axis0.0"].Add(in.Step)
 	return sdk.State{"axis0.0": seen}, misbehave(t.Values, "observe")
 }
 
-func (testRefresher) Refresh(_ *program.Builder, in sdk.RefreshInput, first bool, t sdk.Tensor) (sdk.State, error) {
+func (testRefresher) Refresh(
+	_ *program.Builder, in sdk.RefreshInput, first bool, t sdk.Tensor,
+) (sdk.State, error) {
 	q := in.State["axis0.0"].QR()
 	if first {
 		q = in.State["axis0.0"].EighVectors()
@@ -104,16 +116,20 @@ func (testRefresher) Refresh(_ *program.Builder, in sdk.RefreshInput, first bool
 
 func (testRefresher) RefreshAt(sdk.Tensor) sdk.Due { return sdk.Due{First: 1, Next: 10, Every: 10} }
 
-func (testRefresher) Update(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
+func (testRefresher) Update(
+	_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	return in.Gradient, in.State, nil
 }
 
 func trainableSite(in, do string) sdk.Site {
-	return sdk.Site{Role: sdk.RoleWeight, Name: "layers.0.wq", Shape: []int{2, 4}, Values: sdk.NewValues(map[string]any{"in": in, "do": do})}
+	return sdk.Site{Role: sdk.RoleWeight, Name: "layers.0.wq", Shape: []int{2, 4},
+		Values: sdk.NewValues(map[string]any{"in": in, "do": do})}
 }
 
 func refresherTensor(in, do string) sdk.Tensor {
-	return sdk.Tensor{Role: sdk.TensorMatrix, Name: "layers.0.wq", Shape: []int{2, 4}, Values: sdk.NewValues(map[string]any{"in": in, "do": do, "copies": 1})}
+	return sdk.Tensor{Role: sdk.TensorMatrix, Name: "layers.0.wq", Shape: []int{2, 4},
+		Values: sdk.NewValues(map[string]any{"in": in, "do": do, "copies": 1})}
 }
 
 func TestTrainableAndPacker(t *testing.T) {
@@ -126,7 +142,8 @@ func TestTrainableAndPacker(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" || got.Init == nil || got.Unpack == nil {
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" || got.Init == nil ||
+		got.Unpack == nil {
 		t.Errorf("the answer changed (-sent +received):\n%s", diff)
 	}
 }
@@ -141,7 +158,8 @@ func TestRefresherAndSelective(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" || !got.Accepts || got.FirstRefresh == nil {
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" || !got.Accepts ||
+		got.FirstRefresh == nil {
 		t.Errorf("the answer changed (-sent +received):\n%s", diff)
 	}
 	embedding := refresherTensor("accepts", "")
@@ -178,10 +196,13 @@ func TestFailuresInACapability(t *testing.T) {
 			if method == "accepts" { // it returns no error, and can only panic
 				refusal = ErrFailed
 			}
-			check(t, ask(method, "refuse"), refusal, "layers.0.wq: ", "the tensor has no basis", "plugin "+c.behaviour)
-			check(t, ask(method, "panic"), ErrFailed, "panic: no basis (capabilities_test.go:", "plugin "+c.behaviour)
+			check(t, ask(method, "refuse"), refusal, "layers.0.wq: ", "the tensor has no basis",
+				"plugin "+c.behaviour)
+			check(t, ask(method, "panic"), ErrFailed, "panic: no basis (capabilities_test.go:",
+				"plugin "+c.behaviour)
 		}
-		check(t, ask(c.methods[len(c.methods)-1], "exit"), ErrShutdown, "exited with status 7", "plugin "+c.behaviour)
+		check(t, ask(c.methods[len(c.methods)-1], "exit"), ErrShutdown, "exited with status 7",
+			"plugin "+c.behaviour)
 	}
 }
 

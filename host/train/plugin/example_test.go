@@ -31,7 +31,8 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	answer, err := quantizer.Quantize(ctx, sdk.Site{Role: sdk.RoleWeight, Name: "head", Shape: []int{8, 16}, Values: values})
+	answer, err := quantizer.Quantize(ctx,
+		sdk.Site{Role: sdk.RoleWeight, Name: "head", Shape: []int{8, 16}, Values: values})
 	if err != nil {
 		fmt.Println(err)
 		return

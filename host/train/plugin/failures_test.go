@@ -23,25 +23,35 @@ func TestFailuresAtStart(t *testing.T) {
 		kind      error
 		words     []string
 	}{
-		{"crashes-at-start", ErrStart, []string{"exited with status 3 before it was ready", "| the codebook is missing"}},
+		{"crashes-at-start", ErrStart,
+			[]string{"exited with status 3 before it was ready", "| the codebook is missing"}},
 		{"panics-at-start", ErrStart, []string{"exited with status 2", "| panic: no codebook"}},
 		{"exits-silently", ErrStart, []string{"exited with status 0"}},
-		{"hangs-at-start", ErrTimeout, []string{"was not ready within 300ms (CAGE_PLUGIN_TIMEOUT=1m allows a minute)"}},
+		{"hangs-at-start", ErrTimeout,
+			[]string{"was not ready within 300ms (CAGE_PLUGIN_TIMEOUT=1m allows a minute)"}},
 		{"hangs-after-handshake", ErrTimeout, []string{"was not ready within 300ms"}},
 		{"closes-its-output", ErrTimeout, []string{"was not ready within 300ms"}},
-		{"prints-hello", ErrProtocol, []string{`printed "hello" instead of the handshake; is it a cage plugin?`}},
+		{"prints-hello", ErrProtocol,
+			[]string{`printed "hello" instead of the handshake; is it a cage plugin?`}},
 		{"prints-endless-line", ErrProtocol, []string{`printed "xxxx`}},
 		{"says-certificate", ErrStart, []string{"did not start: error parsing server cert"}},
 		{"certifies-and-is-plain", ErrStart, []string{"authentication handshake failed"}},
 		{"certifies-another", ErrStart, []string{"authentication handshake failed"}},
-		{"says-old-protocol", ErrVersion, []string{"speaks version 0 of the plugin protocol, this host speaks 1: rebuild the plugin"}},
-		{"says-new-protocol", ErrVersion, []string{"speaks version 2 of the plugin protocol, this host speaks 1: update cage"}},
+		{"says-old-protocol", ErrVersion,
+			[]string{"speaks version 0 of the plugin protocol, this host speaks 1: rebuild the plugin"}},
+		{"says-new-protocol", ErrVersion,
+			[]string{"speaks version 2 of the plugin protocol, this host speaks 1: update cage"}},
 		{"says-new-handshake", ErrVersion, []string{"go-plugin handshake"}},
 		{"says-net-rpc", ErrStart, []string{"unsupported plugin protocol"}},
-		{"says-dead-socket", ErrStart, []string{"cannot be reached at the address of its handshake: connection error", "/nonexistent/socket"}},
-		{"knows-no-cookie", ErrStart, []string{"exited with status 1", "is a plugin of cage: the quantizer test"}},
-		{"optimizer", ErrKind, []string{"is of the kind optimizer, but a plugin of the kind quantizer is needed here"}},
-		{"faulty-optimizer", ErrKind, []string{"is of the kind optimizer, but a plugin of the kind quantizer is needed here"}},
+		{"says-dead-socket", ErrStart,
+			[]string{"cannot be reached at the address of its handshake: connection error",
+				"/nonexistent/socket"}},
+		{"knows-no-cookie", ErrStart,
+			[]string{"exited with status 1", "is a plugin of cage: the quantizer test"}},
+		{"optimizer", ErrKind,
+			[]string{"is of the kind optimizer, but a plugin of the kind quantizer is needed here"}},
+		{"faulty-optimizer", ErrKind,
+			[]string{"is of the kind optimizer, but a plugin of the kind quantizer is needed here"}},
 		{"serves-nothing", ErrProtocol, []string{"serves neither"}},
 	}
 	for _, c := range cases {
@@ -74,9 +84,11 @@ var callFailures = []struct {
 }{
 	{"refuse", ErrRefused, []string{"layers.0.wq: rows of 7 cannot be packed: use a multiple of 8"}},
 	{"error", ErrFailed, []string{"layers.0.wq: the codebook is missing"}},
-	{"panic", ErrFailed, []string{"panic: runtime error: index out of range [4] with length 0 (behaviours_test.go:"}},
+	{"panic", ErrFailed,
+		[]string{"panic: runtime error: index out of range [4] with length 0 (behaviours_test.go:"}},
 	{"undeclared", ErrFailed, []string{`reads the parameter "beta", which it does not declare`}},
-	{"exit", ErrShutdown, []string{"exited with status 7", "| last words on stdout", "| last words on stderr"}},
+	{"exit", ErrShutdown, []string{"exited with status 7", "| last words on stdout",
+		"| last words on stderr"}},
 	{"die", ErrShutdown, []string{"exited with status 2", "| panic: from a goroutine"}},
 	{"kill", ErrShutdown, []string{"was ended by signal: killed"}},
 	{"hang", ErrTimeout, []string{"did not answer within 300ms"}},
@@ -128,7 +140,8 @@ func TestHostileAnswers(t *testing.T) {
 }
 
 // behaved are the behaviours that are not hostile: the tests need them.
-var behaved = []string{"quantizer", "optimizer", "both", "host", "plain-grpc", "trainable", "refresher", "tells-socket", "answers", "opaque", "search"}
+var behaved = []string{"quantizer", "optimizer", "both", "host", "plain-grpc", "trainable",
+	"refresher", "tells-socket", "answers", "opaque", "search"}
 
 // hostileCases are the names of all that plugins do in these tests, as they stand in the
 // first column of docs/reference/security.md: behaviours, and what is done in a call.
@@ -167,7 +180,9 @@ func TestSecurityPage(t *testing.T) {
 	}
 	tests := testNames(t)
 	var listed []string
-	for _, row := range regexp.MustCompile("(?m)^\\| (`[a-z-]+`(?:, `[a-z-]+`)*) \\|.*\\| `(\\w+)` \\|$").FindAllStringSubmatch(string(page), -1) {
+	for _, row := range regexp.MustCompile(
+		"(?m)^\\| (`[a-z-]+`(?:, `[a-z-]+`)*) \\|.*\\| `(\\w+)` \\|$").
+		FindAllStringSubmatch(string(page), -1) {
 		listed = append(listed, strings.Split(strings.Trim(row[1], "`"), "`, `")...)
 		if !slices.Contains(tests, row[2]) {
 			t.Errorf("%s: there is no test %s", row[1], row[2])
@@ -175,7 +190,8 @@ func TestSecurityPage(t *testing.T) {
 	}
 	slices.Sort(listed)
 	if diff := cmp.Diff(hostileCases(), listed); diff != "" {
-		t.Errorf("docs/reference/security.md lists other cases than the tests have (-tests +page):\n%s", diff)
+		t.Errorf("docs/reference/security.md lists other cases than the tests have (-tests +page):\n%s",
+			diff)
 	}
 }
 

@@ -45,7 +45,8 @@ func TestFindOrder(t *testing.T) {
 		}
 	}
 	t.Chdir(b)
-	if got, err := f.Find(t.Context(), "./quest"); err != nil || got.Path != filepath.Join(b, "quest") {
+	if got, err := f.Find(t.Context(), "./quest"); err != nil ||
+		got.Path != filepath.Join(b, "quest") {
 		t.Errorf("a relative path: %+v, %v", got, err)
 	}
 }
@@ -74,7 +75,8 @@ func TestNotFound(t *testing.T) {
 	gone := filepath.Join(dir, "gone")
 	f := &Finder{Dirs: []string{dir, gone}}
 	for name, words := range map[string][]string{
-		"qest":                    {`plugin qest: not found (did you mean "quest"?); looked in`, "\n  " + dir + "\n  " + gone + " (no such directory)"},
+		"qest": {`plugin qest: not found (did you mean "quest"?); looked in`, "\n  " +
+			dir + "\n  " + gone + " (no such directory)"},
 		"QuEST":                   {`did you mean "quest"?`},
 		"muon":                    {"(there are adamw, quest)"},
 		"lsq":                     {dir + " (exists, but the file cannot be executed"},
@@ -94,7 +96,8 @@ func TestNotFound(t *testing.T) {
 func TestNewFinder(t *testing.T) {
 	work := t.TempDir()
 	t.Chdir(work)
-	t.Setenv(PathVariable, strings.Join([]string{"/a/b", "", "relative", "plugins"}, string(filepath.ListSeparator)))
+	t.Setenv(PathVariable, strings.Join([]string{"/a/b", "", "relative", "plugins"},
+		string(filepath.ListSeparator)))
 	t.Setenv("XDG_CACHE_HOME", "/cache")
 	f, err := NewFinder()
 	if err != nil {
@@ -107,7 +110,8 @@ func TestNewFinder(t *testing.T) {
 	if self, err = filepath.EvalSymlinks(self); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"/a/b", filepath.Join(work, "relative"), filepath.Join(work, "plugins"), filepath.Join(filepath.Dir(self), "plugins")}
+	want := []string{"/a/b", filepath.Join(work, "relative"), filepath.Join(work, "plugins"),
+		filepath.Join(filepath.Dir(self), "plugins")}
 	if diff := cmp.Diff(want, f.Dirs); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -131,7 +135,8 @@ func TestBuildCache(t *testing.T) {
 	t.Parallel()
 	dir := goPlugin(t, `"one"`)
 	var told []string
-	f := &Finder{Dirs: []string{dir}, CacheDir: t.TempDir(), Notify: func(s string) { told = append(told, s) }}
+	f := &Finder{Dirs: []string{dir}, CacheDir: t.TempDir(),
+		Notify: func(s string) { told = append(told, s) }}
 	find := func() (string, time.Time) {
 		t.Helper()
 		exe, err := f.Find(t.Context(), "p")
@@ -157,7 +162,8 @@ func TestBuildCache(t *testing.T) {
 	}
 	write(t, 0o644, "package main\n", dir, "p", "more_test.go")
 	edited, _ := find()
-	write(t, 0o644, "module example.org/p\n\ngo 1.21\n", dir, "p", "go.mod") // loop variables have another meaning
+	// loop variables have another meaning
+	write(t, 0o644, "module example.org/p\n\ngo 1.21\n", dir, "p", "go.mod")
 	second, _ := find()
 	if second == edited {
 		t.Error("sources in another version of Go were not built again")
@@ -174,7 +180,8 @@ func TestBuildCache(t *testing.T) {
 	if _, err := os.Stat(second); err != nil {
 		t.Error("a recent build was removed")
 	}
-	if left, err := filepath.Glob(filepath.Join(f.CacheDir, "building-*")); err != nil || len(left) > 0 {
+	if left, err := filepath.Glob(filepath.Join(f.CacheDir, "building-*")); err != nil ||
+		len(left) > 0 {
 		t.Errorf("left behind: %v %v", left, err)
 	}
 }
@@ -224,7 +231,8 @@ func TestList(t *testing.T) {
 			t.Errorf("%+v", l)
 		}
 	}
-	want := []string{"both quantizer", "both optimizer", "crashes-at-start ", "optimizer optimizer", "quantizer quantizer"}
+	want := []string{"both quantizer", "both optimizer", "crashes-at-start ", "optimizer optimizer",
+		"quantizer quantizer"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -36,29 +36,40 @@ const describesItself = `api_version: 1 description { name: "hostile" }`
 
 // written is a quantizer's answer for a site of shape [4] with these nodes.
 func written(nodes, value string) string {
-	return `program { program { name: "p" inputs { name: "x" type { dtype: DTYPE_FLOAT shape: 4 } } ` + nodes +
+	return `program { program { name: "p" inputs { name: "x" type { dtype: DTYPE_FLOAT shape: 4 } } ` +
+		nodes +
 		` outputs { name: "value" value: ` + value + ` } outputs { name: "surrogate" value: 0 } } }`
 }
 
-// hostileAnswers are answers to Quantize with what the host must say, in the order in which a plugin gives them.
+// hostileAnswers are answers to Quantize with what the host must say, in the order in which a
+// plugin gives them.
 var hostileAnswers = []struct {
 	name, quantize string
 	kind           error
 	says           string
 }{
-	{"ill-typed", written(`nodes { op: OP_ROUND args: 0 type { dtype: DTYPE_INT shape: 4 } }`, "1"), ErrProtocol, "states the type int[4], but its operands imply float[4]"},
-	{"forward-reference", written(`nodes { op: OP_NEG args: 1 type { dtype: DTYPE_FLOAT shape: 4 } }`, "1"), ErrProtocol, "not defined before it is used"},
-	{"unknown-op", written(`nodes { op: 999 args: 0 type { dtype: DTYPE_FLOAT shape: 4 } }`, "1"), ErrProtocol, "operation 999 does not exist"},
-	{"op-too-large", written(`nodes { op: 65546 args: 0 type { dtype: DTYPE_FLOAT shape: 4 } }`, "1"), ErrProtocol, "operation 65546 does not exist"},
+	{"ill-typed", written(`nodes { op: OP_ROUND args: 0 type { dtype: DTYPE_INT shape: 4 } }`, "1"),
+		ErrProtocol, "states the type int[4], but its operands imply float[4]"},
+	{"forward-reference", written(`nodes { op: OP_NEG args: 1 type { dtype: DTYPE_FLOAT shape: 4 } }`,
+		"1"), ErrProtocol, "not defined before it is used"},
+	{"unknown-op", written(`nodes { op: 999 args: 0 type { dtype: DTYPE_FLOAT shape: 4 } }`, "1"),
+		ErrProtocol, "operation 999 does not exist"},
+	{"op-too-large", written(`nodes { op: 65546 args: 0 type { dtype: DTYPE_FLOAT shape: 4 } }`, "1"),
+		ErrProtocol, "operation 65546 does not exist"},
 	{"no-type", written(`nodes { op: OP_NEG args: 0 }`, "1"), ErrProtocol, "the type is absent"},
-	{"negative", written(`nodes { op: OP_NEG args: 4294967295 type { dtype: DTYPE_FLOAT shape: 4 } }`, "1"), ErrProtocol, "operand is 4294967295"},
+	{"negative", written(`nodes { op: OP_NEG args: 4294967295 type { dtype: DTYPE_FLOAT shape: 4 } }`,
+		"1"), ErrProtocol, "operand is 4294967295"},
 	{"too-large", written(`nodes { op: OP_CONSTANT type { dtype: DTYPE_FLOAT shape: 1073741824 } attr { floats: 0 } }
 		nodes { op: OP_REDUCE_SUM args: 1 type { dtype: DTYPE_FLOAT } attr { axes: 0 } } nodes { op: OP_ADD args: 0 args: 2 type { dtype: DTYPE_FLOAT shape: 4 } }`, "3"),
 		ErrProtocol, "1073741824 elements"},
 	{"linalg", written(`nodes { op: OP_RESHAPE args: 0 type { dtype: DTYPE_FLOAT shape: [2, 2] } } nodes { op: OP_QR args: 1 type { dtype: DTYPE_FLOAT shape: [2, 2] } }
 		nodes { op: OP_RESHAPE args: 2 type { dtype: DTYPE_FLOAT shape: 4 } }`, "3"), ErrProtocol, "refresh programs only"},
-	{"many-nodes", written(strings.Repeat(`nodes { op: OP_NEG args: 0 type { dtype: DTYPE_FLOAT shape: 4 } } `, 5000), "1"), ErrProtocol, "want at most 4096"},
-	{"wrong-shape", written(`nodes { op: OP_RESHAPE args: 0 type { dtype: DTYPE_FLOAT shape: [2, 2] } }`, "1"), ErrProtocol, "want the type of x"},
+	{"many-nodes", written(
+		strings.Repeat(`nodes { op: OP_NEG args: 0 type { dtype: DTYPE_FLOAT shape: 4 } } `, 5000), "1"),
+		ErrProtocol, "want at most 4096"},
+	{"wrong-shape", written(
+		`nodes { op: OP_RESHAPE args: 0 type { dtype: DTYPE_FLOAT shape: [2, 2] } }`, "1"), ErrProtocol,
+		"want the type of x"},
 	{"no-answer", ``, ErrProtocol, "there is no answer"},
 	{"no-program", `program { homogeneous: true }`, ErrProtocol, "the program is absent"},
 	{"unknown-field", "!unknown", ErrProtocol, "does not know"},
@@ -78,9 +89,10 @@ var hostileDescriptions = map[string]struct {
 	kind     error
 	says     string
 }{
-	"new-api":     {`api_version: 2 description { name: "hostile" }`, ErrVersion, "update cage"},
-	"no-api":      {`description { name: "hostile" }`, ErrProtocol, "returned no API version"},
-	"capability":  {`api_version: 1 description { name: "hostile" capabilities: "telepathy" }`, ErrVersion, `needs "telepathy"`},
+	"new-api": {`api_version: 2 description { name: "hostile" }`, ErrVersion, "update cage"},
+	"no-api":  {`description { name: "hostile" }`, ErrProtocol, "returned no API version"},
+	"capability": {`api_version: 1 description { name: "hostile" capabilities: "telepathy" }`,
+		ErrVersion, `needs "telepathy"`},
 	"no-name":     {`api_version: 1 description { }`, ErrProtocol, "plugin name"},
 	"bad-default": {`api_version: 1 description { name: "h" parameters { name: "bits" type: PARAMETER_TYPE_INTEGER default { integer: 9 } min: 2 max: 8 } }`, ErrProtocol, "default: got 9"},
 	"no-default":  {`api_version: 1 description { name: "h" parameters { name: "bits" type: PARAMETER_TYPE_INTEGER } }`, ErrProtocol, "the value is absent"},
@@ -97,12 +109,15 @@ func init() {
 		})
 	}
 	for name, d := range hostileDescriptions {
-		behaviours["answers-"+name] = func() { serveAnswers(d.describe, func() string { return goodAnswer }) }
+		behaviours["answers-"+name] = func() {
+			serveAnswers(d.describe, func() string { return goodAnswer })
+		}
 	}
 	behaviours["plain-grpc"] = plainGRPC
 	behaviours["certifies-and-is-plain"] = func() { serveWithout(printed(newCertificate())) }
 	behaviours["certifies-another"] = func() {
-		serveWithout(printed(newCertificate()), grpc.Creds(credentials.NewServerTLSFromCert(newCertificate())))
+		serveWithout(printed(newCertificate()),
+			grpc.Creds(credentials.NewServerTLSFromCert(newCertificate())))
 	}
 	behaviours["serves-nothing"] = func() { serveServices() }
 }
@@ -113,7 +128,8 @@ func newCertificate() *tls.Certificate {
 	if err != nil {
 		panic(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"localhost"}, IsCA: true, BasicConstraintsValid: true,
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"localhost"},
+		IsCA: true, BasicConstraintsValid: true,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -164,12 +180,15 @@ func message(name protoreflect.FullName, text string) (proto.Message, error) {
 func service(name string, methods map[string]func() (any, error)) *grpc.ServiceDesc {
 	d := &grpc.ServiceDesc{ServiceName: name, HandlerType: (*any)(nil)}
 	for method, f := range methods {
-		d.Methods = append(d.Methods, grpc.MethodDesc{MethodName: method, Handler: func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-			if err := decode(new(emptypb.Empty)); err != nil {
-				return nil, err
-			}
-			return f()
-		}})
+		d.Methods = append(d.Methods,
+			grpc.MethodDesc{MethodName: method,
+				Handler: func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (
+					any, error) {
+					if err := decode(new(emptypb.Empty)); err != nil {
+						return nil, err
+					}
+					return f()
+				}})
 	}
 	return d
 }
@@ -186,13 +205,16 @@ func (s *services) GRPCServer(_ *goplugin.GRPCBroker, server *grpc.Server) error
 	return nil
 }
 
-func (s *services) GRPCClient(context.Context, *goplugin.GRPCBroker, *grpc.ClientConn) (any, error) {
+func (s *services) GRPCClient(
+	context.Context, *goplugin.GRPCBroker, *grpc.ClientConn,
+) (any, error) {
 	return nil, status.Error(codes.Unimplemented, "")
 }
 
 func serveServices(list ...*grpc.ServiceDesc) {
 	goplugin.Serve(&goplugin.ServeConfig{
-		HandshakeConfig:  goplugin.HandshakeConfig{MagicCookieKey: "CAGE_PLUGIN", MagicCookieValue: os.Getenv("CAGE_PLUGIN")},
+		HandshakeConfig: goplugin.HandshakeConfig{MagicCookieKey: "CAGE_PLUGIN",
+			MagicCookieValue: os.Getenv("CAGE_PLUGIN")},
 		VersionedPlugins: map[int]goplugin.PluginSet{1: {"x": &services{list: list}}},
 		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
 			return grpc.NewServer(opts...)
@@ -211,7 +233,9 @@ func serveWithout(certificate string, options ...grpc.ServerOption) {
 	healthy.SetServingStatus("plugin", grpc_health_v1.HealthCheckResponse_SERVING)
 	grpc_health_v1.RegisterHealthServer(server, healthy)
 	server.RegisterService(service("cage.plugin.v1.Quantizer", map[string]func() (any, error){
-		"Describe": func() (any, error) { return message("cage.plugin.v1.DescribeResponse", describesItself) },
+		"Describe": func() (any, error) {
+			return message("cage.plugin.v1.DescribeResponse", describesItself)
+		},
 		"Quantize": func() (any, error) {
 			return message("cage.plugin.v1.QuantizeResponse", goodAnswer)
 		},

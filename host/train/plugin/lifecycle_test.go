@@ -18,7 +18,8 @@ import (
 
 func TestQuantizer(t *testing.T) {
 	c := start(t, "quantizer", sdk.KindQuantizer, Options{})
-	if d := c.Description(); d.Name != "test" || len(d.Parameters) != 2 || d.Parameters[0].Default != 4 {
+	if d := c.Description(); d.Name != "test" || len(d.Parameters) != 2 ||
+		d.Parameters[0].Default != 4 {
 		t.Errorf("description %+v", d)
 	}
 	values, err := c.Resolve(map[string]any{"bits": int64(3)})
@@ -50,7 +51,8 @@ func TestQuantizer(t *testing.T) {
 func TestOptimizer(t *testing.T) {
 	for _, behaviour := range []string{"optimizer", "both"} {
 		c := start(t, behaviour, sdk.KindOptimizer, Options{})
-		tensor := sdk.Tensor{Name: "w", Role: sdk.TensorMatrix, Shape: []int{2, 3}, Values: sdk.NewValues(map[string]any{"momentum": 0.5})}
+		tensor := sdk.Tensor{Name: "w", Role: sdk.TensorMatrix, Shape: []int{2, 3},
+			Values: sdk.NewValues(map[string]any{"momentum": 0.5})}
 		got, err := c.Program(t.Context(), tensor)
 		if err != nil {
 			t.Fatal(err)
@@ -59,7 +61,8 @@ func TestOptimizer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got.Update.Hash() != want.Update.Hash() || got.Init.Hash() != want.Init.Hash() || len(got.State) != 1 || got.State[0].Name != "m" {
+		if got.Update.Hash() != want.Update.Hash() || got.Init.Hash() != want.Init.Hash() ||
+			len(got.State) != 1 || got.State[0].Name != "m" {
 			t.Errorf("%s: got %+v", behaviour, got)
 		}
 	}
@@ -207,9 +210,11 @@ func TestPinnedChecksum(t *testing.T) {
 	testlevel.Long(t, "starts several plugins")
 	c := start(t, "quantizer", sdk.KindQuantizer, Options{})
 	start(t, "quantizer", sdk.KindQuantizer, Options{SHA256: strings.ToUpper(c.SHA256())})
-	_, err := Start(t.Context(), link(t, "quantizer"), sdk.KindQuantizer, Options{SHA256: strings.Repeat("0", 64)})
+	_, err := Start(t.Context(), link(t, "quantizer"), sdk.KindQuantizer,
+		Options{SHA256: strings.Repeat("0", 64)})
 	check(t, err, ErrChecksum, "its SHA-256 is "+c.SHA256())
-	_, err = Start(t.Context(), direct(filepath.Join(t.TempDir(), "none")), sdk.KindQuantizer, Options{})
+	_, err = Start(t.Context(), direct(filepath.Join(t.TempDir(), "none")), sdk.KindQuantizer,
+		Options{})
 	check(t, err, ErrNotFound, "no such file")
 }
 
@@ -245,7 +250,8 @@ func TestFilesThatDoNotStart(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"#!/no/such/interpreter\n": "did not start: the interpreter of ",
-		"\x7fNOT a program\n":      " is neither a program for this machine nor a script whose first line names an interpreter (#!)",
+		"\x7fNOT a program\n": " is neither a program for this machine nor a script whose first " +
+			"line names an interpreter (#!)",
 	} {
 		path := filepath.Join(t.TempDir(), "plugin")
 		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
@@ -259,7 +265,8 @@ func TestFilesThatDoNotStart(t *testing.T) {
 	}
 }
 
-// A plugin of both kinds is asked about the wanted kind alone: a fault of the other is nobody's concern.
+// A plugin of both kinds is asked about the wanted kind alone: a fault of the other is nobody's
+// concern.
 func TestFaultOfTheOtherKind(t *testing.T) {
 	testlevel.Long(t, "starts several plugins")
 	t.Parallel()
@@ -275,7 +282,8 @@ func TestFaultOfTheOtherKind(t *testing.T) {
 func TestTimeoutVariable(t *testing.T) {
 	testlevel.Long(t, "waits for a plugin that hangs")
 	t.Setenv(TimeoutVariable, "1s")
-	if got, err := (Options{CallTimeout: time.Minute}).withDefaults(); err != nil || got.StartTimeout != time.Second || got.CallTimeout != time.Minute {
+	if got, err := (Options{CallTimeout: time.Minute}).withDefaults(); err != nil ||
+		got.StartTimeout != time.Second || got.CallTimeout != time.Minute {
 		t.Errorf("%+v, %v", got, err)
 	}
 	_, err := Start(t.Context(), link(t, "hangs-at-start"), sdk.KindQuantizer, Options{})
@@ -286,7 +294,8 @@ func TestTimeoutVariable(t *testing.T) {
 		check(t, err, ErrStart, "CAGE_PLUGIN_TIMEOUT is", "want a time of at least 1s, such as 30s or 2m")
 	}
 	t.Setenv(TimeoutVariable, "")
-	if got, err := (Options{}).withDefaults(); err != nil || got.StartTimeout != DefaultTimeout || got.CallTimeout != DefaultTimeout {
+	if got, err := (Options{}).withDefaults(); err != nil || got.StartTimeout != DefaultTimeout ||
+		got.CallTimeout != DefaultTimeout {
 		t.Errorf("by default: %+v, %v", got, err)
 	}
 }
@@ -301,7 +310,8 @@ func TestEntriesOnStandardOutput(t *testing.T) {
 		t.Errorf("logged %q", text)
 	}
 	path := filepath.Join(t.TempDir(), "plugin")
-	script := "#!/bin/sh\necho '1|1|unix|/nonexistent/socket|grpc'\necho '{\"@level\":\"error\",\"@message\":\"no codebook\"}'\nexit 3\n"
+	script := "#!/bin/sh\necho '1|1|unix|/nonexistent/socket|grpc'\necho " +
+		"'{\"@level\":\"error\",\"@message\":\"no codebook\"}'\nexit 3\n"
 	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}

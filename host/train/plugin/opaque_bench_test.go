@@ -8,8 +8,9 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// BenchmarkOpaqueAdamW is a step of examples/plugins/opaque-adamw on 2²⁴ weights; best-GB/s is the fastest of the steps. Bytes are those that AdamW reads and
-// writes: x is not among them, which it does not read.
+// BenchmarkOpaqueAdamW is a step of examples/plugins/opaque-adamw on 2²⁴ weights; best-GB/s is the
+// fastest of the steps. Bytes are those that AdamW reads and writes: x is not among them, which it
+// does not read.
 func BenchmarkOpaqueAdamW(b *testing.B) {
 	const tensors, rows, columns = 8, 1024, 2048
 	finder, err := NewFinder()
@@ -32,8 +33,10 @@ func BenchmarkOpaqueAdamW(b *testing.B) {
 	var list []OpaqueTensor
 	for i := range tensors {
 		shape := []int{rows, columns}
-		tensor := sdk.Tensor{Name: string(rune('a' + i)), Role: sdk.TensorMatrix, Shape: shape, Values: values}
-		list = append(list, OpaqueTensor{Tensor: tensor, State: []spec.Tensor{{Name: "m", Shape: shape}, {Name: "v", Shape: shape}}, RateFactor: 1})
+		tensor := sdk.Tensor{Name: string(rune('a' + i)), Role: sdk.TensorMatrix, Shape: shape,
+			Values: values}
+		list = append(list, OpaqueTensor{Tensor: tensor,
+			State: []spec.Tensor{{Name: "m", Shape: shape}, {Name: "v", Shape: shape}}, RateFactor: 1})
 	}
 	s, err := NewStepper(b.Context(), c, list)
 	if err != nil {
@@ -74,7 +77,8 @@ func BenchmarkOpaqueAdamW(b *testing.B) {
 	})
 }
 
-// BenchmarkSearch is a search that adds 2²⁴ weights to as many numbers of state, beside a copy of as many bytes. Bytes are those that are read and written.
+// BenchmarkSearch is a search that adds 2²⁴ weights to as many numbers of state, beside a copy of
+// as many bytes. Bytes are those that are read and written.
 func BenchmarkSearch(b *testing.B) {
 	const sites, rows, columns = 8, 1024, 2048
 	c := start(b, "search", sdk.KindQuantizer, Options{})
@@ -85,7 +89,8 @@ func BenchmarkSearch(b *testing.B) {
 	var list []SearchedSite
 	var weights []string
 	for i := range sites {
-		site := sdk.Site{Role: sdk.RoleWeight, Product: sdk.ProductForward, Name: string(rune('a' + i)), Shape: []int{rows, columns}, Values: values}
+		site := sdk.Site{Role: sdk.RoleWeight, Product: sdk.ProductForward, Name: string(rune('a' + i)),
+			Shape: []int{rows, columns}, Values: values}
 		answer, err := sdk.BuildQuantizer(testSearch{}, site)
 		if err != nil {
 			b.Fatal(err)
@@ -116,8 +121,10 @@ func BenchmarkSearch(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	b.Run("search", func(b *testing.B) { run(b, 4*size, search) }) // x and s read, s written, and read once more
-	b.Run("exchange", func(b *testing.B) {                         // the copies of the host: x and s to the plugin, s back
+	// x and s read, s written, and read once more
+	b.Run("search", func(b *testing.B) { run(b, 4*size, search) })
+	// the copies of the host: x and s to the plugin, s back
+	b.Run("exchange", func(b *testing.B) {
 		x := make([]float32, size/4)
 		run(b, 6*size, func() error {
 			for i, w := range weights {

@@ -23,7 +23,8 @@ func init() {
 // assault and spoil are what a process does to the memory that it shares with its host, on Linux.
 var assault, spoil func() error
 
-// writeLate has a plugin, when it has answered, do what it can to the shared memory, once a test lets it.
+// writeLate has a plugin, when it has answered, do what it can to the shared memory, once a test
+// lets it.
 func writeLate(dir string) {
 	go func() {
 		for ; ; time.Sleep(time.Millisecond) {
@@ -40,12 +41,14 @@ func writeLate(dir string) {
 	}()
 }
 
-// testOpaque sums gradients: s ← s + g, u = s. Its parameter "do" makes it misbehave in the second step; where a file is
-// named, only once.
+// testOpaque sums gradients: s ← s + g, u = s. Its parameter "do" makes it misbehave in the second
+// step; where a file is named, only once.
 type testOpaque struct{}
 
 func (testOpaque) Describe() sdk.Description {
-	return sdk.Description{Name: "test", Parameters: []sdk.Parameter{sdk.String("do", "", "how to misbehave"), sdk.String("once", "", "a file that is made at the first time")}}
+	return sdk.Description{Name: "test",
+		Parameters: []sdk.Parameter{sdk.String("do", "", "how to misbehave"),
+			sdk.String("once", "", "a file that is made at the first time")}}
 }
 
 func (testOpaque) State(t sdk.Tensor) ([]spec.Tensor, error) {
@@ -128,7 +131,8 @@ func stepper(t *testing.T, values map[string]any) *Stepper {
 		if name == "b" {
 			tensor.Values, _ = c.Resolve(nil)
 		}
-		list = append(list, OpaqueTensor{Tensor: tensor, State: []spec.Tensor{{Name: "s", Shape: shape}}, RateFactor: 1})
+		list = append(list, OpaqueTensor{Tensor: tensor, State: []spec.Tensor{{Name: "s", Shape: shape}},
+			RateFactor: 1})
 	}
 	s, err := NewStepper(t.Context(), c, list)
 	if err != nil {
@@ -138,7 +142,8 @@ func stepper(t *testing.T, values map[string]any) *Stepper {
 	return s
 }
 
-// threeSteps returns the direction of three steps with gradients of 1, 2, 3; err is that of the second.
+// threeSteps returns the direction of three steps with gradients of 1, 2, 3; err is that of the
+// second.
 func threeSteps(t *testing.T, s *Stepper) (u []float32, err error) {
 	t.Helper()
 	for step := 1; step <= 3; step++ {
@@ -180,7 +185,8 @@ func TestOpaqueCrashes(t *testing.T) {
 	}
 }
 
-// TestOpaqueIsKilledBetweenSteps: also a process that has ended while nothing was asked of it is started again.
+// TestOpaqueIsKilledBetweenSteps: also a process that has ended while nothing was asked of it is
+// started again.
 func TestOpaqueIsKilledBetweenSteps(t *testing.T) {
 	s := stepper(t, nil)
 	for step := 1; step <= 2; step++ {
@@ -201,16 +207,19 @@ var opaqueFailures = []struct {
 	words []string
 }{
 	{"exit", ErrShutdown, []string{"exited with status 7, 3 times in a row in this step"}},
-	{"hang", ErrTimeout, []string{"did not answer within 500ms (CAGE_PLUGIN_STEP_TIMEOUT=5m", "3 times"}},
+	{"hang", ErrTimeout, []string{"did not answer within 500ms (CAGE_PLUGIN_STEP_TIMEOUT=5m",
+		"3 times"}},
 	{"panic", ErrFailed, []string{"a: panic: no luck (opaque_test.go"}},
 	{"error", ErrFailed, []string{"a: no luck"}},
 	{"fault", ErrFailed, []string{"a: panic: it writes to X, Gradient or State"}},
-	{"nan", ErrFailed, []string{": a: it wrote NaN to element 5 of the direction; all that it was given is finite"}},
+	{"nan", ErrFailed, []string{
+		": a: it wrote NaN to element 5 of the direction; all that it was given is finite"}},
 	{"infinite", ErrFailed, []string{": a: it wrote -Inf to element 4 of the state s"}},
 	{"shrink", ErrFailed, []string{"a: truncate"}},
 }
 
-// TestOpaqueFailures: what goes on failing, and what would fail again, is an error that names plugin and tensor.
+// TestOpaqueFailures: what goes on failing, and what would fail again, is an error that names
+// plugin and tensor.
 func TestOpaqueFailures(t *testing.T) {
 	t.Setenv(StepTimeoutVariable, "500ms")
 	for _, c := range opaqueFailures {

@@ -21,7 +21,8 @@ func TestParseLog(t *testing.T) {
 		args    []any
 	}{
 		{`plain text`, hclog.Info, `plain text`, nil},
-		{`{"@level":"warn","@message":"m","b":1,"a":"x","@timestamp":"t"}`, hclog.Warn, "m", []any{"a", "x", "b", 1.0}},
+		{`{"@level":"warn","@message":"m","b":1,"a":"x","@timestamp":"t"}`, hclog.Warn, "m",
+			[]any{"a", "x", "b", 1.0}},
 		{`{"@level":"debug","@message":""}`, hclog.Debug, "", []any{}},
 		{`{"@message":1}`, hclog.Info, `{"@message":1}`, nil},
 		{`{"@message":"m","@level":1}`, hclog.Info, `{"@message":"m","@level":1}`, nil},
@@ -74,12 +75,15 @@ func TestKeptLines(t *testing.T) {
 }
 
 func TestErrorText(t *testing.T) {
-	e := &Error{Plugin: "quest", Path: "/p/quest", Site: "layers.0.wq", Kind: ErrShutdown, Err: fmt.Errorf("exited with status 3"), Output: []string{"a", "b"}}
-	want := "plugin quest (/p/quest): layers.0.wq: exited with status 3\nthe last lines that it printed:\n  | a\n  | b"
+	e := &Error{Plugin: "quest", Path: "/p/quest", Site: "layers.0.wq", Kind: ErrShutdown,
+		Err: fmt.Errorf("exited with status 3"), Output: []string{"a", "b"}}
+	want := "plugin quest (/p/quest): layers.0.wq: exited with status 3\nthe last lines that it " +
+		"printed:\n  | a\n  | b"
 	if got := e.Error(); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	e = &Error{Plugin: "/p/quest", Path: "/p/quest", Kind: ErrProtocol, Err: fmt.Errorf("%s", strings.Repeat("x", 10000))}
+	e = &Error{Plugin: "/p/quest", Path: "/p/quest", Kind: ErrProtocol,
+		Err: fmt.Errorf("%s", strings.Repeat("x", 10000))}
 	if got := e.Error(); len(got) > longest+100 || strings.Contains(got, "(") {
 		t.Errorf("got %d bytes: %.100s", len(got), got)
 	}
@@ -96,12 +100,14 @@ func TestEscapes(t *testing.T) {
 	c.Close()
 	check(t, refusal, ErrRefused, `no\x1b[2J\u202e`, "\n  cage: all is well")
 	check(t, panicked, ErrFailed, `no\x1b[2J\u202e`, "\n  cage: all is well")
-	for _, want := range []string{`plain \x1b[2J\u202e\u200b\u2028?`, `two\nlines \x1b[2J`, `k\x1b[1m=v\u202e\n`, `\x1b[3m`} {
+	for _, want := range []string{`plain \x1b[2J\u202e\u200b\u2028?`, `two\nlines \x1b[2J`,
+		`k\x1b[1m=v\u202e\n`, `\x1b[3m`} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log lacks %q:\n%s", want, log)
 		}
 	}
-	for what, text := range map[string]string{"log": log.String(), "refusal": refusal.Error(), "panic": panicked.Error()} {
+	for what, text := range map[string]string{"log": log.String(), "refusal": refusal.Error(),
+		"panic": panicked.Error()} {
 		if safetext.Text(text) != text {
 			t.Errorf("the %s is %q", what, text)
 		}

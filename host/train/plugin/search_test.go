@@ -22,8 +22,8 @@ func init() {
 	behaviours["search"] = func() { sdk.ServeQuantizer(testSearch{}) }
 }
 
-// testSearch adds the weight to its state: s ← s + x. Its parameter "do" makes it misbehave in the search after step 2; where a
-// file is named, only once.
+// testSearch adds the weight to its state: s ← s + x. Its parameter "do" makes it misbehave in the
+// search after step 2; where a file is named, only once.
 type testSearch struct{}
 
 func (testSearch) Describe() sdk.Description { return testOpaque{}.Describe() }
@@ -32,7 +32,9 @@ func (testSearch) SearchState(site sdk.Site) ([]spec.Tensor, int, error) {
 	return []spec.Tensor{{Name: "s", Shape: site.Shape}, {Name: "t"}}, 1, nil
 }
 
-func (testSearch) Quantize(_ *program.Builder, _ program.Value, site sdk.Site) (sdk.Quantized, error) {
+func (testSearch) Quantize(
+	_ *program.Builder, _ program.Value, site sdk.Site,
+) (sdk.Quantized, error) {
 	return sdk.Quantized{Value: site.State["s"]}, nil
 }
 
@@ -99,7 +101,8 @@ func searcher(t *testing.T, values map[string]any) *Searcher {
 	}
 	var list []SearchedSite
 	for name, shape := range map[string][]int{"a": {2, 3}, "b": {1, 5}} {
-		site := sdk.Site{Role: sdk.RoleWeight, Product: sdk.ProductForward, Name: name, Shape: shape, Values: v}
+		site := sdk.Site{Role: sdk.RoleWeight, Product: sdk.ProductForward, Name: name, Shape: shape,
+			Values: v}
 		if name == "b" {
 			site.Values, _ = c.Resolve(nil)
 		}
@@ -117,9 +120,11 @@ func searcher(t *testing.T, values map[string]any) *Searcher {
 	return s
 }
 
-// threeSearches returns the states of a and b after searches of weights 1, 2, 3; err is that of the second. after is called
-// after each.
-func threeSearches(t *testing.T, s *Searcher, after ...func(step int)) (found []float32, err error) {
+// threeSearches returns the states of a and b after searches of weights 1, 2, 3; err is that of the
+// second. after is called after each.
+func threeSearches(
+	t *testing.T, s *Searcher, after ...func(step int),
+) (found []float32, err error) {
 	t.Helper()
 	for step := 1; step <= 3; step++ {
 		for _, name := range []string{"a", "b"} {
@@ -152,15 +157,18 @@ func TestSearchCrashes(t *testing.T) {
 	t.Setenv(SearchTimeoutVariable, "1s")
 	for _, do := range []string{"", "exit", "spoil", "kill", "hang"} {
 		t.Run(do, func(t *testing.T) {
-			found, err := threeSearches(t, searcher(t, map[string]any{"do": do, "once": filepath.Join(t.TempDir(), "once")}))
-			if want := []float32{6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 303}; err != nil || !slices.Equal(found, want) {
+			found, err := threeSearches(t,
+				searcher(t, map[string]any{"do": do, "once": filepath.Join(t.TempDir(), "once")}))
+			if want := []float32{6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 303}; err != nil ||
+				!slices.Equal(found, want) {
 				t.Errorf("got %v, %v, want %v", found, err, want)
 			}
 		})
 	}
 }
 
-// TestSearchIsKilledBetween: also a process that has ended while nothing was asked of it is started again.
+// TestSearchIsKilledBetween: also a process that has ended while nothing was asked of it is started
+// again.
 func TestSearchIsKilledBetween(t *testing.T) {
 	s := searcher(t, nil)
 	for step := range 2 {
@@ -173,12 +181,14 @@ func TestSearchIsKilledBetween(t *testing.T) {
 	}
 }
 
-// TestSearchIsInterrupted: a search that nobody waits for any more ends with its process, and can be made again.
+// TestSearchIsInterrupted: a search that nobody waits for any more ends with its process, and can
+// be made again.
 func TestSearchIsInterrupted(t *testing.T) {
 	s := searcher(t, map[string]any{"do": "hang", "once": filepath.Join(t.TempDir(), "once")})
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if err := s.Search(ctx, 2, []string{"a"}); !errors.Is(err, context.DeadlineExceeded) || s.running != nil {
+	if err := s.Search(ctx, 2, []string{"a"}); !errors.Is(err, context.DeadlineExceeded) ||
+		s.running != nil {
 		t.Errorf("got %v; it runs: %t", err, s.running != nil)
 	}
 	if err := s.Search(t.Context(), 2, []string{"a"}); err != nil {
@@ -186,19 +196,23 @@ func TestSearchIsInterrupted(t *testing.T) {
 	}
 }
 
-// searchFailures are searches that go on failing, or would fail again. Each error names plugin and weight.
+// searchFailures are searches that go on failing, or would fail again. Each error names plugin and
+// weight.
 var searchFailures = []struct {
 	do    string
 	kind  error
 	words []string
 }{
 	{"exit", ErrShutdown, []string{"exited with status 7, 3 times in a row in this search"}},
-	{"hang", ErrTimeout, []string{"did not answer within 500ms (CAGE_PLUGIN_SEARCH_TIMEOUT=5m", "3 times"}},
+	{"hang", ErrTimeout, []string{"did not answer within 500ms (CAGE_PLUGIN_SEARCH_TIMEOUT=5m",
+		"3 times"}},
 	{"panic", ErrFailed, []string{"a: panic: no luck (search_test.go"}},
 	{"error", ErrFailed, []string{"a: no luck"}},
-	{"size", ErrFailed, []string{"a: panic: runtime error: index out of range [6] with length 6 (search_test.go"}},
+	{"size", ErrFailed, []string{
+		"a: panic: runtime error: index out of range [6] with length 6 (search_test.go"}},
 	{"fault", ErrFailed, []string{"a: panic: it writes to X, Trained or State"}},
-	{"nan", ErrFailed, []string{": a: it wrote NaN to element 5 of the state s; all that it was given is finite"}},
+	{"nan", ErrFailed, []string{
+		": a: it wrote NaN to element 5 of the state s; all that it was given is finite"}},
 	{"infinite", ErrFailed, []string{": a: it wrote -Inf to element 0 of the state t"}},
 }
 

@@ -21,7 +21,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// partVariable makes the test binary a process of a group that sleeps, with the run directory that runVariable has.
+// partVariable makes the test binary a process of a group that sleeps, with the run directory that
+// runVariable has.
 const (
 	partVariable = "CAGE_TEST_PROCESSES"
 	runVariable  = "CAGE_TEST_RUN"
@@ -33,7 +34,8 @@ func TestMain(m *testing.M) {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 		position, err := Find(source, os.Getenv)
 		if err == nil {
-			_, err = Join(ctx, position, Run{vfs.At(os.Getenv(runVariable)), func(message string) { fmt.Println(message) }})
+			_, err = Join(ctx, position,
+				Run{vfs.At(os.Getenv(runVariable)), func(message string) { fmt.Println(message) }})
 		}
 		stop()
 		if err != nil {
@@ -65,7 +67,8 @@ func newRun(t *testing.T) Run {
 func start(t *testing.T, rank, size int, at string, run Run) (*exec.Cmd, *bytes.Buffer) {
 	t.Helper()
 	cmd, output := exec.Command(os.Args[0]), &bytes.Buffer{}
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d/%d@%s", partVariable, rank, size, at), runVariable+"="+run.Dir.Name)
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d/%d@%s", partVariable, rank, size, at),
+		runVariable+"="+run.Dir.Name)
 	cmd.Stdout = output
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -114,7 +117,8 @@ func TestValues(t *testing.T) {
 		var wait sync.WaitGroup
 		for j, other := range groups {
 			wait.Go(func() {
-				if value, found, err := other.Get(key, time.Minute); string(value) != "x\x00y" || !found || err != nil {
+				if value, found, err := other.Get(key, time.Minute); string(value) != "x\x00y" || !found ||
+					err != nil {
 					t.Errorf("process %d gets %q, %t, %v", j, value, found, err)
 				}
 			})
@@ -128,7 +132,8 @@ func TestValues(t *testing.T) {
 		var wait sync.WaitGroup
 		for i, g := range groups {
 			wait.Go(func() {
-				if values, err := g.Agree("name", int64(10*i+round)); err != nil || !slices.Equal(values, []int64{int64(round), int64(10 + round), int64(20 + round)}) {
+				if values, err := g.Agree("name", int64(10*i+round)); err != nil ||
+					!slices.Equal(values, []int64{int64(round), int64(10 + round), int64(20 + round)}) {
 					t.Errorf("process %d: %v, %v", i, values, err)
 				}
 			})
@@ -165,7 +170,9 @@ func TestFailure(t *testing.T) {
 				continue
 			}
 			<-g.Gone()
-			if err := g.Err(); !strings.Contains(err.Error(), fmt.Sprintf("process %d of 3 (on ", failing)) || !strings.HasSuffix(err.Error(), "has failed: no room") {
+			if err := g.Err(); !strings.Contains(err.Error(),
+				fmt.Sprintf("process %d of 3 (on ", failing)) ||
+				!strings.HasSuffix(err.Error(), "has failed: no room") {
 				t.Errorf("process %d says %v", i, err)
 			}
 			g.Leave(g.Err())
@@ -179,7 +186,8 @@ func TestFailure(t *testing.T) {
 // TestKilled: the end of a process is known to the others at once.
 func TestKilled(t *testing.T) { lose(t, syscall.SIGKILL, 5*time.Second) }
 
-// TestSilent: so is, a little later, one that says nothing any more, as on a machine that has lost its power.
+// TestSilent: so is, a little later, one that says nothing any more, as on a machine that has lost
+// its power.
 func TestSilent(t *testing.T) {
 	testlevel.Long(t, "waits for an answer that never comes")
 	lose(t, syscall.SIGSTOP, 2*keepaliveInterval+keepaliveTimeout+10*time.Second)
@@ -206,7 +214,8 @@ func lose(t *testing.T, signal syscall.Signal, within time.Duration) {
 				t.Fatal("nothing was noticed")
 			}
 			t.Logf("noticed after %v: %v", time.Since(began), g.Err())
-			if want := fmt.Sprintf("process %d of 2", killed); !strings.Contains(g.Err().Error(), want) || !strings.Contains(g.Err().Error(), "is gone") {
+			if want := fmt.Sprintf("process %d of 2", killed); !strings.Contains(g.Err().Error(), want) ||
+				!strings.Contains(g.Err().Error(), "is gone") {
 				t.Errorf("the error is %v, want %q in it", g.Err(), want)
 			}
 			if _, err := g.Agree("x", 0); err == nil || !strings.Contains(err.Error(), "is gone") {
@@ -225,8 +234,10 @@ func TestJoinRefuses(t *testing.T) {
 		_, err := Join(ctx, Position{0, 3, at, -1}, run)
 		first <- err
 	}()
-	for want, position := range map[string]Position{"it expects 2 processes, but process 0 expects 3": {1, 2, at, -1}} {
-		if _, err := Join(t.Context(), position, run); err == nil || !strings.Contains(err.Error(), want) {
+	for want, position := range map[string]Position{
+		"it expects 2 processes, but process 0 expects 3": {1, 2, at, -1}} {
+		if _, err := Join(t.Context(), position, run); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", position, err, want)
 		}
 	}
@@ -236,14 +247,17 @@ func TestJoinRefuses(t *testing.T) {
 		one <- err
 	}()
 	time.Sleep(500 * time.Millisecond)
-	if _, err := Join(t.Context(), Position{1, 3, at, -1}, run); err == nil || !strings.Contains(err.Error(), "process 1 has already joined") {
+	if _, err := Join(t.Context(), Position{1, 3, at, -1}, run); err == nil ||
+		!strings.Contains(err.Error(), "process 1 has already joined") {
 		t.Errorf("twice the same: %v", err)
 	}
 	cancel()
-	if err := <-first; err == nil || !strings.Contains(err.Error(), "of 3 processes, ranks [2] have not joined") {
+	if err := <-first; err == nil ||
+		!strings.Contains(err.Error(), "of 3 processes, ranks [2] have not joined") {
 		t.Errorf("process 0 waited in vain: %v", err)
 	}
-	if err := <-one; err == nil || !strings.Contains(err.Error(), "no longer waits for the processes [2]") {
+	if err := <-one; err == nil ||
+		!strings.Contains(err.Error(), "no longer waits for the processes [2]") {
 		t.Errorf("process 1 waited in vain: %v", err)
 	}
 	ctx, cancel = context.WithTimeout(t.Context(), time.Second)
@@ -256,7 +270,8 @@ func TestJoinRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if _, err := Join(t.Context(), Position{0, 2, at, -1}, run); err == nil || !strings.Contains(err.Error(), "cannot listen at "+at) {
+	if _, err := Join(t.Context(), Position{0, 2, at, -1}, run); err == nil ||
+		!strings.Contains(err.Error(), "cannot listen at "+at) {
 		t.Errorf("a port that is taken: %v", err)
 	}
 }

@@ -54,7 +54,9 @@ func awaitToken(t *testing.T, run Run) string {
 // dial connects somebody else with process 0.
 func dial(t *testing.T, at string) wire.ProcessesClient {
 	t.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+at, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
+	conn, err := grpc.NewClient("passthrough:///"+at,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +64,8 @@ func dial(t *testing.T, at string) wire.ProcessesClient {
 	return wire.NewProcessesClient(conn)
 }
 
-// TestStrangers: who does not have the token can neither take a position nor vote, keep anything or end the attempt of others.
+// TestStrangers: who does not have the token can neither take a position nor vote, keep anything or
+// end the attempt of others.
 func TestStrangers(t *testing.T) {
 	at, run := address(t), newRun(t)
 	zero := begin(t.Context(), Position{0, 2, at, -1}, run)
@@ -71,9 +74,11 @@ func TestStrangers(t *testing.T) {
 		t.Helper()
 		for name, ctx := range map[string]context.Context{
 			"without a token": t.Context(),
-			"another token":   metadata.AppendToOutgoingContext(t.Context(), tokenKey, strings.Repeat("A", len(token))),
-			"two tokens":      metadata.AppendToOutgoingContext(t.Context(), tokenKey, token, tokenKey, token),
-			"an empty one":    metadata.AppendToOutgoingContext(t.Context(), tokenKey, ""),
+			"another token": metadata.AppendToOutgoingContext(t.Context(), tokenKey,
+				strings.Repeat("A", len(token))),
+			"two tokens": metadata.AppendToOutgoingContext(t.Context(), tokenKey, token, tokenKey,
+				token),
+			"an empty one": metadata.AppendToOutgoingContext(t.Context(), tokenKey, ""),
 		} {
 			stranger, word := dial(t, at), &wire.Word{Rank: 1, Size: 2, Host: "elsewhere"}
 			_, put := stranger.Put(ctx, &wire.Entry{Key: "k", Value: make([]byte, 1<<20)})
@@ -112,7 +117,8 @@ func vote(t *testing.T, groups ...*Group) {
 	var wait sync.WaitGroup
 	for rank, g := range groups {
 		wait.Go(func() {
-			if values, err := g.Agree("x", int64(10*rank)); err != nil || len(values) != len(groups) || values[1] != 10 {
+			if values, err := g.Agree("x", int64(10*rank)); err != nil || len(values) != len(groups) ||
+				values[1] != 10 {
 				t.Errorf("process %d votes, and gets %v, %v", rank, values, err)
 			}
 			g.Leave(nil)
@@ -121,7 +127,8 @@ func vote(t *testing.T, groups ...*Group) {
 	wait.Wait()
 }
 
-// TestSilentStrangers: connections that say nothing keep neither a process from joining nor process 0 from its end.
+// TestSilentStrangers: connections that say nothing keep neither a process from joining nor process
+// 0 from its end.
 func TestSilentStrangers(t *testing.T) {
 	t.Parallel()
 	at, run := address(t), newRun(t)
@@ -170,7 +177,8 @@ func TestUnseen(t *testing.T) {
 			cmd, output := start(t, 1, 2, at, other)
 			cmd.Wait()
 			host, _ := os.Hostname()
-			for _, want := range []string{"process 1 of 2", "of process 0 at " + at, other.Dir.Name, "on " + host, says, "share", "absolute path"} {
+			for _, want := range []string{"process 1 of 2", "of process 0 at " + at, other.Dir.Name, "on " +
+				host, says, "share", "absolute path"} {
 				if !strings.Contains(output.String(), want) {
 					t.Errorf("process 1 ends with %q, want %q in it", output, want)
 				}
@@ -189,7 +197,8 @@ func TestUnseen(t *testing.T) {
 	}
 }
 
-// TestEarlierAttempt: a process of an attempt that is over has no part in the next one at the same address.
+// TestEarlierAttempt: a process of an attempt that is over has no part in the next one at the same
+// address.
 func TestEarlierAttempt(t *testing.T) {
 	at, run := address(t), newRun(t)
 	first, _ := start(t, 0, 2, at, run)
@@ -212,7 +221,8 @@ func TestEarlierAttempt(t *testing.T) {
 		"put":   func() error { return old.Put("k", nil) },
 		"leave": func() error { old.Leave(nil); return nil },
 	} {
-		if err := call(); name != "leave" && (err == nil || !strings.Contains(err.Error(), "gone") && !strings.Contains(err.Error(), "earlier attempt")) {
+		if err := call(); name != "leave" && (err == nil || !strings.Contains(err.Error(), "gone") &&
+			!strings.Contains(err.Error(), "earlier attempt")) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -222,8 +232,8 @@ func TestEarlierAttempt(t *testing.T) {
 	vote(t, next.Group, one.Group)
 }
 
-// TestKilledWhileJoining: what a process 0 leaves that is killed while it waits harms the next attempt as little as a process that has
-// started before it.
+// TestKilledWhileJoining: what a process 0 leaves that is killed while it waits harms the next
+// attempt as little as a process that has started before it.
 func TestKilledWhileJoining(t *testing.T) {
 	at, run := address(t), newRun(t)
 	killed, _ := start(t, 0, 2, at, run)
@@ -243,7 +253,8 @@ func TestKilledWhileJoining(t *testing.T) {
 	vote(t, zero.Group, joined.Group)
 }
 
-// TestTokenFile: the file is for its user alone, and nobody else's file is written, read or removed under its name.
+// TestTokenFile: the file is for its user alone, and nobody else's file is written, read or removed
+// under its name.
 func TestTokenFile(t *testing.T) {
 	dir := vfs.At(filepath.Join(t.TempDir(), "a", "run"))
 	path := dir.Join(tokenFile)
@@ -278,9 +289,11 @@ func TestTokenFile(t *testing.T) {
 		make func() error
 		ok   bool
 	}{
-		"incomplete":               {func() error { return os.WriteFile(path.Name, []byte(tokenMark[:9]), 0o600) }, true},
-		"empty":                    {func() error { return os.WriteFile(path.Name, nil, 0o600) }, true},
-		"somebody else's":          {func() error { return os.WriteFile(path.Name, []byte("notes"), 0o600) }, false},
+		"incomplete": {
+			func() error { return os.WriteFile(path.Name, []byte(tokenMark[:9]), 0o600) }, true},
+		"empty": {func() error { return os.WriteFile(path.Name, nil, 0o600) }, true},
+		"somebody else's": {
+			func() error { return os.WriteFile(path.Name, []byte("notes"), 0o600) }, false},
 		"a link to ours":           {func() error { return os.Symlink(victim, path.Name) }, false},
 		"a link that leads astray": {func() error { return os.Symlink(victim+"no", path.Name) }, false},
 		"a directory":              {func() error { return os.Mkdir(path.Name, 0o755) }, false},
@@ -343,7 +356,8 @@ func TestForgedNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-g.Gone()
-	if text := g.Err().Error(); strings.ContainsAny(text, "\n\x1b") || len(text) > 16<<10 || !strings.Contains(text, `on node\n12:00:00`) {
+	if text := g.Err().Error(); strings.ContainsAny(text, "\n\x1b") || len(text) > 16<<10 ||
+		!strings.Contains(text, `on node\n12:00:00`) {
 		t.Errorf("process 0 says %.200q of %d bytes", text, len(text))
 	}
 	g.Leave(g.Err())
@@ -356,7 +370,8 @@ func TestBounds(t *testing.T) {
 		key   string
 		value int
 	}{"key": {strings.Repeat("k", maxKey+1), 0}, "value": {"k", maxValue + 1}} {
-		if err := s.put(c.key, make([]byte, c.value)); err == nil || !strings.Contains(err.Error(), "want at most") {
+		if err := s.put(c.key, make([]byte, c.value)); err == nil ||
+			!strings.Contains(err.Error(), "want at most") {
 			t.Errorf("a %s that is too large: %v", name, err)
 		}
 	}
@@ -387,7 +402,8 @@ func TestBounds(t *testing.T) {
 	if _, err := s.agree(t.Context(), strings.Repeat("x", maxKey+1), 0, 0); err == nil {
 		t.Error("a vote has any name")
 	}
-	if _, err := s.agree(t.Context(), "x", 1, 0); err == nil || !strings.Contains(err.Error(), `[0 2] have not voted on "x" within 20ms`) {
+	if _, err := s.agree(t.Context(), "x", 1, 0); err == nil ||
+		!strings.Contains(err.Error(), `[0 2] have not voted on "x" within 20ms`) {
 		t.Errorf("a vote that does not end: %v", err)
 	}
 	s.limit = time.Hour
@@ -396,7 +412,8 @@ func TestBounds(t *testing.T) {
 	for i := range maxBallots - 1 {
 		s.agree(ctx, fmt.Sprint(i), 0, 0)
 	}
-	if _, err := s.agree(ctx, "more", 0, 0); err == nil || !strings.Contains(err.Error(), "are pending already") {
+	if _, err := s.agree(ctx, "more", 0, 0); err == nil ||
+		!strings.Contains(err.Error(), "are pending already") {
 		t.Errorf("another vote: %v", err)
 	}
 	ranks := make([]int, 1000)
@@ -412,7 +429,8 @@ func TestBounds(t *testing.T) {
 func TestLargeValues(t *testing.T) {
 	groups := join(t, 2, 0, 1)
 	for _, g := range groups {
-		if err := g.Put("k", make([]byte, maxValue+1)); err == nil || !strings.Contains(err.Error(), "want at most") || strings.Contains(err.Error(), "rpc error") {
+		if err := g.Put("k", make([]byte, maxValue+1)); err == nil ||
+			!strings.Contains(err.Error(), "want at most") || strings.Contains(err.Error(), "rpc error") {
 			t.Errorf("process %d: %v", g.Rank(), err)
 		}
 		if err := g.Put("k", make([]byte, 8<<20)); err == nil {
@@ -434,7 +452,10 @@ func TestLargeValues(t *testing.T) {
 func TestListen(t *testing.T) {
 	t.Parallel()
 	host, _ := os.Hostname()
-	if err := (<-begin(t.Context(), Position{0, 2, "192.0.2.1:29500", -1}, newRun(t))).err; err == nil || !strings.Contains(err.Error(), "cannot listen at 192.0.2.1:29500") || !strings.Contains(err.Error(), "want an address of this machine ("+host) {
+	if err := (<-begin(t.Context(), Position{0, 2, "192.0.2.1:29500", -1},
+		newRun(t))).err; err == nil ||
+		!strings.Contains(err.Error(), "cannot listen at 192.0.2.1:29500") ||
+		!strings.Contains(err.Error(), "want an address of this machine ("+host) {
 		t.Errorf("an address of no machine: %v", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
@@ -442,10 +463,12 @@ func TestListen(t *testing.T) {
 	var told sync.Map
 	run := newRun(t)
 	run.Tell = func(message string) { told.Store(message, true) }
-	if err := (<-begin(ctx, Position{0, 2, "nobody.invalid:29500", -1}, run)).err; err == nil || !strings.Contains(err.Error(), "nobody.invalid") {
+	if err := (<-begin(ctx, Position{0, 2, "nobody.invalid:29500", -1}, run)).err; err == nil ||
+		!strings.Contains(err.Error(), "nobody.invalid") {
 		t.Errorf("a name of no machine: %v", err)
 	}
-	if _, there := told.Load("process 0 of 2 is waiting until the host name nobody.invalid resolves"); !there {
+	if _, there := told.Load(
+		"process 0 of 2 is waiting until the host name nobody.invalid resolves"); !there {
 		t.Error("nobody is told what it waits for")
 	}
 	if runtime.GOOS != "linux" {
@@ -466,14 +489,16 @@ func TestListen(t *testing.T) {
 func TestVoteReminder(t *testing.T) {
 	t.Parallel()
 	told := make(chan string, 1)
-	g := &Group{position: Position{0, 3, "", -1}, run: Run{Tell: func(message string) { told <- message }}, gone: make(chan struct{})}
+	g := &Group{position: Position{0, 3, "", -1},
+		run: Run{Tell: func(message string) { told <- message }}, gone: make(chan struct{})}
 	g.store = newStore(3, voteTimeout, g.gone)
 	voted := make(chan error, 1)
 	go func() {
 		_, err := g.Agree("x", 0)
 		voted <- err
 	}()
-	if message := <-told; message != fmt.Sprintf(`ranks [1 2] have not voted on "x" for %v`, voteReminder) {
+	if message := <-told; message != fmt.Sprintf(`ranks [1 2] have not voted on "x" for %v`,
+		voteReminder) {
 		t.Errorf("it says %q", message)
 	}
 	g.lose(errors.New("over"))

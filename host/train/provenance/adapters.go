@@ -21,9 +21,9 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// UseWeights calls use with a function that loads the tensors of a checkpoint of the run in dir, for
-// a model that is used but not trained further; see [evaluated]. A checkpoint of adapters has no
-// weights: those of the run's initial model are read again, and merged with the adapters.
+// UseWeights calls use with a function that loads the tensors of a checkpoint of the run in dir,
+// for a model that is used but not trained further; see [evaluated]. A checkpoint of adapters has
+// no weights: those of the run's initial model are read again, and merged with the adapters.
 func UseWeights(
 	dir rundir.Dir, made *Record, f *checkpoint.File, use func(step.LoadFunc) error,
 ) error {

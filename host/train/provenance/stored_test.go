@@ -16,13 +16,16 @@ func TestStored(t *testing.T) {
 		dtype  safetensors.DType
 		values []float32
 	}{
-		sdk.StoreFloat32: {safetensors.F32, []float32{0.1, -3, 1e-40}}, sdk.StoreInt8: {safetensors.I8, []float32{-128, 0, 127}},
-		sdk.StoreUint8: {safetensors.U8, []float32{0, 128, 255}}, sdk.StoreBFloat16: {safetensors.BF16, []float32{1.0078125, -0x1p-130, 3e38}},
+		sdk.StoreFloat32:  {safetensors.F32, []float32{0.1, -3, 1e-40}},
+		sdk.StoreInt8:     {safetensors.I8, []float32{-128, 0, 127}},
+		sdk.StoreUint8:    {safetensors.U8, []float32{0, 128, 255}},
+		sdk.StoreBFloat16: {safetensors.BF16, []float32{1.0078125, -0x1p-130, 3e38}},
 	} {
 		for i, v := range c.values {
 			c.values[i] = float32(storage.Round(float64(v)))
 		}
-		s := provenance.Stored(step.Stored{Name: "s", Dims: []int{3}, Storage: storage, Read: func() ([]float32, error) { return c.values, nil }})
+		s := provenance.Stored(step.Stored{Name: "s", Dims: []int{3}, Storage: storage,
+			Read: func() ([]float32, error) { return c.values, nil }})
 		data, err := s.Bytes()
 		if err != nil || s.DType != c.dtype || len(data) != 3*storage.Bytes() {
 			t.Errorf("%s: %d bytes of %s, %v", storage, len(data), s.DType, err)

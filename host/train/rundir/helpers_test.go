@@ -36,7 +36,8 @@ func fake(t testing.TB, dir string, loss float64, steps int, sets ...string) {
 		write(t, At(dir).Metrics().Name, fmt.Sprintf("{\"step\":%d,\"loss\":%g}\n", steps, loss))
 		return
 	}
-	s := metrics.Summary{Name: filepath.Base(dir), Completed: true, Steps: 20, ValLoss: metrics.Some(loss)}
+	s := metrics.Summary{Name: filepath.Base(dir), Completed: true, Steps: 20,
+		ValLoss: metrics.Some(loss)}
 	summarize(t, dir, s)
 }
 
@@ -74,7 +75,8 @@ func some(t testing.TB) {
 	fake(t, "runs/b", 2.5, 0, "quantizer.bits=3", "seed=2", "data.seed=2")
 	fake(t, "runs/deep/er/c", 2, 0, "seed=10", `method.form="off"`)
 	fake(t, "runs/d", 4.5, 7, "quantizer={}", `quantizer.weights={plugin="absmax", bits=4}`)
-	fake(t, "runs/e", math.NaN(), 0, `quantizer={}`, `quantizer.weights={plugin="absmax", bits=4}`, `quantizer.activations={plugin="absmax", bits=8}`)
+	fake(t, "runs/e", math.NaN(), 0, `quantizer={}`, `quantizer.weights={plugin="absmax", bits=4}`,
+		`quantizer.activations={plugin="absmax", bits=8}`)
 	write(t, "runs/broken/run.toml", "seed = \n")
 	write(t, "runs/nothing/notes.txt", "no run")
 	write(t, "runs/a/checkpoints/run.toml", "no run, because it is inside of one")
@@ -126,7 +128,8 @@ func many(b *testing.B, n int) {
 	for i := range n {
 		dir := fmt.Sprintf("studies/s%d/cells/c%d", i%5, i)
 		write(b, At(dir).Config().Name, strings.Replace(text, "seed = 0", fmt.Sprintf("seed = %d", i), 1))
-		write(b, At(dir).Summary().Name, strings.Replace(summary, `"val_loss": 2`, fmt.Sprintf(`"val_loss": %d`, i), 1))
+		write(b, At(dir).Summary().Name,
+			strings.Replace(summary, `"val_loss": 2`, fmt.Sprintf(`"val_loss": %d`, i), 1))
 		write(b, At(dir).Metrics().Name, "")
 	}
 }

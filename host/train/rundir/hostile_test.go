@@ -15,7 +15,8 @@ import (
 	"github.com/cage-qat/cage/host/train/metrics"
 )
 
-// TestHostileFiles: files of a stranger in a run directory neither keep the list waiting nor take all memory.
+// TestHostileFiles: files of a stranger in a run directory neither keep the list waiting nor take
+// all memory.
 func TestHostileFiles(t *testing.T) {
 	t.Chdir(t.TempDir())
 	fake(t, "runs/a", 4, 7)
@@ -30,7 +31,8 @@ func TestHostileFiles(t *testing.T) {
 		if err := metrics.WriteSummary(d.Summary(), metrics.Summary{}); err != nil {
 			t.Fatal(err)
 		}
-		path := map[string]string{"config": d.Config().Name, "summary": d.Summary().Name, "records": d.Metrics().Name}[name]
+		path := map[string]string{"config": d.Config().Name, "summary": d.Summary().Name,
+			"records": d.Metrics().Name}[name]
 		if err := os.Truncate(path, size); err != nil {
 			t.Fatal(err)
 		}
@@ -49,7 +51,8 @@ func TestHostileFiles(t *testing.T) {
 			t.Errorf("with a pipe for a lock: %s %s", l[0].State, l[0].Err)
 		}
 		for _, r := range l[1:] {
-			file := map[string]string{"runs/config": ConfigFile, "runs/summary": SummaryFile, "runs/records": MetricsFile}[r.Dir]
+			file := map[string]string{"runs/config": ConfigFile, "runs/summary": SummaryFile,
+				"runs/records": MetricsFile}[r.Dir]
 			if r.State != Unreadable || !strings.Contains(r.Err, file) || !strings.Contains(r.Err, "bytes") {
 				t.Errorf("%s: %s %s", r.Dir, r.State, r.Err)
 			}
@@ -82,7 +85,8 @@ func TestHostileConfigs(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		r, err := Open(dir)
 		runtime.ReadMemStats(&after)
-		if err != nil || r.State != Unreadable || !strings.Contains(r.Err, c.says) || !strings.Contains(r.Err, ConfigFile) || len(r.Err) > 1000 {
+		if err != nil || r.State != Unreadable || !strings.Contains(r.Err, c.says) ||
+			!strings.Contains(r.Err, ConfigFile) || len(r.Err) > 1000 {
 			t.Errorf("%s: %v, %s", name, err, r.Err)
 		}
 		if used := after.TotalAlloc - before.TotalAlloc; used > 128<<20 {
@@ -99,7 +103,8 @@ func TestHostileConfigs(t *testing.T) {
 // FuzzCondition: a condition is refused with its text, or says the same when it is put
 // together again; of a condition and its opposite one holds, for what is not NaN.
 func FuzzCondition(f *testing.F) {
-	for _, seed := range []string{"quantizer.bits=4", "val_loss<3", "run~demo", `name = "a\nb"`, "steps!=20", "x>=NaN", "=", "a~=b", "loss<=1e999"} {
+	for _, seed := range []string{"quantizer.bits=4", "val_loss<3", "run~demo", `name = "a\nb"`,
+		"steps!=20", "x>=NaN", "=", "a~=b", "loss<=1e999"} {
 		f.Add(seed, "4", 2.5)
 	}
 	opposite := map[string]string{"=": "!=", "<": ">=", ">": "<="}
@@ -111,7 +116,8 @@ func FuzzCondition(f *testing.F) {
 			}
 			return
 		}
-		r := &Run{Dir: "runs/a", State: Done, config: []Entry{{"k", strconv.Quote(value)}}, results: []Result{{"x", x}}}
+		r := &Run{Dir: "runs/a", State: Done, config: []Entry{{"k", strconv.Quote(value)}},
+			results: []Result{{"x", x}}}
 		for _, name := range []string{c.Name, "k", "x", dirName} {
 			c := c
 			c.Name = name
@@ -138,12 +144,14 @@ func isNaN(text string) bool {
 // can be looked up; one that is unreadable says why.
 func FuzzOpen(f *testing.F) {
 	f.Add([]byte(base), []byte(`{"completed":true,"val_loss":2.5}`), []byte(""))
-	f.Add([]byte(base+"\n[[quantizer.overrides]]\nmatch='a'\nplugin='b'\n\"odd key\"=[1,{a=2}]"), []byte(`{"completed":false}`), []byte(`{"step":3,"loss":"NaN"}`+"\n{"))
+	f.Add([]byte(base+"\n[[quantizer.overrides]]\nmatch='a'\nplugin='b'\n\"odd key\"=[1,{a=2}]"),
+		[]byte(`{"completed":false}`), []byte(`{"step":3,"loss":"NaN"}`+"\n{"))
 	f.Add([]byte("a = 1979-05-27T07:32:00Z\nb = nan\nc = []"), []byte(``), []byte("null\n"))
 	dir := f.TempDir()
 	at := At(dir)
 	f.Fuzz(func(t *testing.T, config, summary, records []byte) {
-		for path, content := range map[string][]byte{at.Config().Name: config, at.Summary().Name: summary, at.Metrics().Name: records} {
+		for path, content := range map[string][]byte{at.Config().Name: config, at.Summary().Name: summary,
+			at.Metrics().Name: records} {
 			if err := os.WriteFile(path, content, 0o600); err != nil {
 				t.Fatal(err)
 			}

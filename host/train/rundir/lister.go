@@ -319,8 +319,9 @@ func rank(key string) int {
 }
 
 // Varying returns at most the given number of keys that distinguish runs, those with the fewest
-// values first, then those of quantizers, optimizers and the method. Hashes are left out, and so are keys whose values equal those of a listed key. Keys
-// that only some runs have, with a single value, come last.
+// values first, then those of quantizers, optimizers and the method. Hashes are left out, and so
+// are keys whose values equal those of a listed key. Keys that only some runs have, with a single
+// value, come last.
 func Varying(list []*Run, most int) (names []string) {
 	list = slices.DeleteFunc(slices.Clone(list), func(r *Run) bool { return r.State == Unreadable })
 	const activations, weights = "quantizer.activations.", "quantizer.weights."

@@ -28,12 +28,14 @@ func TestList(t *testing.T) {
 				t.Errorf("%s: %s is %s, want %s", how, l[i].Dir, l[i].State, want)
 			}
 		}
-		if !strings.HasPrefix(l[2].Err, filepath.Join("runs", "broken", "run.toml")+":1: not valid TOML") {
+		if !strings.HasPrefix(l[2].Err,
+			filepath.Join("runs", "broken", "run.toml")+":1: not valid TOML") {
 			t.Errorf("%s: %s", how, l[2].Err)
 		}
 		for name, want := range map[string]string{
 			"run": filepath.Join("runs", "d"), "state": "interrupted", "steps": "7", "train_loss": "4.5",
-			"quantizer.weights.bits": "4", "quantizer.bits": "4", "model.kind": "llama", "schedule.rate": "0.003",
+			"quantizer.weights.bits": "4", "quantizer.bits": "4", "model.kind": "llama",
+			"schedule.rate": "0.003",
 		} {
 			if got, ok := l[3].Lookup(name); !ok || got != want {
 				t.Errorf("%s: %s of d is %q, %v, want %q", how, name, got, ok, want)
@@ -51,7 +53,8 @@ func TestList(t *testing.T) {
 			t.Errorf("%s: the loss of e is %v", how, x)
 		}
 	}
-	if _, err := new(Lister).List(t.Context(), "runs", "runz"); err == nil || err.Error() != "there is no directory runz" {
+	if _, err := new(Lister).List(t.Context(), "runs", "runz"); err == nil ||
+		err.Error() != "there is no directory runz" {
 		t.Errorf("%v", err)
 	}
 	if _, err := new(Lister).List(t.Context(), "runs/nothing/notes.txt"); err == nil {
@@ -142,7 +145,8 @@ func TestKnownWhenAllAreDone(t *testing.T) {
 func TestOpen(t *testing.T) {
 	some(t)
 	r, err := Open("runs/a/")
-	if err != nil || r.Dir != filepath.Join("runs", "a") || r.State != Done || len(r.Config()) < 40 || len(r.Results()) < 5 {
+	if err != nil || r.Dir != filepath.Join("runs", "a") || r.State != Done || len(r.Config()) < 40 ||
+		len(r.Results()) < 5 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	for dir, want := range map[string]string{
@@ -160,7 +164,9 @@ func TestOpen(t *testing.T) {
 func TestWhyARunIsNotDone(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for name, s := range map[string]metrics.Summary{
-		"diverged": {Stopped: metrics.Diverged, Error: "loss NaN"}, "failed": {Stopped: metrics.Failed, Error: "disk full"}, "stopped": {Stopped: metrics.Interrupted},
+		"diverged": {Stopped: metrics.Diverged, Error: "loss NaN"},
+		"failed":   {Stopped: metrics.Failed, Error: "disk full"},
+		"stopped":  {Stopped: metrics.Interrupted},
 	} {
 		fake(t, "runs/"+name, 4, 7)
 		summarize(t, "runs/"+name, s)
@@ -194,7 +200,8 @@ func TestWhyARunIsNotDone(t *testing.T) {
 	check("at rest again", "diverged loss NaN", "failed disk full", "interrupted ", "interrupted ")
 }
 
-// TestWithoutRecords: a run that was stopped and whose records are gone has the steps that its summary tells.
+// TestWithoutRecords: a run that was stopped and whose records are gone has the steps that its
+// summary tells.
 func TestWithoutRecords(t *testing.T) {
 	t.Chdir(t.TempDir())
 	fake(t, "runs/a", 3, 0)
@@ -213,8 +220,8 @@ func TestWithoutRecords(t *testing.T) {
 	}
 }
 
-// TestNumbersOfRunsThatAreNotDone: a run has the numbers of its summary, newest record and newest evaluation; of several
-// values the newest counts.
+// TestNumbersOfRunsThatAreNotDone: a run has the numbers of its summary, newest record and newest
+// evaluation; of several values the newest counts.
 func TestNumbersOfRunsThatAreNotDone(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const records = `{"step":5,"loss":4,"tokens":50,"seconds":1,"val_loss":3.5,"val_ppl":33}
@@ -225,12 +232,17 @@ func TestNumbersOfRunsThatAreNotDone(t *testing.T) {
 		fake(t, "runs/"+name, 0, 7)
 		write(t, At("runs/"+name).Metrics().Name, records)
 	}
-	summarize(t, "runs/after", metrics.Summary{Stopped: metrics.Interrupted, Steps: 8, Tokens: 80, TrainLoss: metrics.Some(1.5), ErrorRel: metrics.Some(0.125)})
-	summarize(t, "runs/before", metrics.Summary{Stopped: metrics.Failed, Steps: 3, Tokens: 30, TrainLoss: metrics.Some(5), ErrorRel: metrics.Some(0.5)})
+	summarize(t, "runs/after", metrics.Summary{Stopped: metrics.Interrupted, Steps: 8, Tokens: 80,
+		TrainLoss: metrics.Some(1.5), ErrorRel: metrics.Some(0.125)})
+	summarize(t, "runs/before", metrics.Summary{Stopped: metrics.Failed, Steps: 3, Tokens: 30,
+		TrainLoss: metrics.Some(5), ErrorRel: metrics.Some(0.5)})
 	for dir, want := range map[string]map[string]string{
-		"after":  {"steps": "8", "tokens": "80", "train_loss": "1.5", "error_rel": "0.125", "val_loss": "3.5", "val_ppl": "33"},
-		"before": {"steps": "7", "tokens": "70", "train_loss": "2", "error_rel": "0.5", "val_loss": "3.5", "skipped": "1"},
-		"killed": {"steps": "7", "tokens": "70", "train_loss": "2", "error_rel": "", "val_loss": "3.5", "seconds": "2", "tokens_per_second": ""},
+		"after": {"steps": "8", "tokens": "80", "train_loss": "1.5", "error_rel": "0.125",
+			"val_loss": "3.5", "val_ppl": "33"},
+		"before": {"steps": "7", "tokens": "70", "train_loss": "2", "error_rel": "0.5", "val_loss": "3.5",
+			"skipped": "1"},
+		"killed": {"steps": "7", "tokens": "70", "train_loss": "2", "error_rel": "", "val_loss": "3.5",
+			"seconds": "2", "tokens_per_second": ""},
 	} {
 		r, err := Open("runs/" + dir)
 		if err != nil {
@@ -247,7 +259,8 @@ func TestNumbersOfRunsThatAreNotDone(t *testing.T) {
 	}
 }
 
-// TestReadableAgain: a run that could not be read is read again, also where its files look as before.
+// TestReadableAgain: a run that could not be read is read again, also where its files look as
+// before.
 func TestReadableAgain(t *testing.T) {
 	t.Chdir(t.TempDir())
 	at := time.Now().Add(-time.Hour)
@@ -260,7 +273,8 @@ func TestReadableAgain(t *testing.T) {
 		if err := os.Chtimes("runs/a/run.toml", at, at); err != nil {
 			t.Fatal(err)
 		}
-		if l, err := lister.List(t.Context(), "runs"); err != nil || len(l) != 1 || l[0].State != c.state {
+		if l, err := lister.List(t.Context(), "runs"); err != nil || len(l) != 1 ||
+			l[0].State != c.state {
 			t.Errorf("time %d: %+v, %v", i, l, err)
 		}
 	}

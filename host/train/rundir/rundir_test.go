@@ -21,9 +21,11 @@ import (
 // and everything else stays.
 func TestRemoveAbandoned(t *testing.T) {
 	dir := t.TempDir()
-	kept := []string{".lock", ".metrics.jsonl.cage-unfinished-1", ".notes.txt.cage-unfinished-1", ".run.toml1", "tokenizer.json", "tokenizer.json1"}
+	kept := []string{".lock", ".metrics.jsonl.cage-unfinished-1", ".notes.txt.cage-unfinished-1",
+		".run.toml1", "tokenizer.json", "tokenizer.json1"}
 	var left []string
-	for i, name := range []string{"run.toml", "provenance.json", "summary.json", "tokenizer.json", "tokenizer_config.json",
+	for i, name := range []string{"run.toml", "provenance.json", "summary.json", "tokenizer.json",
+		"tokenizer_config.json",
 		"special_tokens_map.json", "chat_template.jinja", "generation_config.json"} {
 		left = append(left, fmt.Sprintf(".%s.cage-unfinished-%d", name, i))
 	}
@@ -56,9 +58,12 @@ func TestPlaces(t *testing.T) {
 		path   string
 		want   []string
 	}{
-		{rundir.Search{Run: "runs/a", WorkDir: "/made"}, "data/val", []string{"data/val", "/made/data/val", filepath.Join(here, "runs/a/data/val")}},
-		{rundir.Search{Run: "runs/a"}, "data/val", []string{"data/val", filepath.Join(here, "runs/a/data/val")}},
-		{rundir.Search{Run: "runs/a", WorkDir: here}, "./val", []string{"./val", filepath.Join(here, "runs/a/val")}},
+		{rundir.Search{Run: "runs/a", WorkDir: "/made"}, "data/val",
+			[]string{"data/val", "/made/data/val", filepath.Join(here, "runs/a/data/val")}},
+		{rundir.Search{Run: "runs/a"}, "data/val",
+			[]string{"data/val", filepath.Join(here, "runs/a/data/val")}},
+		{rundir.Search{Run: "runs/a", WorkDir: here}, "./val",
+			[]string{"./val", filepath.Join(here, "runs/a/val")}},
 		{rundir.Search{Run: ".", WorkDir: "/made"}, "val", []string{"val", "/made/val"}},
 		{rundir.Search{Run: "runs/a", WorkDir: "/made"}, "/data/val", []string{"/data/val"}},
 	} {
@@ -93,7 +98,8 @@ func TestFind(t *testing.T) {
 		}
 	}
 	_, err := s.Find("val", only("nothing"))
-	if err == nil || strings.Count(err.Error(), "another file") != 2 || !strings.Contains(err.Error(), made) || !strings.Contains(err.Error(), run) {
+	if err == nil || strings.Count(err.Error(), "another file") != 2 ||
+		!strings.Contains(err.Error(), made) || !strings.Contains(err.Error(), run) {
 		t.Errorf("a file that is not there: %v", err)
 	}
 	if _, err := s.Find("none", only("nothing")); !errors.Is(err, fs.ErrNotExist) {
@@ -150,7 +156,8 @@ func TestLister(t *testing.T) {
 	put("a", "summary.json", `{"completed": true}`)
 	put("b", "run.toml", "seed = \n")
 	want("it is done, and there is another", "a done, b unreadable")
-	if err := os.Chtimes(filepath.Join(root, "a", "run.toml"), time.Unix(0, 0), time.Unix(0, 0)); err != nil {
+	if err := os.Chtimes(filepath.Join(root, "a", "run.toml"), time.Unix(0, 0),
+		time.Unix(0, 0)); err != nil {
 		t.Fatal(err)
 	}
 	want("from an archive without times", "a done, b unreadable")

@@ -100,7 +100,8 @@ func TestVarying(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	three := Varying([]*Run{l[0], l[1], l[4]}, 9)
-	if want := []string{"method.form", "data.seed", "quantizer.bits"}; !cmp.Equal(three[:2], want[:2]) || !strings.Contains(strings.Join(three, " "), "quantizer.bits") {
+	if want := []string{"method.form", "data.seed", "quantizer.bits"}; !cmp.Equal(three[:2],
+		want[:2]) || !strings.Contains(strings.Join(three, " "), "quantizer.bits") {
 		t.Errorf("what varies: %v, want %v", three, want)
 	}
 	if got := Varying(l[:1], 9); got != nil {
@@ -108,28 +109,32 @@ func TestVarying(t *testing.T) {
 	}
 }
 
-// TestVaryingOfUnlikeRuns: what differs between runs comes first, though another run has no such keys, and one that cannot
-// be read counts for nothing.
+// TestVaryingOfUnlikeRuns: what differs between runs comes first, though another run has no such
+// keys, and one that cannot be read counts for nothing.
 func TestVaryingOfUnlikeRuns(t *testing.T) {
 	run := func(state State, entries ...Entry) *Run { return &Run{State: state, config: entries} }
 	model := []Entry{{"model.layers", "2"}, {"model.width", "32"}}
-	two, three := run(Done, append(model, Entry{"quantizer.bits", "2"})...), run(Done, append(model, Entry{"quantizer.bits", "3"})...)
-	if got := Varying([]*Run{two, three, run(Unreadable)}, 4); !cmp.Equal(got, []string{"quantizer.bits"}) {
+	two, three := run(Done, append(model, Entry{"quantizer.bits", "2"})...),
+		run(Done, append(model, Entry{"quantizer.bits", "3"})...)
+	if got := Varying([]*Run{two, three, run(Unreadable)}, 4); !cmp.Equal(got,
+		[]string{"quantizer.bits"}) {
 		t.Errorf("beside an unreadable run vary %v", got)
 	}
-	if got := Varying([]*Run{two, three, run(Done, Entry{"model.kind", `"toy"`})}, 4); !cmp.Equal(got, []string{"quantizer.bits", "model.kind", "model.layers", "model.width"}) {
+	if got := Varying([]*Run{two, three, run(Done, Entry{"model.kind", `"toy"`})}, 4); !cmp.Equal(got,
+		[]string{"quantizer.bits", "model.kind", "model.layers", "model.width"}) {
 		t.Errorf("beside one of another kind vary %v", got)
 	}
 }
 
-// TestVaryingOfManyKeys: the work is proportional to the keys, and so is the memory, or this test would not end: of the
-// 280,000 keys each is compared with no other.
+// TestVaryingOfManyKeys: the work is proportional to the keys, and so is the memory, or this test
+// would not end: of the 280,000 keys each is compared with no other.
 func TestVaryingOfManyKeys(t *testing.T) {
 	list := make([]*Run, 21)
 	for i := range list {
 		r := &Run{State: Done, config: []Entry{{"bits", strconv.Itoa(i % 4)}, {"seed", strconv.Itoa(i)}}}
 		for k := range 3_000 {
-			r.config = append(r.config, Entry{fmt.Sprintf("x.k%05d", k), strconv.Itoa((k + 7) * (i + 3) % 257)})
+			r.config = append(r.config,
+				Entry{fmt.Sprintf("x.k%05d", k), strconv.Itoa((k + 7) * (i + 3) % 257)})
 		}
 		list[i] = r
 	}

@@ -15,8 +15,8 @@ import (
 )
 
 // With adapters (package lora), the parameters of the model are frozen, and the factors are trained
-// in their place. The quantize stage also computes the merged weights, which the quantizers get, and
-// the finish stage maps the gradient of a merged weight to those of its factors.
+// in their place. The quantize stage also computes the merged weights, which the quantizers get,
+// and the finish stage maps the gradient of a merged weight to those of its factors.
 
 // adapter returns the adapter of a weight; nil if it has none.
 func (p *Plan) adapter(weight string) *lora.Adapter {
@@ -205,9 +205,10 @@ func MergeAdapter(dev *engine.Device, a lora.Adapter, w, A, B []float32) ([]floa
 		}
 		in = append(in, b)
 	}
-	e, err := dev.Compile("merged adapter", specs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-		return []*graph.Node{merge(a, in[0], in[1], in[2])}
-	})
+	e, err := dev.Compile("merged adapter", specs,
+		func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+			return []*graph.Node{merge(a, in[0], in[1], in[2])}
+		})
 	if err != nil {
 		return nil, err
 	}

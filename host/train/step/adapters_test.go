@@ -29,12 +29,13 @@ func randomTable(rng *rand.Rand, dims []int) table {
 
 func (m table) at(i, j int) float64 { return float64(m.data[i*m.cols+j]) }
 
-// TestMerge compares the merged weight and the adjoints of the factors with their definitions, for a
-// fused weight and for one of a single part.
+// TestMerge compares the merged weight and the adjoints of the factors with their definitions, for
+// a fused weight and for one of a single part.
 func TestMerge(t *testing.T) {
 	dev := testdevice.Open(t, engine.Options{})
 	for name, parts := range map[string][]architecture.Part{
-		"fused": {{Name: "q", Rows: 6}, {Name: "k", Rows: 2}, {Name: "v", Rows: 2}}, "single": {{Rows: 10}},
+		"fused":  {{Name: "q", Rows: 6}, {Name: "k", Rows: 2}, {Name: "v", Rows: 2}},
+		"single": {{Rows: 10}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(1, 2))
@@ -49,7 +50,8 @@ func TestMerge(t *testing.T) {
 				dA, dB := factorAdjoints(a, in[3], in[1], in[2])
 				return []*graph.Node{merge(a, in[0], in[1], in[2]), dA, dB}
 			})
-			merged, wantA, wantB := make([]float64, 70), make([]float64, len(A.data)), make([]float64, len(B.data))
+			merged, wantA, wantB := make([]float64, 70), make([]float64, len(A.data)),
+				make([]float64, len(B.data))
 			row := 0
 			for part, p := range parts {
 				for range p.Rows {

@@ -13,19 +13,23 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// averaged is descent that is evaluated at a moving average of its path; vectors are evaluated where
-// they are.
+// averaged is descent that is evaluated at a moving average of its path; vectors are evaluated
+// where they are.
 type averaged struct{ descent }
 
 func (averaged) Init(_ *program.Builder, x program.Value, _ sdk.Tensor) (sdk.State, error) {
 	return sdk.State{"mean": x}, nil
 }
 
-func (averaged) Update(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
+func (averaged) Update(
+	_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	return in.Gradient, sdk.State{"mean": in.State["mean"].Scale(0.5).Add(in.X.Scale(0.5))}, nil
 }
 
-func (averaged) Evaluate(_ *program.Builder, x program.Value, state sdk.State, t sdk.Tensor) (program.Value, error) {
+func (averaged) Evaluate(
+	_ *program.Builder, x program.Value, state sdk.State, t sdk.Tensor,
+) (program.Value, error) {
 	if t.Role == sdk.TensorVector {
 		return x, nil
 	}
@@ -46,7 +50,8 @@ func TestAveraged(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i := range 5 {
-				run(t, k.Compiled, k.State, batches(cfg, uint64(i), 1), step.Settings{Step: i + 1, Rate: 0.5, NextRate: 0.5, Lambda: float64(i / 3)})
+				run(t, k.Compiled, k.State, batches(cfg, uint64(i), 1),
+					step.Settings{Step: i + 1, Rate: 0.5, NextRate: 0.5, Lambda: float64(i / 3)})
 				if evaluate {
 					before := testrun.Download(t, k.Compiled, k.State)
 					evaluated(t, k.Compiled, k.State, b[0])
@@ -69,7 +74,8 @@ func TestAveraged(t *testing.T) {
 		}
 		// The same tensors, given to a training without averages as its own.
 		load := loaded(stored)
-		s, err := plain.UploadParams(func(name string) (step.Tensor, error) { return load(step.EvaluationNames(name)[0]) })
+		s, err := plain.UploadParams(
+			func(name string) (step.Tensor, error) { return load(step.EvaluationNames(name)[0]) })
 		if err != nil {
 			t.Fatal(err)
 		}

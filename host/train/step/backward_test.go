@@ -18,12 +18,15 @@ import (
 )
 
 // operandsOf are the quantizers of operands of the backward pass that q gives.
-func operandsOf(t testing.TB, cfg *config.Config, plan *step.Plan, q sdk.Quantizer) map[step.OperandSite]lower.Operand {
+func operandsOf(
+	t testing.TB, cfg *config.Config, plan *step.Plan, q sdk.Quantizer,
+) map[step.OperandSite]lower.Operand {
 	t.Helper()
 	list := map[step.OperandSite]lower.Operand{}
 	sites, shapes := step.BackwardSites(plan.Model, cfg.Train.Batch, cfg.Model.Context)
 	for i, s := range sites {
-		p, err := sdk.BuildQuantizer(q, sdk.Site{Role: s.Role, Product: s.Product, Name: s.Name, Shape: shapes[i]})
+		p, err := sdk.BuildQuantizer(q, sdk.Site{Role: s.Role, Product: s.Product, Name: s.Name,
+			Shape: shapes[i]})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,8 +37,11 @@ func operandsOf(t testing.TB, cfg *config.Config, plan *step.Plan, q sdk.Quantiz
 	return list
 }
 
-// backwardStep is a step with one quantizer in the forward pass and another in the backward pass; nil quantizes nothing.
-func backwardStep(t *testing.T, d step.Dispatch, forward, backward sdk.Quantizer, overrides ...string) compiledStep {
+// backwardStep is a step with one quantizer in the forward pass and another in the backward pass;
+// nil quantizes nothing.
+func backwardStep(
+	t *testing.T, d step.Dispatch, forward, backward sdk.Quantizer, overrides ...string,
+) compiledStep {
 	t.Helper()
 	cfg := sgdConfig(t, overrides...)
 	plan := planOf(t, cfg, forward, descent{})
@@ -51,8 +57,8 @@ func backwardStep(t *testing.T, d step.Dispatch, forward, backward sdk.Quantizer
 	return compiledStep{c, newState(t, c)}
 }
 
-// TestBackwardIdentity: operands that stay as they are give the gradients of a pass without quantizers, up to the order of
-// sums, whether the forward pass is quantized or not.
+// TestBackwardIdentity: operands that stay as they are give the gradients of a pass without
+// quantizers, up to the order of sums, whether the forward pass is quantized or not.
 func TestBackwardIdentity(t *testing.T) {
 	tokens := batches(sgdConfig(t), 5, 1)
 	for name, forward := range map[string]sdk.Quantizer{"unquantized": nil, "quantized": grid{}} {
@@ -69,10 +75,12 @@ func TestBackwardIdentity(t *testing.T) {
 	}
 }
 
-// TestBackwardUnquantized: with train.requantize = "off" the backward pass quantizes x and W themselves. With the quantizer of the forward
-// pass, which takes numbers one by one, that gives Q(x) and Q(W) again, to the bit; and where they stay as they are, other gradients.
+// TestBackwardUnquantized: with train.requantize = "off" the backward pass quantizes x and W
+// themselves. With the quantizer of the forward pass, which takes numbers one by one, that gives
+// Q(x) and Q(W) again, to the bit; and where they stay as they are, other gradients.
 func TestBackwardUnquantized(t *testing.T) {
-	for name, overrides := range map[string][]string{"one": nil, "three": {"train.accumulate=3"}, "recomputed": {`train.recompute="blocks"`}} {
+	for name, overrides := range map[string][]string{"one": nil, "three": {"train.accumulate=3"},
+		"recomputed": {`train.recompute="blocks"`}} {
 		if testing.Short() && name != "three" {
 			continue
 		}
@@ -88,7 +96,8 @@ func TestBackwardUnquantized(t *testing.T) {
 					t.Errorf("%s, %s: the gradient of %s is not that of Q(x) and Q(W)", name, d, p.Name)
 				}
 				if p.Quantized && slices.Equal(other[i], want[i]) {
-					t.Errorf("%s, %s: the gradient of %s is that of Q(x) and Q(W), not of x and W", name, d, p.Name)
+					t.Errorf("%s, %s: the gradient of %s is that of Q(x) and Q(W), not of x and W", name, d,
+						p.Name)
 				}
 			}
 		}
@@ -98,15 +107,17 @@ func TestBackwardUnquantized(t *testing.T) {
 // operandGrid is grid for weights and activations, and leaves gradients as they are.
 type operandGrid struct{ grid }
 
-func (q operandGrid) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+func (q operandGrid) Quantize(
+	b *program.Builder, x program.Value, site sdk.Site,
+) (sdk.Quantized, error) {
 	if site.Role == sdk.RoleGradient {
 		return sdk.Quantized{Value: x}, nil
 	}
 	return q.grid.Quantize(b, x, site)
 }
 
-// TestBackwardUnbiased: the mean gradient over many draws of stochastic rounding with random signs is that without, and a single
-// one is not.
+// TestBackwardUnbiased: the mean gradient over many draws of stochastic rounding with random signs
+// is that without, and a single one is not.
 func TestBackwardUnbiased(t *testing.T) {
 	testlevel.Long(t, "200 steps")
 	const draws = 200
@@ -141,14 +152,17 @@ func TestBackwardUnbiased(t *testing.T) {
 		for j := range want[i] {
 			off += (sum[i][j] - want[i][j]) * (sum[i][j] - want[i][j])
 		}
-		// The mean of independent draws has 1/draws of their variance. These sums have so many terms that 1.5 is far.
+		// The mean of independent draws has 1/draws of their variance. These sums have so many terms that
+		// 1.5 is far.
 		if ratio := off / (single[i] / draws); !(ratio < 1.5) || single[i] < 1e-4*norm2(want[i]) {
-			t.Errorf("%s: the mean is %.3g times as far off as chance has it; the error of one draw is %.2g of the gradient", p.Name, ratio, math.Sqrt(single[i]/norm2(want[i])))
+			t.Errorf("%s: the mean is %.3g times as far off as chance has it; the error of one draw is "+
+				"%.2g of the gradient", p.Name, ratio, math.Sqrt(single[i]/norm2(want[i])))
 		}
 	}
 }
 
-// coarse rounds stochastically, after random signs that both operands share, to multiples of a quarter of the largest of a row.
+// coarse rounds stochastically, after random signs that both operands share, to multiples of a
+// quarter of the largest of a row.
 type coarse struct{}
 
 func (coarse) Describe() sdk.Description { return sdk.Description{Name: "coarse"} }
@@ -157,27 +171,33 @@ func (coarse) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 	if !site.Training {
 		return sdk.Quantized{Value: x}, nil
 	}
-	signs := b.RandomBits(site.SharedNoise, 1, site.RowLen()).Shr(b.ConstUint(31)).Convert(program.Float).Scale(2).Shift(-1)
-	u := b.RandomBits(site.Noise, site.Shape...).Shr(b.ConstUint(16)).Convert(program.Float).Shift(0.5).Scale(1.0 / (1 << 16))
+	signs := b.RandomBits(site.SharedNoise, 1, site.RowLen()).Shr(b.ConstUint(31)).
+		Convert(program.Float).Scale(2).Shift(-1)
+	u := b.RandomBits(site.Noise, site.Shape...).Shr(b.ConstUint(16)).Convert(program.Float).
+		Shift(0.5).Scale(1.0 / (1 << 16))
 	scale := x.Abs().MaxRow().Scale(0.25).Max(b.Const(0x1p-100))
 	return sdk.Quantized{Value: x.Mul(signs).Div(scale).Add(u).Floor().Mul(scale).Mul(signs)}, nil
 }
 
-// TestBackwardNoise: a step as one executable draws the random bits of the chain, for several micro-batches, too, and another
-// step has others.
+// TestBackwardNoise: a step as one executable draws the random bits of the chain, for several
+// micro-batches, too, and another step has others.
 func TestBackwardNoise(t *testing.T) {
-	for name, overrides := range map[string][]string{"one": nil, "three": {"train.accumulate=3"}, "recomputed": {`train.recompute="blocks"`}} {
+	for name, overrides := range map[string][]string{"one": nil, "three": {"train.accumulate=3"},
+		"recomputed": {`train.recompute="blocks"`}} {
 		if testing.Short() && name != "three" {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			a, b := backwardStep(t, step.Chain, noisy{}, noisy{}, overrides...), backwardStep(t, step.Single, noisy{}, noisy{}, overrides...)
+			a, b := backwardStep(t, step.Chain, noisy{}, noisy{}, overrides...),
+				backwardStep(t, step.Single, noisy{}, noisy{}, overrides...)
 			for i := 1; i <= 3; i++ {
 				tokens := batches(sgdConfig(t), uint64(10*i), a.Plan().Accumulate)
 				set := step.Settings{Step: i, Rate: 0.1, NextRate: 0.1}
-				sameOutcome(t, i, run(t, a.Compiled, a.State, tokens, set), run(t, b.Compiled, b.State, tokens, set))
+				sameOutcome(t, i, run(t, a.Compiled, a.State, tokens, set),
+					run(t, b.Compiled, b.State, tokens, set))
 			}
-			sameBits(t, "after the last step", testrun.Download(t, a.Compiled, a.State), testrun.Download(t, b.Compiled, b.State))
+			sameBits(t, "after the last step", testrun.Download(t, a.Compiled, a.State),
+				testrun.Download(t, b.Compiled, b.State))
 		})
 	}
 	c := backwardStep(t, step.Chain, nil, noisy{})
@@ -186,12 +206,14 @@ func TestBackwardNoise(t *testing.T) {
 	first := run(t, c.Compiled, c.State, tokens, step.Settings{Step: 1})
 	second := run(t, c.Compiled, c.State, tokens, step.Settings{Step: 2})
 	if first.Loss != second.Loss || first.GradNorm == second.GradNorm {
-		t.Errorf("losses %v and %v, norms of gradients %v and %v: want equal losses and other gradients", first.Loss, second.Loss, first.GradNorm, second.GradNorm)
+		t.Errorf("losses %v and %v, norms of gradients %v and %v: want equal losses and other gradients",
+			first.Loss, second.Loss, first.GradNorm, second.GradNorm)
 	}
 	sameBits(t, "at a rate of 0", before, testrun.Download(t, c.Compiled, c.State))
 }
 
-// TestBackwardSites: each operand comes once, and sums are over the last axis of both operands of a product.
+// TestBackwardSites: each operand comes once, and sums are over the last axis of both operands of a
+// product.
 func TestBackwardSites(t *testing.T) {
 	cfg := sgdConfig(t)
 	plan := planOf(t, cfg, nil, descent{})
@@ -211,8 +233,9 @@ func TestBackwardSites(t *testing.T) {
 		}
 		quantized++
 		for site, want := range map[step.OperandSite][]int{
-			{Product: sdk.ProductInputGradient, Role: sdk.RoleGradient, Name: p.Name}:  {tokens, p.Dims[0]},
-			{Product: sdk.ProductInputGradient, Role: sdk.RoleWeight, Name: p.Name}:    {p.Dims[1], p.Dims[0]},
+			{Product: sdk.ProductInputGradient, Role: sdk.RoleGradient, Name: p.Name}: {tokens, p.Dims[0]},
+			{Product: sdk.ProductInputGradient, Role: sdk.RoleWeight, Name: p.Name}: {p.Dims[1],
+				p.Dims[0]},
 			{Product: sdk.ProductWeightGradient, Role: sdk.RoleGradient, Name: p.Name}: {p.Dims[0], tokens},
 		} {
 			if !slices.Equal(got[site], want) {
@@ -222,7 +245,8 @@ func TestBackwardSites(t *testing.T) {
 	}
 	activations := plan.Model.ActivationSites(cfg.Train.Batch, cfg.Model.Context)
 	for _, s := range activations {
-		site := step.OperandSite{Product: sdk.ProductWeightGradient, Role: sdk.RoleActivation, Name: s.Name}
+		site := step.OperandSite{Product: sdk.ProductWeightGradient, Role: sdk.RoleActivation,
+			Name: s.Name}
 		if want := []int{s.Width, tokens}; !slices.Equal(got[site], want) {
 			t.Errorf("%s has the shape %v, want %v", site, got[site], want)
 		}

@@ -27,20 +27,28 @@ type informed struct{}
 func (informed) Describe() sdk.Description { return sdk.Description{Name: "informed"} }
 
 func (informed) InitState(_ *program.Builder, _ program.Value, site sdk.Site) (sdk.State, error) {
-	return sdk.State{"a.max": site.Activations.Max, "a.mean": site.Activations.Mean, "w.max": site.Weights.Max}, nil
+	return sdk.State{"a.max": site.Activations.Max, "a.mean": site.Activations.Mean,
+		"w.max": site.Weights.Max}, nil
 }
 
 func (informed) InitTrained(_ *program.Builder, _ program.Value, site sdk.Site) (sdk.State, error) {
 	return sdk.State{"w.mean": site.Weights.Mean}, nil
 }
 
-func (informed) Quantize(_ *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
-	s := site.State["a.max"].Mul(site.State["a.mean"]).Mul(site.State["w.max"]).Scale(1.0 / 8).Shift(0.01)
-	return sdk.Quantized{Value: x.Div(s).Round().Mul(s), Surrogate: x.Add(site.Trained["w.mean"]), Next: site.State}, nil
+func (informed) Quantize(
+	_ *program.Builder, x program.Value, site sdk.Site,
+) (sdk.Quantized, error) {
+	s := site.State["a.max"].Mul(site.State["a.mean"]).Mul(site.State["w.max"]).Scale(1.0 / 8).
+		Shift(0.01)
+	return sdk.Quantized{Value: x.Div(s).Round().Mul(s), Surrogate: x.Add(site.Trained["w.mean"]),
+		Next: site.State}, nil
 }
 
-// rowsOf are the activations of a batch at all sites, by the model in full precision, and the weights, each as its rows.
-func rowsOf(t *testing.T, plan *step.Plan, params map[string][]float32, tokens []int32) map[string][][]float32 {
+// rowsOf are the activations of a batch at all sites, by the model in full precision, and the
+// weights, each as its rows.
+func rowsOf(
+	t *testing.T, plan *step.Plan, params map[string][]float32, tokens []int32,
+) map[string][][]float32 {
 	t.Helper()
 	dev := testdevice.OpenCPU(t, engine.Options{})
 	rows := map[string][][]float32{}
@@ -54,14 +62,16 @@ func rowsOf(t *testing.T, plan *step.Plan, params map[string][]float32, tokens [
 	in = append(in, testdevice.Upload(t, dev, tokens, dims...))
 	var names []string
 	out := testdevice.Run(t, dev, in, func(_ *graph.Graph, in []*graph.Node) (seen []*graph.Node) {
-		plan.Model.Losses(in[:len(in)-1], in[len(in)-1], func(site model.ActivationSite, x *graph.Node) *graph.Node {
-			names, seen = append(names, site.Name), append(seen, x)
-			return x
-		})
+		plan.Model.Losses(in[:len(in)-1], in[len(in)-1],
+			func(site model.ActivationSite, x *graph.Node) *graph.Node {
+				names, seen = append(names, site.Name), append(seen, x)
+				return x
+			})
 		return seen
 	})
 	for i, name := range names {
-		rows[name] = slices.Collect(slices.Chunk(testdevice.Download[float32](t, out[i]), out[i].Shape().Dim(-1)))
+		rows[name] = slices.Collect(slices.Chunk(testdevice.Download[float32](t, out[i]), out[i].Shape().
+			Dim(-1)))
 	}
 	return rows
 }
@@ -78,8 +88,9 @@ func statistics(rows [][]float32) (largest, mean []float64) {
 	return largest, mean
 }
 
-// TestColumns: both operands of a product begin with the statistics of both, by the model in full precision on the first batch; of
-// the weights that share an activation together. Steps leave them as they are.
+// TestColumns: both operands of a product begin with the statistics of both, by the model in full
+// precision on the first batch; of the weights that share an activation together. Steps leave them
+// as they are.
 func TestColumns(t *testing.T) {
 	cfg := sgdConfig(t, "train.accumulate=2", "train.weight_decay=0.0")
 	c := compileOn(t, testdevice.OpenCPU(t, engine.Options{}), planOf(t, cfg, informed{}, descent{}))
@@ -99,8 +110,10 @@ func TestColumns(t *testing.T) {
 		wMax, wMean := statistics(weights)
 		for _, operand := range append([]string{site.Name}, site.Feeds...) {
 			for name, want := range map[string][]float64{
-				program.KindQuantizerState.PartOf(operand, "a.max"): aMax, program.KindQuantizerState.PartOf(operand, "a.mean"): aMean, program.KindQuantizerState.PartOf(operand, "w.max"): wMax,
-				"param/" + spec.Tensor{Name: "w.mean"}.At(operand): wMean,
+				program.KindQuantizerState.PartOf(operand, "a.max"):  aMax,
+				program.KindQuantizerState.PartOf(operand, "a.mean"): aMean,
+				program.KindQuantizerState.PartOf(operand, "w.max"):  wMax,
+				"param/" + spec.Tensor{Name: "w.mean"}.At(operand):   wMean,
 			} {
 				for i, v := range state[name] {
 					if !(math.Abs(float64(v)-want[i]) <= 1e-5*want[i]) {
@@ -138,16 +151,19 @@ func (unknown) ActivationSites(int, int) []model.ActivationSite { return nil }
 func TestColumnsUnknown(t *testing.T) {
 	plan := planOf(t, sgdConfig(t), informed{}, descent{})
 	plan.Activations = nil
-	plan.Rules = slices.DeleteFunc(slices.Clone(plan.Rules), func(r cage.Rule) bool { return strings.Contains(r.Name, ".input.") })
+	plan.Rules = slices.DeleteFunc(slices.Clone(plan.Rules),
+		func(r cage.Rule) bool { return strings.Contains(r.Name, ".input.") })
 	c := testrun.Compile(t, plan)
 	if _, err := c.NewState(1, nil); err == nil || !strings.Contains(err.Error(), "calibration") {
 		t.Errorf("without tokens: %v", err)
 	}
-	if _, err := c.StartParams(nil); err == nil || !strings.Contains(err.Error(), "a calibration text") {
+	if _, err := c.StartParams(nil); err == nil ||
+		!strings.Contains(err.Error(), "a calibration text") {
 		t.Errorf("for evaluation: %v", err)
 	}
 	plan.Model = unknown{plan.Model.(model.Language)}
-	if _, err := step.Compile(testdevice.OpenCPU(t, engine.Options{}), plan); err == nil || !strings.Contains(err.Error(), "but the model has none") {
+	if _, err := step.Compile(testdevice.OpenCPU(t, engine.Options{}), plan); err == nil ||
+		!strings.Contains(err.Error(), "but the model has none") {
 		t.Errorf("without activations: %v", err)
 	}
 }
@@ -159,8 +175,10 @@ func TestColumnsReplicas(t *testing.T) {
 	}
 	starts := func(count int) map[string][]float32 {
 		cfg := sgdConfig(t, fmt.Sprint("train.batch=", perReplica*replicas/count))
-		c := compileOn(t, testdevice.Open(t, engine.Options{Count: count}), planOf(t, cfg, informed{}, descent{}))
-		return testrun.Download(t, c, newState(t, c, testrun.Tokens(1, perReplica*replicas, cfg.Model.Context+1, vocab)...))
+		c := compileOn(t, testdevice.Open(t, engine.Options{Count: count}),
+			planOf(t, cfg, informed{}, descent{}))
+		return testrun.Download(t, c,
+			newState(t, c, testrun.Tokens(1, perReplica*replicas, cfg.Model.Context+1, vocab)...))
 	}
 	sameNearly(t, "one and two replicas", starts(1), starts(replicas))
 }

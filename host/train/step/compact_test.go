@@ -11,11 +11,13 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// compact is descent that keeps where it has been, in several types. It steps along what is kept as bfloat16.
+// compact is descent that keeps where it has been, in several types. It steps along what is kept as
+// bfloat16.
 type compact struct{ descent }
 
 func (compact) Storage(sdk.Tensor) map[string]sdk.Storage {
-	return map[string]sdk.Storage{"int8": sdk.StoreInt8, "uint8": sdk.StoreUint8, "bfloat16": sdk.StoreBFloat16}
+	return map[string]sdk.Storage{"int8": sdk.StoreInt8, "uint8": sdk.StoreUint8,
+		"bfloat16": sdk.StoreBFloat16}
 }
 
 func state(x program.Value) sdk.State {
@@ -27,14 +29,18 @@ func (compact) Init(_ *program.Builder, x program.Value, _ sdk.Tensor) (sdk.Stat
 	return state(x), nil
 }
 
-func (compact) Update(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
+func (compact) Update(
+	_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	kept := in.State["int8"].Sub(in.State["uint8"]).Scale(1e-3).Add(in.State["bfloat16"])
 	return in.Gradient.Add(kept), state(in.X), nil
 }
 
-// TestCompact: state is kept in the types that the optimizer names, on the device and through a checkpoint.
+// TestCompact: state is kept in the types that the optimizer names, on the device and through a
+// checkpoint.
 func TestCompact(t *testing.T) {
-	want := map[string]dtypes.DType{"int8": dtypes.Int8, "uint8": dtypes.Uint8, "bfloat16": dtypes.BFloat16, "full": dtypes.Float32, "whole": dtypes.Float32}
+	want := map[string]dtypes.DType{"int8": dtypes.Int8, "uint8": dtypes.Uint8,
+		"bfloat16": dtypes.BFloat16, "full": dtypes.Float32, "whole": dtypes.Float32}
 	exact := map[string]string{"int8": "whole", "uint8": "whole", "bfloat16": "full"}
 	for _, dispatch := range []step.Dispatch{step.Chain, step.Single} {
 		cfg := sgdConfig(t)
@@ -43,7 +49,8 @@ func TestCompact(t *testing.T) {
 		k := started(t, cfg, plan)
 		steps := func(s *step.State, from, to int) {
 			for i := from; i < to; i++ {
-				run(t, k.Compiled, s, batches(cfg, uint64(i), 1), step.Settings{Step: i + 1, Rate: 0.5, NextRate: 0.5})
+				run(t, k.Compiled, s, batches(cfg, uint64(i), 1),
+					step.Settings{Step: i + 1, Rate: 0.5, NextRate: 0.5})
 			}
 		}
 		check := func(s *step.State) {
@@ -57,8 +64,10 @@ func TestCompact(t *testing.T) {
 				}
 				for name, of := range exact {
 					for i, v := range values["state/"+r.Name+"/"+of] {
-						if got, want := float64(values["state/"+r.Name+"/"+name][i]), sdk.Storage(name).Round(float64(v)); got != want {
-							t.Fatalf("%s: %s of %s is %v where %s is %v, want %v", dispatch, name, r.Name, got, of, v, want)
+						if got, want := float64(values["state/"+r.Name+"/"+name][i]), sdk.Storage(name).
+							Round(float64(v)); got != want {
+							t.Fatalf("%s: %s of %s is %v where %s is %v, want %v", dispatch, name, r.Name, got, of, v,
+								want)
 						}
 					}
 				}

@@ -27,7 +27,9 @@ type reader struct {
 // these lengths.
 func newReader(t *testing.T, settings []string, pieces ...int) reader {
 	t.Helper()
-	plan := testrun.Plan(t, testrun.Config(t, append(settings, testrun.TwoLayers, "model.context=16", "model.vocab=11", "train.batch=1")...), pieces...)
+	plan := testrun.Plan(t,
+		testrun.Config(t, append(settings, testrun.TwoLayers, "model.context=16", "model.vocab=11",
+			"train.batch=1")...), pieces...)
 	r := reader{tokens: make([]int32, 17), quantized: len(plan.Activations) > 0}
 	rng := rand.New(rand.NewPCG(1, 2))
 	for i := range r.tokens {
@@ -56,7 +58,8 @@ func TestDecoder(t *testing.T) {
 		"mxfp4":          {`quantizer={plugin="mxfp4"}`},
 		"window":         {`quantizer={plugin="quest"}`, "model.window=4"},
 		"trained":        {`quantizer={plugin="lsq", bits=8}`},
-		"weights only":   {`quantizer={}`, `quantizer.weights={plugin="absmax", bits=4}`, `model.kind="qwen3"`, "model.kv_heads=1"},
+		"weights only": {`quantizer={}`, `quantizer.weights={plugin="absmax", bits=4}`,
+			`model.kind="qwen3"`, "model.kv_heads=1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newReader(t, settings, 5, 2, 1)
@@ -98,7 +101,8 @@ func checkRefused(t *testing.T, d *step.Decoder, tokens []int32, quantized bool)
 	if _, err := d.Next(nil); err == nil {
 		t.Error("no token: no error")
 	}
-	if _, err := d.Next(tokens[:3]); quantized != (err != nil && strings.Contains(err.Error(), "no quantizers for 3 tokens at once")) {
+	if _, err := d.Next(tokens[:3]); quantized != (err != nil &&
+		strings.Contains(err.Error(), "no quantizers for 3 tokens at once")) {
 		t.Errorf("a piece without quantizers: the error is %v", err)
 	}
 }
@@ -108,7 +112,8 @@ func BenchmarkDecoder(b *testing.B) {
 	for _, sequences := range []int{1, 2, 4, 8, 16} {
 		b.Run(fmt.Sprintf("%d sequences", sequences), func(b *testing.B) {
 			const length = 512
-			cfg := testrun.Config(b, `quantizer={plugin="none"}`, "model.context=512", "model.vocab=8192", "model.width=576", "model.heads=9",
+			cfg := testrun.Config(b, `quantizer={plugin="none"}`, "model.context=512", "model.vocab=8192",
+				"model.width=576", "model.heads=9",
 				"model.kv_heads=3", "model.hidden=1536", "model.layers=8", "train.batch=1")
 			k := testrun.Compile(b, testrun.Plan(b, cfg, sequences))
 			s := newState(b, k, make([]int32, length+1)...)
@@ -148,7 +153,8 @@ func TestScores(t *testing.T) {
 		"mxfp4":          {`quantizer={plugin="mxfp4"}`},
 		"window":         {`quantizer={plugin="quest"}`, "model.window=4"},
 		"qwen2":          {`quantizer={plugin="quest"}`, `model.kind="qwen2"`, "model.kv_heads=1"},
-		"qwen3":          {`quantizer={}`, `quantizer.weights={plugin="absmax", bits=4}`, `model.kind="qwen3"`, "model.kv_heads=1"},
+		"qwen3": {`quantizer={}`, `quantizer.weights={plugin="absmax", bits=4}`,
+			`model.kind="qwen3"`, "model.kv_heads=1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newReader(t, settings, tokens)
@@ -181,7 +187,8 @@ func checkScores(t *testing.T, r reader, lengths []int32, length int) {
 		logits := r.logits[k*readerVocab : (k+1)*readerVocab]
 		want := r.logProb(k, s.Targets[i])
 		if math.Abs(float64(logProbs[i])-want) > 2e-5 {
-			t.Errorf("row of %d tokens, token %d has %v, want %v", lengths[int(s.Places[i])/length], k, logProbs[i], want)
+			t.Errorf("row of %d tokens, token %d has %v, want %v", lengths[int(s.Places[i])/length], k,
+				logProbs[i], want)
 		}
 		if best := logits[s.Targets[i]] == slices.Max(logits); likeliest[i] != best {
 			t.Errorf("token %d is the likeliest: %v, want %v", k, likeliest[i], best)
@@ -189,13 +196,15 @@ func checkScores(t *testing.T, r reader, lengths []int32, length int) {
 	}
 }
 
-// checkShared scores two continuations of a context in one row, and one in another. All of them are the reader's tokens, so
-// that the context, which each of the two follows, must not be told from one of its own.
+// checkShared scores two continuations of a context in one row, and one in another. All of them are
+// the reader's tokens, so that the context, which each of the two follows, must not be told from
+// one of its own.
 func checkShared(t *testing.T, r reader) {
 	t.Helper()
 	const rows, length, before = 2, 24, 5
 	ends := []int{9, 13}
-	s := step.Scored{Rows: rows, Length: length, Tokens: make([]int32, rows*length), Parts: make([]int32, rows*length), Positions: make([]int32, rows*length)}
+	s := step.Scored{Rows: rows, Length: length, Tokens: make([]int32, rows*length),
+		Parts: make([]int32, rows*length), Positions: make([]int32, rows*length)}
 	next := copy(s.Tokens, r.tokens[:before])
 	for k := range next {
 		s.Positions[k] = int32(k)

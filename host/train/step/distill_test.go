@@ -29,7 +29,8 @@ func drawn(m model.Model, seed uint64) step.LoadFunc {
 	for _, p := range m.Params() {
 		params[p.Name] = p
 	}
-	return step.LoadParams(m, func(name string) ([]float32, error) { return params[name].Init(seed), nil })
+	return step.LoadParams(m,
+		func(name string) ([]float32, error) { return params[name].Init(seed), nil })
 }
 
 // taught is a step with a teacher whose parameters are drawn from the seed.
@@ -42,10 +43,12 @@ func taught(t *testing.T, cfg *config.Config, plan step.Plan, seed uint64) compi
 	return k
 }
 
-// TestOwnTeacher: a model that predicts what its teacher does learns nothing from it, whatever the tokens are, and what it
-// is quantized to does. The result has divergence and cross-entropy, the one that training without a teacher minimizes.
+// TestOwnTeacher: a model that predicts what its teacher does learns nothing from it, whatever the
+// tokens are, and what it is quantized to does. The result has divergence and cross-entropy, the
+// one that training without a teacher minimizes.
 func TestOwnTeacher(t *testing.T) {
-	for name, quantizer := range map[string]string{"none": `quantizer.plugin="none"`, "quest": `quantizer.plugin="quest"`} {
+	for name, quantizer := range map[string]string{"none": `quantizer.plugin="none"`,
+		"quest": `quantizer.plugin="quest"`} {
 		t.Run(name, func(t *testing.T) {
 			cfg := sgdConfig(t, quantizer, `method.form="off"`, "train.accumulate=2")
 			plan := testrun.Plan(t, cfg)
@@ -62,7 +65,8 @@ func TestOwnTeacher(t *testing.T) {
 			}
 			if name == "none" {
 				if res.Divergence != 0 || res.GradNorm != 0 {
-					t.Errorf("the divergence from itself is %v, the norm of its gradient %v", res.Divergence, res.GradNorm)
+					t.Errorf("the divergence from itself is %v, the norm of its gradient %v", res.Divergence,
+						res.GradNorm)
 				}
 				sameBits(t, "after a step", before, testrun.Download(t, k.Compiled, k.State))
 			} else if !(res.Divergence > 0 && res.Divergence < 0.1 && res.GradNorm > 0) {
@@ -72,8 +76,8 @@ func TestOwnTeacher(t *testing.T) {
 	}
 }
 
-// TestDistillationMix: the gradient of a mixed loss is that of its parts, the one of cross-entropy being that of a
-// training without a teacher.
+// TestDistillationMix: the gradient of a mixed loss is that of its parts, the one of cross-entropy
+// being that of a training without a teacher.
 func TestDistillationMix(t *testing.T) {
 	cfg := sgdConfig(t, `quantizer.plugin="none"`, "train.accumulate=2")
 	plan := testrun.Plan(t, cfg)
@@ -95,27 +99,32 @@ func TestDistillationMix(t *testing.T) {
 		}
 		// Gradients are what a step takes from parameters of up to 1: each has an error of about 2⁻²⁴.
 		if !(norm2(apart) <= 1e-14*float64(len(apart))) {
-			t.Errorf("%s: the gradient of the mixture is %.3g from that of its parts, of %.3g", p.Name, norm2(apart), norm2(mixed[i]))
+			t.Errorf("%s: the gradient of the mixture is %.3g from that of its parts, of %.3g", p.Name,
+				norm2(apart), norm2(mixed[i]))
 		}
 	}
 }
 
-// TestDistilledSingle: with a teacher, a step as one executable has the bits of the chain, also where the chain has to
-// take part, with a gradient at x, and with blocks that are computed again. The teacher is no part of the state.
+// TestDistilledSingle: with a teacher, a step as one executable has the bits of the chain, also
+// where the chain has to take part, with a gradient at x, and with blocks that are computed again.
+// The teacher is no part of the state.
 func TestDistilledSingle(t *testing.T) {
 	testlevel.Long(t, "compiles many steps")
 	if testdevice.Kind() != device.CPU {
 		t.Skip("the bits are those of the CPU")
 	}
 	for name, overrides := range map[string][]string{
-		"quest, adamw":   {`quantizer={plugin="quest"}`, three},
-		"lsq, sgd":       {`quantizer={plugin="lsq"}`, `optimizer={plugin="sgd"}`},
-		"shampoo":        {`quantizer={plugin="mxfp4"}`, `optimizer={plugin="shampoo"}`, "train.accumulate=2"},
+		"quest, adamw": {`quantizer={plugin="quest"}`, three},
+		"lsq, sgd":     {`quantizer={plugin="lsq"}`, `optimizer={plugin="sgd"}`},
+		"shampoo": {`quantizer={plugin="mxfp4"}`, `optimizer={plugin="shampoo"}`,
+			"train.accumulate=2"},
 		"full precision": {`quantizer={plugin="absmax"}`, `method.gradient="full"`},
-		"lotion":         {`method={name="lotion"}`, `quantizer={weights={plugin="quest"}}`, "train.accumulate=2"},
+		"lotion": {`method={name="lotion"}`, `quantizer={weights={plugin="quest"}}`,
+			"train.accumulate=2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := testrun.Config(t, append(overrides, testrun.TwoLayers, "model.vocab=32", "train.clip=0.3")...)
+			cfg := testrun.Config(t, append(overrides, testrun.TwoLayers, "model.vocab=32",
+				"train.clip=0.3")...)
 			again := testrun.Again(t, cfg, `train.recompute="blocks"`)
 			var steps []compiledStep
 			for _, how := range []struct {
@@ -130,7 +139,8 @@ func TestDistilledSingle(t *testing.T) {
 			}
 			for i := range 6 {
 				tokens := batches(cfg, 10*uint64(i), cfg.Train.Accumulate)
-				set := step.Settings{Step: i + 1, Rate: 3e-3, NextRate: 2e-3, Lambda: float64(i / 3), Statistics: i == 2, Pareto: i == 4, ParetoLambda: 2}
+				set := step.Settings{Step: i + 1, Rate: 3e-3, NextRate: 2e-3, Lambda: float64(i / 3),
+					Statistics: i == 2, Pareto: i == 4, ParetoLambda: 2}
 				first := run(t, steps[0].Compiled, steps[0].State, tokens, set)
 				for _, other := range steps[1:] {
 					sameOutcome(t, i+1, first, run(t, other.Compiled, other.State, tokens, set))
@@ -149,11 +159,13 @@ func TestDistilledSingle(t *testing.T) {
 	}
 }
 
-// TestDistilledMicroBatches: two micro-batches give the mean loss and gradient of one that holds both.
+// TestDistilledMicroBatches: two micro-batches give the mean loss and gradient of one that holds
+// both.
 func TestDistilledMicroBatches(t *testing.T) {
 	results := map[int]step.Result{}
 	for _, accumulate := range []int{1, 2} {
-		cfg := sgdConfig(t, `quantizer.plugin="none"`, fmt.Sprint("train.accumulate=", accumulate), fmt.Sprint("train.batch=", 4/accumulate))
+		cfg := sgdConfig(t, `quantizer.plugin="none"`, fmt.Sprint("train.accumulate=", accumulate),
+			fmt.Sprint("train.batch=", 4/accumulate))
 		k := taught(t, cfg, teach(testrun.Plan(t, cfg), jensenShannon), 9)
 		all := testrun.Tokens(7, 4, cfg.Model.Context+1, vocab)
 		var b [][]int32
@@ -167,8 +179,8 @@ func TestDistilledMicroBatches(t *testing.T) {
 	near(t, "the norm", results[2].GradNorm, results[1].GradNorm, 1e-4)
 }
 
-// TestTeacherIsMissing: a step without the teacher's parameters, or with those of another model, is an error, and a
-// problem without tokens has no teacher.
+// TestTeacherIsMissing: a step without the teacher's parameters, or with those of another model, is
+// an error, and a problem without tokens has no teacher.
 func TestTeacherIsMissing(t *testing.T) {
 	cfg := sgdConfig(t)
 	for _, dispatch := range []step.Dispatch{step.Chain, step.Single} {
@@ -176,22 +188,26 @@ func TestTeacherIsMissing(t *testing.T) {
 		plan.Dispatch = dispatch
 		k := started(t, cfg, plan)
 		before := testrun.Download(t, k.Compiled, k.State)
-		if _, err := k.Step(k.State, batches(cfg, 1, 1), step.Settings{Step: 1, Rate: 1}); err == nil || !strings.Contains(err.Error(), "the teacher's parameters are not loaded") {
+		if _, err := k.Step(k.State, batches(cfg, 1, 1), step.Settings{Step: 1, Rate: 1}); err == nil ||
+			!strings.Contains(err.Error(), "the teacher's parameters are not loaded") {
 			t.Errorf("%s: error %v", dispatch, err)
 		}
 		sameBits(t, "after the error", before, testrun.Download(t, k.Compiled, k.State))
-		other, err := model.New(architecture.Settings{Kind: architecture.KindLlama, Layers: 2, Heads: 2, Width: 16, Hidden: 48, Vocab: vocab}, model.Options{})
+		other, err := model.New(architecture.Settings{Kind: architecture.KindLlama, Layers: 2, Heads: 2,
+			Width: 16, Hidden: 48, Vocab: vocab}, model.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := k.LoadTeacher(drawn(other, 1)); err == nil || !strings.Contains(err.Error(), "param/embedding has shape [32 16], the run needs [32 32]") {
+		if err := k.LoadTeacher(drawn(other, 1)); err == nil ||
+			!strings.Contains(err.Error(), "param/embedding has shape [32 16], the run needs [32 32]") {
 			t.Errorf("%s: error %v", dispatch, err)
 		}
 	}
 	plan := testrun.Plan(t, cfg)
 	language := plan.Model.(model.Language)
 	var err error
-	if plan.Model, err = model.New(architecture.Settings{Kind: architecture.KindToy}, model.Options{}); err != nil {
+	if plan.Model, err = model.New(architecture.Settings{Kind: architecture.KindToy},
+		model.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	plan.Weights, plan.Activations, plan.Rules = nil, nil, nil

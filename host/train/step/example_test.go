@@ -21,7 +21,8 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer device.Close()
-	llama, err := model.New(architecture.Settings{Kind: architecture.KindLlama, Layers: 1, Heads: 2, Width: 16, Hidden: 32, Vocab: 8}, model.Options{})
+	llama, err := model.New(architecture.Settings{Kind: architecture.KindLlama, Layers: 1, Heads: 2,
+		Width: 16, Hidden: 32, Vocab: 8}, model.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -31,7 +32,8 @@ func Example() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		plan.Rules = append(plan.Rules, cage.Rule{Name: p.Name, Shape: p.Dims, Optimizer: optimizer, RateFactor: 1})
+		plan.Rules = append(plan.Rules, cage.Rule{Name: p.Name, Shape: p.Dims, Optimizer: optimizer,
+			RateFactor: 1})
 	}
 	compiled, err := step.Compile(device, plan)
 	if err != nil {

@@ -20,7 +20,8 @@ func (c *Compiled) Install(s *State, t int) error {
 	return err
 }
 
-// Tiled counts the rules of the update that run in tiles, and all, in a form and with or without statistics.
+// Tiled counts the rules of the update that run in tiles, and all, in a form and with or without
+// statistics.
 func (c *Compiled) Tiled(form string, statistics bool) (tiled, all int, err error) {
 	u, err := c.update(updateKind{mode: cage.Mode(form), part: cage.Updating, statistics: statistics})
 	if err != nil {
@@ -45,12 +46,14 @@ func (c *Compiled) ReadyUpdate(s *State, grads [][]float32, set Settings) (func(
 	}
 	return func() error {
 		defer keepState(s.Tensors, t)
-		return c.runUpdate(t, updateKind{mode: c.mode(set), part: cage.Updating, statistics: set.Statistics}, c.scalars(set, 1, 0), &Result{GradNorm: 1})
+		return c.runUpdate(t,
+			updateKind{mode: c.mode(set), part: cage.Updating, statistics: set.Statistics},
+			c.scalars(set, 1, 0), &Result{GradNorm: 1})
 	}, nil
 }
 
-// Logits returns the logits of the token that follows each position of a batch [batch, context], as flat [batch, context,
-// vocabulary], as a single forward pass computes them.
+// Logits returns the logits of the token that follows each position of a batch [batch, context], as
+// flat [batch, context, vocabulary], as a single forward pass computes them.
 func (e *Evaluator) Logits(tokens []int32) ([]float32, error) {
 	p := &e.c.plan
 	t, err := engine.Upload(e.c.dev, tokens, p.Batch, p.Context)
@@ -60,9 +63,11 @@ func (e *Evaluator) Logits(tokens []int32) ([]float32, error) {
 	defer t.Finalize()
 	return e.runStage("logits", func() update.Stage {
 		spec := engine.Spec{Name: tokensName, Shape: t.Shape()}
-		return update.Stage{Name: "logits", Inputs: append(p.forwardSpecs(false), spec), Build: func(in update.Nodes) update.Nodes {
-			return update.Nodes{"logits": p.Model.(model.Language).Logits(p.weightNodes(in, false), in[tokensName], activationQuantizer(p.Activations, in))}
-		}}
+		return update.Stage{Name: "logits", Inputs: append(p.forwardSpecs(false), spec),
+			Build: func(in update.Nodes) update.Nodes {
+				return update.Nodes{"logits": p.Model.(model.Language).
+					Logits(p.weightNodes(in, false), in[tokensName], activationQuantizer(p.Activations, in))}
+			}}
 	}, update.Tensors{tokensName: t})
 }
 

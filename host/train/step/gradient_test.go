@@ -20,11 +20,14 @@ func TestFullGradient(t *testing.T) {
 		t.Run(form, func(t *testing.T) {
 			cfg := sgdConfig(t, `method.gradient="full"`, form, "train.accumulate=2")
 			full := testrun.Compile(t, testrun.Plan(t, cfg))
-			plain := testrun.Compile(t, testrun.Plan(t, testrun.Again(t, cfg, `quantizer.weights.plugin="none"`, `quantizer.activations.plugin="none"`, `method.form="off"`)))
+			plain := testrun.Compile(t,
+				testrun.Plan(t, testrun.Again(t, cfg, `quantizer.weights.plugin="none"`,
+					`quantizer.activations.plugin="none"`, `method.form="off"`)))
 			b := batches(cfg, 5, 2)
 			after := func(c *step.Compiled, lambda float64) (map[string][]float32, step.Result) {
 				s := newState(t, c)
-				res := run(t, c, s, b, step.Settings{Step: 1, Rate: 0.5, NextRate: 0.5, Lambda: lambda, Pareto: true, ParetoLambda: 1.5})
+				res := run(t, c, s, b, step.Settings{Step: 1, Rate: 0.5, NextRate: 0.5, Lambda: lambda,
+					Pareto: true, ParetoLambda: 1.5})
 				return testrun.Download(t, c, s), res
 			}
 			want, _ := after(plain, 0)
@@ -56,9 +59,9 @@ func TestFullGradient(t *testing.T) {
 	}
 }
 
-// TestRecomputeSameBits trains with and without blocks, or attention, that the backward pass computes again, on
-// each architecture and with quantizers of weights and activations, also trained ones. Losses and
-// everything that was trained agree to the last bit.
+// TestRecomputeSameBits trains with and without blocks, or attention, that the backward pass
+// computes again, on each architecture and with quantizers of weights and activations, also trained
+// ones. Losses and everything that was trained agree to the last bit.
 func TestRecomputeSameBits(t *testing.T) {
 	testlevel.Long(t, "compiles many steps")
 	for _, kind := range []string{"llama", "olmo2"} {
@@ -85,13 +88,16 @@ func TestRecomputeSameBits(t *testing.T) {
 // gradients along the way.
 func trained(t *testing.T, kind, quantizer, recompute string) (map[string][]float32, []string) {
 	t.Helper()
-	cfg := testrun.Config(t, "model.vocab=32", "model.layers=3", fmt.Sprintf("model.kind=%q", kind), `optimizer.plugin="sgd"`,
-		fmt.Sprintf("quantizer.plugin=%q", quantizer), "train.accumulate=2", fmt.Sprintf("train.recompute=%q", recompute))
+	cfg := testrun.Config(t, "model.vocab=32", "model.layers=3", fmt.Sprintf("model.kind=%q", kind),
+		`optimizer.plugin="sgd"`,
+		fmt.Sprintf("quantizer.plugin=%q", quantizer), "train.accumulate=2",
+		fmt.Sprintf("train.recompute=%q", recompute))
 	c := testrun.Compile(t, testrun.Plan(t, cfg))
 	s := newState(t, c, batches(cfg, 9, 1)[0]...)
 	var results []string
 	for i := range 3 {
-		res := run(t, c, s, batches(cfg, uint64(2*i), 2), step.Settings{Step: i + 1, Rate: 0.01, Lambda: 0})
+		res := run(t, c, s, batches(cfg, uint64(2*i), 2),
+			step.Settings{Step: i + 1, Rate: 0.01, Lambda: 0})
 		results = append(results, fmt.Sprint(res.Loss, res.GradNorm))
 	}
 	return testrun.Download(t, c, s), results

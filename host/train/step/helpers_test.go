@@ -21,7 +21,8 @@ const vocab = 32
 // clipping, so that gradients can be read off parameters.
 func sgdConfig(t testing.TB, overrides ...string) *config.Config {
 	t.Helper()
-	base := []string{testrun.TwoLayers, "model.vocab=32", `optimizer.plugin="sgd"`, "train.weight_decay=0.0", "train.clip=0.0"}
+	base := []string{testrun.TwoLayers, "model.vocab=32", `optimizer.plugin="sgd"`,
+		"train.weight_decay=0.0", "train.clip=0.0"}
 	return testrun.Config(t, append(base, overrides...)...)
 }
 
@@ -33,7 +34,8 @@ func planOf(t testing.TB, cfg *config.Config, q sdk.Quantizer, o sdk.Optimizer) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	programs := &build.Programs{Weights: map[string]spec.Quantizer{}, Activations: map[string]spec.Quantizer{}}
+	programs := &build.Programs{Weights: map[string]spec.Quantizer{},
+		Activations: map[string]spec.Quantizer{}}
 	quantize := func(role sdk.Role, name string, shape ...int) spec.Quantizer {
 		p, err := sdk.BuildQuantizer(q, sdk.Site{Role: role, Name: name, Shape: shape})
 		if err != nil {
@@ -54,7 +56,8 @@ func planOf(t testing.TB, cfg *config.Config, q sdk.Quantizer, o sdk.Optimizer) 
 	programs.Tensors = build.Tensors(cfg, m, programs)
 	for i := range programs.Tensors {
 		tensor := &programs.Tensors[i]
-		if tensor.Optimizer, err = sdk.BuildOptimizer(o, sdk.Tensor{Name: tensor.Name, Role: tensor.Role, Shape: tensor.Shape}); err != nil {
+		if tensor.Optimizer, err = sdk.BuildOptimizer(o,
+			sdk.Tensor{Name: tensor.Name, Role: tensor.Role, Shape: tensor.Shape}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -88,9 +91,13 @@ type descent struct{}
 
 func (descent) Describe() sdk.Description { return sdk.Description{Name: "descent"} }
 
-func (descent) Init(*program.Builder, program.Value, sdk.Tensor) (sdk.State, error) { return nil, nil }
+func (descent) Init(*program.Builder, program.Value, sdk.Tensor) (sdk.State, error) {
+	return nil, nil
+}
 
-func (descent) Update(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
+func (descent) Update(
+	_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	return in.Gradient, nil, nil
 }
 
@@ -104,7 +111,9 @@ func batches(cfg *config.Config, seed uint64, n int) [][]int32 {
 }
 
 // run does one step and fails the test when it fails.
-func run(t testing.TB, c *step.Compiled, s *step.State, b [][]int32, set step.Settings) step.Result {
+func run(
+	t testing.TB, c *step.Compiled, s *step.State, b [][]int32, set step.Settings,
+) step.Result {
 	t.Helper()
 	res, err := c.Step(s, b, set)
 	if err != nil {
@@ -124,8 +133,8 @@ func compileOn(t testing.TB, dev *engine.Device, plan step.Plan) *step.Compiled 
 	return c
 }
 
-// newState draws a state from the seed 3, which is closed when the test ends. The tokens are for quantizers of activations
-// with trained parameters.
+// newState draws a state from the seed 3, which is closed when the test ends. The tokens are for
+// quantizers of activations with trained parameters.
 func newState(t testing.TB, c *step.Compiled, tokens ...int32) *step.State {
 	t.Helper()
 	s, err := c.NewState(3, tokens)
@@ -208,7 +217,8 @@ func norm2(v []float64) float64 {
 func near(t testing.TB, what string, got, want, tolerance float64) {
 	t.Helper()
 	if !(math.Abs(got-want) <= tolerance*math.Abs(want)) {
-		t.Errorf("%s is %.9g, want %.9g: relative difference %.2g", what, got, want, math.Abs(got-want)/math.Abs(want))
+		t.Errorf("%s is %.9g, want %.9g: relative difference %.2g", what, got, want,
+			math.Abs(got-want)/math.Abs(want))
 	}
 }
 

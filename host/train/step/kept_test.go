@@ -16,20 +16,25 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// observing rounds to eighths of a moving average of the largest magnitudes, counts the steps, and has the largest number of the last one.
+// observing rounds to eighths of a moving average of the largest magnitudes, counts the steps, and
+// has the largest number of the last one.
 type observing struct{}
 
 func (observing) Describe() sdk.Description { return sdk.Description{Name: "observing"} }
 
 func (observing) InitState(b *program.Builder, x program.Value, _ sdk.Site) (sdk.State, error) {
-	return sdk.State{"average": x.Abs().MaxAll().Shift(0.5), "steps": b.Zeros(2), "peak": x.MaxAll()}, nil
+	return sdk.State{"average": x.Abs().MaxAll().Shift(0.5), "steps": b.Zeros(2), "peak": x.MaxAll()},
+		nil
 }
 
 func (observing) Maximum(s string, _ sdk.Site) bool { return s == "peak" }
 
-func (observing) Quantize(_ *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+func (observing) Quantize(
+	_ *program.Builder, x program.Value, site sdk.Site,
+) (sdk.Quantized, error) {
 	s := site.State["average"].Scale(1.0 / 8)
-	next := sdk.State{"average": site.State["average"].Scale(0.75).Add(x.Abs().MaxAll().Scale(0.25)), "steps": site.State["steps"].Shift(1), "peak": x.MaxAll()}
+	next := sdk.State{"average": site.State["average"].Scale(0.75).Add(x.Abs().MaxAll().Scale(0.25)),
+		"steps": site.State["steps"].Shift(1), "peak": x.MaxAll()}
 	return sdk.Quantized{Value: x.Div(s).Round().Mul(s), Next: next}, nil
 }
 
@@ -47,8 +52,9 @@ func observingStep(t *testing.T, d step.Dispatch, overrides ...string) compiledS
 	return compiledStep{c, newState(t, c, batches(cfg, 1, 1)[0]...)}
 }
 
-// TestKeptState: a step as one executable leaves the state of quantizers with the bits of the chain, in every form of the
-// correction and for several micro-batches, and so does a run that is resumed. A step that is skipped leaves it as it is.
+// TestKeptState: a step as one executable leaves the state of quantizers with the bits of the
+// chain, in every form of the correction and for several micro-batches, and so does a run that is
+// resumed. A step that is skipped leaves it as it is.
 func TestKeptState(t *testing.T) {
 	const last = 5
 	for name, overrides := range map[string][]string{
@@ -70,7 +76,8 @@ func TestKeptState(t *testing.T) {
 					tokens[0][0] = vocab // NaN
 				}
 				before := testrun.Download(t, a.Compiled, a.State)
-				set := step.Settings{Step: i, Rate: 0.1, NextRate: 0.05, Lambda: float64(i / 3), Statistics: i%2 == 0}
+				set := step.Settings{Step: i, Rate: 0.1, NextRate: 0.05, Lambda: float64(i / 3),
+					Statistics: i%2 == 0}
 				x, y := run(t, a.Compiled, a.State, tokens, set), run(t, b.Compiled, b.State, tokens, set)
 				if x.Skipped != (i == last) || y.Skipped != x.Skipped {
 					t.Fatalf("step %d: skipped %t and %t", i, x.Skipped, y.Skipped)
@@ -83,19 +90,22 @@ func TestKeptState(t *testing.T) {
 			}
 			after := testrun.Download(t, a.Compiled, a.State)
 			sameBits(t, "after the last step", after, testrun.Download(t, b.Compiled, b.State))
-			if got := after[program.KindQuantizerState.PartOf("layers.0.mlp.down", "steps")]; !slices.Equal(got, []float32{last - 1, last - 1}) {
+			if got := after[program.KindQuantizerState.PartOf("layers.0.mlp.down", "steps")]; !slices.Equal(
+				got, []float32{last - 1, last - 1}) {
 				t.Errorf("the state has counted %v steps, want %d", got, last-1)
 			}
 		})
 	}
 }
 
-// TestKeptStateOfStep: that of a weight follows from the weight before the step; that of an activation is the mean over
-// micro-batches, each of which reads what the step has found, or the maximum.
+// TestKeptStateOfStep: that of a weight follows from the weight before the step; that of an
+// activation is the mean over micro-batches, each of which reads what the step has found, or the
+// maximum.
 func TestKeptStateOfStep(t *testing.T) {
 	tokens := batches(sgdConfig(t), 7, 2)
 	after := func(parts ...[]int32) (before, after map[string][]float32) {
-		c := observingStep(t, step.Chain, []string{"train.accumulate=1", "train.accumulate=2"}[len(parts)-1])
+		c := observingStep(t, step.Chain,
+			[]string{"train.accumulate=1", "train.accumulate=2"}[len(parts)-1])
 		before = testrun.Download(t, c.Compiled, c.State)
 		run(t, c.Compiled, c.State, parts, step.Settings{Step: 1, Rate: 0.1})
 		return before, testrun.Download(t, c.Compiled, c.State)
@@ -124,28 +134,36 @@ func TestKeptStateOfStep(t *testing.T) {
 	}
 	average := program.KindQuantizerState.PartOf(weight, "average")
 	near(t, "the average at the start", float64(before[average][0]), largest+0.5, 1e-6)
-	near(t, "the average of a weight", float64(both[average][0]), 0.75*(largest+0.5)+0.25*largest, 1e-6)
+	near(t, "the average of a weight", float64(both[average][0]), 0.75*(largest+0.5)+0.25*largest,
+		1e-6)
 }
 
-// TestReplicasKeepState: two replicas have the state that one has of as many micro-batches, from the start on.
+// TestReplicasKeepState: two replicas have the state that one has of as many micro-batches, from
+// the start on.
 func TestReplicasKeepState(t *testing.T) {
 	if testdevice.Kind() == device.CPU {
 		t.Skip("the CPU is one replica")
 	}
 	observed := func(count int, d step.Dispatch) compiledStep {
-		cfg := sgdConfig(t, fmt.Sprint("train.batch=", perReplica*count), fmt.Sprint("train.accumulate=", replicas/count), `device.kind="cuda"`, fmt.Sprint("device.count=", count))
+		cfg := sgdConfig(t, fmt.Sprint("train.batch=", perReplica*count),
+			fmt.Sprint("train.accumulate=", replicas/count), `device.kind="cuda"`,
+			fmt.Sprint("device.count=", count))
 		plan := planOf(t, cfg, observing{}, descent{})
 		plan.Dispatch = d
 		c := compileOn(t, testdevice.Open(t, engine.Options{Count: count}), plan)
-		return compiledStep{c, newState(t, c, testrun.Tokens(1, perReplica*count, cfg.Model.Context+1, vocab)...)}
+		return compiledStep{c,
+			newState(t, c, testrun.Tokens(1, perReplica*count, cfg.Model.Context+1, vocab)...)}
 	}
 	for _, d := range []step.Dispatch{step.Single, step.Chain} {
 		one, two := observed(1, d), observed(replicas, d)
 		length := one.Plan().Context + 1
-		first := program.KindQuantizerState.PartOf("layers.0.attn.qkv.input", "peak") // before it no activation is quantized
+		// before it no activation is quantized
+		first := program.KindQuantizerState.PartOf("layers.0.attn.qkv.input", "peak")
 		var peaks []float32
-		for _, part := range parts([][]int32{testrun.Tokens(1, replicas*perReplica, length, vocab)}, perReplica*length) {
-			peaks = append(peaks, testrun.Download(t, one.Compiled, newState(t, one.Compiled, part...))[first]...)
+		for _, part := range parts([][]int32{testrun.Tokens(1, replicas*perReplica, length, vocab)},
+			perReplica*length) {
+			peaks = append(peaks,
+				testrun.Download(t, one.Compiled, newState(t, one.Compiled, part...))[first]...)
 		}
 		if start := testrun.Download(t, two.Compiled, two.State)[first]; start[0] != slices.Max(peaks) {
 			t.Errorf("the peak starts at %v, those of the parts are %v", start, peaks)
@@ -156,11 +174,13 @@ func TestReplicasKeepState(t *testing.T) {
 		}
 		t.Cleanup(one.State.Close)
 		for i := range 2 {
-			b, set := testrun.Tokens(uint64(10*i), replicas*perReplica, length, vocab), step.Settings{Step: i + 1, Rate: 0.1}
+			b, set := testrun.Tokens(uint64(10*i), replicas*perReplica, length, vocab),
+				step.Settings{Step: i + 1, Rate: 0.1}
 			run(t, one.Compiled, one.State, parts([][]int32{b}, perReplica*length), set)
 			run(t, two.Compiled, two.State, [][]int32{b}, set)
 		}
-		sameNearly(t, "one and two replicas", testrun.Download(t, one.Compiled, one.State), testrun.Download(t, two.Compiled, two.State))
+		sameNearly(t, "one and two replicas", testrun.Download(t, one.Compiled, one.State),
+			testrun.Download(t, two.Compiled, two.State))
 	}
 }
 
@@ -178,7 +198,8 @@ func TestEvaluationKeepsState(t *testing.T) {
 	}
 	s := before[program.KindQuantizerState.PartOf(weight, "average")][0] / 8
 	for i, v := range q.Value {
-		if want := float32(math.RoundToEven(float64(before["param/"+weight][i]/s))) * s; math.Abs(float64(v-want)) > 1e-6 {
+		if want := float32(math.RoundToEven(float64(before["param/"+weight][i]/s))) * s; math.Abs(
+			float64(v-want)) > 1e-6 {
 			t.Fatalf("Q(x) is %v at %d, want %v", v, i, want)
 		}
 	}

@@ -33,10 +33,14 @@ var rewrite = flag.Bool("update", false, "write docs/design/kernels.md anew")
 
 // quantizers are the shipped ones, in the forms that differ.
 var quantizers = []string{
-	`{plugin="quest"}`, `{plugin="quest", form="official", mask="clip"}`, `{plugin="quest", form="ternary"}`, `{plugin="quest", rotation="none"}`,
-	`{plugin="mxfp4"}`, `{plugin="mxfp4", rotation="32", scale_rule="quest"}`, `{plugin="mxfp4", scale_rule="absmax34", mask="trust"}`,
-	`{plugin="nvfp4"}`, `{plugin="nvfp4", rotation="16"}`, `{plugin="nvfp4", scale_rule="mse"}`, `{plugin="nvfp4", weight_blocks="16x16"}`,
-	`{plugin="absmax"}`, `{plugin="lsq"}`, `{plugin="lsq", form="stableqat", surrogate="sine"}`, `{plugin="paretoq"}`, `{plugin="paretoq", bits=1}`, `{plugin="grid"}`,
+	`{plugin="quest"}`, `{plugin="quest", form="official", mask="clip"}`,
+	`{plugin="quest", form="ternary"}`, `{plugin="quest", rotation="none"}`,
+	`{plugin="mxfp4"}`, `{plugin="mxfp4", rotation="32", scale_rule="quest"}`,
+	`{plugin="mxfp4", scale_rule="absmax34", mask="trust"}`,
+	`{plugin="nvfp4"}`, `{plugin="nvfp4", rotation="16"}`, `{plugin="nvfp4", scale_rule="mse"}`,
+	`{plugin="nvfp4", weight_blocks="16x16"}`,
+	`{plugin="absmax"}`, `{plugin="lsq"}`, `{plugin="lsq", form="stableqat", surrogate="sine"}`,
+	`{plugin="paretoq"}`, `{plugin="paretoq", bits=1}`, `{plugin="grid"}`,
 }
 
 const kernelsPage = "../../../docs/design/kernels.md"
@@ -74,7 +78,8 @@ func TestKernels(t *testing.T) {
 	}
 	for _, settings := range append(slices.Clone(quantizers), `{plugin="`+withTable+`"}`) {
 		found := strings.Replace(settings, withTable, example.Path, 1)
-		plan := testrun.Plan(t, testrun.Config(t, testrun.TwoLayers, "model.vocab=32", "model.width=32", "model.hidden=384", "quantizer="+found))
+		plan := testrun.Plan(t, testrun.Config(t, testrun.TwoLayers, "model.vocab=32", "model.width=32",
+			"model.hidden=384", "quantizer="+found))
 		for _, r := range plan.Rules {
 			if r.Name != "layers.0.mlp.down" {
 				continue
@@ -87,7 +92,8 @@ func TestKernels(t *testing.T) {
 					t.Errorf("%s: with its codes the forward pass is %s, without them %s", settings, with, ahead)
 				}
 			}
-			fmt.Fprintf(&page, "| `%s` | %s | %s | %s |\n", settings, ahead, kernelOf(t, settings, backward), codes)
+			fmt.Fprintf(&page, "| `%s` | %s | %s | %s |\n", settings, ahead, kernelOf(t, settings, backward),
+				codes)
 		}
 	}
 	if *rewrite {
@@ -104,8 +110,8 @@ func TestKernels(t *testing.T) {
 	}
 }
 
-// TestRows: the CPU computes both passes of every shipped quantizer in one pass over memory, as they are and without the
-// rotation that ends the value, with the results of the oracle.
+// TestRows: the CPU computes both passes of every shipped quantizer in one pass over memory, as
+// they are and without the rotation that ends the value, with the results of the oracle.
 func TestRows(t *testing.T) {
 	for i, settings := range quantizers {
 		if strings.Contains(settings, `weight_blocks="16x16"`) {
@@ -114,7 +120,8 @@ func TestRows(t *testing.T) {
 		if testing.Short() && i%3 != 1 {
 			continue
 		}
-		plan := testrun.Plan(t, testrun.Config(t, testrun.TwoLayers, "model.vocab=32", "model.width=32", "model.hidden=384", "quantizer="+settings))
+		plan := testrun.Plan(t, testrun.Config(t, testrun.TwoLayers, "model.vocab=32", "model.width=32",
+			"model.hidden=384", "quantizer="+settings))
 		for _, r := range plan.Rules {
 			if r.Name != "layers.0.mlp.down" {
 				continue
@@ -128,13 +135,14 @@ func TestRows(t *testing.T) {
 			for _, p := range programs {
 				for _, storage := range []passes.Storage{passes.Float32, passes.BFloat16} {
 					stored := storedAs(storage)
-					compareKernel(t, fmt.Sprintf("%s, %s, %s", settings, p.Name, storage), p, stored, func(in map[string]reference.Tensor) (map[string]reference.Tensor, error) {
-						out, computed, err := testrows.Run(p, 32, stored, in)
-						if err == nil && !computed {
-							t.Errorf("%s, %s: nothing is computed by rows", settings, p.Name)
-						}
-						return out, err
-					})
+					compareKernel(t, fmt.Sprintf("%s, %s, %s", settings, p.Name, storage), p, stored,
+						func(in map[string]reference.Tensor) (map[string]reference.Tensor, error) {
+							out, computed, err := testrows.Run(p, 32, stored, in)
+							if err == nil && !computed {
+								t.Errorf("%s, %s: nothing is computed by rows", settings, p.Name)
+							}
+							return out, err
+						})
 				}
 			}
 		}
@@ -144,7 +152,8 @@ func TestRows(t *testing.T) {
 // storedAs stores the activations of a quantizer in a type, and codes in 8 bits.
 func storedAs(storage passes.Storage) map[string]passes.Storage {
 	stored := map[string]passes.Storage{passes.OutputIntegers: passes.Int8}
-	for _, name := range []string{spec.InputX, spec.OutputValue, autodiff.Prefix + spec.OutputSurrogate, autodiff.Prefix + spec.InputX} {
+	for _, name := range []string{spec.InputX, spec.OutputValue, autodiff.Prefix +
+		spec.OutputSurrogate, autodiff.Prefix + spec.InputX} {
 		stored[name] = storage
 	}
 	return stored
@@ -165,7 +174,9 @@ func partsOf(t *testing.T, q *spec.Quantizer) (forward, backward *program.Progra
 }
 
 // split divides a program of a quantizer into its passes.
-func split(t *testing.T, q *spec.Quantizer, p *program.Program) (forward, backward *program.Program) {
+func split(
+	t *testing.T, q *spec.Quantizer, p *program.Program,
+) (forward, backward *program.Program) {
 	t.Helper()
 	wrt := []string{spec.InputX}
 	for _, s := range q.Trained {
@@ -270,8 +281,8 @@ func compareKernel(t *testing.T, name string, p *program.Program, stored map[str
 	}
 }
 
-// squash is smooth, so that what is rounded to bfloat16 moves no value by more: tanh of half of x, rotated. Its backward
-// pass reads x.
+// squash is smooth, so that what is rounded to bfloat16 moves no value by more: tanh of half of x,
+// rotated. Its backward pass reads x.
 type squash struct{}
 
 func (squash) Describe() sdk.Description { return sdk.Description{Name: "squash"} }
@@ -281,16 +292,17 @@ func (squash) Quantize(b *program.Builder, x program.Value, _ sdk.Site) (sdk.Qua
 	return sdk.Quantized{Value: y, Surrogate: y}, nil
 }
 
-// TestKernelBodies computes all that kernels compute, each as the operations that it stands for: the loss's sums, and
-// norms and gates that are joined to quantizers. Losses and gradients are those without kernels but for the rounding of
-// what lies in memory in bfloat16.
+// TestKernelBodies computes all that kernels compute, each as the operations that it stands for:
+// the loss's sums, and norms and gates that are joined to quantizers. Losses and gradients are
+// those without kernels but for the rounding of what lies in memory in bfloat16.
 func TestKernelBodies(t *testing.T) {
 	testlevel.Long(t, "compiles many steps")
 	for _, kind := range []string{"llama", "olmo2", "qwen3"} {
 		for name, q := range map[string]sdk.Quantizer{"identity": identity{}, "squash": squash{}} {
 			for _, recompute := range []string{"none", "blocks"} {
 				t.Run(kind+name+recompute, func(t *testing.T) {
-					cfg := sgdConfig(t, "model.vocab=1024", fmt.Sprintf("model.kind=%q", kind), fmt.Sprintf("train.recompute=%q", recompute))
+					cfg := sgdConfig(t, "model.vocab=1024", fmt.Sprintf("model.kind=%q", kind),
+						fmt.Sprintf("train.recompute=%q", recompute))
 					plan := planOf(t, cfg, q, descent{})
 					plan.Dispatch = step.Single
 					compareBodies(t, plan, batches(cfg, 7, 1))
@@ -304,8 +316,10 @@ func compareBodies(t *testing.T, plan step.Plan, b [][]int32) {
 	t.Helper()
 	var found [2][][]float64
 	for i, kernels := range []device.Kernels{device.GraphKernels, device.BodyKernels} {
-		c := compileOn(t, testdevice.Open(t, engine.Options{Precision: device.BFloat16, Kernels: kernels}), plan)
-		found[i] = append(gradients(t, c, b), []float64{run(t, c, newState(t, c), b, step.Settings{Step: 1}).Loss})
+		c := compileOn(t, testdevice.Open(t,
+			engine.Options{Precision: device.BFloat16, Kernels: kernels}), plan)
+		found[i] = append(gradients(t, c, b),
+			[]float64{run(t, c, newState(t, c), b, step.Settings{Step: 1}).Loss})
 	}
 	differ := false
 	for i, want := range found[0] {
@@ -328,15 +342,19 @@ func compareBodies(t *testing.T, plan step.Plan, b [][]int32) {
 	}
 }
 
-// TestKernelBodiesOfPlugins trains with the quantizers of plugins so, with products of values and of codes. A value that
-// is rounded can move from one code to the next, so that single gradients differ; losses hardly do.
+// TestKernelBodiesOfPlugins trains with the quantizers of plugins so, with products of values and
+// of codes. A value that is rounded can move from one code to the next, so that single gradients
+// differ; losses hardly do.
 func TestKernelBodiesOfPlugins(t *testing.T) {
 	testlevel.Long(t, "compiles the kernels of all quantizers")
-	for _, quantizer := range []string{`{plugin="quest"}`, `{plugin="quest", form="official", mask="clip"}`, `{plugin="mxfp4"}`, `{plugin="nvfp4"}`, `{plugin="lsq"}`, `{plugin="absmax", bits=8}`} {
+	for _, quantizer := range []string{`{plugin="quest"}`,
+		`{plugin="quest", form="official", mask="clip"}`, `{plugin="mxfp4"}`, `{plugin="nvfp4"}`,
+		`{plugin="lsq"}`, `{plugin="absmax", bits=8}`} {
 		for _, products := range []device.Products{device.FloatProducts, device.IntegerProducts} {
 			t.Run(fmt.Sprint(quantizer, products), func(t *testing.T) {
 				cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=1024", "quantizer="+quantizer)
-				o := engine.Options{Precision: device.BFloat16, Products: products, Kernels: device.GraphKernels}
+				o := engine.Options{Precision: device.BFloat16, Products: products,
+					Kernels: device.GraphKernels}
 				want := lossesBy(t, cfg, o, step.Single)
 				o.Kernels = device.BodyKernels
 				for i, got := range lossesBy(t, cfg, o, step.Single) {

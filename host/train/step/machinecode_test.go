@@ -10,8 +10,9 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
-// TestMachineCode: scripts/machinecode.py counts the instructions of a warp's longest way, each loop as often as it runs. The listings
-// are as those of NVIDIA's disassembler for an H200, shortened.
+// TestMachineCode: scripts/machinecode.py counts the instructions of a warp's longest way, each
+// loop as often as it runs. The listings are as those of NVIDIA's disassembler for an H200,
+// shortened.
 func TestMachineCode(t *testing.T) {
 	testlevel.Long(t, "a process of Python for each listing")
 	python, err := exec.LookPath("python3")
@@ -98,7 +99,8 @@ func TestMachineCode(t *testing.T) {
 				}
 				text.WriteString(line + "\n")
 			}
-			c := exec.Command(python, "-c", "import json, sys, machinecode as m\nprint(json.dumps(m.count(m.parse(sys.stdin.read()), "+tt.tiles+")))")
+			c := exec.Command(python, "-c", "import json, sys, machinecode as "+
+				"m\nprint(json.dumps(m.count(m.parse(sys.stdin.read()), "+tt.tiles+")))")
 			c.Dir, c.Stdin = "../../../scripts", strings.NewReader(text.String())
 			out, err := c.CombinedOutput()
 			if err != nil {

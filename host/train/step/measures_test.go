@@ -21,7 +21,8 @@ func errors64(t *testing.T, c *step.Compiled, s *step.State) (e, x [][]float64) 
 			continue
 		}
 		in := wide(values["param/"+rule.Name])
-		out, err := reference.Run(rule.Quantizer.Program, map[string]reference.Tensor{spec.InputX: reference.Floats(in, rule.Shape...)})
+		out, err := reference.Run(rule.Quantizer.Program,
+			map[string]reference.Tensor{spec.InputX: reference.Floats(in, rule.Shape...)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,10 +44,12 @@ func TestStatistics(t *testing.T) {
 	s := newState(t, c)
 	for i := range 3 {
 		e, x := errors64(t, c, s)
-		set := step.Settings{Step: i + 1, Rate: 3e-3, NextRate: 3e-3, Lambda: float64(i), Statistics: true}
+		set := step.Settings{Step: i + 1, Rate: 3e-3, NextRate: 3e-3, Lambda: float64(i),
+			Statistics: true}
 		res := run(t, c, s, batches(cfg, uint64(i), 1), set)
 		if len(res.ErrorNorm2) != len(e) || len(res.ValueNorm2) != len(e) || len(e) != 10 {
-			t.Fatalf("statistics of %d and %d parameters, want %d", len(res.ErrorNorm2), len(res.ValueNorm2), len(e))
+			t.Fatalf("statistics of %d and %d parameters, want %d", len(res.ErrorNorm2), len(res.ValueNorm2),
+				len(e))
 		}
 		for j := range e {
 			near(t, "Σe²", res.ErrorNorm2[j], norm2(e[j]), 1e-5)
@@ -70,7 +73,8 @@ func TestParetoIsOverhead(t *testing.T) {
 	least := map[bool]time.Duration{false: time.Hour, true: time.Hour}
 	for i := range 8 {
 		measured := i%2 == 1
-		res := run(t, c, s, batches(cfg, 5, cfg.Train.Accumulate), step.Settings{Step: i + 1, Rate: 1e-3, NextRate: 1e-3, Pareto: measured, ParetoSTE: measured})
+		res := run(t, c, s, batches(cfg, 5, cfg.Train.Accumulate),
+			step.Settings{Step: i + 1, Rate: 1e-3, NextRate: 1e-3, Pareto: measured, ParetoSTE: measured})
 		least[measured] = min(least[measured], res.Overhead)
 	}
 	if least[true] <= least[false] {
@@ -88,11 +92,15 @@ func TestParetoMeasures(t *testing.T) {
 			cfg := sgdConfig(t, accumulate)
 			b := batches(cfg, 5, cfg.Train.Accumulate)
 			c := testrun.Compile(t, testrun.Plan(t, cfg))
-			plain := testrun.Compile(t, testrun.Plan(t, testrun.Again(t, cfg, `quantizer.plugin="none"`, "quantizer.weights.plugin=\"none\"", "quantizer.activations.plugin=\"none\"", `method.form="off"`)))
+			plain := testrun.Compile(t,
+				testrun.Plan(t, testrun.Again(t, cfg, `quantizer.plugin="none"`,
+					"quantizer.weights.plugin=\"none\"", "quantizer.activations.plugin=\"none\"",
+					`method.form="off"`)))
 			s := newState(t, c)
 			e, _ := errors64(t, c, s)
 			const lambda = 1.7
-			res := run(t, c, s, b, step.Settings{Step: 1, Rate: 1e-3, NextRate: 1e-3, ParetoSTE: true, Pareto: true, ParetoLambda: lambda})
+			res := run(t, c, s, b, step.Settings{Step: 1, Rate: 1e-3, NextRate: 1e-3, ParetoSTE: true,
+				Pareto: true, ParetoLambda: lambda})
 			near(t, "‖∇f(Q(x)) + λe‖", res.ParetoSTE, paretoNorm(c, gradients(t, c, b), e, lambda), 1e-5)
 			near(t, "‖∇f(x) + λe‖", res.Pareto, paretoNorm(c, gradients(t, plain, b), e, lambda), 1e-5)
 			if res.Pareto == res.ParetoSTE {
@@ -133,7 +141,8 @@ func TestMeasuresChangeNothing(t *testing.T) {
 			t.Errorf("step %d: loss %v and %v, norm %v and %v", i+1, a.Loss, b.Loss, a.GradNorm, b.GradNorm)
 		}
 	}
-	sameBits(t, "with measures and without", testrun.Download(t, c, plain), testrun.Download(t, c, measured))
+	sameBits(t, "with measures and without", testrun.Download(t, c, plain),
+		testrun.Download(t, c, measured))
 }
 
 // TestUnquantizedHasNoMeasures: without quantized parameters nothing is measured.

@@ -54,7 +54,8 @@ func TestLotion(t *testing.T) {
 	on := testrun.Download(t, c, s)
 	for _, p := range c.Plan().Model.Params() {
 		fisher, there := on["state/"+p.Name+"/lotion.fisher"]
-		if there != p.Quantized || cmp.Equal(on["param/"+p.Name], plain["param/"+p.Name]) == p.Quantized && p.Quantized {
+		if there != p.Quantized ||
+			cmp.Equal(on["param/"+p.Name], plain["param/"+p.Name]) == p.Quantized && p.Quantized {
 			t.Errorf("%s: regularized %t, want %t", p.Name, there, p.Quantized)
 		}
 		for _, f := range fisher {
@@ -68,7 +69,8 @@ func TestLotion(t *testing.T) {
 	}
 }
 
-// holed is a quantizer that rounds to a grid, but gives NaN for the weights whose names end in attn.out.
+// holed is a quantizer that rounds to a grid, but gives NaN for the weights whose names end in
+// attn.out.
 type holed struct{}
 
 func (holed) Describe() sdk.Description { return sdk.Description{Name: "holed"} }
@@ -94,7 +96,8 @@ func TestUncorrected(t *testing.T) {
 		"graph":  func(p *step.Plan) { p.OneGraph = true },
 		"single": func(p *step.Plan) { p.OneGraph, p.Dispatch = true, step.Single },
 	}
-	for _, form := range []string{`method.form="decoupled"`, `method.form="coupled"`, `method.variant="official"`} {
+	for _, form := range []string{`method.form="decoupled"`, `method.form="coupled"`,
+		`method.variant="official"`} {
 		for way, set := range ways {
 			t.Run(form+"/"+way, func(t *testing.T) {
 				cfg := sgdConfig(t, form, `method.gradient="full"`)
@@ -106,7 +109,9 @@ func TestUncorrected(t *testing.T) {
 					statistics bool
 					want       []string
 				}{{0, true, nil}, {1, false, names}, {1, true, names}} {
-					res := run(t, k.Compiled, k.State, batches(cfg, uint64(i), 1), step.Settings{Step: i + 1, Rate: 0.1, NextRate: 0.1, Lambda: c.lambda, Statistics: c.statistics})
+					res := run(t, k.Compiled, k.State, batches(cfg, uint64(i), 1),
+						step.Settings{Step: i + 1, Rate: 0.1, NextRate: 0.1, Lambda: c.lambda,
+							Statistics: c.statistics})
 					if res.Skipped {
 						t.Fatalf("the step was skipped: %+v", res)
 					}

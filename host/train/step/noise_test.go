@@ -14,8 +14,9 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// noisy rounds to multiples of 1/64 stochastically, after random signs of the columns that both operands of a product share,
-// with a noise that grows over the first three steps. Evaluation rounds to nearest.
+// noisy rounds to multiples of 1/64 stochastically, after random signs of the columns that both
+// operands of a product share, with a noise that grows over the first three steps. Evaluation
+// rounds to nearest.
 type noisy struct{}
 
 func (noisy) Describe() sdk.Description { return sdk.Description{Name: "noisy"} }
@@ -24,8 +25,10 @@ func (noisy) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Q
 	if !site.Training {
 		return nearest{}.Quantize(b, x, site)
 	}
-	signs := b.RandomBits(site.SharedNoise, 1, site.RowLen()).Shr(b.ConstUint(31)).Convert(program.Float).Scale(2).Shift(-1)
-	u := b.RandomBits(site.Noise, site.Shape...).Shr(b.ConstUint(16)).Convert(program.Float).Scale(1.0 / (1 << 16))
+	signs := b.RandomBits(site.SharedNoise, 1, site.RowLen()).Shr(b.ConstUint(31)).
+		Convert(program.Float).Scale(2).Shift(-1)
+	u := b.RandomBits(site.Noise, site.Shape...).Shr(b.ConstUint(16)).Convert(program.Float).
+		Scale(1.0 / (1 << 16))
 	u = u.Shift(-0.5).Mul(site.Step.Scale(1.0 / 3).Min(b.Const(1))).Shift(0.5)
 	return sdk.Quantized{Value: x.Mul(signs).Scale(64).Add(u).Floor().Scale(1.0 / 64).Mul(signs)}, nil
 }
@@ -55,11 +58,13 @@ func noisyStep(t *testing.T, d step.Dispatch, overrides ...string) compiledStep 
 
 // noisySettings are those of step i, from 1.
 func noisySettings(i int) step.Settings {
-	return step.Settings{Step: i, Rate: 0.1, NextRate: 0.05, Lambda: float64(i / 3), Statistics: i%2 == 0, ParetoSTE: i == 4, ParetoLambda: 1}
+	return step.Settings{Step: i, Rate: 0.1, NextRate: 0.05, Lambda: float64(i / 3),
+		Statistics: i%2 == 0, ParetoSTE: i == 4, ParetoLambda: 1}
 }
 
-// TestNoiseOfSteps: a step as one executable draws the same random bits as the chain, in every form of the correction and for
-// several micro-batches, and so does a run that is repeated or resumed. Another seed gives another run.
+// TestNoiseOfSteps: a step as one executable draws the same random bits as the chain, in every form
+// of the correction and for several micro-batches, and so does a run that is repeated or resumed.
+// Another seed gives another run.
 func TestNoiseOfSteps(t *testing.T) {
 	const last = 6
 	for name, overrides := range map[string][]string{
@@ -85,17 +90,19 @@ func TestNoiseOfSteps(t *testing.T) {
 				run(t, c.Compiled, c.State, tokens, set)
 				sameOutcome(t, i, x, y)
 			}
-			sameBits(t, "after the last step", testrun.Download(t, a.Compiled, a.State), testrun.Download(t, b.Compiled, b.State))
+			sameBits(t, "after the last step", testrun.Download(t, a.Compiled, a.State),
+				testrun.Download(t, b.Compiled, b.State))
 			const weight = "param/layers.0.mlp.down"
-			if slices.Equal(testrun.Download(t, a.Compiled, a.State)[weight], testrun.Download(t, c.Compiled, c.State)[weight]) {
+			if slices.Equal(testrun.Download(t, a.Compiled, a.State)[weight],
+				testrun.Download(t, c.Compiled, c.State)[weight]) {
 				t.Error("another seed gives the same run")
 			}
 		})
 	}
 }
 
-// TestNoiseOfMicroBatches: micro-batches of the same tokens have noise of their own in their activations, and the same
-// weights.
+// TestNoiseOfMicroBatches: micro-batches of the same tokens have noise of their own in their
+// activations, and the same weights.
 func TestNoiseOfMicroBatches(t *testing.T) {
 	c := noisyStep(t, step.Chain, "train.accumulate=2")
 	tokens := batches(sgdConfig(t), 5, 1)[0]
@@ -115,25 +122,28 @@ func TestNoiseOfMicroBatches(t *testing.T) {
 	}
 }
 
-// TestCorrectionHasTheNoiseOfItsStep: where the correction quantizes again, at a point that is the same but for its name, it
-// finds the residual of the forward pass.
+// TestCorrectionHasTheNoiseOfItsStep: where the correction quantizes again, at a point that is the
+// same but for its name, it finds the residual of the forward pass.
 func TestCorrectionHasTheNoiseOfItsStep(t *testing.T) {
 	again, kept := noisyStep(t, step.Chain, "train.weight_decay=1e-12"), noisyStep(t, step.Chain)
 	tokens := batches(sgdConfig(t), 5, 1)
 	set := step.Settings{Step: 7, Rate: 0.1, NextRate: 0.1, Lambda: 2}
 	run(t, again.Compiled, again.State, tokens, set)
 	run(t, kept.Compiled, kept.State, tokens, set)
-	sameBits(t, "quantized again", testrun.Download(t, kept.Compiled, kept.State), testrun.Download(t, again.Compiled, again.State))
+	sameBits(t, "quantized again", testrun.Download(t, kept.Compiled, kept.State),
+		testrun.Download(t, again.Compiled, again.State))
 }
 
-// TestEvaluationHasNoNoise: evaluation, codes and quantized weights are those of the program of evaluation.
+// TestEvaluationHasNoNoise: evaluation, codes and quantized weights are those of the program of
+// evaluation.
 func TestEvaluationHasNoNoise(t *testing.T) {
 	cfg := sgdConfig(t)
 	tokens := batches(cfg, 5, 1)[0]
 	c := noisyStep(t, step.Chain)
 	want := compileOn(t, testdevice.OpenCPU(t, engine.Options{}), planOf(t, cfg, nearest{}, descent{}))
 	wantState := newState(t, want)
-	if got, want := evaluated(t, c.Compiled, c.State, tokens), evaluated(t, want, wantState, tokens); !slices.Equal(got, want) {
+	if got, want := evaluated(t, c.Compiled, c.State, tokens), evaluated(t, want, wantState,
+		tokens); !slices.Equal(got, want) {
 		t.Errorf("losses are %v…, want %v…", got[:3], want[:3])
 	}
 	const weight = "layers.0.mlp.down"

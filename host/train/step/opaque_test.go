@@ -21,7 +21,9 @@ func (heavyBall) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.St
 	return sdk.State{"m": b.Zeros(t.Shape...)}, nil
 }
 
-func (heavyBall) Update(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
+func (heavyBall) Update(
+	_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	m := in.State["m"].Scale(0.5).Add(in.Gradient)
 	return m.Add(in.X), sdk.State{"m": m}, nil
 }
@@ -78,17 +80,19 @@ func opaquePlan(plan step.Plan) (step.Plan, *inProcess) {
 	plan.Opaque = map[string]step.Opaque{}
 	for _, r := range plan.Rules {
 		memory := func() []float32 { return make([]float32, program.FloatType(r.Shape...).Size()) }
-		p.tensors[r.Name] = &sdk.OpaqueStep{X: memory(), Gradient: memory(), Direction: memory(), State: map[string][]float32{"m": memory()}, Next: map[string][]float32{"m": memory()}}
+		p.tensors[r.Name] = &sdk.OpaqueStep{X: memory(), Gradient: memory(), Direction: memory(),
+			State: map[string][]float32{"m": memory()}, Next: map[string][]float32{"m": memory()}}
 		plan.Opaque[r.Name] = p
 	}
 	return plan, p
 }
 
-// TestOpaque: an opaque optimizer and its program compute the same bits, in tiles and in graphs, and through a
-// checkpoint. A failed step leaves the state as it was, and can be done again.
+// TestOpaque: an opaque optimizer and its program compute the same bits, in tiles and in graphs,
+// and through a checkpoint. A failed step leaves the state as it was, and can be done again.
 func TestOpaque(t *testing.T) {
 	for i, overrides := range [][]string{
-		{"train.clip=0.5", "train.weight_decay=0.1"}, {"train.accumulate=2", `method.form="coupled"`}, {`train.decay="last"`, "train.weight_decay=0.1"},
+		{"train.clip=0.5", "train.weight_decay=0.1"}, {"train.accumulate=2", `method.form="coupled"`},
+		{`train.decay="last"`, "train.weight_decay=0.1"},
 	} {
 		if testing.Short() && i != 1 {
 			continue
@@ -103,7 +107,8 @@ func TestOpaque(t *testing.T) {
 			plan, process := opaquePlan(plan)
 			byProcess := started(t, cfg, plan)
 			for i := range 5 {
-				set := step.Settings{Step: i + 1, Steps: 5, Rate: 1e-3, NextRate: 1e-3, Lambda: float64(i / 3), Statistics: i == 4}
+				set := step.Settings{Step: i + 1, Steps: 5, Rate: 1e-3, NextRate: 1e-3, Lambda: float64(i / 3),
+					Statistics: i == 4}
 				tokens := batches(cfg, uint64(i), cfg.Train.Accumulate)
 				switch i {
 				case 2:
@@ -111,19 +116,24 @@ func TestOpaque(t *testing.T) {
 				case 3:
 					before := testrun.Download(t, byProcess.Compiled, byProcess.State)
 					process.err = errors.New("no luck")
-					if _, err := byProcess.Step(byProcess.State, tokens, set); !errors.Is(err, process.err) || !byProcess.State.Consistent() {
+					if _, err := byProcess.Step(byProcess.State, tokens, set); !errors.Is(err, process.err) ||
+						!byProcess.State.Consistent() {
 						t.Errorf("got %v, the state is consistent: %t", err, byProcess.State.Consistent())
 					}
 					process.err = nil
-					sameBits(t, "after a failed step", before, testrun.Download(t, byProcess.Compiled, byProcess.State))
+					sameBits(t, "after a failed step", before,
+						testrun.Download(t, byProcess.Compiled, byProcess.State))
 				}
-				a, b := run(t, byProgram.Compiled, byProgram.State, tokens, set), run(t, byProcess.Compiled, byProcess.State, tokens, set)
+				a, b := run(t, byProgram.Compiled, byProgram.State, tokens, set),
+					run(t, byProcess.Compiled, byProcess.State, tokens, set)
 				sameOutcome(t, i+1, a, b)
 			}
 			if process.steps != 5 {
 				t.Errorf("%d steps", process.steps)
 			}
-			sameBits(t, fmt.Sprint(overrides, name), testrun.Download(t, byProgram.Compiled, byProgram.State), testrun.Download(t, byProcess.Compiled, byProcess.State))
+			sameBits(t, fmt.Sprint(overrides, name),
+				testrun.Download(t, byProgram.Compiled, byProgram.State),
+				testrun.Download(t, byProcess.Compiled, byProcess.State))
 		}
 	}
 }

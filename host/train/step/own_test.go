@@ -11,7 +11,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// pushing rounds to multiples of a trained step, in a domain that is rotated by a block; if asked only weights.
+// pushing rounds to multiples of a trained step, in a domain that is rotated by a block; if asked
+// only weights.
 type pushing struct {
 	block   int
 	weights bool
@@ -22,7 +23,9 @@ func (q pushing) leaves(site sdk.Site) bool { return q.weights && site.Role != s
 
 func (pushing) Describe() sdk.Description { return sdk.Description{Name: "pushing"} }
 
-func (q pushing) InitTrained(b *program.Builder, _ program.Value, site sdk.Site) (sdk.State, error) {
+func (q pushing) InitTrained(
+	b *program.Builder, _ program.Value, site sdk.Site,
+) (sdk.State, error) {
 	if q.leaves(site) {
 		return nil, nil
 	}
@@ -34,7 +37,9 @@ func (q pushing) rounded(x program.Value, site sdk.Site) (r, codes program.Value
 	return r, r.Round()
 }
 
-func (q pushing) Quantize(_ *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+func (q pushing) Quantize(
+	_ *program.Builder, x program.Value, site sdk.Site,
+) (sdk.Quantized, error) {
 	if q.leaves(site) {
 		return sdk.Quantized{Value: x}, nil
 	}
@@ -49,7 +54,9 @@ const ceiling = 2e-3
 // their signs and the error of rounding.
 type pushed struct{ pushing }
 
-func (q pushed) Backward(b *program.Builder, x, dy program.Value, site sdk.Site) (sdk.Gradients, error) {
+func (q pushed) Backward(
+	b *program.Builder, x, dy program.Value, site sdk.Site,
+) (sdk.Gradients, error) {
 	if q.leaves(site) {
 		return sdk.Gradients{X: dy}, nil
 	}
@@ -62,7 +69,9 @@ func (q pushed) Backward(b *program.Builder, x, dy program.Value, site sdk.Site)
 // straight is pushed with the gradients of a surrogate.
 type straight struct{ pushing }
 
-func (q straight) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+func (q straight) Quantize(
+	b *program.Builder, x program.Value, site sdk.Site,
+) (sdk.Quantized, error) {
 	out, err := q.pushing.Quantize(b, x, site)
 	if !q.leaves(site) {
 		out.Surrogate = x.Add(site.Trained["step"])
@@ -70,8 +79,9 @@ func (q straight) Quantize(b *program.Builder, x program.Value, site sdk.Site) (
 	return out, err
 }
 
-// TestOwnBackwardOfWeights: the backward pass of a weight's quantizer gets the mean gradient of the step, of which it need not be a
-// linear function, and gives those of the weight and of the trained parameter.
+// TestOwnBackwardOfWeights: the backward pass of a weight's quantizer gets the mean gradient of the
+// step, of which it need not be a linear function, and gives those of the weight and of the trained
+// parameter.
 func TestOwnBackwardOfWeights(t *testing.T) {
 	cfg := sgdConfig(t, "train.accumulate=3")
 	after := func(q sdk.Quantizer) (before, after map[string][]float32) {

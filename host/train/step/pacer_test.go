@@ -14,14 +14,17 @@ import (
 type told struct{ descent }
 
 func (told) Collect(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (sdk.State, error) {
-	return sdk.State{"norm2": in.Gradient.Square().SumAll(), "size2": in.X.Square().SumAll().Mul(in.Loss)}, nil
+	return sdk.State{"norm2": in.Gradient.Square().SumAll(), "size2": in.X.Square().SumAll().
+		Mul(in.Loss)}, nil
 }
 
 func (told) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.State, error) {
 	return sdk.State{"m": b.Zeros(t.Shape...)}, nil
 }
 
-func (told) Update(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
+func (told) Update(
+	_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	m := in.State["m"].Scale(0.9).Add(in.Gradient.Div(in.Global["norm2"].Sqrt().Shift(1e-3)))
 	return m.Mul(in.Loss.Add(in.Step.Div(in.Steps))), sdk.State{"m": m}, nil
 }
@@ -31,10 +34,12 @@ func (told) Rate(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.
 }
 
 // TestTold: what optimizers are told of a step is the same in a chain and in one executable, and
-// they go on from a checkpoint as if nothing had been. The loss that they see is that of the result.
+// they go on from a checkpoint as if nothing had been. The loss that they see is that of the
+// result.
 func TestTold(t *testing.T) {
 	for i, overrides := range [][]string{
-		{"train.clip=0.5", "train.weight_decay=0.1"}, {"train.accumulate=3", `method.variant="official"`}, {"train.accumulate=2", `method.form="coupled"`},
+		{"train.clip=0.5", "train.weight_decay=0.1"}, {"train.accumulate=3", `method.variant="official"`},
+		{"train.accumulate=2", `method.form="coupled"`},
 	} {
 		if testing.Short() && i != 1 {
 			continue

@@ -44,8 +44,8 @@ type Plan struct {
 	// FrozenStorage is the type in which frozen parameters are stored.
 	FrozenStorage sdk.Storage
 	// Rules holds the update rules: one for every parameter, in the model's order, one for every
-	// factor of an adapter, then one for every trained parameter of a quantizer, in the order of [Plan.Trained]. The step sets their
-	// modes and statistics.
+	// factor of an adapter, then one for every trained parameter of a quantizer, in the order of
+	// [Plan.Trained]. The step sets their modes and statistics.
 	Rules []cage.Rule
 	// FullPrecision computes the gradient at x, without quantization; the method and the
 	// evaluation may still quantize. Quantizers must then have no trained parameters and no state.
@@ -101,8 +101,8 @@ func (p *Plan) check() error {
 		return err
 	}
 	if len(p.Adapters) > 0 && (p.FullPrecision || len(p.Search) > 0) {
-		return errors.New("step: adapters are trained neither with gradients in full precision nor with " +
-			"quantizers that search")
+		return errors.New("step: adapters are trained neither with gradients in full precision nor " +
+			"with quantizers that search")
 	}
 	_, language := p.Model.(model.Language)
 	sampled := func(r cage.Rule) bool { return r.Optimizer.ProbeDue.First > 0 && r.Optimizer.Sampled }

@@ -51,11 +51,13 @@ type predicted struct {
 func predict(t *testing.T, kernels device.Kernels, overrides ...string) predicted {
 	t.Helper()
 	python := pythonForGPUs(t)
-	dev, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: device.BFloat16, Attention: device.FusedAttention, Kernels: kernels})
+	dev, r, err := pjrtrecord.Open(t, 1,
+		engine.Options{Precision: device.BFloat16, Attention: device.FusedAttention, Kernels: kernels})
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := []string{"model.vocab=512", "model.width=512", "model.heads=4", "model.hidden=768", "model.context=128", `device={kind="cuda", precision="bfloat16"}`}
+	all := []string{"model.vocab=512", "model.width=512", "model.heads=4", "model.hidden=768",
+		"model.context=128", `device={kind="cuda", precision="bfloat16"}`}
 	program := stepProgram(t, dev, r, append(all, overrides...)...)
 	var p predicted
 	if err := json.Unmarshal(compileFor(t, python, "compile", program), &p); err != nil {
@@ -65,9 +67,12 @@ func predict(t *testing.T, kernels device.Kernels, overrides ...string) predicte
 }
 
 // stepProgram is the step with the correction as XLA is given it.
-func stepProgram(t *testing.T, dev *engine.Device, r *pjrtrecord.Recorder, overrides ...string) (program string) {
+func stepProgram(
+	t *testing.T, dev *engine.Device, r *pjrtrecord.Recorder, overrides ...string,
+) (program string) {
 	t.Helper()
-	c := compileOn(t, dev, testrun.Plan(t, testrun.Config(t, append([]string{testrun.TwoLayers}, overrides...)...)))
+	c := compileOn(t, dev,
+		testrun.Plan(t, testrun.Config(t, append([]string{testrun.TwoLayers}, overrides...)...)))
 	if err := c.Prepare(false); err != nil {
 		t.Fatal(err)
 	}
@@ -79,8 +84,8 @@ func stepProgram(t *testing.T, dev *engine.Device, r *pjrtrecord.Recorder, overr
 	return program
 }
 
-// compileFor has XLA compile a program for a GPU, an H200 if none is named, and returns what a command of
-// scripts/predict.py says.
+// compileFor has XLA compile a program for a GPU, an H200 if none is named, and returns what a
+// command of scripts/predict.py says.
 func compileFor(t *testing.T, python, command, program string, gpu ...string) []byte {
 	t.Helper()
 	dir := t.TempDir()
@@ -89,7 +94,9 @@ func compileFor(t *testing.T, python, command, program string, gpu ...string) []
 		t.Fatal(err)
 	}
 	gpu = slices.DeleteFunc(gpu, func(name string) bool { return name == "" })
-	c := exec.Command(python, append([]string{"../../../scripts/predict.py", command, path, filepath.Join(dir, "dump")}, gpu...)...)
+	c := exec.Command(python,
+		append([]string{"../../../scripts/predict.py", command, path, filepath.Join(dir, "dump")},
+			gpu...)...)
 	var said bytes.Buffer
 	c.Stderr = &said
 	text, err := c.Output()
@@ -135,7 +142,8 @@ func (p predicted) check(t *testing.T) {
 
 // TestPredictedKernels: a GPU's compiler takes the kernels of every quantizer, in float32
 // for weights and in bfloat16 for activations. There is one forward and one backward for
-// each activation. What rotates besides in products finds a number of a whole tensor that a kernel needs.
+// each activation. What rotates besides in products finds a number of a whole tensor that a kernel
+// needs.
 func TestPredictedKernels(t *testing.T) {
 	const blocks, sites = 2, 4
 	for _, settings := range quantizers {
@@ -156,8 +164,9 @@ func TestPredictedKernels(t *testing.T) {
 	}
 }
 
-// TestPredictedPresets: at the widths of all presets the kernels of every quantizer, for activations in bfloat16 and for weights in
-// float32, allow 16 warps on a multiprocessor and spill few registers. With -update it writes the table of one width into docs/lab/gpu.md.
+// TestPredictedPresets: at the widths of all presets the kernels of every quantizer, for
+// activations in bfloat16 and for weights in float32, allow 16 warps on a multiprocessor and spill
+// few registers. With -update it writes the table of one width into docs/lab/gpu.md.
 func TestPredictedPresets(t *testing.T) {
 	python := pythonForGPUs(t)
 	const batch = 64
@@ -179,8 +188,10 @@ func TestPredictedPresets(t *testing.T) {
 				list = append(list, passed{fmt.Sprint(name, len(list)), shape, q, activation})
 			}
 			for _, p := range architecture.Presets() {
-				plan := testrun.Plan(t, testrun.Config(t, "model.layers=1", "model.vocab=32", "model.heads=1", fmt.Sprint("model.width=", p.Width),
-					fmt.Sprint("model.hidden=", p.Hidden), fmt.Sprint("model.context=", p.Context), fmt.Sprint("train.batch=", batch), "quantizer="+settings))
+				plan := testrun.Plan(t, testrun.Config(t, "model.layers=1", "model.vocab=32", "model.heads=1",
+					fmt.Sprint("model.width=", p.Width),
+					fmt.Sprint("model.hidden=", p.Hidden), fmt.Sprint("model.context=", p.Context),
+					fmt.Sprint("train.batch=", batch), "quantizer="+settings))
 				for _, s := range plan.Model.ActivationSites(batch, p.Context) {
 					add(s.Name, []int{s.Tokens, s.Width}, plan.Activations[s.Name], true)
 				}
@@ -189,7 +200,9 @@ func TestPredictedPresets(t *testing.T) {
 				}
 			}
 			var rows []ownKernel
-			decoder := json.NewDecoder(bytes.NewReader(compileFor(t, python, "own", bothPasses(t, list), os.Getenv("CAGE_TEST_PREDICT_GPU"))))
+			decoder := json.NewDecoder(
+				bytes.NewReader(compileFor(t, python, "own", bothPasses(t, list),
+					os.Getenv("CAGE_TEST_PREDICT_GPU"))))
 			for decoder.More() {
 				k := ownKernel{Settings: settings}
 				if err := decoder.Decode(&k); err != nil {
@@ -212,7 +225,8 @@ func TestPredictedPresets(t *testing.T) {
 	}
 }
 
-// ownKernel is what scripts/predict.py says of a kernel of cage's own: instructions of a warp for 32 elements, and microseconds.
+// ownKernel is what scripts/predict.py says of a kernel of cage's own: instructions of a warp for
+// 32 elements, and microseconds.
 type ownKernel struct {
 	Settings, Name, Result     string
 	Instructions, Bytes, Issue float64
@@ -230,7 +244,8 @@ const (
 `
 )
 
-// writeKernelsOfPresets writes the kernels of activations of one width, that of the preset 430M, a row for each quantizer.
+// writeKernelsOfPresets writes the kernels of activations of one width, that of the preset 430M, a
+// row for each quantizer.
 func writeKernelsOfPresets(t *testing.T, pages [][]ownKernel) {
 	t.Helper()
 	const width = 1664
@@ -260,7 +275,8 @@ func writeKernelsOfPresets(t *testing.T, pages [][]ownKernel) {
 	before, rest, begins := strings.Cut(string(page), kernelsOfPresetsBegin)
 	_, after, ends := strings.Cut(rest, kernelsOfPresetsEnd)
 	if !begins || !ends {
-		t.Fatalf("%s lacks the lines %s and %s", kernelsOfPresetsPage, kernelsOfPresetsBegin, kernelsOfPresetsEnd)
+		t.Fatalf("%s lacks the lines %s and %s", kernelsOfPresetsPage, kernelsOfPresetsBegin,
+			kernelsOfPresetsEnd)
 	}
 	text := before + kernelsOfPresetsBegin + table + kernelsOfPresetsEnd + after
 	if err := os.WriteFile(kernelsOfPresetsPage, []byte(text), 0o644); err != nil {
@@ -268,18 +284,24 @@ func writeKernelsOfPresets(t *testing.T, pages [][]ownKernel) {
 	}
 }
 
-// TestPredictedJoined: nor does any kernel of a step at the width of 430M in which norms and gates are joined to
-// quantizers and products are those of codes, XLA's own among them.
+// TestPredictedJoined: nor does any kernel of a step at the width of 430M in which norms and gates
+// are joined to quantizers and products are those of codes, XLA's own among them.
 func TestPredictedJoined(t *testing.T) {
 	python := pythonForGPUs(t)
-	for _, settings := range []string{`{plugin="quest"}`, `{plugin="mxfp4", rotation="32", scale_rule="quest"}`, `{plugin="nvfp4", rotation="16"}`, `{plugin="absmax"}`, `{plugin="lsq"}`} {
+	for _, settings := range []string{`{plugin="quest"}`,
+		`{plugin="mxfp4", rotation="32", scale_rule="quest"}`, `{plugin="nvfp4", rotation="16"}`,
+		`{plugin="absmax"}`, `{plugin="lsq"}`} {
 		t.Run(strings.ReplaceAll(settings, ",", ""), func(t *testing.T) {
-			dev, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: device.BFloat16, Attention: device.FusedAttention, Kernels: device.FusedKernels, Products: device.IntegerProducts})
+			dev, r, err := pjrtrecord.Open(t, 1,
+				engine.Options{Precision: device.BFloat16, Attention: device.FusedAttention,
+					Kernels: device.FusedKernels, Products: device.IntegerProducts})
 			if err != nil {
 				t.Fatal(err)
 			}
-			program := stepProgram(t, dev, r, "model.vocab=1024", "model.heads=13", "model.layers=1", "model.width=1664", "model.hidden=4608",
-				"model.context=128", `device={kind="cuda", precision="bfloat16", products="integer"}`, "quantizer="+settings)
+			program := stepProgram(t, dev, r, "model.vocab=1024", "model.heads=13", "model.layers=1",
+				"model.width=1664", "model.hidden=4608",
+				"model.context=128", `device={kind="cuda", precision="bfloat16", products="integer"}`,
+				"quantizer="+settings)
 			const sites = 4
 			if n := strings.Count(program, "__gpu$xla.gpu.triton"); n < 2*sites {
 				t.Errorf("%d kernels, want at least %d", n, 2*sites)
@@ -289,25 +311,31 @@ func TestPredictedJoined(t *testing.T) {
 	}
 }
 
-// TestPredictedLoss: neither does the kernel of the loss, for the vocabularies of known models; it is one that reads the
-// logits once. With many tokens, training and evaluation compute one chunk of them after the other.
+// TestPredictedLoss: neither does the kernel of the loss, for the vocabularies of known models; it
+// is one that reads the logits once. With many tokens, training and evaluation compute one chunk of
+// them after the other.
 func TestPredictedLoss(t *testing.T) {
 	python := pythonForGPUs(t)
 	for _, tc := range []struct {
 		vocabulary, batch int
 		evaluates         bool
-	}{{32000, 2, false}, {32768, 2, false}, {50304, 2, false}, {128256, 2, false}, {151936, 2, false}, {32000, 2048, false}, {32000, 2048, true}} {
+	}{{32000, 2, false}, {32768, 2, false}, {50304, 2, false}, {128256, 2, false}, {151936, 2, false},
+		{32000, 2048, false}, {32000, 2048, true}} {
 		t.Run(fmt.Sprint(tc.vocabulary, tc.batch, tc.evaluates), func(t *testing.T) {
-			m, err := model.New(architecture.Settings{Kind: architecture.KindLlama, Layers: 1, Width: 32, Heads: 1, Vocab: tc.vocabulary}, model.Options{})
+			m, err := model.New(architecture.Settings{Kind: architecture.KindLlama, Layers: 1, Width: 32,
+				Heads: 1, Vocab: tc.vocabulary}, model.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			d, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: device.BFloat16, Kernels: device.FusedKernels, Attention: device.PlainAttention})
+			d, r, err := pjrtrecord.Open(t, 1,
+				engine.Options{Precision: device.BFloat16, Kernels: device.FusedKernels,
+					Attention: device.PlainAttention})
 			if err != nil {
 				t.Fatal(err)
 			}
 			const context = 64
-			specs := []engine.Spec{{Name: "tokens", Shape: shapes.Make(dtypes.Int32, m.BatchDims(tc.batch, context)...)}}
+			specs := []engine.Spec{
+				{Name: "tokens", Shape: shapes.Make(dtypes.Int32, m.BatchDims(tc.batch, context)...)}}
 			for _, p := range m.Params() {
 				specs = append(specs, engine.Spec{Name: p.Name, Shape: shapes.Make(dtypes.Float32, p.Dims...)})
 			}
@@ -346,7 +374,8 @@ type passed struct {
 // bothPasses is the program of both passes of the quantizers of some tensors.
 func bothPasses(t *testing.T, list []passed) string {
 	t.Helper()
-	d, r, err := pjrtrecord.Open(t, 1, engine.Options{Precision: device.BFloat16, Kernels: device.FusedKernels})
+	d, r, err := pjrtrecord.Open(t, 1,
+		engine.Options{Precision: device.BFloat16, Kernels: device.FusedKernels})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -363,7 +392,8 @@ func bothPasses(t *testing.T, list []passed) string {
 				continue
 			}
 			value, residuals := p.quantizer.Forward(in[i], given)
-			dx, _ := p.quantizer.Backward(lower.Point{X: in[i], Given: given, Value: value}, residuals, graph.Cos(value))
+			dx, _ := p.quantizer.Backward(lower.Point{X: in[i], Given: given, Value: value}, residuals,
+				graph.Cos(value))
 			out = append(out, value, dx)
 		}
 		return out

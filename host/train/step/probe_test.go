@@ -17,15 +17,17 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// kept is an optimizer that keeps what it is told, and follows the gradient. If it probes, that is at random points,
-// every third update.
+// kept is an optimizer that keeps what it is told, and follows the gradient. If it probes, that is
+// at random points, every third update.
 type kept struct{ descent }
 
 func (kept) Init(b *program.Builder, x program.Value, t sdk.Tensor) (sdk.State, error) {
 	return sdk.State{"gradient": b.Zeros(t.Shape...)}, nil
 }
 
-func (kept) Update(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
+func (kept) Update(
+	_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	return in.Gradient, sdk.State{"gradient": in.Gradient}, nil
 }
 
@@ -51,24 +53,33 @@ func (keptProbes) Collect(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) 
 	return sdk.State{"norm2": in.Gradient.Square().SumAll()}, nil
 }
 
-func (k keptProbes) Probe(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, error) {
-	signs := b.RandomBits(in.Noise, t.Shape...).And(b.ConstUint(1)).Convert(program.Float).Scale(2).Shift(-1)
+func (k keptProbes) Probe(
+	b *program.Builder, in sdk.UpdateInput, t sdk.Tensor,
+) (program.Value, error) {
+	signs := b.RandomBits(in.Noise, t.Shape...).And(b.ConstUint(1)).Convert(program.Float).Scale(2).
+		Shift(-1)
 	return signs.Scale(k.size).Mul(in.Global["norm2"].Sqrt()), nil
 }
 
-func (k keptProbes) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
+func (k keptProbes) Update(
+	b *program.Builder, in sdk.UpdateInput, t sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	if t.Role == sdk.TensorVector {
 		zero := b.Zeros(t.Shape...)
-		return in.Gradient, sdk.State{"gradient": in.Gradient, "probed": zero, "point": zero, "probing": b.Const(0)}, nil
+		return in.Gradient, sdk.State{"gradient": in.Gradient, "probed": zero, "point": zero,
+			"probing": b.Const(0)}, nil
 	}
 	offset, err := k.Probe(b, in, t)
-	return in.Gradient.Add(in.Probed).Scale(0.5), sdk.State{"gradient": in.Gradient, "probed": in.Probed, "point": in.X.Add(offset), "probing": in.Probing}, err
+	return in.Gradient.Add(in.Probed).Scale(0.5),
+		sdk.State{"gradient": in.Gradient, "probed": in.Probed, "point": in.X.Add(offset),
+			"probing": in.Probing}, err
 }
 
-// TestProbe: the second gradient is that of a training that stands at the other point, with the same batch, and nothing else
-// is left of the probe. It is the gradient where no probe is due.
+// TestProbe: the second gradient is that of a training that stands at the other point, with the
+// same batch, and nothing else is left of the probe. It is the gradient where no probe is due.
 func TestProbe(t *testing.T) {
-	for i, overrides := range [][]string{{"train.clip=0.5"}, {"train.accumulate=2"}, {`method.gradient="full"`}} {
+	for i, overrides := range [][]string{{"train.clip=0.5"}, {"train.accumulate=2"},
+		{`method.gradient="full"`}} {
 		if testing.Short() && i != 1 {
 			continue
 		}
@@ -97,8 +108,10 @@ func TestProbe(t *testing.T) {
 				if values[0] == 1 {
 					moved = true
 					at["param/"+tensor] = told["state/"+tensor+"/point"]
-				} else if !strings.HasSuffix(tensor, "norm") && !slices.Equal(told["state/"+tensor+"/probed"], told["state/"+tensor+"/gradient"]) {
-					t.Errorf("%v: step %d: what %s is told of no probe is not its gradient", overrides, i+1, tensor)
+				} else if !strings.HasSuffix(tensor, "norm") &&
+					!slices.Equal(told["state/"+tensor+"/probed"], told["state/"+tensor+"/gradient"]) {
+					t.Errorf("%v: step %d: what %s is told of no probe is not its gradient", overrides, i+1,
+						tensor)
 				}
 			}
 			if !moved {
@@ -149,8 +162,8 @@ func nearTo(t *testing.T, what string, got, want []float32) {
 	}
 }
 
-// TestProbeDispatch: steps between probes may be one executable; a training goes on from a checkpoint as if nothing had been; trained
-// parameters of quantizers are probed like others.
+// TestProbeDispatch: steps between probes may be one executable; a training goes on from a
+// checkpoint as if nothing had been; trained parameters of quantizers are probed like others.
 func TestProbeDispatch(t *testing.T) {
 	for _, q := range []sdk.Quantizer{noisy{}, nil} {
 		if testing.Short() && q == nil {
@@ -176,7 +189,8 @@ func TestProbeDispatch(t *testing.T) {
 				run(t, ways[j].Compiled, ways[j].State, tokens, set)
 			}
 		}
-		sameNearly(t, "dispatch", testrun.Download(t, ways[0].Compiled, ways[0].State), testrun.Download(t, ways[1].Compiled, ways[1].State))
+		sameNearly(t, "dispatch", testrun.Download(t, ways[0].Compiled, ways[0].State),
+			testrun.Download(t, ways[1].Compiled, ways[1].State))
 	}
 }
 
@@ -185,22 +199,25 @@ func TestProbeNotFinite(t *testing.T) {
 	cfg := sgdConfig(t)
 	k := started(t, cfg, planOf(t, cfg, nil, keptProbes{size: math.Inf(1)}))
 	before := testrun.Download(t, k.Compiled, k.State)
-	res := run(t, k.Compiled, k.State, batches(cfg, 1, 1), step.Settings{Step: 1, Rate: 0.1, NextRate: 0.1})
+	res := run(t, k.Compiled, k.State, batches(cfg, 1, 1),
+		step.Settings{Step: 1, Rate: 0.1, NextRate: 0.1})
 	if !res.Skipped || !k.State.Consistent() {
 		t.Errorf("skipped: %v, consistent: %v", res.Skipped, k.State.Consistent())
 	}
 	sameBits(t, "after a probe to nowhere", before, testrun.Download(t, k.Compiled, k.State))
 }
 
-// TestProbeReplicas: two replicas take second gradients as one does, at points that the norm of the whole gradient determines.
-// Nothing is quantized: a weight that lies within rounding of the middle between two codes may get the other one, which the
-// loss shows in the third digit, with or without a second gradient.
+// TestProbeReplicas: two replicas take second gradients as one does, at points that the norm of the
+// whole gradient determines. Nothing is quantized: a weight that lies within rounding of the middle
+// between two codes may get the other one, which the loss shows in the third digit, with or without
+// a second gradient.
 func TestProbeReplicas(t *testing.T) {
 	if testdevice.Kind() == device.CPU {
 		t.Skip("the CPU is one replica")
 	}
 	on := func(count, accumulate int, d step.Dispatch) compiledStep {
-		cfg := sgdConfig(t, "train.clip=0.3", fmt.Sprint("train.batch=", perReplica), fmt.Sprint("train.accumulate=", accumulate))
+		cfg := sgdConfig(t, "train.clip=0.3", fmt.Sprint("train.batch=", perReplica),
+			fmt.Sprint("train.accumulate=", accumulate))
 		plan := planOf(t, cfg, nil, keptProbes{size: 0.05})
 		plan.Dispatch = d
 		c := compileOn(t, testdevice.Open(t, engine.Options{Count: count}), plan)
@@ -216,6 +233,7 @@ func TestProbeReplicas(t *testing.T) {
 			near(t, fmt.Sprintf("%s: loss of step %d", d, i+1), y.Loss, x.Loss, 1e-6)
 			near(t, fmt.Sprintf("%s: norm of step %d", d, i+1), y.GradNorm, x.GradNorm, 1e-5)
 		}
-		sameNearly(t, "one and two replicas", testrun.Download(t, one.Compiled, one.State), testrun.Download(t, two.Compiled, two.State))
+		sameNearly(t, "one and two replicas", testrun.Download(t, one.Compiled, one.State),
+			testrun.Download(t, two.Compiled, two.State))
 	}
 }

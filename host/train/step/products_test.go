@@ -16,9 +16,9 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
-// TestIntegerProducts trains with products of codes and with those of values: the losses are the same but for rounding.
-// In float32 only sums are rounded, and those of values alone; in bfloat16 values are, too, and no codes. The evaluation
-// multiplies as the training does.
+// TestIntegerProducts trains with products of codes and with those of values: the losses are the
+// same but for rounding. In float32 only sums are rounded, and those of values alone; in bfloat16
+// values are, too, and no codes. The evaluation multiplies as the training does.
 func TestIntegerProducts(t *testing.T) {
 	testlevel.Long(t, "compiles many steps")
 	for i, tt := range []struct {
@@ -27,27 +27,34 @@ func TestIntegerProducts(t *testing.T) {
 	}{
 		{[]string{`quantizer={plugin="quest"}`}, step.Chain},
 		{[]string{`quantizer={plugin="quest"}`, "train.accumulate=2"}, step.Single},
-		{[]string{`quantizer={plugin="quest", form="official"}`, `train.recompute="blocks"`}, step.Single},
+		{[]string{`quantizer={plugin="quest", form="official"}`, `train.recompute="blocks"`},
+			step.Single},
 		{[]string{`quantizer={plugin="absmax", bits=8}`, `model.kind="olmo2"`}, step.Single},
 		{[]string{`quantizer={plugin="quest", form="ternary"}`, `model.kind="qwen3"`}, step.Chain},
 		{[]string{`quantizer={plugin="lsq"}`}, step.Single},
-		{[]string{`quantizer.weights={plugin="quest", rotation="none"}`, `quantizer.activations={plugin="absmax"}`}, step.Single},
+		{[]string{`quantizer.weights={plugin="quest", rotation="none"}`,
+			`quantizer.activations={plugin="absmax"}`}, step.Single},
 	} {
 		// Usually the settings take turns with the precisions.
-		for precision, tolerance := range map[device.Precision]float64{device.Float32: 1e-4, device.BFloat16: 5e-3} {
+		for precision, tolerance := range map[device.Precision]float64{device.Float32: 1e-4,
+			device.BFloat16: 5e-3} {
 			if !testlevel.All() && (i%2 == 0) != (precision == device.Float32) {
 				continue
 			}
 			t.Run(fmt.Sprint(tt.settings, tt.dispatch, precision), func(t *testing.T) {
-				cfg := testrun.Config(t, append([]string{testrun.TwoLayers, "model.vocab=32"}, tt.settings...)...)
-				want := lossesBy(t, cfg, engine.Options{Precision: precision, Products: device.FloatProducts}, tt.dispatch)
-				got := lossesBy(t, cfg, engine.Options{Precision: precision, Products: device.IntegerProducts}, tt.dispatch)
+				cfg := testrun.Config(t, append([]string{testrun.TwoLayers, "model.vocab=32"},
+					tt.settings...)...)
+				want := lossesBy(t, cfg, engine.Options{Precision: precision, Products: device.FloatProducts},
+					tt.dispatch)
+				got := lossesBy(t, cfg, engine.Options{Precision: precision, Products: device.IntegerProducts},
+					tt.dispatch)
 				differ := false
 				for i := range want {
 					near(t, fmt.Sprint("loss ", i), got[i], want[i], tolerance)
 					differ = differ || got[i] != want[i]
 				}
-				// One scale for a whole matrix XLA multiplies with after the product, which is then one of whole numbers.
+				// One scale for a whole matrix XLA multiplies with after the product, which is then one of
+				// whole numbers.
 				if oneScale := strings.Contains(tt.settings[0], "lsq"); !differ && !oneScale {
 					t.Error("all losses are the same, to the last bit: no integers were multiplied")
 				}
@@ -56,8 +63,8 @@ func TestIntegerProducts(t *testing.T) {
 	}
 }
 
-// TestFusedFloat32 trains with the library's operations and with products, attention and passes of this project: the losses are the
-// same but for the order of sums.
+// TestFusedFloat32 trains with the library's operations and with products, attention and passes of
+// this project: the losses are the same but for the order of sums.
 func TestFusedFloat32(t *testing.T) {
 	testlevel.Long(t, "compiles many steps")
 	for _, tt := range []struct {
@@ -68,13 +75,18 @@ func TestFusedFloat32(t *testing.T) {
 		{[]string{`quantizer={plugin="quest"}`, `train.recompute="blocks"`}, step.Single},
 		{[]string{`quantizer={plugin="mxfp4"}`, `model.kind="qwen3"`}, step.Chain},
 		{[]string{`quantizer={plugin="lsq"}`, `model.kind="olmo2"`}, step.Chain},
-		{[]string{`quantizer={plugin="quest"}`, `quantizer.keys={plugin="absmax", bits=8}`, `quantizer.values={plugin="absmax", bits=8}`}, step.Single},
+		{[]string{`quantizer={plugin="quest"}`, `quantizer.keys={plugin="absmax", bits=8}`,
+			`quantizer.values={plugin="absmax", bits=8}`}, step.Single},
 	} {
 		t.Run(fmt.Sprint(tt.settings, tt.dispatch), func(t *testing.T) {
-			cfg := testrun.Config(t, append([]string{testrun.TwoLayers, "model.vocab=32"}, tt.settings...)...)
-			want := lossesOn(t, cfg, testdevice.OpenCPU(t, engine.Options{Kernels: device.GraphKernels}), tt.dispatch)
+			cfg := testrun.Config(t, append([]string{testrun.TwoLayers, "model.vocab=32"},
+				tt.settings...)...)
+			want := lossesOn(t, cfg, testdevice.OpenCPU(t, engine.Options{Kernels: device.GraphKernels}),
+				tt.dispatch)
 			for _, attention := range []device.Attention{device.FusedAttention, device.PlainAttention} {
-				got := lossesOn(t, cfg, testdevice.OpenCPU(t, engine.Options{Kernels: device.FusedKernels, Attention: attention}), tt.dispatch)
+				got := lossesOn(t, cfg,
+					testdevice.OpenCPU(t, engine.Options{Kernels: device.FusedKernels, Attention: attention}),
+					tt.dispatch)
 				if slices.Equal(got, want) {
 					t.Error("all losses are the same, to the last bit: the library has computed both")
 				}
@@ -87,13 +99,17 @@ func TestFusedFloat32(t *testing.T) {
 }
 
 // lossesBy are the losses of three steps, and then of each token in an evaluation.
-func lossesBy(t *testing.T, cfg *config.Config, o engine.Options, dispatch step.Dispatch) (losses []float64) {
+func lossesBy(
+	t *testing.T, cfg *config.Config, o engine.Options, dispatch step.Dispatch,
+) (losses []float64) {
 	t.Helper()
 	return lossesOn(t, cfg, testdevice.Open(t, o), dispatch)
 }
 
 // lossesOn is lossesBy on a device.
-func lossesOn(t *testing.T, cfg *config.Config, d *engine.Device, dispatch step.Dispatch) (losses []float64) {
+func lossesOn(
+	t *testing.T, cfg *config.Config, d *engine.Device, dispatch step.Dispatch,
+) (losses []float64) {
 	t.Helper()
 	plan := testrun.Plan(t, cfg)
 	plan.Dispatch = dispatch
@@ -101,14 +117,15 @@ func lossesOn(t *testing.T, cfg *config.Config, d *engine.Device, dispatch step.
 	b := batches(cfg, 5, cfg.Train.Accumulate)
 	s := newState(t, c, b[0]...)
 	for i := range 3 {
-		losses = append(losses, run(t, c, s, b, step.Settings{Step: i + 1, Rate: 1e-4, NextRate: 1e-4, Lambda: 1}).Loss)
+		losses = append(losses,
+			run(t, c, s, b, step.Settings{Step: i + 1, Rate: 1e-4, NextRate: 1e-4, Lambda: 1}).Loss)
 	}
 	return append(losses, wide(evaluated(t, c, s, b[0]))...)
 }
 
-// TestBFloat16 trains a quantized model for thirty steps on one batch, in float32 and with products in bfloat16: the
-// loss falls as far, though not to the same digits, the correction is computed, and parameters, states and losses are
-// float32.
+// TestBFloat16 trains a quantized model for thirty steps on one batch, in float32 and with products
+// in bfloat16: the loss falls as far, though not to the same digits, the correction is computed,
+// and parameters, states and losses are float32.
 func TestBFloat16(t *testing.T) {
 	cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32", "train.accumulate=2")
 	plan := testrun.Plan(t, cfg)

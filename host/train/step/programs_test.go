@@ -22,7 +22,8 @@ func TestSingleProgram(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32", "train.batch=4", fmt.Sprint("train.accumulate=", accumulate),
+			cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32", "train.batch=4",
+				fmt.Sprint("train.accumulate=", accumulate),
 				`quantizer={plugin="lsq"}`, `device={kind="cuda", count=2}`)
 			c := compileOn(t, dev, testrun.Plan(t, cfg))
 			if err := c.Prepare(false); err != nil {
@@ -49,7 +50,8 @@ func checkSingle(t *testing.T, plan *step.Plan, program string) {
 	}
 	head, _, _ := strings.Cut(program[strings.Index(program, "@main"):], "->")
 	for i, argument := range strings.Split(head, "%")[1:] {
-		if in := strings.Contains(argument, fmt.Sprintf("tf.aliasing_output = %d ", i)); in != (i < replaced) {
+		in := strings.Contains(argument, fmt.Sprintf("tf.aliasing_output = %d ", i))
+		if in != (i < replaced) {
 			t.Errorf("argument %d of %d that are replaced: %s", i, replaced, argument)
 		}
 	}
@@ -59,10 +61,12 @@ func checkSingle(t *testing.T, plan *step.Plan, program string) {
 	if got := strings.Count(program, `"stablehlo.all_reduce"`); got != want {
 		t.Errorf("%d sums across replicas, want %d", got, want)
 	}
-	if got, want := strings.Count(program, `"stablehlo.while"`), min(1, plan.Accumulate-1); got != want {
+	if got, want := strings.Count(program, `"stablehlo.while"`), min(1,
+		plan.Accumulate-1); got != want {
 		t.Errorf("%d loops, want %d", got, want)
 	}
-	for _, never := range []string{"stablehlo.custom_call", "stablehlo.infeed", "stablehlo.outfeed", "stablehlo.send"} {
+	for _, never := range []string{"stablehlo.custom_call", "stablehlo.infeed", "stablehlo.outfeed",
+		"stablehlo.send"} {
 		if strings.Contains(program, never) {
 			t.Errorf("the program has %s", never)
 		}
@@ -88,15 +92,17 @@ func checkRuns(t *testing.T, c *step.Compiled, r *pjrtrecord.Recorder, context i
 		kinds = append(kinds, kind)
 	}
 	one := "upload upload upload upload run" // tokens and scalars, to two replicas
-	if got, want := strings.Join(kinds, " "), strings.TrimSpace(strings.Repeat(one+" ", steps)); got != want {
+	if got, want := strings.Join(kinds, " "), strings.TrimSpace(
+		strings.Repeat(one+" ", steps)); got != want {
 		t.Errorf("the steps are %s, want %s", got, want)
 	}
 }
 
-// TestShardedPrograms looks at what crosses between four GPUs: no matrix is summed on all of them, each gradient is scattered, and an update
-// gathers nothing but new parameters.
+// TestShardedPrograms looks at what crosses between four GPUs: no matrix is summed on all of them,
+// each gradient is scattered, and an update gathers nothing but new parameters.
 func TestShardedPrograms(t *testing.T) {
-	const matrices = 2 + 2*5 // embedding, head, and in each of two layers what is projected, and the feed-forward layer
+	// embedding, head, and in each of two layers what is projected, and the feed-forward layer
+	const matrices = 2 + 2*5
 	for shard, want := range map[device.Shard]struct{ scattered, sums int }{
 		device.ShardNone:      {0, matrices},
 		device.ShardStates:    {matrices, 0},
@@ -108,7 +114,8 @@ func TestShardedPrograms(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32", "train.batch=4", `quantizer={plugin="quest"}`, fmt.Sprintf(`device={kind="cuda", count=4, shard=%q}`, shard))
+			cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32", "train.batch=4",
+				`quantizer={plugin="quest"}`, fmt.Sprintf(`device={kind="cuda", count=4, shard=%q}`, shard))
 			c := compileOn(t, dev, testrun.Plan(t, cfg))
 			if err := c.Prepare(false); err != nil {
 				t.Fatal(err)
@@ -117,7 +124,8 @@ func TestShardedPrograms(t *testing.T) {
 				scattered := strings.Count(p, `"stablehlo.reduce_scatter"`)
 				sums := summedMatrices(p)
 				if scattered != want.scattered || sums != want.sums {
-					t.Errorf("%d gradients are scattered and %d matrices are summed on all, want %d and %d", scattered, sums, want.scattered, want.sums)
+					t.Errorf("%d gradients are scattered and %d matrices are summed on all, want %d and %d",
+						scattered, sums, want.scattered, want.sums)
 				}
 			}
 		})

@@ -29,7 +29,8 @@ func TestQuantized(t *testing.T) {
 		"lsq, trained":  {`quantizer={plugin="lsq"}`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32", `train.rotations="full"`, c.settings)
+			cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32", `train.rotations="full"`,
+				c.settings)
 			plan := testrun.Plan(t, cfg)
 			k := testrun.Compile(t, plan)
 			s, err := k.NewState(1, testrun.Tokens(1, cfg.Train.Batch, cfg.Model.Context+1, vocab))
@@ -46,8 +47,10 @@ func TestQuantized(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if len(q.Value) != len(values) || len(q.Codes) != len(values) || len(q.Scale) == 0 || (q.Rotation > 0) != c.rotated {
-					t.Fatalf("%s: %d values, %d codes, %d scales of shape %v, rotation %d", weight, len(q.Value), len(q.Codes), len(q.Scale), q.ScaleShape, q.Rotation)
+				if len(q.Value) != len(values) || len(q.Codes) != len(values) || len(q.Scale) == 0 ||
+					(q.Rotation > 0) != c.rotated {
+					t.Fatalf("%s: %d values, %d codes, %d scales of shape %v, rotation %d", weight, len(q.Value),
+						len(q.Codes), len(q.Scale), q.ScaleShape, q.Rotation)
 				}
 				for i, v := range q.Value {
 					if v != values[i] || math.IsNaN(float64(v)) {
@@ -89,7 +92,8 @@ func TestCodeReader(t *testing.T) {
 		"mxfp4":        {`quantizer={plugin="mxfp4"}`},
 		"nvfp4":        {`quantizer={plugin="nvfp4"}`},
 		"lsq, trained": {`quantizer={plugin="lsq"}`},
-		"lotion":       {`quantizer={}`, `quantizer.weights={plugin="absmax", bits=4}`, `method={name="lotion"}`},
+		"lotion": {`quantizer={}`, `quantizer.weights={plugin="absmax", bits=4}`,
+			`method={name="lotion"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := testrun.Config(t, append([]string{testrun.TwoLayers, "model.vocab=32"}, overrides...)...)
@@ -101,7 +105,8 @@ func TestCodeReader(t *testing.T) {
 			}
 			defer s.Close()
 			for n := range 3 {
-				if _, err := c.Step(s, batches(cfg, uint64(n), cfg.Train.Accumulate), step.Settings{Step: n + 1, Rate: 1e-2, NextRate: 1e-2}); err != nil {
+				if _, err := c.Step(s, batches(cfg, uint64(n), cfg.Train.Accumulate),
+					step.Settings{Step: n + 1, Rate: 1e-2, NextRate: 1e-2}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -120,26 +125,34 @@ func TestCodeReader(t *testing.T) {
 	}
 }
 
-func checkCodes(t *testing.T, plan step.Plan, tensors map[string][]float32, chosen []step.WeightElements, codes []int32, residuals []float32) {
+func checkCodes(
+	t *testing.T, plan step.Plan, tensors map[string][]float32, chosen []step.WeightElements,
+	codes []int32, residuals []float32,
+) {
 	t.Helper()
 	distinct := map[int32]bool{}
 	for _, c := range chosen {
-		rule := plan.Rules[slices.IndexFunc(plan.Rules, func(r cage.Rule) bool { return r.Name == c.Weight })]
-		in := map[string]reference.Tensor{spec.InputX: reference.Floats(wide(tensors["param/"+c.Weight]), rule.Shape...)}
+		rule := plan.Rules[slices.IndexFunc(plan.Rules,
+			func(r cage.Rule) bool { return r.Name == c.Weight })]
+		in := map[string]reference.Tensor{spec.InputX: reference.Floats(wide(tensors["param/"+c.Weight]),
+			rule.Shape...)}
 		for _, tr := range rule.Quantizer.Trained {
-			in[spec.TrainedPrefix+tr.Name] = reference.Floats(wide(tensors["param/"+tr.At(c.Weight)]), tr.Shape...)
+			in[spec.TrainedPrefix+tr.Name] = reference.Floats(wide(tensors["param/"+tr.At(c.Weight)]),
+				tr.Shape...)
 		}
 		out, err := reference.Run(rule.Quantizer.Program, in)
 		if err != nil {
 			t.Fatal(err)
 		}
-		x, value, want := in[spec.InputX].Floats, out[spec.OutputValue].Floats, out[spec.OutputCodes].Float64s()
+		x, value, want := in[spec.InputX].Floats, out[spec.OutputValue].Floats,
+			out[spec.OutputCodes].Float64s()
 		for j, i := range c.Positions {
 			if float64(codes[j]) != want[i] {
 				t.Fatalf("%s: code %d is %d, want %v", c.Weight, i, codes[j], want[i])
 			}
 			// Rotations and scales in float32: some units of 2⁻²⁴ of a value.
-			if got, want := float64(residuals[j]), x[i]-value[i]; math.Abs(got-want) > 1e-6*(math.Abs(x[i])+0.1) {
+			got, want := float64(residuals[j]), x[i]-value[i]
+			if math.Abs(got-want) > 1e-6*(math.Abs(x[i])+0.1) {
 				t.Fatalf("%s: residual %d is %v, want %v", c.Weight, i, got, want)
 			}
 			distinct[codes[j]] = true
@@ -169,7 +182,8 @@ func TestCodesOfValues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := slices.IndexFunc(plan.Model.Params(), func(p architecture.Param) bool { return p.Name == chosen[0].Weight })
+	at := slices.IndexFunc(plan.Model.Params(),
+		func(p architecture.Param) bool { return p.Name == chosen[0].Weight })
 	byCode, byValue := map[int32]float64{}, map[float64]int32{}
 	for j, i := range chosen[0].Positions {
 		x := float64(params[at][i])
@@ -198,12 +212,16 @@ func TestCodeReaderRefuses(t *testing.T) {
 		chosen step.WeightElements
 		say    string
 	}{
-		"no weight":        {step.WeightElements{Weight: "final_norm", Positions: []int32{0}}, "not a quantized weight"},
-		"nothing":          {step.WeightElements{Weight: weight}, "at least one position"},
-		"beyond the end":   {step.WeightElements{Weight: weight, Positions: []int32{1 << 30}}, "at least one position"},
-		"before the start": {step.WeightElements{Weight: weight, Positions: []int32{-1}}, "at least one position"},
+		"no weight": {step.WeightElements{Weight: "final_norm", Positions: []int32{0}},
+			"not a quantized weight"},
+		"nothing": {step.WeightElements{Weight: weight}, "at least one position"},
+		"beyond the end": {step.WeightElements{Weight: weight, Positions: []int32{1 << 30}},
+			"at least one position"},
+		"before the start": {step.WeightElements{Weight: weight, Positions: []int32{-1}},
+			"at least one position"},
 	} {
-		if _, err := c.CodeReader([]step.WeightElements{bad.chosen}); err == nil || !strings.Contains(err.Error(), bad.say) {
+		if _, err := c.CodeReader([]step.WeightElements{bad.chosen}); err == nil ||
+			!strings.Contains(err.Error(), bad.say) {
 			t.Errorf("%s: got %v, want an error that says %q", name, err, bad.say)
 		}
 	}
@@ -212,7 +230,8 @@ func TestCodeReaderRefuses(t *testing.T) {
 // BenchmarkCodeReader compares the reading of 4096 codes and residuals with a step, at
 // the size of the demonstration.
 func BenchmarkCodeReader(b *testing.B) {
-	cfg := testrun.Config(b, "model.vocab=256", "model.layers=4", "model.width=128", "model.heads=4", "model.hidden=0", "model.context=128", "train.batch=8")
+	cfg := testrun.Config(b, "model.vocab=256", "model.layers=4", "model.width=128", "model.heads=4",
+		"model.hidden=0", "model.context=128", "train.batch=8")
 	plan := testrun.Plan(b, cfg)
 	c := testrun.Compile(b, plan)
 	s := newState(b, c)
@@ -222,7 +241,8 @@ func BenchmarkCodeReader(b *testing.B) {
 	}
 	var chosen []step.WeightElements
 	for i, positions := range cage.ChooseCoordinates(0, 4096, sizes...) {
-		chosen = append(chosen, step.WeightElements{Weight: everyThird(plan)[i].Weight, Positions: positions})
+		chosen = append(chosen, step.WeightElements{Weight: everyThird(plan)[i].Weight,
+			Positions: positions})
 	}
 	reader, err := c.CodeReader(chosen)
 	if err != nil {

@@ -32,7 +32,9 @@ func delayed(t testing.TB, o sdk.Optimizer, delay int) step.Plan {
 }
 
 // counted is the update whose state a refresh of a [clock] reads.
-func counted(in map[string]reference.Tensor) float64 { return in[spec.StatePrefix+"count"].Scalar() }
+func counted(in map[string]reference.Tensor) float64 {
+	return in[spec.StatePrefix+"count"].Scalar()
+}
 
 // carried is the state of a [testrun.Carrier] and its sum of directions.
 type carried struct{ a, m, n, moved float32 }
@@ -86,7 +88,8 @@ func TestRefreshDelay(t *testing.T) {
 					parts = throughCheckpoint(t, c, parts)
 					run(t, c, parts, b, set)
 					got := testrun.Download(t, c, whole)
-					sameBits(t, fmt.Sprintf("update %d: without and with checkpoints", i), got, testrun.Download(t, c, parts))
+					sameBits(t, fmt.Sprintf("update %d: without and with checkpoints", i), got,
+						testrun.Download(t, c, parts))
 					want := carrierAfter(i, delay)
 					for _, p := range c.Plan().Model.Params() {
 						state := func(name string) float32 { return got["state/"+p.Name+"/"+name][0] }
@@ -95,7 +98,8 @@ func TestRefreshDelay(t *testing.T) {
 							t.Fatalf("update %d, %s: %+v, want %+v", i, p.Name, now, want)
 						}
 						// Sums of up to 14 directions, of which the largest is 59.
-						near(t, "direction", float64(start["param/"+p.Name][0]-got["param/"+p.Name][0]), float64(want.moved)*0.5, 1e-5)
+						near(t, "direction", float64(start["param/"+p.Name][0]-got["param/"+p.Name][0]),
+							float64(want.moved)*0.5, 1e-5)
 					}
 				}
 			})
@@ -107,7 +111,8 @@ func TestRefreshDelay(t *testing.T) {
 // factors and bases as they were and of the moments as they have become.
 func TestSOAPDelay(t *testing.T) {
 	testlevel.Long(t, "compiles SOAP")
-	cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32", `optimizer={plugin="soap", refresh_delay=2}`)
+	cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32",
+		`optimizer={plugin="soap", refresh_delay=2}`)
 	c := testrun.Compile(t, testrun.Plan(t, cfg))
 	s := newState(t, c)
 	var then map[string][]float32
@@ -132,7 +137,8 @@ func TestSOAPDelay(t *testing.T) {
 			if st.Name == "m" || st.Name == "v" {
 				from = now
 			}
-			in[spec.StatePrefix+st.Name] = reference.Floats(wide(from["state/"+r.Name+"/"+st.Name]), st.Shape...)
+			in[spec.StatePrefix+st.Name] = reference.Floats(wide(from["state/"+r.Name+"/"+st.Name]),
+				st.Shape...)
 		}
 		want, err := refresh.Execute(r.Optimizer.Refresh, in)
 		if err != nil {
@@ -157,7 +163,8 @@ func TestRefreshDoesNotWait(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	c := testrun.Compile(t, delayed(t, clock{}, 2))
 	release, calls := make(chan struct{}), atomic.Int64{}
-	c.SetExecutor(func(p *program.Program, in map[string]reference.Tensor) (map[string]reference.Tensor, error) {
+	c.SetExecutor(func(p *program.Program, in map[string]reference.Tensor) (
+		map[string]reference.Tensor, error) {
 		if counted(in) == 4 {
 			calls.Add(1)
 			<-release
@@ -205,7 +212,8 @@ func TestCloseEndsRefreshes(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	c := testrun.Compile(t, delayed(t, clock{}, 2))
 	begun, release := make(chan struct{}, 100), make(chan struct{})
-	c.SetExecutor(func(p *program.Program, in map[string]reference.Tensor) (map[string]reference.Tensor, error) {
+	c.SetExecutor(func(p *program.Program, in map[string]reference.Tensor) (
+		map[string]reference.Tensor, error) {
 		if counted(in) == 4 {
 			begun <- struct{}{}
 			<-release
@@ -245,9 +253,11 @@ func TestSkippedStepDelay(t *testing.T) {
 		if res := run(t, c, skipping, bad, set); !res.Skipped {
 			t.Fatal("the step was not skipped")
 		}
-		sameBits(t, fmt.Sprintf("before and after the skipped update %d", i), before, testrun.Download(t, c, skipping))
+		sameBits(t, fmt.Sprintf("before and after the skipped update %d", i), before,
+			testrun.Download(t, c, skipping))
 		run(t, c, skipping, good, set)
-		sameBits(t, fmt.Sprintf("with and without skipped steps, update %d", i), testrun.Download(t, c, whole), testrun.Download(t, c, skipping))
+		sameBits(t, fmt.Sprintf("with and without skipped steps, update %d", i),
+			testrun.Download(t, c, whole), testrun.Download(t, c, skipping))
 	}
 }
 
@@ -256,7 +266,8 @@ func TestSkippedStepDelay(t *testing.T) {
 func TestFailedRefreshDelay(t *testing.T) {
 	testlevel.Long(t, "compiles SOAP")
 	c := testrun.Compile(t, delayed(t, clock{}, 1))
-	c.SetExecutor(func(p *program.Program, in map[string]reference.Tensor) (map[string]reference.Tensor, error) {
+	c.SetExecutor(func(p *program.Program, in map[string]reference.Tensor) (
+		map[string]reference.Tensor, error) {
 		if at := counted(in); at != 2 && at != 7 {
 			return nil, errors.New("no convergence")
 		}
@@ -283,12 +294,14 @@ func TestFailedRefreshDelay(t *testing.T) {
 			t.Errorf("update %d: %d refreshes failed, want %d", i, got, want)
 		}
 		if i == 10 {
-			if pending := s.Pending.Records(); len(pending) == 0 || pending[0].Failed != "no convergence" || pending[0].Step != 10 || pending[0].Due != 11 {
+			if pending := s.Pending.Records(); len(pending) == 0 || pending[0].Failed != "no convergence" ||
+				pending[0].Step != 10 || pending[0].Due != 11 {
 				t.Errorf("after update %d there are pending %+v", i, pending)
 			}
 		}
 		s = throughCheckpoint(t, c, s)
-		if want := map[bool]float32{false: 21, true: 70}[i >= 8]; i >= 2 && testrun.Download(t, c, s)[note][0] != want {
+		if want := map[bool]float32{false: 21, true: 70}[i >= 8]; i >= 2 &&
+			testrun.Download(t, c, s)[note][0] != want {
 			t.Errorf("after update %d the note is %v, want %v", i, testrun.Download(t, c, s)[note][0], want)
 		}
 	}
@@ -307,7 +320,8 @@ func TestRestoreRefreshesOfAnother(t *testing.T) {
 		"from update 5 to 5":                             {Tensor: name, Step: 5, Due: 5},
 		"no tensor refresh/" + name + "/" + "state.note": {Tensor: name, Step: 4, Due: 5},
 	} {
-		if err := c.RestoreRefreshes(s, []refresh.Record{p}, none); err == nil || !strings.Contains(err.Error(), want) {
+		if err := c.RestoreRefreshes(s, []refresh.Record{p}, none); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want it to say %q", p, err, want)
 		}
 	}
@@ -319,7 +333,8 @@ func TestRestoreRefreshesOfAnother(t *testing.T) {
 		t.Errorf("a tensor of another shape: %v", err)
 	}
 	plan := delayed(t, clock{}, 3)
-	if _, err := step.Compile(testrun.Device(t), plan); err == nil || !strings.Contains(err.Error(), "refreshes are due every 3") {
+	if _, err := step.Compile(testrun.Device(t), plan); err == nil ||
+		!strings.Contains(err.Error(), "refreshes are due every 3") {
 		t.Errorf("a delay as long as the interval: %v", err)
 	}
 }

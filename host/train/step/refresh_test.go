@@ -28,7 +28,9 @@ func (clock) Observe(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (sdk.
 	return sdk.State{"count": in.State["count"].Shift(1)}, nil
 }
 
-func (clock) Refresh(_ *program.Builder, in sdk.RefreshInput, first bool, _ sdk.Tensor) (sdk.State, error) {
+func (clock) Refresh(
+	_ *program.Builder, in sdk.RefreshInput, first bool, _ sdk.Tensor,
+) (sdk.State, error) {
 	note := in.State["count"].Scale(10)
 	if first {
 		note = note.Shift(1)
@@ -38,7 +40,9 @@ func (clock) Refresh(_ *program.Builder, in sdk.RefreshInput, first bool, _ sdk.
 
 func (clock) RefreshAt(sdk.Tensor) sdk.Due { return sdk.Due{First: 2, Next: 4, Every: 3} }
 
-func (clock) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
+func (clock) Update(
+	b *program.Builder, in sdk.UpdateInput, t sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	return b.Zeros(t.Shape...).Add(in.State["note"]), in.State, nil
 }
 
@@ -97,7 +101,8 @@ func TestFailedRefresh(t *testing.T) {
 	cfg := sgdConfig(t, "train.weight_decay=0.0")
 	c := testrun.Compile(t, planOf(t, cfg, nil, clock{}))
 	failing := true
-	c.SetExecutor(func(p *program.Program, in map[string]reference.Tensor) (map[string]reference.Tensor, error) {
+	c.SetExecutor(func(p *program.Program, in map[string]reference.Tensor) (
+		map[string]reference.Tensor, error) {
 		if failing {
 			return nil, errors.New("no convergence")
 		}
@@ -147,10 +152,12 @@ func TestFailedRefresh(t *testing.T) {
 // of its own, ends the step with an error; it is not tolerated as a matrix without
 // eigenvalues is.
 func TestRefreshPanics(t *testing.T) {
-	for delay, resumed := range map[int]bool{0: false, 1: false, 2: true} { // resumed before every update
+	// resumed before every update
+	for delay, resumed := range map[int]bool{0: false, 1: false, 2: true} {
 		c := testrun.Compile(t, delayed(t, testrun.Carrier{}, delay))
 		var fails atomic.Bool // read beside the steps
-		c.SetExecutor(func(p *program.Program, in map[string]reference.Tensor) (map[string]reference.Tensor, error) {
+		c.SetExecutor(func(p *program.Program, in map[string]reference.Tensor) (
+			map[string]reference.Tensor, error) {
 			if fails.Load() {
 				panic("a state that cannot be")
 			}
@@ -166,7 +173,8 @@ func TestRefreshPanics(t *testing.T) {
 			}
 		}
 		var caught *recovered.PanicError
-		if !resumed && (!errors.As(err, &caught) || caught.Executor != "refresh" || caught.Program == "") || err == nil || !strings.Contains(err.Error(), "a state that cannot be") {
+		if !resumed && (!errors.As(err, &caught) || caught.Executor != "refresh" ||
+			caught.Program == "") || err == nil || !strings.Contains(err.Error(), "a state that cannot be") {
 			t.Errorf("delay %d, resumed %t: got %v", delay, resumed, err)
 		}
 	}

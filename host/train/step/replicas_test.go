@@ -23,9 +23,12 @@ const (
 )
 
 // onReplicas is a step on several replicas.
-func onReplicas(t *testing.T, count int, d step.Dispatch, accumulate int, overrides []string) compiledStep {
+func onReplicas(
+	t *testing.T, count int, d step.Dispatch, accumulate int, overrides []string,
+) compiledStep {
 	t.Helper()
-	all := []string{testrun.TwoLayers, "model.vocab=32", fmt.Sprint("train.batch=", perReplica*count), fmt.Sprint("train.accumulate=", accumulate), "train.clip=0.3",
+	all := []string{testrun.TwoLayers, "model.vocab=32", fmt.Sprint("train.batch=", perReplica*count),
+		fmt.Sprint("train.accumulate=", accumulate), "train.clip=0.3",
 		`device.kind="cuda"`, fmt.Sprint("device.count=", count)}
 	cfg := testrun.Config(t, append(all, overrides...)...)
 	plan := testrun.Plan(t, cfg)
@@ -55,7 +58,9 @@ func TestReplicas(t *testing.T) {
 			}
 			one := onReplicas(t, 1, step.Single, replicas*accumulate, overrides)
 			for _, d := range []step.Dispatch{step.Single, step.Chain} {
-				t.Run(string(d), func(t *testing.T) { trainAlike(t, one, onReplicas(t, replicas, d, accumulate, overrides)) })
+				t.Run(string(d), func(t *testing.T) {
+					trainAlike(t, one, onReplicas(t, replicas, d, accumulate, overrides))
+				})
 			}
 		})
 	}
@@ -75,12 +80,14 @@ func trainAlike(t *testing.T, one, two compiledStep) {
 		for j := range plan.Accumulate {
 			b = append(b, testrun.Tokens(uint64(10*i+j), replicas*perReplica, plan.Context+1, vocab))
 		}
-		set := step.Settings{Step: i + 1, Rate: 3e-3, NextRate: 3e-3, Lambda: float64(i / 3), Statistics: true}
+		set := step.Settings{Step: i + 1, Rate: 3e-3, NextRate: 3e-3, Lambda: float64(i / 3),
+			Statistics: true}
 		set.Pareto, set.ParetoLambda = i == 2, 2
 		if i == 4 {
 			b[0][len(b[0])-1] = vocab // NaN on the last replica
 		}
-		x, y := run(t, one.Compiled, one.State, parts(b, perReplica*(plan.Context+1)), set), run(t, two.Compiled, two.State, b, set)
+		x, y := run(t, one.Compiled, one.State, parts(b, perReplica*(plan.Context+1)), set),
+			run(t, two.Compiled, two.State, b, set)
 		if x.Skipped != (i == 4) || y.Skipped != x.Skipped {
 			t.Fatalf("step %d: skipped %t on one replica, %t on two", i+1, x.Skipped, y.Skipped)
 		}
@@ -90,9 +97,12 @@ func trainAlike(t *testing.T, one, two compiledStep) {
 			near(t, fmt.Sprint("measure of step ", i+1), y.Pareto, x.Pareto, 1e-3)
 		}
 	}
-	sameNearly(t, "one and two replicas", testrun.Download(t, one.Compiled, one.State), testrun.Download(t, two.Compiled, two.State))
+	sameNearly(t, "one and two replicas", testrun.Download(t, one.Compiled, one.State),
+		testrun.Download(t, two.Compiled, two.State))
 	tokens := testrun.Tokens(7, replicas*perReplica, plan.Context+1, vocab)
-	x, y := evaluated(t, one.Compiled, one.State, parts([][]int32{tokens}, perReplica*(plan.Context+1))...), evaluated(t, two.Compiled, two.State, tokens)
+	x, y := evaluated(t, one.Compiled, one.State,
+		parts([][]int32{tokens}, perReplica*(plan.Context+1))...),
+		evaluated(t, two.Compiled, two.State, tokens)
 	for i := range x {
 		near(t, fmt.Sprint("loss of token ", i), float64(y[i]), float64(x[i]), 1e-3)
 	}

@@ -57,12 +57,16 @@ func TestRotations(t *testing.T) {
 		want      map[string]int
 		overrides []string
 	}{
-		"quest":               {all, nil},
-		"olmo2":               {all, []string{`model.kind="olmo2"`}},
-		"official form":       {all, []string{`quantizer.form="official"`}},
-		"two settings":        {all, []string{`quantizer.weights={plugin="quest", bits=2}`, `quantizer.activations={plugin="quest", bits=8}`}},
-		"clipped mxfp4":       {without("mlp.down"), []string{`quantizer={plugin="mxfp4", rotation="32", scale_rule="quest"}`, override("*.mlp.down*", `plugin="none"`)}},
-		"mxfp4 and quest":     {all, []string{`quantizer.weights={plugin="quest", rotation="16"}`, `quantizer.activations={plugin="nvfp4", rotation="16"}`}},
+		"quest":         {all, nil},
+		"olmo2":         {all, []string{`model.kind="olmo2"`}},
+		"official form": {all, []string{`quantizer.form="official"`}},
+		"two settings": {all, []string{`quantizer.weights={plugin="quest", bits=2}`,
+			`quantizer.activations={plugin="quest", bits=8}`}},
+		"clipped mxfp4": {without("mlp.down"),
+			[]string{`quantizer={plugin="mxfp4", rotation="32", scale_rule="quest"}`,
+				override("*.mlp.down*", `plugin="none"`)}},
+		"mxfp4 and quest": {all, []string{`quantizer.weights={plugin="quest", rotation="16"}`,
+			`quantizer.activations={plugin="nvfp4", rotation="16"}`}},
 		"no plain surrogates": {nil, []string{`quantizer={plugin="nvfp4", rotation="16"}`}},
 		"no rotation":         {nil, []string{`quantizer={plugin="quest", rotation="none"}`}},
 		"mxfp4":               {nil, []string{`quantizer={plugin="mxfp4"}`}},
@@ -72,13 +76,18 @@ func TestRotations(t *testing.T) {
 		"full":                {nil, []string{`train.rotations="full"`}},
 		"weights only":        {nil, []string{`quantizer.activations={plugin="none"}`}},
 		"activations only":    {nil, []string{`quantizer.weights={plugin="none"}`, `method.form="off"`}},
-		"one of two weights":  {without("mlp.w1", "mlp.w2"), []string{override("*.mlp.w2", `plugin="none"`)}},
-		"another block":       {without("mlp.w1", "mlp.w2"), []string{override("*.mlp.w1", `plugin="quest", rotation="8"`)}},
-		"another input":       {without("attn.out"), []string{override("*.attn.out.input", `plugin="absmax"`)}},
+		"one of two weights": {without("mlp.w1", "mlp.w2"),
+			[]string{override("*.mlp.w2", `plugin="none"`)}},
+		"another block": {without("mlp.w1", "mlp.w2"),
+			[]string{override("*.mlp.w1", `plugin="quest", rotation="8"`)}},
+		"another input": {without("attn.out"),
+			[]string{override("*.attn.out.input", `plugin="absmax"`)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := rotations(testrun.Compile(t, testrun.Plan(t, testrun.Config(t, append([]string{testrun.TwoLayers, "model.vocab=32"}, c.overrides...)...))))
+			got := rotations(testrun.Compile(t,
+				testrun.Plan(t, testrun.Config(t, append([]string{testrun.TwoLayers, "model.vocab=32"},
+					c.overrides...)...))))
 			want := map[string]int{}
 			for weight, block := range c.want {
 				if name == "mxfp4 and quest" {
@@ -104,7 +113,8 @@ func TestPlanIsKept(t *testing.T) {
 	if len(rotations(testrun.Compile(t, plan))) == 0 {
 		t.Fatal("nothing is left rotated")
 	}
-	for _, q := range []lower.Quantizer{plan.Weights["layers.0.attn.qkv"], plan.Activations["layers.0.attn.qkv.input"]} {
+	for _, q := range []lower.Quantizer{plan.Weights["layers.0.attn.qkv"],
+		plan.Activations["layers.0.attn.qkv.input"]} {
 		if u, err := q.KeepRotated(); err != nil || u == nil {
 			t.Errorf("a quantizer of the plan has no rotation any more (%v)", err)
 		}
@@ -131,7 +141,8 @@ func TestHalfIsFull(t *testing.T) {
 		"accumulated":   {"train.accumulate=3"},
 		"coupled":       {`method.form="coupled"`},
 		"official form": {`quantizer.form="official"`},
-		"clipped mxfp4": {"model.hidden=64", `quantizer={plugin="mxfp4", rotation="32", scale_rule="quest"}`},
+		"clipped mxfp4": {"model.hidden=64",
+			`quantizer={plugin="mxfp4", rotation="32", scale_rule="quest"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -141,7 +152,8 @@ func TestHalfIsFull(t *testing.T) {
 			if len(rotations(half)) == 0 || len(rotations(full)) > 0 {
 				t.Fatalf("left rotated: %v and %v", rotations(half), rotations(full))
 			}
-			set := step.Settings{Step: 1, Rate: 1, NextRate: 1, Lambda: 1, Statistics: true, ParetoSTE: true, Pareto: true, ParetoLambda: 2}
+			set := step.Settings{Step: 1, Rate: 1, NextRate: 1, Lambda: 1, Statistics: true, ParetoSTE: true,
+				Pareto: true, ParetoLambda: 2}
 			x, y := run(t, half, newState(t, half), b, set), run(t, full, newState(t, full), b, set)
 			near(t, "loss", x.Loss, y.Loss, 1e-6)
 			near(t, "norm", x.GradNorm, y.GradNorm, 1e-5)
@@ -181,7 +193,8 @@ func sameGradients(t *testing.T, c *step.Compiled, got, want [][]float64) {
 			worst = max(worst, math.Abs(got[i][j]-v))
 		}
 		if !(worst <= 1e-5*largest+unit) || largest == 0 {
-			t.Errorf("gradient of %s: the largest difference is %.2g, the largest element %.2g", p.Name, worst, largest)
+			t.Errorf("gradient of %s: the largest difference is %.2g, the largest element %.2g", p.Name,
+				worst, largest)
 		}
 	}
 }
@@ -230,19 +243,21 @@ func TestPluginPrograms(t *testing.T) {
 		"quest, official": {row, `quantizer={plugin="quest", form="official", mask="clip"}`},
 		"quest, ternary":  {row, `quantizer={plugin="quest", form="ternary", mask="none"}`},
 		"mxfp4, quest":    {32, `quantizer={plugin="mxfp4", rotation="32", scale_rule="quest"}`},
-		"mxfp4, absmax34": {32, `quantizer={plugin="mxfp4", rotation="32", scale_rule="absmax34", mask="trust"}`},
-		"mxfp4, ocp":      {32, `quantizer={plugin="mxfp4", rotation="32"}`},
-		"nvfp4":           {16, `quantizer={plugin="nvfp4", rotation="16"}`},
-		"quest, none":     {0, `quantizer={plugin="quest", rotation="none"}`},
-		"mxfp4, none":     {0, `quantizer={plugin="mxfp4"}`},
-		"nvfp4, none":     {0, `quantizer={plugin="nvfp4"}`},
-		"absmax":          {0, `quantizer={plugin="absmax"}`},
-		"lsq":             {0, `quantizer={plugin="lsq"}`},
-		"grid":            {0, `quantizer={plugin="grid"}`},
+		"mxfp4, absmax34": {32,
+			`quantizer={plugin="mxfp4", rotation="32", scale_rule="absmax34", mask="trust"}`},
+		"mxfp4, ocp":  {32, `quantizer={plugin="mxfp4", rotation="32"}`},
+		"nvfp4":       {16, `quantizer={plugin="nvfp4", rotation="16"}`},
+		"quest, none": {0, `quantizer={plugin="quest", rotation="none"}`},
+		"mxfp4, none": {0, `quantizer={plugin="mxfp4"}`},
+		"nvfp4, none": {0, `quantizer={plugin="nvfp4"}`},
+		"absmax":      {0, `quantizer={plugin="absmax"}`},
+		"lsq":         {0, `quantizer={plugin="lsq"}`},
+		"grid":        {0, `quantizer={plugin="grid"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			plan := testrun.Plan(t, testrun.Config(t, testrun.TwoLayers, "model.vocab=32", "model.hidden=64", c.settings))
+			plan := testrun.Plan(t, testrun.Config(t, testrun.TwoLayers, "model.vocab=32", "model.hidden=64",
+				c.settings))
 			for _, r := range plan.Rules {
 				if r.Quantizer == nil {
 					continue
@@ -286,7 +301,8 @@ func checkUndone(t *testing.T, p *program.Program, block int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return runReference(t, d, map[string]reference.Tensor{spec.InputX: x, autodiff.Prefix + spec.OutputSurrogate: dy})[autodiff.Prefix+spec.InputX]
+		return runReference(t, d, map[string]reference.Tensor{spec.InputX: x, autodiff.Prefix +
+			spec.OutputSurrogate: dy})[autodiff.Prefix+spec.InputX]
 	}
 	same64(t, "value", rotated(t, value(half), block), value(p))
 	same64(t, "gradient", gradient(half, dz), gradient(p, rotated(t, dz, block)))
@@ -303,7 +319,9 @@ func rotated(t *testing.T, x reference.Tensor, block int) reference.Tensor {
 	return runReference(t, p, map[string]reference.Tensor{"x": x})["z"]
 }
 
-func runReference(t *testing.T, p *program.Program, in map[string]reference.Tensor) map[string]reference.Tensor {
+func runReference(
+	t *testing.T, p *program.Program, in map[string]reference.Tensor,
+) map[string]reference.Tensor {
 	t.Helper()
 	out, err := reference.Run(p, in)
 	if err != nil {

@@ -15,9 +15,9 @@ type roundedDescent struct{ descent }
 
 func (roundedDescent) RoundTo(sdk.Tensor) sdk.Storage { return sdk.StoreBFloat16 }
 
-// TestRounded: parameters are numbers of bfloat16 after each update, next to those that they would be otherwise, the same after
-// a checkpoint and in both dispatches. On the whole they are not larger or smaller: steps much smaller than the distance of
-// two numbers are not lost.
+// TestRounded: parameters are numbers of bfloat16 after each update, next to those that they would
+// be otherwise, the same after a checkpoint and in both dispatches. On the whole they are not
+// larger or smaller: steps much smaller than the distance of two numbers are not lost.
 func TestRounded(t *testing.T) {
 	cfg := sgdConfig(t, "train.weight_decay=0.1", `method.name="cage"`)
 	build := func(o sdk.Optimizer, d step.Dispatch) compiledStep {
@@ -25,7 +25,9 @@ func TestRounded(t *testing.T) {
 		plan.Dispatch = d
 		return started(t, cfg, plan)
 	}
-	chain, single, again, plain := build(roundedDescent{}, step.Chain), build(roundedDescent{}, step.Single), build(roundedDescent{}, step.Chain), build(descent{}, step.Chain)
+	chain, single, again, plain := build(roundedDescent{}, step.Chain),
+		build(roundedDescent{}, step.Single), build(roundedDescent{}, step.Chain),
+		build(descent{}, step.Chain)
 	for i := range 4 {
 		set := step.Settings{Step: i + 1, Rate: 1e-3, NextRate: 1e-3, Lambda: float64(i / 2)}
 		tokens := batches(cfg, uint64(i), 1)
@@ -33,21 +35,24 @@ func TestRounded(t *testing.T) {
 			again.State = throughCheckpoint(t, again.Compiled, again.State)
 		}
 		var err error
-		if plain.State, err = plain.Upload(loaded(testrun.Tensors(t, chain.Compiled, chain.State))); err != nil {
+		if plain.State, err = plain.Upload(
+			loaded(testrun.Tensors(t, chain.Compiled, chain.State))); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(plain.State.Close)
 		for _, k := range []compiledStep{chain, single, again, plain} {
 			run(t, k.Compiled, k.State, tokens, set)
 		}
-		got, exact := testrun.Download(t, chain.Compiled, chain.State), testrun.Download(t, plain.Compiled, plain.State)
+		got, exact := testrun.Download(t, chain.Compiled, chain.State),
+			testrun.Download(t, plain.Compiled, plain.State)
 		sameBits(t, "after a checkpoint", got, testrun.Download(t, again.Compiled, again.State))
 		sum, squares := 0.0, 0.0
 		for name, values := range got {
 			for j, v := range values {
 				want := exact[name][j]
 				distance := math.Ldexp(1, max(math.Ilogb(float64(want)), -126)-7)
-				if float64(v) != sdk.StoreBFloat16.Round(float64(v)) || math.Abs(float64(v)-float64(want)) >= distance {
+				if float64(v) != sdk.StoreBFloat16.Round(float64(v)) ||
+					math.Abs(float64(v)-float64(want)) >= distance {
 					t.Fatalf("step %d: element %d of %s is %v, next to %v", i+1, j, name, v, want)
 				}
 				if strings.HasPrefix(name, "param/") {
@@ -58,7 +63,8 @@ func TestRounded(t *testing.T) {
 		}
 		// Of a rounding, the deviation is at most half of the distance.
 		if math.Abs(sum) > 4*0.5*math.Sqrt(squares) {
-			t.Errorf("step %d: the mean change by rounding is %v distances, of %v elements", i+1, sum/squares, squares)
+			t.Errorf("step %d: the mean change by rounding is %v distances, of %v elements", i+1,
+				sum/squares, squares)
 		}
 	}
 	differ, all := 0, 0

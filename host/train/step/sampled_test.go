@@ -20,7 +20,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// keptSamples keeps what it is told of gradients with drawn labels, every third update. x stays where it is.
+// keptSamples keeps what it is told of gradients with drawn labels, every third update. x stays
+// where it is.
 type keptSamples struct{ descent }
 
 func (keptSamples) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.State, error) {
@@ -29,24 +30,31 @@ func (keptSamples) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.
 
 func (keptSamples) SampleAt(sdk.Tensor) sdk.Due { return sdk.Due{First: 1, Next: 1, Every: 3} }
 
-func (keptSamples) Update(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
+func (keptSamples) Update(
+	_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	return in.Gradient, sdk.State{"probed": in.Probed, "probing": in.Probing}, nil
 }
 
-// keyed is a model whose loss with drawn labels is linear: each element has the gradient of the key, up to 255.
+// keyed is a model whose loss with drawn labels is linear: each element has the gradient of the
+// key, up to 255.
 type keyed struct{ model.Language }
 
-func (m keyed) SampledLoss(params []*graph.Node, _, key *graph.Node, _ model.ActivationQuantizer) *graph.Node {
+func (m keyed) SampledLoss(
+	params []*graph.Node, _, key *graph.Node, _ model.ActivationQuantizer,
+) *graph.Node {
 	total := graph.ScalarZero(key.Graph(), dtypes.Float32)
 	for _, p := range params {
 		total = graph.Add(total, graph.ReduceAllSum(p))
 	}
-	word := graph.BitwiseAnd(graph.Slice(key, graph.AxisElem(0)), graph.Scalar(key.Graph(), dtypes.Uint32, 255))
+	word := graph.BitwiseAnd(graph.Slice(key, graph.AxisElem(0)),
+		graph.Scalar(key.Graph(), dtypes.Uint32, 255))
 	return graph.Mul(total, graph.ConvertDType(graph.Reshape(word), dtypes.Float32))
 }
 
-// TestSampledKeys: each micro-batch of each replica draws labels with a key of its own, and what optimizers get is the mean of
-// their gradients times √n, without clipping. Steps between are as always.
+// TestSampledKeys: each micro-batch of each replica draws labels with a key of its own, and what
+// optimizers get is the mean of their gradients times √n, without clipping. Steps between are as
+// always.
 func TestSampledKeys(t *testing.T) {
 	counts := []int{1}
 	if testdevice.Kind() != "cpu" {
@@ -79,7 +87,8 @@ func TestSampledKeys(t *testing.T) {
 						case strings.HasSuffix(name, "/probing") && (got[0] == 1) != (i%3 == 0):
 							t.Errorf("step %d: probing of %s is %v", i+1, name, got[0])
 						case strings.HasSuffix(name, "/probed") && i%3 == 0:
-							near(t, fmt.Sprintf("step %d: %s", i+1, name), float64(got[len(got)-1]), want*math.Sqrt(n), 1e-6)
+							near(t, fmt.Sprintf("step %d: %s", i+1, name), float64(got[len(got)-1]), want*math.Sqrt(n),
+								1e-6)
 						}
 					}
 				}
@@ -88,8 +97,9 @@ func TestSampledKeys(t *testing.T) {
 	}
 }
 
-// TestSampledResume: a training draws the same labels when it goes on from a checkpoint, other ones in another step, and
-// what is drawn leaves all else as it is: quantizers with noise and state, a teacher, both dispatches.
+// TestSampledResume: a training draws the same labels when it goes on from a checkpoint, other ones
+// in another step, and what is drawn leaves all else as it is: quantizers with noise and state, a
+// teacher, both dispatches.
 func TestSampledResume(t *testing.T) {
 	testlevel.Long(t, "compiles several steps")
 	for _, distilled := range []bool{false, true} {
@@ -101,7 +111,8 @@ func TestSampledResume(t *testing.T) {
 			plan := planOf(t, cfg, noisy{}, o)
 			plan.Dispatch = d
 			if distilled {
-				plan.Distillation = &step.Distillation{Distillation: model.Distillation{Beta: 0.5, Temperature: 1, Weight: 0.5}, Teacher: plan.Model.(model.Language)}
+				plan.Distillation = &step.Distillation{Distillation: model.Distillation{Beta: 0.5,
+					Temperature: 1, Weight: 0.5}, Teacher: plan.Model.(model.Language)}
 			}
 			k := started(t, cfg, plan)
 			if err := k.Prepare(false); err != nil {
@@ -114,10 +125,12 @@ func TestSampledResume(t *testing.T) {
 			}
 			return k
 		}
-		one, two, single, plain := build(keptSamples{}, step.Chain), build(keptSamples{}, step.Chain), build(keptSamples{}, step.Single), build(descent{}, step.Chain)
+		one, two, single, plain := build(keptSamples{}, step.Chain), build(keptSamples{}, step.Chain),
+			build(keptSamples{}, step.Single), build(descent{}, step.Chain)
 		var last []float32
 		for i := range 5 {
-			set, tokens := step.Settings{Step: i + 1, Steps: 5, Rate: 0.01, NextRate: 0.01}, batches(cfg, uint64(i/3), 2)
+			set, tokens := step.Settings{Step: i + 1, Steps: 5, Rate: 0.01, NextRate: 0.01},
+				batches(cfg, uint64(i/3), 2)
 			if i == 2 {
 				two.State = throughCheckpoint(t, two.Compiled, two.State)
 			}

@@ -39,7 +39,9 @@ func (q searching) SearchState(sdk.Site) ([]sdk.StateTensor, int, error) {
 	return []sdk.StateTensor{{Name: "largest"}, {Name: "count", Shape: []int{2}}}, q.every, nil
 }
 
-func (searching) Quantize(_ *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
+func (searching) Quantize(
+	_ *program.Builder, x program.Value, site sdk.Site,
+) (sdk.Quantized, error) {
 	if site.Role != sdk.RoleWeight {
 		return roundTo(x, x.Abs().MaxAll()), nil
 	}
@@ -76,7 +78,8 @@ func (s *searchHere) Next(weight, state string) []float32 { return s.weights[wei
 func (s *searchHere) Search(ctx context.Context, step int, weights []string) error {
 	for _, w := range weights {
 		s.weights[w].Step = step
-		if err := errors.Join(ctx.Err(), s.err, s.searching.Search(*s.weights[w], sdk.Site{})); err != nil {
+		if err := errors.Join(ctx.Err(), s.err,
+			s.searching.Search(*s.weights[w], sdk.Site{})); err != nil {
 			return err
 		}
 	}
@@ -91,8 +94,11 @@ func searchPlan(plan step.Plan) (step.Plan, *searchHere) {
 		if r.Quantizer == nil {
 			continue
 		}
-		memory := func(shape []int) []float32 { return make([]float32, program.FloatType(shape...).Size()) }
-		in := &sdk.SearchInput{X: memory(r.Shape), State: map[string][]float32{}, Next: map[string][]float32{}}
+		memory := func(shape []int) []float32 {
+			return make([]float32, program.FloatType(shape...).Size())
+		}
+		in := &sdk.SearchInput{X: memory(r.Shape), State: map[string][]float32{},
+			Next: map[string][]float32{}}
 		for _, st := range r.Quantizer.State {
 			in.State[st.Name], in.Next[st.Name] = memory(st.Shape), memory(st.Shape)
 		}
@@ -101,12 +107,14 @@ func searchPlan(plan step.Plan) (step.Plan, *searchHere) {
 	return plan, s
 }
 
-// TestSearch: a search after each step gives the bits of a quantizer that finds the same itself, in training and evaluation,
-// as a chain and as one executable, through a checkpoint, and after searches that failed.
+// TestSearch: a search after each step gives the bits of a quantizer that finds the same itself, in
+// training and evaluation, as a chain and as one executable, through a checkpoint, and after
+// searches that failed.
 func TestSearch(t *testing.T) {
 	const steps = 5
 	// In the form paper the correction takes Q at another point, where the state is that of x.
-	for lambda, overrides := range map[float64][]string{0: {"train.weight_decay=0.1"}, 1: {"train.accumulate=2", `method.form="coupled"`}} {
+	for lambda, overrides := range map[float64][]string{0: {"train.weight_decay=0.1"},
+		1: {"train.accumulate=2", `method.form="coupled"`}} {
 		if testing.Short() && lambda == 0 {
 			continue
 		}
@@ -125,18 +133,23 @@ func TestSearch(t *testing.T) {
 				plan, search := searchPlan(planOf(t, cfg, searching{1}, descent{}))
 				bySearch := compiled(plan)
 				for i := 1; i <= steps; i++ {
-					set := step.Settings{Step: i, Steps: steps, Rate: 0.1, NextRate: 0.1, Lambda: lambda * float64(i/3), Statistics: i == 4}
+					set := step.Settings{Step: i, Steps: steps, Rate: 0.1, NextRate: 0.1,
+						Lambda: lambda * float64(i/3), Statistics: i == 4}
 					tokens := batches(cfg, uint64(i), cfg.Train.Accumulate)
-					a, b := run(t, byProgram.Compiled, byProgram.State, tokens, set), run(t, bySearch.Compiled, bySearch.State, tokens, set)
+					a, b := run(t, byProgram.Compiled, byProgram.State, tokens, set),
+						run(t, bySearch.Compiled, bySearch.State, tokens, set)
 					sameOutcome(t, i, a, b)
 					if i == 2 { // fails, as the search after a checkpoint, and then is made after all
 						before := testrun.Download(t, bySearch.Compiled, bySearch.State)
 						search.err = errors.New("no luck")
-						if err := bySearch.Search(t.Context(), bySearch.State, i); !errors.Is(err, search.err) || !bySearch.State.Consistent() || !bySearch.State.Unsearched {
-							t.Errorf("got %v, the state is consistent: %t, unsearched: %t", err, bySearch.State.Consistent(), bySearch.State.Unsearched)
+						if err := bySearch.Search(t.Context(), bySearch.State, i); !errors.Is(err, search.err) ||
+							!bySearch.State.Consistent() || !bySearch.State.Unsearched {
+							t.Errorf("got %v, the state is consistent: %t, unsearched: %t", err,
+								bySearch.State.Consistent(), bySearch.State.Unsearched)
 						}
 						search.err = nil
-						sameBits(t, "after a failed search", before, testrun.Download(t, bySearch.Compiled, bySearch.State))
+						sameBits(t, "after a failed search", before,
+							testrun.Download(t, bySearch.Compiled, bySearch.State))
 						bySearch.State = throughCheckpoint(t, bySearch.Compiled, bySearch.State)
 						bySearch.State.Unsearched = true // as a run restores it
 					}
@@ -145,12 +158,14 @@ func TestSearch(t *testing.T) {
 							t.Fatal(err)
 						}
 					}
-					if x, y := evaluated(t, byProgram.Compiled, byProgram.State, tokens[0]), evaluated(t, bySearch.Compiled, bySearch.State, tokens[0]); !slices.Equal(x, y) {
+					if x, y := evaluated(t, byProgram.Compiled, byProgram.State, tokens[0]), evaluated(t,
+						bySearch.Compiled, bySearch.State, tokens[0]); !slices.Equal(x, y) {
 						t.Errorf("step %d: evaluation gives %v and %v", i, x, y)
 					}
 				}
 				after := testrun.Download(t, bySearch.Compiled, bySearch.State)
-				if got, want := after[program.KindQuantizerState.PartOf("layers.0.mlp.down", "count")], []float32{steps + 1, steps}; !slices.Equal(got, want) {
+				if got, want := after[program.KindQuantizerState.PartOf("layers.0.mlp.down",
+					"count")], []float32{steps + 1, steps}; !slices.Equal(got, want) {
 					t.Errorf("searches and the step of the last are %v, want %v", got, want)
 				}
 				for name := range after {
@@ -158,7 +173,8 @@ func TestSearch(t *testing.T) {
 						delete(after, name)
 					}
 				}
-				sameBits(t, "after the last step", testrun.Download(t, byProgram.Compiled, byProgram.State), after)
+				sameBits(t, "after the last step", testrun.Download(t, byProgram.Compiled, byProgram.State),
+					after)
 			})
 		}
 	}
@@ -174,13 +190,16 @@ func TestSearchEvery(t *testing.T) {
 		if i == 3 {
 			tokens[0][0] = vocab // NaN
 		}
-		if res := run(t, c.Compiled, c.State, tokens, step.Settings{Step: i + 1, Steps: 6, Rate: 0.1}); res.Skipped != (i == 3) {
+		if res := run(t, c.Compiled, c.State, tokens,
+			step.Settings{Step: i + 1, Steps: 6, Rate: 0.1}); res.Skipped != (i == 3) {
 			t.Fatalf("step %d: skipped %t", i+1, res.Skipped)
 		}
 		if err := c.Search(t.Context(), c.State, i+1); err != nil {
 			t.Fatal(err)
 		}
-		if got := testrun.Download(t, c.Compiled, c.State)[program.KindQuantizerState.PartOf("layers.0.mlp.down", "count")]; !slices.Equal(got, want) {
+		if got := testrun.Download(t, c.Compiled,
+			c.State)[program.KindQuantizerState.PartOf("layers.0.mlp.down", "count")]; !slices.Equal(got,
+			want) {
 			t.Errorf("after step %d: searches and the step of the last are %v, want %v", i+1, got, want)
 		}
 	}

@@ -15,13 +15,17 @@ import (
 )
 
 // shardedOn is a step on several replicas that divide tensors. Its rows divide into four.
-func shardedOn(t *testing.T, count int, shard device.Shard, d step.Dispatch, accumulate int, overrides []string) compiledStep {
+func shardedOn(
+	t *testing.T, count int, shard device.Shard, d step.Dispatch, accumulate int, overrides []string,
+) compiledStep {
 	t.Helper()
-	return onReplicas(t, count, d, accumulate, append(slices.Clone(overrides), fmt.Sprintf("device.shard=%q", shard)))
+	return onReplicas(t, count, d, accumulate,
+		append(slices.Clone(overrides), fmt.Sprintf("device.shard=%q", shard)))
 }
 
-// TestShards: what replicas divide among them changes nothing but the order of sums, each replica has less memory in use, and any number of
-// replicas goes on from the state of four. A sample divides most for each pair of plugins; CAGE_TESTS=all tries everything with each.
+// TestShards: what replicas divide among them changes nothing but the order of sums, each replica
+// has less memory in use, and any number of replicas goes on from the state of four. A sample
+// divides most for each pair of plugins; CAGE_TESTS=all tries everything with each.
 func TestShards(t *testing.T) {
 	if testdevice.Kind() == device.CPU {
 		t.Skip("the CPU is one replica")
@@ -43,13 +47,15 @@ func TestShards(t *testing.T) {
 		{"lsq, adamw", false, 1, []string{`quantizer={plugin="lsq"}`}},
 		{"lsq, soap", false, 1, []string{`quantizer={plugin="lsq"}`, `optimizer={plugin="soap"}`}},
 		{"nvfp4, sgd", false, 1, []string{`quantizer={plugin="nvfp4"}`, `optimizer={plugin="sgd"}`}},
-		{"full precision", false, 1, []string{`quantizer={weights={plugin="absmax"}}`, `method.gradient="full"`}},
+		{"full precision", false, 1,
+			[]string{`quantizer={weights={plugin="absmax"}}`, `method.gradient="full"`}},
 		{"quest, adamw, averaged", false, 2, []string{`train.average="ema"`}},
 		{"coupled", false, 1, []string{`quantizer={plugin="absmax"}`, `method.form="coupled"`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			overrides := append([]string{`quantizer={plugin="quest"}`}, tt.overrides...)
-			counts, settings, dispatches := []int{4}, []device.Shard{device.ShardFull}, []step.Dispatch{step.Single}
+			counts, settings, dispatches := []int{4}, []device.Shard{device.ShardFull},
+				[]step.Dispatch{step.Single}
 			if tt.all || testlevel.All() {
 				counts, dispatches = []int{2, 4}, append(dispatches, step.Chain)
 				settings = []device.Shard{device.ShardStates, device.ShardGradients, device.ShardFull}
@@ -77,9 +83,11 @@ func TestShards(t *testing.T) {
 								sameStep(t, shardStep(t, c, count, i), results[i])
 								most := 1e-5
 								if strings.Contains(tt.name, "soap") {
-									most = 1e-3 // where a gradient has no rank, the basis turns rounding into a direction of full length
+									// where a gradient has no rank, the basis turns rounding into a direction of full length
+									most = 1e-3
 								}
-								sameState(t, fmt.Sprint("step ", i+1), testrun.Tensors(t, c.Compiled, c.State), states[i+1], most)
+								sameState(t, fmt.Sprint("step ", i+1), testrun.Tensors(t, c.Compiled, c.State), states[i+1],
+									most)
 							}
 							t.Logf("%d bytes of state on each, %d undivided", partBytes(c.State), partBytes(whole.State))
 							if partBytes(c.State) >= partBytes(whole.State) {
@@ -96,8 +104,9 @@ func TestShards(t *testing.T) {
 	}
 }
 
-// shardStep runs step i, with measures in the third. Each step begins with the state of the undivided training: sums in another order
-// put a code on the other side of a boundary sooner or later, and what follows is another training.
+// shardStep runs step i, with measures in the third. Each step begins with the state of the
+// undivided training: sums in another order put a code on the other side of a boundary sooner or
+// later, and what follows is another training.
 func shardStep(t *testing.T, c compiledStep, count, i int) step.Result {
 	t.Helper()
 	plan := c.Plan()
@@ -105,7 +114,8 @@ func shardStep(t *testing.T, c compiledStep, count, i int) step.Result {
 	for j := range plan.Accumulate {
 		b = append(b, testrun.Tokens(uint64(10*i+j), count*perReplica, plan.Context+1, vocab))
 	}
-	set := step.Settings{Step: i + 1, Steps: 20, Rate: 3e-3, NextRate: 3e-3, Lambda: float64(i / 2), Statistics: true}
+	set := step.Settings{Step: i + 1, Steps: 20, Rate: 3e-3, NextRate: 3e-3, Lambda: float64(i / 2),
+		Statistics: true}
 	set.Pareto, set.ParetoLambda = i == 2, 2
 	return run(t, c.Compiled, c.State, b, set)
 }
@@ -120,8 +130,9 @@ func sameStep(t *testing.T, got, want step.Result) {
 	}
 }
 
-// sameState compares the tensors after one step from the same state: their mean differences are those of rounding. Roots of Shampoo's factors
-// are left out: those of a factor without full rank, as of a gain, are rounding, enlarged.
+// sameState compares the tensors after one step from the same state: their mean differences are
+// those of rounding. Roots of Shampoo's factors are left out: those of a factor without full rank,
+// as of a gain, are rounding, enlarged.
 func sameState(t *testing.T, what string, got, want []step.Tensor, most float64) {
 	t.Helper()
 	for i, x := range want {
@@ -165,6 +176,7 @@ func goesOn(t *testing.T, c compiledStep, overrides []string) {
 			t.Fatal(err)
 		}
 		t.Cleanup(s.Close)
-		sameBits(t, fmt.Sprint("a state of 4 replicas on ", other.count), testrun.Download(t, c.Compiled, c.State), testrun.Download(t, next.Compiled, s))
+		sameBits(t, fmt.Sprint("a state of 4 replicas on ", other.count),
+			testrun.Download(t, c.Compiled, c.State), testrun.Download(t, next.Compiled, s))
 	}
 }

@@ -26,12 +26,14 @@ const most = 1.001
 
 func (oneScale) Shared(string, sdk.Site) string { return "scale" }
 
-func (oneScale) Constrain(b *program.Builder, _ string, v program.Value, _ sdk.Site) (program.Value, error) {
+func (oneScale) Constrain(
+	b *program.Builder, _ string, v program.Value, _ sdk.Site,
+) (program.Value, error) {
 	return v.Min(b.Const(most)), nil
 }
 
-// TestSharedParameter: a trained parameter that weights and activations share moves by the sum of what they would move
-// their own by, goes through checkpoints, and stays in its set.
+// TestSharedParameter: a trained parameter that weights and activations share moves by the sum of
+// what they would move their own by, goes through checkpoints, and stays in its set.
 func TestSharedParameter(t *testing.T) {
 	cfg := sgdConfig(t, "train.weight_decay=0.0")
 	b := batches(cfg, 1, 1)
@@ -51,7 +53,8 @@ func TestSharedParameter(t *testing.T) {
 	}
 	name := "param/" + spec.Tensor{Shared: "scale"}.At("")
 	tensors := after(oneScale{}, rate)
-	if got := float64(tensors[name][0]) - 1; math.Abs(got-sum) > 1e-6 || sites < 8 || math.Abs(sum) < 1e-5 {
+	if got := float64(tensors[name][0]) - 1; math.Abs(got-sum) > 1e-6 || sites < 8 ||
+		math.Abs(sum) < 1e-5 {
 		t.Errorf("the shared scale moved by %v, want the sum over %d sites, %v", got, sites, sum)
 	}
 	for other := range tensors {

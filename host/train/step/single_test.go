@@ -32,22 +32,29 @@ func dispatched(t *testing.T, cfg *config.Config, d step.Dispatch) compiledStep 
 
 // cases of TestSingle, as overrides of the configuration.
 var singleCases = map[string][]string{
-	"quest, adamw":      {`quantizer={plugin="quest"}`},
-	"quest, adamw, 3":   {`quantizer={plugin="quest"}`, three},
-	"absmax, adamw, 3":  {`quantizer={plugin="absmax"}`, `method.form="coupled"`, three},
-	"quest, sgd":        {`quantizer={plugin="quest"}`, `optimizer={plugin="sgd"}`, `method.form="coupled"`},
-	"absmax, sgd, 3":    {`quantizer={plugin="absmax"}`, `optimizer={plugin="sgd"}`, three},
-	"quest, muon, 3":    {`quantizer={plugin="quest"}`, `optimizer={plugin="muon"}`, `method.variant="official"`, three},
-	"absmax, muon, off": {`quantizer={plugin="absmax"}`, `optimizer={plugin="muon"}`, `method.form="off"`},
-	"lsq, adamw":        {`quantizer={plugin="lsq"}`},
-	"lsq, adamw, 3":     {`quantizer={plugin="lsq"}`, three},
-	"full precision":    {`quantizer={plugin="quest"}`, `method.gradient="full"`, three},
-	"no quantizer":      {`optimizer={plugin="sgd"}`, three},
-	"refreshes":         {`quantizer={plugin="quest"}`, `optimizer={plugin="shampoo"}`, "train.accumulate=2"},
-	"late refreshes":    {`quantizer={plugin="quest"}`, `optimizer={plugin="soap", refresh_delay=2}`},
-	"oscireset":         {`method={name="oscireset", reset_start=0.0, reset_every=4, reset_window=2}`, `quantizer={plugin="quest"}`},
-	"parq":              {`method={name="parq", anneal_start=0.2}`, `quantizer={plugin="mxfp4"}`, three},
-	"lotion":            {`method={name="lotion"}`, `quantizer={weights={plugin="quest"}}`, "train.accumulate=2"},
+	"quest, adamw":     {`quantizer={plugin="quest"}`},
+	"quest, adamw, 3":  {`quantizer={plugin="quest"}`, three},
+	"absmax, adamw, 3": {`quantizer={plugin="absmax"}`, `method.form="coupled"`, three},
+	"quest, sgd": {`quantizer={plugin="quest"}`, `optimizer={plugin="sgd"}`,
+		`method.form="coupled"`},
+	"absmax, sgd, 3": {`quantizer={plugin="absmax"}`, `optimizer={plugin="sgd"}`, three},
+	"quest, muon, 3": {`quantizer={plugin="quest"}`, `optimizer={plugin="muon"}`,
+		`method.variant="official"`, three},
+	"absmax, muon, off": {`quantizer={plugin="absmax"}`, `optimizer={plugin="muon"}`,
+		`method.form="off"`},
+	"lsq, adamw":     {`quantizer={plugin="lsq"}`},
+	"lsq, adamw, 3":  {`quantizer={plugin="lsq"}`, three},
+	"full precision": {`quantizer={plugin="quest"}`, `method.gradient="full"`, three},
+	"no quantizer":   {`optimizer={plugin="sgd"}`, three},
+	"refreshes": {`quantizer={plugin="quest"}`, `optimizer={plugin="shampoo"}`,
+		"train.accumulate=2"},
+	"late refreshes": {`quantizer={plugin="quest"}`, `optimizer={plugin="soap", refresh_delay=2}`},
+	"oscireset": {`method={name="oscireset", reset_start=0.0, reset_every=4, reset_window=2}`,
+		`quantizer={plugin="quest"}`},
+	"parq": {`method={name="parq", anneal_start=0.2}`, `quantizer={plugin="mxfp4"}`,
+		three},
+	"lotion": {`method={name="lotion"}`, `quantizer={weights={plugin="quest"}}`,
+		"train.accumulate=2"},
 }
 
 const three = "train.accumulate=3"
@@ -67,11 +74,13 @@ func TestSingle(t *testing.T) {
 			if testdevice.Kind() != device.CPU && name != "quest, adamw, 3" && name != "lsq, adamw" {
 				t.Skip("the others are compared on the CPU")
 			}
-			cfg := testrun.Config(t, append(overrides, testrun.TwoLayers, "model.vocab=32", fmt.Sprint("train.clip=", clip))...)
+			cfg := testrun.Config(t, append(overrides, testrun.TwoLayers, "model.vocab=32",
+				fmt.Sprint("train.clip=", clip))...)
 			a, b := dispatched(t, cfg, step.Chain), dispatched(t, cfg, step.Single)
 			clipped := 0
 			for i := first; i < last; i++ {
-				set := step.Settings{Step: i + 1, Rate: 3e-3, NextRate: 2e-3, Lambda: float64(i / 4), Statistics: i%4 == 1, ParetoLambda: 2}
+				set := step.Settings{Step: i + 1, Rate: 3e-3, NextRate: 2e-3, Lambda: float64(i / 4),
+					Statistics: i%4 == 1, ParetoLambda: 2}
 				set.ParetoSTE = i == pareto && cfg.Method.Gradient != "full"
 				tokens := batches(cfg, 10*uint64(i), cfg.Train.Accumulate)
 				if i == bad {
@@ -93,7 +102,8 @@ func TestSingle(t *testing.T) {
 					clipped++
 				}
 				if i == last-1 {
-					same(t, fmt.Sprint("after step ", i+1), testrun.Download(t, a.Compiled, a.State), testrun.Download(t, b.Compiled, b.State))
+					same(t, fmt.Sprint("after step ", i+1), testrun.Download(t, a.Compiled, a.State),
+						testrun.Download(t, b.Compiled, b.State))
 				}
 			}
 			if clipped < 2 {
@@ -139,8 +149,8 @@ func sameNearly(t testing.TB, what string, a, b map[string][]float32) {
 	t.Logf("%s: mean differences of up to %.2g of the mean absolute value", what, most)
 }
 
-// TestSingleInChunks: micro-batches one after the other, of which each computes its loss in chunks of tokens, make the
-// step of those that compute it at once.
+// TestSingleInChunks: micro-batches one after the other, of which each computes its loss in chunks
+// of tokens, make the step of those that compute it at once.
 func TestSingleInChunks(t *testing.T) {
 	cfg := sgdConfig(t, three)
 	var results [2]step.Result
@@ -154,7 +164,8 @@ func TestSingleInChunks(t *testing.T) {
 		c := compileOn(t, testdevice.Open(t, engine.Options{Precision: device.BFloat16}), plan)
 		results[i] = run(t, c, newState(t, c), batches(cfg, 7, 3), step.Settings{Step: 1})
 	}
-	for what, values := range map[string][2]float64{"loss": {results[0].Loss, results[1].Loss}, "norm": {results[0].GradNorm, results[1].GradNorm}} {
+	for what, values := range map[string][2]float64{"loss": {results[0].Loss, results[1].Loss},
+		"norm": {results[0].GradNorm, results[1].GradNorm}} {
 		if apart := math.Abs(values[1]/values[0] - 1); !(apart < 1e-5) {
 			t.Errorf("%s: %g in chunks, %g at once", what, values[1], values[0])
 		}
@@ -182,7 +193,8 @@ func TestPrepared(t *testing.T) {
 				}
 				before := testrun.Device(t).Compiled()
 				for i := range 14 {
-					set := step.Settings{Step: i + 1, Rate: 1e-3, NextRate: 1e-3, Lambda: float64(i % 2), Statistics: i%3 == 0, ParetoLambda: 1}
+					set := step.Settings{Step: i + 1, Rate: 1e-3, NextRate: 1e-3, Lambda: float64(i % 2),
+						Statistics: i%3 == 0, ParetoLambda: 1}
 					set.Pareto = i%4 == 0
 					set.ParetoSTE = set.Pareto && !plan.FullPrecision
 					run(t, k.Compiled, k.State, batches(cfg, uint64(i), cfg.Train.Accumulate), set)

@@ -31,7 +31,9 @@ func TestUploadChecks(t *testing.T) {
 		}
 	}
 	missing := errors.New("missing")
-	if _, err := c.Upload(load(func(string) (step.Tensor, error) { return step.Tensor{}, missing })); !errors.Is(err, missing) {
+	if _, err := c.Upload(
+		load(func(string) (step.Tensor, error) { return step.Tensor{}, missing })); !errors.Is(err,
+		missing) {
 		t.Errorf("a missing tensor: %v", err)
 	}
 	_, err := c.Upload(load(func(name string) (step.Tensor, error) {
@@ -53,7 +55,8 @@ func TestMemory(t *testing.T) {
 	b := batches(cfg, 1, 2)
 	steps := func(from, to int) {
 		for i := from; i < to; i++ {
-			set := step.Settings{Step: i + 1, Rate: 1e-3, NextRate: 1e-3, Lambda: float64(i % 2), Statistics: i%3 == 0}
+			set := step.Settings{Step: i + 1, Rate: 1e-3, NextRate: 1e-3, Lambda: float64(i % 2),
+				Statistics: i%3 == 0}
 			set.ParetoSTE, set.Pareto = i%10 == 0, i%10 == 0
 			old := s.Param(c.Plan().Rules[0].Name)
 			run(t, c, s, b, set)
@@ -116,7 +119,8 @@ func TestHold(t *testing.T) {
 		s.Hold(done)
 		ended := make(chan error)
 		go func() {
-			_, err := c.Step(s, batches(cfg, 1, cfg.Train.Accumulate), step.Settings{Step: 1, Rate: 1e-2, NextRate: 1e-2})
+			_, err := c.Step(s, batches(cfg, 1, cfg.Train.Accumulate),
+				step.Settings{Step: 1, Rate: 1e-2, NextRate: 1e-2})
 			ended <- err
 		}()
 		select {
@@ -137,7 +141,8 @@ func TestHold(t *testing.T) {
 			t.Fatal(err)
 		}
 		sameBits(t, "before the step, and while it waits", before, held)
-		if changed := testrun.Download(t, c, s)["param/head"]; slices.Equal(changed, before["param/head"]) {
+		if changed := testrun.Download(t, c, s)["param/head"]; slices.Equal(changed,
+			before["param/head"]) {
 			t.Error("the step changed nothing")
 		}
 	}
@@ -148,7 +153,8 @@ func TestHold(t *testing.T) {
 // rarely in older releases, and a buffer that is not freed shows after a while only.
 func TestManySteps(t *testing.T) {
 	testlevel.Long(t, "10,000 steps")
-	cfg := testrun.Config(t, "model.vocab=32", "model.width=16", "model.hidden=32", "model.heads=1", "model.context=8", "train.batch=2")
+	cfg := testrun.Config(t, "model.vocab=32", "model.width=16", "model.hidden=32", "model.heads=1",
+		"model.context=8", "train.batch=2")
 	c := testrun.Compile(t, testrun.Plan(t, cfg))
 	s := newState(t, c)
 	b := batches(cfg, 1, 1)
@@ -158,7 +164,8 @@ func TestManySteps(t *testing.T) {
 	var before, after memory
 	go func() {
 		for i := 1; i <= steps; i++ {
-			_, err := c.Step(s, b, step.Settings{Step: i, Rate: 1e-3, NextRate: 1e-3, Lambda: 2, Statistics: i%10 == 0})
+			_, err := c.Step(s, b, step.Settings{Step: i, Rate: 1e-3, NextRate: 1e-3, Lambda: 2,
+				Statistics: i%10 == 0})
 			if err != nil {
 				finished <- err
 				return
@@ -183,7 +190,8 @@ func TestManySteps(t *testing.T) {
 				t.Errorf("memory in use grew by %d bytes in %d steps", grown, steps-settled)
 			}
 			if after.goroutines > before.goroutines+2 {
-				t.Errorf("%d goroutines after %d steps, %d after %d", after.goroutines, steps, before.goroutines, settled)
+				t.Errorf("%d goroutines after %d steps, %d after %d", after.goroutines, steps,
+					before.goroutines, settled)
 			}
 			return
 		case <-time.After(patience):

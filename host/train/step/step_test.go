@@ -30,7 +30,8 @@ func TestClipping(t *testing.T) {
 		limit float64
 	}{{"below the limit", 2 * norm}, {"above the limit", norm / 3}} {
 		t.Run(c.name, func(t *testing.T) {
-			clipped := testrun.Compile(t, planOf(t, testrun.Again(t, cfg, fmt.Sprintf("train.clip=%v", c.limit)), grid{}, descent{}))
+			clipped := testrun.Compile(t,
+				planOf(t, testrun.Again(t, cfg, fmt.Sprintf("train.clip=%v", c.limit)), grid{}, descent{}))
 			s := newState(t, clipped)
 			res := run(t, clipped, s, b, step.Settings{Step: 1, Rate: 1, NextRate: 1})
 			near(t, "the norm before clipping", res.GradNorm, norm, 1e-6)
@@ -60,7 +61,8 @@ func TestIdentityIsUnquantized(t *testing.T) {
 	a, b := newState(t, with), newState(t, without)
 	for i := range 5 {
 		set := step.Settings{Step: i + 1, Rate: 0.1, NextRate: 0.1, Lambda: 1, Statistics: i%2 == 0}
-		x, y := run(t, with, a, batches(cfg, uint64(i), 1), set), run(t, without, b, batches(cfg, uint64(i), 1), set)
+		x, y := run(t, with, a, batches(cfg, uint64(i), 1), set),
+			run(t, without, b, batches(cfg, uint64(i), 1), set)
 		if x.Loss != y.Loss {
 			t.Errorf("step %d: loss %v, unquantized %v", i+1, x.Loss, y.Loss)
 		}
@@ -77,15 +79,19 @@ func (shared) Init(b *program.Builder, x program.Value, t sdk.Tensor) (sdk.State
 	return sdk.State{"a": zero, "b": zero, "start": x, "twin": x}, nil
 }
 
-func (shared) Update(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
-	return in.Gradient, sdk.State{"a": in.Gradient, "b": in.Gradient, "start": in.State["start"], "twin": in.State["start"]}, nil
+func (shared) Update(
+	_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor,
+) (program.Value, sdk.State, error) {
+	return in.Gradient, sdk.State{"a": in.Gradient, "b": in.Gradient, "start": in.State["start"],
+		"twin": in.State["start"]}, nil
 }
 
 // TestSharedOutputs: programs may return one value under several names, and pass
 // inputs through; each state tensor keeps a buffer of its own.
 func TestSharedOutputs(t *testing.T) {
 	cfg := sgdConfig(t)
-	c, plain := testrun.Compile(t, planOf(t, cfg, nil, shared{})), testrun.Compile(t, planOf(t, cfg, nil, descent{}))
+	c, plain := testrun.Compile(t, planOf(t, cfg, nil, shared{})),
+		testrun.Compile(t, planOf(t, cfg, nil, descent{}))
 	s, want := newState(t, c), newState(t, plain)
 	start := testrun.Download(t, c, s)
 	for i := range 4 {
@@ -97,8 +103,10 @@ func TestSharedOutputs(t *testing.T) {
 	for name, p := range params {
 		param := strings.TrimPrefix(name, "param/")
 		state := func(n string) []float32 { return got["state/"+param+"/"+n] }
-		sameBits(t, param, map[string][]float32{"x": p, "start": start[name], "twin": start[name], "b": state("a")},
-			map[string][]float32{"x": got[name], "start": state("start"), "twin": state("twin"), "b": state("b")})
+		sameBits(t, param, map[string][]float32{"x": p, "start": start[name], "twin": start[name],
+			"b": state("a")},
+			map[string][]float32{"x": got[name], "start": state("start"), "twin": state("twin"),
+				"b": state("b")})
 	}
 }
 
@@ -117,7 +125,8 @@ func TestSkippedStep(t *testing.T) {
 	}
 	bad := batches(cfg, 2, 2)
 	bad[1][3] = vocab // an id that the model does not have gives NaN
-	res := run(t, c, s, bad, step.Settings{Step: 2, Rate: 1e-3, NextRate: 1e-3, Statistics: true, ParetoSTE: true, Pareto: true})
+	res := run(t, c, s, bad, step.Settings{Step: 2, Rate: 1e-3, NextRate: 1e-3, Statistics: true,
+		ParetoSTE: true, Pareto: true})
 	if !res.Skipped || !math.IsNaN(res.Loss) {
 		t.Errorf("the result is %+v, want a skipped step with NaN", res)
 	}
@@ -162,7 +171,8 @@ func TestMistakes(t *testing.T) {
 	for want, spoil := range bad {
 		plan := planOf(t, cfg, grid{}, descent{})
 		spoil(&plan)
-		if _, err := step.Compile(testrun.Device(t), plan); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := step.Compile(testrun.Device(t), plan); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want an error that says %q", err, want)
 		}
 	}
@@ -171,7 +181,9 @@ func TestMistakes(t *testing.T) {
 // counting is an optimizer whose direction is the number of the step.
 type counting struct{ descent }
 
-func (counting) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
+func (counting) Update(
+	b *program.Builder, in sdk.UpdateInput, t sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	return b.Zeros(t.Shape...).Add(in.Step), nil, nil
 }
 

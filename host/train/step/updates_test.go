@@ -56,17 +56,24 @@ func TestTilesAreGraphs(t *testing.T) {
 		overrides []string
 		tiled     func(tiled, all int) bool
 	}{
-		"adamw":     {[]string{`optimizer={plugin="adamw"}`}, every},
-		"sgd":       {[]string{`optimizer={plugin="sgd", momentum=0.9, nesterov=true, dampening=0.0}`}, every},
-		"sgd, l2":   {[]string{`optimizer={plugin="sgd", momentum=0.9, dampening=0.5, l2=0.1}`, "train.weight_decay=0.0"}, every},
-		"plain":     {[]string{`optimizer={plugin="sgd"}`, "train.weight_decay=0.0", "train.clip=0.0"}, every},
-		"coupled":   {[]string{`optimizer={plugin="adamw"}`, `method.form="coupled"`}, every},
-		"official":  {[]string{`optimizer={plugin="adamw"}`, `method.variant="official"`, exact}, every},
-		"trained":   {[]string{`optimizer={plugin="adamw"}`, `quantizer={plugin="lsq"}`}, every},
-		"fixed":     {[]string{`optimizer={plugin="adamw"}`, `quantizer={plugin="grid", step=0.01}`}, every},
-		"muon":      {[]string{`optimizer={plugin="muon"}`}, some},
-		"oscireset": {[]string{`optimizer={plugin="adamw"}`, `method={name="oscireset", reset_start=0.0, reset_every=4, reset_window=2, reset_threshold=1.5}`, exact}, every},
-		"lotion":    {[]string{`optimizer={plugin="adamw"}`, `method={name="lotion"}`, `quantizer={weights={plugin="quest"}}`}, some},
+		"adamw": {[]string{`optimizer={plugin="adamw"}`}, every},
+		"sgd": {[]string{`optimizer={plugin="sgd", momentum=0.9, nesterov=true, dampening=0.0}`},
+			every},
+		"sgd, l2": {[]string{`optimizer={plugin="sgd", momentum=0.9, dampening=0.5, l2=0.1}`,
+			"train.weight_decay=0.0"}, every},
+		"plain": {[]string{`optimizer={plugin="sgd"}`, "train.weight_decay=0.0", "train.clip=0.0"},
+			every},
+		"coupled":  {[]string{`optimizer={plugin="adamw"}`, `method.form="coupled"`}, every},
+		"official": {[]string{`optimizer={plugin="adamw"}`, `method.variant="official"`, exact}, every},
+		"trained":  {[]string{`optimizer={plugin="adamw"}`, `quantizer={plugin="lsq"}`}, every},
+		"fixed": {[]string{`optimizer={plugin="adamw"}`, `quantizer={plugin="grid", step=0.01}`},
+			every},
+		"muon": {[]string{`optimizer={plugin="muon"}`}, some},
+		"oscireset": {[]string{`optimizer={plugin="adamw"}`,
+			`method={name="oscireset", reset_start=0.0, reset_every=4, reset_window=2, reset_threshold=1.5}`,
+			exact}, every},
+		"lotion": {[]string{`optimizer={plugin="adamw"}`, `method={name="lotion"}`,
+			`quantizer={weights={plugin="quest"}}`}, some},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := testrun.Config(t, append(c.overrides, testrun.TwoLayers, "model.vocab=32")...)
@@ -75,10 +82,13 @@ func TestTilesAreGraphs(t *testing.T) {
 				t.Errorf("%d of %d rules are tiled (%v)", tiled, all, err)
 			}
 			for i := range 9 { // without correction and with it
-				set := step.Settings{Step: i + 1, Rate: 3e-3, NextRate: 2.9e-3, Lambda: float64(i % 3), Statistics: i%4 > 1}
-				sameResult(t, run(t, tiles.Compiled, tiles.State, batches(cfg, uint64(i), 1), set), run(t, graphs.Compiled, graphs.State, batches(cfg, uint64(i), 1), set))
+				set := step.Settings{Step: i + 1, Rate: 3e-3, NextRate: 2.9e-3, Lambda: float64(i % 3),
+					Statistics: i%4 > 1}
+				sameResult(t, run(t, tiles.Compiled, tiles.State, batches(cfg, uint64(i), 1), set),
+					run(t, graphs.Compiled, graphs.State, batches(cfg, uint64(i), 1), set))
 			}
-			sameBits(t, "tiles and graphs", testrun.Download(t, tiles.Compiled, tiles.State), testrun.Download(t, graphs.Compiled, graphs.State))
+			sameBits(t, "tiles and graphs", testrun.Download(t, tiles.Compiled, tiles.State),
+				testrun.Download(t, graphs.Compiled, graphs.State))
 		})
 	}
 }
@@ -89,9 +99,11 @@ func TestRotationsInTiles(t *testing.T) {
 	if testrun.Device(t).Kind() != device.CPU {
 		t.Skip("other devices have no tiles")
 	}
-	for _, method := range []string{`form="decoupled"`, `form="coupled"`, `form="decoupled", variant="official"`} {
+	for _, method := range []string{`form="decoupled"`, `form="coupled"`,
+		`form="decoupled", variant="official"`} {
 		t.Run(method, func(t *testing.T) {
-			cfg := testrun.Config(t, testrun.TwoLayers, `quantizer={plugin="quest"}`, "method={"+method+"}", "model.vocab=32")
+			cfg := testrun.Config(t, testrun.TwoLayers, `quantizer={plugin="quest"}`, "method={"+method+"}",
+				"model.vocab=32")
 			var ends [2]map[string][]float32
 			for i := range ends {
 				plan := testrun.Plan(t, cfg)
@@ -99,8 +111,10 @@ func TestRotationsInTiles(t *testing.T) {
 					plan.OneGraph = true
 				}
 				k := started(t, cfg, plan)
-				run(t, k.Compiled, k.State, batches(cfg, 1, 1), step.Settings{Step: 1, Rate: 1e-3, NextRate: 1e-3, Lambda: 2, Statistics: true})
-				if tiled, all, err := k.Tiled(string(cfg.Method.CAGE.Form), true); err != nil || i == 0 && tiled != all {
+				run(t, k.Compiled, k.State, batches(cfg, 1, 1),
+					step.Settings{Step: 1, Rate: 1e-3, NextRate: 1e-3, Lambda: 2, Statistics: true})
+				if tiled, all, err := k.Tiled(string(cfg.Method.CAGE.Form), true); err != nil || i == 0 &&
+					tiled != all {
 					t.Errorf("%d of %d rules are tiled (%v)", tiled, all, err)
 				}
 				ends[i] = testrun.Download(t, k.Compiled, k.State)
@@ -144,10 +158,12 @@ func sameResult(t *testing.T, a, b step.Result) {
 		t.Fatalf("loss %v and norm %v, in a graph %v and %v", a.Loss, a.GradNorm, b.Loss, b.GradNorm)
 	}
 	if len(a.ErrorNorm2) != len(b.ErrorNorm2) || len(a.ValueNorm2) != len(b.ValueNorm2) {
-		t.Fatalf("%d and %d norms, in a graph %d and %d", len(a.ErrorNorm2), len(a.ValueNorm2), len(b.ErrorNorm2), len(b.ValueNorm2))
+		t.Fatalf("%d and %d norms, in a graph %d and %d", len(a.ErrorNorm2), len(a.ValueNorm2),
+			len(b.ErrorNorm2), len(b.ValueNorm2))
 	}
 	for i := range a.ErrorNorm2 {
-		for _, v := range [][2]float64{{a.ErrorNorm2[i], b.ErrorNorm2[i]}, {a.ValueNorm2[i], b.ValueNorm2[i]}} {
+		for _, v := range [][2]float64{{a.ErrorNorm2[i], b.ErrorNorm2[i]},
+			{a.ValueNorm2[i], b.ValueNorm2[i]}} {
 			if math.Abs(v[0]-v[1]) > 1e-5*v[1] {
 				t.Errorf("statistics %v, in a graph %v", v[0], v[1])
 			}
@@ -177,7 +193,8 @@ func TestTilesNotFinite(t *testing.T) {
 		for _, r := range k.Plan().Rules {
 			grads = append(grads, make([]float32, state.Param(r.Name).Shape().Size()))
 		}
-		ready, err := k.ReadyUpdate(state, grads, step.Settings{Step: 1, Rate: 1e-2, NextRate: 1e-2, Lambda: 3})
+		ready, err := k.ReadyUpdate(state, grads,
+			step.Settings{Step: 1, Rate: 1e-2, NextRate: 1e-2, Lambda: 3})
 		if err == nil {
 			err = ready()
 		}
@@ -192,11 +209,13 @@ func TestTilesNotFinite(t *testing.T) {
 // BenchmarkUpdate is the update of AdamW of a Llama with 3.5 million parameters, in tiles
 // and as a graph.
 func BenchmarkUpdate(b *testing.B) {
-	cfg := testrun.Config(b, "model.vocab=256", "model.layers=4", "model.width=256", "model.heads=4", `optimizer={plugin="adamw"}`)
+	cfg := testrun.Config(b, "model.vocab=256", "model.layers=4", "model.width=256", "model.heads=4",
+		`optimizer={plugin="adamw"}`)
 	tiles, graphs := pair(b, cfg)
 	rotated := started(b, cfg, testrun.Plan(b, cfg))
 	for _, lambda := range []float64{0, 10} {
-		for name, k := range map[string]compiledStep{"tiles": tiles, "graph": graphs, "rotated": rotated} {
+		for name, k := range map[string]compiledStep{"tiles": tiles, "graph": graphs,
+			"rotated": rotated} {
 			b.Run(fmt.Sprintf("lambda=%v/%s", lambda, name), func(b *testing.B) {
 				var grads [][]float32
 				for _, r := range k.Plan().Rules {
@@ -208,7 +227,8 @@ func BenchmarkUpdate(b *testing.B) {
 				}
 				for i := 0; b.Loop(); i++ {
 					b.StopTimer()
-					ready, err := k.ReadyUpdate(k.State, grads, step.Settings{Step: i + 1, Rate: 1e-3, NextRate: 1e-3, Lambda: lambda})
+					ready, err := k.ReadyUpdate(k.State, grads,
+						step.Settings{Step: i + 1, Rate: 1e-3, NextRate: 1e-3, Lambda: lambda})
 					runtime.GC()
 					b.StartTimer()
 					if err == nil {

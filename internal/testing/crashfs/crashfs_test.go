@@ -59,7 +59,8 @@ func TestAtomicFile(t *testing.T) {
 	if err := atomicfile.WriteBytes(path, []byte("new text, longer")); err != nil {
 		t.Fatal(err)
 	}
-	if got := found(t, f, "file"); len(got) != 2 || got["old text"] == 0 || got["new text, longer"] == 0 {
+	if got := found(t, f, "file"); len(got) != 2 || got["old text"] == 0 ||
+		got["new text, longer"] == 0 {
 		t.Errorf("found %v, want the old text and the new one", got)
 	}
 }
@@ -79,7 +80,8 @@ func TestCareless(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := found(t, f, "file")
-	if got["none"] == 0 || got[""] == 0 || got["content"] == 0 || got[string(make([]byte, 7))] == 0 || len(got) < 8 {
+	if got["none"] == 0 || got[""] == 0 || got["content"] == 0 || got[string(make([]byte, 7))] == 0 ||
+		len(got) < 8 {
 		t.Errorf("found %v, want none, the content, nothing, parts, zeros and garbage", got)
 	}
 }
@@ -108,7 +110,8 @@ func TestAppend(t *testing.T) {
 	if err := file.Truncate(1); err != nil {
 		t.Fatal(err)
 	}
-	for m, least := range map[int]string{made: "", made + 2: "one", made + 4: "onetwo", made + 5: "o"} {
+	for m, least := range map[int]string{made: "", made + 2: "one", made + 4: "onetwo", made +
+		5: "o"} {
 		for seed := range uint64(seeds) {
 			dir := t.TempDir()
 			if err := f.Lose(m, seed, dir); err != nil {

@@ -54,12 +54,14 @@ func (kernels) Run(_ int, calls []executortest.Call) error {
 }
 
 // kernelSubject refuses rows of more than 16,384 elements and rotations of few.
-var kernelSubject = executortest.Subject{Executor: kernels{}, Accepts: map[randprog.Family]float64{randprog.Elementwise: 0.8}}
+var kernelSubject = executortest.Subject{Executor: kernels{},
+	Accepts: map[randprog.Family]float64{randprog.Elementwise: 0.8}}
 
 // TestKernels: package triton, by what its text says.
 func TestKernels(t *testing.T) { executortest.Run(t, kernelSubject) }
 
-// byRows is package cpu with a number of rows; the reference implementation computes what needs whole tensors.
+// byRows is package cpu with a number of rows; the reference implementation computes what needs
+// whole tensors.
 type byRows struct{}
 
 type rowsKernel struct {
@@ -83,7 +85,8 @@ func (byRows) Compile(p *program.Program) (executortest.Kernel, error) {
 func (byRows) Run(threads int, calls []executortest.Call) error {
 	for _, c := range calls {
 		k := c.Kernel.(rowsKernel)
-		known, written := maps.Clone(c.Inputs), map[string][]float32{} // outputs may be the memory of inputs
+		// outputs may be the memory of inputs
+		known, written := maps.Clone(c.Inputs), map[string][]float32{}
 		if k.Whole != nil {
 			in := map[string]reference.Tensor{}
 			for _, input := range c.Program.Inputs {
@@ -154,7 +157,8 @@ func floats(x []int64) []float64 {
 }
 
 // rowsSubject refuses what moves elements.
-var rowsSubject = executortest.Subject{Executor: byRows{}, Accepts: map[randprog.Family]float64{randprog.Elementwise: 0.8}}
+var rowsSubject = executortest.Subject{Executor: byRows{},
+	Accepts: map[randprog.Family]float64{randprog.Elementwise: 0.8}}
 
 // TestRows: package cpu, by rows.
 func TestRows(t *testing.T) { executortest.Run(t, rowsSubject) }
@@ -245,7 +249,8 @@ func refusal(err error) error {
 	return err
 }
 
-var sliceSubject = executortest.Subject{Executor: flat{}, Accepts: map[randprog.Family]float64{randprog.Elementwise: 1}}
+var sliceSubject = executortest.Subject{Executor: flat{},
+	Accepts: map[randprog.Family]float64{randprog.Elementwise: 1}}
 
 // TestSlices: package cpu by itself, on slices between others that nobody may write to.
 func TestSlices(t *testing.T) { executortest.Run(t, sliceSubject) }
@@ -260,9 +265,12 @@ func FuzzExecutors(f *testing.F) {
 		if len(data) == 0 {
 			return
 		}
-		o := randprog.UpdateOptions{Family: randprog.Families[int(data[0])%len(randprog.Families)], Exact: data[0]/16%2 == 0}
+		o := randprog.UpdateOptions{Family: randprog.Families[int(data[0])%len(randprog.Families)],
+			Exact: data[0]/16%2 == 0}
 		c := randprog.NewUpdate(randprog.Bytes(data[1:]), o)
-		for name, s := range map[string]executortest.Subject{"cpu": cpuSubject, "slices": sliceSubject, "graph": graphSubject, "refresh": refreshSubject, "rows": rowsSubject, "kernels": kernelSubject} {
+		for name, s := range map[string]executortest.Subject{"cpu": cpuSubject, "slices": sliceSubject,
+			"graph": graphSubject, "refresh": refreshSubject, "rows": rowsSubject,
+			"kernels": kernelSubject} {
 			if _, ok := s.Accepts[o.Family]; !ok {
 				continue
 			}

@@ -113,7 +113,8 @@ func one(info program.OpInfo) (*program.Program, error) {
 	case info.Op == program.OpIota:
 		z = apply(program.Attr{Axes: []int{1}}, program.FloatType(8, 8))
 	case info.Op == program.OpRandomBits:
-		key := b.Apply(program.OpConstant, program.Attr{Ints: []int64{3, 5}}, program.Type{DType: program.Uint, Shape: []int{2}})
+		key := b.Apply(program.OpConstant, program.Attr{Ints: []int64{3, 5}},
+			program.Type{DType: program.Uint, Shape: []int{2}})
 		z = apply(program.Attr{}, program.Type{DType: program.Uint, Shape: []int{8, 8}}, key)
 	case info.Op == program.OpNot:
 		z = apply(program.Attr{}, program.Type{}, x.Gt(y))
@@ -136,7 +137,8 @@ func one(info program.OpInfo) (*program.Program, error) {
 	case info.Op == program.OpBroadcast:
 		z = apply(program.Attr{Axes: []int{0, 2}}, program.FloatType(8, 2, 8), x)
 	case info.Op == program.OpSlice:
-		z = apply(program.Attr{Start: []int{0, 0}, Limit: []int{4, 8}, Stride: []int{1, 1}}, program.Type{}, x)
+		z = apply(program.Attr{Start: []int{0, 0}, Limit: []int{4, 8}, Stride: []int{1, 1}},
+			program.Type{}, x)
 	case info.Op == program.OpConcatenate:
 		z = apply(program.Attr{Axes: []int{0}}, program.Type{}, x, y)
 	case info.Class == program.ClassReduce:

@@ -21,9 +21,12 @@ type updates struct {
 }
 
 // compile compiles jobs for the device of so many goroutines.
-func (x updates) compile(threads int, jobs ...update.Job) (dev *engine.Device, u *update.Update, err error) {
+func (x updates) compile(
+	threads int, jobs ...update.Job,
+) (dev *engine.Device, u *update.Update, err error) {
 	if x.devices[threads] == nil {
-		if x.devices[threads], err = engine.Open(device.CPU, engine.Options{Threads: threads}); err != nil {
+		if x.devices[threads], err = engine.Open(device.CPU,
+			engine.Options{Threads: threads}); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -64,7 +67,8 @@ func (x updates) Run(threads int, calls []executortest.Call) error {
 	}()
 	for i, c := range calls {
 		for _, in := range c.Program.Inputs {
-			if tensors[jobs[i].Inputs[in.Name]], err = engine.Upload(dev, c.Inputs[in.Name], in.Type.Shape...); err != nil {
+			if tensors[jobs[i].Inputs[in.Name]], err = engine.Upload(dev, c.Inputs[in.Name],
+				in.Type.Shape...); err != nil {
 				return err
 			}
 		}
@@ -84,13 +88,15 @@ func (x updates) Run(threads int, calls []executortest.Call) error {
 
 // jobOf binds all inputs and outputs of call i.
 func jobOf(i int, c executortest.Call) update.Job {
-	j := update.Job{Tensor: fmt.Sprint("call ", i), Program: c.Program, Inputs: map[string]string{}, Outputs: map[string]string{}, Donated: map[string]bool{}}
+	j := update.Job{Tensor: fmt.Sprint("call ", i), Program: c.Program, Inputs: map[string]string{},
+		Outputs: map[string]string{}, Donated: map[string]bool{}}
 	for _, in := range c.Program.Inputs {
 		j.Inputs[in.Name] = fmt.Sprint(i, "/", in.Name)
 	}
 	for _, o := range c.Program.Outputs {
 		j.Outputs[o.Name] = fmt.Sprint(i, "/new ", o.Name)
-		if data := c.Outputs[o.Name]; data != nil && c.Inputs[o.Name] != nil && &data[0] == &c.Inputs[o.Name][0] {
+		if data := c.Outputs[o.Name]; data != nil && c.Inputs[o.Name] != nil &&
+			&data[0] == &c.Inputs[o.Name][0] {
 			j.Outputs[o.Name], j.Donated[o.Name] = j.Inputs[o.Name], true
 		}
 	}

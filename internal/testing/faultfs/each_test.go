@@ -34,7 +34,8 @@ func TestEach(t *testing.T) {
 			}
 		}
 		if h.errors != wrong || fired < 10 || undisturbed != 2 {
-			t.Errorf("at least %d: %d errors, want %d; %d tries with a fault, %d without", least, h.errors, wrong, fired, undisturbed)
+			t.Errorf("at least %d: %d errors, want %d; %d tries with a fault, %d without", least, h.errors,
+				wrong, fired, undisturbed)
 		}
 	}
 }

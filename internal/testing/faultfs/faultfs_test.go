@@ -32,7 +32,8 @@ func everything(files vfs.FS, dir string) []error {
 	}
 	_, err = path.Join("file").Stat()
 	_, dirErr := path.ReadDir()
-	errs = append(errs, err, path.Join("file").Rename(path.Join("other")), dirErr, path.SyncDir(), path.Join("other").Remove())
+	errs = append(errs, err, path.Join("file").Rename(path.Join("other")), dirErr, path.SyncDir(),
+		path.Join("other").Remove())
 	return errs
 }
 
@@ -64,7 +65,8 @@ func TestEveryOperationFails(t *testing.T) {
 			if n, all := failed(errs); n == 0 || !all {
 				t.Errorf("%s: %v", ops[i], errs)
 			}
-			if fired := files.Fired(); fired[0].Kind != ops[i].Kind || !forever && len(fired) != 1 || forever && len(fired) != len(files.Ops())-i {
+			if fired := files.Fired(); fired[0].Kind != ops[i].Kind || !forever && len(fired) != 1 ||
+				forever && len(fired) != len(files.Ops())-i {
 				t.Errorf("%s: fired %v", ops[i], fired)
 			}
 		}

@@ -74,10 +74,12 @@ func TestGetters(t *testing.T) {
 	f := parse(t, sample)
 	c := f.Case(t, "one")
 	p := c.Params
-	if c.ID != "one" || p.Int("bits") != 4 || p.Float("bits") != 4 || p.Float("k") != 0.5 || p.Int("whole") != 2 {
+	if c.ID != "one" || p.Int("bits") != 4 || p.Float("bits") != 4 || p.Float("k") != 0.5 ||
+		p.Int("whole") != 2 {
 		t.Errorf("case %q: bits %d, k %v, whole %d", c.ID, p.Int("bits"), p.Float("k"), p.Int("whole"))
 	}
-	if p.String("mode") != "128" || p.Int("mode") != 128 || p.String("form") != "paper" || !p.Bool("nesterov") {
+	if p.String("mode") != "128" || p.Int("mode") != 128 || p.String("form") != "paper" ||
+		!p.Bool("nesterov") {
 		t.Errorf("mode %q, form %q, nesterov %v", p.String("mode"), p.String("form"), p.Bool("nesterov"))
 	}
 	if !math.IsInf(p.Float("eps"), 1) {
@@ -86,7 +88,8 @@ func TestGetters(t *testing.T) {
 	if p.FloatOr("x", 0.5) != 0.5 || p.StringOr("y", "z") != "z" {
 		t.Error("defaults are not used where, and only where, a key is missing")
 	}
-	want := map[string]any{"bits": 4, "k": 0.5, "mode": 128, "form": "paper", "nesterov": true, "eps": math.Inf(1), "whole": 2.0}
+	want := map[string]any{"bits": 4, "k": 0.5, "mode": 128, "form": "paper", "nesterov": true,
+		"eps": math.Inf(1), "whole": 2.0}
 	got := p.Map()
 	if len(got) != len(want) {
 		t.Errorf("Map has %d entries, want %d: %v", len(got), len(want), got)
@@ -118,7 +121,8 @@ func TestArray(t *testing.T) {
 	if !slices.Equal(x.Shape, []int{2, 3}) || x.Rank() != 2 || x.Len() != 2 {
 		t.Fatalf("shape %v", x.Shape)
 	}
-	if row := x.Row(1); !slices.Equal(row.Shape, []int{3}) || row.Data[0] != 4 || !math.IsNaN(row.Data[1]) || !math.IsInf(row.Data[2], -1) {
+	if row := x.Row(1); !slices.Equal(row.Shape, []int{3}) || row.Data[0] != 4 ||
+		!math.IsNaN(row.Data[1]) || !math.IsInf(row.Data[2], -1) {
 		t.Errorf("row 1 = %v", row)
 	}
 	if s := c.Expected.Array("sigma"); s.Rank() != 0 || s.Len() != 1 || s.Data[0] != 2 {
@@ -173,12 +177,14 @@ func TestCompareNamesTheWorstElement(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, part := range []string{"2 of 4", "[1 0]", "got 8", "want 3", "difference 5", "allowed 0.5"} {
+	for _, part := range []string{"2 of 4", "[1 0]", "got 8", "want 3", "difference 5",
+		"allowed 0.5"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%q does not say %q", err, part)
 		}
 	}
-	if err := (Tolerance{}).Compare([]float64{1, 2, 3}, want); err == nil || !strings.Contains(err.Error(), "3 elements, want 4") {
+	if err := (Tolerance{}).Compare([]float64{1, 2, 3}, want); err == nil ||
+		!strings.Contains(err.Error(), "3 elements, want 4") {
 		t.Errorf("a short result gives %v", err)
 	}
 	if err := (Tolerance{}).Compare([]float64{1, 2, 3, 4}, want); err != nil {
@@ -199,7 +205,8 @@ func TestRun(t *testing.T) {
 		t.Errorf("ran %v", ran)
 	}
 	var names []string
-	f.RunList(t, "constants", func(t *testing.T, o Object) { names = append(names, filepath.Base(t.Name())) })
+	f.RunList(t, "constants",
+		func(t *testing.T, o Object) { names = append(names, filepath.Base(t.Name())) })
 	if !slices.Equal(names, []string{"0", "three"}) {
 		t.Errorf("ran %v", names)
 	}
@@ -207,10 +214,12 @@ func TestRun(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	tests := map[string]struct{ old, new, want string }{
-		"format":       {`"format": 1`, `"format": 2`, "format: is 2, want 1"},
-		"no name":      {`"name": "sample", `, ``, "name: is null or absent, want a string"},
-		"description":  {`"a file with one of everything"`, `[]`, "description: is a list, want a string"},
-		"tolerance":    {`"abs": 1e-6`, `"abs": -1`, "tolerance: abs: is -1, want a number of at least 0"},
+		"format":  {`"format": 1`, `"format": 2`, "format: is 2, want 1"},
+		"no name": {`"name": "sample", `, ``, "name: is null or absent, want a string"},
+		"description": {`"a file with one of everything"`, `[]`,
+			"description: is a list, want a string"},
+		"tolerance": {`"abs": 1e-6`, `"abs": -1`,
+			"tolerance: abs: is -1, want a number of at least 0"},
 		"nan":          {`"rel": 1e-3`, `"rel": "NaN"`, "rel"},
 		"absent rel":   {`, "rel": 1e-3`, ``, "rel"},
 		"no id":        {`"id": "two", `, ``, "cases[1].id: is null or absent"},
@@ -301,16 +310,26 @@ func TestFailuresNameThePath(t *testing.T) {
 		fn   func(c Case)
 		want []string
 	}{
-		"missing key":     {func(c Case) { c.Params.Int("bit") }, []string{"cases[one].params", `"bit"`, "bits"}},
-		"wrong type":      {func(c Case) { c.Params.Int("form") }, []string{"cases[one].params.form", `the string "paper"`, "integer"}},
-		"fraction":        {func(c Case) { c.Params.Int("k") }, []string{"params.k", "0.5"}},
-		"ragged":          {func(c Case) { c.Inputs.Array("ragged") }, []string{"inputs.ragged", "[1]", "shape [2]"}},
+		"missing key": {func(c Case) { c.Params.Int("bit") },
+			[]string{"cases[one].params", `"bit"`, "bits"}},
+		"wrong type": {func(c Case) { c.Params.Int("form") },
+			[]string{"cases[one].params.form", `the string "paper"`, "integer"}},
+		"fraction": {func(c Case) { c.Params.Int("k") }, []string{"params.k", "0.5"}},
+		"ragged": {func(c Case) { c.Inputs.Array("ragged") },
+			[]string{"inputs.ragged", "[1]", "shape [2]"}},
 		"number and list": {func(c Case) { c.Inputs.Array("mixed") }, []string{"inputs.mixed", "[1]"}},
-		"not an object":   {func(c Case) { c.Params.Object("list") }, []string{"params.list", "a list", "want an object"}},
-		"far":             {func(c Case) { c.Expected.Close("sigma", []float64{3}) }, []string{"expected.sigma", "got 3", "want 2"}},
-		"codes":           {func(c Case) { c.Expected.Exact("codes", []float64{0, 1, -3}) }, []string{"expected.codes", "[2]", "got -3"}},
-		"in a list":       {func(c Case) { c.Expected.List("steps")[0].Close("x", []float64{1, 3}) }, []string{"expected.steps[0].x", "got 3"}},
-		"too tight":       {func(c Case) { c.Expected.CloseWithin(Tolerance{}, "sigma", []float64{2.0001}) }, []string{"expected.sigma"}},
+		"not an object": {func(c Case) { c.Params.Object("list") },
+			[]string{"params.list", "a list", "want an object"}},
+		"far": {func(c Case) { c.Expected.Close("sigma", []float64{3}) },
+			[]string{"expected.sigma", "got 3", "want 2"}},
+		"codes": {func(c Case) { c.Expected.Exact("codes", []float64{0, 1, -3}) },
+			[]string{"expected.codes", "[2]", "got -3"}},
+		"in a list": {func(c Case) { c.Expected.List("steps")[0].Close("x", []float64{1, 3}) },
+			[]string{"expected.steps[0].x", "got 3"}},
+		"too tight": {
+			func(c Case) {
+				c.Expected.CloseWithin(Tolerance{}, "sigma", []float64{2.0001})
+			}, []string{"expected.sigma"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -325,10 +344,14 @@ func TestFailuresNameThePath(t *testing.T) {
 			}
 		})
 	}
-	if errors := record(func(tb testing.TB) { Load(tb, filepath.Join(t.TempDir(), "absent.json")) }); len(errors) != 1 {
+	if errors := record(
+		func(tb testing.TB) { Load(tb, filepath.Join(t.TempDir(), "absent.json")) }); len(errors) != 1 {
 		t.Errorf("an absent file reported %q", errors)
 	}
-	if errors := record(func(tb testing.TB) { f.Case(tb, "one").Expected.Close("sigma", []float64{2.001}) }); len(errors) != 0 {
+	if errors := record(
+		func(tb testing.TB) {
+			f.Case(tb, "one").Expected.Close("sigma", []float64{2.001})
+		}); len(errors) != 0 {
 		t.Errorf("a value within the tolerance reported %q", errors)
 	}
 }

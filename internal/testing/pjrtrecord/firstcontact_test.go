@@ -16,13 +16,15 @@ import (
 	"github.com/cage-qat/cage/internal/testing/pjrtrecord"
 )
 
-// A machine pretends to have an NVIDIA GPU: a driver, JAX's packages and a PJRT plugin that computes nothing.
+// A machine pretends to have an NVIDIA GPU: a driver, JAX's packages and a PJRT plugin that
+// computes nothing.
 type machine struct {
 	site, driver string   // directories of Python packages, and of the driver's library
 	environment  []string // of commands
 }
 
-// driverCode is a driver that says what the environment tells it to: its version, the result of its start, and its GPUs.
+// driverCode is a driver that says what the environment tells it to: its version, the result of its
+// start, and its GPUs.
 const driverCode = `
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,16 +88,20 @@ const packagedPlugin = "jax_plugins/xla_cuda13/xla_cuda_plugin.so"
 func newMachine(t *testing.T, parts parts) *machine {
 	t.Helper()
 	root := t.TempDir()
-	m := &machine{site: filepath.Join(root, "venv/lib/python3.12/site-packages"), driver: filepath.Join(root, "driver")}
+	m := &machine{site: filepath.Join(root, "venv/lib/python3.12/site-packages"),
+		driver: filepath.Join(root, "driver")}
 	copied(t, filepath.Join(parts.dir, "plugin.so"), filepath.Join(m.site, packagedPlugin))
 	copied(t, filepath.Join(parts.dir, "driver.so"), filepath.Join(m.driver, "libcuda.so.1"))
-	for _, name := range []string{"cu13/lib/libcudart.so.13", "cu13/lib/libnvrtc.so.13", "cu13/lib/libcublas.so.13", "cu13/lib/libcublasLt.so.13", "nccl/lib/libnccl.so.2", "cudnn/lib/libcudnn.so.9"} {
+	for _, name := range []string{"cu13/lib/libcudart.so.13", "cu13/lib/libnvrtc.so.13",
+		"cu13/lib/libcublas.so.13", "cu13/lib/libcublasLt.so.13", "nccl/lib/libnccl.so.2",
+		"cudnn/lib/libcudnn.so.9"} {
 		copied(t, filepath.Join(parts.dir, "empty.so"), filepath.Join(m.site, "nvidia", name))
 	}
 	for _, name := range []string{"bin/ptxas", "nvvm/libdevice/libdevice.10.bc"} {
 		write(t, filepath.Join(m.site, "nvidia/cu13", name), "")
 	}
-	m.environment = []string{"VIRTUAL_ENV=" + filepath.Join(root, "venv"), "LD_LIBRARY_PATH=" + m.driver, "PJRT_PLUGIN_LIBRARY_PATH=", "CUDA_VISIBLE_DEVICES=0,1", "XLA_FLAGS="}
+	m.environment = []string{"VIRTUAL_ENV=" + filepath.Join(root, "venv"), "LD_LIBRARY_PATH=" +
+		m.driver, "PJRT_PLUGIN_LIBRARY_PATH=", "CUDA_VISIBLE_DEVICES=0,1", "XLA_FLAGS="}
 	return m
 }
 
@@ -135,8 +141,8 @@ func newParts(t *testing.T) parts {
 	return p
 }
 
-// TestFirstContact: what goes wrong on a machine with a GPU that was never used before ends in one line that says what and what
-// to do, either an error or, where there is another way, a warning.
+// TestFirstContact: what goes wrong on a machine with a GPU that was never used before ends in one
+// line that says what and what to do, either an error or, where there is another way, a warning.
 func TestFirstContact(t *testing.T) {
 	parts := newParts(t)
 	const step, kernel, attention = "module @step", "xla.gpu.triton", "__cudnn$fmha"
@@ -161,28 +167,42 @@ func TestFirstContact(t *testing.T) {
 		{"nothing", func(*testing.T, *machine) {}, nil, true, nil},
 		{"no driver", func(t *testing.T, m *machine) { m.set("LD_LIBRARY_PATH", "") }, nil, false,
 			[]string{"this machine has no NVIDIA driver", "libcuda.so.1", "--gpus all"}},
-		{"an older driver", says("12040 0 1"), nil, false, []string{"too old", "CUDA 12.4", "for CUDA 13", "580 or newer", `pip install "jax[cuda12]"`}},
+		{"an older driver", says("12040 0 1"), nil, false,
+			[]string{"too old", "CUDA 12.4", "for CUDA 13", "580 or newer", `pip install "jax[cuda12]"`}},
 		{"no GPU", says("13000 100 0"), nil, false, []string{"sees no GPU", "nvidia-smi -L"}},
-		{"hidden GPUs", func(t *testing.T, m *machine) { says("13000 0 0")(t, m); m.set("CUDA_VISIBLE_DEVICES", "") }, nil, false,
+		{"hidden GPUs", func(t *testing.T, m *machine) {
+			says("13000 0 0")(t, m)
+			m.set("CUDA_VISIBLE_DEVICES", "")
+		}, nil, false,
 			[]string{"sees no GPU", `CUDA_VISIBLE_DEVICES is ""`}},
-		{"MIG without instances", says("13000 0 0"), nil, false, []string{"sees no GPU", "MIG instances"}},
+		{"MIG without instances", says("13000 0 0"), nil, false,
+			[]string{"sees no GPU", "MIG instances"}},
 		{"driver updated", says("13000 803 0"), nil, false, []string{"error 803", "restart"}},
-		{"one of two GPUs dead", func(*testing.T, *machine) {}, []string{"--set", "device.count=2", "--batch", "4"}, false,
+		{"one of two GPUs dead", func(*testing.T, *machine) {},
+			[]string{"--set", "device.count=2", "--batch", "4"}, false,
 			[]string{"device.count", "2 replicas were requested, but it has 1 GPU", "nvidia-smi"}},
 		{"no CUDA runtime", lacks("nvidia/cu13/lib/libcudart.so.13"), nil, false,
-			[]string{"libcudart.so.13 is missing", "pip install nvidia-cuda-runtime`", "site-packages/nvidia/cu13/lib"}},
-		{"no cuBLAS", lacks("nvidia/cu13/lib/libcublas.so.13"), nil, false, []string{"libcublas.so.13 is missing", "pip install nvidia-cublas`"}},
-		{"no cuDNN", lacks("nvidia/cudnn"), nil, false, []string{"libcudnn.so.9 is missing", "pip install nvidia-cudnn-cu13`", "site-packages/nvidia/cudnn/lib"}},
-		{"no NCCL with two GPUs", func(t *testing.T, m *machine) { lacks("nvidia/nccl")(t, m); m.set("CAGE_RECORD_DEVICES", "2") },
-			[]string{"--set", "device.count=2", "--batch", "4"}, false, []string{"libnccl.so.2 is missing", "pip install nvidia-nccl-cu13`"}},
+			[]string{"libcudart.so.13 is missing", "pip install nvidia-cuda-runtime`",
+				"site-packages/nvidia/cu13/lib"}},
+		{"no cuBLAS", lacks("nvidia/cu13/lib/libcublas.so.13"), nil, false,
+			[]string{"libcublas.so.13 is missing", "pip install nvidia-cublas`"}},
+		{"no cuDNN", lacks("nvidia/cudnn"), nil, false,
+			[]string{"libcudnn.so.9 is missing", "pip install nvidia-cudnn-cu13`",
+				"site-packages/nvidia/cudnn/lib"}},
+		{"no NCCL with two GPUs",
+			func(t *testing.T, m *machine) { lacks("nvidia/nccl")(t, m); m.set("CAGE_RECORD_DEVICES", "2") },
+			[]string{"--set", "device.count=2", "--batch", "4"}, false,
+			[]string{"libnccl.so.2 is missing", "pip install nvidia-nccl-cu13`"}},
 		{"no NCCL with one GPU", lacks("nvidia/nccl"), nil, true, nil},
-		{"no NVRTC", lacks("nvidia/cu13/lib/libnvrtc.so.13"), nil, true, []string{"WARN", "attention", "libnvrtc.so.13 is missing", "pip install nvidia-cuda-nvrtc`"}},
+		{"no NVRTC", lacks("nvidia/cu13/lib/libnvrtc.so.13"), nil, true,
+			[]string{"WARN", "attention", "libnvrtc.so.13 is missing", "pip install nvidia-cuda-nvrtc`"}},
 		{"a library cut short", func(t *testing.T, m *machine) {
 			write(t, filepath.Join(m.site, "nvidia/cudnn/lib/libcudnn.so.9"), "\x7fELF")
 		}, nil, false,
 			[]string{"libcudnn.so.9 does not load", "too short", "--force-reinstall"}},
 		{"libraries of another CUDA", func(t *testing.T, m *machine) {
-			copied(t, filepath.Join(m.site, packagedPlugin), filepath.Join(m.site, "jax_plugins/xla_cuda12/xla_cuda_plugin.so"))
+			copied(t, filepath.Join(m.site, packagedPlugin),
+				filepath.Join(m.site, "jax_plugins/xla_cuda12/xla_cuda_plugin.so"))
 			m.remove(t, packagedPlugin)
 		}, nil, false, []string{"libcudart.so.12 is missing", "pip install nvidia-cuda-runtime-cu12`"}},
 		{"no plugin", func(t *testing.T, m *machine) {
@@ -198,25 +218,42 @@ func TestFirstContact(t *testing.T) {
 		{"another library as plugin", func(t *testing.T, m *machine) {
 			copied(t, filepath.Join(parts.dir, "empty.so"), filepath.Join(m.site, packagedPlugin))
 		}, nil, false, []string{packagedPlugin, "not a PJRT plugin", "GetPjrtApi"}},
-		{"cache not writable", func(t *testing.T, m *machine) { write(t, filepath.Join(m.site, "file"), "") }, []string{"--set", `device.cache="SITE/file/cache"`}, false,
+		{"cache not writable",
+			func(t *testing.T, m *machine) {
+				write(t, filepath.Join(m.site, "file"), "")
+			}, []string{"--set", `device.cache="SITE/file/cache"`}, false,
 			[]string{"XLA's cache", "file", "device.cache"}},
-		{"kernel refused", fault("compile", kernel, 12, "UNIMPLEMENTED: no kernel of this kind"), nil, true,
+		{"kernel refused", fault("compile", kernel, 12, "UNIMPLEMENTED: no kernel of this kind"), nil,
+			true,
 			[]string{"WARN", "without kernels", "kind=losses", "no kernel of this kind"}},
-		{"attention refused", fault("compile", attention, 12, "UNIMPLEMENTED: no such graph in cuDNN"), nil, true,
+		{"attention refused", fault("compile", attention, 12, "UNIMPLEMENTED: no such graph in cuDNN"),
+			nil, true,
 			[]string{"WARN", "attention is computed without", "no such graph in cuDNN"}},
-		{"compiling fails", fault("compile", step, 13, "INTERNAL: No PTX compilation provider is available."), nil, false,
+		{"compiling fails", fault("compile", step, 13,
+			"INTERNAL: No PTX compilation provider is available."), nil, false,
 			[]string{`step "step`, "compiling", "pip install nvidia-cuda-nvcc"}},
-		{"out of memory while compiling", fault("compile", step, 8, "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes."), nil, false,
-			[]string{"compiling", "RESOURCE_EXHAUSTED", "train.batch", "train.recompute", "device.memory_fraction"}},
-		{"out of memory while running", fault("execute", step, 8, "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes.\nAnd a long report."), nil, false,
+		{"out of memory while compiling",
+			fault("compile", step, 8, "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes."),
+			nil, false,
+			[]string{"compiling", "RESOURCE_EXHAUSTED", "train.batch", "train.recompute",
+				"device.memory_fraction"}},
+		{"out of memory while running",
+			fault("execute", step, 8,
+				"RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes.\nAnd a long report."), nil,
+			false,
 			[]string{"running", "RESOURCE_EXHAUSTED", "train.batch"}},
-		{"/dev/shm full", fault("execute", step, 13, "INTERNAL: NCCL operation failed: Error while creating shared memory segment /dev/shm/nccl-1 (size 9): No space left on device"), nil, false,
+		{"/dev/shm full", fault("execute", step, 13, "INTERNAL: NCCL operation failed: Error while "+
+			"creating shared memory segment /dev/shm/nccl-1 (size 9): No space left on device"), nil, false,
 			[]string{"running", "/dev/shm is full", "--shm-size"}},
-		{"the GPU fails", fault("execute", step, 13, "INTERNAL: CUDA_ERROR_ECC_UNCORRECTABLE"), nil, false, []string{"running", "the GPU has failed", "dmesg"}},
-		{"a kernel fails", fault("execute", step, 13, "INTERNAL: CUDA_ERROR_ILLEGAL_ADDRESS"), nil, false, []string{"running", `device.kernels = "graph"`}},
-		{"the device hangs", fault("execute", step, 0, "hang"), []string{"--set", "device.timeout_minutes=0.02"}, false,
+		{"the GPU fails", fault("execute", step, 13, "INTERNAL: CUDA_ERROR_ECC_UNCORRECTABLE"), nil,
+			false, []string{"running", "the GPU has failed", "dmesg"}},
+		{"a kernel fails", fault("execute", step, 13, "INTERNAL: CUDA_ERROR_ILLEGAL_ADDRESS"), nil, false,
+			[]string{"running", `device.kernels = "graph"`}},
+		{"the device hangs", fault("execute", step, 0, "hang"),
+			[]string{"--set", "device.timeout_minutes=0.02"}, false,
 			[]string{`step "step`, "has not answered for 1.2s", "nvidia-smi", "device.timeout_minutes"}},
-		{"a client is refused", fault("client", "", 14, "UNAVAILABLE: CUDA_ERROR_DEVICE_UNAVAILABLE"), nil, false, []string{"opening device", "is not free"}},
+		{"a client is refused", fault("client", "", 14, "UNAVAILABLE: CUDA_ERROR_DEVICE_UNAVAILABLE"),
+			nil, false, []string{"opening device", "is not free"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -226,7 +263,8 @@ func TestFirstContact(t *testing.T) {
 				"--set", `device={kind="cuda", precision="bfloat16"}`, "--set", "train.batch=2",
 				"--set", "model={layers=1, width=128, heads=2, context=32, vocab=256}"}, c.flags...)
 			if !strings.HasSuffix(c.name, "refused") { // trials take seconds
-				arguments = append(arguments, "--set", `device.kernels="graph"`, "--set", `device.attention="plain"`)
+				arguments = append(arguments, "--set", `device.kernels="graph"`, "--set",
+					`device.attention="plain"`)
 			}
 			for i := range arguments {
 				arguments[i] = strings.ReplaceAll(arguments[i], "SITE", m.site)
@@ -234,7 +272,8 @@ func TestFirstContact(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, filepath.Join(parts.pack, "cage"), arguments...)
-			cmd.Env = append(append(os.Environ(), "CAGE_PLUGIN_PATH="+filepath.Join(parts.pack, "plugins")), m.environment...)
+			cmd.Env = append(append(os.Environ(), "CAGE_PLUGIN_PATH="+filepath.Join(parts.pack, "plugins")),
+				m.environment...)
 			var stderr bytes.Buffer
 			cmd.Stderr = &stderr
 			err := cmd.Run()

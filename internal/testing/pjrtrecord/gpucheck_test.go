@@ -17,8 +17,8 @@ import (
 	"github.com/cage-qat/cage/internal/testing/pjrtrecord"
 )
 
-// TestGPUCheck: scripts/gpu-check.sh reports what has run, on a machine that pretends to have a GPU, and says first what to do about what
-// fails.
+// TestGPUCheck: scripts/gpu-check.sh reports what has run, on a machine that pretends to have a
+// GPU, and says first what to do about what fails.
 func TestGPUCheck(t *testing.T) {
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip("no python3")
@@ -40,21 +40,27 @@ func TestGPUCheck(t *testing.T) {
 	}{
 		{"nothing", small + "PHASES=bench", func(*machine) {}, 0,
 			[]string{"## What to do next", "1. ", "| toy-fused | 1 |", "| toy-graph | 1 |"}},
-		{"an older driver", small + "PHASES=trials", func(m *machine) { m.set("FAKE_DRIVER", "12040 0 1") }, 3,
-			[]string{"The device does not open", "1. The device does not open. What to do: ", "update the driver to 580"}},
+		{"an older driver", small + "PHASES=trials",
+			func(m *machine) { m.set("FAKE_DRIVER", "12040 0 1") }, 3,
+			[]string{"The device does not open", "1. The device does not open. What to do: ",
+				"update the driver to 580"}},
 		{"no libraries", small + "PHASES=trials", func(m *machine) { m.remove(t, "nvidia/cudnn") }, 3,
-			[]string{"1. The device does not open. What to do: ", "libcudnn.so.9 is missing", "pip install nvidia-cudnn-cu13"}},
+			[]string{"1. The device does not open. What to do: ", "libcudnn.so.9 is missing",
+				"pip install nvidia-cudnn-cu13"}},
 		{"kernels refused", small + "PHASES=trials,bench", func(m *machine) {
 			m.set(pjrtrecord.FaultVariable, "compile|0|12|xla.gpu.triton|UNIMPLEMENTED: none of these")
 		}, 1,
-			[]string{"1. Kernels fail and graphs do not", "2. bench-toy-fused: ", "none of these", "## What cage does without", "none of these", "| toy-fused | - |", "| toy-graph | 1 |"}},
+			[]string{"1. Kernels fail and graphs do not", "2. bench-toy-fused: ", "none of these",
+				"## What cage does without", "none of these", "| toy-fused | - |", "| toy-graph | 1 |"}},
 		{"out of memory", small + "PHASES=bench", func(m *machine) {
 			m.set(pjrtrecord.FaultVariable, "execute|0|8|module @step|RESOURCE_EXHAUSTED: Out of memory")
 		}, 1,
 			[]string{"1. bench-toy-fused: ", "the GPU has too little memory", "2. bench-toy-graph: "}},
-		{"a trial that ends the process", small + "PHASES=trials", func(m *machine) { m.set(pjrtrecord.FaultVariable, "compile|0|0|__cudnn$fmha|abort") }, 1,
+		{"a trial that ends the process", small + "PHASES=trials",
+			func(m *machine) { m.set(pjrtrecord.FaultVariable, "compile|0|0|__cudnn$fmha|abort") }, 1,
 			[]string{`1. The device works with ` + "`device.attention = \"plain\"`", "trials: "}},
-		{"no time", small + "PHASES=trials,bench LIMIT=1", func(*machine) {}, 3, []string{"No time was left for device", `PHASES="`}},
+		{"no time", small + "PHASES=trials,bench LIMIT=1", func(*machine) {}, 3,
+			[]string{"No time was left for device", `PHASES="`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -26,7 +26,8 @@ const placeVariable = "CAGE_TEST_PLACE"
 // runVariable has the run directory of these processes.
 const runVariable = "CAGE_TEST_RUN"
 
-// TestPartOfProcesses is what each process of the test below does: it sums rows, of which each device has one.
+// TestPartOfProcesses is what each process of the test below does: it sums rows, of which each
+// device has one.
 func TestPartOfProcesses(t *testing.T) {
 	source := os.Getenv(placeVariable)
 	if source == "" {
@@ -36,7 +37,8 @@ func TestPartOfProcesses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	group, err := processes.Join(t.Context(), place, processes.Run{Dir: vfs.At(os.Getenv(runVariable))})
+	group, err := processes.Join(t.Context(), place,
+		processes.Run{Dir: vfs.At(os.Getenv(runVariable))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,14 +48,16 @@ func TestPartOfProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	inputs := []engine.Spec{{Name: "x", Shape: shapes.Make(dtypes.Float32, 1, width), Sharded: true}, {Name: "y", Shape: shapes.Make(dtypes.Float32, width), Donated: true}}
+	inputs := []engine.Spec{{Name: "x", Shape: shapes.Make(dtypes.Float32, 1, width), Sharded: true},
+		{Name: "y", Shape: shapes.Make(dtypes.Float32, width), Donated: true}}
 	sum, err := d.Compile("sum", inputs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{graph.Add(engine.SumAcross(graph.ReduceSum(in[0], 0))[0], in[1])}
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, err := engine.UploadSharded(d, []float32{0, 1, 2, 10, 11, 12, 20, 21, 22, 30, 31, 32}, count, width)
+	x, err := engine.UploadSharded(d, []float32{0, 1, 2, 10, 11, 12, 20, 21, 22, 30, 31, 32}, count,
+		width)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +79,8 @@ func TestPartOfProcesses(t *testing.T) {
 	if os.Getenv(pjrtrecord.TestVariable) != "" && !slices.Equal(got, []float32{220, 328, 436}) {
 		t.Errorf("process %d has the sums %v", place.Rank, got)
 	}
-	if _, err := engine.Download[float32](x); err == nil || !strings.Contains(err.Error(), "other processes hold parts of the tensor") {
+	if _, err := engine.Download[float32](x); err == nil ||
+		!strings.Contains(err.Error(), "other processes hold parts of the tensor") {
 		t.Errorf("a buffer of all processes was downloaded: %v", err)
 	}
 	if _, err := group.Agree("end", 0); err != nil {
@@ -84,8 +89,8 @@ func TestPartOfProcesses(t *testing.T) {
 	group.Leave(nil)
 }
 
-// TestProcesses: XLA is told of the other processes and can ask for what they say; each has its part of what is uploaded and runs the
-// program of all. With XLA, the sums are those of all.
+// TestProcesses: XLA is told of the other processes and can ask for what they say; each has its
+// part of what is uploaded and runs the program of all. With XLA, the sums are those of all.
 func TestProcesses(t *testing.T) {
 	plugin, _ := pjrtrecord.Plugin(t, 2)
 	if os.Getenv(pjrtrecord.TestVariable) != "" {
@@ -101,7 +106,9 @@ func TestProcesses(t *testing.T) {
 	dir := t.TempDir()
 	run := func(rank int, gpus, directory string) *exec.Cmd {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestPartOfProcesses$", "-test.v")
-		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d/2@%s", placeVariable, rank, address), runVariable+"="+dir, pjrtrecord.DevicesVariable+"="+gpus, pjrtrecord.DirectoryVariable+"="+directory)
+		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d/2@%s", placeVariable, rank, address),
+			runVariable+"="+dir, pjrtrecord.DevicesVariable+"="+gpus,
+			pjrtrecord.DirectoryVariable+"="+directory)
 		return cmd
 	}
 	for _, c := range []struct {
@@ -110,7 +117,8 @@ func TestProcesses(t *testing.T) {
 	}{
 		{"2", "2", nil},
 		// The one that sees it first ends the other.
-		{"2", "3", []string{"4 replicas need 2 GPU(s) in each process, but this one has 3", "the processes have 5 GPUs together, want 4"}},
+		{"2", "3", []string{"4 replicas need 2 GPU(s) in each process, but this one has 3",
+			"the processes have 5 GPUs together, want 4"}},
 	} {
 		dirs := []string{t.TempDir(), t.TempDir()}
 		first, second := run(0, c.first, dirs[0]), run(1, c.second, dirs[1])
@@ -122,12 +130,14 @@ func TestProcesses(t *testing.T) {
 		text, err := second.CombinedOutput()
 		other := <-texts
 		if c.says != nil {
-			if err == nil || !slices.ContainsFunc(c.says, func(says string) bool { return strings.Contains(string(text)+other, says) }) {
+			if err == nil || !slices.ContainsFunc(c.says,
+				func(says string) bool { return strings.Contains(string(text)+other, says) }) {
 				t.Errorf("%v, want one of %q: %s\n%s", err, c.says, other, text)
 			}
 			continue
 		}
-		if err != nil || !first.ProcessState.Success() || !strings.Contains(other, "--- PASS: TestPartOf") {
+		if err != nil || !first.ProcessState.Success() ||
+			!strings.Contains(other, "--- PASS: TestPartOf") {
 			t.Fatalf("%s\n%v: %s", other, err, text)
 		}
 		for rank, dir := range dirs {
@@ -136,7 +146,8 @@ func TestProcesses(t *testing.T) {
 				t.Fatal(err)
 			}
 			at := 2 * rank // the number of its first device
-			want := fmt.Sprintf("run 0: 0@%d 2@%d -> 4@%d; 1@%d 3@%d -> 5@%d; keep 0 2\n", at, at, at, at+1, at+1, at+1)
+			want := fmt.Sprintf("run 0: 0@%d 2@%d -> 4@%d; 1@%d 3@%d -> 5@%d; keep 0 2\n", at, at, at, at+1,
+				at+1, at+1)
 			if !strings.Contains(string(log), want) {
 				t.Errorf("process %d: %s, want %s", rank, log, want)
 			}

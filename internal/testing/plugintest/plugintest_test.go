@@ -27,7 +27,8 @@ func TestMachines(t *testing.T) {
 	}
 	Each(t, func(t *testing.T, m Bench) {
 		out := m.Run(t, p, map[string]reference.Tensor{
-			"x": reference.Floats([]float64{1, 2, math.Inf(1), 4}, 2, 2), "n": reference.Ints([]int32{-7, math.MaxInt32}, 2),
+			"x": reference.Floats([]float64{1, 2, math.Inf(1), 4}, 2, 2),
+			"n": reference.Ints([]int32{-7, math.MaxInt32}, 2),
 			"u": reference.Uint(1 << 31), "on": reference.Bools([]bool{true, false}, 2, 1),
 		})
 		tenth := 0.1
@@ -51,7 +52,9 @@ func (descent) Init(b *program.Builder, x program.Value, _ sdk.Tensor) (sdk.Stat
 	return sdk.State{"count": b.Const(0)}, nil
 }
 
-func (descent) Update(b *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
+func (descent) Update(
+	b *program.Builder, in sdk.UpdateInput, _ sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	count := in.State["count"].Shift(1)
 	return in.Gradient.Add(in.X).Add(count.Sub(in.Step)), sdk.State{"count": count}, nil
 }
@@ -82,7 +85,9 @@ func (witness) Observe(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (sd
 	return sdk.State{"seen": in.X.Add(in.Gradient)}, nil
 }
 
-func (witness) Refresh(b *program.Builder, in sdk.RefreshInput, first bool, _ sdk.Tensor) (sdk.State, error) {
+func (witness) Refresh(
+	b *program.Builder, in sdk.RefreshInput, first bool, _ sdk.Tensor,
+) (sdk.State, error) {
 	if first {
 		return sdk.State{"kept": in.State["seen"].Add(in.Step)}, nil
 	}
@@ -91,7 +96,9 @@ func (witness) Refresh(b *program.Builder, in sdk.RefreshInput, first bool, _ sd
 
 func (witness) RefreshAt(sdk.Tensor) sdk.Due { return sdk.Due{First: 2, Next: 4, Every: 2} }
 
-func (witness) Update(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.Value, sdk.State, error) {
+func (witness) Update(
+	_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor,
+) (program.Value, sdk.State, error) {
 	return in.State["kept"], sdk.State{"seen": in.State["seen"], "kept": in.State["kept"]}, nil
 }
 

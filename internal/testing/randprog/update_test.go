@@ -31,9 +31,11 @@ func TestUpdatesAreUpdates(t *testing.T) {
 		}
 	}
 	for family, list := range map[randprog.Family][]string{
-		randprog.Elementwise: {"select", "reduce_sum", "reduce_max", "reshape", "hadamard", "scalar reshape",
+		randprog.Elementwise: {"select", "reduce_sum", "reduce_max", "reshape", "hadamard",
+			"scalar reshape",
 			"log", "clamp", "number as a bound"},
-		randprog.General: {"dot", "broadcast", "slice", "concatenate", "transpose", "reshape", "stack", "scalar reshape",
+		randprog.General: {"dot", "broadcast", "slice", "concatenate", "transpose", "reshape", "stack",
+			"scalar reshape",
 			"product of one element", "convert", "spread number"},
 	} {
 		for _, what := range append(list, "in place", "axis of 1", "NaN", "infinity", "-0", "subnormal") {
@@ -62,9 +64,12 @@ func traits(t *testing.T, c randprog.Case) []string {
 		has[n.Op.String()] = true
 		has["stack"] = has["stack"] || n.Op == program.OpDot && len(n.Attr.LhsBatch) > 0
 		has["scalar reshape"] = has["scalar reshape"] || n.Op == program.OpReshape && n.Type.Size() == 1
-		has["product of one element"] = has["product of one element"] || n.Op == program.OpDot && n.Type.Size() == 1
-		has["number as a bound"] = has["number as a bound"] || n.Op == program.OpClamp && !isConstant(c.Program.Node(n.Args[1]))
-		has["spread number"] = has["spread number"] || n.Op == program.OpBroadcast && c.Program.TypeOf(n.Args[0]).IsScalar()
+		has["product of one element"] = has["product of one element"] || n.Op == program.OpDot &&
+			n.Type.Size() == 1
+		has["number as a bound"] = has["number as a bound"] || n.Op == program.OpClamp &&
+			!isConstant(c.Program.Node(n.Args[1]))
+		has["spread number"] = has["spread number"] || n.Op == program.OpBroadcast &&
+			c.Program.TypeOf(n.Args[0]).IsScalar()
 		for _, d := range n.Type.Shape {
 			has["axis of 1"] = has["axis of 1"] || d == 1
 		}
@@ -110,7 +115,8 @@ func TestSmoothUpdatesAreSmooth(t *testing.T) {
 				}
 				for i, v := range want.Floats {
 					if d := math.Abs(single[name].Floats[i] - v); !(d <= 2e-5*size) {
-						t.Fatalf("%s, seed %d: %s[%d] is %v in binary64, %v in binary32\n%s", family, seed, name, i, v, single[name].Floats[i], c.Program)
+						t.Fatalf("%s, seed %d: %s[%d] is %v in binary64, %v in binary32\n%s", family, seed, name, i,
+							v, single[name].Floats[i], c.Program)
 					}
 				}
 			}
@@ -153,7 +159,9 @@ func TestExactUpdatesAreNotEmpty(t *testing.T) {
 
 func TestBytesDecide(t *testing.T) {
 	o := randprog.UpdateOptions{Family: randprog.General, Exact: true}
-	text := func(data []byte) string { return randprog.NewUpdate(randprog.Bytes(data), o).Program.String() }
+	text := func(data []byte) string {
+		return randprog.NewUpdate(randprog.Bytes(data), o).Program.String()
+	}
 	a := []byte("some bytes that decide what is drawn, one after the other, until they end")
 	b := append([]byte{}, a...)
 	b[0] += 100

@@ -106,7 +106,8 @@ func arithmetic(op *operation, args []*value, result kind) (*value, error) {
 	if op.name == "tt.extern_elementwise" {
 		f, ok := library[op.symbol()]
 		if !ok {
-			return nil, fmt.Errorf("testkernel has no Go version of %q: add it to the table library", op.symbol())
+			return nil, fmt.Errorf("testkernel has no Go version of %q: add it to the table library",
+				op.symbol())
 		}
 		return elementwise2(result, x, args[len(args)-1], f, nil)
 	}

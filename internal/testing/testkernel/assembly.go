@@ -74,7 +74,8 @@ func flushed(x float32) float32 {
 	return x
 }
 
-var assemblyText = regexp.MustCompile(`^ "\{ (.*); \}" \{constraints = "([=rf,]*)", packed_element = (\d) : i32, pure = (?:true|false)\} `)
+var assemblyText = regexp.MustCompile(
+	`^ "\{ (.*); \}" \{constraints = "([=rf,]*)", packed_element = (\d) : i32, pure = (?:true|false)\} `)
 
 // assembly executes inline assembly on all elements of a tensor, as many at once as are packed: a
 // register holds one float32 or two bfloat16.

@@ -48,7 +48,8 @@ var (
 	header    = regexp.MustCompile(`^tt\.func public @\w+\((.*)\) attributes \{noinline = false\} \{$`)
 	statement = regexp.MustCompile(`^(?:(%\w+)(?::\d+)? = )?"?([a-z_]+\.[a-z_]+)"?(.*)$`)
 	name      = regexp.MustCompile(`%\w+(?:#\d+)?`)
-	typ       = regexp.MustCompile(`tensor<((?:\d+x)+)(!tt\.ptr<\w+>|\w+)>|!tt\.ptr<\w+>|\bf32\b|\bbf16\b|\bi(?:1|8|32|64)\b`)
+	typ       = regexp.MustCompile(
+		`tensor<((?:\d+x)+)(!tt\.ptr<\w+>|\w+)>|!tt\.ptr<\w+>|\bf32\b|\bbf16\b|\bi(?:1|8|32|64)\b`)
 )
 
 func parse(text string) (*function, error) {

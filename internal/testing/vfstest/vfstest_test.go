@@ -19,8 +19,10 @@ func TestContents(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "below"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{"a": "one\nseconds: 3\ntwo", "below/b": "", "c": "seconds\n"} {
-		if err := os.WriteFile(filepath.Join(dir, filepath.FromSlash(name)), []byte(text), 0o644); err != nil {
+	for name, text := range map[string]string{"a": "one\nseconds: 3\ntwo", "below/b": "",
+		"c": "seconds\n"} {
+		if err := os.WriteFile(filepath.Join(dir, filepath.FromSlash(name)), []byte(text),
+			0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -41,7 +43,8 @@ func TestNoSync(t *testing.T) {
 		t.Error(err)
 	}
 	_, err = f.Write([]byte("text"))
-	if err := errors.Join(err, f.Sync(), f.Close(), dir.Join("new").Rename(dir.Join("kept")), dir.SyncDir()); err != nil {
+	if err := errors.Join(err, f.Sync(), f.Close(), dir.Join("new").Rename(dir.Join("kept")),
+		dir.SyncDir()); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(map[string]string{"kept": "text"}, vfstest.Contents(t, dir.Name)); diff != "" {

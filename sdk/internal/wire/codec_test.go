@@ -26,7 +26,8 @@ func TestDecodeRefuses(t *testing.T) {
 		{"a truncated tag", []byte{0x80}, "Program: broken encoding"},
 		{"a truncated string", []byte{1<<3 | 2, 9, 'x'}, "Program: broken encoding"},
 		{"an unknown field", packed(15, nil), "Program has field 15"},
-		{"a wrong wire type", protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), 7), "Program has field 1 (wire type 0)"},
+		{"a wrong wire type", protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType),
+			7), "Program has field 1 (wire type 0)"},
 		{"an unknown field inside", packed(2, packed(2, packed(9, nil))), "Type has field 9"},
 	}
 	for _, c := range cases {
@@ -60,7 +61,8 @@ func TestCodec(t *testing.T) {
 // Whatever arrives is refused or becomes a program that can be used.
 func FuzzProgram(f *testing.F) {
 	for seed := range uint64(20) {
-		data, err := proto.Marshal(wire.ToProgram(randprog.New(seed, randprog.Options{Nodes: 12, Ops: everyOp()}).Program))
+		data, err := proto.Marshal(
+			wire.ToProgram(randprog.New(seed, randprog.Options{Nodes: 12, Ops: everyOp()}).Program))
 		if err != nil {
 			f.Fatal(err)
 		}

@@ -15,7 +15,8 @@ import (
 
 func TestReasonsTravel(t *testing.T) {
 	for reason, code := range map[wire.Reason]codes.Code{
-		wire.Refused: codes.InvalidArgument, wire.Unreadable: codes.InvalidArgument, wire.Mistaken: codes.Internal,
+		wire.Refused: codes.InvalidArgument, wire.Unreadable: codes.InvalidArgument,
+		wire.Mistaken: codes.Internal,
 	} {
 		err := wire.ToStatus(reason, "use 4 bits")
 		got, text, ok := wire.FromStatus(err)
@@ -42,9 +43,12 @@ func TestForeignStatuses(t *testing.T) {
 	}{
 		{of(codes.InvalidArgument, nil), wire.Refused, true},
 		{of(codes.InvalidArgument, foreign), wire.Refused, true},
-		{of(codes.InvalidArgument, &errdetails.ErrorInfo{Domain: wire.ErrorDomain, Reason: "OF_A_LATER_VERSION"}), wire.Refused, true},
+		{of(codes.InvalidArgument,
+			&errdetails.ErrorInfo{Domain: wire.ErrorDomain, Reason: "OF_A_LATER_VERSION"}), wire.Refused,
+			true},
 		{of(codes.Unknown, nil), wire.Mistaken, true},
-		{of(codes.Internal, &errdetails.ErrorInfo{Domain: wire.ErrorDomain, Reason: string(wire.Refused)}), wire.Mistaken, true},
+		{of(codes.Internal, &errdetails.ErrorInfo{Domain: wire.ErrorDomain,
+			Reason: string(wire.Refused)}), wire.Mistaken, true},
 		{of(codes.FailedPrecondition, nil), wire.Mistaken, true},
 		{of(codes.Unavailable, nil), "", false},
 		{of(codes.Unimplemented, nil), "", false},
@@ -61,10 +65,12 @@ func TestForeignStatuses(t *testing.T) {
 
 // TestLongTexts: what gRPC could not send is cut and mended.
 func TestLongTexts(t *testing.T) {
-	for _, text := range []string{strings.Repeat("ü", 10000), "x" + strings.Repeat("ü", 10000), "not \xff UTF-8"} {
+	for _, text := range []string{strings.Repeat("ü", 10000), "x" + strings.Repeat("ü", 10000),
+		"not \xff UTF-8"} {
 		err := wire.ToStatus(wire.Refused, text)
 		reason, got, ok := wire.FromStatus(err)
-		if !ok || reason != wire.Refused || len(got) > 4200 || strings.ToValidUTF8(got, "") != got || len(status.Convert(err).Details()) != 1 {
+		if !ok || reason != wire.Refused || len(got) > 4200 || strings.ToValidUTF8(got, "") != got ||
+			len(status.Convert(err).Details()) != 1 {
 			t.Errorf("%.20q… became %.20q… of %d bytes", text, got, len(got))
 		}
 	}

@@ -92,7 +92,8 @@ func everyOp() []program.Op {
 func TestConstants(t *testing.T) {
 	b := program.NewBuilder("constants")
 	x := b.Input("x", program.FloatType())
-	for _, v := range []float64{math.Copysign(0, -1), math.Inf(1), math.NaN(), math.SmallestNonzeroFloat64, 1 + 0x1p-52} {
+	for _, v := range []float64{math.Copysign(0, -1), math.Inf(1), math.NaN(),
+		math.SmallestNonzeroFloat64, 1 + 0x1p-52} {
 		x = x.Add(b.Const(v))
 	}
 	b.Output("y", x)
@@ -131,14 +132,18 @@ func TestFromProgramRefuses(t *testing.T) {
 		{`inputs { name: "x" type { shape: 4 } }`, "element type 0"},
 		{`inputs { name: "x" type { dtype: 261 } }`, "element type 261"},
 		{`inputs { name: "x" type { dtype: -1 } }`, "element type -1"},
-		{`inputs { name: "x" type { dtype: DTYPE_FLOAT shape: 4294967295 } }`, "an axis whose size is 4294967295"},
+		{`inputs { name: "x" type { dtype: DTYPE_FLOAT shape: 4294967295 } }`,
+			"an axis whose size is 4294967295"},
 		{x + `nodes { }`, "node 0: operation 0 does not exist"},
 		{x + `nodes { op: -5 }`, "operation -5 does not exist"},
 		{x + `nodes { op: 65537 }`, "operation 65537 does not exist"},
 		{x + `nodes { op: OP_NEG }`, "neg: the type is absent"},
-		{x + `nodes { op: OP_NEG args: 2147483648 type { dtype: DTYPE_FLOAT } }`, "operand is 2147483648"},
-		{x + `nodes { op: OP_SLICE type { dtype: DTYPE_FLOAT } attr { start: 3000000000 } }`, "attribute start is 3000000000"},
-		{x + `nodes { op: OP_HADAMARD type { dtype: DTYPE_FLOAT } attr { block: 3000000000 } }`, "attribute block is 3000000000"},
+		{x + `nodes { op: OP_NEG args: 2147483648 type { dtype: DTYPE_FLOAT } }`,
+			"operand is 2147483648"},
+		{x + `nodes { op: OP_SLICE type { dtype: DTYPE_FLOAT } attr { start: 3000000000 } }`,
+			"attribute start is 3000000000"},
+		{x + `nodes { op: OP_HADAMARD type { dtype: DTYPE_FLOAT } attr { block: 3000000000 } }`,
+			"attribute block is 3000000000"},
 		{x + `outputs { value: 3000000000 }`, "output 0: the value is 3000000000"},
 	}
 	for _, c := range cases {
@@ -153,7 +158,8 @@ func TestFromProgramRefuses(t *testing.T) {
 }
 
 func TestValues(t *testing.T) {
-	sent := map[string]any{"i": -3, "f": 0.5, "b": true, "s": "text", "zero": 0, "no": false, "empty": ""}
+	sent := map[string]any{"i": -3, "f": 0.5, "b": true, "s": "text", "zero": 0, "no": false,
+		"empty": ""}
 	m, err := wire.ToValues(sent)
 	if err != nil {
 		t.Fatal(err)
@@ -165,10 +171,12 @@ func TestValues(t *testing.T) {
 	if diff := cmp.Diff(sent, got); diff != "" {
 		t.Errorf("the values changed (-sent +received):\n%s", diff)
 	}
-	if _, err := wire.ToValues(map[string]any{"list": []int{1}}); err == nil || !strings.Contains(err.Error(), "parameter list") {
+	if _, err := wire.ToValues(map[string]any{"list": []int{1}}); err == nil ||
+		!strings.Contains(err.Error(), "parameter list") {
 		t.Errorf("a list was sent: %v", err)
 	}
-	if _, err := wire.FromValues(map[string]*pb.Value{"v": {}}); err == nil || !strings.Contains(err.Error(), "is absent") {
+	if _, err := wire.FromValues(map[string]*pb.Value{"v": {}}); err == nil ||
+		!strings.Contains(err.Error(), "is absent") {
 		t.Errorf("an absent value was read: %v", err)
 	}
 }
@@ -199,7 +207,10 @@ func TestNames(t *testing.T) {
 			t.Errorf("%q became %q", word, got)
 		}
 	}
-	if len(wire.TensorRoles) != len(pb.TensorRole_name)-1 || len(wire.SiteRoles) != len(pb.SiteRole_name)-1 || len(wire.SiteProducts) != len(pb.SiteProduct_name) || len(wire.ParameterTypes) != len(pb.ParameterType_name)-1 {
+	if len(wire.TensorRoles) != len(pb.TensorRole_name)-1 ||
+		len(wire.SiteRoles) != len(pb.SiteRole_name)-1 ||
+		len(wire.SiteProducts) != len(pb.SiteProduct_name) ||
+		len(wire.ParameterTypes) != len(pb.ParameterType_name)-1 {
 		t.Error("an enumeration of the .proto files has members without a word")
 	}
 	if _, err := wire.SiteRoles.Word(0, "role"); err == nil {

@@ -87,11 +87,13 @@ func checkGradient(t *testing.T, p *program.Program, output string, in tensors, 
 	for _, name := range wrt {
 		for range 3 {
 			v := random(rng, in[name].Type)
-			up, down := value(with(in, name, along(in[name], v, h))), value(with(in, name, along(in[name], v, -h)))
+			up, down := value(with(in, name, along(in[name], v, h))),
+				value(with(in, name, along(in[name], v, -h)))
 			want, got := (up-down)/(2*h), dot(grads["d."+name], v)
 			scale := max(1, math.Abs(up), math.Abs(want), dot(grads["d."+name], grads["d."+name]))
 			if !(math.Abs(got-want) <= 1e-6*scale) {
-				t.Errorf("d.%s of %s: gradient %v, finite differences %v (scale %v)\n%s", name, output, got, want, scale, p)
+				t.Errorf("d.%s of %s: gradient %v, finite differences %v (scale %v)\n%s", name, output, got,
+					want, scale, p)
 			}
 		}
 	}
@@ -134,9 +136,12 @@ func TestElementwise(t *testing.T) {
 		"select": func(x, y program.Value) program.Value { return x.Lt(y).Select(x.Square(), y.Neg()) },
 	}
 	unary := map[string]func(program.Value) program.Value{
-		"neg": program.Value.Neg, "abs": program.Value.Abs, "sqrt": program.Value.Sqrt, "exp": program.Value.Exp,
-		"expm1": program.Value.Expm1, "log": program.Value.Log, "log1p": program.Value.Log1p, "tanh": program.Value.Tanh,
-		"sign": program.Value.Sign, "floor": program.Value.Floor, "round": program.Value.Round, "logb": program.Value.Logb,
+		"neg": program.Value.Neg, "abs": program.Value.Abs, "sqrt": program.Value.Sqrt,
+		"exp":   program.Value.Exp,
+		"expm1": program.Value.Expm1, "log": program.Value.Log, "log1p": program.Value.Log1p,
+		"tanh": program.Value.Tanh,
+		"sign": program.Value.Sign, "floor": program.Value.Floor, "round": program.Value.Round,
+		"logb": program.Value.Logb,
 	}
 	for name, f := range unary {
 		binary[name] = func(x, y program.Value) program.Value { return f(x).Add(f(y.Neg().Exp())) }
@@ -183,41 +188,56 @@ func TestStructure(t *testing.T) {
 		x, y []int
 		f    build
 	}{
-		{"reshape", []int{3, 4}, []int{2, 6}, func(x, y program.Value) program.Value { return x.Reshape(12).Mul(y.Reshape(12)) }},
-		{"transpose", []int{2, 3, 4}, []int{4, 2, 3}, func(x, y program.Value) program.Value { return x.Transpose(2, 0, 1).Mul(y) }},
+		{"reshape", []int{3, 4}, []int{2, 6},
+			func(x, y program.Value) program.Value { return x.Reshape(12).Mul(y.Reshape(12)) }},
+		{"transpose", []int{2, 3, 4}, []int{4, 2, 3},
+			func(x, y program.Value) program.Value { return x.Transpose(2, 0, 1).Mul(y) }},
 		{"broadcast", []int{3}, []int{1, 2}, func(x, y program.Value) program.Value {
 			return x.Broadcast([]int{4, 3, 2}, []int{1}).Mul(y.Broadcast([]int{4, 3, 2}, []int{0, 2}))
 		}},
-		{"broadcast scalar", nil, []int{3}, func(x, y program.Value) program.Value { return x.Broadcast([]int{3}, nil).Mul(y) }},
+		{"broadcast scalar", nil, []int{3},
+			func(x, y program.Value) program.Value { return x.Broadcast([]int{3}, nil).Mul(y) }},
 		{"slice", []int{5, 6}, []int{4, 3}, func(x, y program.Value) program.Value {
 			return x.Slice([]int{1, 2}, []int{5, 5}, []int{1, 1}).Mul(y)
 		}},
 		{"slice with strides", []int{10, 7}, []int{3, 2}, func(x, y program.Value) program.Value {
 			return x.Slice([]int{1, 0}, []int{9, 6}, []int{3, 4}).Mul(y)
 		}},
-		{"slice to the end", []int{7}, []int{4}, func(x, y program.Value) program.Value { return x.Slice([]int{0}, []int{7}, []int{2}).Mul(y) }},
+		{"slice to the end", []int{7}, []int{4},
+			func(x, y program.Value) program.Value { return x.Slice([]int{0}, []int{7}, []int{2}).Mul(y) }},
 		{"slice one", []int{7}, nil, func(x, y program.Value) program.Value {
 			return x.Slice([]int{5}, []int{6}, []int{9}).Reshape().Mul(y)
 		}},
-		{"concatenate", []int{2, 3}, []int{2, 1}, func(x, y program.Value) program.Value { return x.Concatenate(1, y, x.Square(), y) }},
-		{"reduce_sum", []int{2, 3, 4}, []int{3}, func(x, y program.Value) program.Value { return x.Square().ReduceSum(0, 2).Mul(y) }},
-		{"sum of all", []int{2, 3}, nil, func(x, y program.Value) program.Value { return x.Square().SumAll().Mul(y) }},
-		{"reduce_max", []int{2, 3, 4}, []int{3}, func(x, y program.Value) program.Value { return x.ReduceMax(0, 2).Mul(y) }},
-		{"reduce_min", []int{3, 4}, []int{3}, func(x, y program.Value) program.Value { return x.ReduceMin(1).Mul(y) }},
-		{"mean", []int{3, 4}, []int{3, 4}, func(x, y program.Value) program.Value { return x.Sub(x.MeanRow()).Mul(y.MaxRow()) }},
-		{"hadamard", []int{3, 8}, []int{3, 8}, func(x, y program.Value) program.Value { return x.Hadamard(4).Mul(y.Hadamard(8)) }},
-		{"matmul", []int{3, 4}, []int{4, 5}, func(x, y program.Value) program.Value { return x.MatMul(y).Tanh() }},
+		{"concatenate", []int{2, 3}, []int{2, 1},
+			func(x, y program.Value) program.Value { return x.Concatenate(1, y, x.Square(), y) }},
+		{"reduce_sum", []int{2, 3, 4}, []int{3},
+			func(x, y program.Value) program.Value { return x.Square().ReduceSum(0, 2).Mul(y) }},
+		{"sum of all", []int{2, 3}, nil,
+			func(x, y program.Value) program.Value { return x.Square().SumAll().Mul(y) }},
+		{"reduce_max", []int{2, 3, 4}, []int{3},
+			func(x, y program.Value) program.Value { return x.ReduceMax(0, 2).Mul(y) }},
+		{"reduce_min", []int{3, 4}, []int{3},
+			func(x, y program.Value) program.Value { return x.ReduceMin(1).Mul(y) }},
+		{"mean", []int{3, 4}, []int{3, 4},
+			func(x, y program.Value) program.Value { return x.Sub(x.MeanRow()).Mul(y.MaxRow()) }},
+		{"hadamard", []int{3, 8}, []int{3, 8},
+			func(x, y program.Value) program.Value { return x.Hadamard(4).Mul(y.Hadamard(8)) }},
+		{"matmul", []int{3, 4}, []int{4, 5},
+			func(x, y program.Value) program.Value { return x.MatMul(y).Tanh() }},
 		{"rows by rows", []int{3, 4}, []int{5, 4}, func(x, y program.Value) program.Value {
 			return x.Dot(y, [2][]int{{1}, {1}}, [2][]int{}).Tanh()
 		}},
-		{"outer", []int{3}, []int{4}, func(x, y program.Value) program.Value { return x.Dot(y, [2][]int{}, [2][]int{}).Tanh() }},
+		{"outer", []int{3}, []int{4},
+			func(x, y program.Value) program.Value { return x.Dot(y, [2][]int{}, [2][]int{}).Tanh() }},
 		{"batched", []int{4, 2, 3}, []int{5, 4, 2}, func(x, y program.Value) program.Value {
 			return x.Dot(y, [2][]int{{0}, {1}}, [2][]int{{1}, {2}}).Tanh()
 		}},
-		{"two of each", []int{2, 3, 4, 5, 2}, []int{2, 5, 3, 2, 3}, func(x, y program.Value) program.Value {
-			return x.Dot(y, [2][]int{{4, 1}, {0, 2}}, [2][]int{{3, 0}, {1, 3}}).Tanh()
-		}},
-		{"with itself", []int{3, 3}, nil, func(x, y program.Value) program.Value { return x.MatMul(x).Mul(y) }},
+		{"two of each", []int{2, 3, 4, 5, 2}, []int{2, 5, 3, 2, 3},
+			func(x, y program.Value) program.Value {
+				return x.Dot(y, [2][]int{{4, 1}, {0, 2}}, [2][]int{{3, 0}, {1, 3}}).Tanh()
+			}},
+		{"with itself", []int{3, 3}, nil,
+			func(x, y program.Value) program.Value { return x.MatMul(x).Mul(y) }},
 		{"softmax", []int{3, 4}, []int{3, 4}, func(x, y program.Value) program.Value {
 			e := x.Sub(x.MaxRow().StopGradient()).Exp()
 			return e.Div(e.ReduceSum(1).Reshape(3, 1)).Mul(y)

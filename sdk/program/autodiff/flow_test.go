@@ -100,13 +100,15 @@ func TestCutIsMinimal(t *testing.T) {
 			got |= 1 << id
 		}
 		if !p.separates(got) || p.weight(got) != best {
-			t.Fatalf("cut %b weighs %d (separates: %v), the minimum is %d: %+v", got, p.weight(got), p.separates(got), best, p)
+			t.Fatalf("cut %b weighs %d (separates: %v), the minimum is %d: %+v", got, p.weight(got),
+				p.separates(got), best, p)
 		}
 	}
 }
 
 func TestCutIsNearestToTheSink(t *testing.T) {
-	chain := pipes{weights: []int64{2, 2, 2}, feeds: [][2]int{{0, 1}, {1, 2}}, source: []int{0}, sink: []int{2}}
+	chain := pipes{weights: []int64{2, 2, 2}, feeds: [][2]int{{0, 1}, {1, 2}}, source: []int{0},
+		sink: []int{2}}
 	if diff := cmp.Diff([]program.ID{2}, chain.cut()); diff != "" {
 		t.Error(diff)
 	}

@@ -21,30 +21,63 @@ func TestRulesAtSpecialPoints(t *testing.T) {
 		f              build
 		x, y, dx, dOut []float64
 	}{
-		{"max splits ties", two(program.Value.Max), []float64{1, 2, 3, nan}, []float64{1, 3, 2, 1}, []float64{0.5, 0, 1, 0}, nil},
-		{"min splits ties", two(program.Value.Min), []float64{1, 2, 3, nan}, []float64{1, 3, 2, 1}, []float64{0.5, 1, 0, 0}, nil},
-		{"reduce_max divides", func(x, y program.Value) program.Value { return x.ReduceMax(0) }, []float64{5, 1, 5, 5, 5}, nil, []float64{0.25, 0, 0.25, 0.25, 0.25}, []float64{1}},
-		{"order_statistic divides", func(x, y program.Value) program.Value { return x.OrderStatistic(x.Builder().ConstInt(1)) }, []float64{5, 1, 3, 3}, nil, []float64{0, 0, 0.5, 0.5}, []float64{1}},
-		{"median of an even number", func(x, y program.Value) program.Value { return x.QuantileRow(0.5) }, []float64{5, 1, 3, 9}, nil, []float64{0.5, 0, 0.5, 0}, []float64{1}},
-		{"lookup sums", func(x, y program.Value) program.Value { return y.Convert(program.Int).Lookup(x) }, []float64{7, 8, 9}, []float64{2, 0, 2, 5, -1}, []float64{11, 0, 13}, []float64{8, 1, 2, 3, 10}},
-		{"scatter_add looks up", func(x, y program.Value) program.Value { return y.Convert(program.Int).ScatterAdd(x, 2) }, []float64{7, 8, 9}, []float64{1, 0, 4}, []float64{20, 10, 20}, []float64{10, 20}},
+		{"max splits ties", two(program.Value.Max), []float64{1, 2, 3, nan}, []float64{1, 3, 2, 1},
+			[]float64{0.5, 0, 1, 0}, nil},
+		{"min splits ties", two(program.Value.Min), []float64{1, 2, 3, nan}, []float64{1, 3, 2, 1},
+			[]float64{0.5, 1, 0, 0}, nil},
+		{"reduce_max divides", func(x, y program.Value) program.Value { return x.ReduceMax(0) },
+			[]float64{5, 1, 5, 5, 5}, nil, []float64{0.25, 0, 0.25, 0.25, 0.25}, []float64{1}},
+		{"order_statistic divides",
+			func(x, y program.Value) program.Value {
+				return x.OrderStatistic(x.Builder().ConstInt(1))
+			}, []float64{5, 1, 3, 3}, nil, []float64{0, 0, 0.5, 0.5}, []float64{1}},
+		{"median of an even number", func(x, y program.Value) program.Value { return x.QuantileRow(0.5) },
+			[]float64{5, 1, 3, 9}, nil, []float64{0.5, 0, 0.5, 0}, []float64{1}},
+		{"lookup sums", func(x, y program.Value) program.Value {
+			return y.Convert(program.Int).Lookup(x)
+		}, []float64{7, 8, 9}, []float64{2, 0, 2, 5, -1}, []float64{11, 0, 13},
+			[]float64{8, 1, 2, 3, 10}},
+		{"scatter_add looks up",
+			func(x, y program.Value) program.Value {
+				return y.Convert(program.Int).ScatterAdd(x, 2)
+			}, []float64{7, 8, 9}, []float64{1, 0, 4}, []float64{20, 10, 20}, []float64{10, 20}},
 		{"top_k", func(x, y program.Value) program.Value {
 			return x.TopK(x.Builder().ConstInt(2)).Select(x, x.Builder().Const(0))
 		}, []float64{1, 3, 3, 3}, nil, []float64{0, 1, 1, 0}, nil},
-		{"the index of the nearest", func(x, y program.Value) program.Value { return x.Nearest(y).Convert(program.Float).Mul(x) }, []float64{1, 4}, []float64{0, 3, 5}, []float64{0, 1}, nil},
-		{"abs of zero", func(x, y program.Value) program.Value { return x.Abs() }, []float64{0, -2}, nil, []float64{0, -1}, nil},
-		{"stop_gradient", func(x, y program.Value) program.Value { return x.StopGradient().Mul(x) }, []float64{2, 3}, nil, []float64{2, 3}, nil},
-		{"straight-through", func(x, y program.Value) program.Value { return x.Round().Sub(x).StopGradient().Add(x) }, []float64{2.4, 3.6}, nil, []float64{1, 1}, nil},
-		{"round", func(x, y program.Value) program.Value { return x.Round() }, []float64{0.4, 3}, nil, []float64{0, 0}, nil},
+		{"the index of the nearest",
+			func(x, y program.Value) program.Value {
+				return x.Nearest(y).Convert(program.Float).Mul(x)
+			}, []float64{1, 4}, []float64{0, 3, 5}, []float64{0, 1}, nil},
+		{"abs of zero", func(x, y program.Value) program.Value { return x.Abs() }, []float64{0, -2}, nil,
+			[]float64{0, -1}, nil},
+		{"stop_gradient", func(x, y program.Value) program.Value { return x.StopGradient().Mul(x) },
+			[]float64{2, 3}, nil, []float64{2, 3}, nil},
+		{"straight-through",
+			func(x, y program.Value) program.Value {
+				return x.Round().Sub(x).StopGradient().Add(x)
+			}, []float64{2.4, 3.6}, nil, []float64{1, 1}, nil},
+		{"round", func(x, y program.Value) program.Value { return x.Round() }, []float64{0.4, 3}, nil,
+			[]float64{0, 0}, nil},
 		{"convert", func(x, y program.Value) program.Value {
 			return x.Convert(program.Int).Convert(program.Float).Add(x.Convert(program.Float))
 		}, []float64{2, 3}, nil, []float64{1, 1}, nil},
-		{"bitcast", func(x, y program.Value) program.Value { return x.Bitcast(program.Float) }, []float64{2}, nil, []float64{0}, nil},
-		{"clip outside", func(x, y program.Value) program.Value { return x.Clip(-1, 1) }, []float64{-2, -1, 0, 1, 2, -inf, inf, nan}, nil, []float64{0, 1, 1, 1, 0, 0, 0, 0}, nil},
-		{"clamp to its own sum", func(x, y program.Value) program.Value { return x.Clamp(x.SumAll().Neg(), x.SumAll()) }, []float64{-8, 9, 0.5}, nil, []float64{0, 0, 1}, nil},
-		{"value not taken", func(x, y program.Value) program.Value { return x.IsFinite().Select(x, x.Builder().Const(0)) }, []float64{inf, 1}, nil, []float64{0, 1}, nil},
-		{"NaN cotangent not taken", func(x, y program.Value) program.Value { return y.Gt(y.Builder().Const(0)).Select(x, y) }, []float64{1, 2}, []float64{1, -1}, []float64{nan, 0}, []float64{nan, nan}},
-		{"steep quotient", two(func(x, y program.Value) program.Value { return y.Div(x) }), []float64{1e-200}, []float64{1e-200}, []float64{-1e200}, nil},
+		{"bitcast", func(x, y program.Value) program.Value { return x.Bitcast(program.Float) },
+			[]float64{2}, nil, []float64{0}, nil},
+		{"clip outside", func(x, y program.Value) program.Value { return x.Clip(-1, 1) },
+			[]float64{-2, -1, 0, 1, 2, -inf, inf, nan}, nil, []float64{0, 1, 1, 1, 0, 0, 0, 0}, nil},
+		{"clamp to its own sum",
+			func(x, y program.Value) program.Value {
+				return x.Clamp(x.SumAll().Neg(), x.SumAll())
+			}, []float64{-8, 9, 0.5}, nil, []float64{0, 0, 1}, nil},
+		{"value not taken", func(x, y program.Value) program.Value {
+			return x.IsFinite().Select(x, x.Builder().Const(0))
+		}, []float64{inf, 1}, nil, []float64{0, 1}, nil},
+		{"NaN cotangent not taken",
+			func(x, y program.Value) program.Value {
+				return y.Gt(y.Builder().Const(0)).Select(x, y)
+			}, []float64{1, 2}, []float64{1, -1}, []float64{nan, 0}, []float64{nan, nan}},
+		{"steep quotient", two(func(x, y program.Value) program.Value { return y.Div(x) }),
+			[]float64{1e-200}, []float64{1e-200}, []float64{-1e200}, nil},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -80,7 +113,8 @@ func TestGradientColumn(t *testing.T) {
 		program.OpTranspose: {Axes: []int{1, 0}}, program.OpBroadcast: {Axes: []int{0, 1}},
 		program.OpSlice:       {Start: []int{0, 0}, Limit: []int{2, 2}, Stride: []int{1, 1}},
 		program.OpConcatenate: {Axes: []int{0}}, program.OpHadamard: {Block: 2},
-		program.OpReduceSum: {Axes: []int{0}}, program.OpReduceMax: {Axes: []int{0}}, program.OpReduceMin: {Axes: []int{0}},
+		program.OpReduceSum: {Axes: []int{0}}, program.OpReduceMax: {Axes: []int{0}},
+		program.OpReduceMin: {Axes: []int{0}},
 	}
 	passed := 0
 	for _, info := range program.Ops() {
@@ -135,10 +169,13 @@ func TestGradientColumn(t *testing.T) {
 }
 
 func TestSecondDerivative(t *testing.T) {
-	p := built(t, func(x, y program.Value) program.Value { return x.Mul(x).Mul(x).Mul(y.StopGradient()) }, nil, nil)
+	p := built(t, func(x, y program.Value) program.Value {
+		return x.Mul(x).Mul(x).Mul(y.StopGradient())
+	}, nil, nil)
 	second := vjp(t, vjp(t, p, "out", "x"), "d.x", "x", "y")
 	out := run(t, second, tensors{
-		"x": reference.Float(5), "y": reference.Float(2), "d.out": reference.Float(1), "d.d.x": reference.Float(1),
+		"x": reference.Float(5), "y": reference.Float(2), "d.out": reference.Float(1),
+		"d.d.x": reference.Float(1),
 	})
 	if got := out["d.x"].Scalar(); got != 6*5*2 {
 		t.Errorf("second derivative of 2x³ at 5 is %v", got)
@@ -178,36 +215,44 @@ func TestErrors(t *testing.T) {
 		{p, "fine", []string{"n"}, `program "p": input "n" is int: only floats have gradients`},
 		{p, "fine", []string{"x", "x"}, `program "p": input "x" is named twice`},
 		{p, "fine", nil, `program "p": got no inputs to differentiate with respect to`},
-		{p, "q", []string{"x"}, `program "p": %3 = qr: a matrix factorization has no gradient: put stop_gradient around it`},
-		{pc, "y", []string{"d.y"}, `program "c": the input "d.y" has the name of the cotangent of output "y"`},
+		{p, "q", []string{"x"},
+			`program "p": %3 = qr: a matrix factorization has no gradient: put stop_gradient around it`},
+		{pc, "y", []string{"d.y"},
+			`program "c": the input "d.y" has the name of the cotangent of output "y"`},
 	}
 	for _, c := range cases {
 		if _, err := autodiff.VJP(c.p, c.output, c.wrt...); err == nil || err.Error() != c.want {
 			t.Errorf("VJP: got %v, want %s", err, c.want)
 		}
-		if _, err := autodiff.Split(c.p, []string{c.p.Outputs[0].Name}, c.output, c.wrt...); err == nil || err.Error() != c.want {
+		if _, err := autodiff.Split(c.p, []string{c.p.Outputs[0].Name}, c.output, c.wrt...); err == nil ||
+			err.Error() != c.want {
 			t.Errorf("Split: got %v, want %s", err, c.want)
 		}
 	}
 	if _, err := autodiff.VJP(p, "fine", "x"); err != nil {
 		t.Errorf("a stopped factorization: %v", err)
 	}
-	if _, err := autodiff.Split(p, nil, "fine", "x"); err == nil || !strings.Contains(err.Error(), "want at least one output of the forward pass") {
+	if _, err := autodiff.Split(p, nil, "fine", "x"); err == nil ||
+		!strings.Contains(err.Error(), "want at least one output of the forward pass") {
 		t.Errorf("Split without outputs: %v", err)
 	}
-	if _, err := autodiff.Split(p, []string{"nothing"}, "fine", "x"); err == nil || !strings.Contains(err.Error(), `no output "nothing"`) {
+	if _, err := autodiff.Split(p, []string{"nothing"}, "fine", "x"); err == nil ||
+		!strings.Contains(err.Error(), `no output "nothing"`) {
 		t.Errorf("Split with an unknown output: %v", err)
 	}
 	other := program.NewBuilder("other")
-	other.Output("d.x", other.Input("x", program.FloatType(7)).Add(other.Input("dy", program.FloatType(7))))
+	other.Output("d.x", other.Input("x", program.FloatType(7)).
+		Add(other.Input("dy", program.FloatType(7))))
 	otherShape, err := other.Build()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := autodiff.SplitBy(p, []string{"fine"}, otherShape, "x"); err == nil || !strings.Contains(err.Error(), `the cotangent "x" must be an input of "other", and not of "p"`) {
+	if _, err := autodiff.SplitBy(p, []string{"fine"}, otherShape, "x"); err == nil ||
+		!strings.Contains(err.Error(), `the cotangent "x" must be an input of "other", and not of "p"`) {
 		t.Errorf("SplitBy without a cotangent: %v", err)
 	}
-	if _, err := autodiff.SplitBy(p, []string{"fine"}, otherShape, "dy"); err == nil || !strings.Contains(err.Error(), `input "x" is float[7], but`) {
+	if _, err := autodiff.SplitBy(p, []string{"fine"}, otherShape, "dy"); err == nil ||
+		!strings.Contains(err.Error(), `input "x" is float[7], but`) {
 		t.Errorf("SplitBy with another shape: %v", err)
 	}
 }

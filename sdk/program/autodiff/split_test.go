@@ -12,7 +12,9 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-func split(t *testing.T, p *program.Program, outputs []string, output string, wrt ...string) *autodiff.Partition {
+func split(
+	t *testing.T, p *program.Program, outputs []string, output string, wrt ...string,
+) *autodiff.Partition {
 	t.Helper()
 	s, err := autodiff.Split(p, outputs, output, wrt...)
 	if err != nil {
@@ -22,7 +24,9 @@ func split(t *testing.T, p *program.Program, outputs []string, output string, wr
 }
 
 // runSplit runs both halves and returns the outputs of both.
-func runSplit(t *testing.T, s *autodiff.Partition, in tensors, cotangent string, dy reference.Tensor) (forward, backward tensors) {
+func runSplit(
+	t *testing.T, s *autodiff.Partition, in tensors, cotangent string, dy reference.Tensor,
+) (forward, backward tensors) {
 	t.Helper()
 	forward = run(t, s.Forward, in)
 	args := tensors{cotangent: dy}
@@ -83,7 +87,8 @@ func checkResiduals(t *testing.T, s *autodiff.Partition) {
 	}
 	for i, r := range s.Residuals {
 		if s.Backward.Inputs[i].Name != r.Name {
-			t.Errorf("input %d of the backward program is %s, residual %d is %s", i, s.Backward.Inputs[i].Name, i, r.Name)
+			t.Errorf("input %d of the backward program is %s, residual %d is %s", i,
+				s.Backward.Inputs[i].Name, i, r.Name)
 		}
 		if r.Input {
 			continue
@@ -147,18 +152,29 @@ func TestResiduals(t *testing.T) {
 		f    func(x, y value) value // y has the shape of x, [4,8]
 		want []string
 	}{
-		{"linear functions need nothing", func(x, y value) value { return x.Scale(2).Add(y).Neg().Hadamard(8) }, nil},
+		{"linear functions need nothing",
+			func(x, y value) value { return x.Scale(2).Add(y).Neg().Hadamard(8) }, nil},
 		{"a product needs its operands", func(x, y value) value { return x.Mul(y) }, []string{"x", "y"}},
-		{"tanh needs its result, which is the output", func(x, y value) value { return x.Tanh() }, []string{"out"}},
-		{"an intermediate result", func(x, y value) value { return x.Exp().Add(y).Abs().Neg() }, []string{"r.0 float[4,8]", "r.1 float[4,8]"}},
+		{"tanh needs its result, which is the output", func(x, y value) value { return x.Tanh() },
+			[]string{"out"}},
+		{"an intermediate result", func(x, y value) value { return x.Exp().Add(y).Abs().Neg() },
+			[]string{"r.0 float[4,8]", "r.1 float[4,8]"}},
 		{"not what is repeated", func(x, y value) value {
 			return x.Mul(y.MaxRow().Broadcast([]int{4, 8}, []int{0, 1})).Neg().StopGradient().Mul(y)
 		},
 			[]string{"r.0 float[4,8]"}},
-		{"a bool before a float", func(x, y value) value { return x.Gt(y).Convert(program.Float).Mul(x).Neg() }, []string{"r.0 bool[4,8]"}},
-		{"a clip needs where it clipped", func(x, y value) value { return x.Scale(3).Clip(-1, 1).Neg() }, []string{"r.0 bool[4,8]"}},
-		{"a maximum also needs the ties", func(x, y value) value { return x.Scale(3).Max(x.Builder().Const(1)).Neg() }, []string{"r.0 bool[4,8]", "r.1 bool[4,8]"}},
-		{"rows of a column", func(x, y value) value { return x.Div(y.Abs().MaxRow()).Neg().Sub(y) }, []string{"x", "y", "r.0 float[4]", "r.1 bool[4,8]"}},
+		{"a bool before a float",
+			func(x, y value) value {
+				return x.Gt(y).Convert(program.Float).Mul(x).Neg()
+			}, []string{"r.0 bool[4,8]"}},
+		{"a clip needs where it clipped", func(x, y value) value { return x.Scale(3).Clip(-1, 1).Neg() },
+			[]string{"r.0 bool[4,8]"}},
+		{"a maximum also needs the ties",
+			func(x, y value) value {
+				return x.Scale(3).Max(x.Builder().Const(1)).Neg()
+			}, []string{"r.0 bool[4,8]", "r.1 bool[4,8]"}},
+		{"rows of a column", func(x, y value) value { return x.Div(y.Abs().MaxRow()).Neg().Sub(y) },
+			[]string{"x", "y", "r.0 float[4]", "r.1 bool[4,8]"}},
 		{"no path", func(x, y value) value { return x.Mul(y).StopGradient() }, nil},
 		{"constants are made again", func(x, y value) value {
 			b := x.Builder()
@@ -197,7 +213,8 @@ func TestResidualNamesAreFree(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := split(t, p, []string{"m", "r.1"}, "r.1", "m", "r.0")
-	in := tensors{"m": reference.Floats([]float64{1, 2}, 2), "r.0": reference.Floats([]float64{0.5, -0.25}, 2)}
+	in := tensors{"m": reference.Floats([]float64{1, 2}, 2),
+		"r.0": reference.Floats([]float64{0.5, -0.25}, 2)}
 	dy := reference.Floats([]float64{3, 4}, 2)
 	_, got := runSplit(t, s, in, "d.r.1", dy)
 	want := run(t, vjp(t, p, "r.1", "m", "r.0"), with(in, "d.r.1", dy))
@@ -213,8 +230,8 @@ func TestResidualNamesAreFree(t *testing.T) {
 	}
 }
 
-// TestSplitBy: the halves of a program and of the backward pass that it is given compute what the two do, and what both compute is
-// passed on or is one of the outputs.
+// TestSplitBy: the halves of a program and of the backward pass that it is given compute what the
+// two do, and what both compute is passed on or is one of the outputs.
 func TestSplitBy(t *testing.T) {
 	b := program.NewBuilder("rounded")
 	x, s := b.Input("x", program.FloatType(4)), b.Input("s", program.FloatType())
@@ -248,10 +265,13 @@ func TestSplitBy(t *testing.T) {
 			args[r.Name] = forward[r.Name]
 		}
 	}
-	if diff := cmp.Diff(run(t, p, in), forward, cmpopts.IgnoreMapEntries(func(name string, _ reference.Tensor) bool { return name != "value" })); diff != "" {
+	if diff := cmp.Diff(run(t, p, in), forward,
+		cmpopts.IgnoreMapEntries(
+			func(name string, _ reference.Tensor) bool { return name != "value" })); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(run(t, backward, with(all, "d.value", grad)), run(t, parts.Backward, args)); diff != "" {
+	if diff := cmp.Diff(run(t, backward, with(all, "d.value", grad)),
+		run(t, parts.Backward, args)); diff != "" {
 		t.Error(diff)
 	}
 	if len(parts.Residuals) != 2 || !parts.Residuals[1].Input || len(parts.Backward.Inputs) != 3 {

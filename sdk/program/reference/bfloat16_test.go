@@ -9,12 +9,13 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// TestStochasticBFloat16: over all values of the 16 bits that matter, each neighbour comes as often as the mean asks for. What is
-// one of the numbers stays, and so does what is not finite.
+// TestStochasticBFloat16: over all values of the 16 bits that matter, each neighbour comes as often
+// as the mean asks for. What is one of the numbers stays, and so does what is not finite.
 func TestStochasticBFloat16(t *testing.T) {
 	const all = 1 << 16
 	b := program.NewBuilder("rounding")
-	x, bits := b.Input("x", program.FloatType()), b.Input("bits", program.Type{DType: program.Uint, Shape: []int{all}})
+	x, bits := b.Input("x", program.FloatType()),
+		b.Input("bits", program.Type{DType: program.Uint, Shape: []int{all}})
 	b.Output("y", x.Broadcast([]int{all}, nil).StochasticBFloat16(bits))
 	p, err := b.Build()
 	if err != nil {
@@ -24,9 +25,11 @@ func TestStochasticBFloat16(t *testing.T) {
 	for i := range words {
 		words[i] = uint32(i)<<16 | 0xbeef
 	}
-	for _, v := range []float64{0, 1, -1.5, 0x1p-140, 1 + 0x1p-8, -(1 + 0x1p-8 + 0x1p-12), 3.14159274, 1e30, -1e-30, 255.998, math.Inf(1), math.Inf(-1), math.NaN()} {
+	for _, v := range []float64{0, 1, -1.5, 0x1p-140, 1 + 0x1p-8, -(1 + 0x1p-8 + 0x1p-12), 3.14159274,
+		1e30, -1e-30, 255.998, math.Inf(1), math.Inf(-1), math.NaN()} {
 		v = float64(float32(v))
-		out, err := reference.Run(p, map[string]reference.Tensor{"x": reference.Float(v), "bits": reference.Uints(words, all)})
+		out, err := reference.Run(p,
+			map[string]reference.Tensor{"x": reference.Float(v), "bits": reference.Uints(words, all)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,7 +12,9 @@ import (
 )
 
 // evaluate builds a program with one output around the given tensors and runs it.
-func evaluate(t *testing.T, build func(args []program.Value) program.Value, args ...reference.Tensor) reference.Tensor {
+func evaluate(
+	t *testing.T, build func(args []program.Value) program.Value, args ...reference.Tensor,
+) reference.Tensor {
 	t.Helper()
 	b := program.NewBuilder("test")
 	values := make([]program.Value, len(args))
@@ -32,7 +34,9 @@ func evaluate(t *testing.T, build func(args []program.Value) program.Value, args
 }
 
 // apply evaluates one operation.
-func apply(t *testing.T, op program.Op, attr program.Attr, want program.Type, args ...reference.Tensor) reference.Tensor {
+func apply(
+	t *testing.T, op program.Op, attr program.Attr, want program.Type, args ...reference.Tensor,
+) reference.Tensor {
 	t.Helper()
 	if len(args) == 0 { // a program needs something that tells its builder
 		args = []reference.Tensor{reference.Float(0)}
@@ -86,8 +90,10 @@ func TestUnary(t *testing.T) {
 		{program.OpLog1p, f(0, 1e-17, -1, -2, inf, nan), f(0, 1e-17, -inf, nan, inf, nan)},
 		{program.OpTanh, f(0, inf, -inf, nan), f(0, 1, -1, nan)},
 		{program.OpFloor, f(1.5, -1.5, 2, -inf, inf, nan), f(1, -2, 2, -inf, inf, nan)},
-		{program.OpRound, f(0.5, 1.5, 2.5, -0.5, -1.5, 2.4999, inf, nan), f(0, 2, 2, negZero, -2, 2, inf, nan)},
-		{program.OpLogb, f(1, 0.75, 8, -8, tiny, 0, -inf, inf, nan), f(0, -1, 3, 3, -149, -inf, inf, inf, nan)},
+		{program.OpRound, f(0.5, 1.5, 2.5, -0.5, -1.5, 2.4999, inf, nan),
+			f(0, 2, 2, negZero, -2, 2, inf, nan)},
+		{program.OpLogb, f(1, 0.75, 8, -8, tiny, 0, -inf, inf, nan),
+			f(0, -1, 3, 3, -149, -inf, inf, inf, nan)},
 		{program.OpIsFinite, f(0, 1e300, inf, -inf, nan), b(true, true, false, false, false)},
 		{program.OpNot, b(true, false), b(false, true)},
 		{program.OpNot, i(0, -1, 5), i(-1, 0, -6)},
@@ -116,12 +122,15 @@ func TestBinary(t *testing.T) {
 		{program.OpMul, i(1<<20, -7), i(1<<20+1, 3), i(1<<20, -21)},
 		{program.OpMul, u(maxUint, 1<<31), u(maxUint, 3), u(1, 1<<31)},
 		{program.OpDiv, f(1, -1, 0, inf, 7), f(0, 0, 0, inf, 2), f(inf, -inf, nan, nan, 3.5)},
-		{program.OpPow, f(2, 0, -8, 4, nan, 1, -1, 0), f(10, 0, 1/3., -0.5, 0, nan, inf, -1), f(1024, 1, nan, 0.5, 1, 1, 1, inf)},
+		{program.OpPow, f(2, 0, -8, 4, nan, 1, -1, 0), f(10, 0, 1/3., -0.5, 0, nan, inf, -1),
+			f(1024, 1, nan, 0.5, 1, 1, 1, inf)},
 		{program.OpMax, f(1, nan, inf, -1), f(2, 1, nan, -2), f(2, nan, nan, -1)},
 		{program.OpMax, i(minInt, 3), i(maxInt, -3), i(maxInt, 3)},
 		{program.OpMin, f(1, nan, -inf, -1), f(2, 1, nan, -2), f(1, nan, nan, -2)},
 		{program.OpMin, u(maxUint, 3), u(5, 4), u(5, 3)},
-		{program.OpLdexp, f(1.5, 1, 3, -1, 0, 1, inf, nan, 1), f(3, -300, 0, 300, 300, nan, -300, 0, -149), f(12, math.Exp2(-300), 3, -math.Exp2(300), 0, nan, inf, nan, tiny)},
+		{program.OpLdexp, f(1.5, 1, 3, -1, 0, 1, inf, nan, 1),
+			f(3, -300, 0, 300, 300, nan, -300, 0, -149),
+			f(12, math.Exp2(-300), 3, -math.Exp2(300), 0, nan, inf, nan, tiny)},
 		{program.OpAnd, b(true, true, false), b(true, false, false), b(true, false, false)},
 		{program.OpOr, b(true, true, false), b(true, false, false), b(true, true, false)},
 		{program.OpXor, b(true, true, false), b(true, false, false), b(false, true, false)},
@@ -156,10 +165,14 @@ func TestClamp(t *testing.T) {
 		return reference.Float(lo), reference.Float(hi)
 	}
 	lo, hi := bounds(-1, 2.5)
-	equal(t, apply(t, program.OpClamp, program.Attr{}, program.Type{}, f(-3, -1, 0.5, 2.5, 7, inf, -inf, nan, tiny), lo, hi), f(-1, -1, 0.5, 2.5, 2.5, 2.5, -1, nan, tiny))
-	equal(t, apply(t, program.OpClamp, program.Attr{}, program.Type{}, reference.Float(9), lo, hi), reference.Float(2.5))
+	equal(t, apply(t, program.OpClamp, program.Attr{}, program.Type{},
+		f(-3, -1, 0.5, 2.5, 7, inf, -inf, nan, tiny), lo, hi),
+		f(-1, -1, 0.5, 2.5, 2.5, 2.5, -1, nan, tiny))
+	equal(t, apply(t, program.OpClamp, program.Attr{}, program.Type{}, reference.Float(9), lo, hi),
+		reference.Float(2.5))
 	lo, hi = bounds(-inf, inf)
-	equal(t, apply(t, program.OpClamp, program.Attr{}, program.Type{}, f(-inf, 3, inf, nan), lo, hi), f(-inf, 3, inf, nan))
+	equal(t, apply(t, program.OpClamp, program.Attr{}, program.Type{}, f(-inf, 3, inf, nan), lo, hi),
+		f(-inf, 3, inf, nan))
 	lo, hi = bounds(4, 4)
 	equal(t, apply(t, program.OpClamp, program.Attr{}, program.Type{}, f(3, 4, 5), lo, hi), f(4, 4, 4))
 }
@@ -168,12 +181,17 @@ func TestElementwiseShapes(t *testing.T) {
 	row := reference.Floats([]float64{1, 2, 3}, 1, 3)
 	col := reference.Floats([]float64{10, 20}, 2, 1)
 	sum := []float64{11, 12, 13, 21, 22, 23}
-	equal(t, apply(t, program.OpAdd, program.Attr{}, program.Type{}, row, col), reference.Floats(sum, 2, 3))
-	equal(t, apply(t, program.OpSub, program.Attr{}, program.Type{}, reference.Float(1), row), reference.Floats([]float64{0, -1, -2}, 1, 3))
-	equal(t, apply(t, program.OpSelect, program.Attr{}, program.Type{}, reference.Bools([]bool{true, false}, 2, 1), row, reference.Float(nan)),
+	equal(t, apply(t, program.OpAdd, program.Attr{}, program.Type{}, row, col),
+		reference.Floats(sum, 2, 3))
+	equal(t, apply(t, program.OpSub, program.Attr{}, program.Type{}, reference.Float(1), row),
+		reference.Floats([]float64{0, -1, -2}, 1, 3))
+	equal(t, apply(t, program.OpSelect, program.Attr{}, program.Type{},
+		reference.Bools([]bool{true, false}, 2, 1), row, reference.Float(nan)),
 		reference.Floats([]float64{1, 2, 3, nan, nan, nan}, 2, 3))
-	equal(t, apply(t, program.OpSelect, program.Attr{}, program.Type{}, reference.Bool(true), i(1, 2), i(3, 4)), i(1, 2))
-	equal(t, apply(t, program.OpSelect, program.Attr{}, program.Type{}, b(true, false), b(false, false), b(true, true)), b(false, true))
+	equal(t, apply(t, program.OpSelect, program.Attr{}, program.Type{}, reference.Bool(true), i(1, 2),
+		i(3, 4)), i(1, 2))
+	equal(t, apply(t, program.OpSelect, program.Attr{}, program.Type{}, b(true, false),
+		b(false, false), b(true, true)), b(false, true))
 }
 
 func TestConvert(t *testing.T) {
@@ -195,7 +213,8 @@ func TestConvert(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.x.Type.DType.String()+"/"+c.want.Type.DType.String(), func(t *testing.T) {
-			equal(t, apply(t, program.OpConvert, program.Attr{}, program.Type{DType: c.want.Type.DType}, c.x), c.want)
+			equal(t, apply(t, program.OpConvert, program.Attr{}, program.Type{DType: c.want.Type.DType},
+				c.x), c.want)
 		})
 	}
 }
@@ -203,7 +222,8 @@ func TestConvert(t *testing.T) {
 // What the table leaves undefined must still not panic.
 func TestUndefinedResultsDoNotPanic(t *testing.T) {
 	for _, to := range []program.DType{program.Int, program.Uint} {
-		got := apply(t, program.OpConvert, program.Attr{}, program.Type{DType: to}, f(nan, inf, -inf, 1e30, -1e30))
+		got := apply(t, program.OpConvert, program.Attr{}, program.Type{DType: to},
+			f(nan, inf, -inf, 1e30, -1e30))
 		if err := rerun(got); err != nil {
 			t.Errorf("convert to %s leaves its range: %v", to, err)
 		}
@@ -237,7 +257,8 @@ func TestBitcast(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.x.Type.DType.String()+"/"+c.want.Type.DType.String(), func(t *testing.T) {
-			equal(t, apply(t, program.OpBitcast, program.Attr{}, program.Type{DType: c.want.Type.DType}, c.x), c.want)
+			equal(t, apply(t, program.OpBitcast, program.Attr{}, program.Type{DType: c.want.Type.DType},
+				c.x), c.want)
 		})
 	}
 }

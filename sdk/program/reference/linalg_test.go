@@ -63,15 +63,18 @@ func TestQR(t *testing.T) {
 // LAPACK's Householder vectors give a first column of Q opposite to that of A when
 // A's first element is positive; refresh programs see the same signs every time.
 func TestQRSigns(t *testing.T) {
-	got := evaluate(t, func(v []program.Value) program.Value { return v[0].QR() }, reference.Floats([]float64{3, 0, 4, 5}, 2, 2))
+	got := evaluate(t, func(v []program.Value) program.Value { return v[0].QR() },
+		reference.Floats([]float64{3, 0, 4, 5}, 2, 2))
 	near(t, "Q", got, reference.Floats([]float64{-0.6, -0.8, -0.8, 0.6}, 2, 2), 1e-15)
 }
 
 func TestEigh(t *testing.T) {
 	const count, n = 3, 40
 	half := normal(rand.New(rand.NewPCG(2, 2)), count, n, n)
-	symmetric := evaluate(t, func(v []program.Value) program.Value { return v[0].Add(v[0].Transpose(0, 2, 1)) }, half)
-	values := evaluate(t, func(v []program.Value) program.Value { return v[0].EighValues() }, symmetric)
+	symmetric := evaluate(t,
+		func(v []program.Value) program.Value { return v[0].Add(v[0].Transpose(0, 2, 1)) }, half)
+	values := evaluate(t, func(v []program.Value) program.Value { return v[0].EighValues() },
+		symmetric)
 	for i, v := range values.Floats {
 		if i%n > 0 && v < values.Floats[i-1] {
 			t.Fatalf("eigenvalue %d is %v after %v", i, v, values.Floats[i-1])
@@ -117,18 +120,22 @@ func TestSortColumns(t *testing.T) {
 		{[]float64{2, 1, 2, 1}, []float64{1, 3, 2, 4, 5, 7, 6, 8}}, // equal ones as they come
 		{[]float64{nan, -1, inf, nan}, []float64{3, 2, 1, 4, 7, 6, 5, 8}},
 	} {
-		near(t, fmt.Sprint(c.keys), evaluate(t, sorted, x, f(c.keys...)), reference.Floats(c.want, 2, 4), 0)
+		near(t, fmt.Sprint(c.keys), evaluate(t, sorted, x, f(c.keys...)),
+			reference.Floats(c.want, 2, 4), 0)
 	}
-	stack := evaluate(t, sorted, reference.Floats([]float64{1, 2, 3, 4}, 2, 1, 2), reference.Floats([]float64{0, 1, 1, 0}, 2, 2))
+	stack := evaluate(t, sorted, reference.Floats([]float64{1, 2, 3, 4}, 2, 1, 2),
+		reference.Floats([]float64{0, 1, 1, 0}, 2, 2))
 	near(t, "each matrix by its own keys", stack, reference.Floats([]float64{2, 1, 3, 4}, 2, 1, 2), 0)
 }
 
 func TestFactorizationsOfOne(t *testing.T) {
 	x := reference.Floats([]float64{-4}, 1, 1)
 	near(t, "eigenvalue", apply(t, program.OpEighValues, program.Attr{}, program.Type{}, x), f(-4), 0)
-	near(t, "eigenvector", apply(t, program.OpEighVectors, program.Attr{}, program.Type{}, x), reference.Floats([]float64{1}, 1, 1), 0)
+	near(t, "eigenvector", apply(t, program.OpEighVectors, program.Attr{}, program.Type{}, x),
+		reference.Floats([]float64{1}, 1, 1), 0)
 	q := apply(t, program.OpQR, program.Attr{}, program.Type{}, x)
-	near(t, "|Q|", reference.Floats([]float64{math.Abs(q.Floats[0])}, 1, 1), reference.Floats([]float64{1}, 1, 1), 0)
+	near(t, "|Q|", reference.Floats([]float64{math.Abs(q.Floats[0])}, 1, 1),
+		reference.Floats([]float64{1}, 1, 1), 0)
 }
 
 func benchmark(b *testing.B, op program.Op, n int) {

@@ -27,11 +27,17 @@ func TestErrors(t *testing.T) {
 		inputs map[string]reference.Tensor
 		want   string
 	}{
-		{"missing", map[string]reference.Tensor{"x": good}, `program "errors": input "n" (uint) is missing`},
-		{"unknown", map[string]reference.Tensor{"x": good, "n": reference.Uint(1), "z": good}, `program "errors" has no input "z"`},
-		{"type", map[string]reference.Tensor{"x": reference.Float(1), "n": reference.Uint(1)}, `program "errors": input "x" is float[2], got float`},
-		{"length", map[string]reference.Tensor{"x": reference.Floats([]float64{1}, 2), "n": reference.Uint(1)}, `program "errors": input "x": got 1 floats and 0 integers for float[2], want 2 floats`},
-		{"range", map[string]reference.Tensor{"x": good, "n": bad}, `program "errors": input "n": element 0 is -1, out of range for uint`},
+		{"missing", map[string]reference.Tensor{"x": good},
+			`program "errors": input "n" (uint) is missing`},
+		{"unknown", map[string]reference.Tensor{"x": good, "n": reference.Uint(1), "z": good},
+			`program "errors" has no input "z"`},
+		{"type", map[string]reference.Tensor{"x": reference.Float(1), "n": reference.Uint(1)},
+			`program "errors": input "x" is float[2], got float`},
+		{"length", map[string]reference.Tensor{"x": reference.Floats([]float64{1}, 2),
+			"n": reference.Uint(1)},
+			`program "errors": input "x": got 1 floats and 0 integers for float[2], want 2 floats`},
+		{"range", map[string]reference.Tensor{"x": good, "n": bad},
+			`program "errors": input "n": element 0 is -1, out of range for uint`},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -40,7 +46,8 @@ func TestErrors(t *testing.T) {
 			}
 		})
 	}
-	if _, err := reference.RunArgs(p, good); err == nil || !strings.Contains(err.Error(), "takes 2 inputs, got 1") {
+	if _, err := reference.RunArgs(p, good); err == nil ||
+		!strings.Contains(err.Error(), "takes 2 inputs, got 1") {
 		t.Errorf("too few arguments: %v", err)
 	}
 }
@@ -80,7 +87,8 @@ func TestRun32RoundsEveryStep(t *testing.T) {
 		t.Fatal(err)
 	}
 	tenth := float32(0.1)
-	for name, want := range map[string]float64{"third": float64(tenth / 3), "input": float64(tenth), "gone": 0} {
+	for name, want := range map[string]float64{"third": float64(tenth / 3), "input": float64(tenth),
+		"gone": 0} {
 		if got := out[name].Scalar(); got != want {
 			t.Errorf("%s = %v, want %v", name, got, want)
 		}

@@ -30,12 +30,17 @@ func TestSources(t *testing.T) {
 	constant := func(attr program.Attr, want program.Type) reference.Tensor {
 		return apply(t, program.OpConstant, attr, want)
 	}
-	equal(t, constant(program.Attr{Floats: []float64{0.1}}, program.FloatType(2, 2)), reference.Floats([]float64{0.1, 0.1, 0.1, 0.1}, 2, 2))
-	equal(t, constant(program.Attr{Floats: []float64{1, inf, nan}}, program.FloatType(3)), f(1, inf, nan))
-	equal(t, constant(program.Attr{Ints: []int64{-1}}, program.Type{DType: program.Int, Shape: []int{2}}), i(-1, -1))
-	equal(t, constant(program.Attr{Ints: []int64{0, 1}}, program.Type{DType: program.Bool, Shape: []int{2}}), b(false, true))
+	equal(t, constant(program.Attr{Floats: []float64{0.1}}, program.FloatType(2, 2)),
+		reference.Floats([]float64{0.1, 0.1, 0.1, 0.1}, 2, 2))
+	equal(t, constant(program.Attr{Floats: []float64{1, inf, nan}}, program.FloatType(3)),
+		f(1, inf, nan))
+	equal(t, constant(program.Attr{Ints: []int64{-1}},
+		program.Type{DType: program.Int, Shape: []int{2}}), i(-1, -1))
+	equal(t, constant(program.Attr{Ints: []int64{0, 1}},
+		program.Type{DType: program.Bool, Shape: []int{2}}), b(false, true))
 	index := func(dtype program.DType, axis int) reference.Tensor {
-		return apply(t, program.OpIota, program.Attr{Axes: []int{axis}}, program.Type{DType: dtype, Shape: []int{2, 3}})
+		return apply(t, program.OpIota, program.Attr{Axes: []int{axis}},
+			program.Type{DType: dtype, Shape: []int{2, 3}})
 	}
 	equal(t, index(program.Float, 0), reference.Floats([]float64{0, 0, 0, 1, 1, 1}, 2, 3))
 	equal(t, index(program.Int, 1), reference.Ints([]int32{0, 1, 2, 0, 1, 2}, 2, 3))
@@ -52,29 +57,57 @@ func TestShapeOps(t *testing.T) {
 		args []reference.Tensor
 		want reference.Tensor
 	}{
-		{"reshape", program.OpReshape, attr{}, program.FloatType(3, 1, 2), []reference.Tensor{x}, count(3, 1, 2)},
-		{"reshape to scalar", program.OpReshape, attr{}, program.FloatType(), []reference.Tensor{f(7)}, reference.Float(7)},
-		{"transpose", program.OpTranspose, attr{Axes: []int{1, 0}}, program.Type{}, []reference.Tensor{x}, reference.Floats([]float64{0, 3, 1, 4, 2, 5}, 3, 2)},
-		{"transpose 3", program.OpTranspose, attr{Axes: []int{2, 0, 1}}, program.Type{}, []reference.Tensor{count(2, 2, 2)}, reference.Floats([]float64{0, 2, 4, 6, 1, 3, 5, 7}, 2, 2, 2)},
-		{"transpose scalar", program.OpTranspose, attr{}, program.Type{}, []reference.Tensor{reference.Int(3)}, reference.Int(3)},
-		{"broadcast scalar", program.OpBroadcast, attr{}, program.FloatType(2, 2), []reference.Tensor{reference.Float(3)}, reference.Floats([]float64{3, 3, 3, 3}, 2, 2)},
-		{"broadcast column", program.OpBroadcast, attr{Axes: []int{0}}, program.Type{DType: program.Int, Shape: []int{2, 3}}, []reference.Tensor{i(1, 2)}, reference.Ints([]int32{1, 1, 1, 2, 2, 2}, 2, 3)},
-		{"broadcast one", program.OpBroadcast, attr{Axes: []int{0, 2}}, program.FloatType(2, 2, 2), []reference.Tensor{reference.Floats([]float64{1, 2}, 1, 2)}, reference.Floats([]float64{1, 2, 1, 2, 1, 2, 1, 2}, 2, 2, 2)},
-		{"slice", program.OpSlice, attr{Start: []int{0, 1}, Limit: []int{2, 3}, Stride: []int{1, 1}}, program.Type{}, []reference.Tensor{x}, reference.Floats([]float64{1, 2, 4, 5}, 2, 2)},
-		{"slice stride", program.OpSlice, attr{Start: []int{1}, Limit: []int{8}, Stride: []int{3}}, program.Type{}, []reference.Tensor{count(8)}, f(1, 4, 7)},
-		{"slice bools", program.OpSlice, attr{Start: []int{1}, Limit: []int{2}, Stride: []int{5}}, program.Type{}, []reference.Tensor{b(true, false, true)}, b(false)},
-		{"concatenate rows", program.OpConcatenate, attr{Axes: []int{0}}, program.Type{}, []reference.Tensor{x, reference.Floats([]float64{9, 8, 7}, 1, 3)}, reference.Floats([]float64{0, 1, 2, 3, 4, 5, 9, 8, 7}, 3, 3)},
-		{"concatenate columns", program.OpConcatenate, attr{Axes: []int{1}}, program.Type{}, []reference.Tensor{x, reference.Floats([]float64{9, 8}, 2, 1)}, reference.Floats([]float64{0, 1, 2, 9, 3, 4, 5, 8}, 2, 4)},
-		{"concatenate ints", program.OpConcatenate, attr{Axes: []int{0}}, program.Type{}, []reference.Tensor{i(1), i(2), i(3)}, i(1, 2, 3)},
-		{"sum rows", program.OpReduceSum, attr{Axes: []int{0}}, program.Type{}, []reference.Tensor{x}, f(3, 5, 7)},
-		{"sum columns", program.OpReduceSum, attr{Axes: []int{1}}, program.Type{}, []reference.Tensor{x}, f(3, 12)},
-		{"sum all", program.OpReduceSum, attr{Axes: []int{0, 1}}, program.Type{}, []reference.Tensor{x}, reference.Float(15)},
-		{"sum outer axes", program.OpReduceSum, attr{Axes: []int{0, 2}}, program.Type{}, []reference.Tensor{count(2, 2, 2)}, f(10, 18)},
-		{"sum wraps", program.OpReduceSum, attr{Axes: []int{0}}, program.Type{}, []reference.Tensor{i(math.MaxInt32, 2)}, reference.Int(math.MinInt32 + 1)},
-		{"max", program.OpReduceMax, attr{Axes: []int{1}}, program.Type{}, []reference.Tensor{reference.Floats([]float64{1, 5, inf, nan}, 2, 2)}, f(5, nan)},
-		{"max int", program.OpReduceMax, attr{Axes: []int{0}}, program.Type{}, []reference.Tensor{i(-3, -1, -2)}, reference.Int(-1)},
-		{"min", program.OpReduceMin, attr{Axes: []int{1}}, program.Type{}, []reference.Tensor{reference.Floats([]float64{1, 5, nan, -inf}, 2, 2)}, f(1, nan)},
-		{"min uint", program.OpReduceMin, attr{Axes: []int{0}}, program.Type{}, []reference.Tensor{u(math.MaxUint32, 3)}, reference.Uint(3)},
+		{"reshape", program.OpReshape, attr{}, program.FloatType(3, 1, 2), []reference.Tensor{x},
+			count(3, 1, 2)},
+		{"reshape to scalar", program.OpReshape, attr{}, program.FloatType(), []reference.Tensor{f(7)},
+			reference.Float(7)},
+		{"transpose", program.OpTranspose, attr{Axes: []int{1, 0}}, program.Type{}, []reference.Tensor{x},
+			reference.Floats([]float64{0, 3, 1, 4, 2, 5}, 3, 2)},
+		{"transpose 3", program.OpTranspose, attr{Axes: []int{2, 0, 1}}, program.Type{},
+			[]reference.Tensor{count(2, 2, 2)}, reference.Floats([]float64{0, 2, 4, 6, 1, 3, 5, 7}, 2, 2,
+				2)},
+		{"transpose scalar", program.OpTranspose, attr{}, program.Type{},
+			[]reference.Tensor{reference.Int(3)}, reference.Int(3)},
+		{"broadcast scalar", program.OpBroadcast, attr{}, program.FloatType(2, 2),
+			[]reference.Tensor{reference.Float(3)}, reference.Floats([]float64{3, 3, 3, 3}, 2, 2)},
+		{"broadcast column", program.OpBroadcast, attr{Axes: []int{0}},
+			program.Type{DType: program.Int, Shape: []int{2, 3}}, []reference.Tensor{i(1, 2)},
+			reference.Ints([]int32{1, 1, 1, 2, 2, 2}, 2, 3)},
+		{"broadcast one", program.OpBroadcast, attr{Axes: []int{0, 2}}, program.FloatType(2, 2, 2),
+			[]reference.Tensor{reference.Floats([]float64{1, 2}, 1, 2)},
+			reference.Floats([]float64{1, 2, 1, 2, 1, 2, 1, 2}, 2, 2, 2)},
+		{"slice", program.OpSlice, attr{Start: []int{0, 1}, Limit: []int{2, 3}, Stride: []int{1, 1}},
+			program.Type{}, []reference.Tensor{x}, reference.Floats([]float64{1, 2, 4, 5}, 2, 2)},
+		{"slice stride", program.OpSlice, attr{Start: []int{1}, Limit: []int{8}, Stride: []int{3}},
+			program.Type{}, []reference.Tensor{count(8)}, f(1, 4, 7)},
+		{"slice bools", program.OpSlice, attr{Start: []int{1}, Limit: []int{2}, Stride: []int{5}},
+			program.Type{}, []reference.Tensor{b(true, false, true)}, b(false)},
+		{"concatenate rows", program.OpConcatenate, attr{Axes: []int{0}}, program.Type{},
+			[]reference.Tensor{x, reference.Floats([]float64{9, 8, 7}, 1, 3)},
+			reference.Floats([]float64{0, 1, 2, 3, 4, 5, 9, 8, 7}, 3, 3)},
+		{"concatenate columns", program.OpConcatenate, attr{Axes: []int{1}}, program.Type{},
+			[]reference.Tensor{x, reference.Floats([]float64{9, 8}, 2, 1)},
+			reference.Floats([]float64{0, 1, 2, 9, 3, 4, 5, 8}, 2, 4)},
+		{"concatenate ints", program.OpConcatenate, attr{Axes: []int{0}}, program.Type{},
+			[]reference.Tensor{i(1), i(2), i(3)}, i(1, 2, 3)},
+		{"sum rows", program.OpReduceSum, attr{Axes: []int{0}}, program.Type{}, []reference.Tensor{x},
+			f(3, 5, 7)},
+		{"sum columns", program.OpReduceSum, attr{Axes: []int{1}}, program.Type{}, []reference.Tensor{x},
+			f(3, 12)},
+		{"sum all", program.OpReduceSum, attr{Axes: []int{0, 1}}, program.Type{}, []reference.Tensor{x},
+			reference.Float(15)},
+		{"sum outer axes", program.OpReduceSum, attr{Axes: []int{0, 2}}, program.Type{},
+			[]reference.Tensor{count(2, 2, 2)}, f(10, 18)},
+		{"sum wraps", program.OpReduceSum, attr{Axes: []int{0}}, program.Type{},
+			[]reference.Tensor{i(math.MaxInt32, 2)}, reference.Int(math.MinInt32 + 1)},
+		{"max", program.OpReduceMax, attr{Axes: []int{1}}, program.Type{},
+			[]reference.Tensor{reference.Floats([]float64{1, 5, inf, nan}, 2, 2)}, f(5, nan)},
+		{"max int", program.OpReduceMax, attr{Axes: []int{0}}, program.Type{},
+			[]reference.Tensor{i(-3, -1, -2)}, reference.Int(-1)},
+		{"min", program.OpReduceMin, attr{Axes: []int{1}}, program.Type{},
+			[]reference.Tensor{reference.Floats([]float64{1, 5, nan, -inf}, 2, 2)}, f(1, nan)},
+		{"min uint", program.OpReduceMin, attr{Axes: []int{0}}, program.Type{},
+			[]reference.Tensor{u(math.MaxUint32, 3)}, reference.Uint(3)},
 		{"stop_gradient", program.OpStopGradient, attr{}, program.Type{}, []reference.Tensor{x}, x},
 	}
 	for _, c := range cases {
@@ -90,15 +123,22 @@ func TestDot(t *testing.T) {
 		x, y []int
 		attr program.Attr
 	}{
-		{"matrices", []int{3, 4}, []int{4, 5}, program.Attr{LhsContract: []int{1}, RhsContract: []int{0}}},
-		{"rows with rows", []int{3, 4}, []int{5, 4}, program.Attr{LhsContract: []int{1}, RhsContract: []int{1}}},
+		{"matrices", []int{3, 4}, []int{4, 5},
+			program.Attr{LhsContract: []int{1}, RhsContract: []int{0}}},
+		{"rows with rows", []int{3, 4}, []int{5, 4},
+			program.Attr{LhsContract: []int{1}, RhsContract: []int{1}}},
 		{"outer", []int{3}, []int{4}, program.Attr{}},
 		{"scalars", nil, nil, program.Attr{}},
 		{"scalar and matrix", nil, []int{2, 3}, program.Attr{}},
 		{"inner", []int{6}, []int{6}, program.Attr{LhsContract: []int{0}, RhsContract: []int{0}}},
-		{"batch last", []int{3, 4, 2}, []int{2, 5, 4}, program.Attr{LhsContract: []int{1}, RhsContract: []int{2}, LhsBatch: []int{2}, RhsBatch: []int{0}}},
-		{"two of each", []int{2, 3, 4, 5, 6}, []int{6, 5, 3, 2, 7}, program.Attr{LhsContract: []int{4, 1}, RhsContract: []int{0, 2}, LhsBatch: []int{3, 0}, RhsBatch: []int{1, 3}}},
-		{"batch only", []int{4, 3}, []int{3, 4}, program.Attr{LhsBatch: []int{0, 1}, RhsBatch: []int{1, 0}}},
+		{"batch last", []int{3, 4, 2}, []int{2, 5, 4},
+			program.Attr{LhsContract: []int{1}, RhsContract: []int{2}, LhsBatch: []int{2},
+				RhsBatch: []int{0}}},
+		{"two of each", []int{2, 3, 4, 5, 6}, []int{6, 5, 3, 2, 7},
+			program.Attr{LhsContract: []int{4, 1}, RhsContract: []int{0, 2}, LhsBatch: []int{3, 0},
+				RhsBatch: []int{1, 3}}},
+		{"batch only", []int{4, 3}, []int{3, 4},
+			program.Attr{LhsBatch: []int{0, 1}, RhsBatch: []int{1, 0}}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -194,8 +234,10 @@ func TestDotKeepsNaN(t *testing.T) {
 	x := reference.Floats([]float64{0, 1, 0, 0}, 2, 2)
 	y := reference.Floats([]float64{nan, 1, 1, 1}, 2, 2)
 	attr := program.Attr{LhsContract: []int{1}, RhsContract: []int{0}}
-	equal(t, apply(t, program.OpDot, attr, program.Type{}, x, y), reference.Floats([]float64{nan, 1, nan, 0}, 2, 2))
-	equal(t, apply(t, program.OpDot, attr, program.Type{}, y, x), reference.Floats([]float64{nan, nan, 0, 1}, 2, 2))
+	equal(t, apply(t, program.OpDot, attr, program.Type{}, x, y),
+		reference.Floats([]float64{nan, 1, nan, 0}, 2, 2))
+	equal(t, apply(t, program.OpDot, attr, program.Type{}, y, x),
+		reference.Floats([]float64{nan, nan, 0, 1}, 2, 2))
 }
 
 func TestHadamardIsItsOwnInverse(t *testing.T) {
@@ -212,7 +254,8 @@ func TestHadamardIsItsOwnInverse(t *testing.T) {
 }
 
 func TestHadamardSpoilsOnlyItsBlock(t *testing.T) {
-	got := apply(t, program.OpHadamard, program.Attr{Block: 2}, program.Type{}, f(1, inf, 1, 1, nan, 0))
+	got := apply(t, program.OpHadamard, program.Attr{Block: 2}, program.Type{},
+		f(1, inf, 1, 1, nan, 0))
 	want := []bool{false, false, true, true, false, false}
 	for i, v := range got.Floats {
 		if finite := !math.IsNaN(v) && !math.IsInf(v, 0); finite != want[i] {

@@ -15,7 +15,8 @@ func TestTables(t *testing.T) {
 	}
 	none := program.Type{}
 	levels := f(4, 0, 2, 2)
-	equal(t, do(program.OpNearest, none, f(5, 3, 1, 1.5, -9, nan, inf, -inf), levels), i(0, 0, 1, 2, 1, 0, 0, 0))
+	equal(t, do(program.OpNearest, none, f(5, 3, 1, 1.5, -9, nan, inf, -inf), levels),
+		i(0, 0, 1, 2, 1, 0, 0, 0))
 	equal(t, do(program.OpNearest, none, f(1, 9, -9), f(nan, inf, 3)), i(2, 2, 2))
 	equal(t, do(program.OpNearest, none, f(1), f(nan, inf, nan)), i(0))
 	rows := reference.Floats([]float64{0, 0, 1, 1, 1, 0, nan, 0}, 4, 2)
@@ -23,11 +24,13 @@ func TestTables(t *testing.T) {
 	equal(t, do(program.OpNearest, none, x, rows), i(0, 1, 2, 0, 0))
 
 	equal(t, do(program.OpLookup, none, i(1, 0, 3, 4, -1), levels), f(0, 4, 2, 2, 4))
-	equal(t, do(program.OpLookup, none, reference.Ints([]int32{2, 9}, 1, 2), rows), reference.Floats([]float64{1, 0, nan, 0}, 1, 2, 2))
+	equal(t, do(program.OpLookup, none, reference.Ints([]int32{2, 9}, 1, 2), rows),
+		reference.Floats([]float64{1, 0, nan, 0}, 1, 2, 2))
 	equal(t, do(program.OpLookup, none, reference.Int(1), levels), reference.Float(0))
 
 	equal(t, do(program.OpScatterAdd, program.FloatType(3), i(1, 1, -4, 9), f(1, 2, 4, 8)), f(4, 3, 8))
-	equal(t, do(program.OpScatterAdd, program.FloatType(2, 2), i(1, 1, 1, 0, 1), x), reference.Floats([]float64{nan, 5, 3.4, inf}, 2, 2))
+	equal(t, do(program.OpScatterAdd, program.FloatType(2, 2), i(1, 1, 1, 0, 1), x),
+		reference.Floats([]float64{nan, 5, 3.4, inf}, 2, 2))
 
 	mask := func(k int32, x ...float64) reference.Tensor {
 		return do(program.OpTopK, none, f(x...), reference.Int(k))

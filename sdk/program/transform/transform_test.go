@@ -25,10 +25,11 @@ func twoOutputs(t *testing.T) *program.Program {
 
 func TestInterpret(t *testing.T) {
 	var ids []program.ID
-	depths := transform.Interpret(twoOutputs(t), []int{1}, func(id program.ID, _ *program.Node, args []int) int {
-		ids = append(ids, id)
-		return 1 + slices.Max(args)
-	})
+	depths := transform.Interpret(twoOutputs(t), []int{1},
+		func(id program.ID, _ *program.Node, args []int) int {
+			ids = append(ids, id)
+			return 1 + slices.Max(args)
+		})
 	if want := []int{1, 2, 3, 2}; !slices.Equal(depths, want) {
 		t.Errorf("depths %v, want %v", depths, want)
 	}
@@ -39,14 +40,16 @@ func TestInterpret(t *testing.T) {
 
 func TestNeeds(t *testing.T) {
 	p := twoOutputs(t)
-	if got, want := transform.Needs(p, p.Outputs[1:]), []bool{true, false, false, true}; !slices.Equal(got, want) {
+	if got, want := transform.Needs(p, p.Outputs[1:]), []bool{true, false, false, true}; !slices.Equal(
+		got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
 func TestExtract(t *testing.T) {
 	p := twoOutputs(t)
-	square, err := transform.Extract(p, "square", []program.Output{{Name: "v", Value: 1}}, p.Outputs[:1])
+	square, err := transform.Extract(p, "square", []program.Output{{Name: "v", Value: 1}},
+		p.Outputs[:1])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +57,8 @@ func TestExtract(t *testing.T) {
 	if square.String() != want {
 		t.Errorf("got\n%swant\n%s", square, want)
 	}
-	if _, err := transform.Extract(p, "lost", nil, p.Outputs); err == nil || !strings.Contains(err.Error(), `output "y": is absent`) {
+	if _, err := transform.Extract(p, "lost", nil, p.Outputs); err == nil ||
+		!strings.Contains(err.Error(), `output "y": is absent`) {
 		t.Errorf("got %v, want an error that says that y is absent", err)
 	}
 }

@@ -10,11 +10,13 @@ import (
 
 // A template writes messages as one text.
 func Example() {
-	tmpl, err := jinja.Parse("marks", "{% for m in messages %}<{{ m.role }}> {{ m.content | trim }}\n{% endfor %}")
+	tmpl, err := jinja.Parse("marks",
+		"{% for m in messages %}<{{ m.role }}> {{ m.content | trim }}\n{% endfor %}")
 	if err != nil {
 		log.Fatal(err)
 	}
-	messages, err := jinja.FromJSON([]byte(`[{"role": "user", "content": " Hello. "}, {"role": "assistant", "content": "Good day!"}]`))
+	messages, err := jinja.FromJSON(
+		[]byte(`[{"role": "user", "content": " Hello. "}, {"role": "assistant", "content": "Good day!"}]`))
 	if err != nil {
 		log.Fatal(err)
 	}

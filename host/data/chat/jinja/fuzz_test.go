@@ -21,7 +21,8 @@ func FuzzTemplate(f *testing.F) {
 	for _, c := range golden.Cases {
 		f.Add(c.Source, []byte(golden.Variables))
 	}
-	f.Add("{% generation %}{% for m in messages %}{{ m }}{% endfor %}{% endgeneration %}", []byte(`{"messages": [1, {"a": null}]}`))
+	f.Add("{% generation %}{% for m in messages %}{{ m }}{% endfor %}{% endgeneration %}",
+		[]byte(`{"messages": [1, {"a": null}]}`))
 	f.Fuzz(func(t *testing.T, source string, data []byte) {
 		vars := map[string]any{}
 		if value, err := jinja.FromJSON(data); err == nil {

@@ -84,15 +84,19 @@ func TestMistakes(t *testing.T) {
 		{"{{ (1] }}", `unmatched "]"`},
 		{"{{ }}", `found "}}", want a value`},
 		{"{{ a b }}", `found "b", want "}}"`},
-		{"{% macro f(a) %}{{ varargs }}{% endmacro %}{{ f(1) }}", "varargs, which Jinja gives to macros, is not supported"},
+		{"{% macro f(a) %}{{ varargs }}{% endmacro %}{{ f(1) }}",
+			"varargs, which Jinja gives to macros, is not supported"},
 		{"{{ x | nothing }}", `the filter "nothing" is not supported, want one of capitalize, count,`},
 		{"{{ x is nothing }}", `the test "nothing" is not supported, want one of !=,`},
 		{"{{ 99999999999999999999 }}", `overflows 64 bits`},
 		{"{% break %}", `break outside of a loop`},
-		{"{% for x in [1] %}{% macro a() %}{% break %}{% endmacro %}{% endfor %}", `break outside of a loop`},
+		{"{% for x in [1] %}{% macro a() %}{% break %}{% endmacro %}{% endfor %}",
+			`break outside of a loop`},
 		{"{% macro a(x=1, y) %}{% endmacro %}", `parameter "y" has no default`},
-		{"{% macro a() %}{% generation %}{% endgeneration %}{% endmacro %}", `a generation block within a macro`},
-		{"{% set x %}{% generation %}{% endgeneration %}{% endset %}", `a generation block within a set block`},
+		{"{% macro a() %}{% generation %}{% endgeneration %}{% endmacro %}",
+			`a generation block within a macro`},
+		{"{% set x %}{% generation %}{% endgeneration %}{% endset %}",
+			`a generation block within a set block`},
 		{"{{ f(a=1, 2) }}", `want a named argument`},
 		{"{{ x[] }}", `an index is missing between [ and ]`},
 		{"{{ " + strings.Repeat("(", 1000) + strings.Repeat(")", 1000) + "}}", "levels of nesting"},
@@ -140,17 +144,25 @@ func TestMistakes(t *testing.T) {
 func TestStopped(t *testing.T) {
 	testlevel.Long(t, "templates run until they reach the limits")
 	for _, c := range []struct{ source, want string }{
-		{"{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "too many steps"},
-		{"{% set ns = namespace(x='ab') %}{% for a in range(99) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}", "texts and lists are too large"},
-		{"{% set ns = namespace(x=[1]) %}{% for a in range(99) %}{% set ns.x = ns.x + ns.x %}{% endfor %}", "texts and lists are too large"},
+		{"{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+			"too many steps"},
+		{"{% set ns = namespace(x='ab') %}{% for a in range(99) %}{% set ns.x = ns.x ~ ns.x %}{% " +
+			"endfor %}", "texts and lists are too large"},
+		{"{% set ns = namespace(x=[1]) %}{% for a in range(99) %}{% set ns.x = ns.x + ns.x %}{% endfor " +
+			"%}", "texts and lists are too large"},
 		{"{{ 'a' * 99999999999 }}", "texts and lists are too large"},
 		{"{{ range(999999) }}", "more than 100000 elements"},
 		{"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "calls are nested more than 100 deep"},
-		{"{% set ns = namespace(x=[]) %}{% for a in range(999) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x }}", "values are nested"},
-		{"{% set ns = namespace(x=[], y=[]) %}{% for a in range(999) %}{% set ns.x = [ns.x] %}{% set ns.y = [ns.y] %}{% endfor %}{{ ns.x == ns.y }}", "values are nested"},
-		{"{% set ns = namespace() %}{% set ns.x = [ns] %}{{ ns.x | tojson }}", "a namespace cannot be written as JSON"},
-		{"{% set ns = namespace(x=[1]) %}{% for a in range(40) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x == ns.x }}", "too many steps"},
-		{"{% set ns = namespace(x='ab') %}{% for a in range(20) %}{% set ns.x = ns.x.replace('', ns.x) %}{% endfor %}", "texts and lists are too large"},
+		{"{% set ns = namespace(x=[]) %}{% for a in range(999) %}{% set ns.x = [ns.x] %}{% endfor %}{{ " +
+			"ns.x }}", "values are nested"},
+		{"{% set ns = namespace(x=[], y=[]) %}{% for a in range(999) %}{% set ns.x = [ns.x] %}{% set " +
+			"ns.y = [ns.y] %}{% endfor %}{{ ns.x == ns.y }}", "values are nested"},
+		{"{% set ns = namespace() %}{% set ns.x = [ns] %}{{ ns.x | tojson }}",
+			"a namespace cannot be written as JSON"},
+		{"{% set ns = namespace(x=[1]) %}{% for a in range(40) %}{% set ns.x = [ns.x, ns.x] %}{% " +
+			"endfor %}{{ ns.x == ns.x }}", "too many steps"},
+		{"{% set ns = namespace(x='ab') %}{% for a in range(20) %}{% set ns.x = ns.x.replace('', ns.x) " +
+			"%}{% endfor %}", "texts and lists are too large"},
 	} {
 		_, err := render(c.source, nil)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -185,7 +197,9 @@ func TestGenerated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := jinja.Rendering{Text: "<ü!><b!>", Generated: []jinja.Span{{Start: 1, End: 4}, {Start: 6, End: 8}}, Steps: 6, Printed: map[*jinja.Dict]jinja.Span{}}
+	want := jinja.Rendering{Text: "<ü!><b!>",
+		Generated: []jinja.Span{{Start: 1, End: 4}, {Start: 6, End: 8}}, Steps: 6,
+		Printed: map[*jinja.Dict]jinja.Span{}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -256,7 +270,8 @@ func TestFromJSONMistakes(t *testing.T) {
 		{"", "not valid JSON: it is empty"},
 		{`{"a": {"b": 1, "b": 1}}`, "a.b: duplicate key"},
 	} {
-		if value, err := jinja.FromJSON([]byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
+		if value, err := jinja.FromJSON([]byte(c.text)); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, %v, want an error with %q", c.text, value, err, c.want)
 		}
 	}

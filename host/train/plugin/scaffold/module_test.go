@@ -22,7 +22,8 @@ func TestIsPublished(t *testing.T) {
 		{Module, "(devel)", nil, false},
 		{"example.com/other", "v0.3.0", nil, false},
 	} {
-		info := &debug.BuildInfo{Main: debug.Module{Path: c.path, Version: c.version}, Settings: c.settings}
+		info := &debug.BuildInfo{Main: debug.Module{Path: c.path, Version: c.version},
+			Settings: c.settings}
 		if got := isPublished(info); got != c.want {
 			t.Errorf("%s %s with %v: %v", c.path, c.version, c.settings, got)
 		}
