@@ -29,11 +29,17 @@ const (
 	weightsLatent    = "latent"
 )
 
+// exportCommand is the command line of cage export.
+type exportCommand struct {
+	export.Options
+	to, out, weights, data string
+	step                   int
+	check                  bool
+	configuration, run     string // the argument; and the run, which --check may have to train
+}
+
 func newExport() *cobra.Command {
-	var to, out, weights, data string
-	var step int
-	var check bool
-	var o export.Options
+	var e exportCommand
 	cmd := &cobra.Command{
 		Use:   "export RUN --to FORMAT --out DIR",
 		Short: "Write a trained model in the format of another program",
@@ -59,121 +65,151 @@ trained in a temporary directory:
   cage export run.toml --to gguf --check`,
 		Args: notNegative(exactly(1, "one run directory"), "step"),
 	}
-	flags := cmd.Flags()
-	flags.StringVar(&to, "to", "", "`FORMAT`: "+strings.Join(export.Formats(), ", "))
-	flags.StringVar(&out, "out", "", "`DIR` to create (required)")
-	flags.StringVar(&o.Type, "type", "",
-		"`TYPE` of quantized weights; default: the smallest exact one")
-	flags.StringVar(&o.Float, "dtype", "f32",
-		"type of all other weights: f32, bf16 or f16; with --to hf also of quantized weights")
-	flags.StringVar(&o.Embedding, "embedding", "",
-		"type of the embedding and the head with --to gguf: "+
-			"f32, bf16, f16, or q8_0, which rounds them; default: that of --dtype")
-	flags.StringVar(&weights, "weights", weightsQuantized,
-		"quantized: Q(x); latent: x, the weights that the optimizer updates")
-	flags.IntVar(&step, "step", 0, "export the checkpoint of this step instead of the newest")
-	flags.BoolVar(&o.Inexact, "inexact", false,
-		"round weights that the format cannot represent exactly")
-	flags.BoolVar(&o.Floats, "allow-floats", false,
-		"store quantized weights that the format cannot pack as floats, such as rotated ones")
-	flags.StringVar(&data, "data", "",
-		"print the losses of the run and of the export on the token file or chat file `FILE`")
-	flags.BoolVar(&check, "check", false,
-		"only say how the weights of RUN, or of a file to be trained, would be stored")
+	e.addFlags(cmd.Flags())
 	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
-		switch {
-		case !slices.Contains(export.Formats(), to):
-			return nil, usagef("--to %q: want one of %s", to, strings.Join(export.Formats(), ", "))
-		case out == "" && !check:
-			return nil, usagef("--out is missing: want the directory to create")
-		case out != "" && check:
-			return nil, usagef("--out and --check were given: want one of them")
-		case data != "" && (check || to != "gguf" && to != "hf"):
-			return nil, usagef("--data: losses are computed of files that are written --to gguf or hf")
-		case o.Embedding != "" && to != "gguf":
-			return nil, usagef("--embedding: the type of the embedding can be chosen --to gguf")
-		case weights != weightsQuantized && weights != weightsLatent:
-			return nil, usagef("--weights %q: want %s or %s",
-				weights, weightsQuantized, weightsLatent)
+		e.configuration, e.run = args[0], args[0]
+		if err := e.usage(); err != nil {
+			return nil, err
 		}
-		o.Latent = weights == weightsLatent
-		run := args[0]
-		if check {
+		e.Latent = e.weights == weightsLatent
+		if e.check {
 			temporary, err := os.MkdirTemp("", "cage-export-")
 			if err != nil {
 				return nil, err
 			}
 			defer os.RemoveAll(temporary)
-			out = filepath.Join(temporary, "export")
-			if filepath.Ext(run) == ".toml" {
-				run = filepath.Join(temporary, "run")
-				if err := trainStep(cmd, args[0], run); err != nil {
-					return nil, err
-				}
-			}
-		}
-		losses, context := []float64(nil), 0
-		if data != "" { // first, since the export takes longer to fail
-			loss, of, err := lossOf(cmd, run, trained.Options{Step: step, Data: data})
-			if err != nil {
+			if err := e.writeInto(cmd, temporary); err != nil {
 				return nil, err
 			}
-			losses, context = append(losses, loss), of
 		}
-		model, err := openRun(cmd, run, trained.Options{Step: step, Export: true})
-		if err != nil {
-			return nil, err
-		}
-		defer model.Close()
-		m, err := model.Export()
-		if err != nil {
-			return nil, err
-		}
-		words := []string{"cage export", args[0]}
-		flags.Visit(func(f *pflag.Flag) {
-			if words = append(words, "--"+f.Name); f.Value.Type() != "bool" {
-				words = append(words, f.Value.String())
-			}
-		})
-		m.Card.Version, m.Card.Command = buildVersion(), strings.Join(words, " ")
-		report, err := export.Write(cmd.Context(), to, vfs.At(out), m, o)
-		if _, ok := errors.AsType[*export.WeightsError](err); ok && check {
-			err = fmt.Errorf("%w\ndocs/guide/export.md#choose-before-training lists settings that can be "+
-				"packed", err)
-		}
-		if err != nil {
-			return nil, err
-		}
-		for _, w := range report.Warnings {
-			newLogger(cmd).Warn(w)
-		}
-		if data != "" {
-			loss, err := lossOfExport(cmd, out, data, context)
-			if err != nil {
-				return nil, fmt.Errorf("%s was written, but its loss could not be computed: %w",
-					report.Path, err)
-			}
-			losses = append(losses, loss)
-		}
-		value := struct {
-			*export.Report
-			Losses []float64 `json:"losses,omitempty"` // of the run and of the export
-		}{report, losses}
-		return &output{value, func(w io.Writer) {
-			if check {
-				fmt.Fprintf(w, "%s can be exported to %s:\n", args[0], report.Format)
-			} else {
-				fmt.Fprintf(w, "%s, step %d, as %s in %s\n", run, model.Step(), report.Format, report.Path)
-			}
-			for _, line := range report.Summary() {
-				fmt.Fprintln(w, "  "+line)
-			}
-			if losses != nil {
-				fmt.Fprintf(w, "  loss on %s: %.6f of the run, %.6f of the export\n",
-					data, losses[0], losses[1])
-			}
-		}}, nil
+		return e.write(cmd)
 	})
+}
+
+func (e *exportCommand) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&e.to, "to", "", "`FORMAT`: "+strings.Join(export.Formats(), ", "))
+	flags.StringVar(&e.out, "out", "", "`DIR` to create (required)")
+	flags.StringVar(&e.Type, "type", "",
+		"`TYPE` of quantized weights; default: the smallest exact one")
+	flags.StringVar(&e.Float, "dtype", "f32",
+		"type of all other weights: f32, bf16 or f16; with --to hf also of quantized weights")
+	flags.StringVar(&e.Embedding, "embedding", "",
+		"type of the embedding and the head with --to gguf: "+
+			"f32, bf16, f16, or q8_0, which rounds them; default: that of --dtype")
+	flags.StringVar(&e.weights, "weights", weightsQuantized,
+		"quantized: Q(x); latent: x, the weights that the optimizer updates")
+	flags.IntVar(&e.step, "step", 0, "export the checkpoint of this step instead of the newest")
+	flags.BoolVar(&e.Inexact, "inexact", false,
+		"round weights that the format cannot represent exactly")
+	flags.BoolVar(&e.Floats, "allow-floats", false,
+		"store quantized weights that the format cannot pack as floats, such as rotated ones")
+	flags.StringVar(&e.data, "data", "",
+		"print the losses of the run and of the export on the token file or chat file `FILE`")
+	flags.BoolVar(&e.check, "check", false,
+		"only say how the weights of RUN, or of a file to be trained, would be stored")
+}
+
+// usage returns an error for flags that do not fit together.
+func (e *exportCommand) usage() error {
+	switch {
+	case !slices.Contains(export.Formats(), e.to):
+		return usagef("--to %q: want one of %s", e.to, strings.Join(export.Formats(), ", "))
+	case e.out == "" && !e.check:
+		return usagef("--out is missing: want the directory to create")
+	case e.out != "" && e.check:
+		return usagef("--out and --check were given: want one of them")
+	case e.data != "" && (e.check || e.to != "gguf" && e.to != "hf"):
+		return usagef("--data: losses are computed of files that are written --to gguf or hf")
+	case e.Embedding != "" && e.to != "gguf":
+		return usagef("--embedding: the type of the embedding can be chosen --to gguf")
+	case e.weights != weightsQuantized && e.weights != weightsLatent:
+		return usagef("--weights %q: want %s or %s",
+			e.weights, weightsQuantized, weightsLatent)
+	}
+	return nil
+}
+
+// writeInto makes the command write into a temporary directory, where it trains a step if there is
+// a configuration in the place of a run.
+func (e *exportCommand) writeInto(cmd *cobra.Command, temporary string) error {
+	e.out = filepath.Join(temporary, "export")
+	if filepath.Ext(e.configuration) != ".toml" {
+		return nil
+	}
+	e.run = filepath.Join(temporary, "run")
+	return trainStep(cmd, e.configuration, e.run)
+}
+
+// write writes the export, and computes losses if there is data.
+func (e *exportCommand) write(cmd *cobra.Command) (*output, error) {
+	losses, context := []float64(nil), 0
+	if e.data != "" { // first, since the export takes longer to fail
+		loss, of, err := lossOf(cmd, e.run, trained.Options{Step: e.step, Data: e.data})
+		if err != nil {
+			return nil, err
+		}
+		losses, context = append(losses, loss), of
+	}
+	model, err := openRun(cmd, e.run, trained.Options{Step: e.step, Export: true})
+	if err != nil {
+		return nil, err
+	}
+	defer model.Close()
+	m, err := model.Export()
+	if err != nil {
+		return nil, err
+	}
+	m.Card.Version, m.Card.Command = buildVersion(), e.commandLine(cmd.Flags())
+	report, err := export.Write(cmd.Context(), e.to, vfs.At(e.out), m, e.Options)
+	if _, ok := errors.AsType[*export.WeightsError](err); ok && e.check {
+		err = fmt.Errorf("%w\ndocs/guide/export.md#choose-before-training lists settings that can be "+
+			"packed", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range report.Warnings {
+		newLogger(cmd).Warn(w)
+	}
+	if e.data != "" {
+		loss, err := lossOfExport(cmd, e.out, e.data, context)
+		if err != nil {
+			return nil, fmt.Errorf("%s was written, but its loss could not be computed: %w",
+				report.Path, err)
+		}
+		losses = append(losses, loss)
+	}
+	value := struct {
+		*export.Report
+		Losses []float64 `json:"losses,omitempty"` // of the run and of the export
+	}{report, losses}
+	return &output{value, func(w io.Writer) { e.print(w, model.Step(), report, losses) }}, nil
+}
+
+// commandLine returns the command with the flags that were given.
+func (e *exportCommand) commandLine(flags *pflag.FlagSet) string {
+	words := []string{"cage export", e.configuration}
+	flags.Visit(func(f *pflag.Flag) {
+		if words = append(words, "--"+f.Name); f.Value.Type() != "bool" {
+			words = append(words, f.Value.String())
+		}
+	})
+	return strings.Join(words, " ")
+}
+
+func (e *exportCommand) print(w io.Writer, step int, report *export.Report, losses []float64) {
+	if e.check {
+		fmt.Fprintf(w, "%s can be exported to %s:\n", e.configuration, report.Format)
+	} else {
+		fmt.Fprintf(w, "%s, step %d, as %s in %s\n", e.run, step, report.Format, report.Path)
+	}
+	for _, line := range report.Summary() {
+		fmt.Fprintln(w, "  "+line)
+	}
+	if losses != nil {
+		fmt.Fprintf(w, "  loss on %s: %.6f of the run, %.6f of the export\n",
+			e.data, losses[0], losses[1])
+	}
 }
 
 // lossOf returns the loss of the model in dir on the data of o, and the model's context.
