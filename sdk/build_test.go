@@ -13,7 +13,7 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// quantizer and optimizer are made of functions, so that each test writes its own.
+// quantizer and optimizer call functions, so that each test can define its own.
 type quantizer func(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error)
 
 func (quantizer) Describe() sdk.Description { return sdk.Description{Name: "q"} }
@@ -151,7 +151,7 @@ func TestBuildQuantizerRefuses(t *testing.T) {
 	}
 }
 
-// TestScalarSite: authors can count on rows.
+// TestScalarSite checks that a site without axes is refused, so that authors can rely on rows.
 func TestScalarSite(t *testing.T) {
 	row := quantizer(func(_ *program.Builder, x program.Value, s sdk.Site) (sdk.Quantized, error) {
 		return sdk.Quantized{Value: x.Scale(float64(s.Shape[len(s.Shape)-1]))}, nil
@@ -236,8 +236,8 @@ func TestSiteLimits(t *testing.T) {
 	}
 }
 
-// Every shape has limits that are above zero and that no arithmetic has overflown, those of
-// optimizers above the others.
+// TestTensorLimits checks that for every shape the limits are positive and did not overflow, and
+// that those of optimizers are at least those of quantizers.
 func TestTensorLimits(t *testing.T) {
 	for _, shape := range [][]int{nil, {1}, {1 << 31}, {1 << 16, 1 << 15}, {1 << 20, 1}} {
 		site, tensor := spec.SiteLimits(shape), spec.TensorLimits(shape)
@@ -253,5 +253,5 @@ func TestTensorLimits(t *testing.T) {
 	}
 }
 
-// TestMain fails when a goroutine outlives the tests.
+// TestMain fails if a goroutine is still running after the tests.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

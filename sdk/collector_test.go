@@ -23,7 +23,7 @@ func (c collector) Collect(
 	return c.collect(in), nil
 }
 
-// sums collects two scalars, of which the rate reads one, and the update the other.
+// sums collects two scalars: the rate program reads one, the update program the other.
 var sums = collector{
 	pacer{
 		optimizer{momentum.init, func(_ *program.Builder, in sdk.UpdateInput) (program.Value, sdk.State,
@@ -93,7 +93,7 @@ func TestCollectorRefuses(t *testing.T) {
 	}
 }
 
-// TestCollectAnswers: a host refuses answers that do not fit together.
+// TestCollectAnswers checks that the client refuses inconsistent answers.
 func TestCollectAnswers(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*pb.OptimizerProgram)

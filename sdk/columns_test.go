@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// smoothed has state and a trained parameter that follow from statistics of columns.
+// smoothed has state and a trained parameter that it computes from column statistics.
 type smoothed struct{ quantizer }
 
 func (smoothed) InitState(_ *program.Builder, _ program.Value, site sdk.Site) (sdk.State, error) {
@@ -65,7 +65,7 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// What a plugin of another language may get wrong.
+// TestColumnsAnswersRefused checks mistakes that a plugin in another language may make.
 func TestColumnsAnswersRefused(t *testing.T) {
 	good, err := sdk.BuildQuantizer(smooth, weight)
 	if err != nil {

@@ -117,7 +117,7 @@ func TestConvert(t *testing.T) {
 	cases := []struct {
 		p    sdk.Parameter
 		give any
-		want any // nil: an error
+		want any // nil means an error
 	}{
 		{bits, int64(3), 3}, {bits, 8, 8}, {bits, 9, nil}, {bits, 1, nil}, {bits, 4.0, nil},
 		{bits, "4", nil}, {bits, nil, nil},
@@ -137,7 +137,7 @@ func TestConvert(t *testing.T) {
 	}
 }
 
-// TestConvertSays: an error shows of which type a value was.
+// TestConvertSays checks that the error shows the type of the value.
 func TestConvertSays(t *testing.T) {
 	for text, give := range map[string]any{"got 4.0, want an integer": 4.0, "got 0.5, want": 0.5,
 		`got "4", want`: "4", "got true, want": true, "got NaN, want": math.NaN()} {
@@ -163,7 +163,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// Every wrong setting is reported, each by its name, in a fixed order.
+// TestResolveRefuses checks that every wrong setting is reported by name, in a fixed order.
 func TestResolveRefuses(t *testing.T) {
 	_, err := full.Resolve(map[string]any{"bits": 9, "bit": 4, "form": "x"})
 	joined, ok := err.(interface{ Unwrap() []error })
@@ -245,11 +245,11 @@ func TestValuesPanicOnMistakes(t *testing.T) {
 	}
 }
 
-// TestClaimed: the last claim that holds under the settings counts.
+// TestClaimed checks that the last claim whose conditions hold takes precedence.
 func TestClaimed(t *testing.T) {
 	for _, c := range []struct {
 		given map[string]any
-		want  any // of scale_scope; nil: it is not claimed
+		want  any // of scale_scope; nil means not claimed
 	}{
 		{nil, nil}, {map[string]any{"bits": 3}, nil},
 		{map[string]any{"bits": 3, "form": "official"}, sdk.ScopeTensor},

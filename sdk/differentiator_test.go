@@ -13,7 +13,7 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// differentiator is a trainable quantizer with a backward pass of its own, made of functions.
+// differentiator is a trainable quantizer with a custom backward pass; its methods call functions.
 type differentiator struct {
 	quantizer
 	backward func(b *program.Builder, x, dy program.Value, site sdk.Site) (sdk.Gradients, error)
@@ -31,7 +31,7 @@ func (d differentiator) Backward(
 	return d.backward(b, x, dy, site)
 }
 
-// signed scales gradients by their signs; that of the step takes noise.
+// signed has the gradient |dy|·x, which is not linear in dy; the gradient of step uses noise.
 var signed = differentiator{
 	quantizer: func(_ *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
 		return sdk.Quantized{Value: x.Div(site.Trained["step"]).Round().Mul(site.Trained["step"])}, nil
@@ -78,7 +78,8 @@ func TestDifferentiator(t *testing.T) {
 	}
 }
 
-// The backward pass of a surrogate is a program of the same form.
+// TestReverse checks that the backward pass of a surrogate has the inputs and outputs of a backward
+// program.
 func TestReverse(t *testing.T) {
 	out, err := sdk.BuildQuantizer(steps, weight)
 	if err != nil {
@@ -164,7 +165,7 @@ func TestDifferentiatorMistakes(t *testing.T) {
 	}
 }
 
-// What a plugin of another language may get wrong.
+// TestDifferentiatorAnswersRefused checks mistakes that a plugin in another language may make.
 func TestDifferentiatorAnswersRefused(t *testing.T) {
 	good, err := sdk.BuildQuantizer(signed, weight)
 	if err != nil {

@@ -24,8 +24,7 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// capabilities are the interfaces that an author may implement beside the first one, with their
-// methods.
+// capabilities returns the optional interfaces of an author's type, with their methods.
 func capabilities(t *testing.T) map[string][]string {
 	t.Helper()
 	files, err := filepath.Glob("*.go")
@@ -62,8 +61,9 @@ func capabilities(t *testing.T) map[string][]string {
 	return out
 }
 
-// TestCapabilitiesAreWritten: each once in the tables of docs/reference/sdk.md, with its methods,
-// and in the package comment or, for those that few algorithms need, in package ext.
+// TestCapabilitiesAreWritten checks that each optional interface has one row per method in the
+// tables of docs/reference/sdk.md, and one mention in the package comment or, if few algorithms
+// need it, in package ext.
 func TestCapabilitiesAreWritten(t *testing.T) {
 	page, comment := read(t, "../docs/reference/sdk.md"), read(t, "doc.go")
 	few, rare := read(t, "ext/ext.go"), read(t, "capabilities.go")
@@ -88,8 +88,8 @@ func TestCapabilitiesAreWritten(t *testing.T) {
 	}
 }
 
-// TestProgramsAreWritten: each program of an answer has one row in the page of the protocol, and
-// every input and output is there.
+// TestProgramsAreWritten checks that each program of an answer has one row in the page of the
+// protocol, and that the page names every input.
 func TestProgramsAreWritten(t *testing.T) {
 	page := read(t, "../docs/reference/plugin-protocol.md")
 	cut := strings.Index(page, "An optimizer answers for each tensor with")
@@ -107,7 +107,7 @@ func TestProgramsAreWritten(t *testing.T) {
 	}
 	for name := range q.Programs() {
 		if name == "quantize" {
-			name = "program" // as its field is called
+			name = "program" // the name of its field
 		}
 		one("a quantizer", name, page[:cut])
 	}

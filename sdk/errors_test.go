@@ -17,8 +17,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// What the author's code comes to arrives with its type, without the plugin and site,
-// which the host knows.
+// TestErrorsTravel checks that an error of the author's code reaches the host with its type. The
+// plugin and the site are not sent, because the host knows them.
 func TestErrorsTravel(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -66,7 +66,8 @@ func TestErrorsTravel(t *testing.T) {
 	}
 }
 
-// A host of another version is not a refusal.
+// TestUnreadableTravels checks that a request of another protocol version gives ErrVersion instead
+// of a refusal.
 func TestUnreadableTravels(t *testing.T) {
 	conn := dial(t, quantizer(nil), nil)
 	_, err := client.NewQuantizer(unreadable{conn}).Quantize(t.Context(), weight, program.Limits{})
@@ -75,7 +76,7 @@ func TestUnreadableTravels(t *testing.T) {
 	}
 }
 
-// unreadable sends requests with a role that does not exist.
+// unreadable is a connection that sends requests with an unknown role.
 type unreadable struct{ grpc.ClientConnInterface }
 
 func (u unreadable) Invoke(

@@ -7,8 +7,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// absmax is symmetric round-to-nearest quantization: the largest magnitude of each
-// row maps to the largest code.
+// absmax is symmetric round-to-nearest quantization: the largest magnitude of each row maps to the
+// largest code.
 type absmax struct{}
 
 func (absmax) Describe() sdk.Description {

@@ -2,7 +2,7 @@ package sdk
 
 import pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
 
-// For the tests of package sdk_test.
+// These names are exported for the tests of package sdk_test.
 var (
 	Servers   = servers
 	NewLogger = newLogger
@@ -11,5 +11,5 @@ var (
 	DescribeResponse = describeResponse
 )
 
-// NewQuantizerServer is the service of a quantizer, without a connection.
+// NewQuantizerServer returns the service of a quantizer, without a connection.
 func NewQuantizerServer(q Quantizer) pb.QuantizerServer { return &quantizerServer{q: q} }

@@ -17,8 +17,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// FuzzDescribeAnswer: what a plugin says of itself is refused, or is a description that
-// holds its own defaults and travels unchanged.
+// FuzzDescribeAnswer checks that any answer is either refused, or a description that accepts its
+// own defaults and does not change when sent again.
 func FuzzDescribeAnswer(f *testing.F) {
 	for _, d := range []sdk.Description{
 		{Name: "a", Doc: "doc"},
@@ -59,8 +59,8 @@ func FuzzDescribeAnswer(f *testing.F) {
 	})
 }
 
-// FuzzQuantizeRequest: whatever a host asks, a plugin answers with programs that are
-// valid for that site, or with an error.
+// FuzzQuantizeRequest checks that a plugin answers any request with programs that are valid for the
+// site, or with an error.
 func FuzzQuantizeRequest(f *testing.F) {
 	for _, shape := range [][]uint32{{2, 8}, {1}, nil, {0, 3}, {1 << 31}} {
 		f.Add([]byte(encode(f, &pb.QuantizeRequest{Site: &pb.Site{Role: 1, Name: "w", Shape: shape}})))
@@ -78,7 +78,7 @@ func FuzzQuantizeRequest(f *testing.F) {
 			elements *= float64(n)
 		}
 		if elements > 1<<16 {
-			return // its programs are made, but not in the time of a test
+			return // building its programs takes too long for a test
 		}
 		answer, err := server.Quantize(t.Context(), &request)
 		if err != nil {

@@ -10,14 +10,14 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// here is the line of its caller.
+// here returns the line number of its caller.
 func here() int {
 	_, _, line, _ := runtime.Caller(1)
 	return line
 }
 
-// TestFirstMistake: authors make these mistakes. What is told is the first one, at the line where
-// it was made, whatever followed from it.
+// TestFirstMistake checks mistakes that authors make: the error reports the first one, with its
+// line, and not its consequences.
 func TestFirstMistake(t *testing.T) {
 	var at int
 	quantize := func(f func(b *program.Builder, x program.Value,
@@ -41,7 +41,7 @@ func TestFirstMistake(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		try  func() error
-		says string // %d stands for the line
+		says string // %d stands for the line number
 	}{
 		{"the shape after a mistake",
 			quantize(func(b *program.Builder, x program.Value, _ sdk.Site) program.Value {
@@ -133,10 +133,10 @@ func TestFirstMistake(t *testing.T) {
 	}
 }
 
-// forgetful forgets a value that it has to return.
+// forgetful omits a value that it has to return, or returns a wrong one.
 type forgetful struct{ wrong, packs bool }
 
-// The lines of its methods, once they were called.
+// These are the line numbers of its methods, set when the methods are called.
 var forgetfulQuantize, forgetfulUnpack int
 
 func (forgetful) Describe() sdk.Description { return sdk.Description{Name: "forgetful"} }

@@ -12,7 +12,7 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// drawn uses all that changes from step to step, in training.
+// drawn uses all per-step inputs in training.
 var drawn = quantizer(func(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized,
 	error) {
 	if !site.Training {
@@ -44,8 +44,8 @@ func TestNoise(t *testing.T) {
 	}
 }
 
-// A program that uses nothing of what changes is the same, to the byte, as one that was built
-// without it, and there is no second one.
+// TestNoNoise checks that a program that uses no per-step inputs equals, byte for byte, one that
+// was built without them, and that there is no separate evaluation program.
 func TestNoNoise(t *testing.T) {
 	write := func(b *program.Builder, x program.Value) program.Value {
 		return x.Abs().MaxRow().Div(b.Const(7)).Mul(x).Round()
@@ -128,7 +128,7 @@ func TestNoiseMistakes(t *testing.T) {
 	}
 }
 
-// What a plugin of another language may get wrong.
+// TestNoiseSignatures checks mistakes that a plugin in another language may make.
 func TestNoiseSignatures(t *testing.T) {
 	good, err := sdk.BuildQuantizer(drawn, weight)
 	if err != nil {

@@ -65,7 +65,7 @@ func (o heavyBall) Step(in sdk.OpaqueStep, t sdk.Tensor) error {
 	return nil
 }
 
-// attach hands memory for one matrix of 2×3 and one of 40×1 over.
+// attach attaches memory for a 2×3 matrix and a 40×1 matrix to the optimizer.
 func attach(t *testing.T, o *client.Optimizer) (client.Layout, *os.File) {
 	t.Helper()
 	var list []client.Placed
@@ -97,14 +97,14 @@ func attach(t *testing.T, o *client.Optimizer) (client.Layout, *os.File) {
 	return l, f
 }
 
-// opaqueOptimizer is a connection to an opaque optimizer.
+// opaqueOptimizer returns a connection to an opaque optimizer.
 func opaqueOptimizer(t *testing.T, o sdk.OpaqueOptimizer) *client.Optimizer {
 	_, c := connect(t, nil, sdk.Opaque(o))
 	return c
 }
 
-// TestOpaque: two steps, the second on the state of the first, and once more after nothing has
-// happened in between, as after a crash.
+// TestOpaque checks two steps, the second with the state that the first wrote. Each step is
+// repeated, as after a crash, and must give the same result.
 func TestOpaque(t *testing.T) {
 	o := opaqueOptimizer(t, heavyBall{})
 	l, f := attach(t, o)
@@ -140,8 +140,8 @@ func put(t *testing.T, f *os.File, at int64, values ...float32) {
 	}
 }
 
-// TestOpaqueMistakes: what an author does wrong comes back with the tensor's name, and the plugin
-// lives on.
+// TestOpaqueMistakes checks that a mistake of the author gives an error that names the tensor, and
+// that the plugin keeps running.
 func TestOpaqueMistakes(t *testing.T) {
 	for wrong, want := range map[string]string{
 		"error":    "no luck",
@@ -163,7 +163,7 @@ func TestOpaqueMistakes(t *testing.T) {
 	}
 }
 
-// TestOpaqueAnswers: states that are none, and tensors that are not accepted.
+// TestOpaqueAnswers checks invalid lists of state tensors, and tensors that are not accepted.
 func TestOpaqueAnswers(t *testing.T) {
 	matrix := sdk.Tensor{Name: "w", Role: sdk.TensorMatrix, Shape: []int{2, 3}}
 	for wrong, want := range map[string]string{
@@ -190,7 +190,7 @@ func TestOpaqueAnswers(t *testing.T) {
 	}
 }
 
-// TestOpaqueOrder: a step before memory is attached, and memory that does not fit.
+// TestOpaqueOrder checks a step before memory is attached, and memory that does not fit.
 func TestOpaqueOrder(t *testing.T) {
 	o := opaqueOptimizer(t, heavyBall{})
 	if err := o.Step(t.Context(), client.Step{Step: 1, Steps: 1}); !errors.Is(err, client.ErrVersion) {
@@ -216,8 +216,8 @@ func TestOpaqueOrder(t *testing.T) {
 	}
 }
 
-// TestOpaqueNeedsAHost: a host that knows nothing of opaque optimizers says so, because the plugin
-// names what it needs.
+// TestOpaqueNeedsAHost checks that an opaque optimizer describes itself to a host that supports it,
+// and that it has no programs.
 func TestOpaqueNeedsAHost(t *testing.T) {
 	info, err := opaqueOptimizer(t, heavyBall{}).Describe(t.Context())
 	if err != nil || info.Name != "heavy-ball" {

@@ -13,7 +13,7 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// pacer is an optimizer with a rate of its own.
+// pacer is an optimizer with its own learning rate.
 type pacer struct {
 	optimizer
 	rate func(b *program.Builder, in sdk.UpdateInput) program.Value
@@ -23,7 +23,8 @@ func (p pacer) Rate(b *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (progr
 	return p.rate(b, in), nil
 }
 
-// TestInputsThatAreUsed: a program has those of rate, steps and loss that it uses.
+// TestInputsThatAreUsed checks that a program takes only the inputs rate, steps and loss that it
+// uses.
 func TestInputsThatAreUsed(t *testing.T) {
 	for used, u := range map[string]func(in sdk.UpdateInput) program.Value{
 		"":       func(in sdk.UpdateInput) program.Value { return in.Gradient },
@@ -50,7 +51,7 @@ func TestInputsThatAreUsed(t *testing.T) {
 	}
 }
 
-// overWire builds an optimizer's programs and sends them to a host.
+// overWire builds an optimizer's programs and returns them as a host receives them.
 func overWire(t *testing.T, o sdk.Optimizer) spec.Optimizer {
 	t.Helper()
 	built := build(t, o)
@@ -65,8 +66,8 @@ func overWire(t *testing.T, o sdk.Optimizer) spec.Optimizer {
 	return got
 }
 
-// TestUnusedInputsLeaveNoTrace: the hash of a program is that of the same program written
-// without the inputs that it does not use.
+// TestUnusedInputsLeaveNoTrace checks that a program has the same hash as the program written
+// without its unused inputs.
 func TestUnusedInputsLeaveNoTrace(t *testing.T) {
 	out := build(t, momentum)
 	b := program.NewBuilder("o/update/layers.0.wq")
@@ -116,7 +117,7 @@ func TestPacer(t *testing.T) {
 	}
 }
 
-// observedPacer has a rate that reads what Observe changes.
+// observedPacer has a rate that reads a state tensor that Observe changes.
 type observedPacer struct{ refresher }
 
 func (observedPacer) Rate(

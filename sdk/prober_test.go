@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// prober is an optimizer that takes a second gradient.
+// prober is an optimizer that uses a second gradient.
 type prober struct {
 	collector
 	probe func(b *program.Builder, in sdk.UpdateInput) program.Value
@@ -24,7 +24,7 @@ func (p prober) Probe(b *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (pro
 
 func (p prober) ProbeAt(sdk.Tensor) sdk.Due { return p.due }
 
-// probes uses all that there is.
+// probes returns a prober that uses noise, a collected sum, and both inputs of a probe.
 func probes() prober {
 	p := prober{collector: sums, due: sdk.Due{First: 1, Next: 1, Every: 10}}
 	p.update = func(_ *program.Builder, in sdk.UpdateInput) (program.Value, sdk.State, error) {
@@ -86,7 +86,7 @@ func TestProberRefuses(t *testing.T) {
 	}
 }
 
-// TestProbeAnswers: a host refuses answers that do not fit together.
+// TestProbeAnswers checks that the client refuses inconsistent answers.
 func TestProbeAnswers(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*pb.OptimizerProgram)
@@ -110,7 +110,7 @@ func TestProbeAnswers(t *testing.T) {
 	}
 }
 
-// sampler is an optimizer that takes a gradient with drawn labels, and may probe, too.
+// sampler is an optimizer that uses a gradient with sampled labels, and may also probe.
 type sampler struct {
 	prober
 	sampled sdk.Due

@@ -15,7 +15,7 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// refresher is an optimizer with all capabilities, made of functions.
+// refresher is a selective optimizer with refreshes; its methods call functions.
 type refresher struct {
 	optimizer
 	observe func(b *program.Builder, in sdk.UpdateInput) (sdk.State, error)
@@ -40,7 +40,7 @@ func (r refresher) RefreshAt(sdk.Tensor) sdk.Due { return r.due }
 
 func (r refresher) Accepts(t sdk.Tensor) bool { return r.accepts(t) }
 
-// rotated descends in a basis of eigenvectors of GGᵀ, as SOAP does.
+// rotated computes its direction in a basis of eigenvectors of GGᵀ, as SOAP does.
 var rotated = refresher{
 	optimizer: optimizer{
 		init: func(b *program.Builder, _ program.Value) (sdk.State, error) {
@@ -91,7 +91,8 @@ func TestBuildRefresher(t *testing.T) {
 	}
 }
 
-// Only what is due and what is observed becomes a program.
+// TestRefreshesThatAreNotDue checks that there are no programs for refreshes that are never due and
+// for an Observe that returns nothing.
 func TestRefreshesThatAreNotDue(t *testing.T) {
 	nothing := func(*program.Builder, sdk.UpdateInput) (sdk.State, error) { return nil, nil }
 	for _, c := range []struct {
@@ -149,7 +150,7 @@ func TestSelective(t *testing.T) {
 func TestDue(t *testing.T) {
 	for _, c := range []struct {
 		due  sdk.Due
-		want string // of the updates 1 to 12, F is the first refresh, r another
+		want string // updates 1 to 12: F is the first refresh, r a later one
 	}{
 		{sdk.Due{}, "............"},
 		{sdk.Due{First: 4}, "...F........"},
@@ -317,8 +318,7 @@ func TestRefresherCheck(t *testing.T) {
 	}
 }
 
-// An optimizer with a preconditioner that is renewed every tenth update, beginning
-// with the first.
+// The optimizer renews its preconditioner at the first update and at every tenth update.
 func ExampleDue() {
 	due := sdk.Due{First: 1, Next: 10, Every: 10}
 	for t := 1; t <= 20; t++ {

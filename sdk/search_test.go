@@ -14,8 +14,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// widest searches for the largest magnitude of a weight, times a trained factor, and counts its
-// searches.
+// widest searches for the largest magnitude of a weight, times a trained factor, and adds up the
+// numbers of the steps of its searches.
 type widest struct{ wrong string }
 
 func (widest) Describe() sdk.Description { return sdk.Description{Name: "widest"} }
@@ -74,7 +74,7 @@ func (q widest) Search(in sdk.SearchInput, _ sdk.Site) error {
 	return nil
 }
 
-// attachSites hands memory for two weights over.
+// attachSites attaches memory for two weights to the quantizer.
 func attachSites(t *testing.T, q *client.Quantizer) (client.SearchLayout, *os.File) {
 	t.Helper()
 	var list []client.PlacedSite
@@ -112,7 +112,8 @@ func searcher(t *testing.T, q sdk.Quantizer) *client.Quantizer {
 	return c
 }
 
-// TestSearch: the sites that are named are searched, and the others stay; twice, as after a crash.
+// TestSearch checks that a search changes only the named sites, and gives the same result when it
+// is repeated, as after a crash.
 func TestSearch(t *testing.T) {
 	q := searcher(t, widest{})
 	if info, err := q.Describe(t.Context()); err != nil || info.Name != "widest" {
@@ -142,8 +143,8 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// TestSearchMistakes: what an author does wrong comes back with the site's name, and the plugin
-// lives on.
+// TestSearchMistakes checks that a mistake of the author gives an error that names the site, and
+// that the plugin keeps running.
 func TestSearchMistakes(t *testing.T) {
 	for wrong, want := range map[string]string{
 		"error":   "no luck",
@@ -166,7 +167,7 @@ func TestSearchMistakes(t *testing.T) {
 	}
 }
 
-// stateAndSearch has two kinds of state.
+// stateAndSearch has state of both kinds, which is not allowed.
 type stateAndSearch struct{ widest }
 
 func (stateAndSearch) InitState(
@@ -175,7 +176,8 @@ func (stateAndSearch) InitState(
 	return sdk.State{"mean": x.MeanAll()}, nil
 }
 
-// TestSearchAnswers: answers that are none.
+// TestSearchAnswers checks that invalid answers are refused, and that only weights in the forward
+// product have state for searches.
 func TestSearchAnswers(t *testing.T) {
 	for want, q := range map[string]sdk.Quantizer{
 		"axis 0 has 0 elements": widest{"shape"}, `SearchState returns "scale" twice`: widest{"twice"},
@@ -218,7 +220,7 @@ func TestSearchAnswers(t *testing.T) {
 	}
 }
 
-// TestSearchOrder: a search before memory is attached, and memory that does not fit.
+// TestSearchOrder checks a search before memory is attached, and memory that does not fit.
 func TestSearchOrder(t *testing.T) {
 	q := searcher(t, widest{})
 	if err := q.Search(t.Context(), 0, 1, []int{0}); !errors.Is(err, client.ErrVersion) {

@@ -27,7 +27,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// connect joins the plugin's side with the host's side in one process.
+// connect connects the plugin's side with the host's side in one process.
 func connect(
 	t *testing.T, q sdk.Quantizer, o sdk.Optimizer,
 ) (*client.Quantizer, *client.Optimizer) {
@@ -36,7 +36,7 @@ func connect(
 	return client.NewQuantizer(conn), client.NewOptimizer(conn)
 }
 
-// dial is a connection to the plugin's side.
+// dial returns a connection to the plugin's side.
 func dial(t *testing.T, q sdk.Quantizer, o sdk.Optimizer) *grpc.ClientConn {
 	t.Helper()
 	listener := bufconn.Listen(1 << 20)
@@ -62,7 +62,7 @@ func dial(t *testing.T, q sdk.Quantizer, o sdk.Optimizer) *grpc.ClientConn {
 	return conn
 }
 
-// described gives a quantizer another description.
+// described is a quantizer with the description d.
 type described struct {
 	quantizer
 	d sdk.Description
@@ -108,7 +108,8 @@ func TestInvalidDescriptions(t *testing.T) {
 	}
 }
 
-// What the author's code was asked and what it answered arrive unchanged.
+// TestQuantizerTravels checks that the request reaches the author's code, and the answer the host,
+// unchanged.
 func TestQuantizerTravels(t *testing.T) {
 	var asked sdk.Site
 	q := quantizer(func(_ *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
@@ -164,7 +165,7 @@ func TestOptimizerTravels(t *testing.T) {
 	}
 }
 
-// log/slog and package log write what the host reads.
+// TestLogging checks that log/slog and package log write entries that the host can read.
 func TestLogging(t *testing.T) {
 	before, flags := slog.Default(), log.Flags()
 	defer func() {
@@ -221,7 +222,7 @@ func TestStartedByHand(t *testing.T) {
 	}
 }
 
-// asked is an optimizer that keeps what it was asked about.
+// asked is an optimizer that stores the tensor of the request.
 type asked struct {
 	optimizer
 	tensor *sdk.Tensor
@@ -247,7 +248,7 @@ func TestPartsTravel(t *testing.T) {
 	}
 }
 
-// Requests that a host of another version might send are refused.
+// TestUnknownRequests checks that requests of another protocol version are refused.
 func TestUnknownRequests(t *testing.T) {
 	conn := dial(t, quantizer(nil), momentum)
 	q, o := pb.NewQuantizerClient(conn), pb.NewOptimizerClient(conn)

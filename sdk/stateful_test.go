@@ -14,7 +14,7 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// stateful is a quantizer with state, made of functions.
+// stateful is a quantizer with state; its methods call functions.
 type stateful struct {
 	quantizer
 	init func(b *program.Builder, x program.Value) sdk.State
@@ -24,10 +24,10 @@ func (s stateful) InitState(b *program.Builder, x program.Value, _ sdk.Site) (sd
 	return s.init(b, x), nil
 }
 
-// Maximum is for states with this name.
+// Maximum reports whether the state tensor s is a maximum.
 func (stateful) Maximum(s string, _ sdk.Site) bool { return s == "scale" }
 
-// averages rounds with a scale that follows from a moving average, with noise in the average.
+// averages rounds with a scale and a mean that are moving averages; the next scale includes noise.
 var averages = stateful{
 	quantizer: func(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
 		s, m := site.State["scale"], site.State["mean"]
@@ -147,7 +147,7 @@ func TestStatefulMistakes(t *testing.T) {
 	}
 }
 
-// What a plugin of another language may get wrong.
+// TestStatefulAnswersRefused checks mistakes that a plugin in another language may make.
 func TestStatefulAnswersRefused(t *testing.T) {
 	good, err := sdk.BuildQuantizer(averages, weight)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// compact is an optimizer that says how its state is kept.
+// compact is an optimizer with declared storage types of its state.
 type compact struct {
 	optimizer
 	storage map[string]sdk.Storage
@@ -40,7 +40,7 @@ func TestCompact(t *testing.T) {
 	}
 }
 
-// TestCompactAnswers: a host refuses answers that do not fit together.
+// TestCompactAnswers checks that inconsistent answers are refused.
 func TestCompactAnswers(t *testing.T) {
 	m := optimizerAnswer(t, build(t, momentum))
 	m.GetProgram().State[0].Storage = 9
@@ -97,7 +97,7 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// rounded is an optimizer whose tensors are rounded.
+// rounded is an optimizer that rounds its tensors to a storage type.
 type rounded struct {
 	optimizer
 	to sdk.Storage

@@ -15,7 +15,7 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// learned is a quantizer with both capabilities, made of functions.
+// learned is a Trainable and a Packer whose methods call functions.
 type learned struct {
 	quantizer
 	init   func(b *program.Builder, x program.Value, site sdk.Site) (sdk.State, error)
@@ -109,8 +109,8 @@ func TestTrainedParameters(t *testing.T) {
 	}
 }
 
-// The three programs fit together: what init returns is what quantize takes, and
-// unpack restores the value from its codes and scale.
+// TestPackedValue checks that the three programs fit together: quantize takes what init returns,
+// and unpack restores the value from its codes and scale.
 func TestPackedValue(t *testing.T) {
 	out, err := sdk.BuildQuantizer(steps, weight)
 	if err != nil {
@@ -258,7 +258,7 @@ func TestBuildTrainableRefuses(t *testing.T) {
 	}
 }
 
-// A quantizer without capabilities may not factorize either.
+// TestQuantizerFactorizes checks that a quantizer without trained parameters may not factorize.
 func TestQuantizerFactorizes(t *testing.T) {
 	q := quantizer(func(_ *program.Builder, x program.Value, _ sdk.Site) (sdk.Quantized, error) {
 		return sdk.Quantized{Value: x.Transpose(1, 0).QR().Transpose(1, 0)}, nil
@@ -267,7 +267,7 @@ func TestQuantizerFactorizes(t *testing.T) {
 	checkSiteError(t, err, sdk.KindQuantizer, "qr: factorizations are for refresh programs only")
 }
 
-// change is a copy of a list with another first tensor.
+// change returns a copy of a list with f applied to its first tensor.
 func change(list []spec.Tensor, f func(*spec.Tensor)) []spec.Tensor {
 	list = slices.Clone(list)
 	f(&list[0])

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// TestHelpFits: the help texts of all commands fit into 90 columns.
+// TestHelpFits checks that the help texts of all commands fit into 90 columns.
 func TestHelpFits(t *testing.T) {
 	var check func(*cobra.Command)
 	check = func(cmd *cobra.Command) {

@@ -13,7 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/deploy/trained"
 )
 
-// startConversation runs a conversation in which the model is asked nothing.
+// startConversation starts a conversation that never uses the model.
 func startConversation(ctx context.Context, in io.Reader) <-chan error {
 	cmd := &cobra.Command{}
 	cmd.SetContext(ctx)
@@ -24,13 +24,13 @@ func startConversation(ctx context.Context, in io.Reader) <-chan error {
 	return ended
 }
 
-// TestChatIsInterrupted: a conversation ends while it waits for a message.
+// TestChatIsInterrupted checks that a conversation can be interrupted while it waits for a message.
 func TestChatIsInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	in, typist := io.Pipe()
 	defer typist.Close()
 	ended := startConversation(ctx, in)
-	if _, err := typist.Write([]byte("\n")); err != nil { // nothing is asked yet
+	if _, err := typist.Write([]byte("\n")); err != nil { // an empty line asks nothing
 		t.Fatal(err)
 	}
 	cancel()
@@ -44,7 +44,7 @@ func TestChatIsInterrupted(t *testing.T) {
 	}
 }
 
-// TestInputOfAChat: it ends with the input, and says of a line that is too long what it may be.
+// TestInputOfAChat checks that a chat ends with its input, and that too long a line is an error.
 func TestInputOfAChat(t *testing.T) {
 	if err := <-startConversation(t.Context(), strings.NewReader("\n  \n")); err != nil {
 		t.Error(err)

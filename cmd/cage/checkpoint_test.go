@@ -12,8 +12,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// TestCheckpointInParts: the files of a checkpoint that several processes wrote are listed, its
-// tensors are whole, and a damaged part is named.
+// TestCheckpointInParts checks that verify joins the parts of a tensor that several processes
+// wrote, names a missing part, and does not call a checkpoint damaged that it cannot read.
 func TestCheckpointInParts(t *testing.T) {
 	dir := vfs.At(t.TempDir())
 	var names []string

@@ -25,7 +25,7 @@ import (
 
 //go:generate go test -run TestGeneratedDocs -update .
 
-// TestGeneratedDocs: the lists of keys and of numbers are those of the program.
+// TestGeneratedDocs checks that the generated references are up to date.
 func TestGeneratedDocs(t *testing.T) {
 	checkGenerated(t, "docs/reference/configuration.md", "the tables of host/train/config",
 		config.Reference())
@@ -86,7 +86,7 @@ func describeCommands(b *strings.Builder, parent *cobra.Command) {
 	}
 }
 
-// checkGenerated compares a document with what is made from a source, or writes it with -update.
+// checkGenerated compares a document with its generated content, or writes it with -update.
 func checkGenerated(t *testing.T, name, source, content string) {
 	t.Helper()
 	path := filepath.Join("../..", name)
@@ -107,8 +107,8 @@ func checkGenerated(t *testing.T, name, source, content string) {
 	}
 }
 
-// The runs in examples and the one in the README can be read. For the model from which some of them
-// start stands a small one.
+// TestExamplesAreRead checks that the configurations in examples and in the README can be read. A
+// small model replaces the one from which some of them start.
 func TestExamplesAreRead(t *testing.T) {
 	examples, err := filepath.Glob("../../examples/*.toml")
 	if err != nil || len(examples) < 3 {
@@ -144,7 +144,7 @@ func TestExamplesAreRead(t *testing.T) {
 	}
 }
 
-// The three runs that are compared differ in nothing but what is compared.
+// TestExamplesDiffer checks that the compared runs differ only in what is compared.
 func TestExamplesDiffer(t *testing.T) {
 	load := func(name string) *config.Config {
 		cfg, err := config.Load("../../examples/"+name, nil)
@@ -200,10 +200,10 @@ func blocks(t *testing.T, page, language string) []string {
 	return list
 }
 
-// A block of Go that has a package clause is a program; others continue it.
+// clause matches the package clause of a program. Blocks without one continue a program.
 var clause = regexp.MustCompile(`(?m)^package main$`)
 
-// chapters are the programs of the page, each with what continues it.
+// chapters returns the programs of the page by kind, each followed by the blocks that continue it.
 func chapters(t *testing.T) (programs map[string][]string) {
 	t.Helper()
 	programs = map[string][]string{}
@@ -221,7 +221,7 @@ func chapters(t *testing.T) (programs map[string][]string) {
 		}
 		programs[kind] = append(programs[kind], block)
 	}
-	for _, block := range loose { // it builds on the type that it embeds
+	for _, block := range loose { // it extends the type that it embeds
 		kind := "quantizer"
 		if strings.Contains(block, "struct{ optimizer }") {
 			kind = "optimizer"
@@ -235,7 +235,7 @@ func chapters(t *testing.T) (programs map[string][]string) {
 	return programs
 }
 
-// The programs that the page shows are what the command writes.
+// TestWritingShowsTheTemplates checks that the page shows the programs that plugins new writes.
 func TestWritingShowsTheTemplates(t *testing.T) {
 	programs := chapters(t)
 	for kind, name := range map[string]string{"quantizer": "rounder", "optimizer": "running-mean"} {
@@ -254,7 +254,7 @@ func TestWritingShowsTheTemplates(t *testing.T) {
 	}
 }
 
-// So are those in Python and JAX.
+// TestWritingShowsPython checks the same for Python and JAX.
 func TestWritingShowsPython(t *testing.T) {
 	shown := slices.Concat(blocks(t, writing, "python"), blocks(t, pythonPackage, "python"))
 	for _, p := range []scaffold.Plugin{{Kind: "quantizer", Name: "striped", Language: "python"},
@@ -302,7 +302,7 @@ var _ = sdk.RoleWeight
 
 var declared = regexp.MustCompile(`(?m)^type (\w+) struct`)
 
-// Every piece of Go on the page compiles, and what it defines passes the kit.
+// TestWritingConforms checks that all Go on the page compiles and passes the conformance kit.
 func TestWritingConforms(t *testing.T) {
 	testlevel.Long(t, "go test builds the programs of the page")
 	for kind, sources := range chapters(t) {
@@ -348,7 +348,7 @@ func create(t *testing.T, path, text string) {
 	}
 }
 
-// The run that the page shows can be read.
+// TestWritingConfiguration checks that the configurations on the page can be read.
 func TestWritingConfiguration(t *testing.T) {
 	list := blocks(t, writing, "toml")
 	if len(list) == 0 {
@@ -361,7 +361,7 @@ func TestWritingConfiguration(t *testing.T) {
 	}
 }
 
-// TestClaims: every claim has a row in the reference of the SDK.
+// TestClaims checks that every claim has a row in the reference of the SDK.
 func TestClaims(t *testing.T) {
 	page, err := os.ReadFile(sdkReference)
 	if err != nil {
@@ -376,7 +376,7 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// numbersReference documents the numbers of records and of summaries as Markdown.
+// numbersReference documents the numbers of records and summaries in Markdown.
 func numbersReference() string {
 	var b strings.Builder
 	b.WriteString("# Numbers of a run\n\n" +

@@ -12,8 +12,7 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// TestArguments: the flags of a command give the settings back that were written as its arguments,
-// as studies do.
+// TestArguments checks that settings survive a round trip through arguments, as studies pass them.
 func TestArguments(t *testing.T) {
 	for name, c := range map[string]struct {
 		from, to interface{ Keys() []schema.Key }

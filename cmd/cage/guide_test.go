@@ -15,14 +15,14 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
-// A fenced block of a page, with the comment before it: "not run: REASON", or "file: NAME" for a
-// block that a reader writes into a file.
+// fenced matches a fenced block of a page, with the comment before it: "not run: REASON", or "file:
+// NAME" for a block that a reader writes to a file.
 var fenced = regexp.MustCompile(
 	"(?ms)^(?:<!-- (not run|file): (.*?) -->\n)?```(sh|toml|json|go|python)\n(.*?)^```$")
 
-// smaller makes the commands of the guide take seconds: trainings stop early, a tree of few files
-// stands for Go's own source, and go test leaves out go vet, which would check the SDK again in
-// each new directory: TestModuleOfAPublishedVersion has it check a new plugin.
+// smaller reduces the commands of the guide to seconds: trainings stop early, a tree of few files
+// replaces Go's source, and go test skips go vet, which would check the SDK again in each new
+// directory. TestModuleOfAPublishedVersion runs it on a new plugin.
 const smaller = `set -euo pipefail
 cage() {
 	case "$1" in
@@ -39,7 +39,7 @@ go() {
 }
 `
 
-// TestGuide runs the shell blocks of each page of the guide from top to bottom, but for those that
+// TestGuide runs the shell blocks of each page of the guide from top to bottom, except those that
 // the page marks as not run.
 func TestGuide(t *testing.T) {
 	testlevel.Long(t, "it trains")
@@ -62,7 +62,7 @@ func TestGuide(t *testing.T) {
 	for i := range 8 {
 		create(t, filepath.Join(small, "src", fmt.Sprintf("file%d.go", i)), string(source))
 	}
-	cache := strings.TrimSpace(goOut(t, "env", "GOCACHE")) // which is else in XDG_CACHE_HOME
+	cache := strings.TrimSpace(goOut(t, "env", "GOCACHE")) // otherwise it would be in XDG_CACHE_HOME
 	for _, page := range guide(t) {
 		t.Run(filepath.Base(page), func(t *testing.T) {
 			t.Parallel()
@@ -146,7 +146,7 @@ func commands(text string) (list [][]string) {
 	return list
 }
 
-// accepted reports an error if there is no such command, or it has no such flag.
+// accepted returns an error if the command or one of its flags does not exist.
 func accepted(words []string) error {
 	command, rest, err := newRoot().Find(words)
 	if err != nil {

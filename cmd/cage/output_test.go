@@ -19,7 +19,7 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
-// toy is a training that prints a line for each of its steps, which cost nothing.
+// toy is a training whose steps cost almost nothing and print a line each.
 const toy = `[model]
 kind = "toy"
 start = 0.9
@@ -38,10 +38,10 @@ plugin = "sgd"
 form = "off"
 `
 
-// endless is a number of steps that no test waits for.
+// endless is a number of steps that no test completes.
 const endless = 1_000_000_000
 
-// command is this test binary as the command, with all plugins at hand.
+// command runs this test binary as cage, with all plugins available.
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
@@ -49,7 +49,7 @@ func command(t *testing.T, args ...string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "cage")
-	// not a symbolic link: a study starts what is behind it
+	// not a symbolic link, because a study starts the target of the link
 	if err := os.Link(self, path); err != nil {
 		text, err := os.ReadFile(self)
 		if err := errors.Join(err, os.WriteFile(path, text, 0o755)); err != nil {
@@ -62,7 +62,7 @@ func command(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// toyRun writes a training of so many steps and returns its file and run directory.
+// toyRun writes the configuration of a training, and returns its path and the run directory.
 func toyRun(t *testing.T, steps int) (file, dir string) {
 	t.Helper()
 	file, dir = filepath.Join(t.TempDir(), "toy.toml"), filepath.Join(t.TempDir(), "run")
@@ -72,7 +72,7 @@ func toyRun(t *testing.T, steps int) (file, dir string) {
 	return file, dir
 }
 
-// head starts a command with both outputs in a pipe, whose reader leaves after n lines.
+// head starts a command with both outputs in a pipe, and closes the reading end after n lines.
 func head(t *testing.T, cmd *exec.Cmd, n int) {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -91,7 +91,7 @@ func head(t *testing.T, cmd *exec.Cmd, n int) {
 	}
 }
 
-// code waits for the end of a command and returns its exit code; −1 after a signal.
+// code waits for the end of a command and returns its exit code, or −1 after a signal.
 func code(t *testing.T, cmd *exec.Cmd) int {
 	t.Helper()
 	ended := make(chan error, 1)
@@ -109,7 +109,7 @@ func code(t *testing.T, cmd *exec.Cmd) int {
 	return cmd.ProcessState.ExitCode()
 }
 
-// newestStep is the step of the newest checkpoint, 0 when there is none.
+// newestStep returns the step of the newest checkpoint, or 0 if there is none.
 func newestStep(t *testing.T, dir string) int {
 	t.Helper()
 	list, err := checkpoint.List(rundir.At(dir).Checkpoints())
@@ -122,8 +122,8 @@ func newestStep(t *testing.T, dir string) int {
 	return list[len(list)-1].Step
 }
 
-// A training continues when nobody reads what it prints, and saves when it is interrupted
-// then: as `cage train RUN.toml 2>&1 | tee log` is by Ctrl-C, which ends tee first.
+// TestTrainingOutlastsItsReader checks that a training continues without a reader of its output,
+// and saves if interrupted: Ctrl-C in `cage train RUN.toml 2>&1 | tee log` ends tee first.
 func TestTrainingOutlastsItsReader(t *testing.T) {
 	t.Run("to its end", func(t *testing.T) {
 		t.Parallel()
@@ -142,7 +142,7 @@ func TestTrainingOutlastsItsReader(t *testing.T) {
 		file, dir := toyRun(t, endless)
 		cmd := command(t, "train", file)
 		head(t, cmd, 3)
-		size := awaitGrowth(t, rundir.At(dir).Metrics().Name, 0) // it writes on
+		size := awaitGrowth(t, rundir.At(dir).Metrics().Name, 0) // it continues to write
 		awaitGrowth(t, rundir.At(dir).Metrics().Name, size)
 		if err := cmd.Process.Signal(os.Interrupt); err != nil {
 			t.Fatal(err)
@@ -156,7 +156,7 @@ func TestTrainingOutlastsItsReader(t *testing.T) {
 	})
 }
 
-// awaitGrowth waits until a file is larger than so many bytes.
+// awaitGrowth waits until a file has more than size bytes, and returns its new size.
 func awaitGrowth(t *testing.T, path string, size int64) int64 {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
@@ -212,8 +212,8 @@ func TestDataOutlastItsReader(t *testing.T) {
 	}
 }
 
-// A short command has nothing to do but to print: it ends with its reader, and says
-// nothing about it.
+// TestShortCommandsEndWithTheirReader checks that SIGPIPE ends a command that only prints, without
+// a message, if its reader has ended.
 func TestShortCommandsEndWithTheirReader(t *testing.T) {
 	t.Parallel()
 	var stderr bytes.Buffer
@@ -236,7 +236,7 @@ func TestShortCommandsEndWithTheirReader(t *testing.T) {
 	}
 }
 
-// A result that cannot be written is a failure, also when there is no place to say so.
+// TestFullDisk checks that a command that cannot write its result fails, even without a message.
 func TestFullDisk(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
 		t.Skip("there is no /dev/full here")

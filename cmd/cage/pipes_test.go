@@ -13,7 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/train/rundir"
 )
 
-// A named pipe in the place of any file is refused at once: nothing waits for a writer.
+// TestNamedPipes checks that a named pipe in place of any file is refused, not waited for.
 func TestNamedPipes(t *testing.T) {
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "pipe")
@@ -80,7 +80,7 @@ func refusesPipe(text string) bool {
 	return false
 }
 
-// runWithPipe copies a run and puts the pipe in the place of one of its files.
+// runWithPipe copies a run and replaces one of its files with a link to the pipe.
 func runWithPipe(t *testing.T, run string, file func(rundir.Dir) string, pipe string) (dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "run")

@@ -7,7 +7,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// rogue is the main function of a plugin that tries to rule the terminal.
+// rogue is the main function of a plugin whose texts have escape sequences for the terminal.
 func rogue() { sdk.ServeQuantizer(rogueQuantizer{}) }
 
 type rogueQuantizer struct{}
@@ -40,7 +40,7 @@ func (brokenQuantizer) Quantize(
 	return sdk.Quantized{Value: x.Div(scale).Round().Mul(scale), Surrogate: x.Scale(2)}, nil
 }
 
-// faulty is the main function of a plugin of both kinds, of which one describes itself wrongly.
+// faulty is the main function of a quantizer and optimizer. The quantizer's description is invalid.
 func faulty() { sdk.Serve(faultyQuantizer{}, faultyOptimizer{}) }
 
 type faultyQuantizer struct{}
@@ -70,8 +70,8 @@ func (faultyOptimizer) Update(
 	return in.Gradient, nil, nil
 }
 
-// FuzzSet: a setting of "plugins test" is the value that is written, or text; a declared
-// string is never anything else.
+// FuzzSet checks that any setting of "plugins test" is parsed without a panic, and that a parameter
+// that is declared as a string gets a string.
 func FuzzSet(f *testing.F) {
 	for _, seed := range []string{"bits=4", "form=paper", `form="paper"`, "c=1e3", "c=inf",
 		"c=1979-05-27", "c={a=1}", "c=1\nd=2", "c=[1", "form=12"} {

@@ -17,8 +17,8 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
-// publish makes a module proxy that offers what a plugin needs of this module as a
-// version, and returns its directory.
+// publish makes a module proxy with the parts of this module that a plugin needs, as a version, and
+// returns its directory.
 func publish(t *testing.T, version string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -59,8 +59,8 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// A published version of cage needs nothing fetched but itself, and without a network
-// the new module says what is missing.
+// TestModuleOfAPublishedVersion checks that for a published version of cage, only cage is
+// downloaded, and that without a network, a notice is returned.
 func TestModuleOfAPublishedVersion(t *testing.T) {
 	testlevel.Long(t, "it lists and links modules")
 	const version = "v0.123.0"
@@ -98,16 +98,15 @@ func TestModuleOfAPublishedVersion(t *testing.T) {
 	}
 }
 
-// modules are those that this module is built and tested from.
+// modules lists the modules from which this module is built and tested.
 var modules struct {
 	sync.Once
 	list string
 }
 
-// bareModules makes a module cache that holds what this module is built and tested
-// from and nothing else, as after make test on a new machine. The one of the person who
-// runs the tests may hold anything that was ever fetched, and hide that a command asks
-// for more.
+// bareModules makes a module cache with only the modules from which this module is built and
+// tested, as after make test on a new machine. The user's cache may contain any other module, and
+// hide that a command needs more.
 func bareModules(t *testing.T) (dir string) {
 	t.Helper()
 	full := goOut(t, "env", "GOMODCACHE")
@@ -129,7 +128,7 @@ func bareModules(t *testing.T) (dir string) {
 	return dir
 }
 
-// linkModule makes one module of a cache, PATH@VERSION, appear in another.
+// linkModule links one module of a cache, PATH@VERSION, into another.
 func linkModule(t *testing.T, from, to, name string) {
 	t.Helper()
 	path, version, _ := strings.Cut(name, "@")
@@ -153,19 +152,19 @@ func link(t *testing.T, from, to, name string) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(from, name)); err != nil && filepath.Ext(name) == ".info" {
-		return // it is not fetched with the module
+		return // it is not downloaded with the module
 	}
 	if err := os.Symlink(filepath.Join(from, name), target); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// goOut runs the go command at the root of the repository.
+// goOut returns the output of the go command at the root of the repository.
 func goOut(t *testing.T, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("go", args...)
 	cmd.Dir = "../.."
-	cmd.Env = append(cmd.Environ(), "GOWORK=off") // this module alone, as it is published
+	cmd.Env = append(cmd.Environ(), "GOWORK=off") // only this module, as it is published
 	var messages strings.Builder
 	cmd.Stderr = &messages
 	out, err := cmd.Output()

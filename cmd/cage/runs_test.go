@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// FuzzMadeWith: the account of a run is shown, or refused by the name of its file.
+// FuzzMadeWith checks that provenance.json gives rows of two columns, or an error with its name.
 func FuzzMadeWith(f *testing.F) {
 	f.Add([]byte(`{"build":{"go":"go1.27","simd":true},"plugins":[{"table":"optimizer","name":"adamw","version":"1","sha256":"ff"}]}`))
 	f.Add([]byte(`{"plugins":[null]}`))

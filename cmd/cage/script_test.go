@@ -37,8 +37,8 @@ func (w withPlugins) Run() int {
 	return w.M.Run()
 }
 
-// TestScripts runs the scripts of testdata/script, each in a directory of its own
-// with all plugins at hand.
+// TestScripts runs the scripts of testdata/script, each in its own directory, with all plugins
+// available.
 func TestScripts(t *testing.T) {
 	environment := scriptEnvironment(t)
 	testscript.Run(t, testscript.Params{
@@ -59,15 +59,14 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// pluginsVariable is the environment variable that names a directory with the plugins, built.
+// pluginsVariable is the environment variable that names a directory with the built plugins.
 const pluginsVariable = "CAGE_TEST_PLUGINS"
 
-// temporaryPlugins is the directory of the plugins that were built for the tests, "" where they are
-// given.
+// temporaryPlugins is the directory of plugins that were built for the tests; "" if none were.
 var temporaryPlugins string
 
-// builtPlugins returns the directory of the repository's plugins, which are built once if it is not
-// given.
+// builtPlugins returns the directory of the repository's plugins. They are built, once, if it is
+// not given.
 var builtPlugins = sync.OnceValues(func() (dir string, err error) {
 	if dir = os.Getenv(pluginsVariable); dir != "" {
 		return dir, nil
@@ -93,9 +92,9 @@ func pluginsDir(t *testing.T) string {
 	return dir
 }
 
-// scriptEnvironment is what a person has who uses cage: the plugins, and the go command with a
-// cache of modules. The scripts share the processors: each command gets one, and collects its
-// garbage rarely.
+// scriptEnvironment returns the environment of a user of cage: the plugins, and the go command with
+// a module cache. The scripts share the processors: each command gets one, and collects its garbage
+// rarely.
 func scriptEnvironment(t *testing.T) []string {
 	t.Helper()
 	repo, err := filepath.Abs("../..")
@@ -108,10 +107,10 @@ func scriptEnvironment(t *testing.T) []string {
 	}
 	list := []string{
 		"CAGE_PLUGIN_PATH=" + pluginsDir(t), "REPO=" + repo, "GO=" + goCommand,
-		"GOMODCACHE=" + bareModules(t), "GOPROXY=off", "GOWORK=off", // a module's go.mod must do
-		"GOFLAGS=" + os.Getenv("GOFLAGS") + " -trimpath", // where modules lie decides nothing
+		"GOMODCACHE=" + bareModules(t), "GOPROXY=off", "GOWORK=off", // a module's own go.mod must suffice
+		"GOFLAGS=" + os.Getenv("GOFLAGS") + " -trimpath", // the location of modules must not matter
 	}
-	if !racing.Enabled { // which sees more where goroutines run at the same time
+	if !racing.Enabled { // the race detector finds more if goroutines run in parallel
 		list = append(list, "GOMAXPROCS=1", "GOGC=400")
 	}
 	names := []string{"GOPATH", "GOTOOLCHAIN", "GOSUMDB", "GOEXPERIMENT", "GOCACHE"}
@@ -140,7 +139,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// same compares a member of two files of JSON: same KEY FILE FILE.
+// same compares a member of two JSON files: same KEY FILE FILE.
 func same(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 3 {
 		ts.Fatalf("usage: same KEY FILE FILE")
@@ -158,8 +157,8 @@ func same(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// isJSON finds values in a file or stdout that is one JSON document:
-// json FILE PATH=VALUE…, where PATH has dots and VALUE is JSON or * for any.
+// isJSON checks values in a file or stdout that is one JSON document: json FILE PATH=VALUE…, where
+// PATH has dots and VALUE is JSON, or * for any value.
 func isJSON(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 1 {
 		ts.Fatalf("usage: json FILE [PATH=VALUE...]")
@@ -184,7 +183,7 @@ func isJSON(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// dig is the value at a path of keys and indices.
+// dig returns the value at a path of keys and indices.
 func dig(v any, path []string) (any, bool) {
 	for _, key := range path {
 		switch at := v.(type) {
@@ -234,7 +233,7 @@ func awaitText(ts *testscript.TestScript, neg bool, args []string) {
 	await(ts, ts.MkAbs(args[0]), args[1])
 }
 
-// exited compares the exit code of the interrupted commands, after wait: exited CODE.
+// exited compares the exit codes of the interrupted commands, and is used after wait: exited CODE.
 func exited(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: exited CODE")
@@ -262,8 +261,8 @@ func await(ts *testscript.TestScript, pattern, text string) {
 	ts.Fatalf("%s did not contain %q within 30 seconds", pattern, text)
 }
 
-// fetch asks the server whose address is the first line of a file, as soon as it stands
-// there, and keeps the answer: fetch FILE PATH TO.
+// fetch sends a request to the server whose address is the first line of a file, as soon as that is
+// written, and stores the response: fetch FILE PATH TO.
 func fetch(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 3 {
 		ts.Fatalf("usage: fetch FILE PATH TO")
@@ -281,7 +280,7 @@ func fetch(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[2]), body, 0o644))
 }
 
-// replace exchanges a text of a file: replace FILE OLD NEW.
+// replace replaces a text in a file: replace FILE OLD NEW.
 func replace(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 3 {
 		ts.Fatalf("usage: replace FILE OLD NEW")

@@ -16,8 +16,8 @@ import (
 	"github.com/cage-qat/cage/host/train/rundir"
 )
 
-// startEndless starts a training without an end, and waits for its first records. nohup, if not
-// empty, is the program that starts it.
+// startEndless starts an endless training, and waits for its first records. The training is started
+// by the program nohup, if that is not empty.
 func startEndless(t *testing.T, nohup string) (cmd *exec.Cmd, dir string, stderr *bytes.Buffer) {
 	t.Helper()
 	file, dir := toyRun(t, endless)
@@ -34,16 +34,16 @@ func startEndless(t *testing.T, nohup string) (cmd *exec.Cmd, dir string, stderr
 	return cmd, dir, stderr
 }
 
-// TestSignalsSave: a training that is told to stop saves a checkpoint.
+// TestSignalsSave checks that a training saves a checkpoint on signals.
 func TestSignalsSave(t *testing.T) {
 	t.Parallel()
-	// Under nohup these tests ignore SIGHUP, and so would what they start. A signal that
-	// is caught is not ignored in a new process.
+	// Under nohup, these tests ignore SIGHUP, and child processes inherit that. A signal that is
+	// caught is not ignored in child processes.
 	caught := make(chan os.Signal, 1)
 	signal.Notify(caught, syscall.SIGHUP)
 	t.Cleanup(func() { signal.Stop(caught) })
 	for name, signals := range map[string][]syscall.Signal{
-		// when a session closes, the system sends one and the shell another
+		// when a session closes, the kernel sends one and the shell another
 		"SIGHUP":  {syscall.SIGHUP, syscall.SIGHUP},
 		"SIGQUIT": {syscall.SIGQUIT},
 	} {
@@ -66,8 +66,8 @@ func TestSignalsSave(t *testing.T) {
 	}
 }
 
-// TestInterruptedWhileJoining: a process that waits for others stops when it is told to, and leaves
-// no file.
+// TestInterruptedWhileJoining checks that a process that waits for others can be interrupted, and
+// leaves no file.
 func TestInterruptedWhileJoining(t *testing.T) {
 	t.Parallel()
 	for rank := range 2 {
@@ -107,8 +107,8 @@ func TestInterruptedWhileJoining(t *testing.T) {
 	}
 }
 
-// Of a process that does not stop, a second SIGQUIT shows the stacks. The process is this test,
-// started by itself.
+// TestSecondQuit checks that a second SIGQUIT prints the stacks of a process that does not stop.
+// The process is this test binary.
 func TestSecondQuit(t *testing.T) {
 	if os.Getenv("CAGE_TEST_STUCK") != "" {
 		ctx, stop := interruptible()
@@ -141,7 +141,7 @@ func TestSecondQuit(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	for err = nil; err == nil; { // the second takes its effect a moment after the first was told
+	for err = nil; err == nil; { // a second signal has this effect only shortly after the first
 		select {
 		case err = <-ended:
 		case <-time.After(20 * time.Millisecond):
@@ -154,9 +154,9 @@ func TestSecondQuit(t *testing.T) {
 	}
 }
 
-// A process with a lifeline stops in order, however many signals it receives: Slurm sends SIGTERM
-// to all processes of a task, of which one is at the other end of the lifeline. The process is this
-// test, started by itself.
+// TestLifelineAndSignals checks that a process with a lifeline stops cleanly, however many signals
+// it receives: Slurm sends SIGTERM to all processes of a task, including the parent, which holds
+// the other end of the lifeline. The process is this test binary.
 func TestLifelineAndSignals(t *testing.T) {
 	if os.Getenv("CAGE_TEST_LIFELINE") != "" {
 		ctx, stop := interruptible()
@@ -194,7 +194,7 @@ func TestLifelineAndSignals(t *testing.T) {
 	_ = cmd.Process.Signal(syscall.SIGTERM)
 	expect("asked to stop")
 	_ = lifeline.Close()
-	for range 10 { // a signal takes its effect of a second one a moment after the first was told
+	for range 10 { // a second signal can have an effect only shortly after the first
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		time.Sleep(20 * time.Millisecond)
 	}
@@ -204,7 +204,7 @@ func TestLifelineAndSignals(t *testing.T) {
 	}
 }
 
-// Under nohup a training stays when the session closes.
+// TestNohup checks that under nohup, a training continues when the session closes.
 func TestNohup(t *testing.T) {
 	nohup, err := exec.LookPath("nohup")
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package methods_test writes and checks docs/reference/methods.md, the table of published methods
-// and of what each takes to write.
+// and of the code that each needs.
 package methods_test
 
 import (
@@ -27,10 +27,10 @@ const (
 // method is a row of the table.
 type method struct {
 	Name, Paper, Code, Uses, Note string
-	Why                           string // it cannot be written
+	Why                           string // why it cannot be written
 }
 
-// TestPage: docs/reference/methods.md is what methods.toml and the code say.
+// TestPage checks that docs/reference/methods.md agrees with methods.toml and the code.
 func TestPage(t *testing.T) {
 	var list struct{ Quantizer, Training, Optimizer, Method []method }
 	meta, err := toml.DecodeFile("methods.toml", &list)
@@ -111,9 +111,8 @@ func (m method) row() (string, error) {
 	return fmt.Sprintf("| %s | %s | %s | %s |\n", m.Name, m.Paper, lines, text), nil
 }
 
-// countLines counts the lines of code of a file, or of one of its functions: those that are not
-// empty and not comments. Files in other languages than Go are counted as a whole, without lines
-// that begin with #.
+// countLines counts the lines of code of a file or of one of its functions, without empty lines and
+// comments. In files of other languages than Go, lines that begin with # are comments.
 func countLines(file, function string) (int, error) {
 	source, err := os.ReadFile(filepath.Join(root, file))
 	if err != nil {

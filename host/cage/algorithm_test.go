@@ -13,13 +13,12 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// correcting are the method and the mode of a rule with the correction.
+// correcting returns the method and the mode of a rule with the correction.
 func correcting(form Form, variant Variant) (Method, Mode) {
 	return CAGE{Form: form, Variant: variant}, Mode(form)
 }
 
-// literal is the correction as the algorithm has it: with a second quantization, at the decayed
-// point.
+// literal is the correction as in the algorithm, which quantizes again, at the decayed point.
 type literal struct{ CAGE }
 
 func (literal) Reads(Rule) Reads { return Reads{Again: true} }
@@ -33,7 +32,7 @@ var testScalars = map[string]float64{
 	spec.InputStep: 1, spec.InputRate: 0.1, InputNextRate: 0.05, InputClip: 0.5, InputLambda: 1.5,
 }
 
-// runRule executes one step of a rule on the oracle.
+// runRule executes one step of a rule with the reference implementation.
 func runRule(
 	t *testing.T, rule Rule, x, g []float64, scalars map[string]float64,
 ) map[string]reference.Tensor {
@@ -80,9 +79,9 @@ var (
 	sampleG = []float64{0.2, -0.1, 0.5, -0.7, 0.9, 0.01}
 )
 
-// TestAlgorithmOrder is the paper's hand-checkable case: β = (0.9, 0.95),
-// ω = 0.1, α = 0.1, grid 0.25, x = 0.3, g = 0.2, λ_t = 1. Decay comes first, the
-// residual is that of the decayed point, the correction is outside of Adam.
+// TestAlgorithmOrder checks a case of the paper that can be computed by hand: β = (0.9, 0.95),
+// ω = 0.1, α = 0.1, grid 0.25, x = 0.3, g = 0.2, λ_t = 1. Decay comes first, the residual is that
+// of the decayed point, and the correction is outside of Adam.
 func TestAlgorithmOrder(t *testing.T) {
 	rule := testRule(t, adam{}, "fixed grid 0.25", 1)
 	rule.Method, rule.Mode = correcting(Decoupled, Paper)
@@ -95,8 +94,8 @@ func TestAlgorithmOrder(t *testing.T) {
 	}
 }
 
-// TestLiterally compares the correction by the error of the forward pass with the one that
-// quantizes the decayed point, as the algorithm has it.
+// TestLiterally compares the correction by the error of the forward pass with that of the
+// algorithm, which quantizes the decayed point.
 func TestLiterally(t *testing.T) {
 	const quest = "paper QuEST 4-bit per row, no rotation"
 	x, g := append(slices.Clone(sampleX), 1.3, -0.9), append(slices.Clone(sampleG), -0.3, 0.6)
@@ -130,8 +129,8 @@ func TestLiterally(t *testing.T) {
 	}
 }
 
-// TestAnyQuantizer: a quantizer that does not promise Q(c·x) = c·Q(x) is applied to the
-// decayed point, as in the algorithm, and Q(x_t) is not needed.
+// TestAnyQuantizer checks that a quantizer that is not declared homogeneous, Q(c·x) = c·Q(x), is
+// applied to the decayed point, as in the algorithm, without the input Q(x_t).
 func TestAnyQuantizer(t *testing.T) {
 	rule := testRule(t, adam{}, "fixed grid 0.25", 2, 3)
 	rule.Method, rule.Mode = correcting(Decoupled, Paper)
@@ -164,8 +163,8 @@ func TestCoupledEqualsDecoupledForSGD(t *testing.T) {
 	}
 }
 
-// TestCorrectionStaysOutOfTheState holds the definition of the decoupled form, and
-// that clipping acts on the gradient alone.
+// TestCorrectionStaysOutOfTheState checks that the decoupled correction changes no state of the
+// optimizer, and that only the gradient is clipped.
 func TestCorrectionStaysOutOfTheState(t *testing.T) {
 	rule := testRule(t, adam{}, "fixed grid 0.25", 2, 3)
 	rule.Clip = true
@@ -186,8 +185,8 @@ func TestCorrectionStaysOutOfTheState(t *testing.T) {
 	}
 }
 
-// TestNonFiniteResidual: a tensor whose residual is not finite is trained as
-// without the correction.
+// TestNonFiniteResidual checks that a tensor whose residual is not finite is trained without the
+// correction.
 func TestNonFiniteResidual(t *testing.T) {
 	for _, variant := range []Variant{Paper, Official} {
 		for _, form := range []Form{Decoupled, Coupled} {

@@ -8,9 +8,9 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// TestDecayLast works out one step by hand in which weights decay after the optimizer's
-// update, as in the official SOAP: x ← x − α·u; x ← x − α·ω·x. The residual of the paper's
-// variant is that of the incoming x, that of the official one comes after all of it.
+// TestDecayLast computes by hand one step with weight decay after the optimizer's update, as in the
+// official SOAP: x ← x − α·u; x ← x − α·ω·x. The paper's variant uses the residual of the incoming
+// x, the official one the residual of the result.
 func TestDecayLast(t *testing.T) {
 	const decay = 0.2
 	rate, next, lambda := testScalars[spec.InputRate], testScalars[InputNextRate],
@@ -56,7 +56,7 @@ func TestDecayLast(t *testing.T) {
 	}
 }
 
-// decayed is (1 − α·ω)·(x − α·g).
+// decayed returns (1 − α·ω)·(x − α·g).
 func decayed(x, g []float64, rate, decay float64) []float64 {
 	y := minus(x, rate, g)
 	return minus(y, rate*decay, y)
@@ -72,7 +72,7 @@ func minus(x []float64, factor float64, y []float64) []float64 {
 
 func residual(x []float64, q func([]float64) []float64) []float64 { return minus(x, 1, q(x)) }
 
-// byHand computes the quantizers of these tests without programs, for rows of three elements.
+// byHand returns a quantizer of these tests as a Go function, for rows of three elements.
 func byHand(name string) func([]float64) []float64 {
 	return func(x []float64) []float64 {
 		out := make([]float64, len(x))
@@ -93,7 +93,7 @@ func byHand(name string) func([]float64) []float64 {
 	}
 }
 
-// TestDecayOrderWithoutDecay: without decay there is no order.
+// TestDecayOrderWithoutDecay checks that DecayLast changes nothing without decay.
 func TestDecayOrderWithoutDecay(t *testing.T) {
 	rule := testRule(t, sgd{}, "fixed grid 0.25", 2, 3)
 	rule.Method, rule.Mode = correcting(Decoupled, Paper)
@@ -107,9 +107,9 @@ func TestDecayOrderWithoutDecay(t *testing.T) {
 	}
 }
 
-// TestRateFactor works out one step of SGD by hand for a tensor whose group has a rate of
-// its own: the factor multiplies the rate of the update, of the decay and of the
-// correction, in all forms of it, and α_{t+1} of the official variant.
+// TestRateFactor computes by hand one step of SGD for a tensor with a rate factor, which multiplies
+// the rate of the update, of the decay and of the correction, in all its forms, and α_{t+1} of the
+// official variant.
 func TestRateFactor(t *testing.T) {
 	for _, factor := range []float64{0.3, 0} {
 		testRateFactor(t, factor)
@@ -164,8 +164,8 @@ func testRateFactor(t *testing.T, factor float64) {
 	}
 }
 
-// TestRateFactorOfSharedResidual: where the residual is computed from that of the forward
-// pass, the factor acts on the rate and on the decay.
+// TestRateFactorOfSharedResidual checks that the factor acts on the rate and the decay where the
+// residual is computed from that of the forward pass.
 func TestRateFactorOfSharedResidual(t *testing.T) {
 	rule := testRule(t, sgd{}, "paper QuEST 4-bit per row, no rotation", 2, 3)
 	rule.Method, rule.Mode = correcting(Decoupled, Paper)

@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/cage"
 )
 
-// TestCoherence checks the three cases that give the ratio its meaning.
+// TestCoherence checks residuals that stay, cancel, are zero, or are independent.
 func TestCoherence(t *testing.T) {
 	const n, window = 400, 64
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -76,8 +76,8 @@ func TestLengths(t *testing.T) {
 	}
 }
 
-// TestNotFinite: a residual that is not finite shows in the measures of residuals and
-// nowhere else, and is gone with its sample.
+// TestNotFinite checks that a residual that is not finite affects only the measures of residuals,
+// until its sample leaves the window.
 func TestNotFinite(t *testing.T) {
 	tr := cage.NewTracker(2, 1, 1)
 	tr.Add([]int32{1, 1}, []float32{float32(math.NaN()), 1})
@@ -161,7 +161,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestChooseIsUniform: every coordinate has the same chance.
+// TestChooseIsUniform checks that every coordinate has the same probability.
 func TestChooseIsUniform(t *testing.T) {
 	counts := make([]int, 20)
 	const draws = 20_000
@@ -194,8 +194,8 @@ func Example() {
 	// coherence 1
 }
 
-// BenchmarkMeasure is a sample and its measures at the default size, with a tenth of
-// the codes changing.
+// BenchmarkMeasure adds a sample and measures, at the default size, with a tenth of the codes
+// changing.
 func BenchmarkMeasure(b *testing.B) {
 	const n, window, groups = 4096, 32, 28
 	sizes := make([]int, groups)

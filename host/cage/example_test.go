@@ -6,7 +6,7 @@ import (
 	"github.com/cage-qat/cage/host/cage"
 )
 
-// The correction is silent for the first 90 % of a run and then grows to λ.
+// ExampleCAGE prints λ_t, which is 0 in the first 90 % of a run and then grows to λ.
 func ExampleCAGE() {
 	m := cage.Default
 	for _, t := range []int{1, 900, 925, 950, 1000} {

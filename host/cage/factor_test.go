@@ -8,8 +8,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// TestFactor: the method gets the error of a factor as an input, in both forms, and an error that
-// is not finite corrects nothing.
+// TestFactor checks that the method reads the error of a factor as an input, in both forms, and
+// that an error that is not finite gives no correction.
 func TestFactor(t *testing.T) {
 	e := []float64{0.5, -0.25, 0.125, 0, 1, -1}
 	run := func(form Form, e []float64) map[string]reference.Tensor {
@@ -45,8 +45,8 @@ func TestFactor(t *testing.T) {
 	}
 }
 
-// TestFrozenStatistics: a frozen tensor has no program but that of its statistics, which reads the
-// weight with its adapter.
+// TestFrozenStatistics checks that a frozen tensor has only the program of its statistics, which
+// reads the weight with its adapter.
 func TestFrozenStatistics(t *testing.T) {
 	rule := testRule(t, sgd{}, "fixed grid 0.25", 2, 3)
 	rule.Frozen = true

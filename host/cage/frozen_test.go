@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// heedless is an optimizer whose own rate does not follow that of the schedule.
+// heedless is an optimizer whose rate is not the schedule's.
 type heedless struct{ sgd }
 
 func (heedless) Rate(b *program.Builder, _ sdk.UpdateInput, _ sdk.Tensor) (program.Value, error) {
@@ -30,8 +30,8 @@ func (infinite) Update(
 	return in.Gradient.Div(b.Const(0)), sdk.State{"updates": in.State["updates"].Shift(1)}, nil
 }
 
-// TestFrozen: a tensor whose group has the rate 0 keeps its bits, and its state, whatever the
-// optimizer and the method do to others: no update, no decay, no correction, no reset.
+// TestFrozen checks that a tensor with the rate factor 0 keeps its bits and its state with any
+// optimizer and method: no update, no decay, no correction, no reset.
 func TestFrozen(t *testing.T) {
 	for name, o := range map[string]sdk.Optimizer{
 		"sgd": sgd{}, "a rate of its own": heedless{}, "not finite": infinite{},

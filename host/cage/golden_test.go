@@ -13,7 +13,7 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// executor runs a program on named tensors: the oracle here, the device in device_test.go.
+// executor runs a program on named tensors. oracle and device are executors.
 type executor func(t *testing.T, p *program.Program,
 	in map[string]reference.Tensor) map[string]reference.Tensor
 
@@ -49,8 +49,8 @@ func rampOf(name string) Ramp {
 	return Linear
 }
 
-// TestStepsGolden follows every case of the golden file whose optimizer is AdamW
-// or SGD over all its steps, in float64 on the oracle.
+// TestStepsGolden runs all steps of every golden case with AdamW or SGD, in float64 with the
+// reference implementation.
 func TestStepsGolden(t *testing.T) {
 	ran := 0
 	f := golden.Load(t, "testdata/cage.json")
@@ -67,7 +67,7 @@ func TestStepsGolden(t *testing.T) {
 	}
 }
 
-// runGoldenSteps trains the case's tensor and hands λ and x of every step to check.
+// runGoldenSteps trains the case's tensor and passes λ and x of every step to check.
 func runGoldenSteps(
 	t *testing.T, c golden.Case, run executor, check func(o golden.Object, key string, got []float64),
 ) {
@@ -139,7 +139,7 @@ func stepInputs(
 	return in
 }
 
-// forwardPass gives what the step hands to the rule as quantized.
+// forwardPass returns the program for the rule's input "quantized".
 func forwardPass(t *testing.T, rule Rule, q spec.Quantizer) *program.Program {
 	t.Helper()
 	b := program.NewBuilder("forward")
@@ -204,7 +204,7 @@ func TestParetoMetricGolden(t *testing.T) {
 	paretoMetric(t, oracle, golden.Object.Close)
 }
 
-// paretoMetric compares the norm at the points of the golden file, as run computes it.
+// paretoMetric compares the norms that run computes with those of the golden file.
 func paretoMetric(
 	t *testing.T, run executor, compare func(point golden.Object, key string, got []float64) bool,
 ) {

@@ -7,7 +7,7 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// The levels of a ternary grid.
+// ExampleNewLevels prints the levels of a ternary grid.
 func ExampleNewLevels() {
 	l := cage.NewLevels(cage.Numbers(sdk.Integers(-1, 1, 0)))
 	fmt.Println(l.Numbers, l.Uniform(), l.Codes[l.Nearest(0.6)])

@@ -12,14 +12,14 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// lotionResult is what a step returns, in float64.
+// lotionResult holds the results of a step, in float64.
 type lotionResult struct {
 	gradient, fisher      []float64
 	regularizer, variance float64
 }
 
-// onGrid is LOTION whose grid has so many steps up to the largest magnitude, one less than a power
-// of two or one.
+// onGrid returns LOTION with this number of grid steps up to the largest magnitude: a power of two,
+// or one less.
 func onGrid(coeff, decay, steps float64) LOTION {
 	bits := 1 + math.Ceil(math.Log2(steps))
 	m := LOTION{Coeff: coeff, FisherDecay: decay, Bits: int(bits), Denom: "power"}
@@ -32,7 +32,7 @@ func onGrid(coeff, decay, steps float64) LOTION {
 	return m
 }
 
-// lotionProgram is one step of a tensor with all that it gives.
+// lotionProgram returns one step of a tensor with all its results.
 func lotionProgram(m LOTION, shape ...int) (*program.Program, error) {
 	b := program.NewBuilder("lotion")
 	tensor := program.FloatType(shape...)
@@ -71,8 +71,8 @@ func runLotion(
 // variance of an element is the regularizer for an F that is 1 there and 0 elsewhere.
 func TestLotionGolden(t *testing.T) {
 	f := golden.Load(t, "testdata/baselines.json")
-	// Binary32: Δ is a difference of numbers up to 8, so its error is about 5e-7,
-	// and variances of up to ¼ s² differ by as much of s².
+	// In float32, Δ is a difference of numbers up to 8, so its error is about 5e-7. Variances of up to
+	// ¼ s² have the same error in units of s².
 	const single = 3e-6
 	ran := 0
 	plugintest.Each(t, func(t *testing.T, machine plugintest.Bench) {
@@ -107,7 +107,7 @@ func TestLotionGolden(t *testing.T) {
 	}
 }
 
-// TestLotionSteps: the largest magnitude of a tensor in steps of its grid.
+// TestLotionSteps checks the largest magnitude of a tensor in steps of its grid.
 func TestLotionSteps(t *testing.T) {
 	for _, d := range []struct {
 		denom string
@@ -121,8 +121,8 @@ func TestLotionSteps(t *testing.T) {
 	}
 }
 
-// TestLotionOrder: the regularizer uses F as it comes in; the next F is made of the
-// gradient as it comes in.
+// TestLotionOrder checks that the regularizer uses the previous F, and that the next F uses the
+// gradient without the regularizer.
 func TestLotionOrder(t *testing.T) {
 	m := onGrid(100, 0.75, 4)
 	x, g, fisher := []float64{4, 1.25}, []float64{2, -4}, []float64{0, 8}
@@ -134,7 +134,7 @@ func TestLotionOrder(t *testing.T) {
 	})
 }
 
-// TestLotionFisherHasNoBiasCorrection: under a constant gradient F is (1 − βᵗ)·g².
+// TestLotionFisherHasNoBiasCorrection checks that F is (1 − βᵗ)·g² under a constant gradient.
 func TestLotionFisherHasNoBiasCorrection(t *testing.T) {
 	m := DefaultLOTION
 	fisher := []float64{0}
@@ -145,8 +145,8 @@ func TestLotionFisherHasNoBiasCorrection(t *testing.T) {
 	}
 }
 
-// TestLotionGrid: on the grid there is no variance, and the derivative is that to the
-// right. The largest weight lies on the grid at any magnitude and in any precision.
+// TestLotionGrid checks that there is no variance on the grid, where the derivative is the
+// right-hand one. The largest weight is on the grid at any magnitude and precision.
 func TestLotionGrid(t *testing.T) {
 	values := plugintest.Normal(1, 40)
 	plugintest.Each(t, func(t *testing.T, machine plugintest.Bench) {
@@ -166,8 +166,8 @@ func TestLotionGrid(t *testing.T) {
 	})
 }
 
-// TestLotionSymmetry: reflecting a weight in the middle of its cell, or all weights in
-// zero, keeps the regularizer and turns the gradient's sign.
+// TestLotionSymmetry checks that reflecting weights at the centers of their cells, or at zero,
+// keeps the regularizer and changes the gradient's sign.
 func TestLotionSymmetry(t *testing.T) {
 	m := onGrid(3, 0, 8)
 	x, fisher := []float64{8, 0.25, -2.375, 5.0625, -7.5}, []float64{0, 1, 2, 3, 4}
@@ -198,7 +198,7 @@ func TestLotionDifferences(t *testing.T) {
 	const h = 1e-6
 	m := onGrid(5, 0, 7)
 	x, g := plugintest.Normal(2, 4, 8), plugintest.Normal(3, 4, 8)
-	x.Data[0] = 4 // the largest by far: 4 is beyond the others
+	x.Data[0] = 4 // the largest magnitude by far
 	fisher := plugintest.Normal(4, 4, 8)
 	for i, v := range fisher.Data {
 		fisher.Data[i] = v * v
@@ -217,8 +217,8 @@ func TestLotionDifferences(t *testing.T) {
 	}
 }
 
-// TestLotionNothingToDo: zeros have no regularizer; without strength, or before F has seen
-// a gradient, the gradient is the task's.
+// TestLotionNothingToDo checks that, for zeros, without strength, or before F has seen a gradient,
+// the gradient is the task's and the regularizer 0.
 func TestLotionNothingToDo(t *testing.T) {
 	x, g, fisher := []float64{0.3, -1, 0.7}, []float64{1, -2, 3}, []float64{5, 6, 7}
 	plugintest.Each(t, func(t *testing.T, machine plugintest.Bench) {
@@ -235,9 +235,9 @@ func TestLotionNothingToDo(t *testing.T) {
 	})
 }
 
-// A grid of step 1 for weights up to 8. Half way between two of its points the
-// variance of randomized rounding is largest and the regularizer is flat; next to it
-// it pulls the weight to the nearer point.
+// ExampleLOTION uses a grid of step 1 for weights up to 8. Halfway between two grid points, the
+// variance of randomized rounding is largest and the regularizer is flat; elsewhere, it pulls the
+// weight to the nearer point.
 func ExampleLOTION() {
 	p, err := lotionProgram(DefaultLOTION, 4)
 	if err != nil {

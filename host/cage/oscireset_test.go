@@ -9,8 +9,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// TestOsciResetGolden follows the weights of the authors' code through whole periods. The optimizer
-// steps along the gradient with rate 1.
+// TestOsciResetGolden compares weights with those of the authors' code over whole periods. The
+// optimizer steps along the gradient with rate 1.
 func TestOsciResetGolden(t *testing.T) {
 	f := golden.Load(t, "testdata/oscireset.json")
 	f.Run(t, func(t *testing.T, c golden.Case) {

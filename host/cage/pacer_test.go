@@ -17,8 +17,8 @@ func (pacer) Rate(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program
 	return in.Rate.Mul(in.X.Abs().MaxAll()).Mul(in.Loss).Mul(in.Step.Div(in.Steps)), nil
 }
 
-// TestPacer: an optimizer's own rate, taken at the weight before decay, takes the place of the
-// schedule's everywhere, in each form and variant.
+// TestPacer checks that an optimizer's own rate, computed at the weight before decay, replaces the
+// schedule's in each form and variant.
 func TestPacer(t *testing.T) {
 	grid := func(x float64) float64 { return 0.25 * math.RoundToEven(x/0.25) }
 	scalars := map[string]float64{spec.InputStep: 3, spec.InputSteps: 12, spec.InputLoss: 2,
@@ -60,7 +60,8 @@ func TestPacer(t *testing.T) {
 	}
 }
 
-// TestScalarsThatAreRead: steps and loss are inputs of a rule whose optimizer reads them.
+// TestScalarsThatAreRead checks that steps and loss are inputs of a rule if its optimizer reads
+// them.
 func TestScalarsThatAreRead(t *testing.T) {
 	for o, want := range map[sdk.Optimizer]int{sgd{}: 0, pacer{}: 2} {
 		n := 0
@@ -75,7 +76,7 @@ func TestScalarsThatAreRead(t *testing.T) {
 	}
 }
 
-// collector steps along g/‖g‖, where the norm is that of several tensors.
+// collector steps along g/‖g‖, with the norm over several tensors.
 type collector struct{ sgd }
 
 func (collector) Collect(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (sdk.State, error) {
@@ -88,8 +89,8 @@ func (collector) Update(
 	return in.Gradient.Div(in.Global["norm2"].Sqrt()), nil, nil
 }
 
-// TestCollect: what is collected is of the gradient that the optimizer sees, and the update gets
-// the sum of its group.
+// TestCollect checks that values are collected from the gradient that the optimizer reads, and that
+// the update reads their sum over its group.
 func TestCollect(t *testing.T) {
 	rule := testRule(t, collector{}, "fixed grid 0.25", 2, 3)
 	rule.Method, rule.Mode = correcting(Coupled, Paper)
@@ -124,7 +125,7 @@ func TestCollect(t *testing.T) {
 	}
 }
 
-// prober steps along the second gradient less the first.
+// prober steps along 2·s − g, where s is the second gradient, plus 100 if a probe is due.
 type prober struct{ sgd }
 
 func (prober) ProbeAt(sdk.Tensor) sdk.Due { return sdk.Due{First: 1} }
@@ -139,8 +140,8 @@ func (prober) Update(
 	return in.Probed.Scale(2).Sub(in.Gradient).Add(in.Probing.Scale(100)), nil, nil
 }
 
-// TestProbe: the point is where the optimizer says, from the gradient that it sees. The second
-// gradient is clipped by the same factor, and what the method adds to the first is added to it.
+// TestProbe checks that the point is computed from the gradient that the optimizer reads. The
+// second gradient is clipped by the same factor, and the method adds the same term to it.
 func TestProbe(t *testing.T) {
 	rule := testRule(t, prober{}, "fixed grid 0.25", 2, 3)
 	rule.Method, rule.Mode = correcting(Coupled, Paper)

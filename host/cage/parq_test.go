@@ -13,8 +13,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// packed rounds to numbers times a scale of each row, and declares them: integers from −3 to 3, or
-// E2M1.
+// packed rounds to numbers times a scale of each row, and declares the grid of these numbers: the
+// integers from −3 to 3, or E2M1.
 type packed struct{ floats bool }
 
 func (packed) Describe() sdk.Description { return sdk.Description{Name: "packed"} }
@@ -27,13 +27,13 @@ func (q packed) Quantize(b *program.Builder, x program.Value, _ sdk.Site) (sdk.Q
 	scale := x.Abs().MaxRow().Scale(1 / top)
 	r := x.Div(scale)
 	codes := r.Round()
-	if q.floats { // halves to 2, integers to 4, and 6
+	if q.floats { // steps of ½ up to 2, of 1 up to 4, then 6
 		a := r.Abs()
 		step := a.Gt(b.Const(4)).Select(b.Const(2), a.Gt(b.Const(2)).Select(b.Const(1), b.Const(0.5)))
 		codes = r.Div(step).Round().Mul(step)
 	}
 	value := codes.Mul(scale)
-	if q.floats { // bit patterns: 2, 3, 4 and 6 are 4, 5, 6 and 7
+	if q.floats { // bit patterns: 4, 5, 6 and 7 for 2, 3, 4 and 6
 		a := codes.Abs()
 		a = a.Scale(2).Sub(above(a, 2)).Sub(above(a, 4).Scale(0.5))
 		codes = codes.Lt(b.Const(0)).Select(a.Shift(8), a)
@@ -57,7 +57,7 @@ func (q packed) Unpack(
 	return codes.Mul(scale), nil
 }
 
-// trainingWith is the program with which a training by PARQ computes a weight.
+// trainingWith returns the quantizer that a training with PARQ uses for a weight.
 func trainingWith(t *testing.T, m PARQ, q sdk.Quantizer, total int, shape ...int) spec.Quantizer {
 	t.Helper()
 	built, err := sdk.BuildQuantizer(q, sdk.Site{Role: sdk.RoleWeight, Name: "x", Shape: shape})
@@ -74,8 +74,7 @@ func trainingWith(t *testing.T, m PARQ, q sdk.Quantizer, total int, shape ...int
 	return changed
 }
 
-// TestPARQGolden compares the weights with which a training computes with those of the authors'
-// maps.
+// TestPARQGolden compares the weights that training uses with those of the authors' maps.
 func TestPARQGolden(t *testing.T) {
 	f := golden.Load(t, "testdata/parq.json")
 	plugintest.Each(t, func(t *testing.T, machine plugintest.Bench) {
@@ -105,7 +104,8 @@ func TestPARQGolden(t *testing.T) {
 	})
 }
 
-// TestPARQRefuses: a quantizer whose levels cannot be found has the other map.
+// TestPARQRefuses checks that a quantizer with unknown levels is an error, except with the map
+// binary_relax.
 func TestPARQRefuses(t *testing.T) {
 	q := testQuantizer(t, "fixed grid 0.25", []int{2, 8})
 	_, err := DefaultPARQ.Forward(&Weight{Quantizer: q, Unpack: q.Unpack}, 10)
@@ -120,8 +120,8 @@ func TestPARQRefuses(t *testing.T) {
 	}
 }
 
-// TestPARQStatistics: the recorded error is that of Q(x), wherever the map is on its way to it, and
-// the step is that without statistics.
+// TestPARQStatistics checks that the recorded error is that of Q(x), not of the map, and that the
+// step is the same without statistics.
 func TestPARQStatistics(t *testing.T) {
 	rule := testRule(t, sgd{}, "fixed grid 0.25", 2, 4)
 	rule.Method, rule.Mode = DefaultPARQ, Idle

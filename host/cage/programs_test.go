@@ -19,9 +19,9 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// TestProgramsStay compares the programs of a rule's settings with the digests below, one
-// for each form, variant and quantizer. So a change of this package that should change no
-// program can show that it does not. Who changes the method on purpose replaces the digests.
+// TestProgramsStay compares the programs of a rule's settings with the digests below, one for each
+// form, variant and quantizer, to show that a refactoring changes no program. After an intended
+// change of the method, replace the digests.
 func TestProgramsStay(t *testing.T) {
 	sampleOrAll := testlevel.Choose(0, 1)
 	for _, form := range []Form{Off, Coupled, Decoupled} {
@@ -82,7 +82,7 @@ func digest(t *testing.T, rule Rule) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// writeHashes writes the hashes of a rule's programs, and what describes them.
+// writeHashes writes the hashes of a rule's programs, and their inputs, measures and state.
 func writeHashes(t *testing.T, w io.Writer, r Rule) {
 	t.Helper()
 	update, err := r.Program()
@@ -127,7 +127,7 @@ func (learnedStep) Quantize(
 	return sdk.Quantized{Value: x.Div(step).Round().Mul(step), Surrogate: x.Mul(step)}, nil
 }
 
-// watcher is an optimizer that observes.
+// watcher is an optimizer that observes gradients.
 type watcher struct{}
 
 func (watcher) Describe() sdk.Description { return sdk.Description{Name: "watcher"} }
@@ -154,7 +154,7 @@ func (watcher) Update(
 	return in.Gradient.Mul(in.State["scale"]), in.State, nil
 }
 
-// programDigests are those of the sample, and those of all combinations.
+// programDigests holds the digests of the sample, and of all combinations.
 var programDigests = map[string][2]string{
 	"coupled official grid":          {"3a55f15759628166", "7a924cc86b83db1d"},
 	"coupled official homogeneous":   {"3a55f15759628166", "7a924cc86b83db1d"},
@@ -182,7 +182,7 @@ var programDigests = map[string][2]string{
 	"off paper trained":              {"8365ca1b67422ffa", "06b4a6c1cf892d06"},
 }
 
-// measuresOf are the scalar outputs of a rule's program, in order.
+// measuresOf returns the scalar outputs of a rule's program, in order.
 func measuresOf(r Rule) []string {
 	var list []string
 	if r.Statistics {
@@ -194,8 +194,8 @@ func measuresOf(r Rule) []string {
 	return list
 }
 
-// The quantizers and optimizers of these tests are written plainly after the
-// formulas; the real plugins are tested where they live.
+// The quantizers and optimizers of these tests follow the formulas in the simplest way. The real
+// plugins have separate tests.
 
 // testQuantizer builds the quantizer that a golden case names.
 func testQuantizer(t *testing.T, name string, shape []int) spec.Quantizer {
@@ -314,7 +314,7 @@ func TestStepsGoldenOnTheDevice(t *testing.T) {
 		}
 		ran++
 		runGoldenSteps(t, c, device, func(o golden.Object, key string, got []float64) {
-			if key == "lam" { // the host's, in float64
+			if key == "lam" { // computed on the host, in float64
 				o.Close(key, got)
 				return
 			}
@@ -334,8 +334,8 @@ func TestParetoMetricOnTheDevice(t *testing.T) {
 		})
 }
 
-// TestSumsOverLargeTensors: a sum of a million squares is good to 1e-5 in float32.
-// (As one running sum it is off by 7e-5, and by percents in the largest layers.)
+// TestSumsOverLargeTensors checks that a sum of a million squares is accurate to 1e-5 in float32.
+// (A single running sum is off by 7e-5, and by percents in the largest layers.)
 func TestSumsOverLargeTensors(t *testing.T) {
 	testlevel.Long(t, "the tensors are large")
 	const rows, columns = 1024, 1024

@@ -43,9 +43,9 @@ func rates(s cage.Schedule, n int) []float64 {
 	return out
 }
 
-// TestEveryShortRun builds every kind for every warm-up of short runs: no rate
-// is negative, above the peak or not a number, and none rises after the peak
-// (but for the step past the end, which the one-cycle cosine turns up at).
+// TestEveryShortRun builds every kind for every warm-up of short runs. No rate is negative, above
+// the peak or NaN, and none rises after the peak (except past the end, where the one-cycle cosine
+// rises).
 func TestEveryShortRun(t *testing.T) {
 	for _, kind := range cage.ScheduleKinds {
 		for total := 1; total <= 12; total++ {
@@ -116,8 +116,8 @@ func TestNamedPoints(t *testing.T) {
 	}
 }
 
-// TestExponentialToZero: an exponential decay never reaches 0, and that is reported before the
-// number of steps is known.
+// TestExponentialToZero checks that an exponential decay to 0, which is impossible, is reported
+// before the number of steps is known.
 func TestExponentialToZero(t *testing.T) {
 	s := cage.ScheduleSettings{
 		Kind: cage.WSD, Rate: 1, From: 0.1, Decay: 0.1, Shape: cage.ExponentialDecay,
@@ -138,7 +138,8 @@ func TestExponentialToZero(t *testing.T) {
 	}
 }
 
-// TestWarmupOfConstant: a warm-up longer than the run is wrong of those kinds that have one.
+// TestWarmupOfConstant checks that a warm-up longer than the run is a problem of every kind but the
+// constant rate.
 func TestWarmupOfConstant(t *testing.T) {
 	for _, kind := range cage.ScheduleKinds {
 		s := cage.ScheduleSettings{Kind: kind, Rate: 1, Warmup: 100, From: 0.1}
@@ -177,7 +178,8 @@ func ExampleSchedule() {
 	// step 99: 1.00e-04
 }
 
-// TestIdle: keys that a kind of schedule does not read are named, unless they are as by default.
+// TestIdle checks that Idle names the keys that a kind of schedule does not read, unless they have
+// their defaults.
 func TestIdle(t *testing.T) {
 	all := cage.ScheduleSettings{Rate: 1, Warmup: 15, From: 0.5, Floor: 0.3, Decay: 0.7,
 		Shape: cage.SqrtDecay}
@@ -201,7 +203,7 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestIdleChangesNothing: what is named has no influence on the rates, and what is not has.
+// TestIdleChangesNothing checks that the keys that Idle names do not change rates, and others do.
 func TestIdleChangesNothing(t *testing.T) {
 	const steps = 40
 	for _, kind := range cage.ScheduleKinds {

@@ -8,8 +8,8 @@ import (
 	"github.com/cage-qat/cage/host/cage"
 )
 
-// The strength is the same for every schedule, length, silence, ramp and variant, and so is,
-// nearly, the share of the error that is removed.
+// TestResolvedStrength checks that the strength is the same for every schedule, length, silence,
+// ramp and variant, and the removed share of the error nearly so.
 func TestResolvedStrength(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 500 {
@@ -25,7 +25,7 @@ func TestResolvedStrength(t *testing.T) {
 		if math.Abs(p.Strength-s) > 1e-12*s {
 			t.Fatalf("%+v with %+v: strength %v, want %v", m, rates, p.Strength, s)
 		}
-		// 1 − Π(1 − a_t) lies above 1 − e^(−Σa_t), and nears it as the largest a_t nears 0.
+		// 1 − Π(1 − a_t) is above 1 − e^(−Σa_t), and approaches it as the largest a_t approaches 0.
 		least := 1 - math.Exp(-s)
 		if p.Largest < 1 && (p.Removed < least-1e-12 || p.Removed > least+s*p.Largest) {
 			t.Fatalf("%+v with %+v: removes %v of the error, S = %v removes at least %v",
@@ -53,7 +53,8 @@ func TestResolveOfNothing(t *testing.T) {
 	}
 }
 
-// The default is the strength of the paper's λ and s in its pre-training of 50M to 800M.
+// TestDefaultStrength checks that the default is the strength of the paper's λ and s in its
+// pre-training of 50M to 800M parameters.
 func TestDefaultStrength(t *testing.T) {
 	for _, run := range []struct {
 		rate          float64

@@ -11,16 +11,14 @@ import (
 	"github.com/cage-qat/cage/internal/testing/golden"
 )
 
-// history is everything that was ever sampled, on which the measures are computed
-// word for word as they are defined.
+// history holds all samples. The measures are computed from it literally as defined.
 type history struct {
 	groups    []int
 	codes     [][]int32
 	residuals [][]float32
 }
 
-// visit is a maximal stretch [from, to) of samples over which same holds from one to
-// the next.
+// visit is a maximal range [from, to) of samples in which same holds for consecutive samples.
 type visit struct{ from, to int }
 
 func visitsOf(samples int, same func(a, b int) bool) []visit {
@@ -35,8 +33,8 @@ func visitsOf(samples int, same func(a, b int) bool) []visit {
 	return list
 }
 
-// group are the measures of the coordinates [from, to) as one group over the last
-// window samples.
+// group returns the measures of the coordinates [from, to) as one group over the last window
+// samples.
 func (h history) group(window, from, to int) definition {
 	n := len(h.codes)
 	first := max(0, n-window)
@@ -86,7 +84,7 @@ func (h history) vectorCoherence(first, from, to int) float64 {
 	return h.norm(first, len(h.codes), from, to) / norms
 }
 
-// norm is the length of the sum of the residuals of the samples [t0, t1).
+// norm returns the norm of the sum of the residuals of the samples [t0, t1).
 func (h history) norm(t0, t1, from, to int) float64 {
 	total := 0.0
 	for i := from; i < to; i++ {
@@ -112,7 +110,7 @@ func (d definition) compare(t *testing.T, what string, m cage.Measures) {
 		"visits":           {m.Visits, d.visits}, "visit sum": {m.VisitSum, d.visitSum},
 		"residual": {m.Residual, d.residual},
 	} {
-		// Sums of some hundred terms in another order: some hundred times 2⁻⁵³.
+		// Sums of some hundred terms in another order differ by some hundred times 2⁻⁵³.
 		if got, want := pair[0], pair[1]; math.Abs(got-want) > 1e-12*(1+math.Abs(want)) {
 			t.Fatalf("%s: %s %v, by definition %v", what, name, got, want)
 		}
@@ -125,8 +123,8 @@ func (d definition) compare(t *testing.T, what string, m cage.Measures) {
 	}
 }
 
-// walk is a random history: codes of a coordinate stay with a probability of its own,
-// some residuals are 0, some coordinates always.
+// walk returns a random history: codes of a coordinate stay with its own probability, some
+// residuals are 0, those of one coordinate always.
 func walk(rng *rand.Rand, samples int, groups ...int) history {
 	h := history{groups: groups}
 	n := 0
@@ -155,10 +153,10 @@ func walk(rng *rand.Rand, samples int, groups ...int) history {
 	return h
 }
 
-// upTo is the history of the first samples.
+// upTo returns the history of the first n samples.
 func (h history) upTo(n int) history { return history{h.groups, h.codes[:n], h.residuals[:n]} }
 
-// check compares the measures of a tracker that has seen h with their definition.
+// check compares the measures of a tracker that was given h with their definition.
 func (h history) check(t *testing.T, tr *cage.Tracker) {
 	t.Helper()
 	all, groups := tr.Measure()
@@ -172,7 +170,7 @@ func (h history) check(t *testing.T, tr *cage.Tracker) {
 		total.visitSum, total.residual = max(total.visitSum, d.visitSum), max(total.residual, d.residual)
 		from += size
 	}
-	// Together they are one group but for the vector visits, which each group has.
+	// All together are one group, except for vector visits and norms, which each group has.
 	together := h.group(tr.Window(), 0, from)
 	together.vectorDwell, together.visitSum, together.residual = total.vectorDwell, total.visitSum,
 		total.residual
@@ -191,8 +189,8 @@ func TestMeasuresAreAsDefined(t *testing.T) {
 	}
 }
 
-// TestVisitSumsAreBounded is the paper's Lemma on block increments: a visit's sum is
-// at most B times its length, with B over all samples.
+// TestVisitSumsAreBounded checks the paper's Lemma on block increments: a visit's sum is at most B
+// times its length, with B over all samples.
 func TestVisitSumsAreBounded(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for range 20 {
@@ -210,8 +208,8 @@ func TestVisitSumsAreBounded(t *testing.T) {
 	}
 }
 
-// TestRestore: a tracker that goes on from a state gives the same bits as one that was
-// never interrupted, wherever that happens.
+// TestRestore checks that a tracker restored from a state gives the same bits as one that was never
+// interrupted, after any sample.
 func TestRestore(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	for range 20 {
@@ -224,7 +222,7 @@ func TestRestore(t *testing.T) {
 			if rng.IntN(3) == 0 {
 				state := parts.State()
 				parts = cage.NewTracker(window, h.groups...)
-				parts.Add(h.codes[0], h.residuals[0]) // is forgotten
+				parts.Add(h.codes[0], h.residuals[0]) // discarded by Restore
 				if err := parts.Restore(state); err != nil {
 					t.Fatal(err)
 				}
@@ -238,8 +236,8 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// TestGolden follows the two coordinates of the golden values once as one weight, and
-// once as two, which shows the visits and the coherence of each.
+// TestGolden checks the two coordinates of the golden values as one group, and as two groups for
+// the visits and the coherence of each.
 func TestGolden(t *testing.T) {
 	top := golden.Load(t, "testdata/diagnostics.json").Top(t).Object("diagnostics")
 	codes, residuals, want := top.Array("codes"), top.Array("residuals"), top.Object("expected")
@@ -264,7 +262,7 @@ func TestGolden(t *testing.T) {
 		wantVisits("coordinate", each[i].Dwell, visits)
 		coherence = append(coherence, each[i].Coherence)
 	}
-	// The residuals of a device are float32: 2⁻²⁴ of each, and of sums of six.
+	// The residuals of a device are float32, with errors of 2⁻²⁴, and sums have six of them.
 	single := golden.Tolerance{Rel: 1e-6}
 	want.CloseWithin(single, "coordinate_coherence", coherence)
 	want.CloseWithin(single, "vector_coherence", []float64{all.VectorCoherence})
@@ -278,7 +276,7 @@ func ints(v []float64) []int32 {
 	return out
 }
 
-// lengths lists the lengths of visits, ascending.
+// lengths returns the lengths of visits, ascending.
 func lengths(l cage.Lengths) []int32 {
 	var out []int32
 	for length, visits := range l.Counts() {

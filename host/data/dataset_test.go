@@ -16,7 +16,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// A dataset holds all that is needed to read it, also after it was moved.
+// TestDatasetKeepsItsTokenizer checks that a dataset can be decoded after it was moved.
 func TestDatasetKeepsItsTokenizer(t *testing.T) {
 	source := t.TempDir()
 	definition := testfile.Read(t, "tokenizer/testdata/gpt2.tokenizer.json")
@@ -112,12 +112,12 @@ func TestVerifyRefuses(t *testing.T) {
 	}
 }
 
-// TestKeepsTokenizer: what was published with a tokenizer lies in the dataset, as it is. What lay
-// beside another tokenizer goes with that one; what lies beside the same one stays.
+// TestKeepsTokenizer checks that the files published with a tokenizer are copied unchanged. Earlier
+// files are removed only if another tokenizer.json replaces theirs.
 func TestKeepsTokenizer(t *testing.T) {
 	dir := t.TempDir()
 	out := filepath.Join(dir, "set")
-	// published is the folder of a tokenizer with these files beside its definition.
+	// published opens a tokenizer in a folder with these files.
 	published := func(name, definition string, files map[string]string) tokenizer.Tokenizer {
 		t.Helper()
 		text := testfile.Read(t, filepath.Join("tokenizer", "testdata", definition))
@@ -156,8 +156,7 @@ func TestKeepsTokenizer(t *testing.T) {
 	prepare(tokenizer.Bytes{}, map[string]string{"special_tokens_map.json": "[]"})
 }
 
-// TestVerify damages each file of a dataset in turn, at one byte: Verify names that
-// file, and goes on to the others.
+// TestVerify checks that Verify names only the damaged file, for each file of a dataset.
 func TestVerify(t *testing.T) {
 	text, out := t.TempDir(), t.TempDir()
 	testfile.Tree(t, text, map[string]string{"a.txt": "some text of a", "b.txt": "some text of b",
@@ -179,7 +178,7 @@ func TestVerify(t *testing.T) {
 			changed := append([]byte(nil), content...)
 			changed[at] ^= 0x20
 			if name == dataset.Texts.Manifest && at > 0 {
-				changed = content[:at] // not every letter of it has a meaning
+				changed = content[:at] // truncated, because not every byte has a meaning
 			}
 			testfile.Write(t, path, changed)
 			if got := damaged(t, out); len(got) != 1 || got[0] != name {
@@ -196,7 +195,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// TestVerifyTotals: a file whose totals are not those of the manifest is damaged.
+// TestVerifyTotals checks that a file with other totals than in the manifest counts as damaged.
 func TestVerifyTotals(t *testing.T) {
 	dir, _ := corpus(t, 50)
 	out := t.TempDir()

@@ -17,8 +17,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// TestLongDocuments: a document longer than a batch is encoded as a whole, between short
-// ones and alone.
+// TestLongDocuments checks that documents longer than a batch are encoded as a whole.
 func TestLongDocuments(t *testing.T) {
 	testlevel.Long(t, "documents longer than a batch, with three tokenizers")
 	dir := t.TempDir()
@@ -58,7 +57,7 @@ func TestLongDocuments(t *testing.T) {
 	}
 }
 
-// cutAt returns the ids behind each mark.
+// cutAt returns the ids after each mark.
 func cutAt(ids []int32, mark int32) (list [][]int32) {
 	for _, id := range ids {
 		if id == mark {
@@ -70,8 +69,8 @@ func cutAt(ids []int32, mark int32) (list [][]int32) {
 	return list
 }
 
-// divided writes the training file of a dataset again, as files that end with the first document
-// that brings them to a number of tokens.
+// divided copies the training file of a dataset to several files, each of which ends with the
+// document that reaches a number of tokens.
 func divided(t *testing.T, out string, tokens int64) (paths []string) {
 	t.Helper()
 	m := manifestIn(t, out)
@@ -96,7 +95,7 @@ func divided(t *testing.T, out string, tokens int64) (paths []string) {
 	return paths
 }
 
-// TestSeveralFiles: several files have the same tokens in the same order as one.
+// TestSeveralFiles checks that several files have the same tokens in the same order as one.
 func TestSeveralFiles(t *testing.T) {
 	dir, _ := corpus(t, 50)
 	options := PrepareOptions{Inputs: []string{dir}, ValFraction: 0.1, Out: t.TempDir()}
@@ -115,7 +114,7 @@ func TestSeveralFiles(t *testing.T) {
 func tokensOf(t *testing.T, f *dataset.File) []int32 {
 	t.Helper()
 	ids := make([]int32, f.Len())
-	for at := range ids { // one by one, then all: across the borders of files
+	for at := range ids { // one by one, then all, across file boundaries
 		if err := f.ReadTokens(ids[at:at+1], int64(at)); err != nil {
 			t.Fatal(err)
 		}
@@ -150,8 +149,8 @@ func TestOpenSeveral(t *testing.T) {
 	}
 }
 
-// TestOpenOtherVocabulary: files whose headers disagree about the size of the vocabulary are
-// not read as one, whose ids would not all be below it.
+// TestOpenOtherVocabulary checks that files with different vocabulary sizes cannot be opened as
+// one: ids could exceed its size.
 func TestOpenOtherVocabulary(t *testing.T) {
 	var paths []string
 	for i, size := range []int{100, 200} {

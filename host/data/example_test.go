@@ -13,7 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/data/tokenizer"
 )
 
-// Text becomes a dataset, and a dataset becomes batches.
+// Example converts texts to a dataset, and the dataset to batches.
 func Example() {
 	dir, err := os.MkdirTemp("", "example")
 	if err != nil {

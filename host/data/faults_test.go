@@ -17,7 +17,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// preparing prepares the same small dataset again and again, onto different files.
+// preparing prepares the same small dataset on different file systems.
 type preparing struct {
 	inputs []string
 	tok    tokenizer.Tokenizer
@@ -28,7 +28,7 @@ func newPreparing(t *testing.T) preparing {
 	dir, _ := corpus(t, 6)
 	testfile.Tree(t, dir, map[string]string{"rows.jsonl": `{"text": "one"}` + "\n" + `{"text": "two"}`,
 		"zipped.gz": zipped(t, "three")})
-	// whose definition is kept with the tokens
+	// Its definition is stored with the tokens.
 	tok, err := tokenizer.LoadHuggingFace("tokenizer/testdata/llama3.tokenizer.json")
 	if err != nil {
 		t.Fatal(err)
@@ -45,13 +45,13 @@ func (p preparing) run(t *testing.T, files vfs.FS, out string, seed uint64) erro
 	return err
 }
 
-// contents are the files in a directory by name; the manifest is without its time.
+// contents returns the files in a directory by name, the manifest without its time.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	return vfstest.Contents(t, dir, `"seconds"`)
 }
 
-// begin is a directory for a dataset: with an older one in it, or not yet there.
+// begin returns the path of an older dataset, or a path that does not exist.
 func (p preparing) begin(t *testing.T, older bool) string {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "data", "set")
@@ -63,8 +63,8 @@ func (p preparing) begin(t *testing.T, older bool) string {
 	return out
 }
 
-// whole demands that the token files in a directory are whole, and that preparing it again makes
-// the dataset of want.
+// whole checks that token files that can be opened are intact, and that preparing again makes the
+// dataset want.
 func (p preparing) whole(t *testing.T, what, out string, want map[string]string) {
 	t.Helper()
 	for _, name := range []string{dataset.Texts.Train, dataset.Texts.Val} {
@@ -84,8 +84,8 @@ func (p preparing) whole(t *testing.T, what, out string, want map[string]string)
 	}
 }
 
-// TestFaults: whichever operation on files fails, once or with all after it, it is
-// reported, and the next preparation makes what an undisturbed one does.
+// TestFaults checks that any failing file operation, alone or with all later ones, is reported, and
+// that the next preparation makes the right dataset.
 func TestFaults(t *testing.T) {
 	p := newPreparing(t)
 	reference := p.begin(t, false)
@@ -103,8 +103,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestPowerLoss: whenever power is lost, no torn file is taken for a whole one, and the
-// next preparation makes what an undisturbed one does.
+// TestPowerLoss checks that, whenever power is lost, no torn file opens as intact, and the next
+// preparation makes the right dataset.
 func TestPowerLoss(t *testing.T) {
 	testlevel.Long(t, "a preparation for each moment at which power can be lost")
 	p := newPreparing(t)
@@ -125,7 +125,7 @@ func TestPowerLoss(t *testing.T) {
 	}
 }
 
-// TestPrepareTwice: two preparations of a dataset at once would mix their files.
+// TestPrepareTwice checks that preparing a dataset twice at once is an error: files would be mixed.
 func TestPrepareTwice(t *testing.T) {
 	p := newPreparing(t)
 	out := p.begin(t, true)

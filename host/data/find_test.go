@@ -83,13 +83,13 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestPreparedInPlace: what an earlier preparation has written into the folder of the texts is no
-// text, and is reported.
+// TestPreparedInPlace checks that files of an earlier preparation among the texts are left out and
+// reported.
 func TestPreparedInPlace(t *testing.T) {
 	dir := t.TempDir()
 	testfile.Tree(t, dir, map[string]string{"a.txt": "first", "b.txt": "second",
 		"sub/dataset.json": "third", "tokenizer.json": "another time"})
-	for i := range 4 { // first as a folder, then as the shell names what is in it
+	for i := range 4 { // first as a folder, then by the names in it
 		inputs := []string{dir}
 		if i >= 2 {
 			var err error
@@ -109,9 +109,8 @@ func TestPreparedInPlace(t *testing.T) {
 	}
 }
 
-// TestLinkedInputs: a file that is named by a link is the file that the link leads to. What
-// is for validation is not trained on, and what was prepared before is no text, by whatever
-// names they are reached.
+// TestLinkedInputs checks that, by their own names or by links, validation texts are not used for
+// training, and the files of a dataset are not texts.
 func TestLinkedInputs(t *testing.T) {
 	root := t.TempDir()
 	testfile.Tree(t, root, map[string]string{"real/a.txt": "first", "real/b.txt": "second",
@@ -144,8 +143,8 @@ func TestLinkedInputs(t *testing.T) {
 	}
 }
 
-// FuzzInclude: a malformed pattern is refused, however it is malformed, and another one
-// matches a file by its name alone unless it has a slash.
+// FuzzInclude checks that malformed patterns are errors, and that those without a slash match names
+// in any folder.
 func FuzzInclude(f *testing.F) {
 	f.Add("*.go", "a/b.go")
 	f.Add("a/[^x]?\\*", "a/yz*")
@@ -166,7 +165,7 @@ func FuzzInclude(f *testing.F) {
 	})
 }
 
-// zipped is text as gzip writes it.
+// zipped returns text compressed with gzip.
 func zipped(t *testing.T, text string) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -180,7 +179,7 @@ func zipped(t *testing.T, text string) string {
 	return b.String()
 }
 
-// TestLeftOut: every file that is found and not taken is reported with its reason.
+// TestLeftOut checks that every file that is found but not used is reported with its reason.
 func TestLeftOut(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
@@ -220,7 +219,8 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
-// TestLeftOutOfManyNames: the first few are named, once each, also when inputs overlap.
+// TestLeftOutOfManyNames checks that only the first of many files are named, each once even if
+// inputs overlap.
 func TestLeftOutOfManyNames(t *testing.T) {
 	dir := t.TempDir()
 	files := map[string]string{"a.txt": "text", "b.txt": "more text"}

@@ -17,8 +17,8 @@ import (
 	"github.com/cage-qat/cage/internal/testing/vfstest"
 )
 
-// corpus makes n files, each with a text that names it, and returns the folder
-// and the texts in lexical order.
+// corpus writes n numbered files with different texts. It returns the folder and the texts in
+// order.
 func corpus(t testing.TB, n int) (dir string, texts []string) {
 	dir = t.TempDir()
 	files := map[string]string{}
@@ -31,7 +31,7 @@ func corpus(t testing.TB, n int) (dir string, texts []string) {
 	return dir, texts
 }
 
-// opened is a dataset that Prepare made.
+// opened holds the open files of a dataset.
 type opened struct{ Train, Val *dataset.File }
 
 func prepare(t testing.TB, options PrepareOptions) (*Manifest, *opened) {

@@ -20,7 +20,7 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testfile"
 )
 
-// inZstd is text as zstd writes it.
+// inZstd returns text compressed with zstd.
 func inZstd(t *testing.T, text string) string {
 	t.Helper()
 	w, err := zstd.NewWriter(nil)
@@ -30,7 +30,7 @@ func inZstd(t *testing.T, text string) string {
 	return string(w.EncodeAll([]byte(text), nil))
 }
 
-// inParquet is a file with the texts in the column body.
+// inParquet returns a file with the texts in the column body.
 func inParquet(t *testing.T, texts ...string) string {
 	t.Helper()
 	type row struct {
@@ -50,7 +50,7 @@ func inParquet(t *testing.T, texts ...string) string {
 	return out.String()
 }
 
-// inRows are the texts as JSON in the field body.
+// inRows returns the texts as JSON in the field body.
 func inRows(texts ...string) string {
 	var out strings.Builder
 	for i, text := range texts {
@@ -66,7 +66,7 @@ func allOf(t *testing.T, d *opened) []string {
 	return all
 }
 
-// TestFormats: the same documents come out of every format and compression.
+// TestFormats checks that every format and compression gives the same documents.
 func TestFormats(t *testing.T) {
 	texts := []string{"one", "zwei größer", "three\nlines\nof text", strings.Repeat("four ", 60000)}
 	want := slices.Sorted(slices.Values(texts))
@@ -81,7 +81,7 @@ func TestFormats(t *testing.T) {
 			path := filepath.Join(t.TempDir(), name+ending)
 			testfile.Write(t, path, packed)
 			if name == "a.parquet" && ending != "" {
-				continue // it is refused: TestDamagedInputs
+				continue // an error: TestDamagedInputs
 			}
 			o := PrepareOptions{Inputs: []string{path}, Separator: "<|end|>", Field: "body",
 				ValFraction: 0.5, Out: t.TempDir()}
@@ -106,7 +106,7 @@ func TestFormats(t *testing.T) {
 
 func clipped(text string) string { return text[:min(len(text), 2000)] }
 
-// onlyDataset makes sure that nothing else is in the folder of a dataset.
+// onlyDataset checks that a folder has only files of a dataset.
 func onlyDataset(t *testing.T, dir string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -121,7 +121,7 @@ func onlyDataset(t *testing.T, dir string) {
 	}
 }
 
-// TestMixedInputs: files of all formats at once, with rows that are empty or bad.
+// TestMixedInputs checks files of all formats at once, some with empty or bad rows.
 func TestMixedInputs(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
@@ -162,7 +162,7 @@ func TestMixedInputs(t *testing.T) {
 	onlyDataset(t, o.Out)
 }
 
-// TestDamagedInputs: one clear error for each, and nothing is left behind.
+// TestDamagedInputs checks that each damaged input gives one clear error and leaves no files.
 func TestDamagedInputs(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
@@ -194,7 +194,7 @@ func TestDamagedInputs(t *testing.T) {
 	}
 }
 
-// TestFormatOverride: a name says what to expect unless the format is given.
+// TestFormatOverride checks that file names determine the formats only if none is given.
 func TestFormatOverride(t *testing.T) {
 	dir := t.TempDir()
 	rows := `{"text": "one"}` + "\n" + `{"text": "two"}`
@@ -210,7 +210,7 @@ func TestFormatOverride(t *testing.T) {
 	}
 }
 
-// TestCancelledInput: a preparation stops within a file.
+// TestCancelledInput checks that a canceled preparation stops within a file.
 func TestCancelledInput(t *testing.T) {
 	out, in := t.TempDir(), filepath.Join(t.TempDir(), "a.txt")
 	testfile.Write(t, in, strings.Repeat("words and words ", 1<<18))

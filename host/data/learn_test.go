@@ -12,8 +12,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// TestLearnTokenizer: documents of bytes make a tokenizer with begin and end tokens, which
-// writes them as fewer ids; another token file is refused.
+// TestLearnTokenizer checks that a tokenizer learned from bytes has BOS and EOS tokens and gives
+// fewer ids, and that other token files are errors.
 func TestLearnTokenizer(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string, info tokenizer.Info, documents ...string) *dataset.File {
@@ -36,7 +36,7 @@ func TestLearnTokenizer(t *testing.T) {
 		return open(t, filepath.Join(dir, name))
 	}
 	text := strings.Repeat("func main returns nil\n", 20)
-	long := strings.Repeat("a line of a long document\n", 100_000) // in several parts
+	long := strings.Repeat("a line of a long document\n", 100_000) // read in several parts
 	f := write("bytes.tokens", tokenizer.Bytes{}.Info(), text, long, "ünïcode")
 	out := filepath.Join(dir, "tokenizer")
 	left, mine := filepath.Join(out, ".tokenizer.json.cage-unfinished-7"),

@@ -20,7 +20,7 @@ import (
 	"github.com/cage-qat/cage/internal/testing/vfstest"
 )
 
-// The two parts hold every document once, whatever the fraction.
+// TestSplitIsAPartition checks that every document is in one part, with any fraction.
 func TestSplitIsAPartition(t *testing.T) {
 	dir, texts := corpus(t, 97)
 	for fraction, wantVal := range map[float64]int{0: 1, 0.0005: 1, 0.1: 10, 0.5: 48, 0.999: 96} {
@@ -43,7 +43,7 @@ func TestSplitIsAPartition(t *testing.T) {
 	}
 }
 
-// The bytes depend on texts, their order and the seed; not on the folder, the
+// TestPrepareIsDeterministic checks that files depend on the seed, but not on the folder, the
 // number of processors or chance.
 func TestPrepareIsDeterministic(t *testing.T) {
 	hashes := func(seed uint64) [2]string {
@@ -115,8 +115,8 @@ func TestPrepareMaxBytes(t *testing.T) {
 	}
 }
 
-// TestLongDocumentBesideABound: a document that is longer than the bound is passed over, and does
-// not end the choice.
+// TestLongDocumentBesideABound checks that a document longer than the limit is skipped, and does
+// not end the selection.
 func TestLongDocumentBesideABound(t *testing.T) {
 	dir := t.TempDir()
 	files := map[string]string{"long": strings.Repeat("x", 1000)}
@@ -199,7 +199,7 @@ func TestPrepareRefuses(t *testing.T) {
 	}
 }
 
-// A cancelled run returns soon and leaves an earlier dataset as it was.
+// TestPrepareCancelled checks that canceling leaves an earlier dataset unchanged.
 func TestPrepareCancelled(t *testing.T) {
 	testlevel.Long(t, "two preparations of 200 files")
 	dir, _ := corpus(t, 200)
@@ -219,7 +219,7 @@ func TestPrepareCancelled(t *testing.T) {
 			t.Errorf("cancelled in %s: %v", stage, err)
 		}
 		entries, err := os.ReadDir(out)
-		// the lock, too
+		// one of them is the lock
 		if err != nil || len(entries) != 4 || manifestIn(t, out).Train.SHA256 != before.Train.SHA256 ||
 			len(damaged(t, out)) > 0 {
 			t.Errorf("cancelled in %s: left %v, %v", stage, entries, err)

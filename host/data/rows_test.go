@@ -17,7 +17,7 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testfile"
 )
 
-// rowFiles makes files with rows in all formats that have rows, and returns their folder.
+// rowFiles writes files in all formats that have rows, and others, and returns their folder.
 func rowFiles(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -49,7 +49,7 @@ func rowFiles(t *testing.T) string {
 	return dir
 }
 
-// listed writes the rows as one text, up to an error.
+// listed returns the rows as one text, up to an error.
 func listed(o PrepareOptions, dir string, columns ...string) string {
 	var out strings.Builder
 	files, err := FindRows(o, dataset.Conversations, columns)
@@ -106,12 +106,12 @@ func TestReadRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range files.Rows() {
-		break // no more are wanted
+		break // stop early
 	}
 }
 
-// TestRowsOfFolders: what has no rows by its name is left out of a folder, and refused before
-// anything is read where it is named.
+// TestRowsOfFolders checks that files without rows, by their names, are left out of folders, and
+// are errors if they are inputs themselves, before anything is read.
 func TestRowsOfFolders(t *testing.T) {
 	dir := t.TempDir()
 	testfile.Tree(t, dir, map[string]string{"README.md": "Read me.", "a.jsonl": `{"a":1}`,
@@ -144,8 +144,7 @@ func TestRowsOfFolders(t *testing.T) {
 	}
 }
 
-// TestReadRowsBelow: rows are read from the working directory as from any other folder below
-// an input.
+// TestReadRowsBelow checks that rows are also read from a working directory below an input.
 func TestReadRowsBelow(t *testing.T) {
 	dir := t.TempDir()
 	testfile.Tree(t, dir, map[string]string{"a.jsonl": `{"a":1}`, "sub/b.jsonl": `{"b":2}`})

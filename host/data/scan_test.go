@@ -30,7 +30,7 @@ func scanText(t *testing.T, text, separator string, chunk int) ([]string, Reason
 	return documents, s.reason
 }
 
-// scanSlowly is what the scanner computes, said in a few lines.
+// scanSlowly is a simple reference implementation of the scanner.
 func scanSlowly(text, separator string) ([]string, Reason) {
 	switch {
 	case strings.ContainsRune(text, 0):
@@ -80,7 +80,7 @@ func TestScan(t *testing.T) {
 	}
 }
 
-// FuzzScan compares the scanner with its definition at any chunk size.
+// FuzzScan compares the scanner with scanSlowly at any chunk size.
 func FuzzScan(f *testing.F) {
 	f.Add("a<|end|>b", "<|end|>", uint8(1))
 	f.Add("aaaaaaa", "aa", uint8(2))

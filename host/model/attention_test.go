@@ -36,7 +36,7 @@ func indexOf(t *testing.T, m Model, name string) int {
 	return i
 }
 
-// near compares losses.
+// near checks that losses differ from the expected ones by at most 2e-6, relatively.
 func near(t *testing.T, what string, got, want []float32) {
 	t.Helper()
 	for i := range want {
@@ -46,9 +46,9 @@ func near(t *testing.T, what string, got, want []float32) {
 	}
 }
 
-// TestPairingsArePermutations: a model with one pairing is one with the other when the rows of
-// queries and keys of each head change places: row 2i+c of an interleaved head is row c·size/2+i of
-// a split one.
+// TestPairingsArePermutations checks that a model with one pairing of rotary features equals a
+// model with the other pairing if the rows of queries and keys of each head are permuted: row 2i+c
+// of an interleaved head is row c·size/2+i of a half-split head.
 func TestPairingsArePermutations(t *testing.T) {
 	half := tiny
 	half.RopePairs = architecture.HalfSplit
@@ -73,8 +73,8 @@ func TestPairingsArePermutations(t *testing.T) {
 	near(t, "permuted", lossesOf(t, split, weights, tokens, 2), want)
 }
 
-// TestSharedKeys: with fewer heads of keys and values a model is one with as many as heads of
-// queries, in which those of a group are the same.
+// TestSharedKeys checks that a model with fewer key-value heads than query heads equals a model
+// with one key-value head per query head, in which the key-value heads of a group are identical.
 func TestSharedKeys(t *testing.T) {
 	config := architecture.Settings{Layers: 1, Heads: 6, KVHeads: 2, Width: 24, Hidden: 16, Vocab: 13}
 	full := config
@@ -85,7 +85,7 @@ func TestSharedKeys(t *testing.T) {
 	want := lossesOf(t, shared, weights, tokens, 2)
 	at := indexOf(t, shared, "layers.0.attn.qkv")
 	const row = 24
-	const head = 4 * row // elements of the rows of a head
+	const head = 4 * row // number of weight elements of a head
 	w := weights[at]
 	expanded := slices.Clone(w[:6*head])
 	for part := range 2 { // keys, values
@@ -98,16 +98,17 @@ func TestSharedKeys(t *testing.T) {
 	near(t, "one head of keys for each of queries", lossesOf(t, each, weights, tokens, 2), want)
 }
 
-// reflect multiplies rows by an orthogonal matrix, I − 2·vvᵀ with all elements of v equal.
+// reflect multiplies the rows of x by the orthogonal matrix I − 2·vvᵀ, where all elements of v are
+// equal.
 func reflect(x *graph.Node) *graph.Node {
 	mean := graph.ReduceAndKeep(x, graph.ReduceMean, -1)
 	return graph.Sub(x, graph.MulScalar(mean, 2))
 }
 
-// TestOperandsMayBeRotated: an activation reaches nothing but products with the weights that its
-// site feeds, along the last axis of both. So losses and gradients are the same when both are
-// multiplied by one orthogonal matrix, up to the rounding of float32 in some ten products one after
-// the other.
+// TestOperandsMayBeRotated checks that losses and gradients do not change if an activation and the
+// weights that its site feeds are multiplied by the same orthogonal matrix along their last axes,
+// because the activation is only used in products with these weights. The float32 rounding errors
+// of about ten successive products remain.
 func TestOperandsMayBeRotated(t *testing.T) {
 	eachLanguage(t, func(t *testing.T, m Language) {
 		const batch, context = 4, 16
@@ -143,9 +144,9 @@ func TestOperandsMayBeRotated(t *testing.T) {
 // attentionLayer computes a layer of attention.
 type attentionLayer func(s architecture.Settings, x, w *graph.Node, more qkvParams) *graph.Node
 
-// attentionOutputs evaluates a layer of attention on a device and returns its value and the
-// adjoints of x, of the weight and of the bias and the gains, if there are any: as many for queries
-// and for keys.
+// attentionOutputs evaluates an attention layer on a device. It returns the adjoints of x, of the
+// weight, and of the bias and the gains, if any, and then the value of the layer. gains holds the
+// numbers of gains for queries and for keys.
 func attentionOutputs(
 	t *testing.T, d *engine.Device, s architecture.Settings, batch, context int, bias bool,
 	gains [2]int, attention attentionLayer,
@@ -184,9 +185,9 @@ func attentionOutputs(
 	})
 }
 
-// TestAttentionInGraphs: the CPU's own attention is that of operations of the graph, up to
-// rounding, with each pairing, shared keys, norms of all heads or of each, and heads of their own
-// size.
+// TestAttentionInGraphs checks that the CPU's native attention equals attention made of graph
+// operations, up to rounding: with each pairing, with shared keys, with norms over all heads or per
+// head, and with head sizes other than width/heads.
 func TestAttentionInGraphs(t *testing.T) {
 	const batch, context = 3, 10
 	fused, graphs := testdevice.OpenCPU(t, engine.Options{}),
@@ -226,8 +227,8 @@ func TestAttentionInGraphs(t *testing.T) {
 	}
 }
 
-// withFusedAttention opens a device and skips the test where it has no fused attention of these
-// sizes.
+// withFusedAttention opens a device and compares its fused attention with plain attention. It skips
+// the test if the device has no fused attention for these sizes.
 func withFusedAttention(t *testing.T, c coreSizes) *engine.Device {
 	t.Helper()
 	d := testdevice.Open(t, engine.Options{Precision: device.BFloat16})
@@ -245,8 +246,8 @@ func withFusedAttention(t *testing.T, c coreSizes) *engine.Device {
 	return d
 }
 
-// TestFusedAttention compares the device's fused attention with products and a softmax, where the
-// device has one.
+// TestFusedAttention compares the device's fused attention with products and a softmax. It is
+// skipped if the device has no fused attention.
 func TestFusedAttention(t *testing.T) {
 	for _, c := range []coreSizes{{1, 64, 128, false, 1. / 8}, {1, 128, 512, false, 1. / 64},
 		{3, 64, 192, false, 1. / 8}, {2, 32, 129, false, 1. / 6}, {1, 64, 512, true, 1. / 8},
@@ -255,8 +256,9 @@ func TestFusedAttention(t *testing.T) {
 	}
 }
 
-// TestMarkedCore: marks keep documents apart exactly as a mask does, by a core that hides later
-// keys only, in the values and in their gradients, with scores that are far apart.
+// TestMarkedCore checks that the additional features of separatingCore separate documents as well
+// as a mask does, with a core that only masks later keys: in the values and their gradients, for
+// scores that are far apart.
 func TestMarkedCore(t *testing.T) {
 	for _, c := range []coreSizes{{1, 8, 12, true, 1. / 3}, {2, 16, 300, true, 1. / 4}} {
 		t.Run(c.kind(), func(t *testing.T) {
@@ -286,7 +288,7 @@ func TestMarkedCore(t *testing.T) {
 			want := testdevice.Evaluate(t, d, in, coreAndAdjoints(documents, plain))
 			got := testdevice.Evaluate(t, d, in, coreAndAdjoints(documents, marked))
 			for i := range want {
-				// Sums of more terms are added up in another order: scores of up to 300 are rounded by 1e-5.
+				// Sums of more terms have another order: scores of up to 300 have rounding errors of 1e-5.
 				if apart := engine.Distance(got[i], want[i]); !(apart < 1e-5) {
 					t.Errorf("output %d: the relative difference is %.2g", i, apart)
 				}
@@ -299,8 +301,9 @@ func TestMarkedCore(t *testing.T) {
 	}
 }
 
-// TestWindow compares the CPU's attention to a window, its values and adjoints, with a mask, with
-// and without documents. A token outside the window changes nothing. One window is with a cap.
+// TestWindow compares the values and adjoints of the CPU's native attention in a window with those
+// of masked attention, with and without documents. In one case scores are capped. Without
+// documents, values must change exactly if the window is shorter than the context.
 func TestWindow(t *testing.T) {
 	const batch, context, heads, size = 2, 40, 2, 8
 	d := testdevice.OpenCPU(t, engine.Options{})
@@ -341,8 +344,8 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// TestFusedModel trains nothing: it compares losses and gradients of whole models with fused and
-// with plain attention.
+// TestFusedModel compares the losses and gradients of whole models with fused and with plain
+// attention.
 func TestFusedModel(t *testing.T) {
 	const batch, context = 2, 128
 	for name, c := range map[string]architecture.Settings{
@@ -376,8 +379,8 @@ func TestFusedModel(t *testing.T) {
 	}
 }
 
-// TestAttentionChoice: a device without fused attention is found out once, computes it plainly and
-// says so; it is an error only where nothing else is allowed.
+// TestAttentionChoice checks that a device without fused attention computes attention plainly and
+// warns only once.
 func TestAttentionChoice(t *testing.T) {
 	var warnings []string
 	d, err := engine.Open(device.CPU,
@@ -388,7 +391,7 @@ func TestAttentionChoice(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	// the CPU's own attention is another operation
+	// The CPU's native attention is a different operation.
 	c := coreSizes{group: 1, size: 8, context: 32, scale: 1. / 3}
 	for range 2 {
 		if c.choose(d, nil) == nil {

@@ -13,13 +13,14 @@ import (
 
 var allSites = Sites{Keys: true, Values: true, Queries: true, Head: true}
 
-// withSites is the same model with other sites.
+// withSites returns the same model with other sites.
 func withSites(m Language, s Sites) *transformer {
 	return newTransformer(m.(*transformer).Settings, Options{Sites: s})
 }
 
-// bend stands for a quantizer of the sites that are not inputs of layers: it is another smooth
-// function for each kind, so that rounding errors stay small, and works token by token.
+// bend stands for a quantizer at the sites other than the inputs of layers. It applies a different
+// smooth function for each kind of site, so that rounding errors stay small, and treats each token
+// separately.
 func bend(site ActivationSite, x *graph.Node) *graph.Node {
 	factor := map[SiteKind]float64{KindQuery: 0.9, KindKey: 0.7, KindValue: 1.3,
 		KindHead: 1.1}[site.Kind]
@@ -30,8 +31,8 @@ func bend(site ActivationSite, x *graph.Node) *graph.Node {
 	return graph.Sub(graph.MulScalar(x, factor), graph.MulScalar(graph.Mul(x, largest), 0.05))
 }
 
-// TestAttentionQuantized: with a quantizer that changes nothing, losses and gradients are those
-// without sites, for sequences and for documents that are kept apart.
+// TestAttentionQuantized checks that additional sites do not change losses and gradients with a
+// quantizer that returns its input, nor losses without a quantizer.
 func TestAttentionQuantized(t *testing.T) {
 	same := func(_ ActivationSite, x *graph.Node) *graph.Node { return x }
 	eachLanguage(t, func(t *testing.T, m Language) {
@@ -59,8 +60,8 @@ func TestAttentionQuantized(t *testing.T) {
 	})
 }
 
-// TestGradientsOfOperands: what depends on a trained factor at each site gets the gradient that
-// differences of losses show.
+// TestGradientsOfOperands checks that a trained factor at each kind of site has the gradient that
+// finite differences of the loss give.
 func TestGradientsOfOperands(t *testing.T) {
 	const batch, context, h = 2, 6, 1e-2
 	m := withSites(newLlama(tiny), allSites)
@@ -96,8 +97,8 @@ func TestGradientsOfOperands(t *testing.T) {
 	}
 }
 
-// TestDecodeQuantizesOperands: in pieces of any size, sequences have the logits of the whole, with
-// quantizers that work token by token.
+// TestDecodeQuantizesOperands checks that a sequence decoded in pieces of any size has the logits
+// of the whole sequence, with quantizers that treat each token separately.
 func TestDecodeQuantizesOperands(t *testing.T) {
 	eachLanguage(t, func(t *testing.T, language Language) {
 		m := withSites(language, allSites)
@@ -139,7 +140,8 @@ func TestDecodeQuantizesOperands(t *testing.T) {
 	})
 }
 
-// TestSitesOfOperands: sites exist only where they are asked for, and say their heads.
+// TestSitesOfOperands checks that the additional sites exist only if requested, with their numbers
+// of heads, and that the site of a tied head feeds no weight.
 func TestSitesOfOperands(t *testing.T) {
 	s := tiny
 	s.Heads, s.KVHeads = 4, 2

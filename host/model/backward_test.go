@@ -12,7 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
-// powers returns n powers of two, by which float32 multiplies exactly.
+// powers returns n powers of two. Multiplying float32 numbers by them is exact.
 func powers(n int) []float32 {
 	list := make([]float32, n)
 	for i := range list {
@@ -21,10 +21,10 @@ func powers(n int) []float32 {
 	return list
 }
 
-// TestBackwardOperands: each product of the backward pass gets its operands in the shape and in the
-// order of the weight. Factors of the outputs on one operand and their inverses on the other leave
-// dx as it is; factors of the rows of dyᵀ and xᵀ are those of the rows and columns of dW. In
-// float32 only the order of sums differs.
+// TestBackwardOperands checks that each product of the backward pass gets operands of the right
+// shape, with the rows in the order of the weight. Factors of the outputs on one operand and their
+// inverses on the other do not change dx. Factors of the rows of dyᵀ and xᵀ become factors of the
+// rows and columns of dW. In float32 only the order of sums differs.
 func TestBackwardOperands(t *testing.T) {
 	for _, precision := range []device.Precision{device.Float32, device.BFloat16} {
 		t.Run(string(precision), func(t *testing.T) {
@@ -71,7 +71,7 @@ func testBackwardOperands(t *testing.T, m Language, precision device.Precision) 
 	}
 }
 
-// byFactors multiplies operands by factors of outputs and inputs.
+// byFactors returns a Backward that multiplies operands by factors of outputs and inputs.
 func byFactors(t *testing.T, out, in, tokens int) Backward {
 	times := func(x *graph.Node, inverse bool, axis int, dims ...int) *graph.Node {
 		if !slices.Equal(x.Shape().Dimensions, dims) {
@@ -99,7 +99,8 @@ func byFactors(t *testing.T, out, in, tokens int) Backward {
 	}
 }
 
-// TestBackwardInCheckpoints: what is computed again has the quantizers of its weights.
+// TestBackwardInCheckpoints checks that recomputed layers have the backward quantizers of their
+// weights: the gradients have the same bits as without recomputation.
 func TestBackwardInCheckpoints(t *testing.T) {
 	const batch, context = 2, 8
 	tokens := hashedTokens(0, batch*(context+1), tiny.Vocab)

@@ -80,8 +80,8 @@ func benchmarkStep(b *testing.B, config architecture.Settings, context, batch in
 	b.ReportMetric(m.StepFLOPs(batch, context)/seconds/1e9, "GFLOP/s")
 }
 
-// fakeQuantize is QuEST with 4 bits (Panferov et al., 2025) in blocks of up to 128 rotated
-// coordinates, the load that a quantizer typically puts on a step.
+// fakeQuantize quantizes x with 4-bit QuEST (Panferov et al., 2025) in blocks of up to 128 rotated
+// coordinates, a typical load of a quantizer in a step.
 func fakeQuantize(x *graph.Node) *graph.Node {
 	const clip, lowest, highest = 2.370255550006294, -8, 7
 	rows, width := x.Shape().Dim(0), x.Shape().Dim(1)

@@ -16,8 +16,8 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 )
 
-// TestDecode: two sequences of different lengths, in pieces of any size, have the logits that each
-// has as a whole.
+// TestDecode checks that two sequences of different lengths, in pieces of any size, have the logits
+// of the whole sequences.
 func TestDecode(t *testing.T) {
 	eachLanguage(t, func(t *testing.T, m Language) {
 		vocabulary := m.(*transformer).Vocab
@@ -25,7 +25,7 @@ func TestDecode(t *testing.T) {
 		rng := rand.New(rand.NewPCG(7, 8))
 		const length, ends = 16, 11
 		first := []int32{0, 4}
-		tokens := make([]int32, 2*ends) // with padding in front
+		tokens := make([]int32, 2*ends) // including left padding
 		for i := range tokens {
 			tokens[i] = int32(rng.IntN(vocabulary))
 		}
@@ -35,7 +35,7 @@ func TestDecode(t *testing.T) {
 					g := ids.Graph()
 					var caches []*graph.Node
 					for _, dims := range m.CacheDims(2, length) {
-						// What is beyond the last piece must not count.
+						// Cache entries after the last piece must not affect the result.
 						caches = append(caches, graph.BroadcastToDims(graph.Const(g, float32(1e3)), dims...))
 					}
 					var logits *graph.Node
@@ -67,8 +67,8 @@ func TestDecode(t *testing.T) {
 	})
 }
 
-// TestDecodeQuantizes: a piece has the sites of so many tokens, and quantizers see zeros in
-// padding.
+// TestDecodeQuantizes checks that the sites of a piece have its number of tokens, and that
+// quantizers get zeros for padding.
 func TestDecodeQuantizes(t *testing.T) {
 	m := newLlama(tiny)
 	var sites []ActivationSite
@@ -107,8 +107,8 @@ func TestDecodeQuantizes(t *testing.T) {
 	}
 }
 
-// TestBlocks: block after block, a model computes what it computes as a whole, and asks for the
-// same activations.
+// TestBlocks checks that a model computed block by block has the same logits, activation sites and
+// parameters as the whole model.
 func TestBlocks(t *testing.T) {
 	eachLanguage(t, func(t *testing.T, language Language) {
 		const batch, context = 2, 6
@@ -149,9 +149,10 @@ func TestBlocks(t *testing.T) {
 	})
 }
 
-// TestRecomputeSameBits: losses and gradients do not depend on whether the backward pass keeps what
-// is inside a block, or its attention, or computes it again. Where all of a block is computed
-// again, the quantizer is asked a second time, block by block from the last.
+// TestRecomputeSameBits checks that losses and gradients have the same bits whether the backward
+// pass saves the intermediate values of a block, or recomputes all of them or those of attention.
+// If whole blocks are recomputed, the quantizer is called a second time, block by block from the
+// last.
 func TestRecomputeSameBits(t *testing.T) {
 	for _, build := range []func(architecture.Settings) *transformer{newLlama, newOLMo2} {
 		once := build(tiny)
@@ -177,8 +178,8 @@ func TestRecomputeSameBits(t *testing.T) {
 	}
 }
 
-// TestRecomputeUnquantized: the same without quantizers, where activations are computed in one
-// pass.
+// TestRecomputeUnquantized checks the same as TestRecomputeSameBits without quantizers, where
+// activations are computed in one pass.
 func TestRecomputeUnquantized(t *testing.T) {
 	const batch, context = 3, 8
 	for name, options := range map[string]engine.Options{
@@ -213,7 +214,7 @@ func TestRecomputeUnquantized(t *testing.T) {
 	}
 }
 
-// gradients returns the losses and all gradients of a quantized model, and the sites in the order
+// gradients returns all gradients and the losses of a quantized model, and the sites in the order
 // of the quantizer's calls.
 func gradients(t *testing.T, m Language) (outputs [][]float32, sites []string) {
 	t.Helper()

@@ -15,7 +15,7 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
-// softmax64 is the prediction from logits.
+// softmax64 returns softmax(logits/temperature).
 func softmax64(logits []float64, temperature float64) []float64 {
 	highest, total := math.Inf(-1), 0.0
 	for _, x := range logits {
@@ -35,14 +35,14 @@ func softmax64(logits []float64, temperature float64) []float64 {
 func kl64(p, q []float64) float64 {
 	sum := 0.0
 	for i := range p {
-		if p[i] > 1e-300 { // so that half of it is above 0, too
+		if p[i] > 1e-300 { // so that p[i]/2 is also above 0
 			sum += p[i] * math.Log(p[i]/q[i])
 		}
 	}
 	return sum
 }
 
-// divergence64 is the definition of the divergence, in float64.
+// divergence64 returns the divergence by its definition, in float64.
 func divergence64(d Distillation, logits, teacher []float64) float64 {
 	p, q := softmax64(teacher, d.Temperature), softmax64(logits, d.Temperature)
 	switch d.Beta {
@@ -58,8 +58,7 @@ func divergence64(d Distillation, logits, teacher []float64) float64 {
 	return d.Beta*kl64(p, mixture) + (1-d.Beta)*kl64(q, mixture)
 }
 
-// slopes64 are the finite differences of the fourth order of the divergence with respect to the
-// logits.
+// slopes64 returns fourth-order finite differences of the divergence with respect to the logits.
 func slopes64(d Distillation, logits, teacher []float64) []float64 {
 	const h = 1e-3
 	out := make([]float64, len(logits))
@@ -74,7 +73,7 @@ func slopes64(d Distillation, logits, teacher []float64) []float64 {
 	return out
 }
 
-// divergences computes divergences of rows, and the gradient of their sum.
+// divergences returns the divergences of rows, and the gradient of their sum.
 func divergences(
 	t *testing.T, d Distillation, logits, teacher []float32, rows int,
 ) (values, gradient []float32) {
@@ -90,8 +89,8 @@ func divergences(
 	return out[0], out[1]
 }
 
-// TestDivergenceGolden: values and derivatives that were computed with 50 digits, the derivatives
-// as differences.
+// TestDivergenceGolden compares values and derivatives with results computed with 50 digits, the
+// derivatives by finite differences.
 func TestDivergenceGolden(t *testing.T) {
 	logits, teacher := []float32{0.5, -1, 2, 0}, []float32{1.5, 0.25, -0.75, 3}
 	for _, c := range []struct {
@@ -124,8 +123,9 @@ func TestDivergenceGolden(t *testing.T) {
 	}
 }
 
-// TestDivergenceAgrees compares with the definition in float64, and with its finite differences:
-// predictions that are alike, far apart, certain, and without a common token.
+// TestDivergenceAgrees compares divergences with the definition in float64, and gradients with its
+// finite differences, for predictions that are alike, far apart, certain, and without a common
+// token.
 func TestDivergenceAgrees(t *testing.T) {
 	const rows, vocabulary = 24, 37
 	rng := rand.New(rand.NewPCG(5, 6))
@@ -148,9 +148,9 @@ func TestDivergenceAgrees(t *testing.T) {
 					from := row * vocabulary
 					mine, theirs := wide(logits[from:from+vocabulary]), wide(teacher[from:from+vocabulary])
 					if (beta == 0 || beta == 1) && row%4 == 3 {
-						continue // in float64, too, probabilities vanish there
+						continue // probabilities vanish even in float64
 					}
-					// whose rounding nothing can undo
+					// The rounding errors of the logits are unavoidable.
 					largest := max(largestOf(mine), largestOf(theirs)) / temperature
 					want := divergence64(d, mine, theirs)
 					if apart := math.Abs(float64(values[row]) - want); !(apart <= 5e-7*(1+largest)*(1+want)) {
@@ -168,8 +168,9 @@ func TestDivergenceAgrees(t *testing.T) {
 	}
 }
 
-// TestDivergenceOfQAD: loss and gradient are those that NVIDIA's code of quantization-aware
-// distillation gives, the mean over the tokens that count. testdata/qad.py made them by running it.
+// TestDivergenceOfQAD checks that loss and gradient equal those of NVIDIA's code for
+// quantization-aware distillation, as means over the tokens that count. testdata/qad.py ran that
+// code.
 func TestDivergenceOfQAD(t *testing.T) {
 	data, err := os.ReadFile("testdata/qad.json")
 	if err != nil {
@@ -226,8 +227,9 @@ func wide(values []float32) []float64 {
 	return out
 }
 
-// TestDivergenceOfExtremes: predictions that have no token in common have a finite divergence and
-// gradient, log 2 and 0 for β = ½, and a model that predicts what its teacher does has no gradient.
+// TestDivergenceOfExtremes checks that predictions without a common token have a finite divergence
+// and gradient, log 2 and 0 for β = ½, and that both are 0 if a model predicts the same as its
+// teacher.
 func TestDivergenceOfExtremes(t *testing.T) {
 	d := Distillation{Beta: 0.5, Temperature: 1}
 	values, gradient := divergences(t, d, []float32{1000, -1000, 0, 3, -2, 5},
@@ -242,7 +244,7 @@ func TestDivergenceOfExtremes(t *testing.T) {
 	}
 }
 
-// teaching is a batch of a small model, with the logits of the model and of a teacher in float64.
+// teaching holds a small model, a batch, and the logits of the model and of its teacher in float64.
 type teaching struct {
 	m               *transformer
 	weights, taught [][]float32 // of the model and of its teacher
@@ -250,9 +252,10 @@ type teaching struct {
 	logits, teacher []float64
 }
 
-// TestDistilled: on each architecture losses, divergences and cross-entropies are those that the
-// logits give, and the gradient with respect to all parameters is that of the logits times the
-// derivatives with respect to them. Quantizers of activations act on the model alone.
+// TestDistilled checks for each architecture that losses, divergences and cross-entropies follow
+// from the logits, and that the gradient with respect to the parameters is that of the logits,
+// weighted by the loss's derivatives with respect to them. Activation quantizers must only affect
+// the model.
 func TestDistilled(t *testing.T) {
 	testlevel.Long(t, "gradients of every architecture")
 	eachLanguage(t, testDistilled)
@@ -344,8 +347,8 @@ func (c *teaching) check(t *testing.T, d Distillation, context int, q Activation
 	}
 }
 
-// TestDistilledChecks: ids outside the vocabulary make all losses NaN, and logits of another shape
-// are refused.
+// TestDistilledChecks checks that ids outside the vocabulary make all losses NaN, and that the
+// teacher's logits must have the right shape.
 func TestDistilledChecks(t *testing.T) {
 	m := newLlama(tiny)
 	tokens := hashedTokens(0, 12, tiny.Vocab)

@@ -18,9 +18,9 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 )
 
-// TestNativeDistilled: in one pass over the rows, losses and gradients are those of the operations
-// of the graph, but for rounding: predictions that are alike, that differ, that are certain, at
-// both ends of β and between them, and with any temperature and weight.
+// TestNativeDistilled checks that losses and gradients computed in one pass over the rows equal
+// those of graph operations, up to rounding: for predictions that are alike, different or certain,
+// with β at both ends and between them, and with several temperatures and weights.
 func TestNativeDistilled(t *testing.T) {
 	for _, d := range []Distillation{
 		{Beta: 0.5, Temperature: 1, Weight: 1}, {Beta: 0.5, Temperature: 2, Weight: 0.75, Squared: true},
@@ -114,8 +114,8 @@ func testNativeDistilled(t *testing.T, d Distillation, vocabulary int) {
 	}
 }
 
-// TestCappedNatively: with caps and factors, losses and gradients in one pass over the rows are
-// those of the operations of the graph.
+// TestCappedNatively checks that with caps and factors, losses and gradients computed in one pass
+// over the rows equal those of graph operations.
 func TestCappedNatively(t *testing.T) {
 	const rows, context = 2, 9
 	s := tiny

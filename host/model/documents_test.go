@@ -16,7 +16,7 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 )
 
-// packed is a batch of two rows of documents with padding, and the documents.
+// packed returns a batch of two rows of documents with padding, and the documents of each row.
 func packed(context, vocabulary int, rng *rand.Rand) (batch []int32, rows [][][]int32) {
 	batch = make([]int32, 2*Planes*(context+1))
 	rows = make([][][]int32, 2)
@@ -42,8 +42,8 @@ func packed(context, vocabulary int, rng *rand.Rand) (batch []int32, rows [][][]
 	return batch, rows
 }
 
-// TestDocumentsAreKeptApart: the loss of each token of documents in one row is that of the document
-// alone, and nothing else has a loss; with attention in both orders.
+// TestDocumentsAreKeptApart checks that each token of several documents in one row has the loss
+// that it has in the document alone, and that nothing else has a loss.
 func TestDocumentsAreKeptApart(t *testing.T) {
 	eachLanguage(t, func(t *testing.T, language Language) {
 		const context = 12
@@ -63,7 +63,7 @@ func TestDocumentsAreKeptApart(t *testing.T) {
 			want := make([]float32, 0, context)
 			for n, d := range documents {
 				if n > 0 {
-					want = append(want, 0) // the first token of a document is nobody's target
+					want = append(want, 0) // the first token of a document is not a target
 				}
 				want = append(want, lossesOf(alone, d, 1, len(d)-1)...)
 			}
@@ -78,7 +78,8 @@ func TestDocumentsAreKeptApart(t *testing.T) {
 	})
 }
 
-// TestDocumentsByPosition: attention within documents is the same in both orders.
+// TestDocumentsByPosition checks that the CPU's native attention within documents equals attention
+// made of graph operations.
 func TestDocumentsByPosition(t *testing.T) {
 	const batch, context = 2, 12
 	fused, graphs := testdevice.OpenCPU(t, engine.Options{}),
@@ -105,8 +106,7 @@ func TestDocumentsByPosition(t *testing.T) {
 	}
 }
 
-// TestPaddingIsZeroForQuantizers: what quantizers of activations see of padding is zero, whatever
-// tokens stand there.
+// TestPaddingIsZeroForQuantizers checks that activation quantizers get zeros exactly for padding.
 func TestPaddingIsZeroForQuantizers(t *testing.T) {
 	const context = 12
 	m := newLlama(tiny)
@@ -144,8 +144,8 @@ func TestPaddingIsZeroForQuantizers(t *testing.T) {
 	}
 }
 
-// TestNormalizeWeights: the mean of all losses of a step is the weighted mean, however the weights
-// are spread over its micro-batches.
+// TestNormalizeWeights checks that the mean of all losses of a step is the weighted mean, however
+// the weights are distributed over its micro-batches.
 func TestNormalizeWeights(t *testing.T) {
 	const context = 4
 	var batches [][]int32
@@ -196,8 +196,8 @@ func ExampleDocumentRows() {
 	// Output: 1.5 true 2 1
 }
 
-// TestFusedDocuments: on a GPU, documents in one row have fused attention, forward and backward, in
-// each layer: it hides later keys, and heads have some more features.
+// TestFusedDocuments checks that on a GPU, each layer has fused attention for documents in one row,
+// forward and backward: it only masks later keys, and heads have additional features.
 func TestFusedDocuments(t *testing.T) {
 	d, r, err := pjrtrecord.Open(t, 1,
 		engine.Options{Precision: device.BFloat16, Attention: device.FusedAttention})

@@ -7,7 +7,7 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
-// TestFamilies: a kind that is named in the settings has a block and a model.
+// TestFamilies checks that each kind of language model has defaults, block parameters and a model.
 func TestFamilies(t *testing.T) {
 	for _, kind := range architecture.Languages {
 		s := architecture.Settings{Kind: kind, Layers: 1, Width: 8, Heads: 2, Context: 4, Vocab: 10}

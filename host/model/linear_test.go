@@ -15,13 +15,13 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 )
 
-// TestBFloat16 compares losses and gradients with those of float32. A rounding to bfloat16 errs by
-// up to 2⁻⁹, and what is compared has passed some ten products, and twice as many with their errors
-// in the gradient. The results of the first two products of a feed-forward layer are rounded, too,
-// which adds a tenth to the errors. So are what attention mixes and two adjoints on the CPU: that
-// adds a hundredth to the errors of the 118 tensors on average, and takes the largest from 0.034 to
-// 0.036. The gradient of a gain is a sum over all tokens in which most cancels. Unquantized,
-// because a difference as small as that moves values from one point of a grid to the next.
+// TestBFloat16 compares losses and gradients with those of float32. Rounding to bfloat16 has
+// relative errors of up to 2⁻⁹. Losses have passed about ten products, and gradients twice as many.
+// The results of the first two products of a feed-forward layer are also rounded, which adds a
+// tenth to the errors. So are the outputs of attention and two adjoints on the CPU: that adds a
+// hundredth to the errors of the 118 tensors on average, and raises the largest from 0.034 to
+// 0.036. The gradient of a gain is a sum over all tokens in which most terms cancel. Nothing is
+// quantized, because such small differences move values from one grid point to the next.
 func TestBFloat16(t *testing.T) {
 	eachLanguage(t, func(t *testing.T, m Language) {
 		const batch, context = 4, 16
@@ -32,8 +32,8 @@ func TestBFloat16(t *testing.T) {
 		}
 		weights := hashedWeights(m.Params())
 		if last := len(weights) - 1; m.Params()[last].Name == "norm" {
-			// The rows of an embedding that is the head are √width times as long as those of the other
-			// heads. Logits of the same size have errors of the same size.
+			// The rows of a tied head are √width times as long as those of other heads. Logits of the same
+			// size have errors of the same size.
 			for i := range weights[last] {
 				weights[last][i] /= float32(math.Sqrt(float64(tiny.Width)))
 			}
@@ -59,9 +59,9 @@ func TestBFloat16(t *testing.T) {
 	})
 }
 
-// TestFusedFloat32 compares losses and gradients of this project's own products, attention and
-// passes with those of the library's operations: only the order of sums differs. Unquantized, as in
-// [TestBFloat16].
+// TestFusedFloat32 compares losses and gradients of cage's own products, attention and one-pass
+// functions with those of the library's operations: only the order of sums differs. Nothing is
+// quantized, as in [TestBFloat16].
 func TestFusedFloat32(t *testing.T) {
 	eachLanguage(t, func(t *testing.T, m Language) {
 		const batch, context = 4, 16
@@ -90,8 +90,8 @@ func TestFusedFloat32(t *testing.T) {
 	})
 }
 
-// TestCrossEntropies: at once and in chunks it is the same, the gradients included, and with
-// bfloat16 the loss of a certain prediction is 0, as is its gradient.
+// TestCrossEntropies checks that computation at once and in chunks gives the same losses and
+// gradients, and that in bfloat16 a certain prediction has a loss and gradient of 0.
 func TestCrossEntropies(t *testing.T) {
 	const tokens, width, vocabulary = 24, 16, 11
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -129,7 +129,7 @@ func TestCrossEntropies(t *testing.T) {
 			t.Errorf("%s: the relative difference is %.2g", what, d)
 		}
 	}
-	for i, target := range targets { // as sure as can be
+	for i, target := range targets { // certain predictions
 		for j := range width {
 			h[i*width+j] = 100 * head[int(target)*width+j]
 		}
@@ -143,7 +143,7 @@ func TestCrossEntropies(t *testing.T) {
 	}
 }
 
-// TestSources: the programs by which kernels compute norms and gates say what the graphs do.
+// TestSources checks that the programs by which kernels compute norms and gates agree with graphs.
 func TestSources(t *testing.T) {
 	const rows, width, epsilon = 6, 20, 1e-5
 	rng := rand.New(rand.NewPCG(8, 9))

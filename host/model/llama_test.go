@@ -17,8 +17,7 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 )
 
-// fakeQuantizeAll quantizes the weights that are to be quantized, and returns a quantizer of
-// activations.
+// fakeQuantizeAll returns the parameters with quantized weights, and an activation quantizer.
 func fakeQuantizeAll(m Model, params []*graph.Node) ([]*graph.Node, ActivationQuantizer) {
 	quantized := slices.Clone(params)
 	for i, p := range m.Params() {
@@ -41,7 +40,7 @@ func newOLMo2(s architecture.Settings) *transformer {
 	return newTransformer(s, Options{})
 }
 
-// initial returns what the model's parameters start with.
+// initial returns the initial values of the model's parameters.
 func initial(m Model, seed uint64) [][]float32 {
 	var weights [][]float32
 	for _, p := range m.Params() {
@@ -52,7 +51,7 @@ func initial(m Model, seed uint64) [][]float32 {
 
 var tiny = architecture.Settings{Layers: 2, Heads: 2, Width: 16, Hidden: 24, Vocab: 13}
 
-// tiedHead is the shape with the embedding as its head.
+// tiedHead returns the settings with a tied head.
 func tiedHead(c architecture.Settings) architecture.Settings {
 	c.Head = "tied"
 	return c
@@ -75,7 +74,7 @@ func eachLanguage(t *testing.T, test func(t *testing.T, m Language)) {
 	smollm3 := tiny
 	smollm3.Kind, smollm3.Layers = architecture.KindSmolLM3, 4
 	smollm3.FillIn()
-	gemma2 := gemma3 // with caps that change everything
+	gemma2 := gemma3 // with caps low enough to matter
 	gemma2.Kind, gemma2.Window = architecture.KindGemma2, 4
 	gemma2.ScoreCap, gemma2.LogitCap, gemma2.AttentionMultiplier = 0.7, 1.5, 0.3
 	granite := qwen2
@@ -94,8 +93,8 @@ func eachLanguage(t *testing.T, test func(t *testing.T, m Language)) {
 	}
 }
 
-// TestSitesAreVisitedOnce checks that the quantizer is called for each listed site once, in order,
-// with the shape that was promised, and that what it returns is what the model uses.
+// TestSitesAreVisitedOnce checks that the quantizer is called for each listed site once, in order
+// and with the listed shape, and that the model uses its results.
 func TestSitesAreVisitedOnce(t *testing.T) {
 	eachLanguage(t, func(t *testing.T, m Language) {
 		const batch, context = 3, 5
@@ -163,7 +162,7 @@ func TestCausality(t *testing.T) {
 	})
 }
 
-// TestLogitsAgreeWithLosses computes the losses from the logits, in float64.
+// TestLogitsAgreeWithLosses compares losses with those that follow from the logits, in float64.
 func TestLogitsAgreeWithLosses(t *testing.T) {
 	eachLanguage(t, func(t *testing.T, m Language) {
 		const batch, context = 2, 6
@@ -195,8 +194,7 @@ func TestLogitsAgreeWithLosses(t *testing.T) {
 	})
 }
 
-// TestInvalidIDsGiveNaN: ids outside the vocabulary must neither crash the process nor pass
-// unnoticed.
+// TestInvalidIDsGiveNaN checks that ids outside the vocabulary make all losses NaN.
 func TestInvalidIDsGiveNaN(t *testing.T) {
 	eachLanguage(t, func(t *testing.T, m Language) {
 		for _, wrong := range []int32{-1, int32(tiny.Vocab), math.MaxInt32, math.MinInt32} {
@@ -215,7 +213,7 @@ func TestInvalidIDsGiveNaN(t *testing.T) {
 	})
 }
 
-// TestSameBits runs one step twice, each time compiled anew.
+// TestSameBits checks that a step that is compiled and run twice gives the same bits.
 func TestSameBits(t *testing.T) {
 	if testdevice.Kind() != device.CPU {
 		t.Skip("only the CPU device adds up the rows of the embedding's gradient in a fixed order")
@@ -253,7 +251,7 @@ func differs(a, b []float32) int {
 	return -1
 }
 
-// TestWrongInputsPanic checks the messages of mistakes in calls.
+// TestWrongInputsPanic checks the messages about wrong arguments.
 func TestWrongInputsPanic(t *testing.T) {
 	m := newLlama(tiny)
 	d, err := engine.Open(device.CPU, engine.Options{})
@@ -300,7 +298,7 @@ func evaluate(t *testing.T, m Model, weights [][]float32, tokens []int32, batch 
 	return evaluateIn(t, device.Float32, m, weights, tokens, batch, build)
 }
 
-// evaluateIn is evaluate in a precision.
+// evaluateIn is like evaluate, in a given precision.
 func evaluateIn(t *testing.T, precision device.Precision, m Model, weights [][]float32,
 	tokens []int32, batch int,
 	build func(params []*graph.Node, ids *graph.Node) []*graph.Node) [][]float32 {
@@ -309,7 +307,7 @@ func evaluateIn(t *testing.T, precision device.Precision, m Model, weights [][]f
 		batch, build)
 }
 
-// evaluateOn is evaluate on a device.
+// evaluateOn is like evaluate, on a given device.
 func evaluateOn(t *testing.T, d *engine.Device, m Model, weights [][]float32, tokens []int32,
 	batch int,
 	build func(params []*graph.Node, ids *graph.Node) []*graph.Node) [][]float32 {
@@ -324,7 +322,7 @@ func evaluateOn(t *testing.T, d *engine.Device, m Model, weights [][]float32, to
 	})
 }
 
-// TestOLMo2Params checks names, order, shapes and how they start.
+// TestOLMo2Params checks names, order, shapes and initialization.
 func TestOLMo2Params(t *testing.T) {
 	m := newOLMo2(architecture.Settings{Layers: 2, Heads: 4, KVHeads: 2, Width: 16, Hidden: 24,
 		Vocab: 13})
@@ -355,8 +353,8 @@ func TestOLMo2Params(t *testing.T) {
 	}
 }
 
-// TestOLMo2Presets: sizes are those of OLMo-core, where all parameters but the output head make the
-// nominal number, and the Llama's for 50M.
+// TestOLMo2Presets checks that sizes are those of OLMo-core, whose nominal sizes count all
+// parameters but the output head, and for 50M those of the Llama.
 func TestOLMo2Presets(t *testing.T) {
 	// layers, heads, width, hidden, non-embedding, with the embedding
 	for name, want := range map[string][6]int{
@@ -384,8 +382,8 @@ func TestOLMo2Presets(t *testing.T) {
 	}
 }
 
-// TestOLMo2StepFLOPs counts by hand, as TestStepFLOPs does: there are two more gains of the width
-// of queries and keys.
+// TestOLMo2StepFLOPs compares with a count by hand, like TestStepFLOPs: there are two more gains,
+// of the widths of queries and keys.
 func TestOLMo2StepFLOPs(t *testing.T) {
 	m := newOLMo2(architecture.Settings{Layers: 1, Heads: 2, Width: 4, Hidden: 6, Vocab: 5})
 	const tokens = 2 * 7

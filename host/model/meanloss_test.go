@@ -21,9 +21,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// TestLoss: the loss and its gradients are those of the mean of the losses, with documents of
-// weights of their own, too. In bfloat16, where they are computed at once or in chunks, only the
-// order of sums differs; on the CPU, float32 has nothing of its own.
+// TestLoss checks that the loss and its gradients equal those of the mean of the losses, also for
+// documents with weights: only the order of sums differs.
 func TestLoss(t *testing.T) {
 	for _, documents := range []bool{false, true} {
 		m, err := New(architecture.Settings{Kind: architecture.KindLlama, Layers: 2, Width: 16, Heads: 2,
@@ -74,7 +73,7 @@ func TestLoss(t *testing.T) {
 	}
 }
 
-// TestLossOfWrongIDs: an id outside the vocabulary makes the loss NaN.
+// TestLossOfWrongIDs checks that an id outside the vocabulary makes the loss NaN.
 func TestLossOfWrongIDs(t *testing.T) {
 	m := newLlama(tiny)
 	tokens := hashedTokens(0, 10, tiny.Vocab)
@@ -88,8 +87,8 @@ func TestLossOfWrongIDs(t *testing.T) {
 	}
 }
 
-// TestLossInChunks: chunks make the losses of all tokens, and the gradients of a sum of them,
-// whatever their factors are, and with capped logits.
+// TestLossInChunks checks that chunks give the losses of all tokens and the gradients of their
+// weighted sum, also with capped logits.
 func TestLossInChunks(t *testing.T) {
 	const tokens, width, vocabulary = 24, 16, 11
 	rng := rand.New(rand.NewPCG(8, 9))
@@ -147,8 +146,8 @@ func TestLossInChunks(t *testing.T) {
 	}
 }
 
-// TestLossRows: the kernel computes the sums and gradients of rows that fill it and of others, for
-// logits whose exponentials alone are too large, and 0 where the prediction is certain.
+// TestLossRows checks the sums and gradients of the kernel for rows that fill it and for others,
+// for logits whose exponentials would overflow, and for a certain prediction, where they are 0.
 func TestLossRows(t *testing.T) {
 	testlevel.Long(t, "rows of 32,000 columns")
 	for _, columns := range []int{64, 1000, 32000} {
@@ -198,8 +197,8 @@ func TestLossRows(t *testing.T) {
 					want--
 				}
 				want *= factors[i]
-				// Half of a step of bfloat16, and what float32 loses in a sum of 32,000 numbers and in its
-				// logarithm beside 300.
+				// Half a step of bfloat16, and the float32 rounding errors of a sum of 32,000 numbers and of
+				// its logarithm, which is added to up to 300.
 				g := got["gradient"].Floats[i*columns+j]
 				if !(math.Abs(g-want) <= math.Abs(want)*(1.0/256+2e-4)+1e-30) {
 					t.Fatalf("%d columns, row %d, column %d: the gradient is %g, want %g", columns, i, j, g, want)
@@ -209,8 +208,8 @@ func TestLossRows(t *testing.T) {
 	}
 }
 
-// TestRowLosses: what the kernel computes makes the losses and gradients of the graph; rows that
-// are too long stay a graph.
+// TestRowLosses checks that the kernel's program gives the losses and gradients of the graph, and
+// that too long rows have no kernel.
 func TestRowLosses(t *testing.T) {
 	asGraph := func(g *graph.Graph, _ lower.Subject, p *program.Program, _ int, inputs []*graph.Node,
 		_ lower.InMemory) (map[string]*graph.Node, bool) {
@@ -248,7 +247,7 @@ func TestRowLosses(t *testing.T) {
 	}
 }
 
-// TestChunks: the chunks are equal, and have at most 1 GiB of logits where the tokens divide so.
+// TestChunks checks that chunks are equal, with at most 1 GiB of logits if the tokens divide so.
 func TestChunks(t *testing.T) {
 	for _, tc := range []struct{ tokens, vocabulary, want int }{
 		{64 * 512, 32000, 4}, {64 * 2048, 32000, 16}, {64 * 512, 151936, 32}, {64 * 512, 256, 1},
@@ -263,8 +262,8 @@ func TestChunks(t *testing.T) {
 	}
 }
 
-// TestTooManyLogits: what has more elements than a program may have stays a graph, which has no
-// such limit.
+// TestTooManyLogits checks that more logits than the elements of a program may be have no kernel. A
+// graph has no such limit.
 func TestTooManyLogits(t *testing.T) {
 	const rows, columns = 1 << 17, 1 << 15
 	d := testdevice.Open(t, engine.Options{Precision: device.BFloat16, Kernels: device.BodyKernels})

@@ -17,9 +17,9 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 )
 
-// TestNativeLosses compares losses and gradients of rows with those in float64, for any number of
-// threads: of hidden logits, of a prediction that is certain, and of ordinary ones. A target that
-// is no column is an error.
+// TestNativeLosses compares losses and gradients of rows with those in float64, with one and two
+// threads: for masked logits, for a certain prediction, and for ordinary ones. A target that is no
+// column must be an error.
 func TestNativeLosses(t *testing.T) {
 	for _, vocabulary := range []int{1, 5, 64, 1000} {
 		for _, o := range []engine.Options{{Kernels: device.FusedKernels}, {Precision: device.BFloat16}} {
@@ -40,7 +40,7 @@ func testNativeLosses(t *testing.T, vocabulary int, o engine.Options) {
 	for i := range targets {
 		targets[i], factors[i] = int32(rng.IntN(vocabulary)), float32(rng.NormFloat64())
 	}
-	for i := range vocabulary { // the first row is certain, of the second one half is hidden
+	for i := range vocabulary { // row 0 is certain, half of row 1 is masked
 		if logits[i] = -200; i == int(targets[0]) {
 			logits[i] = 200
 		}

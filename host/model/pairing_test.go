@@ -8,7 +8,8 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
-// TestReorder: the coordinates of a point stay together, in each head, and come back.
+// TestReorder checks that pairs of features stay together in each head, and that reordering back
+// restores the list.
 func TestReorder(t *testing.T) {
 	for _, size := range []int{2, 4, 6, 64} {
 		features := make([]int, 3*size)

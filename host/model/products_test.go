@@ -13,10 +13,10 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
-// TestHessianProducts: the difference of the gradients at x + p·z and at x, divided by p, is nearly
-// the product of the Hessian and z, as PyTorch has it by differentiating twice: an optimizer that
-// takes a second gradient needs no more. Of the error, one part is proportional to p, and another
-// one, which comes from rounding, to 1/p.
+// TestHessianProducts checks that the difference of the gradients at x + p·z and at x, divided by
+// p, is nearly the product of the Hessian and z that PyTorch computes by differentiating twice. So
+// an optimizer only needs a second gradient for such products. One part of the error is
+// proportional to p, and another one, due to rounding, to 1/p.
 func TestHessianProducts(t *testing.T) {
 	data, err := os.ReadFile("testdata/torch_products.json")
 	if err != nil {

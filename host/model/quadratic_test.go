@@ -32,8 +32,8 @@ func drawn(seed uint64, n int) []float32 {
 	return architecture.Float32s(drawNormals(generator(seed, 99, 0), n))
 }
 
-// TestQuadratic compares value, gradient and distance with the definition in float64, f(x) = ½·xᵀAx
-// − bᵀx, and its differences.
+// TestQuadratic compares f(x) − f(x*), gradient and distance with their definitions in float64,
+// where f(x) = ½·xᵀAx − bᵀx.
 func TestQuadratic(t *testing.T) {
 	const rows, n = 2, 12
 	m := newQuadratic(architecture.Settings{Rows: rows, Dimension: n, Condition: 30, ProblemSeed: 3})
@@ -74,8 +74,8 @@ func TestQuadratic(t *testing.T) {
 	}
 }
 
-// TestSpectrum: A is symmetric with the eigenvalues asked for, whatever the seed, and its
-// eigenvectors depend on it.
+// TestSpectrum checks that A is symmetric and has the requested eigenvalues for every seed, and
+// that its eigenvectors depend on the seed.
 func TestSpectrum(t *testing.T) {
 	const n = 16
 	var first []float32
@@ -116,8 +116,8 @@ func TestSpectrum(t *testing.T) {
 	}
 }
 
-// TestRotationIsUniform: the first eigenvector of many matrices has mean zero and, in each element,
-// mean square 1/n.
+// TestRotationIsUniform checks that u·uᵀ has the mean I/n for the first eigenvectors u of many
+// matrices.
 func TestRotationIsUniform(t *testing.T) {
 	const n, draws = 4, 2000
 	var mean [n * n]float64
@@ -148,7 +148,7 @@ func toy(t *testing.T) *Quadratic {
 	return m.(*Quadratic)
 }
 
-// TestToy: f(x) = ½(x − ½)².
+// TestToy checks f(x) = ½(x − ½)².
 func TestToy(t *testing.T) {
 	m := toy(t)
 	for _, x := range []float32{-3, 0.25, 0.5, 2} {
@@ -161,8 +161,8 @@ func TestToy(t *testing.T) {
 	}
 }
 
-// TestNoiseSource: numbers of the standard deviation asked for, the same for the same batch however
-// it is reached, and others for another batch or seed.
+// TestNoiseSource checks that noise has the requested standard deviation, that a batch is the same
+// however it is reached, and that another index or seed gives another batch.
 func TestNoiseSource(t *testing.T) {
 	m := newQuadratic(architecture.Settings{Rows: 4, Dimension: 128, Condition: 1, Noise: 0.25})
 	s := m.NoiseSource(7)

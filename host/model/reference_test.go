@@ -13,9 +13,8 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
-// mix is the finalizer of SplitMix64 on (7800000+stream)·2³²+i, from which the reference values'
-// weights and tokens come; the script that made them, host/train/testdata/torch_reference.py,
-// describes it.
+// mix returns the SplitMix64 finalizer of (7800000+stream)·2³²+i. It determines weights and tokens
+// of the reference values, which host/train/testdata/torch_reference.py computed.
 func mix(stream, i int) uint64 {
 	z := uint64(7800000+stream)<<32 + uint64(i)
 	z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9
@@ -115,8 +114,8 @@ func closeTo(t *testing.T, what string, got []float32, want []float64, tolerance
 
 // TestGradientsMatchPyTorch compares token losses and gradients with float64 values from PyTorch,
 // without quantization and with 4-bit weights and activations. The tolerance, 1e-5 of each tensor's
-// largest element, leaves room for the rounding of float32 in sums of some hundred terms; the
-// differences seen are below 1e-6.
+// largest element, allows for float32 rounding in sums of some hundred terms. The observed
+// differences are below 1e-6.
 func TestGradientsMatchPyTorch(t *testing.T) {
 	for _, tc := range []struct {
 		file  string

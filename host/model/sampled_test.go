@@ -17,8 +17,8 @@ import (
 
 func keyNode(g *graph.Graph, key [2]uint32) *graph.Node { return graph.Const(g, key[:]) }
 
-// TestSampledLoss: the loss and its gradients are those of a batch that has the drawn tokens as its
-// targets. Another key draws other ones, and so do the chunks of tokens.
+// TestSampledLoss checks that the loss and its gradients are those of a batch whose targets are the
+// drawn tokens. Other keys and other chunks must draw other tokens.
 func TestSampledLoss(t *testing.T) {
 	for _, documents := range []bool{false, true} {
 		m := newTransformer(architecture.Settings{Kind: architecture.KindLlama, Layers: 2, Width: 16,
@@ -72,7 +72,7 @@ func TestSampledLoss(t *testing.T) {
 	}
 }
 
-// weightedDocuments are rows of two documents each, with weights.
+// weightedDocuments returns rows of two documents each, with weights.
 func weightedDocuments(batch, context int) (tokens []int32) {
 	for row := range batch {
 		segments, weights := make([]int32, context+1), make([]int32, context+1)
@@ -86,14 +86,14 @@ func weightedDocuments(batch, context int) (tokens []int32) {
 	return tokens
 }
 
-// TestLabels counts targets.
+// TestLabels checks effective sample sizes.
 func TestLabels(t *testing.T) {
 	plain := newTransformer(tiny, Options{})
 	if got := plain.Labels([][]int32{make([]int32, 3*9), make([]int32, 3*9)}, 8); got != 48 {
 		t.Errorf("%v labels of two batches of 3 × 8 tokens", got)
 	}
 	documents := newTransformer(tiny, Options{Documents: true})
-	// Of the weights of places 1 to 8, three are ½, two 0 and three 1.
+	// Of the weights of positions 1 to 8, three are ½, two 0 and three 1.
 	got := documents.Labels([][]int32{weightedDocuments(3, 8)}, 8)
 	if want := (3 * 4.5) * (3 * 4.5) / (3 * 3.75); math.Abs(got-want) > 1e-12 {
 		t.Errorf("%v labels with weights, want %v", got, want)
@@ -103,7 +103,8 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// TestDrawColumns: columns are drawn as often as they are likely, also where a logit stands out.
+// TestDrawColumns checks that columns are drawn as often as they are likely, also with an outlying
+// logit.
 func TestDrawColumns(t *testing.T) {
 	logits := []float32{0, 1, -1, 3, -30, 2.5, 0.25}
 	const rows = 1 << 16
@@ -130,9 +131,9 @@ func TestDrawColumns(t *testing.T) {
 	}
 }
 
-// TestGaussNewton: the mean over keys of n·‖g‖², with g the gradient of the mean of n drawn losses,
-// is the trace of the Gauss-Newton matrix of the loss, Σᵢ Σ_c p_ic·‖∇ℓ_ic‖²/n, in which all labels
-// c of each token i have their turn.
+// TestGaussNewton checks that the mean over keys of n·‖g‖², where g is the gradient of the mean of
+// n drawn losses, is the trace of the Gauss-Newton matrix of the loss, Σᵢ Σ_c p_ic·‖∇ℓ_ic‖²/n, a
+// sum over all labels c of each token i.
 func TestGaussNewton(t *testing.T) {
 	testlevel.Long(t, "300 gradients of drawn losses, and 24 of single ones")
 	settings := architecture.Settings{Kind: architecture.KindLlama, Layers: 1, Width: 8, Heads: 2,
@@ -166,7 +167,7 @@ func TestGaussNewton(t *testing.T) {
 		}
 	}
 	sum, sum2 := 0.0, 0.0
-	const each = 20 // keys of one graph
+	const each = 20 // keys per graph
 	for first := range keys / each {
 		out := evaluateIn(t, device.Float32, m, weights, ids, 1,
 			func(params []*graph.Node, ids *graph.Node) []*graph.Node {

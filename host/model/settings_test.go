@@ -33,8 +33,7 @@ type modelGolden struct {
 	Tolerance struct{ Abs, Rel float64 }
 }
 
-// ropeScaling is how files of golden values write the stretching of wavelengths; a zero factor is
-// none.
+// ropeScaling is the scaling of wavelengths in files of golden values; a zero factor means none.
 type ropeScaling struct {
 	Factor, Low, High float64
 	Original          int
@@ -85,7 +84,7 @@ func TestPresetsMatchGolden(t *testing.T) {
 				got, expected)
 		}
 	}
-	names = append(names, "1700M", "3200M") // of which only the code was published
+	names = append(names, "1700M", "3200M") // published as code only
 	if got := architecture.PresetNames(architecture.KindLlama); !slices.Equal(names, got) {
 		t.Errorf("presets are %v, want %v", got, names)
 	}
@@ -116,7 +115,7 @@ func TestRopeFrequenciesMatchGolden(t *testing.T) {
 	}
 }
 
-// TestParams checks names, roles and what follows from them.
+// TestParams checks names, shapes, roles and initialization.
 func TestParams(t *testing.T) {
 	m := newLlama(tiny)
 	want := map[string]struct {
@@ -159,7 +158,7 @@ func TestParams(t *testing.T) {
 	}
 }
 
-// TestParts: the rows of the weight of queries, keys and values, whose only parts are these.
+// TestParts checks the parts of the fused weight of queries, keys and values. Others have none.
 func TestParts(t *testing.T) {
 	for keyHeads, want := range map[int][]architecture.Part{
 		0: {{Name: "q", Rows: 16}, {Name: "k", Rows: 16}, {Name: "v", Rows: 16}},
@@ -215,8 +214,8 @@ func TestInit(t *testing.T) {
 	}
 }
 
-// TestInitStaysTheSame guards runs that are to be repeated against a change of the generator: the
-// hash is that of the bits of all parameters.
+// TestInitStaysTheSame checks a hash of the bits of all parameters: if the generator changes, runs
+// cannot be repeated.
 func TestInitStaysTheSame(t *testing.T) {
 	hash := fnv.New64a()
 	for _, values := range initial(newLlama(tiny), 1) {
@@ -241,9 +240,9 @@ func TestStepFLOPs(t *testing.T) {
 	}
 }
 
-// TestTiedHead: there is one parameter fewer, a table of the embedding's role that starts as the
-// embedding does; the others, the count without embeddings and the work of a step, in which the
-// table is multiplied with too, are the same.
+// TestTiedHead checks that a tied model has one parameter fewer. The shared table has the role and
+// the initial values of an embedding. The other parameters, the number of parameters without
+// embeddings and the operations of a step, which also multiplies by the table, are the same.
 func TestTiedHead(t *testing.T) {
 	for _, tc := range []struct{ own, tied Language }{
 		{newLlama(tiny), newLlama(tiedHead(tiny))},
@@ -265,8 +264,8 @@ func TestTiedHead(t *testing.T) {
 	}
 }
 
-// TestTruncatedInit: nothing lies beyond the cut, and the standard deviation is that of a normal
-// distribution without its tails beyond 3, 0.9866.
+// TestTruncatedInit checks that no element is beyond the cut, and that the standard deviation is
+// that of a normal distribution without its tails beyond 3, 0.9866.
 func TestTruncatedInit(t *testing.T) {
 	p := architecture.Param{Name: "w", Dims: []int{300, 200}, InitStd: 0.02, InitCut: 3}
 	squares, largest := 0.0, 0.0
@@ -285,7 +284,7 @@ func TestTruncatedInit(t *testing.T) {
 	}
 }
 
-// TestSettingsCheck: what keys say together is checked where the model is.
+// TestSettingsCheck checks that conflicting keys are reported.
 func TestSettingsCheck(t *testing.T) {
 	llama := architecture.Settings{Kind: architecture.KindLlama, Layers: 2, Width: 48, Heads: 3,
 		RopeLow: 1, RopeHigh: 4}
@@ -299,7 +298,7 @@ func TestSettingsCheck(t *testing.T) {
 		{llama, func(s *architecture.Settings) { s.Heads = 5 }, "model.heads"},
 		{llama, func(s *architecture.Settings) { s.Heads = 48 }, "model.heads"},
 		{llama, func(s *architecture.Settings) { s.Heads, s.Width = 1, 47 }, "model.heads"},
-		// which is missing, and reported as that
+		// missing, which is reported elsewhere
 		{llama, func(s *architecture.Settings) { s.Heads = 0 }, ""},
 		{llama, func(s *architecture.Settings) { s.Width = 47 }, "model.heads"},
 		{llama, func(s *architecture.Settings) { s.KVHeads = 3 }, ""},

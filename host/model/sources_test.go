@@ -15,8 +15,9 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 )
 
-// TestNormAdjoints: what the kernel of the adjoints of a norm means is what the graph computes,
-// with the adjoint beside the branch and without; the rounded adjoint is the operand of products.
+// TestNormAdjoints checks that the kernel of the adjoints of a norm computes the same as the graph,
+// with and without the adjoint of the residual stream, and that the rounded adjoint is the operand
+// of products.
 func TestNormAdjoints(t *testing.T) {
 	const rows, width = 64, 96
 	rng := rand.New(rand.NewPCG(3, 7))

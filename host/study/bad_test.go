@@ -12,8 +12,8 @@ import (
 
 const leastBad = 20
 
-// Every problem of a study file is reported with its place and what would be right, all
-// at once.
+// TestBadFiles checks that all problems of a study file are reported at once, each with its
+// position and what would be right.
 func TestBadFiles(t *testing.T) {
 	badfiles.Test(t, leastBad, func(t *testing.T, c badfiles.Case) error {
 		t.Chdir(t.TempDir())

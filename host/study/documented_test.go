@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
-// The study file that the documentation shows can be read, with the base that it names.
+// TestDocumentedStudy checks that the study file in docs/guide/studies.md can be parsed.
 func TestDocumentedStudy(t *testing.T) {
 	text, err := os.ReadFile("../../docs/guide/studies.md")
 	if err != nil {
@@ -32,8 +32,8 @@ func TestDocumentedStudy(t *testing.T) {
 	}
 }
 
-// TestPaperStudies: the studies that ship load, have the cells that their comments
-// promise, and every small variant leaves out nothing that a report would miss.
+// TestPaperStudies checks that the studies in examples/paper can be loaded and have the expected
+// cells, names and output directories.
 func TestPaperStudies(t *testing.T) {
 	testlevel.Long(t, "reads every study of the paper")
 	want := map[string]int{
@@ -78,8 +78,8 @@ func TestPaperStudies(t *testing.T) {
 	}
 }
 
-// standIn goes to a folder with the sizes of the models that are fine-tuned, as their config.json
-// have them.
+// standIn changes to a directory with the config.json files of the models that studies fine-tune.
+// The files have the sizes of the real models.
 func standIn(t *testing.T) {
 	t.Helper()
 	const config = `{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 3072, "intermediate_size": 8192,

@@ -7,7 +7,7 @@ import (
 	"github.com/cage-qat/cage/host/study"
 )
 
-// A study of four cells, with its base in the file itself.
+// This example parses a study of four cells whose base configuration is in the study file.
 func Example() {
 	s, err := study.Parse("toy.toml", []byte(`
 [base]

@@ -20,8 +20,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// trainer stands for cage train: it leaves what a training does, at once. With an
-// argument of its own, trainings of seed 1 fail.
+// trainer is a shell script that replaces cage train: it immediately writes the files that a
+// training leaves. With the argument --fail, trainings with seed 1 fail.
 const trainer = `
 dir=$(dirname "$1")
 if [ "$2" = --fail ] && grep -q '^seed = 1$' "$1"; then
@@ -34,12 +34,12 @@ echo '{"completed": true, "steps": 1, "val_loss": 2}' > "$dir/.summary"
 mv "$dir/.summary" "$dir/summary.json"
 `
 
-// attempted is a study whose trainings take no time, so that it is the study's own files
-// that matter.
+// attempted is a test case: a study whose trainings take no time, so that faults hit the study's
+// own files.
 type attempted struct {
 	name   string
-	before bool // cells failed in an earlier call, and are tried again in this one
-	fails  bool // cells fail in this call
+	before bool // a cell failed in an earlier call, and is retried in this one
+	fails  bool // a cell fails in this call
 }
 
 const twoCells = `
@@ -66,14 +66,14 @@ func (a attempted) load(t *testing.T, out string) *study.Study {
 	return s
 }
 
-// run runs the study in a directory and returns what it says is wrong.
+// run runs the study in a directory. It returns all error messages, and the number of failed cells.
 func (a attempted) run(
 	t *testing.T, files vfs.FS, out string, fails, retry bool,
 ) (said string, failed int) {
 	t.Helper()
 	s := a.load(t, out)
 	s.Files = files
-	// The path of the configuration comes first of what the study appends.
+	// The study appends arguments to the command. The first one is the path of the configuration.
 	script := trainer
 	if fails {
 		script = "set -- \"$1\" --fail\n" + trainer
@@ -113,8 +113,8 @@ func (a attempted) begin(t *testing.T) (root, out string) {
 
 var place = regexp.MustCompile(`(?m)^out = .*$`)
 
-// files are the contents of a study's directory by name, without what trainings write and
-// without absolute paths.
+// files returns the contents of the files in a study's directory by name, without absolute paths.
+// Files that depend on the number of attempts count as empty.
 func (a attempted) files(t *testing.T, out string) map[string]string {
 	t.Helper()
 	list := map[string]string{}
@@ -126,7 +126,7 @@ func (a attempted) files(t *testing.T, out string) map[string]string {
 		name := strings.TrimPrefix(path, out)
 		if strings.HasSuffix(name, "train.log") || strings.HasSuffix(name, "failed.json") ||
 			strings.HasPrefix(name, "/.claims/") {
-			text = nil // of one attempt or of several
+			text = nil // depends on the number of attempts
 		}
 		list[name] = string(place.ReplaceAll(text, nil))
 		return err
@@ -137,7 +137,7 @@ func (a attempted) files(t *testing.T, out string) map[string]string {
 	return list
 }
 
-// again runs the study without faults and demands the files of an undisturbed one.
+// again runs the study without faults, and checks that its files equal those of an undisturbed run.
 func (a attempted) again(t *testing.T, what, out string, want map[string]string) {
 	t.Helper()
 	if said, failed := a.run(t, nil, out, a.fails, true); strings.TrimSpace(said) != "" && !a.fails ||
@@ -155,8 +155,8 @@ func studiesOfFaults() []attempted {
 		{name: "tried again", before: true}}
 }
 
-// TestFaults: whichever operation on a study's own files fails, once or with all after
-// it, it is reported, and the next call ends as an undisturbed one does.
+// TestFaults checks that if any operation on a study's own files fails, alone or with all later
+// ones, the fault is reported, and the next call ends like an undisturbed one.
 func TestFaults(t *testing.T) {
 	every := testlevel.Sample(120, 10, 1)
 	for _, a := range studiesOfFaults() {
@@ -180,16 +180,16 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// unread tells whether the fault of an operation may go unreported.
+// unread reports whether a fault of an operation may go unreported.
 func (a attempted) unread(op faultfs.Op) bool {
 	switch filepath.Base(op.Path) {
 	case "metrics.jsonl":
-		return true // read for the display alone
+		return true // read only for the display
 	case "train.log":
-		return op.Kind == faultfs.Close // the study writes nothing into it
+		return op.Kind == faultfs.Close // the study itself writes nothing to it
 	case "summary.json", "failed.json", "cell.toml":
-		// A cell that cannot be read counts as failed. One that is tried again, or that fails
-		// anyway, does not show it.
+		// A cell that cannot be read counts as failed. If the cell is retried, or fails anyway, the fault
+		// is not visible.
 		reads := []faultfs.Kind{faultfs.Open, faultfs.Read, faultfs.Close, faultfs.Stat}
 		return (a.before || a.fails) && slices.Contains(reads, op.Kind) &&
 			!strings.Contains(op.Path, "/.")
@@ -197,8 +197,8 @@ func (a attempted) unread(op faultfs.Op) bool {
 	return false
 }
 
-// TestPowerLoss: whenever power is lost, the next call ends as an undisturbed one does.
-// Of the files of trainings only the summary is looked at: it is there or not.
+// TestPowerLoss checks that after a power failure at any moment, the next call ends like an
+// undisturbed one. Of the trainings' files, only those from earlier calls survive.
 func TestPowerLoss(t *testing.T) {
 	testlevel.Long(t, "runs a study for each moment of a loss of power")
 	for _, a := range studiesOfFaults() {

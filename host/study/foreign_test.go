@@ -19,8 +19,8 @@ import (
 	"github.com/cage-qat/cage/internal/testing/vfstest"
 )
 
-// foreign makes something that no study made, at a path. What links lead to is in the directory
-// mine.
+// foreign holds functions, by kind, that create at path a file or directory that no study made.
+// Links lead to the directory mine.
 var foreign = map[string]func(path, mine string) error{
 	"file": func(path, _ string) error { return os.WriteFile(path, []byte("mine\n"), 0o600) },
 	"sparse file": func(path, _ string) error {
@@ -49,7 +49,7 @@ var foreign = map[string]func(path, mine string) error{
 	},
 }
 
-// described is what lies at a path and below, by name; nothing if there is nothing.
+// described returns the types and contents of everything at and below a path, by name.
 func described(t *testing.T, root string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -82,9 +82,9 @@ func described(t *testing.T, root string) map[string]string {
 	return out
 }
 
-// TestForeignFiles: wherever a study keeps a file or a directory, something that it did not make
-// stays as it is, and so does what it leads to. The study works all the same, or says what is in
-// the way.
+// TestForeignFiles checks that where a study keeps a file or directory, it leaves one that it did
+// not make unchanged, as well as the target if that is a link. The study works all the same, or the
+// error names the obstacle.
 func TestForeignFiles(t *testing.T) {
 	const cell = "cells/CELL"
 	every, tried := testlevel.Sample(61, 13, 1), 0
@@ -118,11 +118,11 @@ func TestForeignFiles(t *testing.T) {
 				o.Command = []string{"sh", "-c", "echo learning; " + trainer, "sh"}
 				o.Only = map[string][]string{"seed": {"0"}}
 				at := filepath.Join(out, strings.Replace(place, "CELL", s.Cells[0].ID, 1))
-				if o.Retry { // a cell that has begun, and failed
+				if o.Retry { // the cell has begun, and failed
 					what += ", of a study that has begun"
 					if place == cell+"/train.log" && strings.Contains(kind, "file") &&
 						!strings.Contains(kind, "link") {
-						continue // beside the configuration of the cell it is the study's
+						continue // beside the cell's configuration, it counts as the study's own
 					}
 					failing := o
 					failing.Command = []string{"sh", "-c", "exit 1"}
@@ -144,7 +144,7 @@ func TestForeignFiles(t *testing.T) {
 					}
 				}
 				if err == nil && before[""] == fs.ModeDir.String() {
-					for name := range after { // the study may use a directory
+					for name := range after { // the study may add files to a directory
 						if _, there := before[name]; !there {
 							delete(after, name)
 						}

@@ -11,8 +11,8 @@ import (
 	"github.com/cage-qat/cage/internal/testing/badfiles"
 )
 
-// FuzzParse holds the promises of Parse for any file: no panic, and every problem is an
-// error on one line that names the file and a line of it.
+// FuzzParse checks that Parse does not panic on any file, and that each error is one line that
+// names a TOML file and, if that is the parsed file, one of its lines.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(small))
 	f.Add([]byte(strings.Replace(small, `base = "base.toml"`,
@@ -51,8 +51,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzState: whatever the files are that a study keeps of its cells, each has a state,
-// and one whose file is damaged is a failed one that says which.
+// FuzzState checks that a cell has a state, whatever its files contain. If a file is damaged, the
+// cell counts as failed, and the error names the file.
 func FuzzState(f *testing.F) {
 	f.Add([]byte(`{"machine":"m","process":7,"since":"2026-11-26T12:00:00Z"}`),
 		[]byte(`{"error":"no","exit":"exit status 1","attempts":2}`),

@@ -23,16 +23,16 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
-// The command is killed with SIGKILL again and again, at random moments, and ends with
-// the metrics and summaries of a study that nobody disturbed. How long it may run until
-// then depends on how long the undisturbed one takes on this machine.
+// TestKilledAtAnyMoment kills the command with SIGKILL at random moments until the study ends, and
+// checks that the metrics and summaries are those of an undisturbed study. The times until the
+// kills are relative to the time that the undisturbed study takes on this machine.
 func TestKilledAtAnyMoment(t *testing.T) {
 	path := command(t)
 	s := tiny(t, quiz(t), "train.steps=240", "train.checkpoint_every=4", "train.keep=1")
 	began := time.Now()
 	whole := undisturbed(t, path)
 	alone := time.Since(began)
-	const soon = 10 // kills that come before the study can end
+	const soon = 10 // kills before the study can end
 	random := rand.New(rand.NewPCG(5, 6))
 	kills, trainingsKilled := 0, 0
 	for round := 0; ; round++ {
@@ -71,7 +71,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		if r.Cell.ID != w.Cell.ID {
 			t.Fatalf("cells %s and %s", r.Cell.ID, w.Cell.ID)
 		}
-		if r.Cell.Quantize == nil { // of the others, what was evaluated is compared
+		if r.Cell.Quantize == nil { // of quantized cells, only the summaries are compared
 			testrun.SameRun(t, r.Cell.ID, w.Cell.Dir, r.Cell.Dir)
 		}
 		if diff := cmp.Diff(timeless(w.Summary), timeless(r.Summary)); diff != "" {
@@ -81,7 +81,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	sameReport(t, path, "whole.toml", "tiny.toml")
 }
 
-// quiz is the part of a study file that asks a task of its own, with cells that are quantized.
+// quiz returns part of a study file, with a task for evaluation and cells for quantization.
 func quiz(t *testing.T) string {
 	t.Helper()
 	return `
@@ -99,7 +99,7 @@ baseline = {method = "STE"}
 ` + asking(t)
 }
 
-// asking makes the rows of a task and returns what asks it, as a part of a study file.
+// asking writes a task with its rows, and returns the part of a study file that evaluates it.
 func asking(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -124,7 +124,7 @@ data = %q
 `, filepath.Join(dir, "quiz.toml"), dir)
 }
 
-// sameReport compares all files of the reports of two studies, byte for byte.
+// sameReport checks that the files of the reports of two studies are equal, byte for byte.
 func sameReport(t *testing.T, path, a, b string) {
 	t.Helper()
 	var files [2]map[string]string
@@ -155,9 +155,9 @@ func sameReport(t *testing.T, path, a, b string) {
 	}
 }
 
-// disturbed runs the study and kills the command after a time, on request with the trainings
-// that it has started, which would save checkpoints otherwise. It tells whether the command
-// came to its end before that, and how many trainings were killed.
+// disturbed runs the study and kills the command after a time. If trainingsToo is set, it also
+// kills the trainings that the command has started, which would otherwise save checkpoints. It
+// reports whether the command ended before that, and how many trainings were killed.
 func disturbed(
 	t *testing.T, path string, wait time.Duration, trainingsToo bool,
 ) (whole bool, trainings int) {
@@ -192,7 +192,7 @@ func disturbed(
 	return whole, trainings
 }
 
-// children are the processes that a process has started, where the system tells.
+// children returns the child processes of a process, if the system lists them.
 func children(pid int) []int {
 	var list []int
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
@@ -207,7 +207,7 @@ func children(pid int) []int {
 	return list
 }
 
-// undisturbed runs a copy of the study in one go.
+// undisturbed runs a copy of the study without interruption.
 func undisturbed(t *testing.T, path string) []study.Result {
 	t.Helper()
 	text, err := os.ReadFile("tiny.toml")
@@ -236,7 +236,7 @@ func timeless(summary map[string]float64) map[string]float64 {
 	return out
 }
 
-// released waits until nobody trains any cell.
+// released waits until no process trains any cell.
 func released(t *testing.T, s *study.Study) {
 	t.Helper()
 	for _, c := range s.Cells {
@@ -254,11 +254,11 @@ func released(t *testing.T, s *study.Study) {
 	}
 }
 
-// A process that crashes fails its cell alone; tried again, it goes on to the end.
+// TestCrashingCell checks that a crash fails only one cell, and that a retry completes the cell.
 func TestCrashingCell(t *testing.T) {
 	path := command(t)
 	s := tiny(t, "", "train.steps=150", "train.checkpoint_every=2")
-	// The shell writes down its process number, which is that of the training afterwards.
+	// The shell writes its process ID to a file. The training gets the same ID, because of exec.
 	o := study.RunOptions{Command: []string{"sh", "-c", `echo $$ > "$1.pid"; exec '` + path +
 		`' train "$@"`, "sh"}}
 	victim := s.Cells[1]
@@ -308,8 +308,8 @@ func awaitFile(t *testing.T, path, text string) {
 	t.Errorf("%s did not contain %s within a minute", path, text)
 }
 
-// A process that is killed when all is written has done its work: the cell is done, and no
-// account of a failure lies beside its summary.
+// TestKilledAfterTheEnd checks that a cell is done, and has no failed.json, if its process is
+// killed after it has written everything.
 func TestKilledAfterTheEnd(t *testing.T) {
 	s := tiny(t, "")
 	o := study.RunOptions{

@@ -21,7 +21,7 @@ func cells(t *testing.T, study vfs.Path) map[string]Holder {
 	return all
 }
 
-// TestClaims: a cell is worked on by the process that has claimed it, until that lets it go.
+// TestClaims checks that a cell is held by the process that has claimed it, until it is released.
 func TestClaims(t *testing.T) {
 	testlevel.Long(t, "it waits for leases to end")
 	t.Setenv("SLURMD_NODENAME", "node3")
@@ -46,7 +46,7 @@ func TestClaims(t *testing.T) {
 		h.Since.Before(before) || time.Since(h.Since) > time.Minute {
 		t.Errorf("%+v", all)
 	}
-	// One that has not written yet, or something else, has the cell all the same.
+	// A process whose claim is not written yet, or is invalid, holds the cell all the same.
 	for _, text := range []string{"", "{", "[]", strings.Repeat(" ", 1<<20)} {
 		if err := os.WriteFile(claimFile(study, "a").Name, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
@@ -63,7 +63,7 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// TestTornClaim: what a process leaves that is killed while it writes its claim can be claimed.
+// TestTornClaim checks that a cell can be claimed if a process was killed while it wrote its claim.
 func TestTornClaim(t *testing.T) {
 	s := &Study{Out: t.TempDir()}
 	claim := func() error {

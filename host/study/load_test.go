@@ -114,8 +114,8 @@ func TestGrid(t *testing.T) {
 	}
 }
 
-// Cells are excluded from the grid and added to it; an axis that a single cell leaves out
-// has all its values, a label that an axis knows brings its settings.
+// TestExcludedAndSingleCells checks that cells can be excluded from the grid and added to it. A
+// single cell gets all labels of an axis that it omits, and applies the settings of known labels.
 func TestExcludedAndSingleCells(t *testing.T) {
 	s := loaded(t, small+`
 [[study.exclude]]
@@ -144,7 +144,7 @@ set = {"quantizer.weights.plugin" = "none", "schedule.rate" = 0.2}
 	}
 }
 
-// A list of cells needs no grid, and the base may stand in the study file.
+// TestListOfCells checks that a study needs no grid, and that its file may contain the base.
 func TestListOfCells(t *testing.T) {
 	in(t, `
 [base]
@@ -186,7 +186,7 @@ kind = "constant"
 	}
 }
 
-// Whole tables and elements of arrays of tables can be set, as with --set.
+// TestSettingsOfTables checks that tables and elements of arrays of tables can be set as by --set.
 func TestSettingsOfTables(t *testing.T) {
 	s := loaded(t, `
 base = "base.toml"
@@ -211,8 +211,8 @@ values = [
 	}
 }
 
-// Cells of equal configuration share a run, and a cell keeps its directory when it is
-// given another label.
+// TestCellsAreKnownByTheirConfiguration checks that cells of equal configuration share a run, and
+// that a cell keeps its directory when its label changes.
 func TestCellsAreKnownByTheirConfiguration(t *testing.T) {
 	s := loaded(t, small+`
 [[study.cells]]
@@ -240,8 +240,8 @@ set = {method.form = "off", train.checkpoint_every = 3, train.keep = 7, device.t
 	}
 }
 
-// Cells whose labels differ in letters beyond ASCII only have names that say so, and
-// directories of their own also where the names are cut to the same.
+// TestNamesOfCellsDoNotCollide checks that non-ASCII letters are written in ASCII in names, and
+// that cells with equal or truncated names have different directories.
 func TestNamesOfCellsDoNotCollide(t *testing.T) {
 	long := strings.Repeat("very ", 20)
 	s := loaded(t, `base = "base.toml"

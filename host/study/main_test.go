@@ -17,7 +17,7 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
-// cage is the command, built once for all tests.
+// cage builds the command, once for all tests, and returns its path.
 var cage = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(scratch, "cage")
 	out, err := exec.Command("go", "build", "-o", path, "../../cmd/cage").CombinedOutput()
@@ -27,7 +27,7 @@ var cage = sync.OnceValues(func() (string, error) {
 	return path, err
 })
 
-var scratch string // of all tests
+var scratch string // shared by all tests
 
 func TestMain(m *testing.M) {
 	var err error
@@ -66,7 +66,7 @@ key = ["seed", "data.seed"]
 values = [0, 1]
 `
 
-// tiny is a study of four small language models in a new directory, into which it changes.
+// tiny writes a study of four small language models to a new directory, and changes to it.
 func tiny(t *testing.T, more string, settings ...string) *study.Study {
 	t.Helper()
 	trainFile, validation := testrun.Dataset(t)

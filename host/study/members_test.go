@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// locks is a file system with other locks.
+// locks is a file system with a different implementation of locks.
 type locks struct {
 	vfs.FS
 	lock func(name string) (vfs.Lock, error)
@@ -19,12 +19,12 @@ type locks struct {
 
 func (l locks) Lock(name string) (vfs.Lock, error) { return l.lock(name) }
 
-// noLock is held by nobody.
+// noLock is a lock that excludes no process.
 type noLock struct{ vfs.Lock }
 
 func (noLock) Unlock() error { return nil }
 
-// TestLocksHeldByTwo: a study is not shared where a lock keeps nobody out.
+// TestLocksHeldByTwo checks that a study cannot be shared if locks exclude no process.
 func TestLocksHeldByTwo(t *testing.T) {
 	s := &Study{Out: t.TempDir(), Files: locks{vfs.OS, func(name string) (vfs.Lock, error) {
 		return noLock{}, os.WriteFile(name, nil, 0o600)
@@ -36,14 +36,14 @@ func TestLocksHeldByTwo(t *testing.T) {
 	}
 }
 
-// TestLocksThatDoNotHold: the claim of a process that was killed is taken over. A process that
-// writes into it although this one has the lock shows that locks do not hold between the two,
+// TestLocksThatDoNotHold checks that the claim of a killed process is taken over. If another
+// process writes to a claim file that this process has locked, locks do not work between the two,
 // whichever came first.
 func TestLocksThatDoNotHold(t *testing.T) {
 	for _, c := range []struct {
 		name         string
 		before       string // content of the file
-		first, later bool   // the other process writes while this one takes the claim, or has it
+		first, later bool   // the other process writes while this one claims the cell, or holds it
 	}{
 		{"new", "", false, false},
 		{"killed", `{"machine":"m","process":7,"since":"2026-11-26T12:00:00Z","beat":5}`, false, false},

@@ -7,8 +7,8 @@ import (
 	"github.com/cage-qat/cage/host/train/rundir"
 )
 
-// TestLeft: the pace is that of the steps done since the start, without those of earlier
-// attempts.
+// TestLeft checks that the remaining time is estimated from the steps done since the start, without
+// those of earlier attempts.
 func TestLeft(t *testing.T) {
 	s := parsed(t, "four.toml", `
 		[base]
@@ -37,14 +37,14 @@ func TestLeft(t *testing.T) {
 	if left := r.left(); (left - 18*time.Second).Abs() > 100*time.Millisecond {
 		t.Errorf("%v are left, want 18 s", left)
 	}
-	r.plan.Run, r.plan.Waiting = s.Cells[:3], s.Cells[3:] // the last for a choice
+	r.plan.Run, r.plan.Waiting = s.Cells[:3], s.Cells[3:] // the last one waits for a choice
 	if left := r.left(); (left - 18*time.Second).Abs() > 100*time.Millisecond {
 		t.Errorf("%v are left where a cell waits, want 18 s", left)
 	}
 }
 
-// TestRefreshKeeps: when the records of a cell cannot be read for a moment, the display does not
-// fall back to step 0.
+// TestRefreshKeeps checks that the display does not fall back to step 0 if the records of a cell
+// cannot be read for a moment.
 func TestRefreshKeeps(t *testing.T) {
 	a := &active{dir: rundir.At(t.TempDir())}
 	a.record.Step = 75

@@ -23,14 +23,14 @@ over = ["seed"]
 best = {axis = "rate", on = {seed = ["0"]}, spare = true}
 `
 
-// loses is a command that trains nothing: without a correction the best rate is 0.002, and with it
-// 0.001.
+// loses is a command that only writes losses: without a correction, the best rate is 0.002, and
+// with it 0.001.
 const loses = `d="$(dirname "$0")"; rate=$(sed -n 's/^rate = //p' "$0")
 best=0.001; grep -q '^form = "off"' "$0" && best=0.002
 loss=2; [ "$rate" = "$best" ] && loss=1
 echo "{\"completed\": true, \"val_loss\": $loss}" > "$d/summary.json"`
 
-// TestSpare: seed 1 is trained at the rate that seed 0 has chosen, and at no other.
+// TestSpare checks that seed 1 is trained only at the rate that was chosen on seed 0.
 func TestSpare(t *testing.T) {
 	s := tiny(t, rates)
 	o := study.RunOptions{Command: []string{"sh", "-c", loses}}
@@ -56,7 +56,7 @@ func TestSpare(t *testing.T) {
 	}
 }
 
-// TestSpareElsewhere: results that are kept elsewhere choose as well as those here.
+// TestSpareElsewhere checks that stored results also count when a rate is chosen.
 func TestSpareElsewhere(t *testing.T) {
 	s := tiny(t, rates)
 	kept := results(t, s)
@@ -79,7 +79,7 @@ func TestSpareElsewhere(t *testing.T) {
 	}
 }
 
-// TestSpareWhereAllFail: what waits for a choice that nothing makes is left, and the study ends.
+// TestSpareWhereAllFail checks that the study ends if no choice can be made for waiting cells.
 func TestSpareWhereAllFail(t *testing.T) {
 	s := tiny(t, rates)
 	out, err := run(t, s, study.RunOptions{Command: []string{"sh", "-c", "exit 3"}})
@@ -88,8 +88,8 @@ func TestSpareWhereAllFail(t *testing.T) {
 	}
 }
 
-// TestSpareWhereAnotherTableWants: a table without spare takes no part, and one that wants a cell
-// keeps it.
+// TestSpareWhereAnotherTableWants checks that a cell that one table does not need is trained if
+// another table needs it.
 func TestSpareWhereAnotherTableWants(t *testing.T) {
 	const another = `
 [[study.tables]]
@@ -129,7 +129,7 @@ func TestSpareNeedsReplicates(t *testing.T) {
 	}
 }
 
-// done lists the cells that are done.
+// done returns the labels of the cells that are done.
 func done(t *testing.T, s *study.Study) []string {
 	t.Helper()
 	var list []string

@@ -32,20 +32,20 @@ name = "method"
 values = [{label = "full"}, {label = "RTN", set = {quantizer = {plugin = "quest", bits = 4}}, quantize = "rtn"}, {label = "GPTQ", set = {quantizer = {plugin = "quest", bits = 4}}, quantize = {method = "gptq", windows = 8}}]
 `
 
-// Shell commands in the place of cage: one that trains, and one that quantizes, and evaluates.
+// Shell commands that replace cage: trainTool trains, and quantizeTool quantizes and evaluates.
 const (
 	trainTool    = `dir=$(dirname "$1"); cp "$1" "$dir/run.toml"; echo '{"completed": true, "steps": 1, "val_loss": 2}' > "$dir/summary.json"`
 	quantizeTool = `case "$1" in quantize) cat "$2/summary.json" >> sources; while [ $# -gt 0 ]; do if [ "$1" = --out ]; then out=$2; fi; shift; done; mkdir -p "$out"; echo '{"completed": true}' > "$out/summary.json";;
 eval) echo '{"val_loss": 2.5, "loss": 2.5}';; esac; exit 0`
 )
 
-// standIns are commands that take the place of cage.
+// standIns returns options with the commands that replace cage.
 func standIns() study.RunOptions {
 	return study.RunOptions{Command: []string{"sh", "-c", trainTool, "sh"},
 		Tool: []string{"sh", "-c", quantizeTool, "sh"}}
 }
 
-// quantizes goes to an empty directory with a study.
+// quantizes writes a study to a new directory, and changes to it.
 func quantizes(t *testing.T, text string) *study.Study {
 	t.Helper()
 	t.Chdir(t.TempDir())
@@ -55,7 +55,7 @@ func quantizes(t *testing.T, text string) *study.Study {
 	return load(t, "q.toml")
 }
 
-// trained writes what a training leaves in the directory of a cell.
+// trained writes the files that a training leaves in the directory of a cell.
 func trained(t *testing.T, dir string) {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -65,8 +65,8 @@ func trained(t *testing.T, dir string) {
 	write(t, filepath.Join(dir, "summary.json"), `{"completed": true, "val_loss": 1}`)
 }
 
-// TestDamagedQuantized: a damaged summary of a quantized model concerns its cell only, and a retry
-// mends it.
+// TestDamagedQuantized checks that a damaged summary of a quantized model affects only its cell,
+// and that a retry repairs it.
 func TestDamagedQuantized(t *testing.T) {
 	s := quantizes(t, quantizing)
 	if out, err := run(t, s, standIns()); err != nil || out.Failed > 0 {
@@ -89,8 +89,8 @@ func TestDamagedQuantized(t *testing.T) {
 	}
 }
 
-// TestStoppedAlone: a cell that somebody stops, and not the study, is interrupted, and so are those
-// that are made of it; the others go on, and the next time it does.
+// TestStoppedAlone checks that if a single cell is stopped, this cell and those made from it are
+// interrupted. The other cells continue, and the next run completes the study.
 func TestStoppedAlone(t *testing.T) {
 	s := quantizes(t, quantizing+"[[study.axes]]\nname = \"seed\"\nkey = \"seed\"\nvalues = [0, 1]\n")
 	stopping := standIns()
@@ -113,7 +113,7 @@ func TestStoppedAlone(t *testing.T) {
 	}
 }
 
-// TestDamagedEvaluation: a damaged account of an evaluation makes its cell unreadable.
+// TestDamagedEvaluation checks that a damaged evaluation.json makes its cell unreadable.
 func TestDamagedEvaluation(t *testing.T) {
 	s := quantizes(t, quantizing+asking(t))
 	c := s.Cells[0]
@@ -135,14 +135,14 @@ func TestDamagedEvaluation(t *testing.T) {
 	}
 }
 
-// TestStaleSource: a model is quantized from the run that takes the place of a stale one, and not
-// from that.
+// TestStaleSource checks that a model is quantized from the run that replaces a stale one, not from
+// the stale one.
 func TestStaleSource(t *testing.T) {
 	testlevel.Long(t, "builds plugins")
 	s := quantizes(t, strings.Replace(quantizing, "parallel = 1", "parallel = 2", 1))
 	full := s.Cells[0].Dir
 	trained(t, full)
-	lock, err := rundir.At(full).Lock().Lock() // of a process that lost its parent
+	lock, err := rundir.At(full).Lock().Lock() // held by a process whose parent has died
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,8 +167,8 @@ func TestStaleSource(t *testing.T) {
 	}
 }
 
-// TestDeleteCheckpoints: cells lose their checkpoints when they are done, except those from which
-// others are made.
+// TestDeleteCheckpoints checks that the checkpoints of a cell are deleted when it is done, unless
+// other cells are made from it.
 func TestDeleteCheckpoints(t *testing.T) {
 	text := strings.Replace(quantizing, "parallel = 1", "parallel = 1\ncheckpoints = \"delete\"", 1)
 	s := quantizes(t, strings.Replace(text, `{label = "full"}`,

@@ -2,8 +2,8 @@ package study
 
 import "testing"
 
-// TestNamesStay: evaluations that are done are found by these names. With other ones
-// everything would be asked again.
+// TestNamesStay checks that the names of evaluations do not change. Finished evaluations are found
+// by name; otherwise, all questions would be asked again.
 func TestNamesStay(t *testing.T) {
 	for name, want := range map[string]string{
 		"piqa":            "piqa-f30cc13c9f34",

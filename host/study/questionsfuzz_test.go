@@ -9,8 +9,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// FuzzRead: whatever results.json holds, it is refused by its name, or has a number for each
-// metric.
+// FuzzRead checks that any results.json gives a number for each metric, or an error with its name.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(`{"results": {"piqa": {"acc,none": 0.5, "acc_norm,none": "NaN", "acc_stderr,none": "N/A"}}}`))
 	f.Add([]byte(`{"results": {"piqa": {"acc,none": {}}}}`))

@@ -22,7 +22,7 @@ func longTexts(t *testing.T, files ruler.Files) *rulerQuestions {
 	return &rulerQuestions{Lengths: []int{1000, 1200}, Samples: 2, Tasks: list, Files: files, Batch: 4}
 }
 
-// TestRulerMetrics: there are those of tasks that lack no input.
+// TestRulerMetrics checks that there are metrics only for tasks whose inputs are given.
 func TestRulerMetrics(t *testing.T) {
 	names := func(e *rulerQuestions) (list []string) {
 		for _, m := range e.Metrics() {
@@ -46,7 +46,7 @@ func TestRulerMetrics(t *testing.T) {
 	}
 }
 
-// TestRulerRead: scores are those of the report; what is missing in it is an error.
+// TestRulerRead checks that scores are read from the report, and that a missing one is an error.
 func TestRulerRead(t *testing.T) {
 	e := longTexts(t, ruler.Files{})
 	out := vfs.At(t.TempDir())
@@ -74,7 +74,7 @@ func TestRulerRead(t *testing.T) {
 	}
 }
 
-// TestRulerFiles: inputs that are missing are named, and others make another hash.
+// TestRulerFiles checks that missing inputs are named, and that a changed one changes the hash.
 func TestRulerFiles(t *testing.T) {
 	dir := t.TempDir()
 	e := longTexts(t, ruler.Files{Essay: filepath.Join(dir, "essay.txt")})

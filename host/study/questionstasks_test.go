@@ -12,7 +12,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// asking is an evaluation of tasks that come with cage, changed.
+// asking returns an evaluation of tasks that come with cage, modified by change.
 func asking(t *testing.T, change func(*taskQuestions), names ...string) *taskQuestions {
 	t.Helper()
 	e := &taskQuestions{Names: names, Batch: 8, Source: tasks.Source{Data: t.TempDir(), Shots: -1}}
@@ -29,7 +29,7 @@ func asking(t *testing.T, change func(*taskQuestions), names ...string) *taskQue
 	return e
 }
 
-// TestID: whatever changes what a model is asked changes the ID, and where the rows lie does not.
+// TestID checks that the ID depends on what a model is asked, but not on the directory of the rows.
 func TestID(t *testing.T) {
 	seen := map[string]string{}
 	for what, e := range map[string]*taskQuestions{
@@ -58,8 +58,8 @@ func TestID(t *testing.T) {
 	}
 }
 
-// TestRead: numbers are found by the names of metrics, those that JSON has no number for too; a
-// file that lacks one is refused.
+// TestRead checks that values are found by the names of metrics, including values that are not
+// numbers in JSON, and that a missing one is an error.
 func TestRead(t *testing.T) {
 	e := asking(t, nil, "lambada_openai", "gsm8k")
 	const numbers = `{"results": {"lambada_openai": {"perplexity,none": "+Inf", "acc,none": 0.25}, "gsm8k": {"exact_match,strict-match": 0.5, "exact_match,flexible-extract": 1}}}`
@@ -105,8 +105,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestRows: the hash is that of all files with questions and examples; what is missing or wrong in
-// them is said.
+// TestRows checks that the hash depends on all files with questions and examples, and that errors
+// describe what is missing or wrong in them.
 func TestRows(t *testing.T) {
 	e := asking(t, func(e *taskQuestions) { e.Source.Shots = 1 }, "piqa")
 	put := func(name, text string) {

@@ -108,8 +108,8 @@ func TestMetricNames(t *testing.T) {
 	}
 }
 
-// TestDivergedIsKnown: of a failed cell it is told whether its training diverged, which is a
-// result, or ended otherwise.
+// TestDivergedIsKnown checks that a failed cell whose training diverged, which is a result, is told
+// apart from other failed cells.
 func TestDivergedIsKnown(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "base.toml"), base)

@@ -8,7 +8,7 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 )
 
-// Small models run side by side, large ones alone.
+// TestShare checks that small models run side by side, and large ones alone.
 func TestShare(t *testing.T) {
 	toy := architecture.Settings{Kind: architecture.KindToy, Rows: 1, Dimension: 1}
 	llama := func(layers, width int) architecture.Settings {
@@ -98,8 +98,8 @@ func TestLeastUsed(t *testing.T) {
 	}
 }
 
-// TestTakeGPUs: cells that run at once have GPUs of their own as long as there are some, and share
-// them evenly then.
+// TestTakeGPUs checks that cells that run at once have separate GPUs while there are enough, and
+// then share them evenly.
 func TestTakeGPUs(t *testing.T) {
 	t.Setenv(visibleDevices, "4,7,5")
 	g := newGPUs()
@@ -119,7 +119,7 @@ func TestTakeGPUs(t *testing.T) {
 	first := taken(cell("cuda", 0), "CUDA_VISIBLE_DEVICES=4")
 	taken(cell("cuda", 2), "CUDA_VISIBLE_DEVICES=7,5")
 	taken(cell("cpu", 1))
-	taken(cell("cuda", 4)) // too few: the training says so
+	taken(cell("cuda", 4)) // too few GPUs: training reports it
 	first()
 	second := taken(cell("cuda", 1), "CUDA_VISIBLE_DEVICES=4")
 	third := taken(cell("cuda", 1), "CUDA_VISIBLE_DEVICES=4")

@@ -24,8 +24,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// A cell whose training fails is kept with its error, takes no other cell with it, and is
-// tried again only on demand.
+// TestFailingCell checks that a training that fails is recorded with its error, affects no other
+// cell, and is tried again only with Retry.
 func TestFailingCell(t *testing.T) {
 	path := command(t)
 	s := tiny(t, `
@@ -58,7 +58,7 @@ set = {quantizer.bitz = 3}
 	}
 }
 
-// A damaged file concerns its cell only, which --retry brings to the same end again.
+// TestDamagedFiles checks that a damaged file affects only its cell, which a retry restores.
 func TestDamagedFiles(t *testing.T) {
 	path := command(t)
 	s := tiny(t, "")
@@ -89,8 +89,8 @@ func TestDamagedFiles(t *testing.T) {
 	}
 }
 
-// TestStuckCell: a cell whose training was stopped while it began, between run.toml and
-// provenance.json as versions wrote them that began with the former, is mended by a retry.
+// TestStuckCell checks that a retry repairs a cell that was stopped between writing run.toml and
+// provenance.json. Older versions wrote run.toml first.
 func TestStuckCell(t *testing.T) {
 	path := command(t)
 	s := tiny(t, "", "train.steps=2", "train.eval_every=0")
@@ -135,8 +135,8 @@ func failure(t *testing.T, c study.Cell) study.Failure {
 	return f
 }
 
-// An interrupted study leaves checkpoints, and the next run does the rest. A second run of a
-// study under way is refused.
+// TestInterruptedAndLocked checks that an interrupted study leaves checkpoints, and that a study
+// that is running cannot be run a second time.
 func TestInterruptedAndLocked(t *testing.T) {
 	path := command(t)
 	s := tiny(t, "", "train.steps=100000", "train.checkpoint_every=0")
@@ -189,7 +189,7 @@ func TestInterruptedAndLocked(t *testing.T) {
 	}
 }
 
-// Files that cells need are looked for before any is trained.
+// TestMissingData checks that missing files are reported before any cell is trained.
 func TestMissingData(t *testing.T) {
 	s := tiny(t, "", `data.train="none.tokens"`)
 	survey := func(ctx context.Context, list []*config.Config) []config.Finding {
@@ -206,7 +206,7 @@ func TestMissingData(t *testing.T) {
 	}
 }
 
-// A command that does not train is a failed cell with the message of the command.
+// TestOtherCommands checks that a command that does not train gives a failed cell with its message.
 func TestOtherCommands(t *testing.T) {
 	s := tiny(t, "")
 	for _, c := range []struct{ script, want string }{
@@ -235,13 +235,12 @@ func TestOtherCommands(t *testing.T) {
 	}
 }
 
-// TestCellsOnGPUs: as many cells run at once as there are GPUs, and the processes of each see
-// another one.
+// TestCellsOnGPUs checks that as many cells run at once as there are GPUs, each on its own GPU.
 func TestCellsOnGPUs(t *testing.T) {
 	s := tiny(t, "", `device.kind="cuda"`)
 	s.Parallel = 0
 	t.Setenv("CUDA_VISIBLE_DEVICES", "6,3,0,4")
-	// Each waits for the others, and so runs beside them.
+	// Each cell waits for the others, so that all run at once.
 	script := `d="$(dirname "$0")"; echo "$CUDA_VISIBLE_DEVICES" > "$d/gpu"
 while [ "$(cat "$d"/../*/gpu | wc -l)" -lt 4 ]; do sleep 0.01; done
 echo '{"completed": true, "val_loss": 1}' > "$d/summary.json"`
@@ -267,8 +266,8 @@ echo '{"completed": true, "val_loss": 1}' > "$d/summary.json"`
 	}
 }
 
-// Only the cells that were asked for are trained, cells of equal configuration once, and
-// none that is done again.
+// TestOnlyWhatIsMissing checks that only selected cells are trained, cells of equal configuration
+// once, and finished cells not again.
 func TestOnlyWhatIsMissing(t *testing.T) {
 	path := command(t)
 	s := tiny(t, `
@@ -307,7 +306,7 @@ set = {method.form = "off"}
 	if original, _ := os.ReadFile("tiny.toml"); err != nil || string(copied) != string(original) {
 		t.Errorf("the copy of the study file: %v", err)
 	}
-	// A file that names other cells ignores these; one that names them again finds them.
+	// If the study file changes, cells that it no longer has are ignored, and the others are found.
 	write(t, "tiny.toml", strings.Replace(axes, "[0, 1]", "[1, 2]", 1))
 	want = map[string]study.State{"STE · 1": study.Done, "STE · 2": study.Missing,
 		"CAGE · 1": study.Done, "CAGE · 2": study.Missing}
@@ -316,8 +315,8 @@ set = {method.form = "off"}
 	}
 }
 
-// TestStopMinutes: a training has as long to stop as the study file says, and is told so; then it
-// is killed.
+// TestStopMinutes checks that a training is told how long it may take to stop, as the study file
+// sets it, and is killed after that time.
 func TestStopMinutes(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, "slow.toml", strings.Replace(fmt.Sprintf(twoCells, "out"), "parallel = 1",
@@ -338,7 +337,7 @@ func TestStopMinutes(t *testing.T) {
 	}
 }
 
-// TestPercent: a percent sign may stand behind a number.
+// TestPercent checks that a percent sign may follow the number of a format.
 func TestPercent(t *testing.T) {
 	for format, ok := range map[string]bool{"%.1f %%": true, "%.1f %": false, "%.1f %.1f": false} {
 		text := fmt.Sprintf(twoCells, "x") + "[[study.tables]]\nover = [\"seed\"]\nformat = \"" + format +

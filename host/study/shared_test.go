@@ -23,7 +23,7 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
-// manyCells is a study of twelve cells that take no time.
+// manyCells writes a study of twelve cells that take no time.
 func manyCells(t *testing.T) *study.Study {
 	t.Helper()
 	t.Chdir(t.TempDir())
@@ -32,7 +32,7 @@ func manyCells(t *testing.T) *study.Study {
 	return load(t, "many.toml")
 }
 
-// counted counts in the cell's directory how often it is trained.
+// counted also counts in the cell's directory how often the cell is trained.
 const counted = `echo . >> "$(dirname "$1")/count"
 ` + trainer
 
@@ -54,7 +54,7 @@ func together(t *testing.T, o study.RunOptions, runners int) []study.Outcome {
 	return outcomes
 }
 
-// timesTrained says how often each cell was trained.
+// timesTrained returns how often each cell was trained.
 func timesTrained(t *testing.T, s *study.Study) (list []int) {
 	t.Helper()
 	for _, c := range s.Cells {
@@ -67,9 +67,9 @@ func timesTrained(t *testing.T, s *study.Study) (list []int) {
 	return list
 }
 
-// TestShared: each cell is trained by one of several runners, and all wait for the end. A cell that
-// fails is tried once. With Retry each of them tries it at most once more: not if another one has
-// done so since it began.
+// TestShared checks that each cell is trained by one of several runners, and that all wait for the
+// end. A failing cell is tried once. With Retry, each runner retries it at most once, and not if
+// another has done so since it began.
 func TestShared(t *testing.T) {
 	s := manyCells(t)
 	o := study.RunOptions{Command: []string{"sh", "-c", "sleep 0.02; set -- \"$1\" --fail\n" + counted,
@@ -99,7 +99,7 @@ func TestShared(t *testing.T) {
 	check(1, 0, 3, 5)
 }
 
-// TestSharedStale: a stale cell is put aside by one of the runners, and trained anew once.
+// TestSharedStale checks that stale cells are put aside by one of the runners, and trained once.
 func TestSharedStale(t *testing.T) {
 	testlevel.Long(t, "it waits for processes")
 	s := manyCells(t)
@@ -123,8 +123,8 @@ func TestSharedStale(t *testing.T) {
 	}
 }
 
-// TestSharedOrAlone: a process that shares a study keeps out one that does not, and the other way
-// round.
+// TestSharedOrAlone checks that a process that shares a study excludes one that does not, and vice
+// versa.
 func TestSharedOrAlone(t *testing.T) {
 	testlevel.Long(t, "it waits for processes")
 	s := manyCells(t)
@@ -155,8 +155,8 @@ func TestSharedOrAlone(t *testing.T) {
 	}
 }
 
-// TestSharedAndKilled: of three processes that share a study with quantized cells and evaluations,
-// one is killed while it trains. The report is that of one process.
+// TestSharedAndKilled runs a study with quantized cells and evaluations in three processes, and
+// kills one while it trains. The report must be that of one process.
 func TestSharedAndKilled(t *testing.T) {
 	path := command(t)
 	s := tiny(t, quiz(t), "train.steps=60", "train.checkpoint_every=4", "train.keep=1")
@@ -170,7 +170,7 @@ func TestSharedAndKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		runners = append(runners, cmd)
-		if i == 0 { // so that this one has the first cell
+		if i == 0 { // so that this process has the first cell
 			awaitFile(t, filepath.Join(s.Cells[0].Dir, "metrics.jsonl"), `"step":4`)
 		}
 	}
@@ -193,7 +193,7 @@ func TestSharedAndKilled(t *testing.T) {
 	sameReport(t, path, "whole.toml", "tiny.toml")
 }
 
-// staleIfOld finds those runs stale that have a file with the name old.
+// staleIfOld is a survey that finds runs stale if they have a file named old.
 func staleIfOld(_ context.Context, list []*config.Config) []config.Finding {
 	out := make([]config.Finding, len(list))
 	for i, c := range list {
@@ -204,8 +204,8 @@ func staleIfOld(_ context.Context, list []*config.Config) []config.Finding {
 	return out
 }
 
-// TestOneCell: a command that trains one cell stops with a checkpoint and the exit code that asks
-// for another turn, goes on then, and trains a model first that it needs.
+// TestOneCell checks that a command for one cell stops with a checkpoint and the exit code for
+// interruptions, continues when it is run again, and first trains the model that the cell needs.
 func TestOneCell(t *testing.T) {
 	path := command(t)
 	s := tiny(t, quiz(t), "train.steps=60", "train.checkpoint_every=0")
@@ -246,7 +246,7 @@ func TestOneCell(t *testing.T) {
 			done++
 		}
 	}
-	if done != 3 { // the first, the quantized one, and the one in full precision
+	if done != 3 { // the first, the quantized one, and its source in full precision
 		t.Errorf("%d cells are done, want 3", done)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
-// starting is a study whose cells start from the models of others, named before them.
+// starting is a study whose cells start from the models of cells that come later in the file.
 const starting = `
 [base]
 model = {layers = 1, width = 32, heads = 2, context = 16}
@@ -36,7 +36,7 @@ key = "seed"
 values = [0, 1]
 `
 
-// startTool trains: it notes what it was told to start from, which must be there.
+// startTool trains. It records the model that it starts from, which must exist.
 const startTool = `from=$(sed -n 's/^init = "\(.*\)"/\1/p' "$1"); [ -z "$from" ] || [ -f "$from/summary.json" ] || { echo "cage: nothing in $from"; exit 1; }
 echo "$1 $from" >> order; ` + trainTool
 
@@ -44,8 +44,8 @@ func startTools() study.RunOptions {
 	return study.RunOptions{Command: []string{"sh", "-c", startTool, "sh"}, Tool: standIns().Tool}
 }
 
-// TestStart: cells are trained after those that they start from, also where several processes share
-// the study and where one cell alone is asked for, and are other cells when these are others.
+// TestStart checks that cells are trained after those that they start from, also if processes share
+// the study or if one cell is selected, and that their hashes depend on those cells.
 func TestStart(t *testing.T) {
 	for name, o := range map[string]study.RunOptions{"alone": {}, "shared": {Share: true},
 		"one cell": {Share: true, Only: map[string][]string{"method": {"4 bits"}, "seed": {"0"}}}} {
@@ -83,8 +83,8 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// TestStartStale: when the model that a cell started from is made anew, the cell is stale, and so
-// is what started from that; a cell whose source fails fails, too.
+// TestStartStale checks that if a model is to be trained again, the cells that start from it, even
+// indirectly, are stale, and that a cell whose source fails also fails.
 func TestStartStale(t *testing.T) {
 	testlevel.Long(t, "runs several studies")
 	s := quantizes(t, starting)
@@ -127,7 +127,7 @@ func TestStartStale(t *testing.T) {
 	}
 }
 
-// TestStartMistakes: a cell that is not there, one that is quantized, cells that start from each
+// TestStartMistakes covers sources that do not exist or are quantized, cells that start from each
 // other, and models of other sizes.
 func TestStartMistakes(t *testing.T) {
 	for change, want := range map[string]string{

@@ -39,8 +39,8 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// The quantiles of Student's t are those of printed tables: 12.7062 (1 degree of
-// freedom), 4.30265 (2) and 2.77645 (4) for 95 %, 9.92484 (2) for 99 %.
+// TestPair uses quantiles of Student's t from printed tables: 12.7062 (1 degree of freedom),
+// 4.30265 (2) and 2.77645 (4) for 95 %, 9.92484 (2) for 99 %.
 func TestPair(t *testing.T) {
 	tests := []struct {
 		a, b  []float64
@@ -64,10 +64,9 @@ func TestPair(t *testing.T) {
 			study.Difference{5, 3, math.Sqrt(2.5), 3 - 2.77644510519779*math.Sqrt(0.5),
 				3 + 2.77644510519779*math.Sqrt(0.5)}},
 		{[]float64{1, 2}, []float64{1, 2}, 0.95, study.Difference{2, 0, 0, 0, 0}},
-		// none solves a question: that they are equal is known, and not left open as an interval without
-		// ends
+		// All values are zero: the difference is known to be zero, and the interval has ends.
 		{make([]float64, 3), make([]float64, 3), 0.95, study.Difference{3, 0, 0, 0, 0}},
-		// 5 questions of 300 more for each seed: equal but for rounding, and nothing about chance
+		// 5 of 300 questions more for each seed: equal up to rounding, so there is no interval
 		{[]float64{187. / 300, 156. / 300, 214. / 300}, []float64{182. / 300, 151. / 300, 209. / 300},
 			0.95, study.Difference{3, 5. / 300, 0, nan, nan}},
 		{[]float64{inf, 2}, []float64{1, 2}, 0.95, study.Difference{2, inf, nan, nan, nan}},
@@ -100,8 +99,8 @@ func TestClear(t *testing.T) {
 	}
 }
 
-// With 1 degree of freedom P is 1 − 2·atan(|t|)/π, with 2 it is 1 − |t|/√(t² + 2); 4.30265 is the
-// quantile of 95 %.
+// TestP uses the closed forms: with 1 degree of freedom, P is 1 − 2·atan(|t|)/π; with 2, it is 1 −
+// |t|/√(t² + 2). 4.30265 is the 95 % quantile.
 func TestP(t *testing.T) {
 	for _, test := range []struct {
 		a    []float64
@@ -115,7 +114,7 @@ func TestP(t *testing.T) {
 			4.30265272974946/math.Sqrt(3) + 1}, 0.05},
 		{[]float64{-1, 1}, 1},
 		{[]float64{0, 0}, 1},
-		{[]float64{1, 1}, nan}, // which says nothing about chance
+		{[]float64{1, 1}, nan}, // no variation: no interval
 		{[]float64{inf, 1}, nan},
 	} {
 		if got := study.Pair(test.a, make([]float64, len(test.a)), study.Level).
@@ -125,8 +124,8 @@ func TestP(t *testing.T) {
 	}
 }
 
-// The smallest of m is multiplied by m, the next one by m − 1, and so on; none gets less than one
-// before it, and none more than 1. R's p.adjust(p, "holm") gives the same.
+// TestHolm checks that the smallest of m is multiplied by m, the next one by m − 1, and so on. None
+// gets less than the one before it, or more than 1. R's p.adjust(p, "holm") gives the same values.
 func TestHolm(t *testing.T) {
 	for _, test := range []struct{ p, want []float64 }{
 		{nil, nil},
@@ -148,8 +147,8 @@ func TestHolm(t *testing.T) {
 	}
 }
 
-// Of many experiments without any difference, an interval at 95 % leaves out zero in
-// 5 %, whatever the number of replicates.
+// TestIntervalsCover checks that of many experiments without any difference, 5 % have a 95 %
+// interval that excludes zero, with any number of replicates.
 func TestIntervalsCover(t *testing.T) {
 	testlevel.Long(t, "draws many samples")
 	const experiments = 20000

@@ -19,9 +19,9 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// TestAdapters: checkpoints hold the factors alone, the loss of the run is that of its evaluation,
-// which merges them with the initial weights, a stopped run goes on to the same bits, and the
-// merged weights are W₀ + (α/r)·B·A.
+// TestAdapters checks a training of adapters: the checkpoints hold only the factors, the loss of
+// the run equals the loss of an evaluation, which merges the factors into the initial weights, a
+// resumed run gives the same bits, and the merged weights are W₀ + (α/r)·B·A.
 func TestAdapters(t *testing.T) {
 	const all = `adapters.targets=["attn.qkv", "attn.out", "mlp.w1", "mlp.w2", "mlp.down"]`
 	const some = `adapters.targets=["attn.qkv", "mlp.down"]`
@@ -62,7 +62,7 @@ func testAdapters(t *testing.T, all bool, targets, quantizer string) {
 		}
 	}
 
-	// The files of PEFT give the same factors again.
+	// The files in the PEFT format give the same factors again.
 	opened := opened(t, cfg.Train.Out, trained.Options{Export: true})
 	m, err := opened.Export()
 	if err != nil {
@@ -138,8 +138,8 @@ func testAdapters(t *testing.T, all bool, targets, quantizer string) {
 	}
 }
 
-// TestFrozenInBFloat16: frozen weights that are exact in bfloat16 can be stored in it without any
-// change of the training, which samples texts, too.
+// TestFrozenInBFloat16 checks that frozen weights which are exact in bfloat16 can be stored in it
+// without a change of the training, which also samples texts.
 func TestFrozenInBFloat16(t *testing.T) {
 	cfg, dir := testrun.FromHub(t, "adapters.rank=2", "train.steps=3", "schedule.rate=0.02",
 		`train.samples=["the"]`, "train.eval_every=2")
@@ -174,8 +174,8 @@ func TestFrozenInBFloat16(t *testing.T) {
 	}
 }
 
-// TestRotatedAdapters: with operands that stay rotated, adapters are trained and corrected as with
-// operands that are rotated back.
+// TestRotatedAdapters checks that adapters are trained and corrected alike with operands that stay
+// rotated and with operands that are rotated back.
 func TestRotatedAdapters(t *testing.T) {
 	cfg, _ := testrun.FromHub(t, "adapters.rank=2", "train.steps=4", "schedule.rate=0.01",
 		"method.strength=2", "method.silence=0.25", `quantizer.plugin="quest"`, "quantizer.bits=4")

@@ -38,9 +38,9 @@ func flipTensor(t *testing.T, cfg *config.Config, step int, tensor string) {
 	write(t, path, content)
 }
 
-// TestDamagedTensor: an evaluation does not read the optimizer's state, so that damage there
-// does not matter to it, and damage to a parameter is an error; a run that goes on from the
-// checkpoint falls back to the one before. The tensor is named.
+// TestDamagedTensor checks damage to one tensor of a checkpoint. Damage to the optimizer's state
+// does not affect an evaluation, but a resumed run falls back to the previous checkpoint. Damage to
+// a parameter is an error of the evaluation. Both messages name the tensor.
 func TestDamagedTensor(t *testing.T) {
 	whole := testrun.Config(t, "train.checkpoint_every=10")
 	testrun.Train(t, whole, train.Options{})
@@ -74,7 +74,7 @@ func TestDamagedTensor(t *testing.T) {
 	}
 }
 
-// evaluated are the loss of a run's newest checkpoint, its step, and what was logged.
+// evaluated returns the loss of a run's newest checkpoint, its step, and the log.
 func evaluated(t *testing.T, cfg *config.Config) (loss float64, step int, log string) {
 	t.Helper()
 	var out bytes.Buffer

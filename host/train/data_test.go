@@ -22,8 +22,8 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
-// TestConversations: a fine-tuning has as many steps as its epochs give, goes on after a stop
-// as if there had been none, and counts the tokens that are learned.
+// TestConversations checks that a fine-tuning takes the number of steps from its epochs, that a
+// resumed run gives the same bits, and that the tokens in the loss are counted.
 func TestConversations(t *testing.T) {
 	cfg := testrun.ChatConfig(t)
 	summary := testrun.Train(t, cfg, train.Options{})
@@ -51,7 +51,7 @@ func TestConversations(t *testing.T) {
 	}
 }
 
-// TestConversationsOfFewSteps: the schedule must fit the steps that the data gives.
+// TestConversationsOfFewSteps checks that the schedule must fit the steps that the data gives.
 func TestConversationsOfFewSteps(t *testing.T) {
 	for key, schedule := range map[string][]string{
 		"schedule.warmup": {"schedule.warmup=500.0"},
@@ -69,8 +69,8 @@ func TestConversationsOfFewSteps(t *testing.T) {
 	}
 }
 
-// TestPackingChangesNoLoss: conversations that share a sequence have the loss that they have
-// one by one.
+// TestPackingChangesNoLoss checks that conversations have the same mean loss packed into shared
+// sequences and one per sequence.
 func TestPackingChangesNoLoss(t *testing.T) {
 	for name, quantizer := range map[string]string{"full precision": `quantizer={plugin="none"}`,
 		"weights and activations": `quantizer={plugin="absmax", bits=8}`} {
@@ -101,8 +101,8 @@ func TestPackingChangesNoLoss(t *testing.T) {
 	}
 }
 
-// TestMicroBatchesOfConversations: the loss of a step is the mean over all its targets, in
-// however many micro-batches they come.
+// TestMicroBatchesOfConversations checks that the loss of a step is the mean over all its targets,
+// for any number of micro-batches.
 func TestMicroBatchesOfConversations(t *testing.T) {
 	first := func(batch, accumulate int) (loss float64) {
 		cfg := testrun.ChatConfig(t, `quantizer={plugin="none"}`, "method={form=\"off\"}",
@@ -119,8 +119,8 @@ func TestMicroBatchesOfConversations(t *testing.T) {
 	}
 }
 
-// TestMeanOfMicroBatches: with train.loss_mean = "micro_batch" the loss of a step is the mean of
-// what its micro-batches have alone, which have different numbers of targets.
+// TestMeanOfMicroBatches checks that with train.loss_mean = "micro_batch", the loss of a step is
+// the mean of its micro-batches' mean losses, although their numbers of targets differ.
 func TestMeanOfMicroBatches(t *testing.T) {
 	losses := func(batch, accumulate int, mean string) []float64 {
 		cfg := testrun.ChatConfig(t, `quantizer={plugin="none"}`, "method={form=\"off\"}",
@@ -144,11 +144,11 @@ func TestMeanOfMicroBatches(t *testing.T) {
 	}
 }
 
-// TestMeanOfMicroBatchesOfTexts: the same for texts whose documents are kept apart. A run does not
-// go on with the other mean, whose losses would be others.
+// TestMeanOfMicroBatchesOfTexts checks the same for texts with separate documents. A run cannot be
+// resumed with the other mean, whose losses differ.
 func TestMeanOfMicroBatchesOfTexts(t *testing.T) {
 	testlevel.Long(t, "trains several runs")
-	// so that windows have different losses
+	// A pretrained model, so that windows have different losses.
 	first, init := pretrained(t, "model.context=192", "schedule.rate=0.02")
 	one := testrun.Elsewhere(t, first, init, "method={form=\"off\"}", "schedule.rate=1e-12",
 		"train.weight_decay=0.0", `data.documents="separate"`,
@@ -179,15 +179,15 @@ func TestMeanOfMicroBatchesOfTexts(t *testing.T) {
 	}
 }
 
-// TestTooManySteps: more steps than the epochs give are an error at their line.
+// TestTooManySteps checks that more steps than the epochs give are refused.
 func TestTooManySteps(t *testing.T) {
 	cfg := testrun.ChatConfig(t, "train.steps=1000")
 	refused(t, "more steps than the epochs give", cfg, train.Options{},
 		"train.steps: 1000 steps, but data.epochs = 2")
 }
 
-// TestSeparateDocuments: a training in which documents do not see each other goes on after a
-// stop, has fewer targets than one in which they do, and another loss.
+// TestSeparateDocuments checks a training with separate documents: it has fewer targets and another
+// loss than with joined documents, and a resumed run gives the same bits.
 func TestSeparateDocuments(t *testing.T) {
 	testlevel.Long(t, "trains several runs")
 	joined := testrun.Config(t, "train.steps=6", "model.context=64", "train.final_eval_batches=0")
@@ -208,7 +208,7 @@ func flip(t *testing.T, path string) {
 	write(t, path, content)
 }
 
-// verifiedData are the hashes that the provenance of a run records.
+// verifiedData returns the hashes of the data in the provenance of a run.
 func verifiedData(t *testing.T, dir string) []string {
 	t.Helper()
 	text, err := rundir.At(dir).Provenance().ReadFile()
@@ -226,9 +226,9 @@ func verifiedData(t *testing.T, dir string) []string {
 	return list
 }
 
-// TestDamagedData: a run whose token files are not what their headers say ends with an
-// error and leaves neither a checkpoint nor a result, wherever it is stopped; once the file
-// is in order it can be resumed, and ends as if nothing had been.
+// TestDamagedData checks that a run with damaged token files ends with an error and without a
+// checkpoint or result, wherever it is stopped. When the file is repaired, the run can be resumed
+// and equals an undisturbed one.
 func TestDamagedData(t *testing.T) {
 	testlevel.Long(t, "trains several runs")
 	whole := testrun.Config(t)

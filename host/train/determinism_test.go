@@ -31,7 +31,7 @@ func TestOneSeedOneRun(t *testing.T) {
 	}
 }
 
-// TestZeroLambdaIsOff: with λ = 0 a run has the bits of one without the method, in every form.
+// TestZeroLambdaIsOff checks that in both forms, λ = 0 gives the bits of a run without the method.
 func TestZeroLambdaIsOff(t *testing.T) {
 	testlevel.Long(t, "trains twice")
 	off := testrun.Config(t, `method.form="off"`)
@@ -51,8 +51,8 @@ func TestZeroLambdaIsOff(t *testing.T) {
 	}
 }
 
-// TestWhatIsRecordedChangesNothing: how often a run logs, evaluates, measures and
-// saves has no influence on its parameters.
+// TestWhatIsRecordedChangesNothing checks that the intervals of logging, evaluation, measurement
+// and checkpoints do not influence the parameters.
 func TestWhatIsRecordedChangesNothing(t *testing.T) {
 	often := testrun.Config(t, "method.pareto_every=2", "train.eval_every=3",
 		"train.checkpoint_every=4")
@@ -64,11 +64,11 @@ func TestWhatIsRecordedChangesNothing(t *testing.T) {
 		testrun.Checkpoint(t, seldom.Train.Out, 20))
 }
 
-// TestCoupledIsDecoupledForSGD: g + λe scaled by α, and g and λe scaled apart, are one
-// step when the optimizer is linear and there is no decay. In float32 the two orders
-// round differently in each step, by at most half a unit in the last place of the
-// largest weight: 2⁻²⁴ of it. The tolerance is that times 20 steps; a third of it is
-// seen.
+// TestCoupledIsDecoupledForSGD checks that both forms of the correction give the same steps with a
+// linear optimizer and without decay: g + λe scaled by α, or g and λe scaled separately. In float32
+// the two orders round differently, per step by at most half a unit in the last place of the
+// largest weight, 2⁻²⁴ of it. The tolerance is 20 times that, for 20 steps; the observed difference
+// is a third of it.
 func TestCoupledIsDecoupledForSGD(t *testing.T) {
 	overrides := []string{`optimizer.plugin="sgd"`, "train.weight_decay=0.0", "schedule.rate=0.1",
 		"method.silence=0.0", "train.clip=0.0"}
@@ -85,9 +85,9 @@ func TestCoupledIsDecoupledForSGD(t *testing.T) {
 	}
 }
 
-// TestResumeContinues: 20 steps are 10 steps and 10 resumed ones, bit for bit, also
-// when the correction is under way, micro-batches are accumulated, and the optimizer
-// or the form is another one.
+// TestResumeContinues checks that 10 steps and 10 resumed steps give the bits of 20 steps, also
+// during the correction, with accumulated micro-batches, with other optimizers, and in the other
+// form.
 func TestResumeContinues(t *testing.T) {
 	cases := map[string][]string{
 		"quest and adamw": nil,
@@ -131,7 +131,7 @@ func TestManyResumes(t *testing.T) {
 	inParts(t, whole, 1, 2, 8, 9, 16, 19)
 }
 
-// runParts trains up to each of the steps, in a run of its own each time.
+// runParts trains up to each of the given steps, resuming for each.
 func runParts(t *testing.T, cfg *config.Config, stops ...int) {
 	t.Helper()
 	for _, stop := range stops {
@@ -146,11 +146,11 @@ func runParts(t *testing.T, cfg *config.Config, stops ...int) {
 	}
 }
 
-// TestAccumulation: two micro-batches of 4 sequences are one of 8. Sums are taken in
-// another order; that shows in the last bits of gradients, and Adam, whose first
-// steps are nearly α·sign(g), enlarges it where a gradient is nearly zero. Losses are
-// means over all weights and stay within some 2⁻²⁴ × √steps of each other: 1e-5
-// relative is asked for, without quantization, where no code can flip.
+// TestAccumulation checks that two micro-batches of 4 sequences equal one of 8. Sums are in another
+// order, which changes the last bits of gradients; Adam, whose first steps are nearly α·sign(g),
+// amplifies that where a gradient is nearly zero. Losses are means over all weights and differ by
+// some 2⁻²⁴ × √steps. The test demands 1e-5 relative, without quantization, so that no code can
+// change.
 func TestAccumulation(t *testing.T) {
 	one := testrun.Config(t, "train.batch=8", `quantizer.plugin="none"`, "train.eval_every=0")
 	two := testrun.Elsewhere(t, one, "train.batch=4", "train.accumulate=2")
@@ -167,8 +167,8 @@ func TestAccumulation(t *testing.T) {
 	}
 }
 
-// TestSkippedStepsLeaveNoTrace: a step that is not finite changes no parameter and no
-// state, is counted, and the run goes on.
+// TestSkippedStepsLeaveNoTrace checks that a step that is not finite changes no parameter and no
+// state, is counted, and does not end the run.
 func TestSkippedStepsLeaveNoTrace(t *testing.T) {
 	cfg := poisoned(t, 1, "train.checkpoint_every=1", "train.keep=100", "train.max_skipped=20")[0]
 	summary := testrun.Train(t, testrun.Again(t, cfg), train.Options{Resume: true})
@@ -198,7 +198,7 @@ func TestSkippedStepsLeaveNoTrace(t *testing.T) {
 	}
 }
 
-// TestSkippedStepsAndResume: a resume between skipped steps changes nothing.
+// TestSkippedStepsAndResume checks that resuming between skipped steps changes nothing.
 func TestSkippedStepsAndResume(t *testing.T) {
 	testlevel.Long(t, "trains several times")
 	runs := poisoned(t, 2, "train.max_skipped=20")
@@ -208,8 +208,8 @@ func TestSkippedStepsAndResume(t *testing.T) {
 	testrun.SameRun(t, "with skipped steps, whole and in parts", runs[0].Train.Out, runs[1].Train.Out)
 }
 
-// TestTooManySkipped ends a run at the step too many, with a checkpoint of the step
-// before from which it can go on when more are allowed.
+// TestTooManySkipped checks that a run ends when it has skipped too many steps, with a checkpoint
+// of the step before, from which it continues if more are allowed.
 func TestTooManySkipped(t *testing.T) {
 	runs := poisoned(t, 2, "train.max_skipped=1")
 	stopped, whole := runs[0], runs[1]
@@ -231,8 +231,8 @@ func TestTooManySkipped(t *testing.T) {
 	testrun.SameRun(t, "stopped for skipped steps and not", stopped.Train.Out, whole.Train.Out)
 }
 
-// TestPolicyStop: the first step that is not finite ends the run, with a checkpoint of the step
-// before.
+// TestPolicyStop checks that the first step that is not finite ends the run, with a checkpoint of
+// the step before.
 func TestPolicyStop(t *testing.T) {
 	runs := poisoned(t, 2, `train.nan_policy="stop"`)
 	cfg, whole := runs[0], runs[1]
@@ -244,14 +244,14 @@ func TestPolicyStop(t *testing.T) {
 	if n := newest(t, cfg); n < 2 || n == 20 {
 		t.Errorf("the newest checkpoint is of step %d", n)
 	}
-	// With the other policy it goes on, as one that had it from the beginning.
+	// Resumed with the other policy, it equals a run that had this policy from here on.
 	skip := []string{`train.nan_policy="skip"`, "train.max_skipped=20"}
 	testrun.Train(t, testrun.Again(t, cfg, skip...), train.Options{Resume: true})
 	testrun.Train(t, testrun.Again(t, whole, skip...), train.Options{Resume: true})
 	testrun.SameRun(t, "stopped by the policy and not", cfg.Train.Out, whole.Train.Out)
 }
 
-// TestPoisonedWeight: a NaN in a quantized weight makes every step fail.
+// TestPoisonedWeight checks that with a NaN in a quantized weight no step is finite.
 func TestPoisonedWeight(t *testing.T) {
 	cfg := testrun.Config(t, "train.max_skipped=3")
 	runParts(t, cfg, 2)
@@ -262,7 +262,7 @@ func TestPoisonedWeight(t *testing.T) {
 	}
 }
 
-// TestDivergence: a rate and a decay that blow the parameters up end in a clear error.
+// TestDivergence checks that a rate and a decay that make the parameters diverge end in an error.
 func TestDivergence(t *testing.T) {
 	cfg := testrun.Config(t, `schedule.kind="constant"`, "schedule.rate=1000.0",
 		"train.weight_decay=1000.0", "train.max_skipped=2", "train.eval_every=0")
@@ -279,8 +279,8 @@ func failing(t *testing.T, cfg *config.Config) error {
 	return err
 }
 
-// TestCounts: what a method has counted is in a record of each step that counts, logged or not, and
-// in the summary, in one part and in two; settings of other methods are in neither.
+// TestCounts checks that each record of a change and the summary have the method's counts, in one
+// run and in two parts. Neither has numbers of other methods.
 func TestCounts(t *testing.T) {
 	cfg := testrun.Config(t,
 		`method={name="oscireset", reset_start=0.0, reset_every=8, reset_window=4, reset_threshold=1.01}`,

@@ -20,22 +20,22 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// onlyParams leaves the parameters of a checkpoint.
+// onlyParams returns a checkpoint with only its parameters.
 func onlyParams(s checkpoint.State) checkpoint.State {
 	s.Tensors = slices.DeleteFunc(slices.Clone(s.Tensors),
 		func(t safetensors.Tensor) bool { return !strings.HasPrefix(t.Name, "param/") })
 	return s
 }
 
-// The samples of TestMovement.
+// The sampling settings of TestMovement.
 const (
 	every  = 2
 	window = 4
 )
 
-// TestMovement follows all coordinates of a run and computes what is recorded again,
-// as it is defined, from its checkpoints and the float64 executor. The grid is that of
-// absmax with one scale for a tensor.
+// TestMovement samples all coordinates of a run, and recomputes the recorded measures by their
+// definitions, from checkpoints and with the reference implementation in float64. The grid is that
+// of absmax with one scale per tensor.
 func TestMovement(t *testing.T) {
 	cfg := testrun.Config(t, `quantizer={plugin="absmax", bits=4}`, testrun.TwoLayers,
 		"model.vocab=257", "train.log_every=3", "train.checkpoint_every=1", "train.keep=100",
@@ -128,7 +128,7 @@ func checkMovement(t *testing.T, r metrics.Record, codes, residuals [][]float64)
 	}
 }
 
-// near allows for codes that lie within float32 of a boundary: a few of the 20,000.
+// near allows for codes that are within float32 rounding of a boundary: a few of the 20,000.
 func near(t *testing.T, r metrics.Record, what string, got *metrics.Number, want float64) {
 	t.Helper()
 	if got == nil || math.Abs(float64(*got)-want) > 2e-4 {
@@ -162,11 +162,11 @@ func float64s(v []float32) []float64 {
 	return out
 }
 
-// sampling switches diagnostics on, with a window that is full halfway and moves on.
+// sampling enables diagnostics, with a window that is full before half of the steps.
 var sampling = []string{"diagnostics.every=2", "diagnostics.window=4",
 	"diagnostics.coordinates=300", "train.checkpoint_every=5"}
 
-// TestMovementResumes: what is recorded does not depend on where a run was stopped.
+// TestMovementResumes checks that the records do not depend on where a run was stopped.
 func TestMovementResumes(t *testing.T) {
 	testlevel.Long(t, "trains with many quantizers")
 	for name, overrides := range map[string][]string{
@@ -194,8 +194,8 @@ func TestMovementResumes(t *testing.T) {
 	}
 }
 
-// TestMovementWithSkippedSteps: a run that stops at a step that is not finite meets it
-// again, and takes its sample once.
+// TestMovementWithSkippedSteps checks that a run which stops at a step that is not finite repeats
+// this step and samples it once.
 func TestMovementWithSkippedSteps(t *testing.T) {
 	testlevel.Long(t, "trains several times")
 	runs := poisoned(t, 2, append(slices.Clone(sampling), "diagnostics.every=1",
@@ -220,8 +220,8 @@ func TestMovementWithSkippedSteps(t *testing.T) {
 	}
 }
 
-// TestMovementChangesNothing: neither the parameters nor the state depend on being
-// looked at, and a run without diagnostics leaves no trace of them.
+// TestMovementChangesNothing checks that diagnostics change neither parameters nor optimizer
+// states, and that a run without them records none.
 func TestMovementChangesNothing(t *testing.T) {
 	off := testrun.Config(t)
 	on := testrun.Elsewhere(t, off, sampling...)
@@ -239,8 +239,8 @@ func TestMovementChangesNothing(t *testing.T) {
 	}
 }
 
-// TestMovementBeginsAnew: a run that is resumed with other settings of diagnostics goes on
-// and forgets its samples; one without quantized weights takes none.
+// TestMovementBeginsAnew checks that a run resumed with another window drops its samples, and that
+// diagnostics work without quantized weights.
 func TestMovementBeginsAnew(t *testing.T) {
 	testlevel.Long(t, "trains twice")
 	cfg := testrun.Config(t, sampling...)
@@ -264,7 +264,7 @@ func TestMovementBeginsAnew(t *testing.T) {
 	testrun.Train(t, fresh, train.Options{})
 }
 
-// TestMovementOfDamagedState: the error names what a checkpoint lacks.
+// TestMovementOfDamagedState checks that the error names the tensor that a checkpoint lacks.
 func TestMovementOfDamagedState(t *testing.T) {
 	cfg := testrun.Config(t, sampling...)
 	runParts(t, cfg, 10)
@@ -280,7 +280,7 @@ func TestMovementOfDamagedState(t *testing.T) {
 		"there is no tensor diagnostics/since")
 }
 
-// TestFLOPs: the operations are those of whole steps, also where not every token is a target.
+// TestFLOPs checks that operations of whole steps count, even if not all tokens are targets.
 func TestFLOPs(t *testing.T) {
 	for _, documents := range []string{"joined", "separate"} {
 		cfg := testrun.Config(t, "model.vocab=257", "train.steps=6", "train.log_every=2",
@@ -310,8 +310,8 @@ func TestFLOPs(t *testing.T) {
 	}
 }
 
-// TestTensors: the numbers of single tensors add up to those of all, the rate is that of
-// the tensor's group, and speed is told as a share of the device.
+// TestTensors checks the records of single tensors: they add up to the totals, have the rates of
+// their groups, and give the speed as a fraction of the device's peak.
 func TestTensors(t *testing.T) {
 	cfg := testrun.Config(t, "model.vocab=257", "train.steps=6", "train.log_every=2",
 		"diagnostics={every=2, window=2, coordinates=300, tensors=true}", "device.peak_tflops=0.5",

@@ -22,9 +22,9 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// TestStoppedWhileItBegan: a directory whose description is not whole is that of a run without a
-// checkpoint: --resume begins it again. With a checkpoint it is refused, in one sentence that names
-// the file.
+// TestStoppedWhileItBegan checks run directories with an incomplete description. Without a
+// checkpoint, --resume starts the run again. With a checkpoint, it is refused with a one-line error
+// that names the file.
 func TestStoppedWhileItBegan(t *testing.T) {
 	testlevel.Long(t, "begins many runs")
 	whole := problem(t, tinyProblem)
@@ -34,7 +34,7 @@ func TestStoppedWhileItBegan(t *testing.T) {
 	for name, test := range map[string]struct {
 		file func(rundir.Dir) vfs.Path
 		text string // "none" removes the file
-		want string // in the message where there is a checkpoint
+		want string // in the message if there is a checkpoint
 	}{
 		"no provenance":    {provenance, "none", "provenance.json"},
 		"empty provenance": {provenance, "", "provenance.json"},
@@ -81,8 +81,8 @@ func TestStoppedWhileItBegan(t *testing.T) {
 	}
 }
 
-// TestLeftovers: what a killed process left of the files of a run is removed when the
-// run goes on. Nothing else is.
+// TestLeftovers checks that a resumed run removes exactly the temporary files that a killed process
+// has left.
 func TestLeftovers(t *testing.T) {
 	cfg := problem(t, tinyProblem)
 	runParts(t, testrun.Again(t, cfg), 3)
@@ -107,8 +107,8 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// TestTornRecordBehindCheckpoint: what the power left behind the records of the checkpoint
-// does not stop the run, and is reported.
+// TestTornRecordBehindCheckpoint checks that torn records after those of the checkpoint, from a
+// loss of power, do not stop the run and are reported.
 func TestTornRecordBehindCheckpoint(t *testing.T) {
 	whole := problem(t, tinyProblem)
 	testrun.Train(t, testrun.Again(t, whole), train.Options{})
@@ -134,11 +134,11 @@ func TestTornRecordBehindCheckpoint(t *testing.T) {
 	sameDirectory(t, "torn records", whole.Train.Out, cfg.Train.Out)
 }
 
-// TestAllSkipped: a run none of whose steps changed anything is no success.
+// TestAllSkipped checks that a run ends with an error if all its steps were skipped.
 func TestAllSkipped(t *testing.T) {
 	cfg := testrun.Config(t, append(tinyModel, "train.steps=3")...)
 	runParts(t, testrun.Again(t, cfg), 1)
-	// A start from which no step is finite, as the first one was not either.
+	// A checkpoint from which no step is finite, and whose first step was skipped.
 	poison(t, cfg, "param/embedding", func(dims []int) (from, to int) { return 0, dims[0] * dims[1] })
 	dir := rundir.At(cfg.Train.Out).Checkpoints()
 	s := testrun.Newest(t, cfg.Train.Out)
@@ -156,8 +156,8 @@ func TestAllSkipped(t *testing.T) {
 	}
 }
 
-// TestShortValidation: a validation set without a single window ends a run before it began, not
-// after the training.
+// TestShortValidation checks that a validation set without a single window ends a run before the
+// training.
 func TestShortValidation(t *testing.T) {
 	cfg := testrun.Config(t, "model.context=2000", "train.batch=1")
 	refused(t, "a short validation set", cfg, train.Options{}, "data.validation: token file ",
@@ -167,7 +167,7 @@ func TestShortValidation(t *testing.T) {
 	}
 }
 
-// content is what a directory holds, by path.
+// content returns the contents of the files in a directory, by path.
 func content(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -185,8 +185,8 @@ func content(t *testing.T, dir string) map[string]string {
 	return out
 }
 
-// TestRemovedDirectory: a run whose directory was removed, or replaced by that of another
-// run, ends with an error and writes nothing more there.
+// TestRemovedDirectory checks that a run whose directory is removed or replaced by another run ends
+// with an error and writes nothing more there.
 func TestRemovedDirectory(t *testing.T) {
 	testlevel.Long(t, "trains several runs")
 	other := testrun.Config(t, "seed=3")
@@ -239,8 +239,8 @@ func replaceRun(dir, other string) error {
 	return os.CopyFS(dir, os.DirFS(other))
 }
 
-// TestForeignCheckpoint: a run does not go on from, and is not evaluated with, a
-// checkpoint of another run.
+// TestForeignCheckpoint checks that a run is neither resumed from nor evaluated with a checkpoint
+// of another run.
 func TestForeignCheckpoint(t *testing.T) {
 	cfg := testrun.Config(t)
 	other := testrun.Elsewhere(t, cfg, "seed=3")
@@ -265,8 +265,8 @@ func TestForeignCheckpoint(t *testing.T) {
 	}
 }
 
-// TestCheckpointsWithoutRun: a new run does not begin among checkpoints of another one,
-// which would push its own out.
+// TestCheckpointsWithoutRun checks that a new run does not start among the checkpoints of another
+// run, which would displace its own.
 func TestCheckpointsWithoutRun(t *testing.T) {
 	cfg := testrun.Config(t, "train.keep=1")
 	runParts(t, cfg, 4)
@@ -290,8 +290,8 @@ func TestCheckpointsWithoutRun(t *testing.T) {
 	}
 }
 
-// TestRecordsWithoutRun: nor does it begin among records of another one, which it would change, or
-// with its summary.
+// TestRecordsWithoutRun checks that a run does not start in a directory with the records or the
+// summary of another run.
 func TestRecordsWithoutRun(t *testing.T) {
 	testlevel.Long(t, "trains several runs")
 	for _, name := range []string{rundir.MetricsFile, rundir.TrajectoryFile, rundir.SamplesFile,

@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
-// accurate fails unless the estimate is what was measured.
+// accurate fails unless the estimate agrees with the measurement.
 func accurate(t *testing.T, cfg *config.Config, megabytes float64) {
 	t.Helper()
 	report, err := train.EstimateMemory(t.Context(), cfg, train.Options{Finder: testrun.Finder(t)})
@@ -23,8 +23,8 @@ func accurate(t *testing.T, cfg *config.Config, megabytes float64) {
 	}
 }
 
-// TestEstimateOfPreconditioners: what refreshes work with is in the estimate. Measured are the
-// largest resident sizes, in MB, of three steps with GOGC=10 and as many processors as threads.
+// TestEstimateOfPreconditioners checks that the estimate includes the memory of refreshes. Measured
+// are the largest resident sizes, in MB, of three steps with GOGC=10 and a processor per thread.
 func TestEstimateOfPreconditioners(t *testing.T) {
 	files, validation := testrun.Dataset(t)
 	for _, c := range []struct {
@@ -48,8 +48,8 @@ func TestEstimateOfPreconditioners(t *testing.T) {
 	}
 }
 
-// TestEstimateOfMeasuredGradients: a second gradient, for the measure of stationarity, is in the
-// estimate. Measured as above.
+// TestEstimateOfMeasuredGradients checks that the estimate includes the second gradient of the
+// stationarity measure. Measured as above.
 func TestEstimateOfMeasuredGradients(t *testing.T) {
 	files, validation := testrun.Dataset(t)
 	for every, megabytes := range []float64{1498, 1890} {

@@ -18,7 +18,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// A small run from a text to a summary.
+// This example trains a small model from a text and prints its summary.
 func ExampleRun() {
 	dir, err := os.MkdirTemp("", "cage-example-")
 	if err != nil {
@@ -55,7 +55,7 @@ quantizer = { plugin = "quest" }
 	// knows what follows: true
 }
 
-// writeDigits writes 0123456789 again and again.
+// writeDigits writes 200 documents 0123456789.
 func writeDigits(path string) error {
 	tok := tokenizer.Bytes{}
 	w, err := dataset.NewWriter(vfs.At(path), dataset.Origin{Tokenizer: tok.Info()})
@@ -76,8 +76,8 @@ func writeDigits(path string) error {
 	return err
 }
 
-// TestExamples: every TOML file in examples/ trains, with the real plugins, on the
-// tests' data and for two steps.
+// TestExamples trains every TOML file in examples/ for two steps, with the real plugins and the
+// tests' data.
 func TestExamples(t *testing.T) {
 	testlevel.Long(t, "reads every example")
 	files, err := filepath.Glob("../../examples/*.toml")
@@ -100,7 +100,7 @@ func TestExamples(t *testing.T) {
 			if cfg.Model.Language() {
 				overrides = append(overrides, fmt.Sprintf("data.train=%q", trainFile),
 					fmt.Sprintf("data.validation=%q", validation),
-					// 128 tokens: a rotation of mseden
+					// 128 tokens, the size of a rotation of mseden
 					"train.batch=4", "model.context=32", "train.final_eval_batches=1")
 			}
 			if cfg, err = config.Load(file, overrides); err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// TestExamplePlugins: the quantizers in examples/plugins, each of which needs what few others do,
-// train a small model; a run that is stopped and resumed ends with the bits of one that is not.
+// TestExamplePlugins checks that the quantizers in examples/plugins, each with a feature that few
+// others use, train a small model, and that a resumed run gives the same bits.
 func TestExamplePlugins(t *testing.T) {
 	testlevel.Long(t, "builds plugins")
 	finder, err := plugin.NewFinder()
@@ -23,10 +23,10 @@ func TestExamplePlugins(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, settings := range map[string]string{
-		"stochastic": "",           // noise of every step and micro-batch
+		"stochastic": "",           // noise for every step and micro-batch
 		"delayed":    "",           // state
 		"vq":         ", bits = 4", // state that is a codebook
-		// state that follows from statistics of both operands
+		// state computed from statistics of both operands
 		"smoothquant": "",
 		"outcontrol":  "",
 	} {
@@ -53,8 +53,8 @@ func TestExamplePlugins(t *testing.T) {
 	}
 }
 
-// haveCodebooks: the state of vq is in a checkpoint, for weights and for activations: shares of
-// groups, which add up to 1, not all the same any more.
+// haveCodebooks checks that a checkpoint has vq's state for weights and activations: shares of
+// groups that sum to 1 and are not all equal.
 func haveCodebooks(t *testing.T, tensors map[string][]float32) {
 	t.Helper()
 	for _, site := range []string{"layers.0.mlp.down", "layers.0.mlp.down.input"} {

@@ -13,24 +13,24 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
-// exampleOptimizers are those of examples/plugins, with rates at which 30 steps make progress.
+// exampleOptimizers are those in examples/plugins, with rates for progress in 30 steps.
 var exampleOptimizers = map[string]float64{"lion": 1e-3, "adopt": 3e-3, "ademamix": 3e-3,
 	"adafactor": 0.1, "schedule-free": 3e-3, "prodigy": 1, "polyak": 1, "adam8bit": 3e-3, "sam": 0.3,
 	"sophia": 1e-3, "mars": 3e-3}
 
-// exampleSettings are the settings of those that would not do what they are for with the defaults
-// in a model this small.
+// exampleSettings are the settings of optimizers whose defaults would have no effect in a model
+// this small.
 var exampleSettings = map[string]string{"adam8bit": ", min_size=0", "sophia": ", every=3"}
 
-// exampleQuantizers are those that they are paired with, one after the other.
+// exampleQuantizers are the quantizers that they are combined with in turn.
 var exampleQuantizers = []string{"quest", "absmax", "lsq"}
 
-// TestExampleOptimizers: the optimizers of examples/plugins train with any quantizer and both
-// forms of the correction as those of plugins do; see TestEveryPair. By default each trains with
+// TestExampleOptimizers checks the optimizers in examples/plugins with several quantizers and both
+// forms of the correction, as TestEveryPair does for those in plugins. By default each trains with
 // one form.
 func TestExampleOptimizers(t *testing.T) {
 	testlevel.Long(t, "builds plugins, and trains models with them")
-	finder, err := plugin.NewFinder() // which builds them
+	finder, err := plugin.NewFinder() // builds them
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
-// A finished run goes on with more steps, and ends with the bits of one that had them
-// from the beginning, where the steps that are done would have been the same.
+// TestExtendedRun checks that a finished run continues with more steps and ends with the bits of a
+// run that had them from the start, if the finished steps would have been the same.
 func TestExtendedRun(t *testing.T) {
 	testlevel.Long(t, "trains several runs")
 	for name, c := range map[string]struct{ short, long []string }{
@@ -27,7 +27,7 @@ func TestExtendedRun(t *testing.T) {
 				`method={lambda=2.0, silence=0.5, ramp="constant"}`},
 			[]string{"train.steps=12", "method.silence=0.25"},
 		},
-		// 0.3·4 and 0.1·12 are not the same in 64 bits, nor are the strengths of step 4.
+		// 0.3·4 and 0.1·12 differ in float64, as do the strengths at step 4.
 		"parq": {
 			[]string{"train.steps=4", `schedule={kind="constant", rate=3e-3}`,
 				`method={name="parq", anneal_start=0.3, anneal_end=0.6}`,
@@ -57,13 +57,13 @@ func TestExtendedRun(t *testing.T) {
 			testrun.Train(t, whole, train.Options{})
 			testrun.SameTensors(t, "extended, and whole", testrun.Checkpoint(t, cfg.Train.Out, 12),
 				testrun.Checkpoint(t, whole.Train.Out, 12))
-			// It has become a run of 12 steps, and goes on as such.
+			// The run now has 12 steps, and can be resumed with this number.
 			testrun.Train(t, testrun.Again(t, cfg, c.long...), train.Options{Resume: true})
 		})
 	}
 }
 
-// A run on conversations goes on with more epochs, which have more steps.
+// TestExtendedByEpochs checks that a run on conversations continues with more epochs.
 func TestExtendedByEpochs(t *testing.T) {
 	testlevel.Long(t, "trains twice")
 	cfg := testrun.ChatConfig(t, "data.epochs=1", `schedule={kind="constant", rate=3e-3}`,
@@ -86,8 +86,8 @@ func TestExtendedByEpochs(t *testing.T) {
 		testrun.Newest(t, whole.Train.Out))
 }
 
-// WSD has the same rates until its decay: a run that was stopped before can be given more
-// steps, also in the official form, which uses the rate of the next step as well.
+// TestExtendedBeforeItsDecay checks that a run with WSD, whose rates before the decay do not depend
+// on its length, can be extended, also in the official form, which uses the next step's rate.
 func TestExtendedBeforeItsDecay(t *testing.T) {
 	cfg := testrun.Config(t, "train.steps=10", `schedule={kind="wsd", rate=3e-3, warmup=2, decay=0.3}`,
 		`method={lambda=2.0, silence=0.0, ramp="constant", variant="official"}`)
@@ -98,8 +98,8 @@ func TestExtendedBeforeItsDecay(t *testing.T) {
 	testrun.SameRun(t, "extended, and whole", cfg.Train.Out, whole.Train.Out)
 }
 
-// A run with a strength can be extended while its correction has not begun. The longer run has
-// another λ, and the same strength.
+// TestExtendedWithItsStrength checks that a run with a strength can be extended before its
+// correction begins. The longer run has another λ, and the same strength.
 func TestExtendedWithItsStrength(t *testing.T) {
 	cfg := testrun.Config(t, "train.steps=8", "train.log_every=1",
 		`schedule={kind="constant", rate=3e-3}`,
@@ -117,8 +117,8 @@ func TestExtendedWithItsStrength(t *testing.T) {
 	}
 }
 
-// An extension that would have changed a step that is done is refused, with the key and the
-// number of the step, and the run stays as it was.
+// TestNotExtended checks that an extension that would have changed a finished step is refused, with
+// the key and the number of the step, and that the run stays unchanged.
 func TestNotExtended(t *testing.T) {
 	testlevel.Long(t, "trains several runs")
 	for name, c := range map[string]struct {
@@ -165,7 +165,8 @@ func TestNotExtended(t *testing.T) {
 	}
 }
 
-// The summary says why a run ended before its last step, and says nothing while it goes on.
+// TestSummarySaysWhyItEnded checks that the summary has the reason why a run ended early, and that
+// there is none while the run continues.
 func TestSummarySaysWhyItEnded(t *testing.T) {
 	testlevel.Long(t, "trains several times")
 	cfg, whole := poisoned(t, 1, `train.nan_policy="stop"`)[0], testrun.Config(t)
@@ -197,8 +198,8 @@ func TestSummarySaysWhyItEnded(t *testing.T) {
 	}
 }
 
-// A run that was killed after it had saved its last checkpoint, and before it removed one
-// too many, removes that when it goes on, though it saves nothing more.
+// TestResumePrunes checks that a finished run which has more checkpoints than train.keep, as after
+// a kill before pruning, prunes them when it is resumed, although it saves nothing more.
 func TestResumePrunes(t *testing.T) {
 	cfg := testrun.Config(t, "train.checkpoint_every=5", "train.keep=3")
 	testrun.Train(t, testrun.Again(t, cfg), train.Options{})
@@ -209,9 +210,9 @@ func TestResumePrunes(t *testing.T) {
 	}
 }
 
-// The last step that is done counts, too: a run that was stopped right behind the first step of its
-// decay, or of the ramp of λ, cannot be given more steps, of which that one would have been
-// another. One step before it can.
+// TestNotExtendedByItsLastStep checks that the last finished step counts, too: a run that was
+// stopped right after the first step of its decay, or of the ramp of λ, cannot be extended, because
+// this step would have been different. A run stopped one step earlier can.
 func TestNotExtendedByItsLastStep(t *testing.T) {
 	testlevel.Long(t, "trains several times")
 	for _, c := range []struct {
@@ -219,7 +220,7 @@ func TestNotExtendedByItsLastStep(t *testing.T) {
 		refused                  int
 		say                      string
 	}{
-		// Steps 1 to 5 have the full rate; with 12 steps, the first 10 have.
+		// The full rate lasts until step 5; in a run of 20 steps, until step 11.
 		{`schedule={kind="wsd", rate=3e-3, warmup=1, decay=0.5}`, `method={form="off"}`, "train.steps=20",
 			6, "of which 6 are done: the learning rate of step 6 was"},
 		{`schedule={kind="constant", rate=3e-3, warmup=1}`, `method={silence=0.5}`, "train.steps=16", 5,

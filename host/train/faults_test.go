@@ -32,8 +32,8 @@ import (
 type victim struct {
 	name   string
 	cfg    *config.Config // its directory is that of the undisturbed run
-	before int            // steps that were done before, on healthy files
-	part   int            // unless all are asked for, every part-th operation or moment is tried
+	before int            // number of steps that were done before, without faults
+	part   int            // every part-th operation or moment is tried, except in exhaustive tests
 }
 
 const tinyProblem = `
@@ -64,7 +64,7 @@ var tinyModel = []string{
 	"train.final_eval_batches=1",
 }
 
-// victims are the trainings of the fault and power-loss tests.
+// victims returns the trainings of the fault and power-loss tests.
 func victims(t *testing.T) []victim {
 	t.Helper()
 	toy := problem(t, tinyProblem)
@@ -79,7 +79,7 @@ func victims(t *testing.T) []victim {
 	return list
 }
 
-// start is a directory in which the training is about to begin or to go on.
+// start returns the configuration of a training that is about to start or to continue.
 func (v victim) start(t *testing.T, prepared string) *config.Config {
 	t.Helper()
 	cfg := testrun.Elsewhere(t, v.cfg)
@@ -105,8 +105,8 @@ func (v victim) prepare(t *testing.T, finder *plugin.Finder) string {
 	return cfg.Train.Out
 }
 
-// TestFaults: whichever operation on the files of a run fails, once or with all after it,
-// it is reported, and the run continues from there to the end that it has undisturbed.
+// TestFaults checks that the failure of any operation on the files of a run, alone or with all
+// later ones, is reported, and that the resumed run ends like an undisturbed one.
 func TestFaults(t *testing.T) {
 	testlevel.Long(t, "makes each operation on files fail in turn")
 	finder := testrun.Finder(t)
@@ -129,8 +129,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestPowerLoss: whenever power is lost, the run goes on to the end that it has
-// undisturbed, or begins again where nothing of it is left.
+// TestPowerLoss checks that after a loss of power at any moment, the resumed run ends like an
+// undisturbed one, also if nothing of it is left.
 func TestPowerLoss(t *testing.T) {
 	testlevel.Long(t, "loses power at many moments")
 	finder := testrun.Finder(t)
@@ -149,21 +149,21 @@ func TestPowerLoss(t *testing.T) {
 			}
 			states := 0
 			for m := 0; m <= files.Moments(); m += testlevel.Choose(v.part, 1) {
-				// What was synced, all, and some of the other mixtures.
+				// Only what was synced (0), everything (1), and some of the mixtures.
 				for _, seed := range append([]uint64{0, 1}, mixtures[:testlevel.Choose(1, len(mixtures))]...) {
 					states++
 					v.lose(t, finder, files, m, seed)
 				}
 			}
 			t.Logf("%d moments, %d states", files.Moments(), states)
-			// What a run that has ended left is there without any more ado.
+			// All files of a finished run are there without resuming it.
 			lost := v.lost(t, files, files.Moments(), 0)
 			sameDirectory(t, "power lost after the end", v.cfg.Train.Out, lost)
 		})
 	}
 }
 
-// lost is the run directory after a loss of power.
+// lost returns the run directory after a loss of power.
 func (v victim) lost(t *testing.T, files *crashfs.FS, moment int, seed uint64) string {
 	t.Helper()
 	root := t.TempDir()
@@ -176,7 +176,7 @@ func (v victim) lost(t *testing.T, files *crashfs.FS, moment int, seed uint64) s
 // mixtures are seeds of losses that keep a part of what was not synced.
 var mixtures = []uint64{2, 3, 4, 5}
 
-// lose simulates a loss of power at a moment and goes on with the files that are left.
+// lose simulates a loss of power at a moment, and resumes with the files that are left.
 func (v victim) lose(
 	t *testing.T, finder *plugin.Finder, files *crashfs.FS, moment int, seed uint64,
 ) {
@@ -197,8 +197,8 @@ func (v victim) lose(
 	sameDirectory(t, what, v.cfg.Train.Out, cfg.Train.Out)
 }
 
-// fail trains with a fault in the i-th operation and then goes on without faults. It
-// is false when there was no such operation.
+// fail trains with a fault in the i-th operation, and then resumes without faults. It returns false
+// if there was no such operation.
 func (v victim) fail(
 	t *testing.T, finder *plugin.Finder, prepared string, i int, forever bool,
 ) bool {
@@ -234,17 +234,17 @@ func (v victim) fail(
 	return true
 }
 
-// harmless reports whether the fault of an operation may go unreported: a checkpoint about
-// whose file nothing can be found out is read again before it counts.
+// harmless reports whether the fault of an operation may go unreported: if Stat fails for a
+// checkpoint, the checkpoint is read again before it counts.
 func harmless(op faultfs.Op) bool {
 	return op.Kind == faultfs.Stat && strings.HasSuffix(op.Path, ".safetensors")
 }
 
-// sameDirectory reports where two finished run directories differ, apart from times:
-// names of files included, so that no leftover goes unseen.
+// sameDirectory reports differences between two finished run directories, apart from times. It
+// compares file names, so that it finds leftovers.
 func sameDirectory(t *testing.T, what, a, b string) {
 	t.Helper()
-	// A checkpoint that could not be saved is saved some steps later. The newest are compared below.
+	// A failed checkpoint is saved some steps later. The newest ones are compared below.
 	older := func(name string) string { return stepNumber.ReplaceAllString(name, "step-#.") }
 	if diff := cmp.Diff(fileNames(t, a, older), fileNames(t, b, older)); diff != "" {
 		t.Errorf("%s: the files differ:\n%s", what, diff)
@@ -261,7 +261,7 @@ func sameDirectory(t *testing.T, what, a, b string) {
 
 var stepNumber = regexp.MustCompile(`step-[0-9]+\.`)
 
-// fileNames are those of all files below a directory, changed by edit.
+// fileNames returns the names of all files below a directory, changed by edit.
 func fileNames(t *testing.T, dir string, edit func(string) string) (names []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -276,8 +276,8 @@ func fileNames(t *testing.T, dir string, edit func(string) string) (names []stri
 	return names
 }
 
-// timeless are the lines of a file of JSON values without times, places and names; none
-// of a file that does not exist.
+// timeless returns the lines of a file of JSON values without times, directories and names, or
+// nothing if the file does not exist.
 func timeless(t *testing.T, path string) []map[string]any {
 	t.Helper()
 	text, err := os.ReadFile(path)

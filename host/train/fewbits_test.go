@@ -9,8 +9,8 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
-// TestFewBits: quantizers that are meant for few bits train with each number of bits, without and
-// with the correction, which changes the run; and a run in parts is the whole one.
+// TestFewBits checks that quantizers for few bits train with each number of bits, that the
+// correction changes the run, and that a resumed run gives the same bits.
 func TestFewBits(t *testing.T) {
 	testlevel.Long(t, "trains models")
 	settings := map[string]string{}

@@ -19,9 +19,9 @@ var fullyQuantized = []string{
 	`quantizer.backward={plugin="mxfp4", scale_rule="absmax34", rounding="stochastic", rotation="32", signs="random"}`,
 }
 
-// TestFullyQuantized: all three products of each layer in MXFP4, with stochastic rounding and
-// random rotations in the backward pass, train a model, with and without the correction; a run in
-// parts is the whole one, and other settings of the backward pass are another run.
+// TestFullyQuantized checks a training with all three products of each layer in MXFP4, with
+// stochastic rounding and random rotations in the backward pass, with and without the correction. A
+// resumed run gives the same bits. Quantized gradients change the losses after the first step.
 func TestFullyQuantized(t *testing.T) {
 	testlevel.Long(t, "trains models")
 	cfg := testrun.Config(t, append(fullyQuantized, "method.lambda=5.0", "method.silence=0.5")...)
@@ -43,13 +43,13 @@ func TestFullyQuantized(t *testing.T) {
 	}
 }
 
-// publishedRecipe is the file of examples with that name, which follows the authors' code, for a
-// small model.
+// publishedRecipe returns the named file in examples, which follows the authors' code, for a small
+// model.
 func publishedRecipe(t *testing.T, name string, overrides ...string) *config.Config {
 	t.Helper()
 	trainFile, validation := testrun.Dataset(t)
 	layers := 1
-	if name == "nvfp4-training" { // it leaves out the last one
+	if name == "nvfp4-training" { // the last layer is not quantized
 		layers = 2
 	}
 	cfg, err := config.Load(filepath.Join("../../examples", name+".toml"), append([]string{
@@ -64,7 +64,7 @@ func publishedRecipe(t *testing.T, name string, overrides ...string) *config.Con
 	return cfg
 }
 
-// TestPublishedRecipes: they train, another model than without their backward pass.
+// TestPublishedRecipes checks that the recipes train, and that quantized gradients have an effect.
 func TestPublishedRecipes(t *testing.T) {
 	testlevel.Long(t, "trains models")
 	for _, name := range []string{"quartet", "quartet2", "nvfp4-training"} {
@@ -83,9 +83,9 @@ func TestPublishedRecipes(t *testing.T) {
 	}
 }
 
-// TestFullyQuantizedOnXLA: XLA draws the same random bits and quantizes the same numbers. A number
-// that lies within rounding errors of the border between two levels may get the other one, so
-// losses drift apart with the steps.
+// TestFullyQuantizedOnXLA checks that XLA draws the same random bits and quantizes the same numbers
+// as the CPU. A number within rounding errors of the boundary between two levels may get the other
+// one, so the losses drift apart with the steps.
 func TestFullyQuantizedOnXLA(t *testing.T) {
 	onXLA(t, 1)
 	for name, cpu := range map[string]*config.Config{

@@ -23,8 +23,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// torchLosses are the losses of five steps in PyTorch, made by
-// testdata/torch_reference.py, which describes weights and tokens.
+// torchLosses are the losses of five steps in PyTorch, computed by testdata/torch_reference.py,
+// which defines the weights and tokens.
 type torchLosses struct {
 	Model struct {
 		Layers, Heads, Width, Hidden, Vocabulary, Context, Batch int
@@ -47,15 +47,15 @@ type torchVariant struct {
 	Losses    struct{ Float32, Float64 []float64 }
 }
 
-// TestStepsMatchPyTorch trains the reference's 4-layer model for five steps through
-// the real plugins and the compiled step, and compares the loss before each update
-// and after the last. Weights enter as those of a checkpoint do.
+// TestStepsMatchPyTorch trains the reference's 4-layer model for five steps with the real plugins
+// and the compiled step, and compares the loss before each update and after the last. The weights
+// are uploaded like those of a checkpoint.
 //
-// The columns of the reference, float32 and float64, differ by up to 2e-7, relative:
-// no value of this model rounds to another code in float32. Asked for are 1e-5
-// without quantization and 1e-3 with it. What is reached is 1e-7 in all cases, and
-// the test holds 1e-6: more would mean that a code has flipped, which no rounding
-// explains at the distances that the reference guarantees.
+// The float32 and float64 losses of the reference differ by up to 2e-7, relative: no value of this
+// model rounds to another code in float32. The requirement is 1e-5 without quantization and 1e-3
+// with it. The actual difference is 1e-7 in all cases. The test demands 1e-6: a larger difference
+// would mean that a code has changed, which rounding cannot explain at the distances that the
+// reference guarantees.
 func TestStepsMatchPyTorch(t *testing.T) {
 	text := read(t, "testdata/torch_losses.json")
 	var ref torchLosses
@@ -141,7 +141,7 @@ func hash(stream, i int) uint64 {
 	return z ^ (z >> 31)
 }
 
-// hashedWeights are the reference's parameters: mean + std·√12·(uniform in ±1/2).
+// hashedWeights returns the reference's parameters: mean + std·√12·(uniform in ±1/2).
 func hashedWeights(params []architecture.Param) [][]float32 {
 	var weights [][]float32
 	for p, param := range params {
@@ -155,14 +155,14 @@ func hashedWeights(params []architecture.Param) [][]float32 {
 		values, scale := make([]float32, param.Size()), std*math.Sqrt(12)
 		for i := range values {
 			uniform := float64(hash(p, i)>>40)/(1<<24) - 0.5
-			values[i] = float32(mean + float64(scale*uniform)) // the conversion forbids to fuse
+			values[i] = float32(mean + float64(scale*uniform)) // the conversion prevents fusing
 		}
 		weights = append(weights, values)
 	}
 	return weights
 }
 
-// hashedTokens are the reference's tokens of a step.
+// hashedTokens returns the reference's tokens of a step.
 func hashedTokens(step, count, vocabulary int) []int32 {
 	tokens := make([]int32, count)
 	for i := range tokens {
@@ -171,7 +171,7 @@ func hashedTokens(step, count, vocabulary int) []int32 {
 	return tokens
 }
 
-// packingGolden is what transformers computes of documents with the checkpoint beside it.
+// packingGolden is what transformers computes for documents with the checkpoint in packingDir.
 type packingGolden struct {
 	RowLength int         `json:"row_length"`
 	Documents [][]int32   `json:"documents"`
@@ -181,8 +181,8 @@ type packingGolden struct {
 	Rows      []struct {
 		Tokens   []int32   `json:"tokens"`
 		Segments []int32   `json:"segments"`
-		Weights  []float32 `json:"target_weights"` // of what each place predicts
-		Losses   []float64 `json:"losses"`         // of each place, as far as there are documents
+		Weights  []float32 `json:"target_weights"` // of the target of each position
+		Losses   []float64 `json:"losses"`         // of each position up to the end of the documents
 	} `json:"rows"`
 }
 
@@ -198,7 +198,7 @@ func readPacking(t *testing.T) packingGolden {
 	return g
 }
 
-// packingConfig is a run on the documents of g, in batches of so many rows.
+// packingConfig returns a run on the documents of g, with batches of the given number of rows.
 func packingConfig(t *testing.T, g packingGolden, batch int) *config.Config {
 	t.Helper()
 	info := tokenizer.Info{Name: "golden", VocabSize: 328, BOS: tokenizer.NoToken,
@@ -236,7 +236,7 @@ form = "off"
 `, packingDir, g.RowLength, path, path, batch, filepath.Join(t.TempDir(), "run")))
 }
 
-// TestPackedGolden: documents that share rows have the mean loss that transformers finds.
+// TestPackedGolden checks that packed documents have the mean loss of transformers.
 func TestPackedGolden(t *testing.T) {
 	g := readPacking(t)
 	cfg := packingConfig(t, g, 8)
@@ -246,8 +246,8 @@ func TestPackedGolden(t *testing.T) {
 	}
 }
 
-// TestPackedPlacesGolden: rows have the tokens, segments and weights of the reference, and each
-// place has the loss that transformers finds there, also where a document ends and the next begins.
+// TestPackedPlacesGolden checks that rows have the tokens, segments and weights of the reference,
+// and that each position has the loss of transformers, also at document boundaries.
 func TestPackedPlacesGolden(t *testing.T) {
 	g := readPacking(t)
 	cfg := packingConfig(t, g, len(g.Rows))
@@ -263,7 +263,7 @@ func TestPackedPlacesGolden(t *testing.T) {
 	}
 	for i, r := range model.DocumentRows(batch, g.RowLength) {
 		want := g.Rows[i]
-		last := g.RowLength // a place more than the reference has, which predicts nothing
+		last := g.RowLength // the reference has one position less; this one predicts nothing
 		if !slices.Equal(r.Tokens[:last], want.Tokens) ||
 			!slices.Equal(r.Segments, append(want.Segments, model.Padding)) {
 			t.Errorf("row %d is %v of the documents %v, want %+v", i, r.Tokens, r.Segments, want)
@@ -280,7 +280,7 @@ func TestPackedPlacesGolden(t *testing.T) {
 	compareLosses(t, cfg, batch, g)
 }
 
-// compareLosses compares the losses of all places of a batch with the reference.
+// compareLosses compares the losses of all positions of a batch with the reference.
 func compareLosses(t *testing.T, cfg *config.Config, batch []int32, g packingGolden) {
 	t.Helper()
 	plan := testrun.Plan(t, cfg)
@@ -320,7 +320,7 @@ func compareLosses(t *testing.T, cfg *config.Config, batch []int32, g packingGol
 	}
 }
 
-// TestAloneGolden: each token of each document alone has the loss that transformers finds.
+// TestAloneGolden checks that each token of each single document has the loss of transformers.
 func TestAloneGolden(t *testing.T) {
 	g := readPacking(t)
 	m := opened(t, packingDir, trained.Options{NoData: true, Score: true})

@@ -23,7 +23,7 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
-// largestDifference is that of a tensor between two checkpoints.
+// largestDifference returns the largest difference of a tensor between two checkpoints.
 func largestDifference(a, b map[string][]float32, name string) float64 {
 	if len(a[name]) == 0 || len(a[name]) != len(b[name]) {
 		return math.Inf(1)
@@ -92,7 +92,7 @@ func opened(t *testing.T, run string, o trained.Options) *trained.Model {
 	return m
 }
 
-// refused fails unless a training ends with an error that says all of this.
+// refused fails unless a training ends with an error that contains all the given texts.
 func refused(t *testing.T, what string, cfg *config.Config, o train.Options, says ...string) {
 	t.Helper()
 	o.Finder = testrun.Finder(t)
@@ -104,7 +104,7 @@ func refused(t *testing.T, what string, cfg *config.Config, o train.Options, say
 	}
 }
 
-// inParts trains a copy of a finished run in parts, and fails unless it ends as that one did.
+// inParts trains a copy of a finished run in parts, and fails unless both end alike.
 func inParts(t *testing.T, whole *config.Config, stops ...int) (parts *config.Config) {
 	t.Helper()
 	parts = testrun.Elsewhere(t, whole)
@@ -114,7 +114,7 @@ func inParts(t *testing.T, whole *config.Config, stops ...int) (parts *config.Co
 	return parts
 }
 
-// madeOf is what a run says of how it came to be.
+// madeOf returns the provenance of a run.
 func madeOf(t *testing.T, run string) *provenance.Record {
 	t.Helper()
 	made, err := provenance.Read(rundir.At(run))
@@ -152,7 +152,7 @@ func poison(t *testing.T, cfg *config.Config, name string, part func(dims []int)
 	}
 }
 
-// evaluate is the loss of a run's newest checkpoint on its validation set.
+// evaluate returns the loss of a run's newest checkpoint on its validation set.
 func evaluate(t *testing.T, run string) float64 {
 	t.Helper()
 	loss, _ := testrun.Loss(t, run, trained.Options{})
@@ -176,7 +176,7 @@ func TestMain(m *testing.M) {
 	testrun.Main(m)
 }
 
-// beHost trains, or goes on training, as a configuration file says.
+// beHost starts or resumes the training of a configuration file.
 func beHost(path, plugins string) error {
 	cfg, err := config.Load(path, nil)
 	if err != nil {
@@ -193,7 +193,7 @@ type host struct {
 	ended chan error
 }
 
-// startHost starts one; it must be killed or waited for.
+// startHost starts a host, which must be killed or waited for.
 func startHost(t *testing.T, cfg *config.Config, finder *plugin.Finder) host {
 	t.Helper()
 	text, err := cfg.Encode()
@@ -216,8 +216,8 @@ func startHost(t *testing.T, cfg *config.Config, finder *plugin.Finder) host {
 	return h
 }
 
-// kill ends the process with SIGKILL and waits for its end; it is false when the
-// process had ended by itself.
+// kill ends the process with SIGKILL and waits for its end. It returns false if the process had
+// already ended.
 func (h host) kill(t *testing.T) bool {
 	t.Helper()
 	_ = h.cmd.Process.Kill()
@@ -225,8 +225,8 @@ func (h host) kill(t *testing.T) bool {
 	return !h.cmd.ProcessState.Exited()
 }
 
-// await polls until a condition holds, the process has ended, or too much time has
-// passed; it is true when the condition holds.
+// await polls until a condition holds, the process has ended, or a minute has passed. It reports
+// whether the condition holds.
 func (h host) await(t *testing.T, what string, holds func() bool) bool {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -245,9 +245,9 @@ func (h host) await(t *testing.T, what string, holds func() bool) bool {
 	return false
 }
 
-// poisoned are the configurations of n equal runs that have done two steps, and in
-// whose newest checkpoint the embedding of the rare token is NaN: every later step
-// whose batch holds that token is not finite.
+// poisoned returns the configurations of n equal runs that have done two steps. In their newest
+// checkpoint the embedding of the rare token is NaN: every later step whose batch contains this
+// token is not finite.
 func poisoned(t *testing.T, n int, overrides ...string) []*config.Config {
 	t.Helper()
 	first := testrun.Config(t, overrides...)
@@ -255,7 +255,7 @@ func poisoned(t *testing.T, n int, overrides ...string) []*config.Config {
 	poison(t, first, "param/embedding", func(dims []int) (from, to int) {
 		return testrun.Rare * dims[1], (testrun.Rare + 1) * dims[1]
 	})
-	// Earlier checkpoints are finite: a resume would prefer them.
+	// Remove earlier checkpoints, which are finite: a resumed run would prefer them.
 	entries, err := checkpoint.List(rundir.At(first.Train.Out).Checkpoints())
 	if err != nil {
 		t.Fatal(err)

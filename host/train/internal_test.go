@@ -38,7 +38,7 @@ quantizer = { plugin = "quest" }
 		Programs: &build.Programs{Weights: map[string]spec.Quantizer{"w": {}}}}
 }
 
-// TestSettings: schedules count all steps, the optimizer its own updates.
+// TestSettings checks that schedules count all steps, and the optimizer only its updates.
 func TestSettings(t *testing.T) {
 	r := runOf(t, "method.lambda=2.0")
 	r.done = provenance.Progress{Step: 94, Skipped: 3}
@@ -58,8 +58,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestScheduleFloor: floor is the fraction of the peak rate that is left at the end,
-// in every kind.
+// TestScheduleFloor checks that floor is the fraction of the peak rate at the end, for every kind.
 func TestScheduleFloor(t *testing.T) {
 	for _, kind := range []string{"onecycle_cos", "linear_warmup_cosine", "cosine", "linear", "wsd"} {
 		for floor, text := range map[float64]string{0.25: "schedule.floor=0.25",
@@ -97,8 +96,8 @@ func TestDue(t *testing.T) {
 	}
 }
 
-// TestUncorrectedWeightsAreCounted: every correction that is left out counts, in records
-// too, and the weights are named once for as long as they are the same.
+// TestUncorrectedWeightsAreCounted checks that every omitted correction is counted, also in
+// records, and that the weights are logged once while they stay the same.
 func TestUncorrectedWeightsAreCounted(t *testing.T) {
 	var said strings.Builder
 	r := runOf(t)
@@ -123,9 +122,9 @@ func TestUncorrectedWeightsAreCounted(t *testing.T) {
 	}
 }
 
-// TestFailuresOfOneTensor: a checkpoint holds how often the refreshes of a tensor have failed in a
-// row, also when it is the only one. Otherwise a run that is resumed again and again would never
-// end with the error about it.
+// TestFailuresOfOneTensor checks that a checkpoint stores how often the refreshes of a tensor have
+// failed in a row, even if it is the only such tensor. Otherwise a run that is resumed again and
+// again would never end with the error about it.
 func TestFailuresOfOneTensor(t *testing.T) {
 	for _, want := range []map[string]int{nil, {"layers.1.mlp.down": 3},
 		{"embedding": 1, "layers.1.mlp.down": 2}} {
@@ -148,8 +147,8 @@ func TestFailuresOfOneTensor(t *testing.T) {
 
 var errNoBatch = errors.New("no such batch")
 
-// numbered returns batches of two elements, which are their index; the batch with the index fails
-// is an error.
+// numbered returns batches of two elements, each the batch's index. Loading the batch with index
+// fails returns an error.
 func numbered(fails int64) build.Batches {
 	return build.Batches{Len: 2,
 		At: func(index int64, dst []int32) error {
@@ -162,8 +161,8 @@ func numbered(fails int64) build.Batches {
 		Finish: func(batches [][]int32) int64 { return int64(10 * len(batches)) }}
 }
 
-// TestFeed: every step gets its own batches; those of the next step are read ahead, but none after
-// the last.
+// TestFeed checks that every step gets its own batches, and that none are loaded after the last
+// step.
 func TestFeed(t *testing.T) {
 	loaded := make(chan [][]int32, 9)
 	load := func(b [][]int32) (*step.Batches, error) {
@@ -186,7 +185,7 @@ func TestFeed(t *testing.T) {
 	}
 }
 
-// TestFeedFails: an error arrives with the step that it belongs to.
+// TestFeedFails checks that an error is delivered with the step that it belongs to.
 func TestFeedFails(t *testing.T) {
 	load := func([][]int32) (*step.Batches, error) { return &step.Batches{}, nil }
 	f := startFeed(numbered(2), 1, load, 1, 9)
@@ -198,7 +197,7 @@ func TestFeedFails(t *testing.T) {
 	}
 }
 
-// TestFeedCloses: a feed that is closed early loads no more than it had begun.
+// TestFeedCloses checks that a feed that is closed early loads only what it has begun.
 func TestFeedCloses(t *testing.T) {
 	var loaded atomic.Int32
 	load := func([][]int32) (*step.Batches, error) {
@@ -213,7 +212,7 @@ func TestFeedCloses(t *testing.T) {
 	}
 }
 
-// RunSeen is Run, which shows its state before the first step.
+// RunSeen is like Run, but calls see with the state before the first step.
 func RunSeen(
 	ctx context.Context, cfg *config.Config, o Options, see func(*step.State),
 ) (*metrics.Summary, error) {

@@ -16,8 +16,8 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
-// The quantizers and optimizers of this repository, with the settings that they need
-// for rows of 32 elements, and the rates at which 30 steps make progress.
+// The quantizers and optimizers of this repository, with the settings for rows of 32 elements, and
+// rates for progress in 30 steps.
 var (
 	matrixQuantizers = map[string]string{
 		"quest": `quantizer={plugin="quest", bits=4}`, "absmax": `quantizer={plugin="absmax", bits=4}`,
@@ -34,10 +34,10 @@ var (
 		"soap": 3e-3}
 )
 
-// TestEveryPair is the claim of the project: any quantizer trains with any optimizer,
-// without and with both forms of the correction, from the same plugins. For each pair
-// the loss falls, λ = 0 gives the bits of a run without correction, and a resumed run
-// ends with the bits of one that never stopped.
+// TestEveryPair checks the claim of the project: any quantizer trains with any optimizer, without
+// and with both forms of the correction, from the same plugins. For each pair the loss falls, λ = 0
+// gives the bits of a run without correction, and a resumed run ends with the bits of one that
+// never stopped.
 func TestEveryPair(t *testing.T) {
 	testlevel.Long(t, "trains 54 models, or 270")
 	for i, q := range slices.Sorted(maps.Keys(matrixQuantizers)) {
@@ -67,8 +67,8 @@ func TestEveryPair(t *testing.T) {
 	}
 }
 
-// TestEveryPairWithTeacher: pairs learn from a teacher, too. The divergence falls, λ = 0 gives the
-// bits of a run without correction, and a resumed run ends with the bits of one that never stopped.
+// TestEveryPairWithTeacher checks that pairs learn from a teacher: the divergence falls, λ = 0
+// gives the bits of a run without correction, and a resumed run those of one that never stopped.
 func TestEveryPairWithTeacher(t *testing.T) {
 	testlevel.Long(t, "trains 13 models, or 37")
 	_, init := pretrained(t)
@@ -96,8 +96,8 @@ func TestEveryPairWithTeacher(t *testing.T) {
 	}
 }
 
-// sampled reports whether the i-th choice is tried with the j-th optimizer: each choice with one of
-// them, unless all pairs are asked for.
+// sampled reports whether the i-th choice is tried with the j-th optimizer: each choice with one
+// optimizer, or with all of them in exhaustive tests.
 func sampled(i, j int) bool { return testlevel.All() || i%len(matrixOptimizers) == j }
 
 // fell fails unless the mean loss of a run's last steps is below that of its first.
@@ -117,8 +117,8 @@ func fell(t *testing.T, dir string) {
 	}
 }
 
-// smallest are the models of all kinds as small as they can be, and with axes of one
-// element and of few: matrices of one row, of one column, and of one number.
+// smallest lists models of several kinds that are as small as possible or have axes of one element:
+// matrices of one row, one column, and one number.
 var smallest = map[string]string{
 	"toy":            `model = {kind = "toy", start = 0.9}`,
 	"quadratic/1":    `model = {kind = "quadratic", dimension = 1, condition = 1.0}`,
@@ -142,10 +142,9 @@ var sizeQuantizers = map[string]string{
 	"grid":     `quantizer.weights = {plugin = "grid", step = 0.25}`,
 }
 
-// TestEveryPairAtTheSmallestSizes: every quantizer trains with every optimizer, on every
-// kind of model, where tensors have axes of one element, and every loss is a number.
-// Language models train with fewer quantizers. Usually every quantizer of every model
-// trains with one of the optimizers.
+// TestEveryPairAtTheSmallestSizes checks that every quantizer trains with every optimizer on every
+// kind of model if tensors have axes of one element, and that every loss is finite. Language models
+// train with fewer quantizers. By default every quantizer of every model trains with one optimizer.
 func TestEveryPairAtTheSmallestSizes(t *testing.T) {
 	testlevel.Long(t, "trains 43 models, or 215")
 	files, validation := testrun.Dataset(t)
@@ -174,7 +173,7 @@ func TestEveryPairAtTheSmallestSizes(t *testing.T) {
 	}
 }
 
-// trainsAtAll runs a training and looks at every loss.
+// trainsAtAll runs a training and checks that every loss is finite.
 func trainsAtAll(t *testing.T, cfg *config.Config) {
 	t.Helper()
 	testrun.Train(t, cfg, train.Options{})

@@ -25,7 +25,7 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
-// processesOf lists the processes of an executable.
+// processesOf returns the process IDs of an executable.
 func processesOf(path string) (list []int) {
 	links, _ := filepath.Glob("/proc/[0-9]*/exe")
 	for _, link := range links {
@@ -37,7 +37,7 @@ func processesOf(path string) (list []int) {
 	return list
 }
 
-// lines is a log that is searched.
+// lines is a log that can be searched.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -55,9 +55,9 @@ func (l *lines) count(words string) int {
 	return strings.Count(l.text.String(), words)
 }
 
-// TestOpaqueOptimizer: AdamW computed by a plugin's own process trains like AdamW as a program, to
-// the last bit, with clipping, decay and correction; also when the run is stopped and resumed, and
-// when the process is killed again and again.
+// TestOpaqueOptimizer checks that AdamW computed by a plugin's own process gives the same bits as
+// AdamW as a program, with clipping, decay and correction; also if the run is stopped and resumed,
+// and if the process is killed repeatedly.
 func TestOpaqueOptimizer(t *testing.T) {
 	exe, opaque := opaqueAdamW(t)
 	for name, overrides := range map[string][]string{
@@ -94,7 +94,7 @@ func TestOpaqueOptimizer(t *testing.T) {
 		killer.Go(func() {
 			for kills := 0; kills < 2 && ctx.Err() == nil; time.Sleep(time.Millisecond) {
 				if !begun(killed) || log.count("is repeated") < kills {
-					continue // the training has not begun, or the last one has not been missed yet
+					continue // training has not begun, or the last kill has not been noticed
 				}
 				for _, pid := range processesOf(exe.Path) {
 					if syscall.Kill(pid, syscall.SIGKILL) == nil {
@@ -114,14 +114,14 @@ func TestOpaqueOptimizer(t *testing.T) {
 	})
 }
 
-// opaqueAdamW builds the plugin; opaque is the configuration's line for it.
+// opaqueAdamW builds the plugin. opaque is the setting that selects it.
 func opaqueAdamW(t *testing.T) (exe plugin.Executable, opaque string) {
 	t.Helper()
 	exe = ownExecutable(t, "opaque-adamw")
 	return exe, fmt.Sprintf("optimizer={plugin=%q}", exe.Path)
 }
 
-// ownExecutable builds one of the plugins in examples/plugins that compute themselves.
+// ownExecutable builds a plugin in examples/plugins that computes in its own process.
 func ownExecutable(t *testing.T, name string) plugin.Executable {
 	t.Helper()
 	testlevel.Long(t, "builds a plugin")
@@ -136,7 +136,7 @@ func ownExecutable(t *testing.T, name string) plugin.Executable {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// processes of its own
+	// A copy, so that processesOf finds only processes of this test.
 	exe := plugin.Executable{Name: built.Name, Path: filepath.Join(t.TempDir(), name)}
 	if err := os.WriteFile(exe.Path, read(t, built.Path), 0o700); err != nil {
 		t.Fatal(err)
@@ -150,8 +150,8 @@ func begun(cfg *config.Config) bool {
 	return err == nil && info.Size() > 0
 }
 
-// trainUntilGone trains with a plugin whose executable vanishes when the training has begun, and
-// then its process. It returns the error of the run; the executable is there again.
+// trainUntilGone trains with a plugin whose executable is removed and whose processes are killed
+// once the training has begun. It restores the executable, and returns the error of the run.
 func trainUntilGone(t *testing.T, cfg *config.Config, exe plugin.Executable) error {
 	t.Helper()
 	gone := exe.Path + ".gone"
@@ -180,8 +180,8 @@ func trainUntilGone(t *testing.T, cfg *config.Config, exe plugin.Executable) err
 	return err
 }
 
-// TestOpaqueOptimizerOnXLA: where the memory is not the host's, tensors are copied, and the losses
-// are those of the program, whose roots XLA rounds in its own way.
+// TestOpaqueOptimizerOnXLA checks devices with their own memory, for which tensors are copied. The
+// losses equal those of the program, except that XLA rounds square roots differently.
 func TestOpaqueOptimizerOnXLA(t *testing.T) {
 	onXLA(t, 2)
 	_, opaque := opaqueAdamW(t)
@@ -202,7 +202,7 @@ func TestOpaqueOptimizerOnXLA(t *testing.T) {
 	}
 }
 
-// TestOpaqueOptimizerFails: a plugin that cannot go on ends the run with the state before the step.
+// TestOpaqueOptimizerFails checks that the loss of a plugin ends the run with the previous state.
 func TestOpaqueOptimizerFails(t *testing.T) {
 	exe, opaque := opaqueAdamW(t)
 	cfg := testrun.Config(t, opaque, "train.steps=200", "train.checkpoint_every=1000")

@@ -9,8 +9,8 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
-// operands quantize keys, values, queries and the head: the values with trained parameters, and the
-// head at random.
+// operands quantizes keys, values, queries and the head: the values with trained parameters, the
+// head with stochastic rounding.
 var operands = []string{
 	"model.hidden=64", "train.steps=30", "train.eval_every=0", "train.accumulate=2",
 	`quantizer={plugin="quest"}`,
@@ -19,9 +19,9 @@ var operands = []string{
 	`quantizer.head={plugin="mxfp4", rounding="stochastic"}`,
 }
 
-// TestOperands: a model with quantized keys, values, queries and head trains, with and without the
-// correction and with a tied head, and a run in parts is the whole one. Each of them changes the
-// losses, and without their tables the run is that without the roles.
+// TestOperands checks that a model with quantized keys, values, queries and head trains, also with
+// a tied head, that a resumed run gives the same bits, and that each of the four alone changes the
+// first loss.
 func TestOperands(t *testing.T) {
 	testlevel.Long(t, "trains models")
 	cfg := testrun.Config(t, append(operands, "method.lambda=5.0", "method.silence=0.5")...)

@@ -10,13 +10,13 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
-// overrides are [[quantizer.overrides]], each as the inside of an inline table.
+// overrides returns [[quantizer.overrides]] from the contents of inline tables.
 func overrides(list ...string) string {
 	return "quantizer.overrides=[{" + strings.Join(list, "}, {") + "}]"
 }
 
-// TestOverridesOfEverything: what overrides say for everything, or for all steps, is what the table
-// of the quantizer says.
+// TestOverridesOfEverything checks that overrides for all tensors, or for all steps, equal the
+// table of the quantizer.
 func TestOverridesOfEverything(t *testing.T) {
 	plain := testrun.Config(t, testrun.TwoLayers)
 	testrun.Train(t, plain, train.Options{})
@@ -50,7 +50,7 @@ func TestOverridesOfEverything(t *testing.T) {
 	}
 }
 
-// TestQuantizersThatChange: a training whose overrides hold for some of its steps is refused.
+// TestQuantizersThatChange checks that overrides for only some of the steps are refused.
 func TestQuantizersThatChange(t *testing.T) {
 	for says, list := range map[string]string{
 		"quantizer.overrides: the quantizers change after step 6 (from, " +

@@ -64,14 +64,14 @@ plugin = "sgd"
 momentum = 0.0
 `
 
-// problem is a configuration with a run directory of its own.
+// problem returns a configuration with its own run directory.
 func problem(t testing.TB, text string, overrides ...string) *config.Config {
 	t.Helper()
 	out := fmt.Sprintf("train.out=%q", filepath.Join(t.TempDir(), "run"))
 	return testrun.Parse(t, text, append([]string{out}, overrides...)...)
 }
 
-// iterates are the points that a run has recorded.
+// iterates returns the points that a run has recorded.
 func iterates(t *testing.T, dir string) []metrics.Point {
 	t.Helper()
 	points, err := metrics.Read[metrics.Point](rundir.At(dir).Trajectory())
@@ -81,10 +81,10 @@ func iterates(t *testing.T, dir string) []metrics.Point {
 	return points
 }
 
-// TestToyParetoPoints: for f(x) = ½(x − ½)² and Q = floor, the iteration of the CAGE paper's Eq. 3
-// ends, from anywhere in a cell that has one, in the cell's λ-Pareto point, coupled as well as
-// decoupled, with the real plugins. The tolerance is a few units in the last place of float32 of
-// the largest point, 3.1.
+// TestToyParetoPoints checks that for f(x) = ½(x − ½)² and Q = floor, the iteration of the CAGE
+// paper's Eq. 3 converges, from both ends of each cell that has one, to the cell's λ-Pareto point.
+// It uses both forms and the real plugins. The tolerance is a few units in the last place of
+// float32 of the largest point, 3.1.
 func TestToyParetoPoints(t *testing.T) {
 	testlevel.Long(t, "trains several runs")
 	roots := 0
@@ -122,8 +122,8 @@ func TestToyParetoPoints(t *testing.T) {
 	}
 }
 
-// TestToyTrajectory compares each iterate with the iteration in float64, for both places of the
-// gradient: at x, and at Q(x), where plain STE leaves the point forever.
+// TestToyTrajectory compares each iterate with the iteration in float64, for gradients at x and at
+// Q(x), where plain STE would leave the point forever.
 func TestToyTrajectory(t *testing.T) {
 	for _, gradient := range []string{"full", "quantized"} {
 		cfg := problem(t, toyText, "model.start=1.7", "method.lambda=1.0", "train.steps=30",
@@ -147,7 +147,7 @@ func TestToyTrajectory(t *testing.T) {
 	}
 }
 
-// TestProblemOutputs: what is recorded of a problem, and what is not.
+// TestProblemOutputs checks which numbers and points a problem records.
 func TestProblemOutputs(t *testing.T) {
 	cfg := problem(t, quadraticText)
 	s := testrun.Train(t, cfg, train.Options{})
@@ -182,8 +182,8 @@ func TestProblemOutputs(t *testing.T) {
 	}
 }
 
-// TestProblemOpens: a trained problem can be evaluated, which is what the summary says, but writes
-// no text and is not evaluated on any.
+// TestProblemOpens checks that a trained problem can be evaluated, with the loss in the summary,
+// but neither generates text nor is evaluated on data.
 func TestProblemOpens(t *testing.T) {
 	cfg := problem(t, quadraticText)
 	s := testrun.Train(t, cfg, train.Options{})
@@ -203,8 +203,8 @@ func TestProblemOpens(t *testing.T) {
 	}
 }
 
-// TestProblemResumes: a run in parts ends as one without a stop, noise, records and points
-// included.
+// TestProblemResumes checks that a run in parts ends like one without a stop, including noise,
+// records and points.
 func TestProblemResumes(t *testing.T) {
 	whole := problem(t, quadraticText, "train.checkpoint_every=10")
 	testrun.Train(t, whole, train.Options{})
@@ -224,7 +224,7 @@ func sameTrajectory(t *testing.T, a, b *config.Config) {
 	}
 }
 
-// TestProblemKilled: the points survive SIGKILL as the records do.
+// TestProblemKilled checks that the points survive SIGKILL like the records.
 func TestProblemKilled(t *testing.T) {
 	testlevel.Long(t, "starts and kills processes")
 	whole := problem(t, quadraticText, "train.steps=4000", "train.checkpoint_every=400",
@@ -234,7 +234,7 @@ func TestProblemKilled(t *testing.T) {
 	sameTrajectory(t, whole, killed)
 }
 
-// TestOLMo2Trains: the other architecture trains, is evaluated and continues a prompt with the same
+// TestOLMo2Trains checks that OLMo 2 trains, is evaluated and continues a prompt with the same
 // plugins and data.
 func TestOLMo2Trains(t *testing.T) {
 	cfg := testrun.Config(t, `model.kind="olmo2"`, "model.kv_heads=1", "model.rope_factor=8.0",

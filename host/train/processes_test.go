@@ -22,9 +22,9 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
-// TestKilledAtAnyMoment kills the process of a training with SIGKILL again and again,
-// each time at a random moment after it has saved something new, resumes it, and
-// demands that it ends where an undisturbed run ends, bit for bit.
+// TestKilledAtAnyMoment kills the process of a training with SIGKILL repeatedly, each time at a
+// random moment after it has saved a new checkpoint, and resumes it. The run must end with the same
+// bits as an undisturbed run.
 func TestKilledAtAnyMoment(t *testing.T) {
 	testlevel.Long(t, "starts and kills processes")
 	t.Run("plain", func(t *testing.T) {
@@ -42,8 +42,8 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	})
 }
 
-// TestKilledBesideRefreshes: the same where refreshes are computed beside the steps,
-// and most checkpoints are taken while some are.
+// TestKilledBesideRefreshes checks the same with refreshes that are computed beside the steps, and
+// during most checkpoints.
 func TestKilledBesideRefreshes(t *testing.T) {
 	testlevel.Long(t, "starts and kills processes")
 	for name, overrides := range lateRefreshes {
@@ -54,8 +54,8 @@ func TestKilledBesideRefreshes(t *testing.T) {
 	}
 }
 
-// killAndCompare runs the one undisturbed and the other with kills. On a busy machine a run may
-// come to its end before the test knows of its checkpoints: then it begins anew.
+// killAndCompare runs whole undisturbed, and killed with kills. On a busy machine a run may end
+// before the test sees its checkpoints; then it starts again.
 func killAndCompare(t *testing.T, whole, killed *config.Config) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(3, 4))
@@ -63,7 +63,7 @@ func killAndCompare(t *testing.T, whole, killed *config.Config) {
 	finder := testrun.Finder(t)
 	checkpoints := killed.Train.Steps / killed.Train.CheckpointEvery
 	for rounds := 0; ; rounds++ {
-		if rounds > checkpoints+1 { // each round is one checkpoint nearer to the end, or the end
+		if rounds > checkpoints+1 { // each round adds a checkpoint or ends the run
 			t.Fatalf("the run of %d checkpoints does not come to its end", checkpoints)
 		}
 		before := newest(t, killed)
@@ -83,7 +83,7 @@ func killAndCompare(t *testing.T, whole, killed *config.Config) {
 			if err := os.RemoveAll(killed.Train.Out); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := os.Stat(whole.Train.Out); err == nil { // both go on from what is there
+			if _, err := os.Stat(whole.Train.Out); err == nil { // both continue from the same directory
 				if err := os.CopyFS(killed.Train.Out, os.DirFS(whole.Train.Out)); err != nil {
 					t.Fatal(err)
 				}
@@ -98,7 +98,7 @@ func killAndCompare(t *testing.T, whole, killed *config.Config) {
 	testrun.SameRun(t, "undisturbed and killed", whole.Train.Out, killed.Train.Out)
 }
 
-// newest is the step of the newest checkpoint of a run, 0 for none.
+// newest returns the step of the newest checkpoint of a run, or 0 if there is none.
 func newest(t *testing.T, cfg *config.Config) int {
 	t.Helper()
 	entries, err := checkpoint.List(rundir.At(cfg.Train.Out).Checkpoints())
@@ -111,9 +111,9 @@ func newest(t *testing.T, cfg *config.Config) int {
 	return entries[len(entries)-1].Step
 }
 
-// TestSignals interrupts the built command in the middle of a training: it saves a
-// checkpoint, says how to go on, and ends with the exit code of an interrupted
-// command. The checkpoint is that of a run which stopped there by itself.
+// TestSignals interrupts the built command during a training. It must save a checkpoint, name
+// --resume, and end with the exit code of an interrupted command. The checkpoint must equal that of
+// a run that stopped there by itself.
 func TestSignals(t *testing.T) {
 	testlevel.Long(t, "builds the command")
 	cage, finder := testrun.Cage(t), testrun.Finder(t)
@@ -139,8 +139,8 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// interrupt runs the command, sends it a signal when it has trained a few steps, and
-// returns its exit code and what it printed.
+// interrupt runs the command, sends it a signal after a few steps of training, and returns its exit
+// code and output.
 func interrupt(
 	t *testing.T, cage string, cfg *config.Config, finder *plugin.Finder, signal syscall.Signal,
 ) (code int, output string) {
@@ -175,7 +175,7 @@ func interrupt(
 	return h.cmd.ProcessState.ExitCode(), out.String()
 }
 
-// watcher is a console that looks at every line for plugin processes that run.
+// watcher is a console that checks at every write that no plugin process is running.
 type watcher struct {
 	t        *testing.T
 	recorder testrun.Recorder
@@ -190,10 +190,9 @@ func (w *watcher) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestPluginsEndBeforeTraining: when the first step is reported, every plugin process
-// of the run has ended; so nothing that happens to a plugin later can matter. What
-// happens to one between handing over its programs and its end is tested in
-// host/train/build.
+// TestPluginsEndBeforeTraining checks that every plugin process of the run has ended when the first
+// step is reported, so that nothing that happens to a plugin later can matter. host/train/build
+// tests what happens to a plugin between handing over its programs and its end.
 func TestPluginsEndBeforeTraining(t *testing.T) {
 	recorder := testrun.NewRecorder(t)
 	w := &watcher{t: t, recorder: recorder}
@@ -204,8 +203,8 @@ func TestPluginsEndBeforeTraining(t *testing.T) {
 	}
 }
 
-// TestPluginsEndWithTheHost kills a host that waits for a plugin to start, and hosts
-// at random moments of their start.
+// TestPluginsEndWithTheHost kills a host that waits for a plugin to start, and hosts at random
+// moments of their start.
 func TestPluginsEndWithTheHost(t *testing.T) {
 	testlevel.Long(t, "starts and kills processes")
 	t.Run("while a plugin hangs", func(t *testing.T) {

@@ -53,13 +53,13 @@ func TestResumeWithAnotherConfiguration(t *testing.T) {
 		`train.recompute="blocks"`), train.Options{Resume: true})
 }
 
-// TestResumeWithAnotherExecutable: what a run depends on are the programs, not the
-// executables. Other executables that write the same programs continue it.
+// TestResumeWithAnotherExecutable checks that a run depends on the programs, not on the
+// executables: other executables that return the same programs continue it.
 func TestResumeWithAnotherExecutable(t *testing.T) {
 	testlevel.Long(t, "starts plugins anew")
 	cfg := testrun.Config(t)
 	runParts(t, cfg, 3)
-	// The scripts of a recorder have other hashes than the plugins they start.
+	// A recorder's scripts have other hashes than the plugins that they start.
 	_, err := train.Run(t.Context(), testrun.Again(t, cfg),
 		train.Options{Resume: true, Finder: testrun.NewRecorder(t).Finder})
 	if err != nil {
@@ -80,9 +80,9 @@ func TestDirectoryInUse(t *testing.T) {
 	}
 }
 
-// TestDamagedCheckpoint: a newest checkpoint that is damaged is passed over, and what
-// came after the one before it is computed again. With no intact one the run does not
-// start over unasked.
+// TestDamagedCheckpoint checks that a damaged newest checkpoint is skipped, and that the steps
+// after the previous one are computed again. If no checkpoint is intact, the run does not silently
+// start over.
 func TestDamagedCheckpoint(t *testing.T) {
 	whole := testrun.Config(t, "train.checkpoint_every=4", "train.keep=10")
 	damaged := testrun.Elsewhere(t, whole)
@@ -111,8 +111,8 @@ func TestDamagedCheckpoint(t *testing.T) {
 	}
 }
 
-// TestCheckpointThatIsNotFinite: a newest checkpoint with NaN is passed over, as a damaged one is,
-// so that the run goes on. With no other it is used, and the log says what to expect.
+// TestCheckpointThatIsNotFinite checks that a newest checkpoint with NaN is skipped like a damaged
+// one. If there is no other, it is used with a warning.
 func TestCheckpointThatIsNotFinite(t *testing.T) {
 	testlevel.Long(t, "trains several runs")
 	for _, name := range []string{"param/layers.0.mlp.down", "state/layers.0.mlp.down/v"} {
@@ -143,8 +143,8 @@ func TestCheckpointThatIsNotFinite(t *testing.T) {
 	}
 }
 
-// TestPruningCountsIntactCheckpoints: what is damaged while a run goes on, or was when it
-// went on, does not push the only good checkpoint out.
+// TestPruningCountsIntactCheckpoints checks that a checkpoint that is damaged during a run is
+// renamed, and that train.keep intact ones are kept.
 func TestPruningCountsIntactCheckpoints(t *testing.T) {
 	cfg := testrun.Config(t, "train.checkpoint_every=4", "train.keep=2")
 	spoil := func(step int) {
@@ -173,7 +173,7 @@ func TestPruningCountsIntactCheckpoints(t *testing.T) {
 	}
 }
 
-// callAt is a console that calls functions, each once, when a text is shown.
+// callAt is a console that calls each function once, when its text is shown.
 type callAt struct {
 	at    map[string]func()
 	mu    sync.Mutex
@@ -193,8 +193,8 @@ func (c *callAt) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestFinishedRun: resuming a run that is done evaluates it again and writes nothing
-// twice.
+// TestFinishedRun checks that resuming a finished run evaluates it again, with the same summary and
+// no further records.
 func TestFinishedRun(t *testing.T) {
 	cfg := testrun.Config(t)
 	first := testrun.Train(t, cfg, train.Options{})
@@ -217,8 +217,8 @@ func TestFinishedRun(t *testing.T) {
 	}
 }
 
-// TestInterrupted interrupts a run between a step and what is due after it: an
-// evaluation, a checkpoint, the final evaluation. Nothing of it is lost.
+// TestInterrupted interrupts a run between a step and what is due after it: an evaluation, a
+// checkpoint, the final evaluation. The resumed run must do it.
 func TestInterrupted(t *testing.T) {
 	whole := testrun.Config(t, "train.checkpoint_every=5")
 	testrun.Train(t, whole, train.Options{})
@@ -266,8 +266,8 @@ func TestInterruptedBeforeItBegan(t *testing.T) {
 	testrun.AwaitDeath(t, recorder.Processes(t), 2*time.Second)
 }
 
-// TestResumeWithOtherPrograms: a plugin that has changed what it computes does not
-// continue a run.
+// TestResumeWithOtherPrograms checks that a plugin that returns other programs cannot continue a
+// run.
 func TestResumeWithOtherPrograms(t *testing.T) {
 	cfg := testrun.Config(t)
 	runParts(t, cfg, 3)
@@ -289,7 +289,7 @@ func spoilHash(t *testing.T, cfg *config.Config) {
 	write(t, path, []byte(spoiled))
 }
 
-// TestLock: two processes do not train in one directory.
+// TestLock checks that two processes cannot train in the same directory.
 func TestLock(t *testing.T) {
 	testlevel.Long(t, "starts processes")
 	cfg := testrun.Config(t)
@@ -307,8 +307,8 @@ func TestLock(t *testing.T) {
 	testrun.Train(t, testrun.Again(t, cfg), train.Options{})
 }
 
-// TestFinishedStaysFinished: a finished run that is resumed is evaluated again; if that fails, or
-// is interrupted, the summary of the finished run stays.
+// TestFinishedStaysFinished checks that the summary of a finished run stays if the run is resumed,
+// and its evaluation fails or is interrupted.
 func TestFinishedStaysFinished(t *testing.T) {
 	cfg := testrun.Config(t, "train.steps=4")
 	testrun.Train(t, cfg, train.Options{})
@@ -334,7 +334,7 @@ func TestFinishedStaysFinished(t *testing.T) {
 	resume(t.Context(), io.Discard)
 }
 
-// onMessage is a log that calls a function when a message is in a line of it.
+// onMessage is a log that calls a function when a line contains a message.
 type onMessage struct {
 	message string
 	call    func()
@@ -347,7 +347,7 @@ func (o onMessage) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// TestStoppedWhileItLoads: a run that is interrupted while it reads its checkpoint stops.
+// TestStoppedWhileItLoads checks that a run stops if it is interrupted while it reads a checkpoint.
 func TestStoppedWhileItLoads(t *testing.T) {
 	testlevel.Long(t, "starts processes")
 	cfg := testrun.Config(t, "train.steps=2000", "train.eval_every=0")
@@ -362,8 +362,8 @@ func TestStoppedWhileItLoads(t *testing.T) {
 	}
 }
 
-// TestMixtureMoves: a run goes on when the files of its mixture have other paths; with others it
-// does not.
+// TestMixtureMoves checks that a run can be resumed if the files of its mixture have been moved,
+// but not with other files.
 func TestMixtureMoves(t *testing.T) {
 	first, validation := testrun.Dataset(t)
 	text := strings.Replace(testrun.ConfigText("TRAIN", validation, filepath.Join(t.TempDir(), "run")),

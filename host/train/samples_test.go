@@ -34,8 +34,8 @@ import (
 
 const twoPrompts = `train.samples=["the quick", "func returns"]`
 
-// TestSamples: a training that writes texts ends in the bits of one that does not, and the
-// same seed writes the same texts at each evaluation and at the end.
+// TestSamples checks that sampling texts does not change the bits of a training, and that the same
+// seed gives the same texts, at each evaluation and at the end.
 func TestSamples(t *testing.T) {
 	testlevel.Long(t, "trains many times")
 	for _, quantizer := range []string{"quest", "lsq"} {
@@ -69,7 +69,7 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// TestSamplesAsGenerated: the last texts are those that the run's checkpoint gives.
+// TestSamplesAsGenerated checks that the last texts are those that the run's checkpoint generates.
 func TestSamplesAsGenerated(t *testing.T) {
 	cfg := testrun.Config(t, "train.steps=6", "train.eval_every=0", `train.samples="the quick"`,
 		"train.sample_tokens=12", "train.sample_temperature=0")
@@ -87,8 +87,8 @@ func TestSamplesAsGenerated(t *testing.T) {
 	}
 }
 
-// TestSamplesEnd: texts end with the tokens that the checkpoint names which the run started from.
-// Here these are all.
+// TestSamplesEnd checks that texts end with the EOS tokens of the initial checkpoint. Here all
+// tokens are EOS tokens.
 func TestSamplesEnd(t *testing.T) {
 	cfg, dir := testrun.FromHub(t, "train.eval_every=0", `train.samples="the quick"`,
 		"train.sample_tokens=5")
@@ -110,8 +110,8 @@ func TestSamplesEnd(t *testing.T) {
 	}
 }
 
-// TestSamplesWithoutTokenizer: a run that cannot read its prompts does not begin, so that the same
-// command with what was missing needs no --resume.
+// TestSamplesWithoutTokenizer checks that a run that cannot encode its prompts does not begin, so
+// that the corrected command does not need --resume.
 func TestSamplesWithoutTokenizer(t *testing.T) {
 	const hub = "../model/huggingface/testdata/llama32"
 	tok, err := tokenizer.Open(hub)
@@ -143,7 +143,7 @@ func TestSamplesWithoutTokenizer(t *testing.T) {
 	}
 }
 
-// unsynced is a file system that cannot make texts durable, but for the file as it is opened.
+// unsynced is a file system on which the samples cannot be synced after they have been written.
 type unsynced struct{ vfs.FS }
 
 func (u unsynced) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, error) {
@@ -171,7 +171,7 @@ func (f *unsyncedFile) Sync() error {
 	return f.File.Sync()
 }
 
-// TestSamplesNotSynced: texts that do not reach the disk end no training. It is said.
+// TestSamplesNotSynced checks that samples that cannot be synced cause a warning, not an error.
 func TestSamplesNotSynced(t *testing.T) {
 	cfg := testrun.Config(t, "train.eval_every=2", "train.steps=6", "train.checkpoint_every=1",
 		twoPrompts, "train.sample_tokens=2")
@@ -187,8 +187,8 @@ func TestSamplesNotSynced(t *testing.T) {
 	}
 }
 
-// TestSamplesResumed: a run that was stopped, or killed at the worst moments, ends with the
-// texts of one that was not.
+// TestSamplesResumed checks that a run that was stopped, or killed at the worst moments, ends with
+// the same texts as an undisturbed run.
 func TestSamplesResumed(t *testing.T) {
 	testlevel.Long(t, "trains several runs")
 	whole := testrun.Config(t, "train.eval_every=3", "train.steps=9", twoPrompts,
@@ -206,7 +206,7 @@ func TestSamplesResumed(t *testing.T) {
 	same("a run that was stopped", stopped)
 
 	dir := rundir.At(stopped.Train.Out)
-	// Killed after the texts of the last step, and before the record of their evaluation.
+	// As if killed after the texts of the last step, before the record of their evaluation.
 	cutLastLine(t, dir.Metrics().Name)
 	if err := os.Remove(dir.Summary().Name); err != nil {
 		t.Fatal(err)
@@ -219,7 +219,7 @@ func TestSamplesResumed(t *testing.T) {
 	same("a finished run that was resumed", stopped)
 }
 
-// cutLastLine leaves out the last line of a file, but for its first bytes.
+// cutLastLine truncates the last line of a file to its first bytes.
 func cutLastLine(t *testing.T, path string) {
 	t.Helper()
 	text := read(t, path)
@@ -245,8 +245,8 @@ func readSamples(t *testing.T, cfg *config.Config) []metrics.Sample {
 	return list
 }
 
-// TestEvaluateCountsEveryToken compares evaluations in batches of 4, whose last one
-// has 3 windows, with one window at a time: each is the mean over all tokens.
+// TestEvaluateCountsEveryToken compares evaluations in batches of 4, the last of which has 3
+// windows, with one window at a time: each is the mean over all tokens.
 func TestEvaluateCountsEveryToken(t *testing.T) {
 	const context16, windows = 16, 7
 	path := filepath.Join(t.TempDir(), "val.tokens")
@@ -254,8 +254,8 @@ func TestEvaluateCountsEveryToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A few tokens more than 7 windows and the last target; the document's first token
-	// is the tokenizer's own, if it has one.
+	// A few tokens more than 7 windows and the last target. The document starts with the tokenizer's
+	// BOS token, if it has one.
 	if err := w.WriteDocument(testrun.Tokens(1, 1, windows*context16+9, 256), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -292,7 +292,7 @@ func TestEvaluateCountsEveryToken(t *testing.T) {
 	stopEvaluation(t, file)
 }
 
-// sequence reads a part to evaluate a configuration on.
+// sequence returns the batches for an evaluation on a part.
 func sequence(t *testing.T, cfg *config.Config, part *dataset.File, batch int) step.Sequence {
 	t.Helper()
 	s, err := build.OpenSequence(cfg, part, batch)
@@ -302,7 +302,7 @@ func sequence(t *testing.T, cfg *config.Config, part *dataset.File, batch int) s
 	return s
 }
 
-// stopEvaluation: an evaluation ends with its context.
+// stopEvaluation checks that an evaluation ends with its context.
 func stopEvaluation(t *testing.T, file *dataset.File) {
 	cfg := testrun.Config(t, "model.vocab=300")
 	c := testrun.Compile(t, testrun.Plan(t, cfg))
@@ -319,8 +319,8 @@ func stopEvaluation(t *testing.T, file *dataset.File) {
 	}
 }
 
-// TestLateEvaluation: an evaluation that a run does when it goes on is recorded as if it had
-// been done at once, with the losses of its step also where these were not recorded.
+// TestLateEvaluation checks that an evaluation after a resume is recorded as if it had been done at
+// once, with the losses of its step even if these were not recorded.
 func TestLateEvaluation(t *testing.T) {
 	whole := testrun.Config(t, "train.checkpoint_every=5", "train.log_every=3")
 	testrun.Train(t, whole, train.Options{})

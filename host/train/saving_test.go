@@ -27,15 +27,15 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// TestErrorsSaveWhatThereIs: after an error that leaves the state consistent there is a
-// checkpoint of the last step that was done, although none was due, and when the
-// cause is mended the run ends as one that never failed.
+// TestErrorsSaveWhatThereIs checks that after an error that leaves the state consistent, there is a
+// checkpoint of the last finished step, although none was due. When the cause is removed, the
+// resumed run ends like an undisturbed one.
 func TestErrorsSaveWhatThereIs(t *testing.T) {
 	testlevel.Long(t, "trains several runs")
 	cases := map[string]struct {
 		when  string
 		spoil func(t *testing.T, cfg *config.Config) (mend func())
-		steps int // of the checkpoint; one more where the next batches were read already
+		steps int // step of the checkpoint; one more if the next batches were already read
 	}{
 		"training data cut": {"step 6/20",
 			func(t *testing.T, cfg *config.Config) func() { return cut(t, cfg.Data.Train[0]) }, 6},
@@ -60,7 +60,7 @@ func TestErrorsSaveWhatThereIs(t *testing.T) {
 			return func() { os.Remove(path) }
 		}, 20},
 	}
-	// By the checkpoint of step 5 the data is verified.
+	// The checkpoint of step 5 waits for the verification of the data.
 	whole := testrun.Config(t, "train.checkpoint_every=5")
 	testrun.Train(t, whole, train.Options{})
 	for name, c := range cases {
@@ -84,7 +84,7 @@ func TestErrorsSaveWhatThereIs(t *testing.T) {
 	}
 }
 
-// cut leaves the beginning of a file, until mend is called.
+// cut truncates a file until mend is called.
 func cut(t *testing.T, path string) (mend func()) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -101,8 +101,8 @@ func cut(t *testing.T, path string) (mend func()) {
 	}
 }
 
-// fillDisk lets every further write to a file that this process has open fail as on a
-// full disk, until mend is called.
+// fillDisk makes every further write to a file that this process has open fail, as on a full disk,
+// until mend is called.
 func fillDisk(t *testing.T, path string) (mend func()) {
 	t.Helper()
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
@@ -140,8 +140,8 @@ func fillDisk(t *testing.T, path string) (mend func()) {
 	return func() {}
 }
 
-// TestRecordsWait: while metrics.jsonl cannot be written the run goes on; its records are
-// written later, by it or by the one that goes on from its checkpoint.
+// TestRecordsWait checks that a run continues if metrics.jsonl cannot be written. The records are
+// written later, by this run or by the one that is resumed from its checkpoint.
 func TestRecordsWait(t *testing.T) {
 	testlevel.Long(t, "waits for a full disk")
 	whole := testrun.Config(t, "train.checkpoint_every=5")
@@ -179,8 +179,8 @@ func TestRecordsWait(t *testing.T) {
 	}
 }
 
-// TestSaveIsTriedAgain: a checkpoint that cannot be saved is reported and tried again,
-// after more and more steps and whenever one is due, while the run goes on.
+// TestSaveIsTriedAgain checks that a failed checkpoint is reported and tried again, after more and
+// more steps and whenever one is due, while the run continues.
 func TestSaveIsTriedAgain(t *testing.T) {
 	for name, mended := range map[string]bool{"mended": true, "never": false} {
 		t.Run(name, func(t *testing.T) {
@@ -229,8 +229,8 @@ func TestSaveIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestInterruptedAndNotSaved: an interrupted run of which something could not be saved says
-// so, and its error is not that of a run that was only interrupted.
+// TestInterruptedAndNotSaved checks that if an interrupted run cannot be saved, the error says so
+// and is not ErrInterrupted.
 func TestInterruptedAndNotSaved(t *testing.T) {
 	for name, want := range map[string]string{"checkpoints": "save the checkpoint of step 3",
 		"summary.json": "The state after step 3 is saved"} {
@@ -248,7 +248,7 @@ func TestInterruptedAndNotSaved(t *testing.T) {
 	}
 }
 
-// put makes an empty file, and directories above it.
+// put writes an empty file, and creates its directories.
 func put(t *testing.T, path string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -272,7 +272,7 @@ func savedSteps(t *testing.T, cfg *config.Config) []int {
 	return list
 }
 
-// TestCheckpointMinutes: checkpoints come by the clock, too; here it strikes after every
+// TestCheckpointMinutes checks that checkpoints can depend on time; here they are due after every
 // step.
 func TestCheckpointMinutes(t *testing.T) {
 	if c := testrun.Config(t); c.Train.CheckpointMinutes != 10 {
@@ -288,13 +288,13 @@ func TestCheckpointMinutes(t *testing.T) {
 	}
 }
 
-// TestHalfAStepIsNotSaved: the state of a step that fails after it has begun to replace
-// parameters and states is not saved.
+// TestHalfAStepIsNotSaved checks that no state is saved if a step fails after it has begun to
+// replace parameters and states.
 func TestHalfAStepIsNotSaved(t *testing.T) {
 	cfg := testrun.Config(t, "train.checkpoint_every=5")
 	var state *step.State
 	console := &callAt{at: map[string]func(){"step 7/20": func() {
-		// The update finds that what it needs of the last tensor is gone.
+		// A tensor that the update needs is gone.
 		state.Tensors["state/head/m"].Finalize()
 	}}}
 	_, err := train.RunSeen(t.Context(), cfg,
@@ -312,10 +312,10 @@ func TestHalfAStepIsNotSaved(t *testing.T) {
 	}
 }
 
-// slowFS takes its time to write checkpoints and counts how many are written at once.
+// slowFS writes checkpoints slowly, and counts how many are written at once.
 type slowFS struct {
 	vfs.FS
-	pause          time.Duration // of a write
+	pause          time.Duration // per write
 	now, most, all atomic.Int32
 	writes         atomic.Int32
 }
@@ -346,9 +346,9 @@ func (f *slowFile) Close() error {
 	return f.File.Close()
 }
 
-// TestSavedInTheBackground: however long a checkpoint takes to be written, it holds the
-// state after its step and nothing of the steps that go on meanwhile, which are done as if
-// nothing was saved. One is written at a time.
+// TestSavedInTheBackground checks that a checkpoint that is written slowly contains the state after
+// its step and nothing of later steps, and that these are computed as if nothing was saved. One
+// checkpoint is written at a time.
 func TestSavedInTheBackground(t *testing.T) {
 	testlevel.Long(t, "saves after every step of many runs")
 	cases := map[string][]string{"plain": nil}
@@ -373,7 +373,7 @@ func TestSavedInTheBackground(t *testing.T) {
 			}
 		})
 	}
-	// What was saved every step is what a run saves that saves seldom.
+	// The checkpoint interval does not change a checkpoint.
 	seldom, often := testrun.Config(t, "train.checkpoint_every=10"),
 		testrun.Config(t, "train.checkpoint_every=1", "train.keep=20")
 	testrun.Train(t, seldom, train.Options{})
@@ -382,15 +382,14 @@ func TestSavedInTheBackground(t *testing.T) {
 		testrun.Checkpoint(t, often.Train.Out, 10))
 }
 
-// TestSecondsOfSteps: the time of steps leaves out how long they wait for a checkpoint that is
-// being written.
+// TestSecondsOfSteps checks that the time of steps does not include the time that they wait for a
+// checkpoint to be written.
 func TestSecondsOfSteps(t *testing.T) {
 	testlevel.Long(t, "has slow parts")
 	cfg := testrun.Config(t, "train.checkpoint_every=1", "train.steps=4", "train.eval_every=0")
 	files := &slowFS{FS: vfs.OS, pause: 200 * time.Millisecond}
 	summary := testrun.Train(t, cfg, train.Options{Files: files})
-	// Nobody waits in a step for the last checkpoint, so that at least three quarters of the writes
-	// are waited for.
+	// No step waits for the last checkpoint, so steps wait for at least three quarters of the writes.
 	waited := 0.75 * float64(files.writes.Load()) * files.pause.Seconds()
 	if seconds := float64(summary.Seconds); seconds > waited/2 {
 		t.Errorf("the steps took %.3f s, of which they waited %.3f s", seconds, waited)

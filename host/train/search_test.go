@@ -17,9 +17,9 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// TestSearch: a quantizer that searches trains, also when the run is stopped and resumed, and when
-// its process is killed: with the same bits. When the process cannot go on, the run ends with the
-// state after the step, and continues from there with the search.
+// TestSearch checks that a run with a quantizer that searches trains, and gives the same bits if it
+// is stopped and resumed, or if the plugin's process is killed. If the plugin is lost, the run ends
+// with the state after the step, and continues from there with the search.
 func TestSearch(t *testing.T) {
 	exe := ownExecutable(t, "kmeans")
 	quantizer := fmt.Sprintf(

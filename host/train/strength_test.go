@@ -20,7 +20,7 @@ import (
 
 const fineTuningRate = `schedule={kind="constant", rate=1e-4}`
 
-// A strength trains as the λ that it resolves to, bit by bit.
+// TestStrengthIsLambda checks that a strength gives the same bits as the λ that it resolves to.
 func TestStrengthIsLambda(t *testing.T) {
 	testlevel.Long(t, "trains several runs")
 	for _, variant := range []string{"paper", "official"} {
@@ -38,8 +38,8 @@ func TestStrengthIsLambda(t *testing.T) {
 	}
 }
 
-// The relative error of a weight that nearly stands still falls by e^(−S), whatever the rate of its
-// group. The rate is so low that only the correction moves the weights.
+// TestStrengthOfGroups checks that the relative error of a weight that nearly stands still falls by
+// e^(−S) for any rate of its group. The rate is so low that only the correction moves the weights.
 func TestStrengthOfGroups(t *testing.T) {
 	cfg := testrun.Config(t, "train.steps=40", "train.log_every=1", "train.weight_decay=0.0",
 		`schedule={kind="constant", rate=1e-9}`,
@@ -56,7 +56,7 @@ func TestStrengthOfGroups(t *testing.T) {
 			continue
 		}
 		ratio := math.Sqrt(float64(*last.Weights[name].ErrorRel) / float64(*w.ErrorRel))
-		// The last record is from before the last step, whose α·λ is about 1/10.
+		// The last record precedes the last step, whose α·λ is about 1/10.
 		if math.Abs(math.Log(ratio)+1) > 0.15 {
 			t.Errorf("%s keeps %v of its error, want about e^−1", name, ratio)
 		}
@@ -67,9 +67,9 @@ func TestStrengthOfGroups(t *testing.T) {
 	}
 }
 
-// A strength needs rates that are known before the run.
+// TestStrengthWithoutRates checks that a strength requires rates that are known before the run.
 func TestStrengthWithoutRates(t *testing.T) {
-	finder, err := plugin.NewFinder() // which builds it
+	finder, err := plugin.NewFinder() // builds it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestStrengthWithoutRates(t *testing.T) {
 	}
 }
 
-// Every run says what its correction does, and warns of one that does nothing or too much.
+// TestStrengthIsReported checks the messages about usual, weak and strong corrections.
 func TestStrengthIsReported(t *testing.T) {
 	testlevel.Long(t, "trains several runs")
 	messages := func(cfg *config.Config) string {
@@ -123,7 +123,7 @@ func TestStrengthIsReported(t *testing.T) {
 	}
 }
 
-// TestExportIsReported: a fine-tuning says at its start whether exports can pack its weights.
+// TestExportIsReported checks that a fine-tuning reports whether exports can pack its weights.
 func TestExportIsReported(t *testing.T) {
 	testlevel.Long(t, "trains several runs")
 	fromHub := func(settings ...string) *config.Config {

@@ -14,8 +14,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// TestProcessesRefuse: processes that do not belong together end before anything is computed, and
-// all of them say why.
+// TestProcessesRefuse checks that processes that do not fit together end before training, all with
+// the reason.
 func TestProcessesRefuse(t *testing.T) {
 	testlevel.Long(t, "trains several runs")
 	one := testrun.Config(t)

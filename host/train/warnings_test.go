@@ -18,7 +18,7 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
-// warnings trains and returns what the run warned of.
+// warnings runs a training and returns its warnings.
 func warnings(t *testing.T, cfg *config.Config) string {
 	t.Helper()
 	var log strings.Builder
@@ -27,8 +27,7 @@ func warnings(t *testing.T, cfg *config.Config) string {
 	return log.String()
 }
 
-// TestWithoutEffect: a run says which of its settings change nothing, and does not say so of
-// others.
+// TestWithoutEffect checks that a run warns of exactly those settings that have no effect.
 func TestWithoutEffect(t *testing.T) {
 	testlevel.Long(t, "trains several runs")
 	quadratic := func(overrides ...string) *config.Config {
@@ -93,7 +92,7 @@ func TestWithoutEffect(t *testing.T) {
 	}
 }
 
-// TestErrorOfZeros: weights that are 0 and stay so have no error, relative to themselves too.
+// TestErrorOfZeros checks that weights that stay 0 have the relative error 0, not NaN.
 func TestErrorOfZeros(t *testing.T) {
 	cfg := problem(t, toyText, "model.start=[0.0]", "train.steps=3", "train.log_every=1",
 		"method.pareto_every=0", "schedule.rate=1e-30", "diagnostics.tensors=true")
@@ -121,8 +120,8 @@ var lateRefreshes = map[string][]string{
 		"optimizer.rest.refresh_delay=9"},
 }
 
-// TestResumeBesideRefreshes: a run that is stopped again and again, before a refresh,
-// while it is computed and after it took effect, ends as one that never stopped.
+// TestResumeBesideRefreshes checks that a run that is stopped repeatedly, before, during and after
+// refreshes, ends like one that never stopped.
 func TestResumeBesideRefreshes(t *testing.T) {
 	testlevel.Long(t, "stops runs at many steps")
 	for name, overrides := range lateRefreshes {
@@ -147,8 +146,8 @@ func TestResumeBesideRefreshes(t *testing.T) {
 	}
 }
 
-// TestNoDelay: without a delay checkpoints say nothing of refreshes, as those that were
-// written before there were any.
+// TestNoDelay checks that checkpoints without a delay contain nothing about refreshes, like those
+// of versions without delays.
 func TestNoDelay(t *testing.T) {
 	cfg := testrun.Config(t, `optimizer={plugin="soap", freq=4}`)
 	runParts(t, cfg, 7)
@@ -166,7 +165,7 @@ func TestNoDelay(t *testing.T) {
 		"optimizer.refresh_delay was 0, is 1")
 }
 
-// TestDelayTooLong: the error names the key in the file, the tensor and the interval.
+// TestDelayTooLong checks that the error names the key in the file, the tensor and the interval.
 func TestDelayTooLong(t *testing.T) {
 	cfg := testrun.Config(t, `optimizer={plugin="soap", freq=4, refresh_delay=4}`)
 	_, err := train.Run(t.Context(), cfg, train.Options{Finder: testrun.Finder(t)})
@@ -178,8 +177,8 @@ func TestDelayTooLong(t *testing.T) {
 	}
 }
 
-// TestCancelBesideRefreshes: an interruption while refreshes are computed ends with a
-// checkpoint and leaves no goroutine behind.
+// TestCancelBesideRefreshes checks that an interruption while refreshes are computed ends the run
+// and leaves no goroutine behind.
 func TestCancelBesideRefreshes(t *testing.T) {
 	testlevel.Long(t, "trains several times")
 	testrun.Finder(t) // builds the plugins
@@ -196,7 +195,7 @@ func TestCancelBesideRefreshes(t *testing.T) {
 	}
 }
 
-// cancelAfter calls cancel at the n-th write of the display.
+// cancelAfter returns a display that calls cancel at the n-th write.
 func cancelAfter(n int, cancel func()) writer {
 	return func(p []byte) (int, error) {
 		if n--; n == 0 {
@@ -210,9 +209,9 @@ type writer func(p []byte) (int, error)
 
 func (w writer) Write(p []byte) (int, error) { return w(p) }
 
-// TestLateRefreshesTrain: preconditioners that are some updates older train about as
-// well: SOAP's loss is 6 % lower, Shampoo's 4 % higher. With bases that do not go with
-// the momentum SOAP's is 28 % higher.
+// TestLateRefreshesTrain checks that delayed preconditioners train about as well: SOAP's loss is 6
+// % lower, Shampoo's 4 % higher. If SOAP's bases did not match its momentum, its loss would be 28 %
+// higher.
 func TestLateRefreshesTrain(t *testing.T) {
 	testlevel.Long(t, "trains with late and timely refreshes")
 	for _, name := range []string{"soap", "shampoo"} {

@@ -25,8 +25,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// TestFromHub: a run starts with the weights of the checkpoint, says so, and does not need it any
-// more.
+// TestFromHub checks that a run starts with the weights of the checkpoint, records them in its
+// provenance, and no longer needs it.
 func TestFromHub(t *testing.T) {
 	for _, pairs := range []string{"interleaved", "half"} {
 		cfg, dir := testrun.FromHub(t, fmt.Sprintf("model.rope_pairs=%q", pairs), "train.steps=2")
@@ -51,7 +51,7 @@ func TestFromHub(t *testing.T) {
 			!slices.Equal(initial.Files, parts) {
 			t.Errorf("%s: the provenance says %+v", pairs, initial)
 		}
-		// All sizes stand in run.toml: with the checkpoint gone, the run goes on and can be evaluated.
+		// run.toml has all sizes: without the checkpoint, the run can be resumed and evaluated.
 		if err := os.RemoveAll(dir); err != nil {
 			t.Fatal(err)
 		}
@@ -67,12 +67,12 @@ func TestFromHub(t *testing.T) {
 	}
 }
 
-// TestNewTokens: new tokens have rows of their own in the embedding and in the head, which start as
-// the mean of the others or as the row of one; all other weights are those of the checkpoint. A run
-// that was saved goes on without the checkpoint.
+// TestNewTokens checks that new tokens have their own rows in the embedding and in the head,
+// initialized with the mean of the others or with one row, and that all other weights are those of
+// the checkpoint.
 func TestNewTokens(t *testing.T) {
 	testlevel.Long(t, "trains twice")
-	// with a tied head, and with one of its own
+	// with a tied head, and with a separate one
 	for hub, n := range map[string]int{"llama32": 2, "olmo2": 256} {
 		for _, from := range []int{-1, 3} {
 			dir := filepath.Join("../model/huggingface/testdata", hub)
@@ -126,7 +126,7 @@ func TestNewTokens(t *testing.T) {
 	}
 }
 
-// TestWarmStart: a run that starts from another one is that model, to the last bit of its
+// TestWarmStart checks that a model that starts from another run has the same bits in its
 // evaluation.
 func TestWarmStart(t *testing.T) {
 	first := testrun.Config(t, `quantizer.plugin="none"`)
@@ -143,7 +143,7 @@ func TestWarmStart(t *testing.T) {
 		len(initial.Files) != 1 || len(initial.Files[0].SHA256) != 64 {
 		t.Errorf("the provenance says %+v", initial)
 	}
-	// The usual way to quantization-aware training.
+	// The usual start of quantization-aware training.
 	summary := testrun.Train(t, testrun.Elsewhere(t, first, init, `quantizer.plugin="quest"`,
 		"quantizer.bits=4"), train.Options{})
 	if !summary.Completed {
@@ -151,7 +151,7 @@ func TestWarmStart(t *testing.T) {
 	}
 }
 
-// TestInitChanged: a run that begins again does so with the weights that it had, or not at all.
+// TestInitChanged checks that a run that starts again does so only with the same initial weights.
 func TestInitChanged(t *testing.T) {
 	first, init := pretrained(t, "train.steps=4", "train.checkpoint_every=2", "train.keep=5")
 	newest := rundir.At(first.Train.Out).Checkpoints().Join(checkpoint.FileName(4)).Name
@@ -161,7 +161,7 @@ func TestInitChanged(t *testing.T) {
 	}
 	cfg := testrun.Elsewhere(t, first, append([]string{init}, testrun.Still...)...)
 	testrun.Train(t, cfg, train.Options{})
-	if err := os.Rename(hidden, newest); err != nil { // the run that it started from went on
+	if err := os.Rename(hidden, newest); err != nil { // as if the initial run had continued
 		t.Fatal(err)
 	}
 	dir := rundir.At(cfg.Train.Out)
@@ -185,7 +185,7 @@ func TestInitChanged(t *testing.T) {
 	}
 }
 
-// TestInitRefused: weights that do not fit begin no run.
+// TestInitRefused checks that a run does not start with initial weights that do not fit.
 func TestInitRefused(t *testing.T) {
 	damaged, dir := testrun.FromHub(t)
 	c, err := huggingface.Open(vfs.At(dir), huggingface.Options{})
@@ -245,11 +245,11 @@ func TestInitRefused(t *testing.T) {
 	}
 }
 
-// TestOtherTokens: data in the tokens of another tokenizer than that of the model that a run starts
-// from, or learns from, begins no run unless that is allowed.
+// TestOtherTokens checks that a run is refused if the tokenizer of its data is not that of the
+// model that it starts or learns from, unless this is allowed.
 func TestOtherTokens(t *testing.T) {
 	const hub = "../model/huggingface/testdata/llama32"
-	own, _ := pretrained(t, "train.steps=1") // of bytes
+	own, _ := pretrained(t, "train.steps=1") // its tokens are bytes
 	fromRun := fmt.Sprintf("model={init=%q, context=16}", own.Train.Out)
 	fromHub := fmt.Sprintf("model={init=%q, context=16}", hub)
 	// Both tokenizers have the same name and size.
@@ -300,10 +300,10 @@ func TestOtherTokens(t *testing.T) {
 	}
 }
 
-// initialTeacher is the override with which a run learns from the model that it starts from.
+// initialTeacher is the setting with which a run learns from its initial model.
 const initialTeacher = `train.distillation={teacher="initial"}`
 
-// pretrained is a run in full precision, and the override to start from it.
+// pretrained trains a model in full precision, and returns the setting to start from it.
 func pretrained(t *testing.T, overrides ...string) (cfg *config.Config, init string) {
 	t.Helper()
 	cfg = testrun.Config(t, append([]string{`quantizer.plugin="none"`}, overrides...)...)
@@ -311,10 +311,10 @@ func pretrained(t *testing.T, overrides ...string) (cfg *config.Config, init str
 	return cfg, fmt.Sprintf("model.init=%q", cfg.Train.Out)
 }
 
-// TestDistillation: a model in 4 bits learns what the model predicts that it starts from; the
-// divergence falls. Stopped and resumed it is the same run, to the last bit, and its checkpoints
-// hold nothing of the teacher. Records have the divergence and the cross-entropy, which are the
-// loss; a run without a teacher has neither.
+// TestDistillation checks that a 4-bit model learns the predictions of its initial model: the
+// divergence falls. A resumed run gives the same bits, and checkpoints contain nothing of the
+// teacher. Records have the divergence, which is the loss, and the cross-entropy; without a teacher
+// they have neither.
 func TestDistillation(t *testing.T) {
 	testlevel.Long(t, "trains a teacher")
 	first, init := pretrained(t)
@@ -343,7 +343,7 @@ func TestDistillation(t *testing.T) {
 		!slices.Equal(made.Files, from.Files) || len(made.Files) != 1 {
 		t.Errorf("the provenance says %+v", made)
 	}
-	// Its directory goes without the teacher, for what is not training.
+	// The run can be evaluated without its teacher.
 	if err := os.RemoveAll(first.Train.Out); err != nil {
 		t.Fatal(err)
 	}
@@ -352,7 +352,7 @@ func TestDistillation(t *testing.T) {
 	}
 }
 
-// TestDistillationMixes: of a mixed loss the records have the parts.
+// TestDistillationMixes checks that records have the parts of a mixed loss.
 func TestDistillationMixes(t *testing.T) {
 	first, init := pretrained(t)
 	cfg := testrun.Elsewhere(t, first, init,
@@ -368,9 +368,9 @@ func TestDistillationMixes(t *testing.T) {
 	}
 }
 
-// TestDistillationOfConversations: only what the assistant says counts. A model in full precision
-// that starts as its teacher has nothing to learn from it, on rows of several documents and on
-// documents of texts that are kept apart.
+// TestDistillationOfConversations checks that only the targets count: a model in full precision
+// that starts as its teacher has no divergence from it, with several documents in a row and with
+// separate documents of texts.
 func TestDistillationOfConversations(t *testing.T) {
 	testlevel.Long(t, "trains a teacher")
 	plain := testrun.ChatConfig(t, `quantizer={plugin="none"}`, `method={form="off"}`)
@@ -404,8 +404,8 @@ func TestDistillationOfConversations(t *testing.T) {
 	}
 }
 
-// TestTeacherOfItsOwn: the teacher can be a checkpoint of the hub, or a larger run of the same
-// vocabulary, which need not be what the model starts from.
+// TestTeacherOfItsOwn checks that the teacher can be a Hugging Face checkpoint or a larger run with
+// the same vocabulary, and need not be the initial model.
 func TestTeacherOfItsOwn(t *testing.T) {
 	testlevel.Long(t, "trains twice")
 	hub := filepath.Join(t.TempDir(), "checkpoint")
@@ -428,9 +428,9 @@ func TestTeacherOfItsOwn(t *testing.T) {
 	fell(t, small.Train.Out)
 }
 
-// TestInitialTeacherOfHub: a checkpoint of the hub is what a run starts from and learns from. Its
-// files are in the provenance as both; the teacher that is read when the run goes on is the one
-// that it began with, to the last bit.
+// TestInitialTeacherOfHub checks a run that starts and learns from a Hugging Face checkpoint. The
+// provenance has its files as both. A resumed run, which reads the teacher again, gives the same
+// bits.
 func TestInitialTeacherOfHub(t *testing.T) {
 	testlevel.Long(t, "trains a teacher")
 	whole := testrun.Config(t, `model={init="../model/huggingface/testdata/llama32", context=16}`,
@@ -445,8 +445,8 @@ func TestInitialTeacherOfHub(t *testing.T) {
 	}
 }
 
-// TestTeacherRefused: a run does not go on with other weights than those of its teacher, wherever
-// these are now, and does not begin with a teacher that does not fit.
+// TestTeacherRefused checks that a run continues only with the weights of its teacher, which may
+// have moved, and does not start with a teacher that does not fit.
 func TestTeacherRefused(t *testing.T) {
 	testlevel.Long(t, "trains several times")
 	first, init := pretrained(t, "train.checkpoint_every=10", "train.keep=5")
@@ -458,7 +458,7 @@ func TestTeacherRefused(t *testing.T) {
 	if err := os.CopyFS(elsewhere, os.DirFS(first.Train.Out)); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(newest); err != nil { // an older one is the newest now
+	if err := os.Remove(newest); err != nil { // now an older one is the newest
 		t.Fatal(err)
 	}
 	refused := func(what, say string, cfg *config.Config) {

@@ -21,7 +21,7 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
-// onXLA makes XLA, on as many processors, the device of kind "cuda".
+// onXLA makes XLA on the given number of processors the device of kind "cuda".
 func onXLA(t *testing.T, count int) *pjrtrecord.Recorder {
 	t.Helper()
 	plugin, recorder := pjrtrecord.XLA(t, count)
@@ -29,20 +29,20 @@ func onXLA(t *testing.T, count int) *pjrtrecord.Recorder {
 	return recorder
 }
 
-// onCUDA is a copy of a configuration, in a directory of its own, for that device.
+// onCUDA returns a copy of a configuration with its own directory, for that device.
 func onCUDA(t *testing.T, cfg *config.Config, count int, overrides ...string) *config.Config {
 	t.Helper()
 	return testrun.Elsewhere(t, cfg,
 		append([]string{`device.kind="cuda"`, fmt.Sprint("device.count=", count)}, overrides...)...)
 }
 
-// TestXLA: XLA trains as the CPU device does, on one device and on several, and with
-// micro-batches that have as many sequences together. Sums are taken in another order: as
-// in TestAccumulation, losses agree to 1e-5.
+// TestXLA checks that XLA trains like the CPU device, on one device and on several, and with as
+// many sequences in micro-batches. Sums are taken in another order: as in TestAccumulation, losses
+// agree to 1e-5.
 //
-// In full precision losses differ by 2e-7. In a quantized run a weight that lies within such
-// a difference of the middle between two codes may get the other code, and then the losses
-// differ by 2e-5: so it is with one layer, in step 12. With two layers no weight lies there.
+// In full precision losses differ by 2e-7. In a quantized run a weight within such a difference of
+// the middle between two codes may get the other code. Then losses differ by 2e-5, as with one
+// layer in step 12. With two layers no weight is there.
 func TestXLA(t *testing.T) {
 	onXLA(t, 4)
 	cpu := testrun.Config(t, testrun.TwoLayers, "train.final_eval_batches=0")
@@ -78,7 +78,7 @@ func TestXLA(t *testing.T) {
 	}
 }
 
-// TestXLAAdapters: adapters are trained on XLA as on the CPU, on one device and on two.
+// TestXLAAdapters checks that adapters train on XLA as on the CPU, on one device and on two.
 func TestXLAAdapters(t *testing.T) {
 	onXLA(t, 2)
 	cpu, _ := testrun.FromHub(t, "adapters.rank=2", "train.steps=6", "schedule.rate=0.01",
@@ -97,7 +97,7 @@ func TestXLAAdapters(t *testing.T) {
 	}
 }
 
-// TestXLAResumes: a run on XLA that was stopped goes on as if it had not been.
+// TestXLAResumes checks that a resumed run on XLA gives the same bits.
 func TestXLAResumes(t *testing.T) {
 	onXLA(t, 2)
 	whole := onCUDA(t, testrun.Config(t), 2)
@@ -105,8 +105,8 @@ func TestXLAResumes(t *testing.T) {
 	inParts(t, whole, 3, 11)
 }
 
-// TestXLAResumesDivided: a run whose four devices divide everything goes on on two that divide
-// less, and on one.
+// TestXLAResumesDivided checks that a run with four devices that shard everything can be resumed on
+// two that shard less, and on one.
 func TestXLAResumesDivided(t *testing.T) {
 	onXLA(t, 4)
 	cpu := testrun.Config(t, testrun.TwoLayers, "train.final_eval_batches=0")
@@ -133,11 +133,11 @@ func TestXLAResumesDivided(t *testing.T) {
 	}
 }
 
-// TestXLAFaults: whatever fails on the device, the run ends with an error that says what
-// happened and what is kept, and continues from there as if nothing had failed.
+// TestXLAFaults checks that after any failure of the device, the run ends with an error that names
+// its cause and the newest checkpoint, and continues from there as if nothing had failed.
 func TestXLAFaults(t *testing.T) {
 	recorder := onXLA(t, 2)
-	// In the program of a step, and in that of an evaluation.
+	// In the programs of a step and of an evaluation.
 	const step, evaluation = "module @step", "module @losses"
 	whole := onCUDA(t, testrun.Config(t, "train.steps=10", "train.checkpoint_every=4",
 		"train.eval_every=6"), 2)
@@ -199,8 +199,8 @@ func TestXLAFaults(t *testing.T) {
 	}
 }
 
-// TestXLAHangs: a step that the device never finishes ends the run, which goes on from its newest
-// checkpoint as if nothing had failed.
+// TestXLAHangs checks that a step that the device never finishes ends the run, which continues from
+// its newest checkpoint as if nothing had failed.
 func TestXLAHangs(t *testing.T) {
 	recorder := onXLA(t, 2)
 	whole := onCUDA(t, testrun.Config(t, "train.steps=10", "train.checkpoint_every=4"), 2)
@@ -224,9 +224,9 @@ func TestXLAHangs(t *testing.T) {
 	testrun.SameRun(t, "without and with a hang", whole.Train.Out, cfg.Train.Out)
 }
 
-// TestXLAWithoutExtensions: XLA has neither fused attention nor kernels on processors; a GPU
-// without the former says the same. A run in bfloat16 does without, each kind by itself, and goes
-// on without; one that asks for them ends.
+// TestXLAWithoutExtensions checks XLA on processors, which has neither fused attention nor kernels,
+// like some GPUs. A run in bfloat16 reports each missing kind once and continues without it; a run
+// that requires one ends.
 func TestXLAWithoutExtensions(t *testing.T) {
 	onXLA(t, 1)
 	for _, c := range []struct {
@@ -255,8 +255,8 @@ func TestXLAWithoutExtensions(t *testing.T) {
 	}
 }
 
-// TestXLAOptimizers: state in few bits and second gradients do on XLA, on one device and on two,
-// what they do on the CPU device, and go on from a checkpoint.
+// TestXLAOptimizers checks that optimizers with state in few bits and second gradients train on XLA
+// as on the CPU, on one device and on two, and can be resumed.
 func TestXLAOptimizers(t *testing.T) {
 	onXLA(t, 2)
 	finder, err := plugin.NewFinder()
@@ -292,8 +292,8 @@ func TestXLAOptimizers(t *testing.T) {
 	}
 }
 
-// TestXLAMemory: what XLA says that a step needs is the estimate, and what a run is compared with;
-// and a device that has no memory left ends a run with what to change.
+// TestXLAMemory checks that the memory that XLA reports for a step is the estimate and decides
+// whether a run fits, and that the error of a device without free memory suggests changes.
 func TestXLAMemory(t *testing.T) {
 	recorder := onXLA(t, 2)
 	cpu := testrun.Config(t, "train.steps=2", "train.batch=64", "train.accumulate=2",
@@ -351,7 +351,7 @@ func TestXLAMemory(t *testing.T) {
 			defer recorder.Fail(t)
 			says := []string{"allocate 1234567 bytes", "train.batch", `train.recompute = "blocks"`,
 				"device.memory_fraction"}
-			if at != "compiling" { // before, it is not known what the run needs
+			if at != "compiling" { // earlier, the need of the run is unknown
 				says = append(says, "the GPU is out of memory; the run needs",
 					"are available (device.memory_fraction")
 			}

@@ -21,15 +21,15 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
-// part is one of the processes of a training: the cage command.
+// part is one process of a training: the cage command.
 type part struct {
 	cmd    *exec.Cmd
 	ended  chan struct{}
 	output bytes.Buffer
 }
 
-// launcher is where processes get their numbers from, and what a launcher would set in the
-// environment of each.
+// launcher is a source of process ranks, with the variables that it sets in the environment of each
+// process.
 type launcher struct {
 	source      func(rank, size int, address string) string
 	environment func(rank, size int, host, port string) []string
@@ -59,8 +59,8 @@ var (
 	}
 )
 
-// startParts starts the processes of a training. more are arguments of one of them, others what is
-// set in its environment.
+// startParts starts the processes of a training. By rank, more has an additional argument, and
+// environment an additional variable.
 func startParts(
 	t *testing.T, cage string, cfg *config.Config, size int, by launcher, more,
 	environment map[int]string,
@@ -124,7 +124,7 @@ func (p *part) end(t *testing.T, within time.Duration) int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// says fails unless the output has all texts.
+// says fails unless the output contains all texts.
 func (p *part) says(t *testing.T, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
@@ -164,7 +164,7 @@ func completes(t *testing.T, cage string, cfg *config.Config, size int, by launc
 	}
 }
 
-// partsOf are the paths of the parts of a checkpoint.
+// partsOf returns the paths of the parts of a checkpoint.
 func partsOf(t *testing.T, cfg *config.Config, step int) (paths []string) {
 	t.Helper()
 	dir := rundir.At(cfg.Train.Out).Checkpoints()
@@ -179,8 +179,8 @@ func partsOf(t *testing.T, cfg *config.Config, step int) (paths []string) {
 	return paths
 }
 
-// sameCheckpoints fails unless two runs have the same checkpoints, of which those of the second
-// have two parts.
+// sameCheckpoints fails unless two runs have the same checkpoints, with two parts each in the
+// second run.
 func sameCheckpoints(t *testing.T, one, parts *config.Config) {
 	t.Helper()
 	list, err := checkpoint.List(rundir.At(one.Train.Out).Checkpoints())
@@ -196,8 +196,8 @@ func sameCheckpoints(t *testing.T, one, parts *config.Config) {
 	}
 }
 
-// TestXLAProcesses: processes that train together compute, to the bit, what one does with as many
-// devices. If one of them ends, so do the others, and the run goes on from its newest checkpoint.
+// TestXLAProcesses checks that processes that train together give the same bits as one with as many
+// devices. If one of them ends, so do the others, and the run continues from its newest checkpoint.
 func TestXLAProcesses(t *testing.T) {
 	onXLA(t, 2)
 	pjrtrecord.Exactly(t)
@@ -230,8 +230,8 @@ func TestXLAProcesses(t *testing.T) {
 		testrun.SameRun(t, "one process and two", one.Train.Out, cfg.Train.Out)
 		sameCheckpoints(t, one, cfg)
 
-		// Whoever saves the parts of the checkpoint of step 6, what goes on from it ends with the same
-		// bits.
+		// A run that continues from the two parts of step 6 ends with the same bits in one process
+		// and in two, also if a part is damaged.
 		stopped := testrun.Elsewhere(t, one)
 		for rank, p := range startParts(t, cage, stopped, 2, byHand,
 			map[int]string{0: "--stop-after=6", 1: "--stop-after=6"}, nil) {
@@ -282,7 +282,7 @@ func TestXLAProcesses(t *testing.T) {
 			}
 		}
 
-		// Checkpoints follow each other, so that the process is lost while one is saved.
+		// Every step saves a checkpoint, so that the process is killed during a save.
 		killed := testrun.Elsewhere(t, one, "train.checkpoint_every=1")
 		parts := startParts(t, cage, killed, 2, byHand, nil, nil)
 		awaitCheckpoint(t, killed, 3, parts)
@@ -347,9 +347,9 @@ func TestXLAProcesses(t *testing.T) {
 	})
 	t.Run("two with two devices each, micro-batches", func(t *testing.T) {
 		t.Setenv(pjrtrecord.DevicesVariable, "4")
-		// Four numbers are added in another order, which changes their last bits. Without a
-		// quantizer it stays at that. A quantizer turns a last bit into another code sooner
-		// or later (here at step 11), and from then on the two are different trainings.
+		// Four numbers are added in another order, which changes their last bits. Without a quantizer
+		// nothing else differs. With a quantizer, a last bit eventually changes a code (here at step 11),
+		// and the trainings diverge from then on.
 		for _, c := range []struct {
 			name   string
 			change []string

@@ -108,7 +108,7 @@ func TestAbandoned(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Writers make files, and nothing else.
+	// Abandoned must ignore anything but regular files.
 	if err := errors.Join(os.Symlink(".file", filepath.Join(dir, ".file.cage-unfinished-1")),
 		os.Mkdir(filepath.Join(dir, ".file.cage-unfinished-2"), 0o700),
 		syscall.Mkfifo(filepath.Join(dir, ".file.cage-unfinished-3"), 0o600)); err != nil {
@@ -172,7 +172,7 @@ func TestCheckOurs(t *testing.T) {
 	}
 }
 
-// TestCheckOursFaults: a file that cannot be read is not called somebody else's.
+// TestCheckOursFaults checks that a read error is not reported as a file that cage did not write.
 func TestCheckOursFaults(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(path, []byte("CAGE"), 0o644); err != nil {
@@ -188,8 +188,8 @@ func TestCheckOursFaults(t *testing.T) {
 	}
 }
 
-// TestTarget: a file that a link leads to is replaced and not the link, and nothing that is no
-// file.
+// TestTarget checks that writing to a symbolic link replaces the file that it points to, not the
+// link, and that dangling links and anything but regular files are refused.
 func TestTarget(t *testing.T) {
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }

@@ -18,7 +18,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// fill writes two files, one of them in a directory below.
+// fill writes two files, one of them in a subdirectory.
 func fill(dir vfs.Path) error {
 	if err := atomicfile.WriteBytes(dir.Join("a"), []byte("first")); err != nil {
 		return err
@@ -52,8 +52,8 @@ func check(t *testing.T, what, dir string, want map[string]string) {
 	}
 }
 
-// TestForeign: what somebody else put in the place of the directory is refused and stays, as does
-// what a link leads to.
+// TestForeign checks that CheckDir and WriteDir refuse a file, link or directory that cage did not
+// create in place of the temporary directory, and change neither it nor the target of a link.
 func TestForeign(t *testing.T) {
 	for what, lay := range map[string]func(t *testing.T, root string){
 		"a symbolic link": func(t *testing.T, root string) {
@@ -96,8 +96,8 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// TestLeft: an empty directory, and what a killed process left, are replaced. Links in it are
-// removed, not followed.
+// TestLeft checks that WriteDir replaces an empty directory and the remains of a killed process. It
+// must remove links in them without following them.
 func TestLeft(t *testing.T) {
 	for _, left := range []map[string]string{{}, {atomicfile.Mark: ""},
 		{atomicfile.Mark: "", "a": "ha", "old/deep/c": "x"}} {
@@ -121,7 +121,8 @@ func TestLeft(t *testing.T) {
 	}
 }
 
-// TestThere: what has the final name stays as it is, and loses the mark if it is complete.
+// TestThere checks that WriteDir refuses an existing directory or link. It must change nothing,
+// except that it removes the mark of a complete directory unless the mark is locked.
 func TestThere(t *testing.T) {
 	root := t.TempDir()
 	out := vfs.At(filepath.Join(root, "out"))
@@ -154,8 +155,8 @@ func TestThere(t *testing.T) {
 	}
 }
 
-// TestOneAtATime: while a process makes the directory, another one is refused, and what is there
-// stays.
+// TestOneAtATime checks that a second WriteDir is refused while the directory is written, and
+// changes nothing.
 func TestOneAtATime(t *testing.T) {
 	root := t.TempDir()
 	out := vfs.At(filepath.Join(root, "out"))
@@ -183,7 +184,7 @@ func TestOneAtATime(t *testing.T) {
 	check(t, "made once", root, map[string]string{"out/a": "first", "out/below/b": "second"})
 }
 
-// TestFailed: a directory that cannot be filled leaves nothing.
+// TestFailedDir checks that nothing is left if fill returns an error.
 func TestFailedDir(t *testing.T) {
 	root := t.TempDir()
 	failed := errors.New("failed")
@@ -196,7 +197,8 @@ func TestFailedDir(t *testing.T) {
 	}
 }
 
-// again demands that the directory is whole or absent, and that the same call makes it then.
+// again calls WriteDir again. The directory must already be complete or be created now, and nothing
+// else may be left.
 func again(t *testing.T, what, root string) {
 	t.Helper()
 	out := vfs.At(filepath.Join(root, "out"))
@@ -211,9 +213,9 @@ func again(t *testing.T, what, root string) {
 	}
 }
 
-// TestFaults: whichever operation on files fails, once or with all after it, it is reported, and
-// the same call makes the directory then. Half of the directories replace what a killed process
-// left.
+// TestDirFaults makes each file operation fail, alone or with all later ones. The error must be
+// reported, and a second call must succeed. Half of the directories replace the remains of a killed
+// process.
 func TestDirFaults(t *testing.T) {
 	testlevel.Long(t, "it tries every operation")
 	for _, left := range []bool{false, true} {
@@ -229,8 +231,8 @@ func TestDirFaults(t *testing.T) {
 	}
 }
 
-// TestPowerLoss: whenever power is lost, also while a directory is given up, the same call makes it
-// then.
+// TestDirPowerLoss checks that a second call succeeds after a power failure at any moment, also
+// while a failed directory is removed.
 func TestDirPowerLoss(t *testing.T) {
 	failed := errors.New("failed")
 	for _, end := range []error{nil, failed} {

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestNew: digests are those of crypto/sha256, however the data comes.
+// TestNew checks that digests equal those of crypto/sha256, however the data is divided into
+// writes.
 func TestNew(t *testing.T) {
 	data := make([]byte, 3*piece+1)
 	for i := range data {
@@ -33,9 +34,8 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// BenchmarkBesidePreempted hashes a megabyte at a time on the one processor that it shares with a
-// goroutine which never waits, and so is preempted again and again: with crypto/sha256, and
-// with this package.
+// BenchmarkBesidePreempted hashes one megabyte at a time, with crypto/sha256 and with this package.
+// It shares a single processor with a goroutine that never waits and is therefore preempted often.
 func BenchmarkBesidePreempted(b *testing.B) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	var done atomic.Bool
@@ -60,7 +60,7 @@ func BenchmarkBesidePreempted(b *testing.B) {
 	})
 }
 
-// TestNamed: it depends on names and hashes, and not on their order.
+// TestNamed checks that the digest depends on names and hashes, but not on their order.
 func TestNamed(t *testing.T) {
 	programs := map[string]string{"weight x: quantize": "1", "optimizer of x: update": "1f"}
 	a := Named(programs)

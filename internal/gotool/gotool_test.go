@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// The toolchain and the experiments are those of the executable, whatever the
-// environment says.
+// TestSettingsOfThisExecutable checks that the toolchain and the experiments are those of the
+// executable, even if environment variables set others.
 func TestSettingsOfThisExecutable(t *testing.T) {
 	t.Setenv("GOTOOLCHAIN", "local")
 	t.Setenv("GOEXPERIMENT", "")
@@ -33,7 +33,7 @@ func TestSettingsOfThisExecutable(t *testing.T) {
 	}
 }
 
-// cgo is off, unless the person says otherwise.
+// TestCgo checks that cgo is disabled unless the environment enables it.
 func TestCgo(t *testing.T) {
 	for set, want := range map[string]string{"": "0", "0": "0", "1": "1"} {
 		t.Setenv("CGO_ENABLED", set)
@@ -48,7 +48,7 @@ func TestCgo(t *testing.T) {
 	}
 }
 
-// goCommand puts a shell script in the place of the go command.
+// goCommand replaces the go command by a shell script.
 func goCommand(t *testing.T, script string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -58,8 +58,9 @@ func goCommand(t *testing.T, script string) {
 	t.Setenv("PATH", dir)
 }
 
-// Where the toolchain of the executable cannot be had, that of the person will do, with
-// the experiments or else without; and where nothing does, the first reason is told.
+// TestFallback checks that, if the executable's toolchain is not available, the installed one is
+// used, without the experiments if it does not know them. If nothing works, the error must be that
+// of the first attempt.
 func TestFallback(t *testing.T) {
 	t.Setenv("GOTOOLCHAIN", "local")
 	t.Setenv("GOEXPERIMENT", "")
@@ -94,7 +95,7 @@ func TestFallback(t *testing.T) {
 	}
 }
 
-// What the go command downloads is told while it does so; what else it says is not.
+// TestNotify checks that only messages about downloads are passed on, in whole lines.
 func TestNotify(t *testing.T) {
 	goCommand(t, `[ "$1" = env ] && echo go1.99.3 && exit
 printf 'go: down' >&2

@@ -14,7 +14,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// followed collects what a follower passes on; "!" is a restart.
+// followed returns a follower and the list of lines that it passes on, in which "!" is a restart.
 func followed(path string) (*jsonlines.Follower, *[]string) {
 	var got []string
 	return &jsonlines.Follower{
@@ -23,7 +23,8 @@ func followed(path string) (*jsonlines.Follower, *[]string) {
 	}, &got
 }
 
-// TestFollow: a file is put down piece by piece, cut, and replaced; each line comes once.
+// TestFollow checks that each line is passed on once while a file grows, and again after the file
+// is truncated or replaced.
 func TestFollow(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "metrics.jsonl")
 	f, got := followed(path)
@@ -59,7 +60,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestFollowLimit: a line without end is an error, and the rest of it is not read.
+// TestFollowLimit checks that a line longer than the limit is an error.
 func TestFollowLimit(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "metrics.jsonl")
 	put(t, path, []byte("one\n"))
@@ -79,7 +80,8 @@ func TestFollowLimit(t *testing.T) {
 	}
 }
 
-// TestFollowInParts: a budget limits what one call reads, and long lines need no more calls.
+// TestFollowInParts checks that a budget divides a file of long lines among several calls, and that
+// no line is lost.
 func TestFollowInParts(t *testing.T) {
 	var text bytes.Buffer
 	for i := range 5 {
@@ -103,7 +105,6 @@ func TestFollowInParts(t *testing.T) {
 	}
 }
 
-// put makes a file with a content.
 func put(t testing.TB, path string, content []byte) {
 	t.Helper()
 	if err := os.WriteFile(path, content, 0o600); err != nil {

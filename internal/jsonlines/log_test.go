@@ -15,7 +15,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// shortFS is a file system of which every write fails after half of it, while full.
+// shortFS is a file system in which, while full is set, every write fails after half of its data.
 type shortFS struct {
 	vfs.FS
 	full bool
@@ -41,13 +41,13 @@ func (f shortFile) Write(p []byte) (int, error) {
 	return n, errors.Join(err, errFull)
 }
 
-// record is a line of these tests.
 type record struct {
 	Step int    `json:"step"`
 	Text string `json:"text,omitempty"`
 }
 
-// steps are those of the records of a file. Damaged lines have the step -1, and a torn one -2.
+// steps returns the steps of the records in a file: −1 for a damaged line, −2 for an incomplete
+// one.
 func steps(t *testing.T, path vfs.Path) (list []int) {
 	t.Helper()
 	for e, err := range jsonlines.Read[record](path) {
@@ -65,8 +65,8 @@ func steps(t *testing.T, path vfs.Path) (list []int) {
 	return list
 }
 
-// TestAppendAfterAFailedOne: a line that was written in part leaves nothing behind when
-// the next one is written.
+// TestAppendAfterAFailedOne checks that partly written lines are gone when the next line is
+// written.
 func TestAppendAfterAFailedOne(t *testing.T) {
 	short := &shortFS{FS: vfs.OS}
 	path := vfs.On(short, filepath.Join(t.TempDir(), "log.jsonl"))
@@ -99,8 +99,8 @@ func TestAppendAfterAFailedOne(t *testing.T) {
 	}
 }
 
-// TestAppendedOutlastsPowerLoss: what a log says is durable is there after a loss of power, with
-// its name.
+// TestAppendedOutlastsPowerLoss checks that synced lines and the name of their file survive a power
+// failure.
 func TestAppendedOutlastsPowerLoss(t *testing.T) {
 	for name, open := range map[string]func(vfs.Path) (*jsonlines.Log[record], error){
 		"Create": jsonlines.Create[record],
@@ -133,7 +133,7 @@ func TestAppendedOutlastsPowerLoss(t *testing.T) {
 	}
 }
 
-// writeAndGoOn appends a line to a file, and goes on with it after its last whole line.
+// writeAndGoOn truncates a file after its last complete line, and appends a line.
 func writeAndGoOn(path vfs.Path) error {
 	size := int64(0)
 	for e, err := range jsonlines.Read[record](path) {
@@ -152,8 +152,8 @@ func writeAndGoOn(path vfs.Path) error {
 	return errors.Join(log.Append(record{Step: int(size), Text: "text"}), log.Close())
 }
 
-// TestFaults: whichever operation on the file fails, it is reported, and lines that were whole
-// before stay.
+// TestFaults makes each file operation fail, and checks that the error is reported and that lines
+// which were complete before are kept.
 func TestFaults(t *testing.T) {
 	for files := range faultfs.Each(t, 1, 10) {
 		name := filepath.Join(t.TempDir(), "log.jsonl")

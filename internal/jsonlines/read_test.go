@@ -42,7 +42,7 @@ func (f *meterFile) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// heap is the size of what is in use.
+// heap returns the size of all reachable objects, in bytes.
 func heap() uint64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -50,7 +50,8 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// TestMemory: a file of any length is read with one of its lines in memory.
+// TestMemory checks that reading a file of 12 MiB needs at most 4 MiB more heap: only one line is
+// kept in memory.
 func TestMemory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.jsonl")
 	var text strings.Builder
@@ -80,7 +81,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// brokenFS is a file system whose files cannot be read from some byte on.
+// brokenFS is a file system in which reading fails after the first at bytes of a file.
 type brokenFS struct {
 	vfs.FS
 	at int
@@ -105,7 +106,7 @@ func (f *brokenFile) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestReadThatFails: what cannot be read is no damage of a line.
+// TestReadThatFails checks that a read error is not reported as a damaged line.
 func TestReadThatFails(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.jsonl")
 	put(t, path, []byte("{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n"))
@@ -119,7 +120,7 @@ func TestReadThatFails(t *testing.T) {
 	}
 }
 
-// TestDamage: errors name the line, and lines that follow are read.
+// TestDamage checks that errors name the line, and that the following lines are read.
 func TestDamage(t *testing.T) {
 	path := vfs.At(filepath.Join(t.TempDir(), "log.jsonl"))
 	const good = "{\"step\":1}\n"
@@ -157,7 +158,8 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// FuzzRead: the ends of lines are where lines end, whether they are read forward or from the end.
+// FuzzRead checks that Read reports the correct end of every line, and that Tail returns the same
+// lines.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte("{\"step\":1}\n{}\n"))
 	f.Add([]byte("{}\n{"))
@@ -186,7 +188,8 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// TestTail: lines come whole, however long they are and however long the file is.
+// TestTail checks that Tail returns only complete lines, and an error for a line longer than the
+// limit.
 func TestTail(t *testing.T) {
 	path := vfs.At(filepath.Join(t.TempDir(), "log.jsonl"))
 	put(t, path.Name, []byte("first\nsecond\nthird\nnot whole"))

@@ -15,7 +15,7 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
-// lapackEigh is gonum's decomposition.
+// lapackEigh returns gonum's decomposition.
 func lapackEigh(a Matrix) (values []float64, vectors Matrix) {
 	v := clone(a)
 	values = make([]float64, a.Rows)
@@ -25,7 +25,7 @@ func lapackEigh(a Matrix) (values []float64, vectors Matrix) {
 	return values, v
 }
 
-// spectrum is a symmetric matrix with the given eigenvalues.
+// spectrum returns a symmetric matrix with the given eigenvalues.
 func spectrum(values []float64) Matrix {
 	n := len(values)
 	q := normal(uint64(n), n, n)
@@ -44,7 +44,7 @@ func spectrum(values []float64) Matrix {
 	return a
 }
 
-// symmetric are matrices on which a decomposition may stumble.
+// symmetric returns matrices that are difficult to decompose.
 func symmetric(n int) map[string]Matrix {
 	all := map[string]Matrix{}
 	of := func(name string, value func(i int) float64) {
@@ -100,15 +100,15 @@ func TestEigh(t *testing.T) {
 	})
 }
 
-// checkEigh: residuals and orthogonality are those of a backward stable method, and
-// the eigenvalues those of QR iteration.
+// checkEigh checks that residuals and orthogonality are those of a backward stable method, and that
+// the eigenvalues agree with those of QR iteration.
 func checkEigh(t *testing.T, what string, a Matrix) {
 	t.Helper()
 	n := a.Rows
 	v, given, values := clone(a), clone(a), make([]float64, n)
 	a = clone(a)
-	// Only what is compared is scaled, so that squares stay in range: the decomposition sees the
-	// matrix as it is.
+	// Scale only the matrix for the comparison, so that its squares stay in range. Eigh gets the
+	// original matrix.
 	scale := normalize(a, true)
 	for i := range n {
 		for j := range i {
@@ -116,7 +116,7 @@ func checkEigh(t *testing.T, what string, a Matrix) {
 		}
 	}
 	norm := math.Sqrt(dotPortable(a.Data, a.Data))
-	for i := range n { // only the lower triangle is read
+	for i := range n { // only the lower triangle may be read
 		for j := range i {
 			v.Data[j*n+i] = math.NaN()
 		}
@@ -152,7 +152,7 @@ func checkEigh(t *testing.T, what string, a Matrix) {
 	near(t, what+": eigenvalues alone", RowMajor(alone, 1, n), RowMajor(want, 1, n), 1e-14*norm)
 }
 
-// TestEighLarge: a Gram matrix of the size of real factors, and one of low rank.
+// TestEighLarge decomposes Gram matrices of realistic size, one of them of low rank.
 func TestEighLarge(t *testing.T) {
 	for name, inner := range map[string]int{"full": 400, "low rank": 60} {
 		g := normal(5, 300, inner)
@@ -162,8 +162,8 @@ func TestEighLarge(t *testing.T) {
 	}
 }
 
-// TestEighOfTridiagonals: off-diagonals of all magnitudes between equal, close and
-// distant diagonals meet every kind of deflation and of root.
+// TestEighOfTridiagonals decomposes matrices with equal, close and distant diagonal elements and
+// off-diagonal elements of all magnitudes, so that every kind of deflation and of root occurs.
 func TestEighOfTridiagonals(t *testing.T) {
 	each(t, func(t *testing.T) {
 		for seed := range uint64(60) {

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// singles is a matrix of random numbers that bfloat16 has, whose rows are stride apart.
+// singles returns a matrix of random numbers that bfloat16 represents exactly, with the given row
+// stride.
 func singles(seed uint64, rows, cols, stride int) MatrixOf[float32] {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	m := MatrixOf[float32]{Rows: rows, Cols: cols, RowStride: stride, ColStride: 1,
@@ -18,8 +19,9 @@ func singles(seed uint64, rows, cols, stride int) MatrixOf[float32] {
 	return m
 }
 
-// TestFewTimes: products of any sizes have the values of the definition, in both types the same
-// bits, the same beside other rows, and nothing else is written.
+// TestFewTimes compares products of several sizes with the definition. Their bits must be the same
+// with weights in float32 and bfloat16, and for a row alone and among others. Nothing may be
+// written behind a row of y.
 func TestFewTimes(t *testing.T) {
 	each(t, func(t *testing.T) {
 		for _, n := range [][3]int{{1, 4, 16}, {1, 1, 1}, {2, 5, 17}, {3, 9, 64}, {4, 8, 15}, {7, 6, 33},
@@ -103,8 +105,8 @@ func TestHalveRefuses(t *testing.T) {
 	}
 }
 
-// BenchmarkFewTimes multiplies rows with the weights of a layer of a model of 135 million
-// parameters, more than caches hold.
+// BenchmarkFewTimes multiplies rows by weights that exceed the caches: those of a layer of a model
+// with 135 million parameters.
 func BenchmarkFewTimes(b *testing.B) {
 	const outs, inner = 49152, 576
 	w := singles(1, outs, inner, inner)

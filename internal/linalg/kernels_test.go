@@ -8,7 +8,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// runs calls each kernel of a processor with vectors of n elements.
+// runs returns functions that call each kernel with vectors of n elements.
 func (k kernels) runs(n int) map[string]func() {
 	x, y := normal(1, 8, n), normal(2, 8, n)
 	a, b, c := singles(1, 8, n, n), singles(2, 8, n, n), singles(3, 8, n, n)
@@ -35,7 +35,6 @@ func (k kernels) runs(n int) map[string]func() {
 	}
 }
 
-// BenchmarkKernels measures each kernel.
 func BenchmarkKernels(b *testing.B) {
 	for _, k := range supported() {
 		for _, n := range []int{64, 1024} {
@@ -50,10 +49,10 @@ func BenchmarkKernels(b *testing.B) {
 	}
 }
 
-// BenchmarkHashBehindKernels hashes 4 KiB straight behind each kernel. Where one leaves the
-// upper halves of vector registers in use, this takes many times as long as behind the
-// portable one: SHA-256, like [math.Exp], mixes two kinds of instructions, and each change
-// from one to the other then costs.
+// BenchmarkHashBehindKernels hashes 4 KiB immediately after each kernel. If a kernel leaves the
+// upper halves of vector registers in use, this takes many times as long as after the portable
+// kernel: SHA-256, like [math.Exp], mixes SSE and AVX instructions, and each transition between
+// them is then slow.
 func BenchmarkHashBehindKernels(b *testing.B) {
 	data := make([]byte, 4<<10)
 	for _, k := range supported() {

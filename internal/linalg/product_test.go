@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// each runs a test with all kernels of this processor.
+// each runs a test for each set of kernels that this processor supports.
 func each(t *testing.T, test func(t *testing.T)) {
 	defer func(k kernels) { active = k }(active)
 	for _, k := range supported() {
@@ -25,7 +25,7 @@ func normal(seed uint64, rows, cols int) Matrix {
 	return m
 }
 
-// naive is alpha·a·b + c by the definition.
+// naive returns alpha·a·b + c, computed by the definition.
 func naive(c Matrix, alpha float64, a, b Matrix) Matrix {
 	out := RowMajor(make([]float64, c.Rows*c.Cols), c.Rows, c.Cols)
 	for i := range c.Rows {
@@ -40,7 +40,7 @@ func naive(c Matrix, alpha float64, a, b Matrix) Matrix {
 	return out
 }
 
-// near fails unless the matrices differ by at most the tolerance in each element.
+// near fails the test unless the matrices differ by at most the tolerance in each element.
 func near(t *testing.T, what string, got, want Matrix, tolerance float64) {
 	t.Helper()
 	if got.Rows != want.Rows || got.Cols != want.Cols {
@@ -77,7 +77,7 @@ func TestMulAdd(t *testing.T) {
 	})
 }
 
-// TestMulAddSingle: with at most the error that binary32 has in so many products.
+// TestMulAddSingle compares products with the definition, within the error bound for float32.
 func TestMulAddSingle(t *testing.T) {
 	each(t, func(t *testing.T) {
 		for _, n := range [][3]int{{1, 1, 1}, {7, 33, 5}, {100, 65, 257}, {12, 32, 0}} {
@@ -90,7 +90,7 @@ func TestMulAddSingle(t *testing.T) {
 	})
 }
 
-// transposed is the transpose in memory of its own.
+// transposed returns a copy of the transpose.
 func transposed(m Matrix) Matrix {
 	out := RowMajor(make([]float64, m.Rows*m.Cols), m.Cols, m.Rows)
 	for i := range m.Rows {
@@ -115,7 +115,7 @@ func TestMulAddSpreadsNaN(t *testing.T) {
 	})
 }
 
-// TestVectors: the operations on vectors of all lengths agree with plain loops.
+// TestVectors compares the vector kernels with the portable ones, for all lengths below 70.
 func TestVectors(t *testing.T) {
 	each(t, func(t *testing.T) {
 		for n := range 70 {
@@ -155,7 +155,7 @@ func TestVectors(t *testing.T) {
 	})
 }
 
-// flops reports a benchmark's speed.
+// flops reports the speed of a benchmark with the given number of operations per iteration.
 func flops(b *testing.B, each float64) {
 	b.ReportMetric(each*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
 }
@@ -179,8 +179,8 @@ func BenchmarkMulAdd(b *testing.B) {
 	}
 }
 
-// TestAddSymmetric: the lower triangle has the bits of the full product, the upper one
-// mirrors it.
+// TestAddSymmetric checks that the lower triangle has the bits of the full product, and that the
+// upper one mirrors it.
 func TestAddSymmetric(t *testing.T) {
 	each(t, func(t *testing.T) {
 		for _, n := range [][2]int{{1, 1}, {7, 3}, {33, 40}, {96, 200}, {130, 17}, {600, 5}} {

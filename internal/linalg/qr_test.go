@@ -23,7 +23,7 @@ func clone(m Matrix) Matrix {
 	return RowMajor(append([]float64{}, m.Data...), m.Rows, m.Cols)
 }
 
-// lapackQ is gonum's factor Q.
+// lapackQ returns gonum's factor Q.
 func lapackQ(m Matrix) Matrix {
 	q := clone(m)
 	a := blas64.General{Rows: q.Rows, Cols: q.Cols, Stride: q.Cols, Data: q.Data}
@@ -33,7 +33,7 @@ func lapackQ(m Matrix) Matrix {
 	return q
 }
 
-// hard are matrices on which a factorization may stumble.
+// hard returns matrices that are difficult to factorize.
 func hard(rows, cols int) map[string]Matrix {
 	low := RowMajor(make([]float64, rows*cols), rows, cols)
 	MulAdd(low, 1, normal(4, rows, 2), normal(5, 2, cols))
@@ -52,8 +52,8 @@ func hard(rows, cols int) map[string]Matrix {
 	}
 }
 
-// factors checks that the columns of q are orthonormal and that qᵀ·a is triangular and,
-// multiplied by q, a again, a being scaled as QR scales it.
+// factors checks the factor q of a, which it scales as QR does: q must have orthonormal columns,
+// qᵀ·a must be triangular, and q·qᵀ·a must equal a.
 func factors(t *testing.T, what string, q, a Matrix, orthonormal, tolerance float64) {
 	t.Helper()
 	rows, cols := a.Rows, a.Cols
@@ -97,7 +97,8 @@ func TestQR(t *testing.T) {
 	})
 }
 
-// TestQRSingle: orthonormal columns, and a triangular R, to the precision of binary32.
+// TestQRSingle checks that columns are orthonormal and R is triangular, within the precision of
+// float32.
 func TestQRSingle(t *testing.T) {
 	testlevel.Long(t, "factors large matrices")
 	each(t, func(t *testing.T) {

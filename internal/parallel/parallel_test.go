@@ -15,7 +15,7 @@ import (
 // TestMain fails when a goroutine outlives the tests.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestEach: the items of a list are given in place.
+// TestEach checks that items are pointers to the elements of the list.
 func TestEach(t *testing.T) {
 	list := []int{1, 2, 3}
 	err := parallel.Run(t.Context(), parallel.Each(list),
@@ -25,7 +25,7 @@ func TestEach(t *testing.T) {
 	}
 }
 
-// numbers counts to n and then gives the error.
+// numbers yields the numbers below n, and then the error if it is not nil.
 func numbers(n int, err error) iter.Seq2[int, error] {
 	return func(yield func(int, error) bool) {
 		for i := range n {
@@ -39,7 +39,7 @@ func numbers(n int, err error) iter.Seq2[int, error] {
 	}
 }
 
-// TestOrder: results come in the order of the items.
+// TestOrder checks that results come in the order of the items.
 func TestOrder(t *testing.T) {
 	next := 0
 	err := parallel.Run(t.Context(), numbers(1000, nil), func(i int) (int, error) {
@@ -57,7 +57,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestErrors: the error of an item, of the work, of the consumer and of the context end it.
+// TestErrors checks that Run returns an error of an item, of work, of consume and of the context.
 func TestErrors(t *testing.T) {
 	bad := errors.New("bad")
 	fails := func(at int) func(int) error {

@@ -78,7 +78,7 @@ func TestStrict(t *testing.T) {
 	}
 }
 
-// Errors of encoding/json/v2 itself.
+// TestVersion2 checks the messages for errors returned by encoding/json/v2 directly.
 func TestVersion2(t *testing.T) {
 	for text, want := range map[string]string{
 		"[]":                            "found an array, want an object",
@@ -102,7 +102,8 @@ func TestVersion2(t *testing.T) {
 	}
 }
 
-// A part of a file names no line of its own, and other errors stay what they are.
+// TestPartsAndOthers checks that errors about a part of a file have no line number, and that other
+// errors are unchanged.
 func TestPartsAndOthers(t *testing.T) {
 	err := plainjson.UnmarshalPart([]byte("{\n\n\"name\": 1}"), &file{})
 	if err == nil || err.Error() != "name: found a number, want a string" {
@@ -120,7 +121,8 @@ func TestPartsAndOthers(t *testing.T) {
 	}
 }
 
-// No offset of an error, whatever the text, is outside of it.
+// FuzzExplain checks that no error has an offset outside the text, which would cause a panic, and
+// that no message mentions Go types.
 func FuzzExplain(f *testing.F) {
 	f.Add([]byte(`{"name": 1}`))
 	f.Add([]byte("{\n\"in\": {\"by\": [1"))

@@ -8,7 +8,7 @@ import (
 	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
-// explain is what is said about a text, empty where it is TOML.
+// explain returns the error message for a text, or "" if the text is valid TOML.
 func explain(text string) string {
 	_, err := plaintoml.Parse("a.toml", []byte(text))
 	if err == nil {
@@ -17,7 +17,8 @@ func explain(text string) string {
 	return strings.TrimPrefix(err.Error(), "a.toml:")
 }
 
-// TestSyntaxErrors: an error names the line of the mistake, and says where a string needs quotes.
+// TestSyntaxErrors checks that an error has the line of the mistake, and a hint if a string lacks
+// quotes.
 func TestSyntaxErrors(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"a = 1\nlambda  2.0", "2: not valid TOML: expected '.' or '=', but got '2' instead"},
@@ -36,7 +37,7 @@ func TestSyntaxErrors(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever the text, the line is one of the text, and the message one line.
+// FuzzParse checks that an error has a line number within the text, and a message on one line.
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{"[a][a]", "a  1", "a = \"\"\"x", "a = [1\n2]", "\x00", "a = 1\r"} {
 		f.Add(text)

@@ -6,8 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestCutIndexes: brackets inside of quotes are part of a name, also behind a quote that is
-// escaped.
+// TestCutIndexes checks that brackets in quotes are part of a name, also after an escaped quote.
 func TestCutIndexes(t *testing.T) {
 	for _, c := range []struct {
 		text, plain string

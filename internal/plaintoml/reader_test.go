@@ -7,8 +7,9 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// TestReader: values are set, defaults where a key is absent, and all problems are reported with
-// their places. A key that is probably misspelt is not missing, too.
+// TestReader checks that values are set, that absent keys get their defaults, and that all problems
+// are reported with their positions. A key that is probably misspelled must not be reported as
+// missing, too.
 func TestReader(t *testing.T) {
 	doc, err := plaintoml.Parse("a.toml",
 		[]byte("name = \"x\"\nsizes = 3\nother = 1\nlist = 4\n[part]\nnumbers = [1, 0]\n[[elements]]\n"))

@@ -21,7 +21,7 @@ type goldenCase struct {
 	Values    []json.RawMessage
 }
 
-// TestGolden: the draws of CPython 3 and of numpy in testdata/pyrandom.json.
+// TestGolden compares draws with those of CPython 3 and numpy in testdata/pyrandom.json.
 func TestGolden(t *testing.T) {
 	text, err := os.ReadFile("testdata/pyrandom.json")
 	if err != nil {
@@ -46,7 +46,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// draw makes all draws of a case in their order, and tells the i-th.
+// draw makes all draws of a case in order, and returns a function for the i-th.
 func (c goldenCase) draw(t *testing.T) func(i int) any {
 	r := pyrandom.New(c.Seed)
 	s := pyrandom.NewRandomState(uint32(c.Seed))
@@ -79,7 +79,7 @@ func (c goldenCase) draw(t *testing.T) func(i int) any {
 	return func(i int) any { return list[i] }
 }
 
-// value reads one value of the file; wide numbers stand in quotes there.
+// value parses a value of the file, in which wide numbers are in quotes.
 func (c goldenCase) value(t *testing.T, raw json.RawMessage) any {
 	text := strings.Trim(string(raw), `"`)
 	var value any

@@ -7,7 +7,8 @@ import (
 	"github.com/cage-qat/cage/internal/pyrandom"
 )
 
-// TestWide: numbers of more than 32 bits, printed by CPython 3.11 with random.Random(7).
+// TestWide checks numbers of more than 32 bits. The values are those of CPython 3.11 with
+// random.Random(7).
 func TestWide(t *testing.T) {
 	r := pyrandom.New(7)
 	for _, want := range []int{868231286071, 105874957392, 208460025899, 470330855157} {
@@ -26,7 +27,8 @@ func TestWide(t *testing.T) {
 	}
 }
 
-// TestSeeds: a seed is as good as its negative, up to the smallest. Values of CPython 3.11.
+// TestSeeds checks that a seed and its negative give the same numbers, and that the smallest seed
+// works. The values are those of CPython 3.11.
 func TestSeeds(t *testing.T) {
 	for seed, want := range map[int64]float64{5: 0x1.3eecf89059360p-1, -5: 0x1.3eecf89059360p-1,
 		math.MinInt64: 0x1.1b5fa2193586fp-1} {
@@ -36,8 +38,8 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// TestSampleBoundary: sums of samples on both sides of the populations at which CPython
-// changes its way of drawing them. Values of CPython 3.11 with random.Random(3).
+// TestSampleBoundary checks the sums of samples from populations just below and above the size at
+// which CPython changes its algorithm. The values are those of CPython 3.11 with random.Random(3).
 func TestSampleBoundary(t *testing.T) {
 	r := pyrandom.New(3)
 	for _, c := range []struct{ n, k, want int }{{85, 6, 314}, {86, 6, 300}, {85, 21, 944},
@@ -52,7 +54,7 @@ func TestSampleBoundary(t *testing.T) {
 	}
 }
 
-// TestPanics: what Python raises an error for panics, as in math/rand.
+// TestPanics checks that invalid or unsupported arguments cause a panic, as in math/rand.
 func TestPanics(t *testing.T) {
 	r, s := pyrandom.New(1), pyrandom.NewRandomState(1)
 	for name, draw := range map[string]func(){

@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/internal/recovered"
 )
 
-// execute is an executor of a function.
+// execute calls f as an executor would.
 func execute(f func() error) (err error) {
 	defer recovered.Catch("tile", "update/w", &err)
 	return f()

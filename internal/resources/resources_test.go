@@ -7,7 +7,7 @@ import (
 	"github.com/cage-qat/cage/internal/resources"
 )
 
-// TestMemory: what is allocated and touched counts, now and in the peak.
+// TestMemory checks that written memory counts in the current and the peak size.
 func TestMemory(t *testing.T) {
 	if _, err := os.Stat("/proc/self/status"); err != nil {
 		t.Skip("the system does not tell")

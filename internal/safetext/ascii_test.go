@@ -29,7 +29,8 @@ func TestASCII(t *testing.T) {
 	}
 }
 
-// Letters that were different stay different, accents and case of form apart.
+// TestLettersAreToldApart checks that different letters get different replacements. Only accents
+// and typographic variants may be lost.
 func TestLettersAreToldApart(t *testing.T) {
 	seen := map[string]rune{}
 	for _, r := range "αβγδεζηθικλμνξοπρστυφχψωΑΒΓΔΕΖΗΘΙΚΛΜΝΞΟΠΡΣΤΥΦΧΨΩæøłßðþабвгд日本語中文アイ" {

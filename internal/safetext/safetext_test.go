@@ -41,8 +41,8 @@ func TestLineAndText(t *testing.T) {
 	}
 }
 
-// Every character that can move the cursor, change the order of others or stay unseen
-// is escaped.
+// TestEveryCharacter checks that characters which move the cursor, reorder others or are invisible
+// are escaped.
 func TestEveryCharacter(t *testing.T) {
 	for r := rune(0); r <= unicode.MaxRune; r++ {
 		harmful := unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) || r >= 0x202a &&

@@ -70,7 +70,8 @@ func TestKey(t *testing.T) {
 	}
 }
 
-// A default is never shared: who changes a list changes his own.
+// TestSetCopies checks that Set copies a list, so that a change of the copy does not change the
+// default.
 func TestSetCopies(t *testing.T) {
 	var list []string
 	k := schema.Key{To: &list, Default: []string{"a"}}

@@ -9,7 +9,7 @@ import (
 	"github.com/cage-qat/cage/internal/shuffle"
 )
 
-// The order of a seed never changes.
+// The order for a seed never changes.
 func Example() {
 	list := []string{"a", "b", "c", "d", "e"}
 	shuffle.Slice(rand.NewPCG(1, 2), list)
@@ -17,7 +17,7 @@ func Example() {
 	// Output: [a b e c d]
 }
 
-// TestSlice: every order of three is about as frequent as every other.
+// TestSlice checks that all orders of three elements are about equally frequent.
 func TestSlice(t *testing.T) {
 	rng := rand.NewPCG(3, 4)
 	const n = 60_000
@@ -32,7 +32,7 @@ func TestSlice(t *testing.T) {
 		}
 	}
 	for order, count := range counts {
-		// Five standard deviations of a binomial of n and 1/6.
+		// Five standard deviations of a binomial distribution with n trials of probability 1/6.
 		if count < n/6-457 || count > n/6+457 {
 			t.Errorf("%v came %d times of %d", order, count, n)
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// changes are all methods that change what is at a path.
+// changes holds all methods that change the file or directory at a path.
 var changes = map[string]func(path vfs.Path) error{
 	"append":     opening(os.O_WRONLY | os.O_APPEND),
 	"truncate":   opening(os.O_WRONLY | os.O_TRUNC),
@@ -49,8 +49,8 @@ func locking(lock func(vfs.Path) (vfs.Lock, error)) func(vfs.Path) error {
 	}
 }
 
-// TestLinks: nothing is changed through a link in a place where cage keeps a file or a directory,
-// and the link stays. A link in the name that the user has given is followed.
+// TestLinks checks that nothing is changed through a link in place of a file or directory of cage,
+// and that the link is kept. A symbolic link in a name given by the user is followed.
 func TestLinks(t *testing.T) {
 	for what, change := range changes {
 		root := t.TempDir()
@@ -85,7 +85,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestOnlyFiles: what is no regular file is neither removed nor replaced.
+// TestOnlyFiles checks that only regular files are removed or replaced.
 func TestOnlyFiles(t *testing.T) {
 	dir := vfs.At(t.TempDir())
 	if err := errors.Join(syscall.Mkfifo(dir.Join("pipe").Name, 0o600), dir.Join("directory").
@@ -110,7 +110,7 @@ func TestOnlyFiles(t *testing.T) {
 	}
 }
 
-// TestLargeFile: a file is not read at once whatever its size.
+// TestLargeFile checks that a file larger than the limit is not read.
 func TestLargeFile(t *testing.T) {
 	path := vfs.At(filepath.Join(t.TempDir(), "sparse"))
 	if err := errors.Join(os.WriteFile(path.Name, nil, 0o600),

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestNoLocks: where a file system has no locks, the error names the file, and says what to do.
+// TestNoLocks checks that the error for a file system without locks names the file and a remedy.
 func TestNoLocks(t *testing.T) {
 	for _, cause := range []error{syscall.ENOLCK, syscall.ENOSYS, syscall.EOPNOTSUPP} {
 		err := lockError("run/.lock", cause)

@@ -277,7 +277,7 @@ func (p Path) lock(take func(name string) (Lock, error)) (Lock, error) {
 	return take(p.Name)
 }
 
-// Locked reports whether any process holds the lock on the file.
+// Locked reports whether any process holds an exclusive lock on the file.
 func (p Path) Locked() (bool, error) { return p.fs().Locked(p.Name) }
 
 // AwaitLock waits until it can lock the file, trying again at intervals of retry. If ctx ends

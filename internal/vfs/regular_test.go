@@ -43,7 +43,7 @@ func TestOnlyRegularFiles(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, want)
 		}
 	}
-	// For writing, too.
+	// They cannot be opened for writing, either.
 	for _, flag := range []int{os.O_WRONLY, os.O_RDWR | os.O_CREATE, os.O_WRONLY | os.O_APPEND} {
 		if _, err := vfs.OS.OpenFile(at("pipe"), flag, 0o644); err == nil ||
 			!strings.Contains(err.Error(), "is a named pipe") {
@@ -70,8 +70,8 @@ func TestKindsOfErrors(t *testing.T) {
 	}
 }
 
-// TestPointers: a Git LFS pointer is no file to read, whatever it is called; it can be replaced.
-// Texts about pointers are files.
+// TestPointers checks that a Git LFS pointer cannot be read but can be overwritten, and that texts
+// about pointers can be read.
 func TestPointers(t *testing.T) {
 	const pointer = "version https://git-lfs.github.com/spec/v1\noid " +
 		"sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n"

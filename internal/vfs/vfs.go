@@ -30,8 +30,8 @@ type FS interface {
 	Lock(name string) (Lock, error)
 	// LockShared is like Lock for a shared lock, which excludes exclusive locks.
 	LockShared(name string) (Lock, error)
-	// Locked reports whether any process holds a lock on the file. It returns false if the file
-	// does not exist. It can make a concurrent Lock fail with ErrLocked.
+	// Locked reports whether any process holds an exclusive lock on the file. It returns false if
+	// the file does not exist. It can make a concurrent Lock fail with ErrLocked.
 	Locked(name string) (bool, error)
 }
 

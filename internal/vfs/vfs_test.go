@@ -20,7 +20,7 @@ import (
 func TestMkdirAll(t *testing.T) {
 	root := vfs.At(t.TempDir())
 	deep := root.Join("a", "b", "c")
-	for range 2 { // a directory that is there is fine
+	for range 2 { // an existing directory is not an error
 		if err := deep.MkdirAll(); err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +44,7 @@ func TestMkdirAll(t *testing.T) {
 }
 
 func TestReadFile(t *testing.T) {
-	path := vfs.Path{Name: filepath.Join(t.TempDir(), "file")} // without a file system it is on OS
+	path := vfs.Path{Name: filepath.Join(t.TempDir(), "file")} // a nil file system is OS
 	if _, err := path.ReadFile(); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("of no file: %v", err)
 	}
@@ -95,7 +95,8 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// TestLockShared: any number shares a lock, which nobody has alone meanwhile.
+// TestLockShared checks that several holders can share a lock, and that shared and exclusive locks
+// exclude each other.
 func TestLockShared(t *testing.T) {
 	path := vfs.At(t.TempDir()).Join("lock")
 	first, err := path.LockShared()
@@ -127,7 +128,7 @@ func TestLockShared(t *testing.T) {
 	}
 }
 
-// TestLockOfAPipe: a named pipe in the place of a lock does not keep anybody waiting.
+// TestLockOfAPipe checks that a named pipe in place of a lock file is an error, and does not block.
 func TestLockOfAPipe(t *testing.T) {
 	path := vfs.At(t.TempDir()).Join("lock")
 	if err := syscall.Mkfifo(path.Name, 0o644); err != nil {
@@ -168,7 +169,7 @@ func TestReadSmallFile(t *testing.T) {
 	}
 }
 
-// wrapped is a file in another one, as a file system for tests makes it.
+// wrapped wraps a file, as file systems for tests do.
 type wrapped struct{ vfs.File }
 
 func (w wrapped) Unwrap() vfs.File { return w.File }

@@ -11,12 +11,12 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// TestConformance tries each grid with each granularity, beside what the kit combines
-// by itself; by default half of the pairs, with each grid and each granularity among them.
+// TestConformance tries each grid with each granularity, in addition to the combinations of the
+// kit; by default half of the pairs, which include each grid and each granularity.
 func TestConformance(t *testing.T) {
 	sdktest.Quantizer(t, absmax{}, plugintest.Kit(t, "absmax")...)
 	if testing.Short() {
-		return // the tests below compare what other settings compute
+		return // the tests below compare the results of other settings
 	}
 	for g, grid := range []string{gridSymmetric, gridFull, gridCentred, gridGPTQ} {
 		for i, granularity := range []string{perTensor, perRow, perGroup} {
@@ -34,8 +34,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestTinyScales checks codes where the scale is no longer a normal binary32
-// number: the group counts as zero, and no code leaves the grid.
+// TestTinyScales checks groups whose scale is not a normal binary32 number: they are quantized to
+// zero, and no code leaves the grid.
 func TestTinyScales(t *testing.T) {
 	x := golden.Array{Shape: []int{3, 3}, Data: []float64{
 		10 * 0x1p-149, -3 * 0x1p-149, 0x1p-149, // scale below every binary32 number
@@ -49,8 +49,8 @@ func TestTinyScales(t *testing.T) {
 	})
 }
 
-// TestRange checks that codes stay on the grid at each bit width, the maximum on
-// a tie of the full grid included.
+// TestRange checks that codes stay on the grid at each bit width, even if the maximum is on a tie
+// of the full grid.
 func TestRange(t *testing.T) {
 	x := plugintest.Normal(1, 16, 33)
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
@@ -81,9 +81,9 @@ func TestTooFewBits(t *testing.T) {
 	}
 }
 
-// TestScaleType: with scale_dtype the scales are numbers of that type, and values still
-// codes times scales. On the grid of half-integers the step and 7½ steps are numbers of
-// f16; the scale is half a step.
+// TestScaleType checks that with scale_dtype the scales are numbers of that type, and values are
+// still codes times scales. On the grid of half-integers, the step and 7½ steps are numbers of f16;
+// the scale is half a step.
 func TestScaleType(t *testing.T) {
 	x := plugintest.Normal(3, 16, 64)
 	for i := range x.Data[:64] {

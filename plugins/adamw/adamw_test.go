@@ -14,9 +14,8 @@ func TestConformance(t *testing.T) {
 	sdktest.Optimizer(t, adamw{}, plugintest.Kit(t, "adamw")...)
 }
 
-// TestFirstStep: the corrected moments of a first gradient are g and g², so that
-// u = g/(|g| + ε) whatever the rates. In binary32 this holds only if 1 − βᵗ keeps
-// its digits.
+// TestFirstStep checks that the corrected moments of the first gradient are g and g², so that u =
+// g/(|g| + ε) for all β. In binary32 this holds only if 1 − βᵗ keeps its digits.
 func TestFirstStep(t *testing.T) {
 	g := plugintest.Normal(1, 1, 1, 64)
 	const eps = 1e-3
@@ -28,14 +27,13 @@ func TestFirstStep(t *testing.T) {
 		for _, beta := range [][2]float64{{0.9, 0.95}, {0, 0}, {0.5, 0.999}, {0.999999, 0.999999}} {
 			given := map[string]any{"beta1": beta[0], "beta2": beta[1], "eps": eps}
 			got := m.Train(t, adamw{}, given, plugintest.Matrix(1, 64), make([]float64, 64)).Steps(t, g, 1)
-			// 1 − β itself, rounded to binary32 in the moments, is exact to 6e-8.
+			// In binary32, 1 − β in the moments is exact to 6e-8.
 			plugintest.Near(t, fmt.Sprint("u for β = ", beta), got, want, 5e-7)
 		}
 	})
 }
 
-// TestConstantGradient: with one gradient over and over the corrected moments
-// stay g and g² at every step.
+// TestConstantGradient checks that with a constant gradient the corrected moments stay g and g².
 func TestConstantGradient(t *testing.T) {
 	const steps = 200
 	g := golden.Array{Shape: []int{steps, 1, 2}, Data: make([]float64, 2*steps)}
@@ -52,8 +50,8 @@ func TestConstantGradient(t *testing.T) {
 			run.Update(t, g.Row(i).Data, 1)
 			got = append(got, run.X()...)
 		}
-		// The sum of 200 steps of 1, each within a few units of 6e-8; ε = 1e-8
-		// takes 4e-8 from each step of the smaller gradient.
+		// Each of the 200 steps of 1 is exact to a few units of 6e-8; ε = 1e-8 reduces each step of the
+		// smaller gradient by 4e-8.
 		plugintest.Near(t, "x", got, want, 1e-6)
 	})
 }

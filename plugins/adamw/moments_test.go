@@ -18,7 +18,8 @@ func TestConformance8(t *testing.T) {
 	sdktest.Optimizer(t, adamw{}, plugintest.With(t, int8Moments)...)
 }
 
-// TestFlash compares with the authors' codes, and with updates in NumPy: testdata/flash.py.
+// TestFlash compares codes with those of the authors' code, and updates with those of NumPy
+// (testdata/flash.py).
 func TestFlash(t *testing.T) {
 	plugintest.EachCase(t, "flash", func(t *testing.T, bench plugintest.Bench, c golden.Case) {
 		if c.Inputs.Has("x0") {
@@ -38,7 +39,7 @@ func TestFlash(t *testing.T) {
 	})
 }
 
-// TestFewMoments8: tensors with other rows, and vectors, keep moments of 32 bits.
+// TestFewMoments8 checks that tensors with other row lengths, and vectors, keep moments of 32 bits.
 func TestFewMoments8(t *testing.T) {
 	for _, c := range []struct {
 		tensor sdk.Tensor
@@ -50,16 +51,16 @@ func TestFewMoments8(t *testing.T) {
 	}
 }
 
-// TestSmallElement: an element with gradients so much smaller than those beside it that the code of
-// its second moment would round to 0, but not that of its first, moves no further than with moments
-// of 32 bits when they end.
+// TestSmallElement checks an element with gradients so much smaller than those of its neighbours
+// that the code of its second moment would round to 0, but not that of its first. When these
+// gradients end, it must move no further than with moments of 32 bits.
 func TestSmallElement(t *testing.T) {
 	plugintest.Each(t, func(t *testing.T, bench plugintest.Bench) {
 		run := bench.Train(t, adamw{}, int8Moments, plugintest.Matrix(1, 32), make([]float64, 32))
 		g := make([]float64, 32)
 		for step := range 30 {
 			for i := range g {
-				g[i] = 1 - 2*float64((step+i)%2) // whose first moments stay small
+				g[i] = 1 - 2*float64((step+i)%2) // changing signs keep the first moments small
 			}
 			g[0] = 1.8e-3
 			if step >= 10 {
@@ -74,7 +75,7 @@ func TestSmallElement(t *testing.T) {
 	})
 }
 
-// TestScaleShrinks: moments without gradients shrink as they should, however slowly.
+// TestScaleShrinks checks that without gradients moments shrink at the right rate, however slow.
 func TestScaleShrinks(t *testing.T) {
 	plugintest.Each(t, func(t *testing.T, bench plugintest.Bench) {
 		run := bench.Train(t, adamw{},

@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// settings lists one of each kind.
+// settings returns one setting of each kind.
 func settings() map[string]map[string]any {
 	list := map[string]map[string]any{}
 	for _, rounding := range []string{roundNearest, roundFloor} {
@@ -33,7 +33,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestValues: ties, both signs, and the ends of a grid that has them.
+// TestValues checks ties, both signs, and both ends of a limited grid.
 func TestValues(t *testing.T) {
 	x := []float64{-2.5, -1.5, -0.75, -0.5, -0.1, 0, 0.5, 0.75, 1.5, 2.5, 9}
 	for _, tc := range []struct {
@@ -62,7 +62,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestScale: the step does not depend on the data.
+// TestScale checks that the step does not depend on the data.
 func TestScale(t *testing.T) {
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		q := m.Quantize(t, grid{}, map[string]any{"step": 0.3}, plugintest.Normal(1, 4, 8))

@@ -12,12 +12,12 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// setting is one combination that the tests of formulas go through.
+// setting is one combination of settings for the tests of formulas.
 type setting struct {
 	role  sdk.Role
 	given map[string]any
-	// formula without its gradient scale; sharing is N and row the number of
-	// elements that share a step, for a tensor of 6×33.
+	// formula lacks its gradient scale; sharing is N, and row is the number of elements that share a
+	// step, for a tensor of 6×33.
 	formula
 	sharing, row int
 }
@@ -27,7 +27,7 @@ func (s setting) String() string {
 		s.given["form"], s.given["levels"], s.given["granularity"])
 }
 
-// settings lists everything that is allowed at 2, 4 and 8 bits, and unsigned 1 bit.
+// settings returns all combinations that are allowed at 2, 4 and 8 bits, and at unsigned 1 bit.
 func settings() (list []setting) {
 	const rows, cols = 6, 33
 	for _, bits := range []int{1, 2, 4, 8} {
@@ -65,10 +65,10 @@ func settings() (list []setting) {
 	return list
 }
 
-// TestFormulas compares value, codes, mask and gradients with the formulas written
-// out, for steps that clip much and little. Steps are powers of two and offsets
-// multiples of an eighth, so that r and the decisions taken on it are the same in
-// binary32; some elements lie exactly on a bound, on a level and on a tie.
+// TestFormulas compares value, codes, mask and gradients with the formulas, for steps that clip
+// many and few elements. Steps are powers of two and offsets multiples of an eighth, so that r and
+// all decisions that depend on it are the same in binary32. Some elements lie exactly on a bound, a
+// level or a tie.
 func TestFormulas(t *testing.T) {
 	x, dy := plugintest.Normal(1, 6, 33), plugintest.Normal(2, 6, 33).Data
 	for i := range x.Data {
@@ -87,7 +87,7 @@ func TestFormulas(t *testing.T) {
 	})
 }
 
-// onGrid puts some elements on bounds, levels and ties of the grid with that step.
+// onGrid moves some elements to bounds, levels and ties of the grid with the given step.
 func onGrid(x []float64, step float64, f formula) []float64 {
 	x = append([]float64(nil), x...)
 	for i, r := range []float64{-f.qn, f.qp, -f.qn - 1, f.qp + 1, 0, 1, 0.5, -0.5, f.qp + 0.5,
@@ -133,9 +133,8 @@ func (s subject) compare(t *testing.T, set setting, x []float64, step float64, d
 	}
 }
 
-// TestGradientBelowTheBound: a step below the smallest is used as the smallest, and
-// receives its gradient all the same. (Of the stableqat form testdata/stableqat.json has such
-// steps.)
+// TestGradientBelowTheBound checks that the smallest step replaces any step below it, which still
+// receives its gradient. (For the stableqat form, testdata/stableqat.json has such steps.)
 func TestGradientBelowTheBound(t *testing.T) {
 	x, dy := []float64{0.5, -0.25, 3}, []float64{1, 2, 4}
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
@@ -152,8 +151,8 @@ func TestGradientBelowTheBound(t *testing.T) {
 	})
 }
 
-// TestPoisonedGroup: what is not finite makes its group NaN and sends nothing to the
-// trained parameters, even when dx̂ is not finite either.
+// TestPoisonedGroup checks that a non-finite element makes its group NaN and gives the trained
+// parameters no gradient, even if dx̂ is not finite either.
 func TestPoisonedGroup(t *testing.T) {
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
@@ -181,8 +180,8 @@ func TestPoisonedGroup(t *testing.T) {
 	})
 }
 
-// TestResiduals: beside its scalars, the backward pass of training needs of the forward pass
-// one bool and one float for each element.
+// TestResiduals checks that, besides scalars, the backward pass of training needs from the forward
+// pass one bool and one float for each element.
 func TestResiduals(t *testing.T) {
 	s := newSubject(t, plugintest.Reference(), sdk.RoleActivation,
 		map[string]any{"variant": variantPlus}, 64, 32)
@@ -201,8 +200,8 @@ func TestResiduals(t *testing.T) {
 	}
 }
 
-// TestSineDerivative: 1 half way between levels; at a level the formula with a cosine of 1; and
-// never 0 or less.
+// TestSineDerivative checks that the derivative is 1 halfway between levels, follows the formula
+// with a cosine of 1 at a level, and is always positive.
 func TestSineDerivative(t *testing.T) {
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		x := make([]float64, 129)

@@ -33,8 +33,8 @@ func newSubject(
 	return subject{m, site, built}
 }
 
-// trained are values of the trained parameters: a step for each row, or one, and
-// an offset where the site has one.
+// trained holds values of the trained parameters: one step, or one for each row, and an offset if
+// the site has one.
 type trained struct {
 	step   []float64
 	offset float64
@@ -64,8 +64,8 @@ func (s subject) inputs(x []float64, at trained) map[string]reference.Tensor {
 	return in
 }
 
-// quantize runs the program and, from codes and scale, the unpack program, whose
-// value must be the same.
+// quantize runs the program, and the unpack program on its codes and scale, which must give the
+// same value.
 func (s subject) quantize(t testing.TB, x []float64, at trained) (value, codes, mask []float64) {
 	t.Helper()
 	out := s.m.Run(t, s.built.Program, s.inputs(x, at))
@@ -100,7 +100,7 @@ func (s subject) gradient(
 	return out[autodiff.Prefix+spec.InputX].Float64s(), d
 }
 
-// rounding is what a sum of some hundred terms may lose, relative to the largest.
+// rounding bounds the error of a sum of a few hundred terms, relative to the largest.
 func (s subject) rounding() float64 {
 	if s.m.Double() {
 		return 1e-13
@@ -108,15 +108,14 @@ func (s subject) rounding() float64 {
 	return 2e-6
 }
 
-// formula is the algorithm written as the papers do, element by element in binary64.
+// formula is the algorithm of the papers, computed element by element in binary64.
 type formula struct {
 	qn, qp              float64
 	official, inclusive bool
 	gradientScale       float64
 }
 
-// element returns x̂, its code, whether x lies inside of the bounds, and what ds
-// multiplies dx̂ with.
+// element returns x̂, its code, whether x lies inside the bounds, and the factor of dx̂ in ds.
 func (f formula) element(
 	x, s, offset float64,
 ) (value, code float64, inside bool, deviation float64) {
@@ -143,8 +142,7 @@ func (f formula) element(
 	}
 }
 
-// gradient returns dx, ds of each step and dβ; row is the number of elements that
-// share a step.
+// gradient returns dx, ds for each step, and dβ; row is the number of elements that share a step.
 func (f formula) gradient(
 	x []float64, at trained, row int, dy []float64,
 ) (dx []float64, d trained) {
@@ -162,7 +160,7 @@ func (f formula) gradient(
 	return dx, d
 }
 
-// unit is the rounding of a machine's numbers, relative to them.
+// unit returns the relative rounding error of a machine's numbers.
 func unit(m plugintest.Bench) float64 {
 	if m.Double() {
 		return 0x1p-53
@@ -170,17 +168,17 @@ func unit(m plugintest.Bench) float64 {
 	return 0x1p-24
 }
 
-// roundings bounds the errors of ds and dβ in numbers that round by u. A sum may cancel,
-// and so the bound grows with its terms, not with its result. To first order in u, with
-// inputs that are rounded themselves:
+// roundings bounds the errors of ds and dβ for numbers with the relative rounding error u. A sum
+// may cancel, so the bound is proportional to the terms, not to the result. To first order in u,
+// with rounded inputs, the errors are at most:
 //
-//	r = (x − β)/s         is within u·((|x| + |β|)/s + 3|r|)
-//	round(r) − r          within that, and u times itself
-//	gs·dx̂·(round(r) − r)  within that, and 4u times itself, for two factors and two products
-//	a sum of n terms      within that, and (n − 1)·u times each
+//	r = (x − β)/s         u·((|x| + |β|)/s + 3|r|)
+//	round(r) − r          that of r, and u times the value
+//	gs·dx̂·(round(r) − r)  that of round(r) − r, and 4u times the value (2 factors, 2 products)
+//	a sum of n terms      those of the terms, and (n − 1)·u times each term
 //
-// It does not hold where an error of r changes a decision: where r is as near to a bound
-// or to the middle between two levels.
+// The bound does not hold if an error of r changes a decision, because r is that close to a bound
+// or to the midpoint of two levels.
 func (f formula) roundings(
 	x []float64, at trained, row int, dy []float64, u float64,
 ) (bound trained) {
@@ -200,7 +198,7 @@ func (f formula) roundings(
 	return bound
 }
 
-// within asks for |got − want| ≤ allowed.
+// within checks that |got − want| ≤ allowed.
 func within(t testing.TB, what string, got, want, allowed float64) {
 	t.Helper()
 	if !(math.Abs(got-want) <= allowed) {

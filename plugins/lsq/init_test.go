@@ -31,7 +31,7 @@ func TestInit(t *testing.T) {
 			trained{step: []float64{4. / 3}}},
 		{"lsq+ weight", sdk.RoleWeight, map[string]any{"variant": variantPlus},
 			trained{step: []float64{(0.5 + 3*deviation) / 4}}},
-		// −4 + 4·1
+		// The offset is −4 + 4·1.
 		{"lsq+ activation", sdk.RoleActivation, map[string]any{"variant": variantPlus},
 			trained{[]float64{1}, 0}},
 		{"lsq+ unsigned activation", sdk.RoleActivation,
@@ -60,7 +60,7 @@ func TestInit(t *testing.T) {
 	}
 }
 
-// TestInitByRows: each row has the step that it would have alone.
+// TestInitByRows checks that each row gets the step that it would get alone.
 func TestInitByRows(t *testing.T) {
 	x := plugintest.Normal(3, 5, 33)
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
@@ -83,13 +83,13 @@ func TestInitByRows(t *testing.T) {
 	})
 }
 
-// TestConstantTensors: zeros get the smallest step and are represented exactly, as
-// is any constant where an offset is learned.
+// TestConstantTensors checks that zeros, and all constants if an offset is learned, get the
+// smallest step and are represented exactly.
 func TestConstantTensors(t *testing.T) {
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		for _, set := range settings() {
 			if set.official {
-				continue // has no zero, and starts from a range of its own
+				continue // has no level zero, and another initial range
 			}
 			s := newSubject(t, m, set.role, set.given, 6, 33)
 			for _, constant := range []float64{0, 1.5} {
@@ -117,8 +117,7 @@ func TestConstantTensors(t *testing.T) {
 	})
 }
 
-// TestInitOfLargeNumbers: sums and squares of halves of the largest number overflow,
-// initial values do not.
+// TestInitOfLargeNumbers checks that initial values are finite even if sums and squares overflow.
 func TestInitOfLargeNumbers(t *testing.T) {
 	x := plugintest.Normal(5, 6, 33)
 	for i, v := range x.Data {

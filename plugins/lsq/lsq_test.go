@@ -14,9 +14,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// TestConformance covers each form with each granularity, beside what the kit combines by
-// itself. The values of testdata/stableqat.json are those of StableQAT's published code, with
-// both surrogates.
+// TestConformance covers each form with each granularity, in addition to the combinations of the
+// kit. testdata/stableqat.json has the values of StableQAT's published code, with both surrogates.
 func TestConformance(t *testing.T) {
 	straight := sdktest.With(map[string]any{"surrogate": surrogateStraight})
 	sdktest.Quantizer(t, lsq{}, plugintest.Kit(t, "kit", straight)...)
@@ -27,7 +26,7 @@ func TestConformance(t *testing.T) {
 			plugintest.With(t, sine, sdktest.GoldenFile(t, "testdata/stableqat.json"))...)
 	})
 	if testing.Short() {
-		return // the tests below compare what other settings compute
+		return // the tests below compare the results of other settings
 	}
 	for _, form := range forms {
 		for _, granularity := range []string{perTensor, perRow} {
@@ -39,9 +38,9 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestGroups: at steps that clip some of the numbers, what shares a step with a NaN or an
-// infinity becomes NaN and nothing else does; the largest numbers do no harm to other
-// rows; and what is on the grid stays there. The kit cannot see whose step is whose.
+// TestGroups checks, with a step that clips some elements, that exactly the elements that share a
+// step with NaN or infinity become NaN, that the largest numbers do not change other rows, and that
+// values on the grid do not change. The kit does not know which elements share a step.
 func TestGroups(t *testing.T) {
 	const rows, d = 4, 33
 	x := plugintest.Normal(5, rows, d).Data
@@ -111,9 +110,9 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestLearning trains the step alone on ½·mean (x̂ − x)². From an eighth and eight
-// times the initial step, the error falls to that of the best uniform grid of eight
-// levels for a normal variable, 0.037.
+// TestLearning trains only the step, on ½·mean (x̂ − x)². From one eighth and eight times the
+// initial step, the error must fall to that of the best uniform grid of eight levels for a normal
+// variable, 0.037.
 func TestLearning(t *testing.T) {
 	const large, best = 0.4, 0.04
 	x := plugintest.Normal(4, 16, 64)
@@ -136,7 +135,7 @@ func TestLearning(t *testing.T) {
 	}
 }
 
-// residual is x̂ − x.
+// residual returns x̂ − x.
 func (s subject) residual(t *testing.T, x []float64, at trained) []float64 {
 	t.Helper()
 	value, _, _ := s.quantize(t, x, at)
@@ -146,7 +145,7 @@ func (s subject) residual(t *testing.T, x []float64, at trained) []float64 {
 	return value
 }
 
-// error is the mean square of the residual.
+// error returns the mean square of the residual.
 func (s subject) error(t *testing.T, x []float64, at trained) float64 {
 	t.Helper()
 	sum := 0.0
@@ -156,11 +155,11 @@ func (s subject) error(t *testing.T, x []float64, at trained) float64 {
 	return sum / float64(len(x))
 }
 
-// TestGolden covers value, gradients and, in the case of that name, the initial
-// step. The file's unsigned case is an activation with an offset.
+// TestGolden compares value, gradients and, in the case lsq_init, the initial step. The unsigned
+// case of the file is an activation with an offset.
 func TestGolden(t *testing.T) {
 	f := golden.Load(t, "testdata/baselines.json")
-	const single = 5e-7 // of values and of dx: a quotient, a product, and a sum of two
+	const single = 5e-7 // for values and dx: a quotient, a product, and a sum of two
 	ran := 0
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		f.Run(t, func(t *testing.T, c golden.Case) {
@@ -201,8 +200,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestScaleType: with scale_dtype the step that is used is a number of that type, however
-// long the trained one is, and values are codes times it.
+// TestScaleType checks that with scale_dtype the effective step is a number of that type, even if
+// the trained one is not, and that values are codes times this step.
 func TestScaleType(t *testing.T) {
 	x := plugintest.Normal(7, 4, 32)
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {

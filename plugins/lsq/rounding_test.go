@@ -9,8 +9,8 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// draw is one set of random numbers like those of the golden file: eight of six
-// decimals, which binary32 has to round.
+// draw is a set of random numbers like those of the golden file: eight numbers of six decimals,
+// which are not exact in binary32.
 type draw struct {
 	x, dy []float64
 	at    trained
@@ -18,8 +18,8 @@ type draw struct {
 
 const drawn = 8
 
-// draws lists sets for the levels up to qp: with the initial step, and with others that
-// clip much and little.
+// draws returns sets for levels up to qp: with the initial step, and with steps that clip many and
+// few elements.
 func draws(qp, offset float64) (list []draw) {
 	numbers := func(seed uint64) []float64 {
 		v := plugintest.Normal(seed, drawn).Data
@@ -41,8 +41,8 @@ func draws(qp, offset float64) (list []draw) {
 	return list
 }
 
-// TestRounding: whatever the numbers, and however much of the sums cancels, ds and dβ
-// of both grids of the golden file are within the error of binary32.
+// TestRounding checks that ds and dβ of both grids of the golden file are within the error of
+// binary32 for all draws, however much the sums cancel.
 func TestRounding(t *testing.T) {
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		for _, c := range []struct {
@@ -71,7 +71,7 @@ func TestRounding(t *testing.T) {
 	})
 }
 
-// TestRoundingTellsFormulasApart: the bound is tight enough to reject another formula
+// TestRoundingTellsFormulasApart checks that the bound is tight enough to reject each wrong formula
 // wherever its results differ.
 func TestRoundingTellsFormulasApart(t *testing.T) {
 	const qp, offset = 15, -0.3

@@ -14,7 +14,7 @@ import (
 )
 
 // TestConformance runs the kit with the default settings, the authors' values and the claim that
-// the mean is x; and again with the other rotations.
+// the mean is x, and again with the other rotations.
 func TestConformance(t *testing.T) {
 	sdktest.Quantizer(t, mseden{}, plugintest.Kit(t, "mseden")...)
 	if testing.Short() {
@@ -29,7 +29,7 @@ func TestConformance(t *testing.T) {
 }
 
 // TestLayer compares the gradients of a layer with those of the authors' code, whose forward
-// product has nvfp4 with four over six.
+// product uses nvfp4 with Four Over Six.
 func TestLayer(t *testing.T) {
 	plugintest.EachCase(t, "layer", func(t *testing.T, m plugintest.Bench, c golden.Case) {
 		x, w, dy, keys := c.Inputs.Array("xq"), c.Inputs.Array("wq"), c.Inputs.Array("dy"),
@@ -44,7 +44,7 @@ func TestLayer(t *testing.T) {
 	})
 }
 
-// draw is Q(x) with the given keys.
+// draw returns Q(x) with the given keys.
 func draw(
 	t *testing.T, m plugintest.Bench, given map[string]any, x golden.Array, noise, shared []float64,
 ) []float64 {
@@ -60,9 +60,9 @@ func draw(
 	return out[spec.OutputValue].Float64s()
 }
 
-// TestBias takes the mean of Q(x) over many keys, on the CPU. What it keeps of x, ⟨x, Q(x)⟩/‖x‖²,
-// is short of 1, but by no more than a thousandth, where rounding to nearest alone is short of it
-// by eight. The mean as a whole is no farther from x than twice what is left of the noise.
+// TestBias computes the mean of Q(x) over many keys on the CPU. The mean of ⟨x, Q(x)⟩/‖x‖² must be
+// below 1, but by at most a thousandth; with rounding to nearest alone, it is below by eight
+// thousandths. The distance of the whole mean from x must be at most two standard errors.
 func TestBias(t *testing.T) {
 	const rows, draws = 64, 500
 	m, x := plugintest.CPU(t), plugintest.Normal(1, rows, 128)
@@ -100,8 +100,8 @@ func TestBias(t *testing.T) {
 	}
 }
 
-// TestProducts: operands that share a rotation, and are not nearly parallel, have errors that do
-// not depend on each other, so that the mean of their product is the product, here of rows with a
+// TestProducts checks that operands that share a rotation, and are not nearly parallel, have
+// uncorrelated errors, so that the mean of their product is the product. The rows here have a
 // correlation of 1/2.
 func TestProducts(t *testing.T) {
 	const rows, draws = 64, 300
@@ -127,7 +127,7 @@ func TestProducts(t *testing.T) {
 	}
 }
 
-// TestEvaluation: evaluation draws nothing.
+// TestEvaluation checks that evaluation uses no random numbers.
 func TestEvaluation(t *testing.T) {
 	built := plugintest.BuildQuantizer(t, mseden{}, nil, 2, 64)
 	if built.Evaluate == nil || len(built.Evaluate.Inputs) != 1 {

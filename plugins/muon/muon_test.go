@@ -15,7 +15,7 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// TestConformance also takes a matrix in blocks, and an update without memory.
+// TestConformance also covers updates without momentum.
 func TestConformance(t *testing.T) {
 	sdktest.Optimizer(t, muon{}, plugintest.Kit(t, "kit")...)
 	for name, given := range map[string]map[string]any{"no momentum": {"momentum": 0.0}} {
@@ -41,11 +41,11 @@ func TestNewtonSchulzGolden(t *testing.T) {
 	})
 }
 
-// roundings bounds what binary32 does to newtonSchulz. Small singular values grow by up
-// to 3.4445 in each step, and with them the errors in their directions; by how much
-// depends on the matrix. So the oracle says: every entry of the matrix is moved by 2⁻²⁴ of
-// its norm, and the largest change of the result stands for the rounding of one product.
-// There are three in each step.
+// roundings bounds the rounding errors of newtonSchulz in binary32. Each step multiplies small
+// singular values, and the errors in their directions, by up to 3.4445; the total depends on the
+// matrix. So the reference implementation measures it: every entry of the matrix is changed by 2⁻²⁴
+// of its norm, and the largest change of the result stands for the error of one product. Each step
+// has three products.
 func roundings(t *testing.T, g golden.Array, it iteration) float64 {
 	t.Helper()
 	want := orthogonalize(t, plugintest.Reference(), g, it)
@@ -65,8 +65,8 @@ func roundings(t *testing.T, g golden.Array, it iteration) float64 {
 	return 3 * float64(it.steps) * most
 }
 
-// TestRoundingsTellCoefficientsApart: the bound is tight enough to reject other
-// coefficients, and a step more or less.
+// TestRoundingsTellCoefficientsApart checks that the bound is tight enough to reject other
+// coefficients, and one step more or less.
 func TestRoundingsTellCoefficientsApart(t *testing.T) {
 	published := iteration{steps: 5, eps: 1e-7, factor: 1, a: 3.4445, b: -4.775, c: 2.0315}
 	for _, shape := range [][]int{{3, 2}, {4, 4}, {3, 8}} {
@@ -108,7 +108,7 @@ func changed(it iteration, change func(*iteration)) iteration {
 	return it
 }
 
-// orthogonalize runs newtonSchulz alone.
+// orthogonalize runs only newtonSchulz.
 func orthogonalize(t *testing.T, m plugintest.Bench, g golden.Array, it iteration) []float64 {
 	t.Helper()
 	return m.Eval(t, func(_ *program.Builder, in []program.Value) []program.Value {
@@ -125,11 +125,11 @@ func (grid) Quantize(_ *program.Builder, x program.Value, _ sdk.Site) (sdk.Quant
 	return sdk.Quantized{Value: x.Scale(4).Round().Scale(0.25)}, nil
 }
 
-// TestCorrectedGolden trains under the host's own update program, with decay and the
+// TestCorrectedGolden trains with the update program of the host, with weight decay and the
 // decoupled correction around this optimizer.
 func TestCorrectedGolden(t *testing.T) {
 	f := golden.Load(t, "testdata/corrected.json")
-	const single = 1e-6 // binary32: six steps, each with a few units of 6e-8 in u and in x
+	const single = 1e-6 // binary32: six steps, each with errors of a few units of 6e-8 in u and in x
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		f.Run(t, func(t *testing.T, c golden.Case) {
 			x0, grads, rates := c.Inputs.Array("x0"), c.Inputs.Array("grads"), c.Inputs.Array("lrs").Data
@@ -155,7 +155,7 @@ func TestCorrectedGolden(t *testing.T) {
 				if out[method.OutputUncorrected].Scalar() != 0 {
 					t.Errorf("step %d is not corrected", i+1)
 				}
-				delete(out, method.OutputUncorrected) // the others are inputs of the next step
+				delete(out, method.OutputUncorrected) // the other outputs are inputs of the next step
 				maps.Copy(in, out)
 				m.Close(step, "x", in[spec.InputX].Floats, single)
 			}

@@ -10,13 +10,13 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// published is the iteration with its published constants.
+// published returns the iteration with its published constants.
 func published(steps int) iteration {
 	return iteration{steps: steps, eps: 1e-7, factor: 1, a: 3.4445, b: -4.7750, c: 2.0315}
 }
 
-// TestSingularValues: a well-conditioned matrix (random, with one side clearly longer)
-// comes out with singular values from 0.65 to 1.25, wide or tall, alone or in a stack.
+// TestSingularValues checks that a well-conditioned matrix (random, with one side clearly longer)
+// gets singular values from 0.65 to 1.25, whether wide or tall, alone or in a stack.
 func TestSingularValues(t *testing.T) {
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		for _, shape := range [][]int{{16, 40}, {40, 16}, {3, 16, 40}, {2, 40, 16}, {1, 7}, {7, 1}} {
@@ -30,7 +30,8 @@ func TestSingularValues(t *testing.T) {
 	})
 }
 
-// singularValues of each matrix, as roots of the eigenvalues of XXᵀ or XᵀX.
+// singularValues returns the singular values of each matrix: the roots of the eigenvalues of XXᵀ or
+// XᵀX.
 func singularValues(t *testing.T, x []float64, shape []int) []float64 {
 	t.Helper()
 	return plugintest.Reference().
@@ -44,8 +45,8 @@ func singularValues(t *testing.T, x []float64, shape []int) []float64 {
 		}, reference.Floats(x, shape...))[0]
 }
 
-// TestScale: the size of the matrix does not matter as long as its norm is well above
-// ε, and the factor multiplies the result, after one step as after five.
+// TestScale checks that the norm of the matrix has no effect if it is well above ε, and that the
+// factor multiplies the result, after one step as after five.
 func TestScale(t *testing.T) {
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		for _, shape := range [][]int{{4, 6}, {6, 4}} {
@@ -56,7 +57,7 @@ func TestScale(t *testing.T) {
 				want := orthogonalize(t, m, x, it)
 				x.Data = plugintest.Times(0x1p-20, x.Data)
 				it.factor = 3
-				// Two runs, each off by some units of 6e-8.
+				// Each of the two runs has errors of some units of 6e-8.
 				plugintest.Near(t, fmt.Sprint(shape, steps), orthogonalize(t, m, x, it),
 					plugintest.Times(3, want), 2e-6)
 			}
@@ -64,8 +65,8 @@ func TestScale(t *testing.T) {
 	})
 }
 
-// TestIteratingTheSquare: with one side clearly longer, the same comes out as by the
-// definition, in binary32 too, also when singular values are tiny.
+// TestIteratingTheSquare checks that the shorter iteration for a matrix with one side clearly
+// longer gives the result of the definition, in binary32 too, even with tiny singular values.
 func TestIteratingTheSquare(t *testing.T) {
 	for name, decay := range map[string]float64{"even": 1, "graded": 0.1, "cliff": 1e-6} {
 		x := plugintest.Normal(9, 8, 40)
@@ -80,7 +81,7 @@ func TestIteratingTheSquare(t *testing.T) {
 		}
 		want := byDefinition(x.Data, 8, it)
 		plugintest.Near(t, name, orthogonalize(t, plugintest.Reference(), x, it), want, 1e-12)
-		// Five steps of products, each with some units of 6e-8, on values below 1.3.
+		// Five steps of products have errors of some units of 6e-8 each, on values below 1.3.
 		plugintest.Near(t, name+" in binary32", orthogonalize(t, plugintest.CPU(t), x, it), want, 5e-6)
 	}
 }
@@ -128,7 +129,7 @@ func byDefinition(u []float64, rows int, it iteration) []float64 {
 	return x
 }
 
-// TestTransposed: a matrix and its transpose are treated alike.
+// TestTransposed checks that the transpose of a matrix gives the transposed result.
 func TestTransposed(t *testing.T) {
 	x := plugintest.Normal(7, 3, 8)
 	turned := plugintest.Normal(7, 8, 3)
@@ -148,10 +149,10 @@ func TestTransposed(t *testing.T) {
 	}
 }
 
-// TestLean: no transposition, and outside of products nothing of the size of the matrix:
-// what else there is works on the square of the shorter side. There are three products
-// for each step; where one side is clearly longer four, less three in the first and the
-// last step, and two with the matrix.
+// TestLean checks that there is no transposition, and that only products have the size of the
+// matrix; all other results are squares of the shorter side. Each step has three products. If one
+// side is clearly longer, it has four, but the first and the last step together have three fewer,
+// and there are two products with the matrix.
 func TestLean(t *testing.T) {
 	for _, c := range []struct {
 		shape []int
@@ -181,8 +182,8 @@ func TestLean(t *testing.T) {
 	}
 }
 
-// TestVariants: the two ways of writing momentum differ by the factor 1 − μ only, so
-// that the directions agree up to their scales, √max(1, R/C) and 0.2·√max(R, C).
+// TestVariants checks that the variants of momentum differ only by the factor 1 − μ, so that the
+// directions agree up to their scales, √max(1, R/C) and 0.2·√max(R, C).
 func TestVariants(t *testing.T) {
 	for _, shape := range [][]int{{3, 5}, {5, 3}} {
 		tensor := plugintest.Matrix(shape...)

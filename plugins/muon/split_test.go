@@ -7,7 +7,7 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// fused is a weight of matrices with the given numbers of rows.
+// fused returns a weight that stacks matrices with the given numbers of rows.
 func fused(cols int, rows ...int) sdk.Tensor {
 	tensor := sdk.Tensor{Name: "attn.qkv", Role: sdk.TensorMatrix, Shape: []int{0, cols}}
 	for i, n := range rows {
@@ -18,7 +18,7 @@ func fused(cols int, rows ...int) sdk.Tensor {
 	return tensor
 }
 
-// TestParts: a weight in parts moves as its matrices do alone.
+// TestParts checks that the parts of a weight move like separate matrices.
 func TestParts(t *testing.T) {
 	const cols, steps = 4, 3
 	for _, rows := range [][]int{{4, 4, 4}, {8, 2, 2}, {4, 8, 1, 1, 4}} {
@@ -41,7 +41,7 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// TestAccepts: the matrices of hidden layers and nothing else.
+// TestAccepts checks that only the matrices of hidden layers are accepted.
 func TestAccepts(t *testing.T) {
 	for _, c := range []struct {
 		role  sdk.TensorRole
@@ -62,7 +62,7 @@ func TestAccepts(t *testing.T) {
 	}
 }
 
-// TestState: momentum is the only thing to remember, and only when there is some.
+// TestState checks that the only state is the momentum, if there is any.
 func TestState(t *testing.T) {
 	for momentum, want := range map[float64]int{0: 0, 0.9: 1} {
 		if p := plugintest.BuildOptimizer(t, muon{}, map[string]any{"momentum": momentum},

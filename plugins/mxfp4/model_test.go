@@ -10,10 +10,10 @@ import (
 	"github.com/cage-qat/cage/sdk/microscaling"
 )
 
-// modelled is MXFP4 of one matrix without rotation.
+// modelled is the result of MXFP4 for a matrix without rotation.
 type modelled struct{ value, codes, scale, clip, trust []float64 }
 
-// model works out finite rows of d entries block by block in binary64.
+// model computes MXFP4 of finite rows of d entries, block by block in binary64.
 func model(x []float64, d int, rule string, ties microscaling.Ties) (out modelled) {
 	for row := range slices.Chunk(x, d) {
 		for v := range slices.Chunk(row, block) {

@@ -19,13 +19,13 @@ import (
 
 var rules = []string{ruleOCP, ruleRound, ruleAbsMax34, ruleCeil, ruleQuest}
 
-// TestConformance covers each scale rule with each mask and each rule for ties, and each
-// rule with a rotation, beside what the kit combines by itself. By default each rule is tried
+// TestConformance covers each scale rule with each mask and each rule for ties, and each scale rule
+// with a rotation, in addition to the combinations of the kit. By default each scale rule is tried
 // once: with one mask, or with a rotation.
 func TestConformance(t *testing.T) {
 	sdktest.Quantizer(t, mxfp4{}, plugintest.Kit(t, "kit")...)
 	if testing.Short() {
-		return // the tests below compare what other settings compute
+		return // the tests below compare the results of other settings
 	}
 	masks := []string{maskNone, maskClip, maskTrust}
 	for r, rule := range rules {
@@ -49,8 +49,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestStochastic runs the kit on stochastic rounding with and without random signs. It is unbiased
-// where nothing saturates.
+// TestStochastic runs the kit on stochastic rounding, with and without random signs. This rounding
+// is unbiased where nothing saturates.
 func TestStochastic(t *testing.T) {
 	testlevel.Long(t, "checks all that a plugin promises, twice")
 	unbiased := map[string]any{"scale_rule": ruleAbsMax34, "rounding": microscaling.RoundStochastic,
@@ -92,8 +92,8 @@ func TestStochasticGolden(t *testing.T) {
 }
 
 // TestQuartet compares with testdata/quartet.py, which runs the authors' code: the projection of
-// the forward pass with its mask and gradient, in the rotated domain, and a layer with its three
-// products.
+// the forward pass with its mask and gradient, in the rotated domain, and the three products of a
+// layer.
 func TestQuartet(t *testing.T) {
 	forward := map[string]any{"scale_rule": ruleQuest, "ties": string(microscaling.TiesDown),
 		"rotation": "32"}
@@ -118,7 +118,7 @@ func TestQuartet(t *testing.T) {
 	})
 }
 
-// testLayer multiplies what the plugin makes of the operands of a layer's products. They stay
+// testLayer compares the products of a layer, whose operands the plugin quantizes. They stay
 // rotated, as in the host.
 func testLayer(t *testing.T, m plugintest.Bench, c golden.Case, forward, backward map[string]any) {
 	x, w, dy, keys := c.Inputs.Array("x"), c.Inputs.Array("w"), c.Inputs.Array("dy"),
@@ -144,19 +144,20 @@ func testLayer(t *testing.T, m plugintest.Bench, c golden.Case, forward, backwar
 			again(3, plugintest.Transposed(zx)))), single)
 }
 
-// decode is ẑ, from codes and scales.
+// decode returns ẑ, computed from codes and scales.
 func decode(q plugintest.Quantization, x golden.Array) golden.Array {
 	return golden.Array{Shape: x.Shape, Data: fpmodel.Decode(q.Codes, q.Scale, x.Shape[1], block)}
 }
 
-// TestSignsNeedRotation: signs alone change no rounding.
+// TestSignsNeedRotation checks that random signs are refused without a rotation, where they would
+// change no rounding.
 func TestSignsNeedRotation(t *testing.T) {
 	plugintest.RefusesWeight(t, mxfp4{}, map[string]any{"signs": microscaling.SignsRandom},
 		`signs = "random" have no effect without a rotation`, 2, 96)
 }
 
-// TestModel compares rows of many lengths with the plain way to work them out. The
-// values of both machines are exact: the same numbers, except for the factor 4/3.
+// TestModel compares rows of many lengths with model. The results of both machines must be exact,
+// except for the factor 4/3.
 func TestModel(t *testing.T) {
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		for _, d := range []int{1, 3, 31, 32, 33, 128, 640} {
@@ -182,8 +183,8 @@ func TestModel(t *testing.T) {
 	})
 }
 
-// ladders are rows of normal numbers, half of them on multiples of ⅛, where ties
-// are, and a row that saturates.
+// ladders returns rows of normal numbers, half of them rounded so that ties occur, and a row that
+// saturates.
 func ladders(d int) golden.Array {
 	x := plugintest.Normal(uint64(d), 4, d)
 	for j := range d {
@@ -194,8 +195,8 @@ func ladders(d int) golden.Array {
 	return x
 }
 
-// TestFixed: under the rule of the specification the maximum of a block becomes 4X or
-// 6X, which have the scale X again, so that what is on the grid stays.
+// TestFixed checks that values on the grid do not change under the rule of the specification: the
+// maximum of a block becomes 4X or 6X, which give the scale X again.
 func TestFixed(t *testing.T) {
 	x := plugintest.Normal(4, 16, 33)
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
@@ -206,13 +207,13 @@ func TestFixed(t *testing.T) {
 	})
 }
 
-// TestDefaultMasks: auto clips under the quest rule only.
+// TestDefaultMasks checks that auto clips only under the quest rule.
 func TestDefaultMasks(t *testing.T) {
 	x := golden.Array{Shape: []int{1, 32}, Data: make([]float64, 32)}
 	for i := range x.Data {
 		x.Data[i] = math.Mod(float64(i)*0.7, 1)
 	}
-	x.Data[3] = 60 // 6 X is less under each rule but absmax34 and ceil
+	x.Data[3] = 60 // above 6X under all rules except absmax34 and ceil
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		for _, rule := range rules {
 			want := 1.0
@@ -231,8 +232,8 @@ func TestDefaultMasks(t *testing.T) {
 	})
 }
 
-// TestRotation: what is quantized is Hx, each block of the rotation with its own
-// errors, and the gradient is Hᵀ(M ⊙ H·dx̂).
+// TestRotation checks that Hx is quantized, with separate errors in each block of the rotation, and
+// that the gradient is Hᵀ(M ⊙ H·dx̂).
 func TestRotation(t *testing.T) {
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		for _, order := range []int{32, 64, 128} {
@@ -254,8 +255,8 @@ func TestRotation(t *testing.T) {
 	})
 }
 
-// TestRotationPoison: what is not finite takes its whole block of the rotation with
-// it, and nothing else.
+// TestRotationPoison checks that a non-finite element makes its whole block of the rotation NaN,
+// and nothing else.
 func TestRotationPoison(t *testing.T) {
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		for _, mask := range []string{maskNone, maskClip} {
@@ -282,7 +283,7 @@ func TestRotationPoison(t *testing.T) {
 	})
 }
 
-// TestResidual: all that the backward pass keeps of the forward pass is the mask.
+// TestResidual checks that the backward pass keeps only the mask of the forward pass.
 func TestResidual(t *testing.T) {
 	for mask, want := range map[string][]int{maskNone: {4, 3, 1}, maskClip: {4, 3, 32},
 		maskTrust: {4, 3, 32}} {
@@ -298,13 +299,13 @@ func TestBadRotation(t *testing.T) {
 		"blocks of 64 do not divide the row length 96; the largest that do have 32", 2, 96)
 }
 
-// single bounds, relative to the largest value of a row, what binary32 may do to
-// it. Without rotation and the factor 4/3 everything but the scale of the quest
-// rule is exact; two rotations of 32 are a few units of 6e-8.
+// single bounds the errors of binary32, relative to the largest value of a row. Without rotation
+// and the factor 4/3, all results except the scale of the quest rule are exact; two rotations of 32
+// give errors of a few units of 6e-8.
 const single = 1e-6
 
-// TestDecoded: codes and scales are those of ẑ, the rotated tensor. The rest of the file
-// is the kit's.
+// TestDecoded checks that codes and scales encode ẑ, the rotated tensor. The kit checks the rest of
+// the file.
 func TestDecoded(t *testing.T) {
 	plugintest.EachCase(t, "mxfp4", func(t *testing.T, m plugintest.Bench, c golden.Case) {
 		given := map[string]any{"scale_rule": c.Params.String("rule"), "ties": c.Params.String("ties")}
@@ -313,7 +314,7 @@ func TestDecoded(t *testing.T) {
 		}
 		x := c.Inputs.Array("x")
 		if !m.Double() && c.ID == "just_below_power_ocp" {
-			return // in binary32 its 3.9999999 is 4, the maximum of another case
+			return // in binary32, its 3.9999999 is 4, the maximum of another case
 		}
 		q := m.Quantize(t, mxfp4{}, given, x)
 		m.Close(c.Expected, "zhat", fpmodel.Decode(q.Codes, q.Scale, x.Shape[len(x.Shape)-1], block),
@@ -321,7 +322,7 @@ func TestDecoded(t *testing.T) {
 	})
 }
 
-// TestLevels checks that the file and the tests mean the same format.
+// TestLevels checks that the golden file and the tests use the same levels.
 func TestLevels(t *testing.T) {
 	levels := golden.Load(t, "testdata/mxfp4.json").Top(t).Array("e2m1_values").Data
 	plugintest.Near(t, "e2m1_values", fpmodel.Magnitudes[:], levels, 0)
@@ -330,7 +331,7 @@ func TestLevels(t *testing.T) {
 	}
 }
 
-// TestHandChecks repeats a block that can be worked out on paper.
+// TestHandChecks checks a block that was computed by hand.
 func TestHandChecks(t *testing.T) {
 	x := golden.Array{Shape: []int{1, 4}, Data: []float64{3, -1.3, 0.1, 0.7}}
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {

@@ -10,8 +10,8 @@ import (
 	"github.com/cage-qat/cage/sdk/microscaling"
 )
 
-// eights are the non-negative numbers of E4M3 in order: 2⁻⁹ times 0…15, then
-// eight for each exponent up to 448; the index is the code.
+// eights lists the nonnegative numbers of E4M3 in order: 2⁻⁹ times 0…15, then eight for each
+// exponent up to 448. The index is the code.
 var eights = func() (all []float64) {
 	for code := range 127 {
 		mantissa, exponent := code%8, code/8
@@ -24,8 +24,7 @@ var eights = func() (all []float64) {
 	return all
 }()
 
-// model works out NVFP4 of a finite matrix without rotation, rows of d entries, in
-// binary64.
+// model computes NVFP4 of a finite matrix with rows of d entries, without rotation, in binary64.
 func model(x []float64, d int, given map[string]any) (value, codes, scale []float64) {
 	text := func(name, otherwise string) string {
 		if v, ok := given[name].(string); ok {

@@ -22,27 +22,27 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// forward are settings of the forward product, where nothing is drawn.
+// forward has the settings of the forward product, which uses no random numbers.
 var forward = map[string]any{"weight_blocks": blocksOfRows, "rounding": microscaling.RoundNearest,
 	"signs": microscaling.SignsFixed, "rotated_products": rotateAll}
 
-// with adds those settings of forward that are not given.
+// with returns given, completed by the settings of forward.
 func with(given map[string]any) map[string]any {
 	all := maps.Clone(forward)
 	maps.Copy(all, given)
 	return all
 }
 
-// TestConformance compares with values of a script for the format, and of the authors' own code for
-// Four Over Six and for training. It covers each rule for ties and, beside what the kit combines by
-// itself, a long rotation. The scale of the tensor is rounded to binary32 on the oracle too, so
-// that there only powers of two scale exactly, as ties claims.
+// TestConformance compares with values of a script for the format, and of the authors' code for
+// Four Over Six and for training. It covers each rule for ties and, in addition to the combinations
+// of the kit, a long rotation. The reference implementation, too, rounds the scale of the tensor to
+// binary32, so that only powers of two scale exactly, as ties claims.
 func TestConformance(t *testing.T) {
 	sdktest.Quantizer(t, nvfp4{}, plugintest.Kit(t, "kit", sdktest.With(forward),
 		sdktest.GoldenFile(t, "testdata/fouroversix.json"),
 		sdktest.GoldenFile(t, "testdata/training.json"))...)
 	if testing.Short() {
-		return // the tests below compare what other settings compute
+		return // the tests below compare the results of other settings
 	}
 	var list []map[string]any
 	for _, ties := range microscaling.TiesNames() {
@@ -106,7 +106,7 @@ func TestLayer(t *testing.T) {
 	})
 }
 
-// turned is the transpose of a matrix.
+// turned returns the transpose of a matrix.
 func turned(x golden.Array) golden.Array {
 	rows, columns := x.Shape[0], x.Shape[1]
 	out := golden.Array{Shape: []int{columns, rows}, Data: make([]float64, len(x.Data))}
@@ -116,9 +116,8 @@ func turned(x golden.Array) golden.Array {
 	return out
 }
 
-// TestSquares: a square of 16 rows and columns, smaller at the edges, has the scale of its largest
-// entry, and the transpose of a weight has the transposed values; but rows alone have scales of
-// their own where the tensor is no weight.
+// TestSquares checks that a square of 16 rows and columns, smaller at the edges, has one scale, and
+// that the transpose of a weight has the transposed values.
 func TestSquares(t *testing.T) {
 	const rows, columns = 20, 40
 	x := plugintest.Normal(7, rows, columns)
@@ -139,7 +138,7 @@ func TestSquares(t *testing.T) {
 	})
 }
 
-// TestOperands: which operands are rotated, and which have square blocks.
+// TestOperands checks which operands are rotated, and which have square blocks.
 func TestOperands(t *testing.T) {
 	values := plugintest.Settings(t, nvfp4{}.Describe(),
 		map[string]any{"rotation": "16", "signs": signsPublished,
@@ -183,8 +182,9 @@ func TestQuartetII(t *testing.T) {
 	})
 }
 
-// TestFourOrSix is worked out on paper, with g = 1: with the maximum on the level 6, 5 is half
-// way between two levels and becomes 4; with 6 on the level 4, 5 is 10/3 of 1½, and becomes 4½.
+// TestFourOrSix checks a case computed by hand, with g = 1. With the maximum on the level 6, 5 is
+// halfway between two levels and becomes 4. With 6 on the level 4, 5 is 10/3 of the scale 1½, and
+// becomes 4½.
 func TestFourOrSix(t *testing.T) {
 	x := golden.Array{Shape: []int{1, 32}, Data: make([]float64, 32)}
 	x.Data[0], x.Data[16], x.Data[17] = 1536, 6, 5
@@ -195,14 +195,13 @@ func TestFourOrSix(t *testing.T) {
 	})
 }
 
-// TestModel compares rows of many lengths, with blocks of very different sizes, with
-// the plain way to work them out.
+// TestModel compares rows of many lengths, with blocks of very different sizes, with model.
 func TestModel(t *testing.T) {
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		for _, d := range []int{1, 3, 15, 16, 17, 31, 33, 128, 640} {
 			x := plugintest.Normal(uint64(d), 4, d)
 			for i := range x.Data {
-				x.Data[i] *= math.Ldexp(1, -i/block%14) // down to blocks that vanish
+				x.Data[i] *= math.Ldexp(1, -i/block%14) // down to blocks that become zero
 			}
 			for _, given := range settings() {
 				got := m.Quantize(t, nvfp4{}, given, x)
@@ -216,7 +215,7 @@ func TestModel(t *testing.T) {
 	})
 }
 
-// settings are those that TestModel tries.
+// settings returns the settings that TestModel tries.
 func settings() (list []map[string]any) {
 	for _, ties := range microscaling.TiesNames() {
 		list = append(list, map[string]any{"ties": ties})
@@ -230,8 +229,8 @@ func settings() (list []map[string]any) {
 		map[string]any{"scale_rule": ruleMSE, "ties": "down"})
 }
 
-// TestVanishingBlock: the scale of a block whose maximum is 6·g·2⁻¹⁰ is a tie that
-// goes to zero, and just above it the smallest scale there is.
+// TestVanishingBlock checks that the scale of a block with the maximum 6·g·2⁻¹⁰, a tie, is rounded
+// to zero, and that of a slightly larger block to the smallest nonzero scale.
 func TestVanishingBlock(t *testing.T) {
 	x := golden.Array{Shape: []int{1, 48}, Data: make([]float64, 48)}
 	x.Data[0] = 2688 // g = 1
@@ -242,14 +241,14 @@ func TestVanishingBlock(t *testing.T) {
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		q := m.Quantize(t, nvfp4{}, nil, x)
 		plugintest.Near(t, "scale", q.Scale, []float64{448, 0, 0x1p-9}, 0)
-		// −0 in the second block; in the third 3·2⁻⁹ is the level of 3.003·2⁻⁹.
+		// The second block has −0; in the third, 3.003·2⁻⁹ becomes the level 3·2⁻⁹.
 		if q.Codes[16] != 8 || q.Value[16] != 0 || q.Codes[32] != 5 || q.Value[32] != 3*0x1p-9 {
 			t.Errorf("codes %v and %v, values %v and %v", q.Codes[16], q.Codes[32], q.Value[16], q.Value[32])
 		}
 	})
 }
 
-// TestExtremes: tensors at both ends of the range of binary32.
+// TestExtremes checks tensors at both ends of the range of binary32.
 func TestExtremes(t *testing.T) {
 	for name, c := range map[string]float64{"large": math.MaxFloat32, "tiny": 0x1p-140,
 		"least": 0x1p-149} {
@@ -258,7 +257,7 @@ func TestExtremes(t *testing.T) {
 			x.Data[i] = c * float64(1-2*(i%2))
 		}
 		plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
-			// A block's scale may be rounded up by a sixteenth, if the tensor's is a power of two.
+			// The scale of a block may be rounded up by a sixteenth if that of the tensor is a power of two.
 			for form, most := range map[string]float64{formDecode: 1.001, formPower: 1.07} {
 				if form == formPower && name == "large" {
 					continue // would be infinite
@@ -273,7 +272,7 @@ func TestExtremes(t *testing.T) {
 	}
 }
 
-// TestRotation: what is quantized is Hx, and the gradient passes unchanged.
+// TestRotation checks that Hx is quantized, and that the gradient passes unchanged.
 func TestRotation(t *testing.T) {
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		for _, order := range []int{16, 32, 64, 128} {
@@ -288,8 +287,7 @@ func TestRotation(t *testing.T) {
 	})
 }
 
-// TestResidual: all that the backward pass keeps of the forward pass is whether the
-// tensor is finite.
+// TestResidual checks that the backward pass keeps only whether the tensor is finite.
 func TestResidual(t *testing.T) {
 	kept := plugintest.Residuals(t, nvfp4{}, map[string]any{"rotation": "16"}, 4, 96)
 	if len(kept) != 1 || !kept[0].Equal(program.Type{DType: program.Bool}) {
@@ -302,8 +300,9 @@ func TestBadRotation(t *testing.T) {
 		"blocks of 64 do not divide the row length 96; the largest that do have 32", 2, 96)
 }
 
-// TestEncodeIsExact: with scale_form = "encode" every scale is, to the last bit of binary32,
-// an E4M3 number over one number, which exports store; and every value E2M1 times it.
+// TestEncodeIsExact checks that with scale_form = "encode" every scale is, to the last bit of
+// binary32, an E4M3 number divided by one number, which exports store, and every value an E2M1
+// number times the scale.
 func TestEncodeIsExact(t *testing.T) {
 	for seed := range uint64(20) {
 		x := plugintest.Normal(seed, 8, 64)
@@ -332,8 +331,9 @@ func TestEncodeIsExact(t *testing.T) {
 	plugintest.Near(t, "value of zeros", zero.Value, make([]float64, 16), 0)
 }
 
-// TestPowerIsExact: with scale_form = "power_of_two" every number is a bfloat16, and every scale an
-// E4M3 number times a power of two, whose largest is above 224, or above 128 with the rule mse.
+// TestPowerIsExact checks that with scale_form = "power_of_two" every value is a bfloat16, and
+// every scale an E4M3 number times a power of two. The largest of these E4M3 numbers is at least
+// 224, or 128 with the rule mse.
 func TestPowerIsExact(t *testing.T) {
 	for rule, least := range map[string]float64{ruleSix: 224, ruleMSE: 128} {
 		for seed := range uint64(20) {
@@ -358,12 +358,12 @@ func TestPowerIsExact(t *testing.T) {
 	}
 }
 
-// single bounds, relative to the largest value of the tensor, what binary32 may do
-// to it: two scales, and two rotations of 16, are a few units of 6e-8.
+// single bounds the errors of binary32, relative to the largest value of the tensor: two scales,
+// and two rotations of 16, give a few units of 6e-8.
 const single = 1e-6
 
-// TestScales: the scale of a block is the product of the two of the format, and codes and
-// scales are those of ẑ, the rotated tensor. The rest of the file is the kit's.
+// TestScales checks that the scale of a block is the product of both scales of the format, and that
+// codes and scales encode ẑ, the rotated tensor. The kit checks the rest of the file.
 func TestScales(t *testing.T) {
 	plugintest.EachCase(t, "nvfp4", func(t *testing.T, m plugintest.Bench, c golden.Case) {
 		given := map[string]any{"ties": c.Params.String("ties")}
@@ -389,7 +389,7 @@ func TestScales(t *testing.T) {
 	})
 }
 
-// twoScales are g and the block scales sB of x, which the plugin multiplies.
+// twoScales returns g and the block scales sB of x, which the plugin multiplies.
 func twoScales(
 	t *testing.T, m plugintest.Bench, shape []int, rotation microscaling.Rotation, x golden.Array,
 ) (tensor, blocks []float64) {
@@ -415,9 +415,8 @@ func TestE4M3(t *testing.T) {
 		})
 }
 
-// TestHandCheck repeats a tensor that can be worked out on paper: g is a little more
-// than 12/2688, the scale of the block a little more than 2, and −7 lies just below
-// the tie of 3½. In binary32 it lies on it.
+// TestHandCheck checks a tensor computed by hand: g is a little more than 12/2688, the scale of the
+// block a little more than 2, and −7 lies just below the tie of 3½. In binary32 it lies on the tie.
 func TestHandCheck(t *testing.T) {
 	x := golden.Array{Shape: []int{1, 4}, Data: []float64{12, -7, 1.3, 0.1}}
 	q := plugintest.Reference().Quantize(t, nvfp4{}, nil, x)

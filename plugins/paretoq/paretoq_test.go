@@ -12,14 +12,14 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// TestConformance compares also with what the authors' code computes, by testdata/paretoq.py.
+// TestConformance also compares with results of the authors' code (testdata/paretoq.py).
 func TestConformance(t *testing.T) {
 	sdktest.Quantizer(t, paretoq{},
 		plugintest.With(t, nil, sdktest.GoldenFile(t, "testdata/paretoq.json"))...)
 }
 
-// at quantizes rows with the given α, or without any with its initial value, and rebuilds the
-// value from codes and scales, which has to be the same.
+// at quantizes rows with the given α or, without one, with the initial α, and checks that codes and
+// scales unpack to the same value.
 func at(
 	t *testing.T, m plugintest.Bench, role sdk.Role, given map[string]any, x []float64, rows int,
 	alpha ...float64,
@@ -46,7 +46,8 @@ func at(
 	return out, start.Float64s()
 }
 
-// TestInitial: a row of zeros has the least α, a huge one is finite, and an activation has one α.
+// TestInitial checks that a row of zeros has the smallest α, that α of a huge row is finite, and
+// that an activation has one α.
 func TestInitial(t *testing.T) {
 	const huge = math.MaxFloat32 / 2
 	x := []float64{-3, 1, 0, 2, 0, 0, 0, 0, huge, -huge, huge, huge}
@@ -68,8 +69,8 @@ func TestInitial(t *testing.T) {
 	})
 }
 
-// TestGrids: the codes and levels by the places of numbers in units of α, and where they are
-// clipped. Zero goes to the level above it where it is none.
+// TestGrids checks codes, levels and masks for numbers in units of α. Zero is rounded to the level
+// above it if it is not a level.
 func TestGrids(t *testing.T) {
 	x := []float64{-9, -1, -0.995, -0.6, -0.3, 0, 0.3, 0.6, 0.995, 1, 9}
 	half := []float64{0, 0, 0, 1, 1, 1, 1, 1, 0, 0, 0}
@@ -101,7 +102,8 @@ func TestGrids(t *testing.T) {
 	}
 }
 
-// TestRows: what is not finite spoils its row of a weight, or the whole of an activation.
+// TestRows checks that a non-finite element makes its row of a weight, or the whole activation,
+// NaN.
 func TestRows(t *testing.T) {
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		for bits := range 5 {
@@ -121,7 +123,7 @@ func TestRows(t *testing.T) {
 	})
 }
 
-// TestScaleType: with scale_dtype scales are numbers of that type.
+// TestScaleType checks that with scale_dtype the scales are numbers of that type.
 func TestScaleType(t *testing.T) {
 	x := plugintest.Normal(3, 4, 32).Data
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {

@@ -9,9 +9,8 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// gaussianError is E[(z − Q(z))²] for z ~ N(0,1) and evenly spaced levels. Cells
-// meet midway between levels, and the integrand is smooth within a cell. Beyond
-// ±12 the density is below 1e-31.
+// gaussianError returns E[(z − Q(z))²] for z ~ N(0,1) and evenly spaced levels. Cells meet midway
+// between levels, and the integrand is smooth within a cell. Beyond ±12 the density is below 1e-31.
 func gaussianError(levels []float64) float64 {
 	sum := 0.0
 	for i, level := range levels {
@@ -22,7 +21,7 @@ func gaussianError(levels []float64) float64 {
 		if i < len(levels)-1 {
 			hi = (level + levels[i+1]) / 2
 		}
-		// Only the two outer cells are longer than a step; pieces keep 20 points exact enough.
+		// Only the two outer cells are longer than a step; in short pieces, 20 points are exact enough.
 		const piece = 0.5
 		for a := lo; a < hi; a += piece {
 			sum += quad.Fixed(func(z float64) float64 {
@@ -33,8 +32,8 @@ func gaussianError(levels []float64) float64 {
 	return sum
 }
 
-// paperLevels are those of the paper's grid with s = k/qmax, officialLevels those
-// of the half-integer grid whose largest is k.
+// paperLevels returns the levels of the paper's grid with s = k/qmax, officialLevels those of the
+// half-integer grid with the largest level k.
 func paperLevels(bits int, k float64) []float64 {
 	n := 1 << bits
 	levels := make([]float64, n)
@@ -72,9 +71,8 @@ func minimize(f func(float64) float64, lo, hi float64) float64 {
 	return (lo + hi) / 2
 }
 
-// TestMatchedK finds each factor again by minimising the error itself. The error
-// is flat at its minimum: with integrals good to about 1e-15 its argument cannot
-// be found to better than about 1e-7.
+// TestMatchedK computes each factor again by minimizing the error. The error is flat at its
+// minimum: with integrals exact to about 1e-15, the minimum can be located only to about 1e-7.
 func TestMatchedK(t *testing.T) {
 	for bits := 2; bits <= 8; bits++ {
 		got := minimize(func(k float64) float64 { return gaussianError(paperLevels(bits, k)) }, 0.8, 5)
@@ -84,8 +82,8 @@ func TestMatchedK(t *testing.T) {
 	}
 }
 
-// TestOfficialK checks that the published constants are where the comment says:
-// the exact optima of the half-integer grid, less what they miss.
+// TestOfficialK checks that the published constants deviate from the exact optima of the
+// half-integer grid as their comment states.
 func TestOfficialK(t *testing.T) {
 	short := []float64{1: 0, 2: 0, 3: 0, 4: 0, 5: 0, 6: 0.0004, 7: 0.0028, 8: 0.0095}
 	for bits := 1; bits <= 8; bits++ {

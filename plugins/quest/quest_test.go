@@ -18,12 +18,13 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// TestConformance covers all forms with each mask, rotated and not, beside what the kit
-// combines by itself. By default each form is tried with each mask once: rotated or not.
+// TestConformance covers all forms with each mask, with and without rotation, in addition to the
+// combinations of the kit. By default each form is tried with each mask once, with or without
+// rotation.
 func TestConformance(t *testing.T) {
 	sdktest.Quantizer(t, quest{}, plugintest.Kit(t, "kit")...)
 	if testing.Short() {
-		return // the tests below compare what other settings compute
+		return // the tests below compare the results of other settings
 	}
 	for f, form := range []string{formPaper, formOfficial, formTernary} {
 		for m, mask := range []string{maskTrust, maskClip, maskNone} {
@@ -112,8 +113,8 @@ func TestRank(t *testing.T) {
 	})
 }
 
-// TestResidual: all that the backward pass keeps of the forward pass is the mask,
-// one bit of information for each entry.
+// TestResidual checks that the backward pass keeps only the mask of the forward pass, at most one
+// bit of information for each entry.
 func TestResidual(t *testing.T) {
 	for _, test := range []struct {
 		mask string
@@ -132,8 +133,8 @@ func TestResidual(t *testing.T) {
 	}
 }
 
-// TestOddRows: rows of odd length cannot be rotated by auto, which is worth a
-// warning; a row of one entry has nothing to rotate.
+// TestOddRows checks that auto logs a warning for rows of odd length, which it cannot rotate, but
+// not for rows of one entry, which need no rotation.
 func TestOddRows(t *testing.T) {
 	var log bytes.Buffer
 	before := slog.Default()
@@ -152,8 +153,8 @@ func TestOddRows(t *testing.T) {
 	}
 }
 
-// TestScaleType: with scale_dtype the scales are numbers of that type, and values still
-// codes times scales. In the official form the step and 7½ steps are numbers of f16; the
+// TestScaleType checks that with scale_dtype the scales are numbers of that type, and values are
+// still codes times scales. In the official form, the step and 7½ steps are numbers of f16; the
 // scale is half a step.
 func TestScaleType(t *testing.T) {
 	x := plugintest.Normal(5, 16, 64)
@@ -177,7 +178,8 @@ func TestScaleType(t *testing.T) {
 	})
 }
 
-// TestTernaryConstants compares the factor and its error with the golden ones. It is the optimum.
+// TestTernaryConstants compares the factor and its error with the golden values, and checks that
+// the factor is optimal.
 func TestTernaryConstants(t *testing.T) {
 	want := golden.Load(t, "testdata/quest.json").Top(t).Object("ternary")
 	plugintest.Near(t, "matched k", []float64{ternaryK}, []float64{want.Float("exact_k")}, 1e-14)
@@ -188,8 +190,8 @@ func TestTernaryConstants(t *testing.T) {
 	}
 }
 
-// TestTernary works out rows by the definition q = round(z/(kσ)) within ±1, of which
-// the mask passes |z/(kσ) − q| ≤ ½.
+// TestTernary compares rows with the definition q = round(z/(kσ)), clipped to ±1, whose mask passes
+// |z/(kσ) − q| ≤ ½.
 func TestTernary(t *testing.T) {
 	const d = 64
 	x := plugintest.Normal(7, 4, d)
@@ -240,7 +242,7 @@ func TestMaskTies(t *testing.T) {
 	}
 }
 
-// maskOf evaluates the paper form's mask at given ratios r = z/s of a finite row.
+// maskOf returns the mask of the paper form for ratios r = z/s of a finite row.
 func maskOf(t *testing.T, r []float64, bits int, mask string, trust float64) []float64 {
 	t.Helper()
 	qmax := float64(int(1)<<(bits-1) - 1)
@@ -255,13 +257,12 @@ func maskOf(t *testing.T, r []float64, bits int, mask string, trust float64) []f
 		}, reference.Floats(r, len(r)))[0]
 }
 
-// single bounds, relative to the largest value of a row, what binary32 may do to
-// it: two rotations of at most 128 and a mean of squares, each a few units of
-// 6e-8. The worst case is off by 3e-7. The squares of the row of 1e-20 are
-// subnormal in binary32, but their sum still keeps 20 bits.
+// single bounds the errors of binary32, relative to the largest value of a row: two rotations of at
+// most 128 and a mean of squares give a few units of 6e-8 each. The worst error is 3e-7. The
+// squares of the row of 1e-20 are subnormal in binary32, but their sum still keeps 20 bits.
 const single = 1e-6
 
-// settings reads a case's settings.
+// settings returns the settings of a case.
 func settings(c golden.Case) map[string]any {
 	return map[string]any{
 		"form":     c.Params.String("form"),
@@ -272,7 +273,8 @@ func settings(c golden.Case) map[string]any {
 	}
 }
 
-// TestParts compares what scale and codes are made of. The rest of the file is the kit's.
+// TestParts checks ẑ and the quantities that determine the scale. The kit checks the rest of the
+// file.
 func TestParts(t *testing.T) {
 	plugintest.EachCase(t, "quest", func(t *testing.T, m plugintest.Bench, c golden.Case) {
 		q := m.Quantize(t, quest{}, settings(c), c.Inputs.Array("x"))
@@ -281,8 +283,8 @@ func TestParts(t *testing.T) {
 	})
 }
 
-// checkScale compares the scale and what it is made of. The official form's
-// golden scale is the largest level, that of the plugin half a step.
+// checkScale compares the scale and the quantities that determine it. The golden scale of the
+// official form is the largest level, that of the plugin half a step.
 func checkScale(m plugintest.Bench, c golden.Case, scale float64) {
 	bits, k := c.Params.Int("bits"), c.Params.Float("k")
 	if c.Params.String("form") == formPaper {
@@ -296,7 +298,7 @@ func checkScale(m plugintest.Bench, c golden.Case, scale float64) {
 	m.Close(c.Expected, "sigma", []float64{(amplitude - c.Params.Float("eps")) / k}, single)
 }
 
-// TestHandChecks repeats two rows that can be worked out on paper.
+// TestHandChecks checks a row that was computed by hand, in two forms.
 func TestHandChecks(t *testing.T) {
 	x := golden.Array{Shape: []int{1, 4}, Data: []float64{3, -1, 1, 1}}
 	tests := []struct {

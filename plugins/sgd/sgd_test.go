@@ -16,7 +16,7 @@ func TestConformance(t *testing.T) {
 	sdktest.Optimizer(t, sgd{}, plugintest.With(t, map[string]any{"momentum": 0.9})...)
 }
 
-// TestState: momentum is the only thing to remember, and only when there is some.
+// TestState checks that the only state is the momentum, if there is any.
 func TestState(t *testing.T) {
 	for momentum, want := range map[float64]int{0: 0, 0.9: 1} {
 		if p := plugintest.BuildOptimizer(t, sgd{}, map[string]any{"momentum": momentum},
@@ -26,8 +26,8 @@ func TestState(t *testing.T) {
 	}
 }
 
-// TestPlainIsFree: without momentum the update is the gradient itself, no
-// operation at all.
+// TestPlainIsFree checks that without momentum the update is the gradient itself, without any
+// operation.
 func TestPlainIsFree(t *testing.T) {
 	p := plugintest.BuildOptimizer(t, sgd{}, nil, plugintest.Matrix(2, 3))
 	if id, _ := p.Update.Output(spec.OutputDirection); len(p.Update.Nodes) != 0 ||
@@ -36,7 +36,7 @@ func TestPlainIsFree(t *testing.T) {
 	}
 }
 
-// TestIdleSettings: settings that would silently do nothing are refused.
+// TestIdleSettings checks that settings without an effect are refused.
 func TestIdleSettings(t *testing.T) {
 	for _, given := range []map[string]any{{"nesterov": true}, {"dampening": 0.5}} {
 		values := plugintest.Settings(t, sgd{}.Describe(), given)

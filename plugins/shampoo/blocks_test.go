@@ -7,8 +7,8 @@ import (
 	"github.com/cage-qat/cage/internal/testing/plugintest"
 )
 
-// TestBlocks: each block moves as a tensor of its own does, whatever the grid: one
-// axis cut, both, with and without a smaller block at the end.
+// TestBlocks checks that each block moves like a separate tensor, for grids with one or both axes
+// divided, with and without a smaller block at the end.
 func TestBlocks(t *testing.T) {
 	given := map[string]any{"max_precond_dim": 3, "freq": 2, "eps": 1e-6}
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
@@ -45,7 +45,7 @@ func checkBlocks(t *testing.T, m plugintest.Bench, given map[string]any, shape [
 	plugintest.Near(t, "x", whole.Steps(t, gradients, 0.1), want, roundings(m))
 }
 
-// roundings is what two orders of summation may make of a few steps.
+// roundings bounds the effect of another order of summation over a few steps.
 func roundings(m plugintest.Bench) float64 {
 	if m.Double() {
 		return 1e-12

@@ -15,12 +15,12 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// TestConformance also takes frequent refreshes, blocks, and the sum of all statistics without
-// graft.
+// TestConformance also covers frequent refreshes, blocks, and the sum of all statistics without
+// grafting.
 func TestConformance(t *testing.T) {
 	sdktest.Optimizer(t, shampoo{}, plugintest.Kit(t, "kit")...)
 	if testing.Short() {
-		return // the tests below compare what other settings compute
+		return // the tests below compare the results of other settings
 	}
 	for name, given := range map[string]map[string]any{
 		"often":  {"freq": 2},
@@ -32,8 +32,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestVectorRoot: the first update of a vector by its only factor, ggᵀ + εI to minus
-// one half, is g/√(‖g‖² + ε).
+// TestVectorRoot checks the first update of a vector. Its only factor is ggᵀ + εI, to the power −½,
+// so the update is g/√(‖g‖² + ε).
 func TestVectorRoot(t *testing.T) {
 	const eps = 0.5
 	g := plugintest.Normal(7, 1, 6)
@@ -49,8 +49,8 @@ func TestVectorRoot(t *testing.T) {
 	})
 }
 
-// TestBrokenRoot: a block whose factor is not finite keeps its root; the others get
-// theirs.
+// TestBrokenRoot checks that a block with a non-finite factor keeps its root, and that the others
+// get new ones.
 func TestBrokenRoot(t *testing.T) {
 	p := plugintest.BuildOptimizer(t, shampoo{}, map[string]any{"max_precond_dim": 2},
 		plugintest.Matrix(4, 2))
@@ -70,11 +70,11 @@ func TestBrokenRoot(t *testing.T) {
 	if !slices.Equal(root[:4], old) {
 		t.Errorf("the root of a factor with NaN became %v", root[:4])
 	}
-	c := math.Pow(1-math.Pow(0.95, 10), 0.25) // the correction of the factor, in its root
+	c := math.Pow(1-math.Pow(0.95, 10), 0.25) // the bias correction of the factor, in its root
 	plugintest.Near(t, "the other root", root[4:], []float64{c, 0, 0, c / 2}, 1e-9)
 }
 
-// TestDue: refreshes come at start and at the multiples of freq after it.
+// TestDue checks that refreshes are due at start and at the multiples of freq after it.
 func TestDue(t *testing.T) {
 	for _, c := range []struct {
 		freq, start int
@@ -100,8 +100,8 @@ func TestDue(t *testing.T) {
 	}
 }
 
-// TestAccepts: everything but the embedding and the head, and these on demand; only vectors and
-// matrices.
+// TestAccepts checks that only vectors and matrices are accepted, the embedding and the head only
+// if the settings demand it.
 func TestAccepts(t *testing.T) {
 	for _, role := range []sdk.TensorRole{sdk.TensorMatrix, sdk.TensorVector, sdk.TensorEmbedding,
 		sdk.TensorHead} {
@@ -121,8 +121,7 @@ func TestAccepts(t *testing.T) {
 	}
 }
 
-// TestState: moments that nothing uses are not kept, and blocks of one shape share a
-// tensor.
+// TestState checks that unused moments are not kept, and that blocks of one shape share a tensor.
 func TestState(t *testing.T) {
 	for _, c := range []struct {
 		given map[string]any
@@ -146,7 +145,7 @@ func TestState(t *testing.T) {
 	}
 }
 
-// TestInverseRootGolden runs on the oracle only, as refreshes do.
+// TestInverseRootGolden runs only on the reference implementation, as refreshes do.
 func TestInverseRootGolden(t *testing.T) {
 	f := golden.Load(t, "testdata/shampoo.json")
 	f.RunList(t, "inverse_roots", func(t *testing.T, o golden.Object) {
@@ -155,8 +154,8 @@ func TestInverseRootGolden(t *testing.T) {
 	})
 }
 
-// TestInverseRootShift: where an eigenvalue of A + εI is below ε, all are shifted up
-// until it is ε.
+// TestInverseRootShift checks that if an eigenvalue of A + εI is below ε, all are shifted up until
+// it is ε.
 func TestInverseRootShift(t *testing.T) {
 	for _, c := range []struct{ low, eps, shift float64 }{
 		{-0.5, 0.25, 0.5},
@@ -170,7 +169,7 @@ func TestInverseRootShift(t *testing.T) {
 	}
 }
 
-// runRoot runs inverseRoot alone.
+// runRoot runs only inverseRoot.
 func runRoot(t *testing.T, a golden.Array, power, eps float64) []float64 {
 	t.Helper()
 	n := a.Shape[0]

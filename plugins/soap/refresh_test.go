@@ -13,8 +13,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// TestDue: the first bases come before the second update, and new ones after every freq
-// updates, of which the first does not count.
+// TestDue checks that the first bases are due before the second update, and new ones every freq
+// updates after it.
 func TestDue(t *testing.T) {
 	for freq, want := range map[int][]int{1: {2, 3, 4, 5, 6, 7, 8, 9, 10}, 2: {2, 4, 6, 8, 10},
 		3: {2, 5, 8}, 10: {2}} {
@@ -35,7 +35,7 @@ func TestDue(t *testing.T) {
 	}
 }
 
-// oracle runs what body makes of the matrices x.
+// oracle returns the results of body for the matrices x on the reference implementation.
 func oracle(
 	t *testing.T, body func(b *program.Builder, in []program.Value) []program.Value,
 	x ...reference.Tensor,
@@ -44,7 +44,7 @@ func oracle(
 	return plugintest.Reference().Eval(t, body, x...)
 }
 
-// TestSort: along either axis.
+// TestSort checks sorting along either axis.
 func TestSort(t *testing.T) {
 	v, keys := reference.Floats([]float64{1, 2, 3, 4, 5, 6}, 2, 3), []float64{1, 3, 2}
 	for axis, want := range [][]float64{{4, 5, 6, 1, 2, 3}, {2, 3, 1, 5, 6, 4}} {
@@ -56,10 +56,10 @@ func TestSort(t *testing.T) {
 	}
 }
 
-// TestIterate: power iteration from any basis comes to the eigenvectors, sorted, and
-// turn goes from the old basis to the new one.
+// TestIterate checks that power iteration converges to the sorted eigenvectors, and that rebase
+// changes from the old basis to the new one.
 func TestIterate(t *testing.T) {
-	// The eigenvalues of Q·diag(d)·Qᵀ are known, Q being any orthonormal matrix.
+	// The eigenvalues of Q·diag(d)·Qᵀ are d for any orthonormal Q.
 	const n = 5
 	d := []float64{16, 8, 4, 2, 1}
 	out := oracle(t, func(b *program.Builder, in []program.Value) []program.Value {
@@ -88,8 +88,8 @@ func normal(seed uint64, shape ...int) reference.Tensor {
 	return reference.Floats(plugintest.Normal(seed, shape...).Data, shape...)
 }
 
-// TestEmpty: where a factor is zero or not finite, basis and moments of that side stay,
-// and the other side goes on.
+// TestEmpty checks that if a factor is zero or not finite, basis and moments of that side do not
+// change, while the other side is refreshed.
 func TestEmpty(t *testing.T) {
 	for name, factor := range map[string][]float64{
 		"zero":     {0, 0, 0, 0},
@@ -111,7 +111,7 @@ func TestEmpty(t *testing.T) {
 			state["state.factor1"] = reference.Floats([]float64{1, 0, 0, 0, 3, 0, 0, 0, 2}, 3, 3)
 			out := plugintest.Reference().Run(t, p.Refresh, state)
 			plugintest.Near(t, "basis0", out["state.basis0"].Floats, basis0, 0)
-			// The other side sorts its axes: 1, 2, 0.
+			// The new order of the other side's axes is 1, 2, 0.
 			var wantM, wantV []float64
 			for row := range 2 {
 				for _, col := range []int{1, 2, 0} {
@@ -129,8 +129,8 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
-// TestDeficient: a singular factor turns the basis to what it has, and the rest of the
-// basis stays orthonormal to that.
+// TestDeficient checks that a singular factor determines as many axes of the basis as its rank, and
+// that the whole basis is orthonormal.
 func TestDeficient(t *testing.T) {
 	turned := reference.Floats([]float64{0.6, -0.8, 0.8, 0.6}, 2, 2)
 	for _, c := range []struct {
@@ -152,11 +152,11 @@ func TestDeficient(t *testing.T) {
 	}
 }
 
-// TestZeroRows: rows that never have a gradient, as those of tokens that do not occur,
-// stay where they are, and the others move as if they were alone, bases included. One that
-// comes late joins them.
+// TestZeroRows checks that rows that never have a gradient, such as those of tokens that do not
+// occur, do not move, and that the others move as if they were alone, bases included. The basis
+// stays orthonormal when all rows have gradients later.
 func TestZeroRows(t *testing.T) {
-	// no more than one axis is missing in the first factors
+	// Apart from the zero rows, the first factors lack at most one axis.
 	const rows, seen, cols, steps = 6, 3, 4, 40
 	at := [seen]int{0, 2, 3}
 	few := plugintest.Normal(5, steps, seen, cols)
@@ -175,7 +175,7 @@ func TestZeroRows(t *testing.T) {
 	start := plugintest.Normal(6, rows, cols).Data
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		given := map[string]any{"freq": 2}
-		tolerance := 1e-9 // the rounding of zeros in a rotation, over the ε of Adam
+		tolerance := 1e-9 // rounding errors of zeros in a rotation, divided by the ε of Adam
 		if !m.Double() {
 			tolerance = 1e-5 // forty steps in binary32, with products in another order
 		}
@@ -204,7 +204,7 @@ func TestZeroRows(t *testing.T) {
 	})
 }
 
-// checkOrthonormal allows for one rounding of each element to binary32.
+// checkOrthonormal checks a basis whose elements may each have been rounded to binary32 once.
 func checkOrthonormal(t *testing.T, basis []float64, n int) {
 	t.Helper()
 	got := oracle(t, func(_ *program.Builder, in []program.Value) []program.Value {
@@ -217,7 +217,8 @@ func checkOrthonormal(t *testing.T, basis []float64, n int) {
 	plugintest.Near(t, "QᵀQ", got, eye, 5e-7)
 }
 
-// TestFirstBasis: a factor that is not finite leaves the identity in place.
+// TestFirstBasis checks that the basis remains the identity if the first factor is not finite, and
+// that otherwise the largest eigenvalue comes first.
 func TestFirstBasis(t *testing.T) {
 	bad := reference.Floats([]float64{math.NaN(), 0, 0, 1}, 2, 2)
 	good := reference.Floats([]float64{1, 0, 0, 4}, 2, 2)
@@ -229,7 +230,7 @@ func TestFirstBasis(t *testing.T) {
 	plugintest.Near(t, "the largest first", out[1], []float64{0, 1, 1, 0}, 1e-15)
 }
 
-// TestBasesStayOrthonormal: kept in binary32 and turned again and again.
+// TestBasesStayOrthonormal checks bases that are stored in binary32 and refreshed many times.
 func TestBasesStayOrthonormal(t *testing.T) {
 	const n, steps = 6, 60
 	run := plugintest.CPU(t).Train(t, soap{}, map[string]any{"freq": 1}, plugintest.Matrix(n, 9),

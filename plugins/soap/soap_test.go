@@ -13,11 +13,11 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// TestConformance also takes frequent turns of the bases.
+// TestConformance also covers frequent refreshes of the bases.
 func TestConformance(t *testing.T) {
 	sdktest.Optimizer(t, soap{}, plugintest.Kit(t, "soap")...)
 	if testing.Short() {
-		return // the tests below compare what other settings compute
+		return // the tests below compare the results of other settings
 	}
 	for name, given := range map[string]map[string]any{
 		"often": {"freq": 2},
@@ -27,7 +27,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestScalar: a tensor without axes moves as a vector of one element does.
+// TestScalar checks that a tensor without axes moves like a vector of one element.
 func TestScalar(t *testing.T) {
 	gradients := plugintest.Normal(6, 5, 1)
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
@@ -37,7 +37,7 @@ func TestScalar(t *testing.T) {
 	})
 }
 
-// TestFirstUpdate: the first gradient makes the factors and nothing else.
+// TestFirstUpdate checks that the first gradient changes only the factors.
 func TestFirstUpdate(t *testing.T) {
 	start, g := plugintest.Normal(1, 2, 3).Data, plugintest.Normal(2, 2, 3).Data
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
@@ -54,8 +54,8 @@ func TestFirstUpdate(t *testing.T) {
 	})
 }
 
-// TestVectorIsAdam: without a basis it is Adam that leaves out the first gradient and
-// adds ε before the correction.
+// TestVectorIsAdam checks that SOAP without a basis is Adam that omits the first gradient and adds
+// ε before the bias correction.
 func TestVectorIsAdam(t *testing.T) {
 	const n, steps, eps = 4, 6, 0.1
 	gradients := plugintest.Normal(3, steps, n)
@@ -74,13 +74,13 @@ func TestVectorIsAdam(t *testing.T) {
 			plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 				given := map[string]any{"beta1": 0.9, "beta2": 0.8, "eps": eps, "max_precond_dim": 1}
 				got := m.Train(t, soap{}, given, tensor, make([]float64, n)).Steps(t, gradients, 0.1)
-				plugintest.Near(t, "x", got, want, 1e-6) // binary32: five steps of a few units of 6e-8
+				plugintest.Near(t, "x", got, want, 1e-6) // binary32: five steps with errors of a few units of 6e-8
 			})
 		})
 	}
 }
 
-// TestShampooBeta: below 0 it is beta2, otherwise itself.
+// TestShampooBeta checks that a shampoo_beta below 0 means beta2.
 func TestShampooBeta(t *testing.T) {
 	for given, want := range map[float64]float64{-1: 0.95, -0.5: 0.95, 0: 0, 0.9: 0.9} {
 		values := plugintest.Settings(t, soap{}.Describe(), map[string]any{"shampoo_beta": given})
@@ -90,14 +90,14 @@ func TestShampooBeta(t *testing.T) {
 	}
 }
 
-// TestThreeAxes: tensors with more than two axes are refused.
+// TestThreeAxes checks that tensors with more than two axes are refused.
 func TestThreeAxes(t *testing.T) {
 	_, err := sdk.BuildOptimizer(soap{}, sdk.Tensor{Role: sdk.TensorMatrix, Shape: []int{2, 3, 5},
 		Values: plugintest.Settings(t, soap{}.Describe(), nil)})
 	plugintest.Refused(t, "three axes", err, "the tensor has 3 axes")
 }
 
-// TestState: an axis that is too long, and a vector, have no factor and no basis.
+// TestState checks that a vector, and an axis that is too long, have no factor and no basis.
 func TestState(t *testing.T) {
 	for _, c := range []struct {
 		given  map[string]any
@@ -124,7 +124,7 @@ func TestState(t *testing.T) {
 	}
 }
 
-// BenchmarkRefresh runs the refresh of one matrix, as it is in a model of width 256.
+// BenchmarkRefresh runs the refresh of one matrix of a model of width 256.
 func BenchmarkRefresh(b *testing.B) {
 	tensor := plugintest.Matrix(768, 256)
 	tensor.Values = plugintest.Settings(b, soap{}.Describe(), nil)

@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// count is 1, 2, 3, … in a tensor of the given shape.
+// count returns a tensor of the given shape with the values 1, 2, 3, …
 func count(shape ...int) reference.Tensor {
 	n := 1
 	for _, d := range shape {
@@ -24,7 +24,7 @@ func count(shape ...int) reference.Tensor {
 	return reference.Floats(data, shape...)
 }
 
-// TestBlocks splits rows of several lengths into blocks of 4.
+// TestBlocks checks splitting rows of several lengths into blocks of 4.
 func TestBlocks(t *testing.T) {
 	for _, shape := range [][]int{{8}, {1}, {3, 4}, {3, 6}, {2, 2, 9}} {
 		t.Run(fmt.Sprint(shape), func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestNewRotation(t *testing.T) {
 	}
 }
 
-// TestRotation: applied twice it gives back the tensor, and 1 does nothing.
+// TestRotation checks that a rotation is its own inverse, and that size 1 changes nothing.
 func TestRotation(t *testing.T) {
 	x := count(2, 8)
 	once := apply(t, x, microscaling.Rotation(4).Apply)[0]

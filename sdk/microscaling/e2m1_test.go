@@ -10,8 +10,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// ratios are a fine grid on which all levels and ties lie, their neighbours in
-// binary32 and binary64, and extreme numbers, of both signs.
+// ratios returns a fine grid that contains all levels and ties, their neighbours in binary32 and
+// binary64, and extreme numbers, each with both signs.
 func ratios() []float64 {
 	out := []float64{math.Copysign(0, -1), 0, 0x1p-149, -0x1p-149, 1e30, -1e30, math.Inf(1),
 		math.Inf(-1)}
@@ -58,7 +58,7 @@ func TestE2M1(t *testing.T) {
 	}
 }
 
-// TestDecodeE2M1 decodes all codes, as integers and as floats.
+// TestDecodeE2M1 checks the decoding of all codes, as integers and as floats.
 func TestDecodeE2M1(t *testing.T) {
 	ints, floats := make([]int32, 16), make([]float64, 16)
 	for i := range ints {

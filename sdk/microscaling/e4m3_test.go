@@ -9,8 +9,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// number is the value of an E4M3 code without sign: four bits of exponent
-// with the bias 7, three of mantissa.
+// number returns the value of an E4M3 code without sign: four bits of exponent with the bias 7,
+// three of mantissa.
 func number(code int) float64 {
 	mantissa, exponent := float64(code%8), code/8
 	if exponent == 0 {
@@ -19,8 +19,8 @@ func number(code int) float64 {
 	return math.Ldexp(1+mantissa/8, exponent-7)
 }
 
-// TestE4M3 checks all finite numbers of the format, the ties between them and the
-// neighbours of both; and what saturates.
+// TestE4M3 checks all finite numbers of the format, the ties between them, the neighbours of the
+// ties, and saturation.
 func TestE4M3(t *testing.T) {
 	const last = 126 // 127 is NaN
 	if number(last) != microscaling.LargestE4M3 {
@@ -52,8 +52,8 @@ func TestE4M3(t *testing.T) {
 	}
 }
 
-// TestStochasticE4M3: between two numbers of the format u decides by the distance to the upper one;
-// the numbers themselves stay.
+// TestStochasticE4M3 checks that a number between two numbers of the format is rounded up if u is
+// at least the distance to the upper one, in ulps, and that numbers of the format do not change.
 func TestStochasticE4M3(t *testing.T) {
 	var x []float64
 	parts := []float64{0, 0.25, 0.5, 0.75}
@@ -72,7 +72,7 @@ func TestStochasticE4M3(t *testing.T) {
 			for i, v := range got.Floats {
 				code, part := i/(2*len(parts)), parts[i/2%len(parts)]
 				up := part > 0 && u >= 1-part
-				if i%2 == 1 { // below zero the upper one has the smaller magnitude
+				if i%2 == 1 { // below zero, the upper number has the smaller magnitude
 					up = part > 0 && u < part
 				}
 				want := number(code)

@@ -8,7 +8,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// Four-bit floats in blocks of 4 whose maximum becomes the largest level.
+// The tensor is quantized to four-bit floats in blocks of 4. The maximum of each block becomes the
+// largest level.
 func Example() {
 	b := program.NewBuilder("fp4")
 	x := b.Input("x", program.FloatType(6))

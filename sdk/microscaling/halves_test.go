@@ -9,22 +9,22 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// shortFloat is a type of floats: its significant bits, and its smallest and largest
+// shortFloat is a floating-point type: the number of significant bits, and the smallest and largest
 // numbers that Round returns.
 type shortFloat struct {
 	bits              int
-	unit              float64 // distance of the smallest numbers
+	unit              float64 // distance of adjacent numbers near zero
 	smallest, largest float64
 }
 
-// nearest is the number of the type next to v, ties to even.
+// nearest returns the number of the type nearest to v, ties to even.
 func (f shortFloat) nearest(v float64) float64 {
 	_, exponent := math.Frexp(v)
 	unit := max(f.unit, math.Ldexp(1, exponent-f.bits))
 	return min(f.largest, max(f.smallest, math.RoundToEven(v/unit)*unit))
 }
 
-// TestScaleTypes rounds numbers of all sizes, on ties, beside them and at random.
+// TestScaleTypes checks the rounding of numbers of all sizes: ties, their neighbours and others.
 func TestScaleTypes(t *testing.T) {
 	step := func(of microscaling.ScaleType) func(program.Value) program.Value {
 		return func(v program.Value) program.Value { return of.RoundStep(v, true) }
@@ -61,8 +61,8 @@ func TestScaleTypes(t *testing.T) {
 	}
 }
 
-// scalesOf are zero, and for each exponent of binary32 some numbers with so many bits, the
-// ties between them and their neighbours.
+// scalesOf returns zero and, for each exponent of binary32, some numbers with the given number of
+// bits, ties between such numbers, and their neighbours.
 func scalesOf(bits int) []float64 {
 	list := []float64{0}
 	for exponent := -126; exponent <= 127; exponent++ {

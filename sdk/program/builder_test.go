@@ -13,14 +13,14 @@ import (
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
-// line is the number of the caller's line.
+// line returns the line number of its caller.
 func line() int {
 	_, _, n, _ := runtime.Caller(1)
 	return n
 }
 
-// A mistake is reported with the line of the author that made it, however many
-// functions of the builder lie between, and whatever follows.
+// TestMistakesNameTheLine checks that the first mistake is reported with its line in the author's
+// code, even if functions of the builder lie between.
 func TestMistakesNameTheLine(t *testing.T) {
 	type value = program.Value
 	cases := []struct {
@@ -93,8 +93,8 @@ func TestMistakesNameTheLine(t *testing.T) {
 	}
 }
 
-// A value made from nothing belongs to no program; the message still tells where
-// the nothing was.
+// TestOperationOnAnAbsentValue checks that the error names the line of an operation on a zero
+// Value, although such a value belongs to no program.
 func TestOperationOnAnAbsentValue(t *testing.T) {
 	b := program.NewBuilder("q")
 	x := b.Input("x", fl())
@@ -150,7 +150,7 @@ func TestValue(t *testing.T) {
 	}
 }
 
-// What an author passes in may be changed afterwards.
+// TestBuilderKeepsItsOwnSlices checks that an author may change a slice after passing it in.
 func TestBuilderKeepsItsOwnSlices(t *testing.T) {
 	b := program.NewBuilder("q")
 	shape, perm, data, to := []int{2, 3}, []int{1, 0}, []float64{1, 2}, []int{6}
@@ -197,7 +197,7 @@ func TestUnusedNodesAreDropped(t *testing.T) {
 	}
 }
 
-// scaled is y = x·c and z = −x, for x of the given shape.
+// scaled returns a program with y = x·c and z = −x, for x of the given shape.
 func scaled(t *testing.T, c float64, shape ...int) *program.Program {
 	t.Helper()
 	b := program.NewBuilder("scaled")
@@ -342,7 +342,7 @@ func TestTableIsComplete(t *testing.T) {
 	}
 }
 
-// The numbers are those of the wire format: none may ever change.
+// TestNumbersAreStable checks the numbers of the wire format, which must never change.
 func TestNumbersAreStable(t *testing.T) {
 	want := map[string]program.Op{
 		"constant": 1, "iota": 2, "random_bits": 3,

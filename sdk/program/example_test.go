@@ -6,7 +6,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Rounding to the nearest of 15 levels between plus and minus the largest magnitude of each row.
+// The program rounds to the nearest of 15 levels between plus and minus the largest magnitude of
+// each row.
 func ExampleBuilder() {
 	b := program.NewBuilder("absmax")
 	x := b.Input("x", program.FloatType(4, 64))

@@ -12,12 +12,12 @@ import (
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
-// tight are limits under which whatever is accepted runs in no time.
+// tight are limits under which every accepted program runs quickly.
 var tight = program.Limits{Nodes: 200, Elements: 4096, Total: 1 << 16, Work: 1 << 20,
 	Constants: 4096, Linalg: true}
 
-// FuzzValidate changes valid programs at random places. Validate must not panic,
-// and what it accepts must run, to the stated types, without a panic.
+// FuzzValidate changes valid programs at random. Validate must not panic, and accepted programs
+// must run without a panic and return the stated types.
 func FuzzValidate(f *testing.F) {
 	for seed := range uint64(200) {
 		f.Add(seed, seed, uint8(1+seed%8))
@@ -44,7 +44,7 @@ func allOps() []program.Op {
 	return ops
 }
 
-// checkRuns runs an accepted program and looks at its outputs.
+// checkRuns runs an accepted program and checks its outputs.
 func checkRuns(t *testing.T, rng *rand.Rand, p *program.Program) {
 	t.Helper()
 	in := make([]reference.Tensor, len(p.Inputs))
@@ -82,7 +82,7 @@ func checkRuns(t *testing.T, rng *rand.Rand, p *program.Program) {
 	}
 }
 
-// copyOf copies a program deeply enough that mutate leaves the original alone.
+// copyOf copies a program deeply enough that mutate does not change the original.
 func copyOf(p *program.Program) *program.Program {
 	q := &program.Program{Name: p.Name, Inputs: slices.Clone(p.Inputs), Nodes: slices.Clone(p.Nodes),
 		Outputs: slices.Clone(p.Outputs)}
@@ -104,7 +104,7 @@ func lists(a *program.Attr) []*[]int {
 		&a.LhsBatch, &a.RhsBatch}
 }
 
-// number is small most of the time, and extreme now and then.
+// number returns mostly small, sometimes extreme numbers.
 func number(rng *rand.Rand) int {
 	switch rng.IntN(8) {
 	case 0:
@@ -133,7 +133,7 @@ func mutateType(rng *rand.Rand, t *program.Type) {
 	mutateList(rng, &t.Shape)
 }
 
-// mutate changes one thing: an input, an output, or a field of a node.
+// mutate makes one change: in an input, an output, or a field of a node.
 func mutate(rng *rand.Rand, p *program.Program) {
 	switch rng.IntN(12) {
 	case 0:
@@ -173,7 +173,7 @@ func mutate(rng *rand.Rand, p *program.Program) {
 		} else {
 			n.Args = append(n.Args, program.ID(rng.IntN(p.NumValues())))
 		}
-	case 7: // a value of equal type elsewhere keeps the program valid more often
+	case 7: // another operand of the same type keeps the program valid more often
 		for _, id := range rng.Perm(len(p.Inputs) + i) {
 			if k := len(n.Args); k > 0 && p.TypeOf(program.ID(id)).Equal(p.TypeOf(n.Args[0])) {
 				n.Args[0] = program.ID(id)
@@ -183,7 +183,7 @@ func mutate(rng *rand.Rand, p *program.Program) {
 	}
 }
 
-// The generator's own programs pass, whatever the seed.
+// TestRandomProgramsAreValid checks that the random programs are valid.
 func TestRandomProgramsAreValid(t *testing.T) {
 	for seed := range uint64(300) {
 		c := randprog.New(seed, randprog.Options{Ops: allOps()})

@@ -2,7 +2,8 @@ package program
 
 import "testing"
 
-// Every operation has a gradient, is constant, or is refused.
+// TestEveryOperationHasAGradient checks that every operation has a gradient rule, or that its
+// gradient is zero or refused.
 func TestEveryOperationHasAGradient(t *testing.T) {
 	for _, r := range table {
 		if constant := r.Gradient == zero.text || r.Gradient == refused.text; r.Gradient == "" ||

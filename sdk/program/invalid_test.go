@@ -14,13 +14,13 @@ type (
 	types = []program.Type
 )
 
-// Short forms of types for the tables below.
+// fl, in, un and bo are short forms of types for the tables below.
 func fl(shape ...int) program.Type { return program.FloatType(shape...) }
 func in(shape ...int) program.Type { return program.Type{DType: program.Int, Shape: shape} }
 func un(shape ...int) program.Type { return program.Type{DType: program.Uint, Shape: shape} }
 func bo(shape ...int) program.Type { return program.Type{DType: program.Bool, Shape: shape} }
 
-// single is a program of one node that takes all its inputs, a, b, …, in order.
+// single returns a program of one node that takes all inputs, a, b, …, in order.
 func single(op program.Op, a attr, result program.Type, inputs types) *program.Program {
 	p := &program.Program{Name: "p"}
 	n := program.Node{Op: op, Attr: a, Type: result}
@@ -310,7 +310,7 @@ func TestInvalidNodes(t *testing.T) {
 	}
 }
 
-// operandTypes reads the Operands column: for each operand, the accepted types.
+// operandTypes returns the types that the Operands column accepts for each operand.
 func operandTypes(info program.OpInfo) map[program.DType]bool {
 	text, _, _ := strings.Cut(strings.ReplaceAll(info.Operands, "float[", "float, ["), "[")
 	accepted := map[program.DType]bool{}
@@ -324,7 +324,7 @@ func operandTypes(info program.OpInfo) map[program.DType]bool {
 	return accepted
 }
 
-// The column Operands of the table is what the validator accepts.
+// TestOperandsColumn checks that the validator accepts the types in the column Operands.
 func TestOperandsColumn(t *testing.T) {
 	attrs := map[program.Op]attr{
 		program.OpTranspose: {Axes: []int{1, 0}}, program.OpBroadcast: {Axes: []int{0, 1}},
@@ -337,7 +337,7 @@ func TestOperandsColumn(t *testing.T) {
 		if info.Class == program.ClassSource || info.Op == program.OpSelect ||
 			info.Op == program.OpClamp || info.Op == program.OpSortColumns ||
 			info.Class == program.ClassTable {
-			continue // no operands, or of different types or shapes
+			continue // no operands, or operands of different types or shapes
 		}
 		accepted := operandTypes(info)
 		if len(accepted) == 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// chain is a program of n negations of a float of the given shape.
+// chain returns a program of n negations of a float of the given shape.
 func chain(n int, shape ...int) *program.Program {
 	p := &program.Program{
 		Name:    "p",
@@ -25,13 +25,13 @@ func chain(n int, shape ...int) *program.Program {
 	return p
 }
 
-// product is the product of an m×k and a k×n matrix.
+// product returns a program that multiplies an m×k and a k×n matrix.
 func product(m, k, n int) *program.Program {
 	return single(program.OpDot, attr{LhsContract: []int{1}, RhsContract: []int{0}}, fl(m, n),
 		types{fl(m, k), fl(k, n)})
 }
 
-// joined has nodes that join so many copies of the input each.
+// joined returns a program whose nodes each concatenate the given number of copies of the input.
 func joined(operands, nodes int) *program.Program {
 	p := chain(0, 1)
 	for i := range nodes {
@@ -50,7 +50,7 @@ func TestLimits(t *testing.T) {
 		name         string
 		p            *program.Program
 		enough, less program.Limits
-		want         string // with less
+		want         string // under the limits less
 	}{
 		{"nodes", chain(5, 2), program.Limits{Nodes: 5}, program.Limits{Nodes: 4},
 			"nodes: got 5 nodes, want at most 4"},
@@ -108,7 +108,7 @@ func TestManyInputsAndOutputs(t *testing.T) {
 	}
 }
 
-// Sizes beyond int64 are refused like other large ones, and do not come out small.
+// TestSizesDoNotOverflow checks that sizes beyond int64 do not overflow, but are refused.
 func TestSizesDoNotOverflow(t *testing.T) {
 	const huge = 1 << 31
 	for _, shape := range [][]int{
@@ -128,7 +128,7 @@ func TestSizesDoNotOverflow(t *testing.T) {
 	if size := fl(program.MaxSize).Size(); size != program.MaxSize {
 		t.Errorf("the largest size is %d", size)
 	}
-	// A product whose work is beyond int64.
+	// 100 products of 10¹⁴ multiplications each exceed the default limit.
 	p := product(46340, 46340, 46340)
 	p.Nodes = slices.Repeat(p.Nodes, 100)
 	for i := range p.Nodes {
@@ -146,8 +146,8 @@ func TestSizesDoNotOverflow(t *testing.T) {
 	}
 }
 
-// Validating costs memory in proportion to the text of a program, not to the sizes
-// it states, whether it is accepted or refused.
+// TestHostileProgramsCostNothing checks that validating a program, valid or not, needs memory in
+// proportion to its text, not to the sizes in it.
 func TestHostileProgramsCostNothing(t *testing.T) {
 	cases := map[string]*program.Program{
 		"inputs of 2³¹ elements": chain(100, program.MaxSize),
@@ -174,7 +174,7 @@ func TestHostileProgramsCostNothing(t *testing.T) {
 	}
 }
 
-// bytesPerRun is the memory that f allocates, on average over a few runs.
+// bytesPerRun returns the memory that f allocates, averaged over several runs.
 func bytesPerRun(f func()) uint64 {
 	const runs = 20
 	var before, after runtime.MemStats

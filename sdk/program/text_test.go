@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// everyAttribute is a program that shows each attribute in the text form.
+// everyAttribute returns a program whose text form contains each attribute.
 func everyAttribute(t *testing.T) *program.Program {
 	t.Helper()
 	b := program.NewBuilder("every/attribute-1.0")
@@ -45,7 +45,8 @@ func TestTextForm(t *testing.T) {
 	}
 }
 
-// The hash names programs in files that outlive a version: it may not change.
+// TestHashIsStable checks that the hash does not change, because files that outlive a version
+// identify programs by it.
 func TestHashIsStable(t *testing.T) {
 	const want = "fb5b0d384b24163ff8aa6f0988cab82e163454bbbf2680dce0734fc1c9f21659"
 	if got := everyAttribute(t).Hash(); got != want {

@@ -30,7 +30,8 @@ type recordedAnswer struct {
 	Hashes  map[string]string `json:"hashes,omitempty"` // of the answer's programs, by field
 }
 
-// recordedStatus is the gRPC status of a call that fails. Its text is for people, and free.
+// recordedStatus is the gRPC status of a failed call. Its text is for people; other implementations
+// may use another text.
 type recordedStatus struct {
 	Code string `json:"code"`
 	Text string `json:"text"`
@@ -64,7 +65,7 @@ func muonValues() map[string]*pb.Value {
 		"ns_b": float(-4.775), "ns_c": float(2.0315), "eps": float(1e-7), "rms": float(0.2)}
 }
 
-// calls are what a host asks, with the plugins that answer.
+// calls returns requests of a host and the plugins that answer them.
 func calls() []struct {
 	plugin  string
 	request proto.Message
@@ -118,8 +119,8 @@ func calls() []struct {
 	}
 }
 
-// TestAnswers: what the plugins here answer. Short mode does not ask those of examples/plugins,
-// which it would have to build.
+// TestAnswers checks that the plugins give the recorded answers. Short mode skips the plugins of
+// examples/plugins, which would have to be built.
 func TestAnswers(t *testing.T) {
 	got, err := os.ReadFile("answers.jsonl")
 	if err != nil {
@@ -199,8 +200,8 @@ func answer(
 	return out
 }
 
-// executable returns the path of a plugin of plugins/ or examples/plugins/, built in the given
-// directory unless it is there already or among the plugins that are given.
+// executable returns the path of a plugin of plugins/ or examples/plugins/. It builds the plugin in
+// dir, unless it is already there or in CAGE_TEST_PLUGINS.
 func executable(t *testing.T, dir, name string) string {
 	t.Helper()
 	path, source := filepath.Join(os.Getenv("CAGE_TEST_PLUGINS"), name), "../../plugins/"+name
@@ -221,7 +222,7 @@ func executable(t *testing.T, dir, name string) string {
 	return path
 }
 
-// connect starts a plugin.
+// connect starts a plugin and returns the connection to it.
 func connect(t *testing.T, path string) *grpc.ClientConn {
 	t.Helper()
 	client := goplugin.NewClient(&goplugin.ClientConfig{
@@ -244,7 +245,7 @@ func connect(t *testing.T, path string) *grpc.ClientConn {
 	return conn.(*grpc.ClientConn)
 }
 
-// anyPlugin leaves the messages to the caller.
+// anyPlugin gives the caller the bare connection.
 type anyPlugin struct {
 	goplugin.NetRPCUnsupportedPlugin
 }

@@ -1,6 +1,6 @@
-// Package protocol holds what an author of plugins in another language can test against: programs
-// with their text hashes and their results, and requests with their answers. README.md describes
-// the files. Its tests write them, with -update, and see that they are what today's code says.
+// Package protocol has test data for plugins in other languages: programs with their text hashes
+// and results, and requests with their answers. README.md describes the files. The tests check that
+// the files match the code; with -update they write the files.
 package protocol
 
 import (
@@ -38,11 +38,11 @@ type recordedProgram struct {
 	Outputs map[string][]numeral `json:"outputs"`
 }
 
-// numeral is a number that JSON can hold: what is not finite is a string, and so is −0, which some
-// readers take for an integer.
+// numeral is a number in JSON: non-finite numbers are strings, and so is −0, which some readers
+// take for an integer.
 type numeral float64
 
-// MarshalJSON writes the strings that Python's float() and Go's strconv.ParseFloat read.
+// MarshalJSON writes strings that Python's float() and Go's strconv.ParseFloat can read.
 func (n numeral) MarshalJSON() ([]byte, error) {
 	if v := float64(n); math.IsNaN(v) || math.IsInf(v, 0) || v == 0 && math.Signbit(v) {
 		return json.Marshal(fmt.Sprint(v))
@@ -50,19 +50,19 @@ func (n numeral) MarshalJSON() ([]byte, error) {
 	return json.Marshal(float64(n))
 }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON reads the output of MarshalJSON.
 func (n *numeral) UnmarshalJSON(text []byte) error {
 	v, err := strconv.ParseFloat(strings.Trim(string(text), `"`), 64)
 	*n = numeral(v)
 	return err
 }
 
-// TestPrograms: random programs with all operations, and each elementwise operation on numbers at
-// the ends of its range.
+// TestPrograms checks the recorded results of random programs with all operations, and of each
+// elementwise operation on numbers at the ends of its range.
 func TestPrograms(t *testing.T) {
 	var all, random []program.Op
 	for _, info := range program.Ops() {
-		if all = append(all, info.Op); info.Op != program.OpEighVectors { // whose signs are not defined
+		if all = append(all, info.Op); info.Op != program.OpEighVectors { // the signs of eigenvectors are not defined
 			random = append(random, info.Op)
 		}
 	}
@@ -108,8 +108,8 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// same compares two recorded programs. Functions such as exp may differ in their last digits
-// between machines.
+// same compares two recorded programs. The last digits of functions such as exp may differ between
+// machines.
 func same(t *testing.T, got, want []byte) bool {
 	t.Helper()
 	var g, w recordedProgram
@@ -124,7 +124,7 @@ func same(t *testing.T, got, want []byte) bool {
 			}))
 }
 
-// inJSON is a message in the JSON form of protobuf, whose spaces are not the same in each build.
+// inJSON returns m in the JSON form of protobuf, without spaces, which differ between builds.
 func inJSON(t *testing.T, m proto.Message) json.RawMessage {
 	t.Helper()
 	text, err := protojson.Marshal(m)
@@ -149,7 +149,7 @@ func numerals(tensors map[string]reference.Tensor) map[string][]numeral {
 	return out
 }
 
-// write writes a file, if that is asked for.
+// write writes a file if -update is set.
 func write(t *testing.T, path string, data []byte) {
 	t.Helper()
 	if *update {
@@ -162,8 +162,7 @@ func write(t *testing.T, path string, data []byte) {
 var edges = []float64{0, math.Copysign(0, -1), 1, -1, 0.5, -0.5, 1.5, 2.5, -2.5, 3, 7.25, 0x1p-126,
 	-0x1p-130, 0x1p100, math.Inf(1), math.Inf(-1), math.NaN()}
 
-// every writes one program with each operation of a class that accepts the operands, as its
-// outputs.
+// every returns one program whose outputs are all operations of a class that accept the operands.
 func every(
 	t *testing.T, class program.Class, inputs map[string]reference.Tensor, names ...string,
 ) randprog.Case {
@@ -199,8 +198,8 @@ func unaries(t *testing.T) randprog.Case {
 		map[string]reference.Tensor{"x": reference.Floats(edges, len(edges))}, "x")
 }
 
-// binaries pairs every number with every other. Exponents of ldexp are integers, so it is left to
-// the random programs.
+// binaries pairs every number with every other. It omits ldexp, whose exponents are integers; the
+// random programs contain it.
 func binaries(t *testing.T) randprog.Case {
 	n := len(edges)
 	c := every(t, program.ClassBinary,
@@ -228,7 +227,7 @@ func integers(t *testing.T) randprog.Case {
 			"row": reference.Ints([]int32{0, 1, 5, 31}, 1, 4)}, "column", "row")
 }
 
-// eigenvectors puts a matrix together again, so that signs do not matter.
+// eigenvectors multiplies the factors of a matrix, so that the signs of eigenvectors do not matter.
 func eigenvectors(t *testing.T) randprog.Case {
 	b := program.NewBuilder("edges/eigenvectors")
 	x := b.Input("x", program.FloatType(3, 3))

@@ -10,8 +10,8 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// TestClaimsAreNamed: a failure says which claim is not kept, or which one would allow what has
-// failed, by its name.
+// TestClaimsAreNamed checks that a failure names the claim that is not kept, or the claim that
+// would allow what failed.
 func TestClaimsAreNamed(t *testing.T) {
 	unbalanced := broken(func(q *rows) {
 		q.drawn = func(r, u program.Value) program.Value { return r.Add(u.Scale(0.5)).Floor() }
@@ -67,8 +67,8 @@ func some(q sdk.Quantizer, o sdk.Optimizer, claims []sdk.Claim, check string) sd
 	return sdktest.SomeOfOptimizer(o, []string{check}, sdktest.Claim(claims...))
 }
 
-// TestNothingToLookAt: checks of a plugin that answers nothing say so, and nothing of what its
-// programs are like.
+// TestNothingToLookAt checks that skipped checks of a plugin without programs note this, and claim
+// nothing about its programs.
 func TestNothingToLookAt(t *testing.T) {
 	q := broken(func(q *rows) { q.refuse = func(sdk.Site) error { return errors.New("no") } })
 	for _, r := range []sdktest.Report{
@@ -94,8 +94,8 @@ func TestNothingToLookAt(t *testing.T) {
 	}
 }
 
-// TestSmallestDecay: a direction that is a hundred-millionth of x, as where an estimate of a rate
-// begins, is no decay.
+// TestSmallestDecay checks that a direction of 2·10⁻⁸·x, such as the initial value of an estimated
+// rate gives, is not reported as decay.
 func TestSmallestDecay(t *testing.T) {
 	for part, decays := range map[float64]bool{2e-8: false, 1e-4: true} {
 		o := momentum{u: func(in sdk.UpdateInput, m program.Value) program.Value {
@@ -107,7 +107,7 @@ func TestSmallestDecay(t *testing.T) {
 	}
 }
 
-// TestGradientOfNaN: the report says what such a gradient most often comes from.
+// TestGradientOfNaN checks that the report names the most common cause of a gradient of NaN.
 func TestGradientOfNaN(t *testing.T) {
 	q := pushed{dx: func(dx, x, _ program.Value) program.Value { return dx.Mul(x.Div(x)) }}
 	report := some(q, nil, nil, "own backward pass")

@@ -10,11 +10,10 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// coarse is a correct quantizer with few levels, most of whose codes can be zero
-// whatever the scale.
+// coarse is a correct quantizer with few levels; most of its codes may be zero for any scale.
 type coarse struct {
 	about sdk.Description
-	// scale is what shares it, for each element of x that is finite.
+	// scale returns the scales of x. They are not finite where an entry of x is not.
 	scale func(x program.Value, site sdk.Site) program.Value
 	// level rounds x/scale.
 	level func(r program.Value, site sdk.Site) program.Value
@@ -40,7 +39,7 @@ func (q coarse) Quantize(
 	}, nil
 }
 
-// axes are those of x along which s lies.
+// axes returns the axes of x that correspond to those of s.
 func axes(s, x program.Value) []int {
 	if len(s.Shape()) == 0 {
 		return nil
@@ -51,7 +50,7 @@ func axes(s, x program.Value) []int {
 func rowMax(x program.Value, _ sdk.Site) program.Value    { return x.Abs().MaxRow() }
 func tensorMax(x program.Value, _ sdk.Site) program.Value { return x.Abs().ReduceMax(0, 1) }
 
-// ternary has levels −1, 0 and 1 in units of the largest entry, and a threshold.
+// ternary has the levels −1, 0 and 1 times the largest entry, and a threshold for zero.
 func ternary(scale func(program.Value, sdk.Site) program.Value) coarse {
 	about := sdk.Description{Name: "ternary", Doc: "Three levels.", Parameters: []sdk.Parameter{
 		sdk.Float("threshold", 0.5, 0.1, 0.97,
@@ -62,7 +61,7 @@ func ternary(scale func(program.Value, sdk.Site) program.Value) coarse {
 	}}
 }
 
-// unsigned has no negative levels if asked.
+// unsigned has a parameter that removes the negative levels.
 func unsigned(scale func(program.Value, sdk.Site) program.Value) coarse {
 	about := sdk.Description{Name: "unsigned", Doc: "Levels from 0 to 15.",
 		Parameters: []sdk.Parameter{
@@ -78,8 +77,8 @@ func unsigned(scale func(program.Value, sdk.Site) program.Value) coarse {
 	}}
 }
 
-// stochastic rounds up with the probability of the fraction in training, and to nearest in
-// evaluation.
+// stochastic returns rows that in training round up with the probability of the fractional part,
+// and in evaluation round to nearest.
 func stochastic(change func(*rows)) rows {
 	q := good()
 	q.drawn = func(r, u program.Value) program.Value { return r.Add(u).Floor() }
@@ -87,8 +86,8 @@ func stochastic(change func(*rows)) rows {
 	return q
 }
 
-// dithered does so in evaluation, too, with noise that is always the same. The noise of an
-// element depends on its place in the matrix.
+// dithered returns rows that always round with the same noise, in evaluation, too. The noise of an
+// element depends on its position in the matrix.
 func dithered(change func(*rows)) rows {
 	q := good()
 	q.round = func(r program.Value) program.Value {
@@ -101,8 +100,8 @@ func dithered(change func(*rows)) rows {
 	return q
 }
 
-// rotatedNoise rotates the rows of training after random signs that both operands of a
-// product share, rounds stochastically, and rotates back.
+// rotatedNoise, in training, multiplies rows by random signs that both operands of a product share,
+// rotates them, rounds stochastically, and rotates back.
 type rotatedNoise struct{}
 
 func (rotatedNoise) Describe() sdk.Description {
@@ -134,14 +133,13 @@ func (rotatedNoise) Quantize(
 		Homogeneous: true}, nil
 }
 
-// trained is a quantizer of four bits with one trained number, from which its largest
-// value follows.
+// trained is a quantizer of four bits with one trained number, which determines the largest value.
 type trained struct {
 	about   sdk.Description
 	initial func(most program.Value) program.Value
-	// largest is the largest value of the grid.
+	// largest returns the largest value of the grid.
 	largest func(p program.Value) program.Value
-	// inside tells whether what passes is also told to the trained number.
+	// inside reports whether entries that are not clipped also train the number.
 	inside bool
 }
 
@@ -175,7 +173,7 @@ func (q trained) Quantize(
 
 func same(v program.Value) program.Value { return v }
 
-// pact learns where to clip, from what is clipped alone (Choi et al., "PACT", 2018).
+// pact learns the clipping bound from clipped entries only (Choi et al., "PACT", 2018).
 var pact = trained{sdk.Description{Name: "pact", Doc: "A learned clip."}, same, same, false}
 
 // exponent learns the logarithm of the largest value (Jain et al., "Trained Quantization
@@ -183,7 +181,7 @@ var pact = trained{sdk.Description{Name: "pact", Doc: "A learned clip."}, same, 
 var exponent = trained{sdk.Description{Name: "exponent", Doc: "A learned exponent."},
 	program.Value.Log, program.Value.Exp, true}
 
-// counted is rows with codes that count levels from the lowest.
+// counted returns rows whose codes count levels from the lowest.
 func counted() rows {
 	q := good()
 	q.codes = func(v program.Value) program.Value { return v.Add(v.Builder().ConstInt(7)) }
@@ -218,7 +216,7 @@ func (q pruned) Quantize(
 	return out, err
 }
 
-// float8 has the exponents and mantissas of E5M2 and one power of two for each row, so that levels
+// float8 has the exponents and mantissas of E5M2 and one power of two for each row, so its levels
 // hardly depend on the scale.
 type float8 struct{}
 
@@ -239,7 +237,7 @@ func (float8) Quantize(b *program.Builder, x program.Value, _ sdk.Site) (sdk.Qua
 		Scale: scale, Mask: finite.Broadcast(x.Shape(), nil)}, nil
 }
 
-// signs has two levels for each row, and no zero.
+// signs has two levels for each row, none of them zero.
 type signs struct{}
 
 func (signs) Describe() sdk.Description {
@@ -258,9 +256,9 @@ func (signs) Quantize(b *program.Builder, x program.Value, _ sdk.Site) (sdk.Quan
 	}, nil
 }
 
-// distance goes as far as it has come, and a little farther, as optimizers without a rate do
-// (Defazio and Mishchenko, "Learning-Rate-Free Learning by D-Adaptation", 2023). A part of its
-// state is the start; another changes only because x moves.
+// distance makes steps of 1 plus the largest distance from the start so far, as optimizers without
+// a learning rate do (Defazio and Mishchenko, "Learning-Rate-Free Learning by D-Adaptation", 2023).
+// One state tensor is the start; the other changes only because x moves.
 type distance struct{ momentum }
 
 func (distance) Init(b *program.Builder, x program.Value, t sdk.Tensor) (sdk.State, error) {
@@ -276,13 +274,14 @@ func (distance) Update(
 		sdk.State{"start": in.State["start"], "d": d}, nil
 }
 
-// TestCorrectOptimizers: a state may hold the start, and may change only because x moves.
+// TestCorrectOptimizers checks that a state tensor may hold the start, or change only because x
+// moves.
 func TestCorrectOptimizers(t *testing.T) {
 	fails(t, sdktest.CheckOptimizer(sdktest.NewOptimizer(distance{})), nil)
 }
 
-// TestCorrect: plugins that do all that is asked pass, however unusual they are. Short mode tries
-// every third.
+// TestCorrect checks that correct plugins pass, however unusual they are. Short mode tries every
+// sixth.
 func TestCorrect(t *testing.T) {
 	every := testlevel.Sample(6, 1, 1)
 	free := []sdk.Claim{{Name: sdk.ClaimAnyRounding}}

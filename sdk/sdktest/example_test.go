@@ -8,8 +8,8 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// halves rounds each row to multiples of half its largest magnitude. In a row of
-// zeros it divides zero by zero.
+// halves rounds each row to multiples of half its largest magnitude. In a row of zeros it divides
+// zero by zero.
 type halves struct{}
 
 func (halves) Describe() sdk.Description {
@@ -22,8 +22,8 @@ func (halves) Quantize(b *program.Builder, x program.Value, _ sdk.Site) (sdk.Qua
 	return sdk.Quantized{Value: x.Div(scale).Round().Mul(scale), Homogeneous: true}, nil
 }
 
-// In a test of the plugin one line runs the kit: sdktest.Quantizer(t, halves{}). Here
-// the report is printed, as the command "cage plugins test" does.
+// In a test of the plugin, one line runs the kit: sdktest.Quantizer(t, halves{}). This example
+// prints failures from the report, as the command "cage plugins test" does.
 func ExampleCheckQuantizer() {
 	report := sdktest.CheckQuantizer(sdktest.NewQuantizer(halves{}))
 	for _, check := range report.Checks {

@@ -6,24 +6,24 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// CheckGoldenQuantizer runs the check of values alone.
+// CheckGoldenQuantizer runs only the check of values.
 func CheckGoldenQuantizer(q sdk.Quantizer, v Values, list ...Option) Check {
 	return last(newQuantizerRun(NewQuantizer(q), append(list, Golden(v))))
 }
 
-// CheckGoldenOptimizer runs the check of values alone.
+// CheckGoldenOptimizer runs only the check of values.
 func CheckGoldenOptimizer(o sdk.Optimizer, v Values, list ...Option) Check {
 	return last(newOptimizerRun(NewOptimizer(o), append(list, Golden(v))))
 }
 
 func last(s *session) Check { return s.do(s.checks[len(s.checks)-1]) }
 
-// SomeOfQuantizer runs the named checks alone; without names, all of them.
+// SomeOfQuantizer runs only the named checks; without names, all of them.
 func SomeOfQuantizer(q sdk.Quantizer, names []string, list ...Option) Report {
 	return some(newQuantizerRun(NewQuantizer(q), list), names)
 }
 
-// SomeOfOptimizer runs the named checks alone, after that of the parameters, which finds the
+// SomeOfOptimizer runs only the named checks, after the check of the parameters, which finds the
 // settings that diverge.
 func SomeOfOptimizer(o sdk.Optimizer, names []string, list ...Option) Report {
 	if len(names) > 0 {

@@ -11,19 +11,19 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// caseFile is a golden file with one case.
+// caseFile returns a golden file with one case.
 func caseFile(kind, of string) []byte {
 	return fmt.Appendf(nil,
 		`{"format": 1, "kind": %q, "name": "mine", "description": "by hand", "tolerance": {"abs": 1e-12, "rel": 0}, "cases": [{"id": "one", %s}]}`, kind, of)
 }
 
-// The learned step of [learned] is 0.5: its codes are those of 4 bits, and the last entry is
-// clipped.
+// learnedCase is a case of [learned] with the step 0.5: its codes have 4 bits, and the last entry
+// is clipped.
 const learnedCase = `"role": "activation", "inputs": {"x": [[1.6, -0.2, 9]], "trained.step": 0.5, "d.value": [[1, 1, 1]]},
 	"expected": {"value": [[1.5, 0, 3.5]], "codes": [[3, 0, 7]], "mask": [[true, true, false]], "d.x": [[1, 1, 0]], "d.trained.step": 7.2}`
 
-// TestGoldenFileQuantizer: the file of any plugin, with trained parameters and gradients.
-// The gradient by the step is Σ round(r) − r = 3 − 3.2 + 0 + 0.4 inside, and 7 outside.
+// TestGoldenFileQuantizer checks golden files with trained parameters and gradients. The gradient
+// with respect to the step is Σ round(r) − r = 3 − 3.2 + 0 + 0.4 inside the grid, and 7 outside.
 func TestGoldenFileQuantizer(t *testing.T) {
 	for _, c := range []struct {
 		name, of string
@@ -62,7 +62,8 @@ func TestGoldenFileQuantizer(t *testing.T) {
 	}
 }
 
-// says asks that a check failed with a message, or passed after so many comparisons.
+// says checks that a check failed with a message or, without a message, passed after the given
+// number of comparisons.
 func says(t *testing.T, check sdktest.Check, says string, tried int) {
 	t.Helper()
 	if says == "" {
@@ -76,10 +77,10 @@ func says(t *testing.T, check sdktest.Check, says string, tried int) {
 	}
 }
 
-// TestGoldenFileOptimizer: directions and states of each step, with and without x. In the first
-// case x stays where it is: u = m = 1, then 0.9 + 1. In the second, with the rate 0.1 and decay 1:
-// 2 → 1.8 → 1.7, then 1.53 → 1.34. With the decay last, and none in the first step: 1.9, then 1.71,
-// and a tenth less.
+// TestGoldenFileOptimizer checks directions and states, or x, after each step. In the first case x
+// is constant: u = m = 1, then 0.9 + 1. In the second, with the rate 0.1 and decay 1, x changes
+// from 2 to 1.8 and 1.7, then to 1.53 and 1.34. With the decay last, and none in the first step, x
+// is 1.9, then 0.9·1.71.
 func TestGoldenFileOptimizer(t *testing.T) {
 	const directions = `"inputs": {"x": [[2]], "gradient": [[[1]], [[1]]]}, "expected": {"direction": [[[1]], [[1.9]]], "state.m": [[[1]], [[1.9]]]}`
 	const path = `"role": "vector", "inputs": {"x": [2], "gradient": [[1], [1]], "rate": 0.1, "weight_decay": 1}, "expected": {"x": [[1.7], [1.34]]}`
@@ -113,7 +114,7 @@ func TestGoldenFileOptimizer(t *testing.T) {
 	}
 }
 
-// TestGoldenFileMistakes: what is wrong with a file is told with its key.
+// TestGoldenFileMistakes checks that an error in a file is reported with its key.
 func TestGoldenFileMistakes(t *testing.T) {
 	for text, says := range map[string]string{
 		"":                          "not a golden file",
@@ -137,7 +138,7 @@ func TestGoldenFileMistakes(t *testing.T) {
 	}
 }
 
-// TestGoldenFile is what an author writes.
+// TestGoldenFile checks the call that an author writes.
 func TestGoldenFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "learned.json")
 	if err := os.WriteFile(path, caseFile("quantizer", learnedCase), 0o644); err != nil {
@@ -149,7 +150,7 @@ func TestGoldenFile(t *testing.T) {
 	}
 }
 
-// TestGoldenKind: values of the other kind of plugin are not compared.
+// TestGoldenKind checks that values for the other kind of plugin are not compared.
 func TestGoldenKind(t *testing.T) {
 	v, err := sdktest.ParseGolden(caseFile("quantizer", learnedCase))
 	if err != nil {
@@ -158,7 +159,7 @@ func TestGoldenKind(t *testing.T) {
 	says(t, sdktest.CheckGoldenOptimizer(momentum{}, v), "for plugins of the kind quantizer", 0)
 }
 
-// FuzzGoldenFile: a file is refused, or compared without a panic.
+// FuzzGoldenFile checks that any file is either refused or compared without a panic.
 func FuzzGoldenFile(f *testing.F) {
 	f.Add(caseFile("quantizer", learnedCase))
 	f.Add(caseFile("optimizer",

@@ -32,7 +32,7 @@ func (d device) Run(
 	return out, errors.Join(err, d.err)
 }
 
-// off adds a relative error to the last element of an output.
+// off returns a function that adds a relative error to the last element of an output.
 func off(name string, by float64) func(*program.Program, map[string]reference.Tensor) {
 	return func(_ *program.Program, out map[string]reference.Tensor) {
 		if v, ok := out[name]; ok && v.Floats != nil {
@@ -43,8 +43,8 @@ func off(name string, by float64) func(*program.Program, map[string]reference.Te
 	}
 }
 
-// TestDevices: the right device passes; one that is off by more than rounding is
-// found, whatever the output.
+// TestDevices checks that a correct device passes, and that an error larger than rounding is found
+// in any output.
 func TestDevices(t *testing.T) {
 	flip := func(_ *program.Program, out map[string]reference.Tensor) {
 		if v, ok := out[spec.OutputCodes]; ok && v.Ints != nil {
@@ -86,8 +86,8 @@ func TestDevices(t *testing.T) {
 	}
 }
 
-// reciprocal is the reference implementation in binary32, but multiplies by the reciprocal of a
-// constant where a program divides by it, as XLA does.
+// reciprocal is the reference implementation in binary32, but replaces the division by a constant
+// by the multiplication by its reciprocal, as XLA does.
 type reciprocal struct{ device }
 
 func (reciprocal) Run(
@@ -118,7 +118,8 @@ func (reciprocal) Run(
 	return out, nil
 }
 
-// TestTiesOnDevice: what lies half way between two levels may go either way, and nothing else.
+// TestTiesOnDevice checks that a device may round values halfway between two levels either way, but
+// no other values.
 func TestTiesOnDevice(t *testing.T) {
 	tied := broken(func(q *rows) {
 		q.short = -1
@@ -139,7 +140,7 @@ func TestTiesOnDevice(t *testing.T) {
 	fails(t, sdktest.SomeOfQuantizer(tied, names, sdktest.On(one)), names)
 }
 
-// TestLearnedOnDevice covers the initial values of trained parameters.
+// TestLearnedOnDevice checks the initial values of trained parameters.
 func TestLearnedOnDevice(t *testing.T) {
 	fails(t, sdktest.CheckQuantizer(sdktest.NewQuantizer(learned{}), sdktest.On(device{})), nil)
 	wrong := device{change: off(spec.TrainedPrefix+"step", 1e-3)}
@@ -147,8 +148,8 @@ func TestLearnedOnDevice(t *testing.T) {
 		[]string{"devices"})
 }
 
-// TestSettings: what the caller fixes stays fixed, and what the plugin does not
-// declare is a failure of the description.
+// TestSettings checks that settings of the caller stay fixed, and that an undeclared one fails the
+// check of the description.
 func TestSettings(t *testing.T) {
 	var asked []int
 	watch := broken(func(q *rows) {
@@ -173,7 +174,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestRefusal tells what an author refuses from what went wrong.
+// TestRefusal checks that a refusal of the author is distinguished from other errors.
 func TestRefusal(t *testing.T) {
 	for _, c := range []struct {
 		q       sdk.Quantizer

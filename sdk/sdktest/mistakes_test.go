@@ -9,14 +9,14 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// twenty are mistakes that authors typically make, each in a plugin that is otherwise right,
-// without any claim. Before is whether the kit found it before its checks of scopes, masks, counts
-// of codes, corrections, decay and names.
+// twenty are typical mistakes of authors, each in an otherwise correct plugin without claims.
+// before is true if the kit found the mistake before it had checks of scopes, masks, counts of
+// codes, corrections, decay and names.
 var twenty = []struct {
 	mistake string
 	q       sdk.Quantizer
 	o       sdk.Optimizer
-	by      string // the check that is meant for it
+	by      string // the check meant for it
 	before  bool
 }{
 	{mistake: "rounds toward zero", q: broken(func(q *rows) {
@@ -70,7 +70,7 @@ var twenty = []struct {
 		by: "zero gradient", before: true},
 }
 
-// TestTwentyMistakes: the kit finds all of them.
+// TestTwentyMistakes checks that the kit finds all of them.
 func TestTwentyMistakes(t *testing.T) {
 	testlevel.Long(t, "TestQuantizerMutants has most of them, too")
 	before := 0

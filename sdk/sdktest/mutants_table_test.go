@@ -46,15 +46,13 @@ func broken(change func(*rows)) rows {
 	return q
 }
 
-// firstRow takes one row's scale for all of them, a row of the matrix forgotten in an
-// index.
+// firstRow uses the scale of the first row for all rows, as if an index were missing.
 func firstRow(s, _ program.Value) program.Value {
 	shape := s.Shape()
 	return s.Slice(make([]int, len(shape)), []int{1, 1}, []int{1, 1}).Broadcast(shape, []int{0, 1})
 }
 
-// byColumn takes the largest entry of a column in place of that of the row, and byTensor that of
-// the tensor.
+// byColumn uses the largest entry of a column instead of a row, byTensor that of the tensor.
 func byColumn(q *rows) {
 	q.most = func(x program.Value) program.Value {
 		return x.Abs().ReduceMax(0).Reshape(1, x.Shape()[1])
@@ -65,7 +63,7 @@ func byTensor(q *rows) {
 	q.most = func(x program.Value) program.Value { return x.Abs().MaxAll().Reshape(1, 1) }
 }
 
-// keysByColumn is rows, but for keys, which have a scale for each column; with allHeads, for the
+// keysByColumn is rows, except that keys have one scale for each column or, with allHeads, for the
 // same column of all heads.
 type keysByColumn struct{ allHeads bool }
 
@@ -88,7 +86,7 @@ func (k keysByColumn) Quantize(
 	return q.Quantize(b, x, site)
 }
 
-// failsForKeys is a mistake that only keys show.
+// failsForKeys is a mistake that affects only keys.
 func failsForKeys(site sdk.Site) error {
 	if site.Role == sdk.RoleKey && site.Heads > 0 && site.Context > 0 {
 		return fmt.Errorf("no row %d", site.Shape[0])
@@ -96,12 +94,10 @@ func failsForKeys(site sdk.Site) error {
 	return nil
 }
 
-// double is twice v.
 func double(v program.Value) program.Value { return v.Scale(2) }
 
-// TestQuantizerMutants: each mistake fails the checks that are meant for it.
-// TestQuantizerMutants: each mistake is found by the checks that are meant for it. Short mode tries
-// every third.
+// TestQuantizerMutants checks that each mistake fails the checks meant for it. Short mode tries
+// every sixth.
 func TestQuantizerMutants(t *testing.T) {
 	every := testlevel.Sample(6, 1, 1)
 	idempotent := sdktest.Claim(sdk.Claim{Name: sdk.ClaimIdempotent})
@@ -349,7 +345,7 @@ func TestQuantizerMutants(t *testing.T) {
 	}
 }
 
-// TestOptimizerMutants does the same for optimizers.
+// TestOptimizerMutants checks the same for optimizers.
 func TestOptimizerMutants(t *testing.T) {
 	keep := func(in sdk.UpdateInput, _ program.Value) program.Value { return in.State["m"] }
 	for _, c := range []struct {
@@ -444,7 +440,7 @@ func TestOptimizerMutants(t *testing.T) {
 	}
 }
 
-// TestClaims: what an author claims is asked for, and only then.
+// TestClaims checks that a promise is required, and an exception allowed, only if it is claimed.
 func TestClaims(t *testing.T) {
 	creeps := momentum{u: func(in sdk.UpdateInput, m program.Value) program.Value {
 		return m.Add(in.X.Scale(1e-6))
@@ -475,7 +471,7 @@ func TestClaims(t *testing.T) {
 		sdktest.NewQuantizer(broken(func(q *rows) { q.refuse = odd(sdk.Refuse) }))), nil)
 }
 
-// odd refuses rows of odd length, with an error of the given kind.
+// odd returns a function that refuses rows of odd length with the given kind of error.
 func odd(refuse func(string, ...any) error) func(sdk.Site) error {
 	return func(site sdk.Site) error {
 		if site.RowLen()%2 == 1 {
@@ -485,7 +481,7 @@ func odd(refuse func(string, ...any) error) func(sdk.Site) error {
 	}
 }
 
-// fails asks that the named checks failed.
+// fails checks that the named checks failed or, without names, that none failed.
 func fails(t *testing.T, r sdktest.Report, want []string) {
 	t.Helper()
 	got := map[string]bool{}

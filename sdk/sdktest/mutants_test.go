@@ -9,31 +9,31 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// rows is a complete quantizer of four bits with one scale for each row, which keeps
-// all promises; each test breaks one of them through its hooks.
+// rows is a complete quantizer of four bits with one scale for each row. It is correct; its hooks
+// let each test add one mistake.
 type rows struct {
 	name       string
 	parameters []sdk.Parameter
 	// round is the rounding of x/s; nil rounds to nearest.
 	round func(r program.Value) program.Value
-	// most is what is put on the largest code; nil takes the largest entry of a row.
+	// most returns the value for the largest code; nil means the largest entry of a row.
 	most func(x program.Value) program.Value
-	// drawn is the rounding of training, with a uniform number in [0, 1) for each element;
-	// nil rounds as in evaluation.
+	// drawn is the rounding in training, given a uniform random number in [0, 1) for each element; nil
+	// rounds as in evaluation.
 	drawn func(r, u program.Value) program.Value
-	// scale changes the scale that is used; reported the one that is given.
+	// scale changes the scale that is used; reported changes the scale that is returned.
 	scale, reported func(s, x program.Value) program.Value
-	// finite says which rows count as finite; zero what x is divided by in a row of zeros.
+	// finite reports which rows are treated as finite; zero is the divisor in a row of zeros.
 	finite func(x program.Value) program.Value
 	zero   float64
-	// surrogate, mask and codes change what is returned.
+	// surrogate, mask and codes change the corresponding results.
 	surrogate, mask, codes func(v program.Value) program.Value
 	homogeneous            bool
-	// short is by how much the codes end before the largest one.
+	// short is subtracted from the largest code.
 	short float64
-	// grid is declared for a number of bits.
+	// grid returns the declared grid for a number of bits.
 	grid func(bits int) sdk.Grid
-	// refuse is asked first.
+	// refuse is called first.
 	refuse func(site sdk.Site) error
 }
 
@@ -105,9 +105,9 @@ func (q rows) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 	}, nil
 }
 
-// clipping has a scale of twice the mean magnitude of a row, so that large entries are clipped, and
-// get no gradient. With a shift, others get none; codes may be short as in [rows], and the
-// threshold of the mask may be multiplied.
+// clipping maps twice the mean magnitude of a row to the largest code, so that larger entries are
+// clipped and get no gradient. shift moves the mask of the gradient to other entries, short is as
+// in [rows], and threshold multiplies the threshold of the mask.
 type clipping struct {
 	shift     int
 	short     float64
@@ -162,10 +162,10 @@ func (q packed) Unpack(
 
 // learned has one trained step size for the whole tensor.
 type learned struct {
-	// init changes the initial step; shape is that of the trained parameter.
+	// init changes the initial step; shape is the shape of the trained parameter.
 	init  func(s program.Value) program.Value
 	shape func(site sdk.Site) []int
-	// step is the one through which the gradient goes; its value is s.
+	// step changes only the gradient of the step; it must return the value s.
 	step func(s program.Value) program.Value
 }
 
@@ -191,7 +191,7 @@ func (q learned) Quantize(
 	finite := x.IsFinite()
 	inside := r.Abs().Le(b.Const(7.5)).And(finite)
 	q7 := r.Round().Clip(-7, 7)
-	// d/ds of s·(clip(r) + constant) is round(r) − r inside and ±7 outside.
+	// The derivative of s·(clip(r) + constant) by s is round(r) − r inside and ±7 outside.
 	clean := inside.Select(r, r.Sign().Scale(7))
 	surrogate := finite.Select(apply(q.step, s).Mul(clean.Add(q7.Sub(clean).StopGradient())),
 		b.Const(0))
@@ -199,14 +199,14 @@ func (q learned) Quantize(
 		Mask: inside, Codes: finite.Select(q7, b.Const(0))}, nil
 }
 
-// pushed is learned with a backward pass of its own, which scales gradients by their signs and the
-// error of rounding.
+// pushed is learned with a custom backward pass, which scales gradients depending on their sign and
+// the rounding error.
 type pushed struct {
 	learned
 	// dx and ds change the gradients.
 	dx func(dx, x, dy program.Value) program.Value
 	ds func(ds program.Value) program.Value
-	// passes lets gradients of numbers that are not finite, and of those that are clipped, pass.
+	// passes lets the gradients of clipped and non-finite entries pass.
 	passes bool
 }
 
@@ -252,18 +252,17 @@ func (q kept) Constrain(
 // positive keeps a step away from zero.
 func positive(v program.Value) program.Value { return v.Max(v.Builder().Const(1e-9)) }
 
-// observing has a scale for the whole tensor that follows from a moving average of the largest
-// magnitudes.
+// observing has one scale for the whole tensor, from a moving average of the largest magnitudes.
 type observing struct {
-	// init is the average at the start, and next that after a step, from the old one and the largest
-	// magnitude now.
+	// init returns the initial average and next the average after a step; now is the current largest
+	// magnitude.
 	init func(now program.Value) program.Value
 	next func(old, now program.Value) program.Value
-	// read and evaluate are what the scale of training and evaluation follows from.
+	// read and evaluate return the value that determines the scale in training and in evaluation.
 	read, evaluate func(average, now program.Value) program.Value
-	// seen is what takes the place of the largest magnitude.
+	// seen replaces the largest magnitude.
 	seen func(x program.Value) program.Value
-	// counts keeps a number of steps, which nothing reads; byRow keeps an average for each row.
+	// counts adds a count of steps, which nothing reads; byRow keeps an average for each row.
 	counts, byRow bool
 }
 
@@ -316,12 +315,12 @@ func (q observing) Quantize(
 	}, nil
 }
 
-// smoothing multiplies the columns of a weight with factors that follow from statistics of both
-// operands, divides those of its activation by them, and rounds rows to eight bits.
+// smoothing multiplies the columns of a weight by factors computed from statistics of both
+// operands, divides the columns of its activation by them, and rounds rows to eight bits.
 type smoothing struct {
-	// factors changes them; nil takes the roots of the quotients of the largest magnitudes.
+	// factors returns them; nil means the square roots of the ratios of the largest magnitudes.
 	factors func(site sdk.Site) program.Value
-	// forgets leaves the result in the units of what was rounded.
+	// forgets omits undoing the factors in the result.
 	forgets bool
 }
 
@@ -359,7 +358,7 @@ func (q smoothing) Quantize(
 	return sdk.Quantized{Value: value, Next: site.State}, nil
 }
 
-// panics breaks at one value of a parameter.
+// panics panics for bits = 8.
 func panics(site sdk.Site) error {
 	if site.Int("bits") == 8 {
 		var none []int
@@ -368,7 +367,7 @@ func panics(site sdk.Site) error {
 	return nil
 }
 
-// wide refuses rows of a length that models have.
+// last refuses the last block, and wide refuses rows as long as in real models.
 func last(site sdk.Site) error {
 	if site.Layer > 0 && site.Layer == site.Layers-1 {
 		return sdk.Refuse("the last block is not supported")
@@ -383,7 +382,7 @@ func wide(site sdk.Site) error {
 	return nil
 }
 
-// unstable writes another constant each time.
+// unstable writes a different constant in each call.
 func unstable(s, _ program.Value) program.Value { return s.Scale(1 + 1e-9*rand.Float64()) }
 
 // momentum is a complete optimizer with one state tensor.
@@ -391,7 +390,7 @@ type momentum struct {
 	// next changes the state that is returned, u the direction.
 	next func(in sdk.UpdateInput, m program.Value) program.Value
 	u    func(in sdk.UpdateInput, m program.Value) program.Value
-	// initial is the first state.
+	// initial is the initial state.
 	initial float64
 	// accepts selects tensors.
 	accepts func(t sdk.Tensor) bool
@@ -421,8 +420,8 @@ func (o momentum) Update(
 
 func (o momentum) Accepts(t sdk.Tensor) bool { return o.accepts == nil || o.accepts(t) }
 
-// corrected has a running mean of gradients and one of their squares, corrected for their start
-// (Kingma and Ba, "Adam", 2015).
+// corrected has moving averages of gradients and their squares, with bias correction (Kingma and
+// Ba, "Adam", 2015).
 type corrected struct {
 	shift float64 // added to the step
 	bare  bool    // without the corrections
@@ -464,7 +463,7 @@ func (o named) Update(
 	return u, next, err
 }
 
-// paced is momentum with a rate of its own.
+// paced is momentum with its own learning rate.
 type paced struct {
 	momentum
 	rate func(in sdk.UpdateInput) program.Value
@@ -474,12 +473,12 @@ func (o paced) Rate(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (progr
 	return o.rate(in), nil
 }
 
-// averaged is momentum that is evaluated at a moving average of its path.
+// averaged is momentum that is evaluated at a moving average of x.
 type averaged struct {
 	momentum
 	start  func(x program.Value) program.Value
 	result func(x, mean program.Value) program.Value
-	// keeps leaves the average where it was.
+	// keeps leaves the average unchanged.
 	keeps bool
 }
 
@@ -515,7 +514,7 @@ func (o averaged) Evaluate(
 type collecting struct {
 	momentum
 	collect, use func(in sdk.UpdateInput) program.Value
-	// least is added to the norm, if it is not 0, or nothing if it is negative.
+	// least, or 1e-3 if that is larger, is added to the norm; a negative least adds nothing.
 	least float64
 }
 
@@ -544,7 +543,7 @@ func (o collecting) Update(
 	return u.Div(norm), next, err
 }
 
-// probing follows the gradient a little up the slope, every other update.
+// probing uses, at every other update, the gradient at a point slightly up the slope.
 type probing struct {
 	offset, u func(in sdk.UpdateInput) program.Value
 }
@@ -575,8 +574,8 @@ func (p probing) Update(
 	return in.Probed, nil, nil
 }
 
-// sampling divides the gradient by the root of a mean of squares of gradients with drawn labels, of
-// every other update.
+// sampling divides the gradient by the root of an average of squared gradients with sampled labels,
+// which are taken at every other update.
 type sampling struct {
 	u func(in sdk.UpdateInput, h program.Value) program.Value
 }
@@ -600,7 +599,7 @@ func (s sampling) Update(
 	return in.Gradient.Div(h.Shift(0.1).Sqrt()), sdk.State{"h": h}, nil
 }
 
-// tallied is momentum with a factor that counts to 3; the count is kept as int8.
+// tallied multiplies the gradient by a count up to 3, which is stored as int8.
 type tallied struct{ by float64 }
 
 func (tallied) Describe() sdk.Description { return sdk.Description{Name: "tallied"} }
@@ -620,7 +619,7 @@ func (c tallied) Update(
 	return in.Gradient.Mul(n), sdk.State{"n": n}, nil
 }
 
-// thirds takes all parts of a weight for as large as the first.
+// thirds assumes that all parts of a weight are as large as the first.
 type thirds struct{ momentum }
 
 func (o thirds) Update(
@@ -633,9 +632,9 @@ func (o thirds) Update(
 	return u, next, err
 }
 
-// whitened has a preconditioner for one side, renewed every three updates.
+// whitened has a preconditioner for one side, which is renewed every three updates.
 type whitened struct {
-	// basis changes what a refresh returns, use what an update takes for it.
+	// basis changes the result of a refresh, use the preconditioner in an update.
 	basis, use func(q program.Value) program.Value
 }
 

@@ -10,10 +10,11 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// opaqueAverage is m ← β·m + (1−β)·g, u = m / (1 − βᵗ) as an opaque optimizer, with a mistake.
+// opaqueAverage is m ← β·m + (1−β)·g, u = m / (1 − βᵗ) as an opaque optimizer; mistake selects a
+// mistake.
 type opaqueAverage struct {
 	mistake string
-	kept    *sync.Map // what must not be kept
+	kept    *sync.Map // data outside the state, which is not allowed
 }
 
 func (opaqueAverage) Describe() sdk.Description {
@@ -80,7 +81,7 @@ func (o opaqueAverage) Step(in sdk.OpaqueStep, t sdk.Tensor) error {
 	return nil
 }
 
-// TestOpaqueMistakes: the checks find what is wrong, and nothing in what is right.
+// TestOpaqueMistakes checks that each mistake fails its check, and that no check fails without one.
 func TestOpaqueMistakes(t *testing.T) {
 	for mistake, check := range map[string]string{
 		"": "", "adds": "finite", "sparse": "finite", "decay": "decay", "leftovers": "retry",

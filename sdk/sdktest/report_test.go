@@ -51,8 +51,8 @@ skip  unpack  not a packer; …
 	}
 }
 
-// TestFailureText: a failure of a single number names no index, and the input where there
-// is one.
+// TestFailureText checks that a failure of a single number shows no index, and that the input is
+// shown if there is one.
 func TestFailureText(t *testing.T) {
 	for want, f := range map[string]sdktest.Failure{
 		"on reference: value at [1 2], where x is 0.3: got NaN, want 0.1": {Machine: "reference",
@@ -69,7 +69,7 @@ func TestFailureText(t *testing.T) {
 	}
 }
 
-// TestFailuresTellTheInput: in a whole report, too.
+// TestFailuresTellTheInput checks that failures in a whole report show the input.
 func TestFailuresTellTheInput(t *testing.T) {
 	floors := broken(func(q *rows) { q.round = program.Value.Floor })
 	r := sdktest.CheckQuantizer(sdktest.NewQuantizer(floors))

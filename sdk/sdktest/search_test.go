@@ -10,10 +10,10 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// seeking is [observing] where a search finds the largest magnitude, with a mistake.
+// seeking is [observing] with a search for the largest magnitude; mistake selects a mistake.
 type seeking struct {
 	mistake string
-	kept    *sync.Map // what must not be kept
+	kept    *sync.Map // data outside the state, which is not allowed
 }
 
 func (seeking) Describe() sdk.Description {
@@ -79,7 +79,7 @@ func (q seeking) Search(in sdk.SearchInput, site sdk.Site) error {
 	return nil
 }
 
-// TestSearchMistakes: the checks find what is wrong, and nothing in what is right.
+// TestSearchMistakes checks that each mistake fails its check, and that no check fails without one.
 func TestSearchMistakes(t *testing.T) {
 	for mistake, check := range map[string]string{
 		"": "", "adds": "search", "sometimes": "search", "leftovers": "search", "kept": "search",

@@ -14,7 +14,7 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// find is the check of a name.
+// find returns the check with the given name.
 func find(t *testing.T, r sdktest.Report, name string) sdktest.Check {
 	t.Helper()
 	for _, c := range r.Checks {
@@ -26,7 +26,7 @@ func find(t *testing.T, r sdktest.Report, name string) sdktest.Check {
 	return sdktest.Check{}
 }
 
-// Programs that no host would take fail in an author's own test.
+// TestLimitsOfHosts checks that programs beyond the limits of hosts fail in an author's own test.
 func TestLimitsOfHosts(t *testing.T) {
 	testlevel.Long(t, "checks large programs")
 	q := good()
@@ -42,7 +42,8 @@ func TestLimitsOfHosts(t *testing.T) {
 	}
 }
 
-// Ranges of large integers are tried inside of what is declared, and the trial ends.
+// TestLargeIntegers checks that large integer parameters are tried within their declared range, and
+// that the trial ends.
 func TestLargeIntegers(t *testing.T) {
 	testlevel.Long(t, "tries many settings")
 	q := good()
@@ -66,7 +67,8 @@ func (rounding) Quantize(_ *program.Builder, x program.Value, _ sdk.Site) (sdk.Q
 	return sdk.Quantized{Value: x.Round()}, nil
 }
 
-// What a plugin gives no occasion for is skipped, and says so.
+// TestNothingToCheck checks that a check that does not apply is skipped with a note, and that no
+// note states what was not tested.
 func TestNothingToCheck(t *testing.T) {
 	c := find(t, sdktest.SomeOfQuantizer(rounding{}, []string{"codes"}), "codes")
 	if text, _ := json.Marshal(c); c.Status != sdktest.Skip ||
@@ -83,8 +85,8 @@ func TestNothingToCheck(t *testing.T) {
 	}
 }
 
-// TestMain lets garbage grow: the reference implementation makes much of it, and next to nothing
-// stays, so that the collector would take half of the time.
+// TestMain makes the garbage collector run less often. The reference implementation produces much
+// garbage and keeps little, so the collector would take half of the time.
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(800)
 	os.Exit(m.Run())

@@ -117,7 +117,7 @@ type training struct {
 	updates int       // number of completed updates
 	conditions
 	rate      float64 // of the last update: the schedule's or the optimizer's own
-	sums      tensors // summed before the last update, over this tensor only
+	sums      tensors // values collected before the last update, from this tensor only
 	paced     int     // the update for which rate and sums were computed
 	exact     bool    // keeps the state in binary64, instead of in binary32 like hosts
 	gradients float64 // scale of random gradients; 0 means 1

@@ -8,7 +8,7 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// half quantizes to halves.
+// half rounds to multiples of one half.
 type half struct{}
 
 func (half) Describe() sdk.Description { return sdk.Description{Name: "half"} }
@@ -17,7 +17,7 @@ func (half) Quantize(_ *program.Builder, x program.Value, _ sdk.Site) (sdk.Quant
 	return sdk.Quantized{Value: x.Scale(2).Round().Scale(0.5)}, nil
 }
 
-// A host reads the programs of an answer, and their inputs and outputs by name.
+// A host reads the programs of an answer, and finds their inputs and outputs by name.
 func Example() {
 	var q spec.Quantizer
 	q, err := sdk.BuildQuantizer(half{}, sdk.Site{Role: sdk.RoleWeight, Name: "w", Shape: []int{2, 4}})

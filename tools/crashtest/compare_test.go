@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestOlderCheckpointsOfOtherSteps: where a training was told to stop, an older checkpoint
-// may be of another step; the newest may not, and none may be missing or too many.
+// TestOlderCheckpointsOfOtherSteps checks that if a training was told to stop, older checkpoints
+// may have other steps, but not the newest one, and none may be missing or left over.
 func TestOlderCheckpointsOfOtherSteps(t *testing.T) {
 	whole := []string{"run/6.safetensors", "run/8.safetensors", "run/summary.json"}
 	for _, test := range []struct{ got, missing, excess []string }{

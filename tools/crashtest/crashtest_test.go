@@ -19,7 +19,7 @@ import (
 	"github.com/cage-qat/cage/tools/syscallfault"
 )
 
-// cageEnv turns this test binary into the command that is killed.
+// cageEnv makes this test binary act as the command that is killed.
 const cageEnv = "CAMPAIGN_TEST_CAGE"
 
 func TestMain(m *testing.M) {
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// cages are commands that keep one file, well or badly.
+// cages are commands that write a file, carefully or not.
 var cages = map[string]func() error{
 	"careful": func() error {
 		left, err := atomicfile.Abandoned(vfs.At("."),
@@ -75,7 +75,7 @@ var cages = map[string]func() error{
 			return err
 		}
 		err := child.Process.Kill()
-		_ = child.Wait() // says that it was killed
+		_ = child.Wait() // returns an error, because it was killed
 		return err
 	},
 }
@@ -84,7 +84,7 @@ const content = `{"step": 8, "seconds": 1}`
 
 func save() error { return atomicfile.WriteBytes(vfs.At("summary.json"), []byte(content)) }
 
-// against runs a whole campaign against one of the commands above.
+// against runs a whole campaign against one of cages.
 func against(t *testing.T, which string, o options) ([]Record, string, error) {
 	t.Helper()
 	if err := syscallfault.Supported(t.Context()); err != nil {
@@ -136,7 +136,7 @@ func TestNothingIsLost(t *testing.T) {
 	}
 }
 
-// Each kind of carelessness is found, and what shows it is kept.
+// TestCarelessnessIsFound checks that careless commands are found, and that evidence is kept.
 func TestCarelessnessIsFound(t *testing.T) {
 	for _, test := range []struct{ which, want string }{
 		{"untidy", "is left over"},
@@ -174,7 +174,7 @@ func TestOrphansAreFound(t *testing.T) {
 	}
 }
 
-// A campaign that was stopped does the rest only; one experiment can be asked for again.
+// TestGoesOn checks that a stopped campaign can be continued, and one experiment repeated.
 func TestGoesOn(t *testing.T) {
 	o := options{Rounds: 2, Dir: t.TempDir()}
 	whole, out, err := against(t, "careful", o)

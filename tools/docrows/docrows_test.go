@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// files makes a tree of source files.
+// files writes a tree of source files.
 func files(t *testing.T, contents map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -51,8 +51,8 @@ func Silent() {}
 func hidden() {}
 `
 
-// TestWrite: exported symbols with a short enough comment are asked for, in order; commands,
-// tests, internal and vendored packages are not.
+// TestWrite checks that there are questions about exported symbols with a short enough comment, in
+// order, but not about commands, tests, internal and vendored packages.
 func TestWrite(t *testing.T) {
 	root := files(t, map[string]string{
 		"a/cut/cut.go": source, "a/cut/cut_test.go": "package cut\n\n// T is tested.\nfunc T() {}\n",
@@ -93,7 +93,7 @@ a/cut#cut.Knife.Sharpen: What does the method cut.Knife.Sharpen do? Sharpen make
 	}
 }
 
-// TestBrokenSource: what is not Go is an error that names the file.
+// TestBrokenSource checks that the error for invalid Go code names the file.
 func TestBrokenSource(t *testing.T) {
 	root := files(t, map[string]string{"a/a.go": "pakage a\n"})
 	if _, err := write(&bytes.Buffer{}, options{root: root, longest: 40}); err == nil ||

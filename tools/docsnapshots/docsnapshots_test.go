@@ -54,8 +54,8 @@ series = ["bits", "method"]
 over = ["seed"]
 `
 
-// prepare goes to a folder with a study and its kept results: STE has 2, 2.1 and 2.2, CAGE
-// 0.4 to 0.6 less, and in 2 bits there is no result.
+// prepare writes a study and its kept results to a new directory, and changes to it. STE has 2, 2.1
+// and 2.2, CAGE 0.4 to 0.6 less, and in 2 bits there is no result.
 func prepare(t *testing.T) *renderer {
 	t.Helper()
 	t.Chdir(t.TempDir())
@@ -100,8 +100,8 @@ func TestNumber(t *testing.T) {
 	}
 }
 
-// TestChoice: a document can name the value that was chosen, and says so where the table chooses
-// none.
+// TestChoice checks that a document can show the chosen label, and that it is an error if the table
+// chooses none.
 func TestChoice(t *testing.T) {
 	const chosen = `<!-- kept {study = "small", table = 1, at = {method = "CAGE, λ = 1"}, show = "choice"} -->?<!-- /kept -->.`
 	r := prepare(t)
@@ -155,7 +155,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestDifferences: a table may show its differences alone.
+// TestDifferences checks that a table can show its differences alone.
 func TestDifferences(t *testing.T) {
 	out, err := prepare(t).
 		Render(t.Context(), []byte(strings.Replace(table, "where", `show = "differences", where`, 1)))
@@ -169,7 +169,7 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// TestNothingYet: a table of which nothing is done says so, once for its means and once for its
+// TestNothingYet checks that a table without results says so, once for its means and once for its
 // differences.
 func TestNothingYet(t *testing.T) {
 	out, err := prepare(t).Render(t.Context(), []byte(strings.Replace(table, `"4"`, `"2"`, 1)))
@@ -183,7 +183,7 @@ func TestNothingYet(t *testing.T) {
 const picture = "<!-- kept {study = \"small\", figure = 1} -->\nwhatever stood here\n<!-- /kept " +
 	"-->\n"
 
-// TestFigure: a figure is linked, explained, and drawn from the results: others make another file.
+// TestFigure checks that a figure is linked, explained, and drawn from the results to its own file.
 func TestFigure(t *testing.T) {
 	r := prepare(t)
 	out, err := r.Render(t.Context(), []byte(picture))
@@ -222,7 +222,7 @@ func TestFigure(t *testing.T) {
 	}
 }
 
-// TestOrigin: revisions of one build share it.
+// TestOrigin checks that a build that revisions share is listed once.
 func TestOrigin(t *testing.T) {
 	build := func(simd string) []engine.BuildInfo {
 		return []engine.BuildInfo{{Device: "cpu", Go: "go1", Target: "linux/amd64", SIMD: simd}}
@@ -239,7 +239,7 @@ func TestOrigin(t *testing.T) {
 	}
 }
 
-// TestCode: what a block of code shows is left alone.
+// TestCode checks that code blocks are not changed.
 func TestCode(t *testing.T) {
 	text := "```markdown\n<!-- kept {study = \"other\", table = 1} -->\nx\n<!-- /kept -->\n```\n"
 	out, err := prepare(t).Render(t.Context(), []byte(text))
@@ -248,7 +248,7 @@ func TestCode(t *testing.T) {
 	}
 }
 
-// TestByHand: a number that somebody changed in a document, or in the results, shows.
+// TestByHand checks that numbers changed by hand are corrected, and changed results are shown.
 func TestByHand(t *testing.T) {
 	r := prepare(t)
 	right, err := r.Render(t.Context(), []byte(table))
@@ -274,7 +274,7 @@ func TestByHand(t *testing.T) {
 	}
 }
 
-// TestCaveats: numbers within sentences say that replicates are missing, and that they are stale.
+// TestCaveats checks the notes within sentences about missing replicates and stale results.
 func TestCaveats(t *testing.T) {
 	r := prepare(t)
 	f, err := snapshot.Read("small.json")
@@ -302,7 +302,7 @@ func TestCaveats(t *testing.T) {
 	}
 }
 
-// TestStale: results of programs that are not what they were stay, and are called stale.
+// TestStale checks that results of changed programs stay, and are called stale.
 func TestStale(t *testing.T) {
 	r := prepare(t)
 	r.Survey = func(_ context.Context, list []*config.Config) []config.Finding {
@@ -365,8 +365,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// FuzzMarks: the places of results stand one after another within the document, whatever it
-// holds, and are those of complete descriptions.
+// FuzzMarks checks that for any document, the marks are in order, within the document, and
+// complete.
 func FuzzMarks(f *testing.F) {
 	for _, text := range []string{
 		"",
@@ -397,7 +397,7 @@ func FuzzMarks(f *testing.F) {
 	})
 }
 
-// TestWhere: a table is restricted by axes and labels that the study has.
+// TestWhere checks that unknown axes and labels in a restriction are errors.
 func TestWhere(t *testing.T) {
 	for _, where := range []string{`{bit = "4"}`, `{bits = "8"}`} {
 		out, err := prepare(t).
@@ -408,7 +408,7 @@ func TestWhere(t *testing.T) {
 	}
 }
 
-// TestWhereWidens: both what a table has from the study file and what the comment says restrict it.
+// TestWhereWidens checks that a comment cannot widen a table that the study file restricts.
 func TestWhereWidens(t *testing.T) {
 	r := prepare(t)
 	write := strings.Replace(studyFile, "baseline = {method = \"STE\"}", "where = {bits = \"4\"}", 1)

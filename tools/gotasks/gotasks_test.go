@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// sources writes Go files of some length, and returns their folder.
+// sources writes Go files of some length, and returns their directory.
 func sources(t *testing.T, files int) string {
 	t.Helper()
 	root := t.TempDir()
@@ -45,8 +45,8 @@ func made(t *testing.T, seed uint64) *corpus {
 	return m
 }
 
-// TestItems: every question has four different answers, of which one is right, and fits into a
-// small model's context.
+// TestItems checks that every question has four different answers, of which one is right, and fits
+// into the context of a small model.
 func TestItems(t *testing.T) {
 	m := made(t, 0)
 	for _, name := range []string{"cloze", "recall", "needle"} {
@@ -84,8 +84,8 @@ func TestItems(t *testing.T) {
 	}
 }
 
-// TestApart: no source of a cloze is trained on, tests are left out, and half of what is trained on
-// are lookups.
+// TestApart checks that sources of clozes and tests are not in the training documents, and that
+// half of these are lookups.
 func TestApart(t *testing.T) {
 	m := made(t, 0)
 	all := strings.Join(m.Documents, "\x00")
@@ -111,7 +111,7 @@ func TestApart(t *testing.T) {
 	}
 }
 
-// TestSeeds: a seed makes the same again, and another one something else.
+// TestSeeds checks that a seed always gives the same result, and another seed another one.
 func TestSeeds(t *testing.T) {
 	root := sources(t, 300)
 	make := func(seed uint64) *corpus {
@@ -129,7 +129,7 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// TestWrite: each task is a file of rows, and the documents are one.
+// TestWrite checks that each task and the documents are written to one file each.
 func TestWrite(t *testing.T) {
 	files := map[string]string{}
 	err := made(t, 0).write(func(path string, write func(io.Writer) error) error {
@@ -153,7 +153,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// TestTooLittle: a folder that has too little source is said to have.
+// TestTooLittle checks the errors for a directory with too little source.
 func TestTooLittle(t *testing.T) {
 	for files, want := range map[int]string{0: "has too few Go files",
 		60: "has too little source for 5000 clozes"} {

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// TestUpToDate: what is in the repository is what this generator writes.
+// TestUpToDate checks that the files in the repository are those that this generator writes.
 func TestUpToDate(t *testing.T) {
 	for name, want := range files() {
 		got, err := os.ReadFile(filepath.Join("../../host/compute/matmul", name))
@@ -25,7 +25,7 @@ func TestUpToDate(t *testing.T) {
 	}
 }
 
-// TestEncoding: the bytes are those of GNU as for `vdpbf16ps %zmm<right>, %zmm<left>, %zmm<sum>`.
+// TestEncoding compares encodings with GNU as for `vdpbf16ps %zmm<right>, %zmm<left>, %zmm<sum>`.
 func TestEncoding(t *testing.T) {
 	for _, c := range []struct {
 		sum, left, right int
@@ -53,7 +53,7 @@ var encoded = regexp.MustCompile(`// (\w+) Z(\d+), Z(\d+), Z(\d+)`)
 
 var directive = regexp.MustCompile(`(?:LONG|WORD|BYTE) \$0x([0-9a-f]+)`)
 
-// TestEncodingsByAssembler asks GNU as, where there is one, for all registers.
+// TestEncodingsByAssembler compares the encodings for all registers with GNU as, if installed.
 func TestEncodingsByAssembler(t *testing.T) {
 	for _, tool := range []string{"as", "objcopy"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -98,7 +98,7 @@ func TestEncodingsByAssembler(t *testing.T) {
 		}
 		for base := range numbers {
 			for step := range numbers {
-				// The assembler would take fewer bytes for a small offset.
+				// For a small offset, the assembler would choose a shorter encoding.
 				number(tileLoad(tile, base, step, -4096))
 				number(tileStore(tile, base, step, 1<<20))
 				number(tileLoadOnce(tile, base, step, 256))

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// files makes a module that holds them.
+// files makes a module with the given files.
 func files(t *testing.T, texts map[string]string) *component {
 	t.Helper()
 	c := &component{name: "example.com/m", version: "v1.2.3", dir: t.TempDir()}
@@ -24,7 +24,7 @@ func files(t *testing.T, texts map[string]string) *component {
 	return c
 }
 
-// own is the licence of this repository.
+// own returns the licence of this repository.
 func own(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("../../LICENSE")
@@ -34,7 +34,7 @@ func own(t *testing.T) string {
 	return string(text)
 }
 
-// The documents of a package are those beside it and above it.
+// TestDocuments checks that the documents of a package are those in its directory and above it.
 func TestDocuments(t *testing.T) {
 	c := files(t, map[string]string{
 		"LICENSE": own(t), "license.go": "package m", "a/NOTICE": "by us", "a/b/COPYING.md": own(t),
@@ -58,7 +58,7 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// A licence that is missing, unknown or not agreed stops the list.
+// TestRefused checks that a licence that is missing, unknown or not accepted is an error.
 func TestRefused(t *testing.T) {
 	const gpl = "This program is free software: you can redistribute it and/or modify it under the " +
 		"terms of the GNU General Public License as published by the Free Software Foundation, either " +

@@ -10,14 +10,14 @@ import (
 	"testing"
 )
 
-// changing are the functions of package os that change the file system.
+// changing lists the functions of package os that change the file system.
 var changing = []string{
 	"Chmod", "Chtimes", "CopyFS", "Create", "CreateTemp", "Link", "Mkdir", "MkdirAll", "MkdirTemp",
 	"OpenFile", "OpenRoot",
 	"Remove", "RemoveAll", "Rename", "Symlink", "Truncate", "WriteFile",
 }
 
-// mayChange are the files that may call them, with the reason.
+// mayChange lists the files that may call these functions, with the reasons.
 var mayChange = map[string]string{
 	"internal/vfs/os.go":          "it is the file system of the operating system",
 	"internal/testing/*/*":        "for tests only",
@@ -36,8 +36,8 @@ var mayChange = map[string]string{
 	"sdk/shared_unix.go":     "memory that is shared with the host: it has no name and nothing is kept",
 }
 
-// TestKeptFiles: what is kept is written through internal/vfs, so that tests can make
-// any operation fail or lose power after it. Nothing else changes files.
+// TestKeptFiles checks that, except in mayChange, files are written only through internal/vfs, so
+// that tests can make any operation fail, or simulate a power failure after it.
 func TestKeptFiles(t *testing.T) {
 	used := map[string]bool{}
 	for name, file := range sources(t) {
@@ -72,7 +72,7 @@ func exception(t *testing.T, name string) (pattern string, ok bool) {
 	return "", false
 }
 
-// changes lists the functions in changing that a file names.
+// changes returns the functions in changing that a file names.
 func changes(t *testing.T, file string) []string {
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
-// parsers is everything that reads bytes which somebody else may have written, or which a
-// crash may have damaged, with the fuzz targets that hold it to its promises.
+// parsers lists everything that reads bytes that somebody else may have written, or that a crash
+// may have damaged, with its fuzz targets.
 var parsers = []struct{ what, pkg, targets string }{
 	{"configuration: TOML and --set", "host/train/config", "FuzzParse"},
 	{"study files, and what a study keeps of its cells", "host/study", "FuzzParse FuzzRead FuzzState"},
@@ -69,7 +69,7 @@ var parsers = []struct{ what, pkg, targets string }{
 	{"sequences to score", "host/deploy/trained", "FuzzSequences"},
 }
 
-// unfuzzed are packages that decode something, and need no target.
+// unfuzzed lists packages that decode something but need no target, with the reasons.
 var unfuzzed = map[string]string{
 	"host/train/plugin/scaffold": "what the go command says of a module that it has fetched",
 	"internal/testing/testfile":  "for tests only",
@@ -77,8 +77,8 @@ var unfuzzed = map[string]string{
 	"tools/protogen":             "a generator of this repository",
 }
 
-// TestParsersHaveTargets: every package that decodes bytes has a fuzz target, the table
-// lists all targets, and all that it lists are there.
+// TestParsersHaveTargets checks that every package that decodes bytes has a fuzz target, and that
+// parsers lists exactly the targets that exist.
 func TestParsersHaveTargets(t *testing.T) {
 	decoding, targets := decoders(t)
 	listed := map[string]bool{}
@@ -107,7 +107,7 @@ func TestParsersHaveTargets(t *testing.T) {
 	}
 }
 
-// TestFuzzScriptFindsTargets: `make fuzz` runs all of them.
+// TestFuzzScriptFindsTargets checks that `make fuzz` runs all targets.
 func TestFuzzScriptFindsTargets(t *testing.T) {
 	testlevel.Long(t, "asks the go command for every package")
 	out, err := exec.Command("bash", "../../scripts/fuzz.sh", "--list").Output()
@@ -129,17 +129,16 @@ func TestFuzzScriptFindsTargets(t *testing.T) {
 	}
 }
 
-// decode are the calls by which foreign bytes become values.
+// decode lists the functions that decode bytes from elsewhere.
 var decode = []string{"json.Unmarshal", "json.NewDecoder", "toml.Decode", "toml.Unmarshal",
 	"toml.NewDecoder", "plaintoml.Parse", "proto.Unmarshal",
 	"csv.NewReader", "binary.Read", "binary.Decode", "xml.Unmarshal", "gob.NewDecoder",
 	"yaml.Unmarshal"}
 
-// noCode are folders without packages of the product; those with a slash are in the root.
+// noCode lists directories without packages of the product; those with a slash are in the root.
 var noCode = []string{"testdata", "templates", "testrun", "/bin", "/data", "/runs", "/studies"}
 
-// decoders lists by package what is decoded outside of tests, and the fuzz targets in
-// their order.
+// decoders returns, by package, the uses of decode outside of tests, and the sorted fuzz targets.
 func decoders(t *testing.T) (decoding, targets map[string][]string) {
 	const root = "../.."
 	decoding, targets = map[string][]string{}, map[string][]string{}

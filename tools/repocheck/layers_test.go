@@ -6,12 +6,11 @@ import (
 	"testing"
 )
 
-// layers are the directories of host/, the highest first. A package imports packages of its
-// own layer, of lower layers, of the sdk and of internal/.
+// layers lists the directories of host/, highest first. A package imports packages of its own
+// layer, of lower layers, of the sdk and of internal/.
 var layers = []string{"study", "deploy", "train", "model", "compute", "cage", "data"}
 
-// TestLayers: no package of host/ imports one of a higher layer, and nothing of host/ imports
-// commands or plugins.
+// TestLayers checks that no package of host/ imports one of a higher layer.
 func TestLayers(t *testing.T) {
 	for _, p := range load(t) {
 		name, ok := strings.CutPrefix(p.PkgPath, module+"/host/")

@@ -12,14 +12,14 @@ import (
 )
 
 // The rule: cage removes, renames, truncates, appends to and replaces only files that it made
-// itself, which it tells by their name and their content, or that the user names as an output; and
-// it does none of this through a link. internal/vfs sees to links: no method of a Path that changes
-// something follows one below the directory that the user has named, and only regular files are
-// removed or replaced. Whose a file is, only the place that changes it can know. So each such place
-// is listed below, with how it knows.
+// itself, which it recognizes by name and content, or that the user names as an output, and never
+// through a link. internal/vfs handles links: no changing method of a Path follows a link below the
+// directory that the user has named, and only regular files are removed or replaced. But only the
+// code that changes a file can determine whose file it is. So each such place is listed in knows,
+// with how it determines that.
 
-// losing are the functions after which the content of a file that was there may be lost, by their
-// package or, "", as methods of whatever.
+// losing lists the functions that may lose the content of an existing file, by package, or "" for
+// methods of any type.
 var losing = map[string][]string{
 	"os": {"CopyFS", "Create", "Link", "OpenFile", "OpenRoot", "Remove", "RemoveAll", "Rename",
 		"Symlink", "Truncate", "WriteFile"},
@@ -34,13 +34,12 @@ var losing = map[string][]string{
 var unixCalls = []string{"Creat", "Fallocate", "Ftruncate", "Open", "Openat", "Rename", "Renameat",
 	"Renameat2", "Rmdir", "Truncate", "Unlink", "Unlinkat"}
 
-// notOfUsers are files of programs that no user runs, and file systems for tests.
+// notOfUsers lists files of programs that no user runs, and file systems for tests.
 var notOfUsers = []string{
 	"internal/testing/*/*", "tools/*/*",
 }
 
-// TestLosses: each place that may lose the content of a file says how it knows that the file is
-// cage's, or that the user has named it.
+// TestLosses checks that each place that may lose the content of a file is in knows.
 func TestLosses(t *testing.T) {
 	used := map[string]bool{}
 	for name, file := range sources(t) {
@@ -67,7 +66,7 @@ func TestLosses(t *testing.T) {
 	}
 }
 
-// losses lists the places in a file that name such a function, called or not: "function:
+// losses returns the places in a file that name a function in losing, called or not, as "function:
 // expression".
 func losses(t *testing.T, file string) (sites []string) {
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
@@ -94,7 +93,7 @@ func losses(t *testing.T, file string) (sites []string) {
 				return true
 			}
 			from := ""
-			// an object is declared in this file: no package
+			// an identifier with an object is declared in this file, so it is no package
 			if x, ok := s.X.(*ast.Ident); ok && x.Obj == nil {
 				from = imported[x.Name]
 			}

@@ -1,7 +1,7 @@
 package repocheck
 
-// knows says, for each place that may lose the content of a file, how it knows that the file is
-// cage's or that the user has named it: by the source file, and there by "function: expression".
+// knows lists the places that may lose the content of a file, by source file and "function:
+// expression", with the reason why the file is cage's or was named by the user.
 var knows = map[string]map[string]string{
 	"cmd/cage/bench.go": {
 		"newBenchStep: os.Create": "the user names the file",

@@ -19,17 +19,15 @@ import (
 
 const module = "github.com/cage-qat/cage"
 
-// rule limits what some packages may import. Patterns are import paths, relative
-// to the module when they begin with ./; a trailing /... stands for everything
-// below as well.
+// rule limits what some packages may import. Patterns are import paths, relative to the module if
+// they begin with ./; a trailing /... also matches everything below.
 type rule struct {
 	from []string
-	// except lists packages among them that are free.
+	// except lists packages in from that are exempt.
 	except []string
-	// never lists what must not be imported, directly or through others.
+	// never lists what must not be imported, directly or indirectly.
 	never []string
-	// only lists what may be imported directly, beside the standard library; nil
-	// is no limit.
+	// only lists what may be imported directly, besides the standard library; nil: anything.
 	only   []string
 	reason string
 }
@@ -64,7 +62,7 @@ var rules = []rule{
 		reason: "an executor runs any program: it does not know what a step or a method is"},
 }
 
-// direct are rules on direct imports: who else may import a package.
+// direct lists packages that only some packages may import directly.
 var direct = []struct {
 	what, by []string
 	reason   string
@@ -116,8 +114,8 @@ func goFiles(p *packages.Package) []string {
 	})
 }
 
-// sources goes through the Go files of the repository for all systems, without tests: their
-// paths in the repository, and where they lie.
+// sources yields the Go files of the repository for all systems, without tests: their paths in the
+// repository, and on disk.
 func sources(t *testing.T) iter.Seq2[string, string] {
 	return func(yield func(name, file string) bool) {
 		for _, p := range load(t) {
@@ -130,7 +128,7 @@ func sources(t *testing.T) iter.Seq2[string, string] {
 	}
 }
 
-// matches tells whether an import path fits one of the patterns.
+// matches reports whether an import path matches one of the patterns.
 func matches(path string, patterns []string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
 		if rest, ok := strings.CutPrefix(p, "./"); ok {
@@ -191,7 +189,7 @@ func (r rule) reaches(p *packages.Package, seen map[*packages.Package]bool) stri
 	return ""
 }
 
-// Every package says once what lives in it.
+// TestPackageComments checks that every package has exactly one package comment.
 func TestPackageComments(t *testing.T) {
 	for _, p := range load(t) {
 		var with []string
@@ -214,8 +212,8 @@ func TestPackageComments(t *testing.T) {
 
 var imports = regexp.MustCompile(`"` + regexp.QuoteMeta(module) + `[a-z/]*"`)
 
-// TestPluginsDoNotKnowTheMethod: quantizers and optimizers do not know that a method
-// corrects the training. In their directories its name stands in import paths only.
+// TestPluginsDoNotKnowTheMethod checks that the directories of plugins, which are independent of
+// the training method, name cage only in import paths.
 func TestPluginsDoNotKnowTheMethod(t *testing.T) {
 	read := 0
 	err := filepath.WalkDir("../../plugins", func(path string, d fs.DirEntry, err error) error {
@@ -242,11 +240,11 @@ func TestPluginsDoNotKnowTheMethod(t *testing.T) {
 	}
 }
 
-// named are the identifiers of package method that are of one method.
+// named matches identifiers of package method that belong to one method.
 var named = regexp.MustCompile(
 	`\bmethod\.(CAGE|LOTION|OsciReset|PARQ|Name[A-Z]\w*|Default\w*|Decoupled|Coupled|Official|Paper)\b`)
 
-// TestStepsKnowNoMethodByName: what runs rules asks a method what it needs.
+// TestStepsKnowNoMethodByName checks that code that runs rules names no method of training.
 func TestStepsKnowNoMethodByName(t *testing.T) {
 	read := 0
 	for _, dir := range []string{"../../host/train/step", "../../host/compute"} {
@@ -272,8 +270,8 @@ func TestStepsKnowNoMethodByName(t *testing.T) {
 	}
 }
 
-// outside are the modules that a plugin outside of this repository is built from, and those that
-// its tests need as well.
+// outside lists the modules from which a plugin outside of this repository is built, and those that
+// its tests also need.
 var outside = map[string][]string{
 	"sdk": {
 		"github.com/fatih/color", "github.com/golang/protobuf", "github.com/hashicorp/go-hclog",
@@ -287,8 +285,8 @@ var outside = map[string][]string{
 	"sdk/sdktest": {"gonum.org/v1/gonum"},
 }
 
-// TestOutsidePlugins: what the author of a plugin downloads is go-plugin with what it needs, and
-// gonum for the kit.
+// TestOutsidePlugins checks that the author of a plugin downloads only go-plugin with its
+// dependencies, and gonum for the conformance kit.
 func TestOutsidePlugins(t *testing.T) {
 	linked := map[string]map[string]bool{"sdk": {}, "sdk/program": {}, "sdk/sdktest": {}}
 	for _, p := range load(t) {

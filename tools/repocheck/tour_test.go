@@ -12,9 +12,9 @@ import (
 	"testing"
 )
 
-// TestTour: docs/design/tour.md names at most twelve files, with their numbers of lines, and
-// functions that exist. Those of its numbered list call each other, in at most seven calls, and the
-// last one subtracts the correction.
+// TestTour checks that docs/design/tour.md names at most twelve files, with their numbers of lines,
+// and functions that exist. Those in its numbered list call each other, in at most seven calls, and
+// the last one subtracts the correction.
 func TestTour(t *testing.T) {
 	const root = "../../"
 	text, err := os.ReadFile(filepath.Join(root, "docs/design/tour.md"))

@@ -16,7 +16,7 @@ import (
 	"github.com/cage-qat/cage/tools/syscallfault"
 )
 
-// workEnv names what this test binary does when it is the command that is watched.
+// workEnv makes this test binary act as the watched command, and names it.
 const workEnv = "TRAP_TEST_WORK"
 
 func TestMain(m *testing.M) {
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// works are the commands, which run in a directory of their own.
+// works lists the commands. Each runs in its own directory.
 var works = map[string]func() error{
 	"save":   save,
 	"family": func() error { return family(true) },
@@ -44,7 +44,7 @@ var works = map[string]func() error{
 	},
 }
 
-// save changes the directory by one call of each kind.
+// save changes the directory by calls of each kind.
 func save() error {
 	f, err := os.Create("new")
 	if err != nil {
@@ -64,7 +64,7 @@ func save() error {
 	return os.Remove("kept")
 }
 
-// family starts a process that sleeps, and waits for it or leaves it.
+// family starts a process that sleeps, and waits for it if wait is set.
 func family(wait bool) error {
 	child := exec.Command(os.Args[0])
 	child.Env = append(os.Environ(), workEnv+"=sleep")
@@ -83,7 +83,7 @@ func family(wait bool) error {
 	return child.Wait()
 }
 
-// run runs a work in a directory and asks decide about the calls that concern it.
+// run runs a command in a directory, and calls decide for the calls on paths in that directory.
 func run(
 	t *testing.T, dir, work string, decide func(syscallfault.Call) syscallfault.Decision,
 ) syscallfault.Report {
@@ -134,7 +134,7 @@ func TestCallsOfAProcess(t *testing.T) {
 	}
 }
 
-// What a process has done before the call is there after the kill, and nothing more.
+// TestKilledBeforeEachCall checks that after a kill, only the effects of earlier calls are there.
 func TestKilledBeforeEachCall(t *testing.T) {
 	wants := []struct{ name, content, torn string }{
 		{"", "", ""}, {"new", "", "fir"}, {"new", "first ", "first sec"},
@@ -167,7 +167,7 @@ func TestKilledBeforeEachCall(t *testing.T) {
 	}
 }
 
-// only is the one file of a directory, or empty.
+// only returns the name and content of the only file in a directory; "" if there is none.
 func only(t *testing.T, dir string) (name, content string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -196,7 +196,7 @@ func TestKillAll(t *testing.T) {
 	}
 }
 
-// The process that makes the call dies alone, here a child, and its parent goes on.
+// TestKillCaller checks that only the calling process, here a child, dies. Its parent continues.
 func TestKillCaller(t *testing.T) {
 	dir := t.TempDir()
 	r := run(t, dir, "family", func(c syscallfault.Call) syscallfault.Decision {
@@ -212,7 +212,7 @@ func TestKillCaller(t *testing.T) {
 		}
 		return syscallfault.Decision{}
 	})
-	if r.Killed || r.Code != 2 { // of the panic over "signal: killed"
+	if r.Killed || r.Code != 2 { // because of the panic over "signal: killed"
 		t.Errorf("the command ended so: %+v", r)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// reference values, written by testdata/reference.py
+// references are reference values, written by testdata/reference.py.
 type references struct {
 	Settings map[string]any
 	Cases    []struct {
@@ -25,7 +25,7 @@ type references struct {
 	}
 }
 
-// TestReference: every method takes the steps of another implementation.
+// TestReference checks that every method makes the steps of another implementation.
 func TestReference(t *testing.T) {
 	content, err := os.ReadFile("testdata/reference.json")
 	if err != nil {
@@ -97,7 +97,7 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// TestConformance holds every method to what the host expects of an optimizer.
+// TestConformance runs the conformance kit on every method.
 func TestConformance(t *testing.T) {
 	for _, m := range methods {
 		t.Run(m.name, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// references are values that testdata/reference.py wrote.
+// references are reference values, written by testdata/reference.py.
 type references struct {
 	Bits, Group int
 	Shape       []int
@@ -25,7 +25,7 @@ type references struct {
 		Method          string
 		Value, Gradient []float64
 	}
-	// Steps are those of methods with state.
+	// Steps has the values of methods with state.
 	Steps struct {
 		Shape []int
 		X     [][]float64
@@ -36,10 +36,11 @@ type references struct {
 	}
 }
 
-// notCompared are methods whose values no short formula gives.
+// notCompared lists methods without a short formula for their values, with the reason.
 var notCompared = map[string]string{"quip": "its signs are those of random bits"}
 
-// TestReference: values, and gradients where a method has its own, are those of formulas in NumPy.
+// TestReference compares values, and gradients of methods with a custom backward pass, with
+// formulas in NumPy.
 func TestReference(t *testing.T) {
 	content, err := os.ReadFile("testdata/reference.json")
 	if err != nil {
@@ -71,7 +72,7 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// quantized is Q(x) with the first trained parameters, and the gradient of ΣQ(x).
+// quantized returns Q(x) with the initial trained parameters, and the gradient of ΣQ(x).
 func quantized(t *testing.T, method string, r references) (value, gradient []float64) {
 	t.Helper()
 	q := programs(t, method, r, r.Shape)
@@ -109,7 +110,7 @@ func quantized(t *testing.T, method string, r references) (value, gradient []flo
 	return out[spec.OutputValue].Floats, dx[autodiff.Prefix+spec.InputX].Floats
 }
 
-// programs are those of a method for a weight.
+// programs returns the programs of a method for a weight.
 func programs(t *testing.T, method string, r references, shape []int) spec.Quantizer {
 	t.Helper()
 	values, err := quantizer{}.Describe().
@@ -160,19 +161,19 @@ func within(t *testing.T, what string, got, want []float64) {
 	}
 }
 
-// TestConformance holds every method to what the host expects of a quantizer.
+// TestConformance runs the conformance kit on every method.
 func TestConformance(t *testing.T) {
 	for _, m := range methods {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			// at all others it takes a minute
+			// with all other settings it takes a minute
 			settings := map[string]any{"method": m.name, "bits": 4, "group": 64}
 			if m.name != "qdrop" {
 				sdktest.Quantizer(t, quantizer{}, sdktest.With(settings))
 				return
 			}
-			// A number that a step keeps shares its scale with no other, which the check for NaN does not
-			// expect.
+			// In training, qdrop leaves numbers unquantized, which share no scale with others. The check for
+			// NaN does not expect this.
 			r := sdktest.CheckQuantizer(sdktest.NewQuantizer(quantizer{}), sdktest.With(settings))
 			for _, c := range r.Checks {
 				if c.Status == sdktest.Fail && c.Name != "non-finite" {

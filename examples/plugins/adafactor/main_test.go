@@ -12,7 +12,7 @@ func TestConformance(t *testing.T) {
 	sdktest.Optimizer(t, adafactor{}, plugintest.With(t, nil)...)
 }
 
-// TestPublished compares with another implementation: testdata/adafactor.json says which.
+// TestPublished compares with another implementation, which testdata/adafactor.json names.
 func TestPublished(t *testing.T) {
 	plugintest.EachCase(t, "adafactor",
 		func(t *testing.T, m plugintest.Bench, c golden.Case) { m.Follow(t, adafactor{}, c, 1e-5) })

@@ -12,7 +12,7 @@ func TestConformance(t *testing.T) {
 	sdktest.Optimizer(t, adahessian{}, plugintest.With(t, nil)...)
 }
 
-// TestPublished compares with another implementation: testdata/adahessian.json says which.
+// TestPublished compares with another implementation, which testdata/adahessian.json names.
 func TestPublished(t *testing.T) {
 	plugintest.EachCase(t, "adahessian",
 		func(t *testing.T, m plugintest.Bench, c golden.Case) { m.Follow(t, adahessian{}, c, 1e-5) })

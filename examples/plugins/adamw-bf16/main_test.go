@@ -12,8 +12,8 @@ func TestConformance(t *testing.T) {
 	sdktest.Optimizer(t, adamw{}, plugintest.With(t, nil)...)
 }
 
-// TestPublished compares with another implementation: testdata/adamw-bf16.json says which. Weights
-// are rounded by the host, not here.
+// TestPublished compares with another implementation, which testdata/adamw-bf16.json names. The
+// host rounds weights, so they are not rounded here.
 func TestPublished(t *testing.T) {
 	plugintest.EachCase(t, "adamw-bf16",
 		func(t *testing.T, m plugintest.Bench, c golden.Case) { m.Follow(t, adamw{}, c, 1e-5) })

@@ -12,7 +12,7 @@ func TestConformance(t *testing.T) {
 	sdktest.Optimizer(t, ademamix{}, plugintest.With(t, nil)...)
 }
 
-// TestPublished compares with another implementation: testdata/ademamix.json says which.
+// TestPublished compares with another implementation, which testdata/ademamix.json names.
 func TestPublished(t *testing.T) {
 	plugintest.EachCase(t, "ademamix",
 		func(t *testing.T, m plugintest.Bench, c golden.Case) { m.Follow(t, ademamix{}, c, 1e-5) })

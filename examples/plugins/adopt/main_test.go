@@ -12,7 +12,7 @@ func TestConformance(t *testing.T) {
 	sdktest.Optimizer(t, adopt{}, plugintest.With(t, nil)...)
 }
 
-// TestPublished compares with another implementation: testdata/adopt.json says which.
+// TestPublished compares with another implementation, which testdata/adopt.json names.
 func TestPublished(t *testing.T) {
 	plugintest.EachCase(t, "adopt",
 		func(t *testing.T, m plugintest.Bench, c golden.Case) { m.Follow(t, adopt{}, c, 1e-5) })

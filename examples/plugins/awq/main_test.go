@@ -8,12 +8,12 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// TestConformance compares also with values of testdata/awq.py, an independent implementation.
+// TestConformance also compares with values of testdata/awq.py, an independent implementation.
 func TestConformance(t *testing.T) {
 	sdktest.Quantizer(t, awq{}, plugintest.With(t, nil, sdktest.GoldenFile(t, "testdata/awq.json"))...)
 }
 
-// TestAxes: rows may have no axis before them, or several.
+// TestAxes checks that a weight may have one or several axes.
 func TestAxes(t *testing.T) {
 	values, err := awq{}.Describe().Resolve(nil)
 	if err != nil {

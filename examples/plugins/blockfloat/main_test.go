@@ -51,7 +51,7 @@ func TestQuantize(t *testing.T) {
 	}
 }
 
-// TestReadme: the README shows the function of this program.
+// TestReadme checks that README.md shows the function of this program.
 func TestReadme(t *testing.T) {
 	source, err := os.ReadFile("main.go")
 	if err != nil {

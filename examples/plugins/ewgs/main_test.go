@@ -7,7 +7,7 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// TestConformance compares also with values of testdata/ewgs.py, an independent implementation.
+// TestConformance also compares with values of testdata/ewgs.py, an independent implementation.
 func TestConformance(t *testing.T) {
 	sdktest.Quantizer(t, ewgs{},
 		plugintest.With(t, nil, sdktest.GoldenFile(t, "testdata/ewgs.json"))...)

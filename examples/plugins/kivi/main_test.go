@@ -13,7 +13,7 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// TestConformance compares also with values of testdata/kivi.py, an independent implementation.
+// TestConformance also compares with values of testdata/kivi.py, an independent implementation.
 func TestConformance(t *testing.T) {
 	sdktest.Quantizer(t, kivi{},
 		plugintest.With(t, nil, sdktest.GoldenFile(t, "testdata/kivi.json"))...)
@@ -29,8 +29,8 @@ func site(t *testing.T, role sdk.Role, tokens, context int, settings map[string]
 		Context: context, Values: values}
 }
 
-// TestSequences: groups of keys stay within a sequence, and tokens of values do not matter to each
-// other.
+// TestSequences checks that groups of keys do not extend beyond a sequence, and that value tokens
+// do not affect each other.
 func TestSequences(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	x := make([]float64, 14*6)
@@ -64,7 +64,8 @@ func values(t *testing.T, s sdk.Site, x []float64) []float64 {
 	return out[spec.OutputValue].Float64s()
 }
 
-// TestRefuses: groups of tokens need a sequence, and other roles have other quantizers.
+// TestRefuses checks that groups of tokens without a sequence, roles other than keys and values,
+// and unsuitable shapes are refused.
 func TestRefuses(t *testing.T) {
 	headless, row := site(t, sdk.RoleValue, 14, 7, nil), site(t, sdk.RoleValue, 14, 7, nil)
 	headless.Heads, row.Shape = 0, []int{6}

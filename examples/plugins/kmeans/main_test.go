@@ -15,7 +15,7 @@ func TestConformance(t *testing.T) {
 	sdktest.Quantizer(t, kmeans{}, plugintest.With(t, nil)...)
 }
 
-// TestBest compares codebooks with those of testdata/kmeans.py, which tries all.
+// TestBest compares codebooks with those of testdata/kmeans.py, which tries all partitions.
 func TestBest(t *testing.T) {
 	text, err := os.ReadFile("testdata/kmeans.json")
 	if err != nil {
@@ -28,7 +28,7 @@ func TestBest(t *testing.T) {
 	if err := json.Unmarshal(text, &cases); err != nil {
 		t.Fatal(err)
 	}
-	s := newSolver(32, 8) // one for all: nothing stays
+	s := newSolver(32, 8) // one for all cases: it must not keep data
 	for i, c := range cases {
 		got := make([]float32, 1<<c.Bits)
 		s.solve(c.X, got)
@@ -41,7 +41,7 @@ func TestBest(t *testing.T) {
 	}
 }
 
-// TestFew: with as many levels as entries, or more, every entry is a level.
+// TestFew checks that with at least as many levels as entries, every entry is a level.
 func TestFew(t *testing.T) {
 	for _, n := range []int{1, 3, 4} {
 		x := []float32{3, -1, 2, 2.5}[:n]

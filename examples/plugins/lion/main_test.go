@@ -12,7 +12,7 @@ func TestConformance(t *testing.T) {
 	sdktest.Optimizer(t, lion{}, plugintest.With(t, nil)...)
 }
 
-// TestPublished compares with another implementation: testdata/lion.json says which.
+// TestPublished compares with another implementation, which testdata/lion.json names.
 func TestPublished(t *testing.T) {
 	plugintest.EachCase(t, "lion",
 		func(t *testing.T, m plugintest.Bench, c golden.Case) { m.Follow(t, lion{}, c, 1e-5) })

@@ -12,7 +12,7 @@ func TestConformance(t *testing.T) {
 	sdktest.Optimizer(t, mars{}, plugintest.With(t, nil)...)
 }
 
-// TestPublished compares with another implementation: testdata/mars.json says which.
+// TestPublished compares with another implementation, which testdata/mars.json names.
 func TestPublished(t *testing.T) {
 	plugintest.EachCase(t, "mars",
 		func(t *testing.T, m plugintest.Bench, c golden.Case) { m.Follow(t, mars{}, c, 1e-5) })

@@ -7,7 +7,7 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// TestConformance compares also with values of testdata/nf4.py, an independent implementation.
+// TestConformance also compares with values of testdata/nf4.py, an independent implementation.
 func TestConformance(t *testing.T) {
 	sdktest.Quantizer(t, nf4{}, plugintest.With(t, nil, sdktest.GoldenFile(t, "testdata/nf4.json"))...)
 }

@@ -14,7 +14,7 @@ func TestConformance(t *testing.T) {
 		plugintest.Kit(t, "../../../../plugins/adamw/testdata/adamw")...)
 }
 
-// TestForms: eight elements at a time give the bits of one at a time.
+// TestForms checks that computing eight elements at a time gives the same bits as one at a time.
 func TestForms(t *testing.T) {
 	f := factors{beta1: 0.9, beta2: 0.95, rest1: 0.1, rest2: 0.05, root: 0.7, eps: 1e-8}
 	const n = 37

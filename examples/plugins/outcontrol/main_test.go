@@ -7,7 +7,7 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// TestConformance compares also with values of the authors' code; see testdata/outcontrol.py.
+// TestConformance also compares with values of the authors' code; see testdata/outcontrol.py.
 func TestConformance(t *testing.T) {
 	sdktest.Quantizer(t, outcontrol{},
 		plugintest.With(t, nil, sdktest.GoldenFile(t, "testdata/outcontrol.json"))...)

@@ -7,7 +7,7 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// TestConformance compares also with values of testdata/percentile.py, an independent
+// TestConformance also compares with values of testdata/percentile.py, an independent
 // implementation.
 func TestConformance(t *testing.T) {
 	sdktest.Quantizer(t, percentile{},

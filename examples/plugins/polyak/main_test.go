@@ -12,7 +12,7 @@ func TestConformance(t *testing.T) {
 	sdktest.Optimizer(t, polyak{}, plugintest.With(t, nil)...)
 }
 
-// TestPublished compares with another implementation: testdata/polyak.json says which.
+// TestPublished compares with another implementation, which testdata/polyak.json names.
 func TestPublished(t *testing.T) {
 	plugintest.EachCase(t, "polyak",
 		func(t *testing.T, m plugintest.Bench, c golden.Case) { m.Follow(t, polyak{}, c, 1e-5) })

@@ -12,7 +12,7 @@ func TestConformance(t *testing.T) {
 	sdktest.Optimizer(t, prodigy{}, plugintest.With(t, nil)...)
 }
 
-// TestPublished compares with another implementation: testdata/prodigy.json says which.
+// TestPublished compares with another implementation, which testdata/prodigy.json names.
 func TestPublished(t *testing.T) {
 	plugintest.EachCase(t, "prodigy",
 		func(t *testing.T, m plugintest.Bench, c golden.Case) { m.Follow(t, prodigy{}, c, 1e-5) })

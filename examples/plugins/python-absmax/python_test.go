@@ -1,5 +1,5 @@
-// Package pythonabsmax tests the plugin beside it, which is a Python program, as any
-// host sees it: through its process.
+// Package pythonabsmax tests the plugin in this directory, a Python program, as a host uses it:
+// through its process.
 package pythonabsmax
 
 import (
@@ -26,7 +26,7 @@ import (
 
 const script = "./python-absmax"
 
-// needPackage skips the test where Python cannot run the plugin.
+// needPackage skips the test if Python cannot run the plugin.
 func needPackage(t *testing.T) {
 	t.Helper()
 	if out, err := exec.Command("python3", "-c", "import cage_sdk").CombinedOutput(); err != nil {
@@ -48,7 +48,7 @@ func start(t *testing.T) *plugin.Client {
 	return client
 }
 
-// inGo is the same algorithm with package sdk.
+// inGo is the same algorithm, written with package sdk.
 type inGo struct{}
 
 func (inGo) Describe() sdk.Description {
@@ -81,7 +81,8 @@ func TestDescription(t *testing.T) {
 	}
 }
 
-// The two programs are the same, and so are their results on the same numbers.
+// TestQuantize checks that both implementations give the same programs, and the same results on the
+// same numbers.
 func TestQuantize(t *testing.T) {
 	client := start(t)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -113,7 +114,7 @@ func TestQuantize(t *testing.T) {
 	}
 }
 
-// numbers are normal, with a zero and, in the last row of several, a NaN.
+// numbers returns normal numbers with a zero and, if there are several rows, a NaN in the last.
 func numbers(random *rand.Rand, shape []int) reference.Tensor {
 	n := 1
 	for _, d := range shape {
@@ -130,7 +131,7 @@ func numbers(random *rand.Rand, shape []int) reference.Tensor {
 	return reference.Floats(data, shape...)
 }
 
-// results are all outputs of the program, and what unpacking makes of them.
+// results returns all outputs of the program, and the unpacked value.
 func results(t *testing.T, p spec.Quantizer, x reference.Tensor) map[string][]float64 {
 	t.Helper()
 	out, err := reference.Run(p.Program, map[string]reference.Tensor{spec.InputX: x})
@@ -148,7 +149,7 @@ func results(t *testing.T, p spec.Quantizer, x reference.Tensor) map[string][]fl
 	return all
 }
 
-// The plugin keeps the promises of every quantizer, on the reference implementation and on the CPU.
+// TestConformance runs the conformance kit on the reference implementation and on the CPU.
 func TestConformance(t *testing.T) {
 	client := start(t)
 	device, err := engine.Open(device.CPU, engine.Options{})
@@ -165,7 +166,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// What it cannot do it refuses in words.
+// TestRefusal checks that an unsupported site is refused with the author's message.
 func TestRefusal(t *testing.T) {
 	client := start(t)
 	values, err := client.Resolve(nil)
@@ -178,7 +179,8 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-// An exception is no refusal. No host asks for a single bit, which is not declared.
+// TestMistake checks that an exception is not a refusal. A single bit is outside the declared
+// range, so no host requests it.
 func TestMistake(t *testing.T) {
 	values := sdk.NewValues(map[string]any{"bits": 1})
 	_, err := start(t).Quantize(t.Context(),
@@ -188,7 +190,7 @@ func TestMistake(t *testing.T) {
 	}
 }
 
-// A person who starts it is told what it is.
+// TestByHand checks the message to a person who starts the plugin.
 func TestByHand(t *testing.T) {
 	needPackage(t)
 	out, err := exec.Command(script).CombinedOutput()
@@ -199,7 +201,7 @@ func TestByHand(t *testing.T) {
 	}
 }
 
-// It ends by itself when the host closes its input.
+// TestEnds checks that the process ends when the host closes the plugin.
 func TestEnds(t *testing.T) {
 	client := start(t)
 	client.Close()

@@ -12,7 +12,7 @@ func TestConformance(t *testing.T) {
 	sdktest.Optimizer(t, sam{}, plugintest.With(t, nil)...)
 }
 
-// TestPublished compares with another implementation: testdata/sam.json says which.
+// TestPublished compares with another implementation, which testdata/sam.json names.
 func TestPublished(t *testing.T) {
 	plugintest.EachCase(t, "sam",
 		func(t *testing.T, m plugintest.Bench, c golden.Case) { m.Follow(t, sam{}, c, 1e-5) })

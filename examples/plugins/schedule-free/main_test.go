@@ -12,7 +12,7 @@ func TestConformance(t *testing.T) {
 	sdktest.Optimizer(t, scheduleFree{}, plugintest.With(t, nil)...)
 }
 
-// TestPublished compares with another implementation: testdata/schedule-free.json says which.
+// TestPublished compares with another implementation, which testdata/schedule-free.json names.
 func TestPublished(t *testing.T) {
 	plugintest.EachCase(t, "schedule-free",
 		func(t *testing.T, m plugintest.Bench, c golden.Case) { m.Follow(t, scheduleFree{}, c, 1e-5) })

@@ -12,7 +12,7 @@ func TestConformance(t *testing.T) {
 	sdktest.Optimizer(t, sophia{}, plugintest.With(t, nil)...)
 }
 
-// TestPublished compares with another implementation: testdata/sophia.json says which.
+// TestPublished compares with another implementation, which testdata/sophia.json names.
 func TestPublished(t *testing.T) {
 	plugintest.EachCase(t, "sophia",
 		func(t *testing.T, m plugintest.Bench, c golden.Case) { m.Follow(t, sophia{}, c, 1e-5) })

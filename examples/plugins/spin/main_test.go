@@ -39,6 +39,6 @@ func TestGolden(t *testing.T) {
 		m.Close(c.Expected, "value", out[spec.OutputValue].Floats, single)
 		m.Close(c.Expected, "constrained", moved[r].Floats, single)
 		m.Close(c.Expected, "dx", gradient[autodiff.Prefix+spec.InputX].Floats, single)
-		m.Close(c.Expected, "dr", gradient[autodiff.Prefix+r].Floats, 8*single) // sums over rows, too
+		m.Close(c.Expected, "dr", gradient[autodiff.Prefix+r].Floats, 8*single) // also sums over rows
 	})
 }

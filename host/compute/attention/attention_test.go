@@ -16,8 +16,8 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
-// reference is attention and its gradient in float64, from the definition. sizes are the same sums
-// with magnitudes in place of their terms: what errors are relative to.
+// reference returns attention and its gradient, computed in float64 from the definition. sizes
+// holds the same sums with the magnitudes of their terms; errors are relative to sizes.
 func reference(
 	s attention.Sizes, in attention.Inputs, dOutput []float32,
 ) (values, sizes [4][]float64) {
@@ -102,8 +102,8 @@ func inputs(rng *rand.Rand, s attention.Sizes) (attention.Inputs, []float32) {
 	}, random(rng, positions*s.Heads*s.Size)
 }
 
-// TestShortInputs: queries, keys and values in bfloat16 give the bits of those of float32 that a
-// product rounds to them.
+// TestShortInputs checks that queries, keys and values in bfloat16 give the same bits as float32
+// values, which products round to bfloat16.
 func TestShortInputs(t *testing.T) {
 	s := attention.Sizes{Batch: 2, Context: 83, Heads: 4, KeyHeads: 2, Size: 24}
 	for _, tier := range matmul.Tiers() {
@@ -127,8 +127,8 @@ func TestShortInputs(t *testing.T) {
 	}
 }
 
-// TestShortOutputs: an output in bfloat16 has the bits of the rounded one, and it and its adjoint
-// in bfloat16 give the adjoints that they give in float32.
+// TestShortOutputs checks that an output in bfloat16 is the rounded float32 output, and that the
+// output and its adjoint give the same adjoints in bfloat16 as in float32.
 func TestShortOutputs(t *testing.T) {
 	for _, s := range []attention.Sizes{{Batch: 2, Context: 83, Heads: 4, KeyHeads: 2, Size: 24},
 		{Batch: 1, Context: 33, Heads: 1, KeyHeads: 1, Size: 10}} {
@@ -161,7 +161,7 @@ func TestShortOutputs(t *testing.T) {
 			if loops.ToBFloat16(rounded, output); !slices.Equal(short, rounded) {
 				t.Errorf("%s %+v: the output has other bits", tier.Name(), s)
 			}
-			loops.FromBFloat16(output, short) // what both have
+			loops.FromBFloat16(output, short) // both backward passes get equal values
 			want := backward(matmul.Elements{Float32: output}, matmul.Elements{Float32: d}, inTurn)
 			for i, got := range backward(matmul.Elements{BFloat16: short}, matmul.Elements{BFloat16: dShort},
 				atOnce) {
@@ -173,7 +173,7 @@ func TestShortOutputs(t *testing.T) {
 	}
 }
 
-// outputs runs both passes with memory that held NaN before.
+// outputs runs both passes on memory filled with NaN, and returns the output and the adjoints.
 func outputs(
 	t testing.TB, p *attention.Plan, in attention.Inputs, dOutput []float32,
 	parallel func(int, func(int)),
@@ -203,7 +203,7 @@ func inTurn(n int, f func(int)) {
 	}
 }
 
-// atOnce runs tasks on goroutines of their own, the last first.
+// atOnce runs each task on its own goroutine, and starts the last task first.
 func atOnce(n int, f func(int)) {
 	var group sync.WaitGroup
 	for i := range n {
@@ -212,15 +212,16 @@ func atOnce(n int, f func(int)) {
 	group.Wait()
 }
 
-// tolerances are relative to the sums of magnitudes, in the norm. In bfloat16 operands are rounded
-// to 8 bits, weights and adjoints of scores among them: a relative error of 2⁻⁹ in each factor of
-// two or three products in a row. In float32 the rounded sums of a few hundred terms, and the
-// exponential of scores up to 8, have errors of a few units of 2⁻²⁴.
+// tolerances are relative to the norm of the sums of magnitudes. In bfloat16, all operands,
+// including weights and adjoints of scores, are rounded to 8 bits: each factor of two or three
+// consecutive products has a relative error of 2⁻⁹. In float32, the rounded sums of a few hundred
+// terms, and the exponential of scores up to 8, have errors of a few units of 2⁻²⁴.
 var tolerances = map[matmul.Arithmetic]float64{matmul.BFloat16: 1. / (1 << 7),
 	matmul.Float32: 1. / (1 << 20)}
 
-// TestReference compares with the definition. All tiers have the same bits but the one with an
-// instruction for bfloat16, and each has the same in any order of tasks.
+// TestReference compares attention with the definition. It also checks that all tiers without
+// bfloat16 instructions give the same bits, and that each tier gives the same bits in any order of
+// tasks.
 func TestReference(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, s := range []attention.Sizes{
@@ -230,14 +231,14 @@ func TestReference(t *testing.T) {
 		{Batch: 2, Context: 193, Heads: 4, KeyHeads: 2, Size: 20},
 		{Batch: 1, Context: 400, Heads: 2, KeyHeads: 2, Size: 64},
 		{Batch: 1, Context: 610, Heads: 2, KeyHeads: 1, Size: 12},
-		// Odd numbers of positions and of elements, next to the widths of panels and blocks.
+		// Odd numbers of positions or elements, close to the widths of panels and blocks.
 		{Batch: 1, Context: 2, Heads: 1, KeyHeads: 1, Size: 3},
 		{Batch: 1, Context: 31, Heads: 2, KeyHeads: 1, Size: 7},
 		{Batch: 1, Context: 33, Heads: 3, KeyHeads: 1, Size: 130},
 		{Batch: 2, Context: 65, Heads: 6, KeyHeads: 2, Size: 33},
 		{Batch: 1, Context: 257, Heads: 1, KeyHeads: 1, Size: 1},
 		{Batch: 1, Context: 289, Heads: 2, KeyHeads: 2, Size: 13},
-		// Windows: shorter and longer than a block of positions, than a panel, and of one token.
+		// Windows shorter and longer than a block of positions and than a panel, and of one token.
 		{Batch: 2, Context: 193, Heads: 4, KeyHeads: 2, Size: 20, Window: 37},
 		{Batch: 1, Context: 610, Heads: 2, KeyHeads: 1, Size: 12, Window: 5},
 		{Batch: 1, Context: 901, Heads: 1, KeyHeads: 1, Size: 9, Window: 300},
@@ -257,15 +258,15 @@ func TestReference(t *testing.T) {
 					in.Segments = append(in.Segments, int32(i%s.Context*documents/s.Context))
 				}
 			}
-			if documents > 1 && s.Context > 2 { // a document need not be in one piece
+			if documents > 1 && s.Context > 2 { // tokens of a document may be apart
 				in.Segments[0], in.Segments[s.Context-1] = 7, 7
 			}
 			values, sizes := reference(s, in, dOutput)
 			first := map[string][][]float32{}
 			for _, tier := range matmul.Tiers() {
-				// The portable tier is slow: it computes the two largest once each, without documents and with
-				// three, and in short mode those of more than a block of positions with three documents only,
-				// and none above 300.
+				// The portable tier is slow. It computes contexts of 400 without documents only, and contexts
+				// of 610 or more with three documents only. In short mode, it computes contexts above 190 with
+				// three documents only, and none above 300.
 				leftOut := s.Context == 400 && documents > 0 || s.Context >= 610 && documents < 3
 				leftOut = testlevel.Sample(s.Context > 190 && (documents < 3 || s.Context > 300), leftOut,
 					false)
@@ -286,7 +287,7 @@ func TestReference(t *testing.T) {
 						}
 						kind := arithmetic.String()
 						if arithmetic == matmul.BFloat16 && tier.HasBFloat16() {
-							kind = tier.Name() // instructions for bfloat16 add up in orders of their own
+							kind = tier.Name() // bfloat16 instructions sum in other orders
 						}
 						if first[kind] == nil {
 							first[kind] = got
@@ -306,7 +307,7 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// distance is the norm of the difference to the norm of sizes.
+// distance returns the norm of the difference, relative to the norm of sizes.
 func distance(got []float32, want, sizes []float64) float64 {
 	difference, norm := 0.0, 0.0
 	for i, w := range want {
@@ -319,7 +320,7 @@ func distance(got []float32, want, sizes []float64) float64 {
 	return math.Sqrt(difference / norm)
 }
 
-// A NaN in a query or a key stays with what depends on it.
+// TestNaN checks that a NaN in a key reaches exactly the outputs that depend on it.
 func TestNaN(t *testing.T) {
 	s := attention.Sizes{Batch: 1, Context: 100, Heads: 2, KeyHeads: 2, Size: 16}
 	tier, err := matmul.Best()
@@ -341,14 +342,14 @@ func TestNaN(t *testing.T) {
 	}
 }
 
-// TestNotFinite: a number that is not finite makes the same results not finite, whether words hold
-// one number or two.
+// TestNotFinite checks that a NaN or infinity makes the same results not finite, whether a 32-bit
+// word holds one operand element or two.
 func TestNotFinite(t *testing.T) {
 	pairs, err := matmul.Named("avx512bf16")
 	if err != nil {
 		t.Skip(err)
 	}
-	singles, err := matmul.Named("avx512") // whose tiles have the same sizes
+	singles, err := matmul.Named("avx512") // has tiles of the same sizes
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -418,9 +419,9 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// BenchmarkAttention reports the rate of the fastest run: other load on the machine changes it
-// least. Of both passes it counts what causal attention needs, and of the backward pass the
-// products that make the weights again.
+// BenchmarkAttention reports the rate of the fastest run, which other load on the machine changes
+// least. It counts the operations that causal attention needs, including the backward pass's
+// products that recompute the weights.
 func BenchmarkAttention(b *testing.B) {
 	tier, err := matmul.Best()
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/cage-qat/cage/host/compute/matmul"
 )
 
-// TestHeads: parts are where they belong, points are turned by their angles, and Join is the
-// adjoint of Split, which for a rotation is its inverse, but for rounding.
+// TestHeads checks that Split copies each part to the right place and rotates it by the right
+// angles, and that Join, the adjoint of Split, inverts it up to rounding.
 func TestHeads(t *testing.T) {
 	t.Run("halves", func(t *testing.T) { testHeads(t, false) })
 	t.Run("pairs", func(t *testing.T) { testHeads(t, true) })
@@ -50,7 +50,7 @@ func testHeads(t *testing.T, pairs bool) {
 			for j := range p.Heads * h.Size {
 				got, want := float64(parts[i][token*p.Heads*h.Size+j]), float64(x[token*columns+column])
 				if p.Rotated {
-					point, second, away := j%(h.Size/2), j%h.Size >= h.Size/2, h.Size/2 // of the other coordinate
+					point, second, away := j%(h.Size/2), j%h.Size >= h.Size/2, h.Size/2 // of the other element
 					if pairs {
 						point, second, away = j%h.Size/2, j%2 == 1, 1
 					}
@@ -83,8 +83,8 @@ func testHeads(t *testing.T, pairs bool) {
 		t.Errorf("in turn: %v, other bits", err)
 	}
 
-	// What is read in bfloat16 gives what it gives as float32, and what is written in it is that,
-	// rounded.
+	// Inputs in bfloat16 give the same results as in float32, and results in bfloat16 are the rounded
+	// float32 results.
 	short := make([]uint16, len(x))
 	loops.ToBFloat16(short, x)
 	wide := make([]float32, len(x))

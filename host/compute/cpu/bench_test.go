@@ -15,8 +15,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
-// quest is the forward pass of QuEST to 4 bits, as its plugin writes it, with its last rotation or
-// without.
+// quest returns the forward pass of 4-bit QuEST, as its plugin writes it. If rotated is set, it
+// omits the last rotation and its values stay rotated.
 func quest(t testing.TB, n, columns, block int, rotated bool) *program.Program {
 	t.Helper()
 	b := program.NewBuilder("quest")
@@ -34,7 +34,7 @@ func quest(t testing.TB, n, columns, block int, rotated bool) *program.Program {
 	return built(t, b)
 }
 
-// questBack is the backward pass.
+// questBack returns the backward pass of quest.
 func questBack(t testing.TB, n, columns, block int, rotated bool) *program.Program {
 	t.Helper()
 	b := program.NewBuilder("quest.backward")
@@ -74,7 +74,7 @@ func BenchmarkQuest(b *testing.B) {
 	}
 }
 
-// mxfp4 is the forward pass of MXFP4, as its plugin writes it.
+// mxfp4 returns the forward pass of MXFP4, as its plugin writes it.
 func mxfp4(t testing.TB, n, columns int) *program.Program {
 	t.Helper()
 	b := program.NewBuilder("mxfp4")
@@ -90,7 +90,7 @@ func mxfp4(t testing.TB, n, columns int) *program.Program {
 	return built(t, b)
 }
 
-// gated is SwiGLU before QuEST.
+// gated returns SwiGLU followed by QuEST.
 func gated(t testing.TB, n, columns int) *program.Program {
 	t.Helper()
 	b := program.NewBuilder("gated")
@@ -100,7 +100,7 @@ func gated(t testing.TB, n, columns int) *program.Program {
 	return built(t, b)
 }
 
-// normed is a norm with a gain before QuEST.
+// normed returns a norm with a gain, followed by QuEST.
 func normed(t testing.TB, n, columns int) *program.Program {
 	t.Helper()
 	b := program.NewBuilder("normed")
@@ -112,7 +112,7 @@ func normed(t testing.TB, n, columns int) *program.Program {
 	return built(t, b)
 }
 
-// losses are those of logits, with their gradients.
+// losses returns the log-sum-exp of each row of logits and the gradient of its cross-entropy loss.
 func losses(t testing.TB, n, columns int) *program.Program {
 	t.Helper()
 	b := program.NewBuilder("losses")
@@ -126,8 +126,8 @@ func losses(t testing.TB, n, columns int) *program.Program {
 	return built(t, b)
 }
 
-// trained is the quantizer of a training step: beside the value, it has the mask of its gradient
-// and the value's factors.
+// trained writes the quantizer of a training step. Its outputs are the value, the mask of its
+// gradient, and the value's factors.
 func trained(b *program.Builder, x program.Value, n, columns int) {
 	z := x.Hadamard(columns & -columns)
 	sigma := z.Square().MeanRow().Sqrt()
@@ -148,7 +148,7 @@ func trainedQuest(t testing.TB, n, columns int) *program.Program {
 	return built(t, b)
 }
 
-// trainedGate is SwiGLU before the quantizer of a training step.
+// trainedGate returns SwiGLU followed by the quantizer of a training step.
 func trainedGate(t testing.TB, n, columns int) *program.Program {
 	t.Helper()
 	b := program.NewBuilder("trained.gate")
@@ -157,7 +157,7 @@ func trainedGate(t testing.TB, n, columns int) *program.Program {
 	return built(t, b)
 }
 
-// trainedNorm is a norm with a gain before the quantizer of a training step.
+// trainedNorm returns a norm with a gain, followed by the quantizer of a training step.
 func trainedNorm(t testing.TB, n, columns int) *program.Program {
 	t.Helper()
 	b := program.NewBuilder("trained.norm")
@@ -167,7 +167,7 @@ func trainedNorm(t testing.TB, n, columns int) *program.Program {
 	return built(t, b)
 }
 
-// gateBack is the backward pass of SwiGLU before QuEST.
+// gateBack returns the backward pass of SwiGLU followed by QuEST.
 func gateBack(t testing.TB, n, columns int) *program.Program {
 	t.Helper()
 	b := program.NewBuilder("gate.backward")
@@ -181,7 +181,7 @@ func gateBack(t testing.TB, n, columns int) *program.Program {
 	return built(t, b)
 }
 
-// BenchmarkStep has the programs of a training step in bfloat16, whose inputs are float32 in
+// BenchmarkStep measures programs of a training step in bfloat16. Their inputs are float32 in
 // memory.
 func BenchmarkStep(b *testing.B) {
 	const n = 512

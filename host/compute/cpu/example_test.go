@@ -7,8 +7,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// A quantizer to whole numbers between plus and minus seven: the values, and which of them were not
-// clipped.
+// This example quantizes each row to integers from −7 to 7 times a scale, and finds the positive
+// elements.
 func Example() {
 	b := program.NewBuilder("whole")
 	x := b.Input("x", program.FloatType(2, 4))

@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Operations lists the operations that rows have.
+// Operations returns the operations that package cpu executes.
 func Operations() []program.Op {
 	ops := []program.Op{program.OpConstant, program.OpIota, program.OpStopGradient, program.OpBitcast,
 		program.OpReshape, program.OpBroadcast,
@@ -24,12 +24,11 @@ func Operations() []program.Op {
 	return slices.AppendSeq(ops, maps.Keys(operations))
 }
 
-// Program is the program as it is executed, with the inputs and outputs of the one that was
-// compiled.
+// Program returns the program as it is executed, with the inputs and outputs of the compiled one.
 func (k *Kernel) Program() *program.Program { return k.p }
 
-// Passes is how often a run walks over the tensors: once, and once more for every reduction on
-// whose result other elements depend.
+// Passes returns the number of passes over the tensors in a run: one, and one more for each
+// reduction in the longest chain of reductions on which elements depend.
 func (k *Kernel) Passes() (n int) {
 	for _, p := range k.passes {
 		if len(p.code) > 0 {
@@ -39,7 +38,7 @@ func (k *Kernel) Passes() (n int) {
 	return n
 }
 
-// Goroutines is a [loops.Parallel] on some goroutines.
+// Goroutines returns a [loops.Parallel] that uses count goroutines.
 func Goroutines(count int) loops.Parallel {
 	return func(n int, f func(i int)) {
 		var next atomic.Int64

@@ -78,8 +78,8 @@ func compile(t testing.TB, p *program.Program) *cpu.Kernel {
 	return k
 }
 
-// inTiles runs the program in tiles, outputs instead of the inputs of their names
-// if inPlace is set.
+// inTiles runs the program with package cpu. If inPlace is set, outputs overwrite the inputs of the
+// same name.
 func inTiles(
 	t testing.TB, k *cpu.Kernel, threads int, inputs [][]float32, inPlace bool,
 ) [][]float32 {
@@ -103,7 +103,7 @@ func inTiles(
 	return outputs
 }
 
-// same compares bits; all NaN are one.
+// same compares bits. All NaN are equal.
 func same(t *testing.T, what string, p *program.Program, got, want [][]float32) {
 	t.Helper()
 	for o := range want {
@@ -117,8 +117,8 @@ func same(t *testing.T, what string, p *program.Program, got, want [][]float32) 
 	}
 }
 
-// TestFlatRandomPrograms: the bits of the graph, with outputs apart and in place, for any
-// number of goroutines.
+// TestFlatRandomPrograms checks that random programs give the same bits as a graph, with one
+// goroutine and separate outputs, and with three goroutines in place.
 func TestFlatRandomPrograms(t *testing.T) {
 	dev := openCPU(t)
 	for seed := range testlevel.Choose[uint64](100, 400) {
@@ -136,8 +136,8 @@ func TestFlatRandomPrograms(t *testing.T) {
 	}
 }
 
-// TestRotation: rotations among elementwise operations, also of equal elements, agree with
-// the device's.
+// TestRotation checks that rotations among elementwise operations, also of equal elements, agree
+// with those of a graph.
 func TestRotation(t *testing.T) {
 	dev := openCPU(t)
 	for _, block := range []int{2, 16, 128, 2048, 4096} {
@@ -203,7 +203,7 @@ func TestRefused(t *testing.T) {
 // TestMain fails when a goroutine outlives the tests.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// adam writes an update of AdamW, with the decoupled correction on request.
+// adam returns an update of AdamW, with the decoupled correction if correct is set.
 func adam(correct bool, shape ...int) *program.Program {
 	b := program.NewBuilder("adam")
 	tensor, scalar := program.FloatType(shape...), program.FloatType()
@@ -233,7 +233,7 @@ func adam(correct bool, shape ...int) *program.Program {
 	return p
 }
 
-// callOf makes the memory of a call, outputs instead of inputs where names agree.
+// callOf returns a call with new memory. Outputs share the memory of inputs of the same name.
 func callOf(k *cpu.Kernel) cpu.Call {
 	rng := rand.New(rand.NewPCG(1, 1))
 	p := k.Program()
@@ -255,7 +255,7 @@ func callOf(k *cpu.Kernel) cpu.Call {
 	return c
 }
 
-// BenchmarkAdam runs in one goroutine; the small tensors stay in the first cache.
+// BenchmarkAdam uses one goroutine. The small tensors stay in the first-level cache.
 func BenchmarkAdam(b *testing.B) {
 	for _, correct := range []bool{false, true} {
 		for _, n := range []int{2048, 1 << 18, 1 << 22} {

@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// TestEveryOperation: every operation is computed, or refused for a reason that is told.
+// TestEveryOperation checks that every operation is either computed or refused with a reason.
 func TestEveryOperation(t *testing.T) {
 	computed := Operations()
 	for _, info := range program.Ops() {
@@ -24,8 +24,8 @@ func TestEveryOperation(t *testing.T) {
 	}
 }
 
-// broken is a kernel of two passes that reads what there is not: in the first pass, or in
-// the scalars before.
+// broken returns a kernel of two passes that reads a value that does not exist: in the first pass
+// if pass is set, otherwise in the scalars computed before it.
 func broken(t *testing.T, pass bool) *Kernel {
 	t.Helper()
 	b := program.NewBuilder("update/broken")
@@ -50,8 +50,8 @@ func broken(t *testing.T, pass bool) *Kernel {
 	return k
 }
 
-// TestPanicsBecomeErrors: on the caller's goroutine or another one, while others wait for
-// the end of a pass, and the runner can be used again.
+// TestPanicsBecomeErrors checks that a panic becomes an error, on the caller's goroutine or another
+// one, while others wait for the end of a pass, and that other kernels can run again.
 func TestPanicsBecomeErrors(t *testing.T) {
 	good := broken(t, true)
 	good.passes[0].code[0].in = []operand{{id: 0, repeat: 1}}

@@ -18,14 +18,14 @@ import (
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
-// blocks quantizes groups of a row to powers of two times whole numbers, as MXFP4 does; gain is
-// what all rows share.
+// blocks returns a program that quantizes groups of a row to integers times powers of two, as MXFP4
+// does. All rows share the gain.
 func blocks(t testing.TB, n, columns, group int) *program.Program {
 	t.Helper()
 	b := program.NewBuilder("blocks")
 	x, gain := b.Input("x", program.FloatType(n, columns)),
 		b.Input("gain", program.FloatType(1, columns))
-	if n == 1 { // a row of its own
+	if n == 1 { // not shared, but an ordinary row
 		gain = gain.Scale(1)
 	}
 	g := x.Mul(gain).Reshape(n, columns/group, group)
@@ -47,8 +47,8 @@ func blocks(t testing.TB, n, columns, group int) *program.Program {
 	return built(t, b)
 }
 
-// TestShapes: any number of rows, of any length, in any storage, against the reference; on numbers
-// on which nothing jumps.
+// TestShapes compares programs on several numbers and lengths of rows and storages with the
+// reference implementation. The inputs avoid the discontinuities of the programs.
 func TestShapes(t *testing.T) {
 	for _, n := range []int{1, 3, 17, 64} {
 		for _, shape := range [][2]int{{32, 16}, {48, 16}, {100, 4}, {96, 32}, {320, 64}, {704, 64},
@@ -78,8 +78,8 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// TestSteps: quantizers whose step is one for all rows, one for each, or one for each run of
-// elements, with and without their codes, and many more rows than a tile has.
+// TestSteps checks quantizers with one step for all elements, or for each row, column or run of
+// elements, with codes in float32 or 8 bits, on many more rows than a tile has.
 func TestSteps(t *testing.T) {
 	const n, columns = 300, 80
 	rng := rand.New(rand.NewPCG(4, 7))
@@ -118,7 +118,7 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// TestNumbersForRuns: operations may have operands that stand for runs of elements of different
+// TestNumbersForRuns checks operations on operands whose elements stand for runs of different
 // lengths.
 func TestNumbersForRuns(t *testing.T) {
 	const n, columns = 300, 80
@@ -173,7 +173,7 @@ func compareWithOracle(
 		if at[o.Name] == passes.BFloat16 {
 			tolerance = 1.0 / 256
 		}
-		moved := 0 // sums in another order move numbers that lie between two codes
+		moved := 0 // sums in another order change the code of values near a tie
 		for i, w := range want[o.Name].Floats {
 			if g := got[o.Name].Floats[i]; !(math.Abs(g-w) <= tolerance*(math.Abs(w)+4)) && g != w &&
 				!(g != g && w != w) {
@@ -191,8 +191,8 @@ func compareWithOracle(
 	}
 }
 
-// TestSpecialNumbers: NaN, infinities and zeros of both signs in some rows do what the operations
-// say, and leave other rows as they are.
+// TestSpecialNumbers checks that NaN, infinities and zeros of both signs in some rows give the
+// results of the reference implementation, and do not affect other rows.
 func TestSpecialNumbers(t *testing.T) {
 	const n, columns = 12, 80
 	rng := rand.New(rand.NewPCG(3, 5))
@@ -216,7 +216,7 @@ func TestSpecialNumbers(t *testing.T) {
 	}
 }
 
-// withoutCasts has no conversions of what is no number.
+// withoutCasts returns the outputs of blocks that do not convert NaN to integers.
 func withoutCasts(t *testing.T, n, columns int) *program.Program {
 	t.Helper()
 	p, err := transform.Trim(blocks(t, n, columns, 16), "least", "bits", "exceeds", "squashed")
@@ -226,8 +226,8 @@ func withoutCasts(t *testing.T, n, columns int) *program.Program {
 	return p
 }
 
-// TestRounded: floats that are rounded when they are read give the bits of floats that are stored
-// so.
+// TestRounded checks that floats rounded to bfloat16 on reading give the same bits as floats stored
+// in bfloat16.
 func TestRounded(t *testing.T) {
 	const n, columns = 9, 48
 	p := quest(t, n, columns, 16, true)
@@ -250,8 +250,8 @@ func TestRounded(t *testing.T) {
 	}
 }
 
-// TestTasks: results have the same bits however many tasks run at once, and in whichever order; a
-// kernel serves several calls at once.
+// TestTasks checks that results have the same bits for any number of concurrent tasks in any order,
+// and that a kernel can run several calls at once.
 func TestTasks(t *testing.T) {
 	const n, columns = 3000, 96
 	p := blocks(t, n, columns, 32)
@@ -302,7 +302,7 @@ func TestTasks(t *testing.T) {
 	calls.Wait()
 }
 
-// TestRefusals: programs that are not of rows, with the reasons.
+// TestRefusals checks the reasons with which programs that cannot run row by row are refused.
 func TestRefusals(t *testing.T) {
 	for want, write := range map[string]func(b *program.Builder, x, y, z program.Value) program.Value{
 		"executors of rows do not have this operation": func(b *program.Builder, x, y,
@@ -348,7 +348,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestWrongMemory: slices that do not fit are an error.
+// TestWrongMemory checks that slices of a wrong number, type or length are an error.
 func TestWrongMemory(t *testing.T) {
 	p := questBack(t, 4, 16, 16, true)
 	k, err := cpu.Compile(p, 4, map[string]passes.Storage{"dy": passes.BFloat16})
@@ -375,7 +375,7 @@ func TestWrongMemory(t *testing.T) {
 	}
 }
 
-// TestProgram: the kernel's program has the inputs and outputs of the one that was compiled.
+// TestProgram checks that the kernel's program has the inputs and outputs of the compiled one.
 func TestProgram(t *testing.T) {
 	p := quest(t, 4, 16, 16, true)
 	k, err := cpu.Compile(p, 4, nil)

@@ -8,23 +8,22 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// generator writes random elementwise programs whose results are defined to the bit:
-// zeros of undefined sign get the positive one, sums are of small integers, and
-// clamps see no NaN.
+// A generator writes random programs whose results are defined to the last bit: zeros of undefined
+// sign become positive, sums are of small integers, and inputs of clamps are not NaN.
 type generator struct {
 	rng   *rand.Rand
 	b     *program.Builder
 	shape []int
-	// floats and bools are what there is to choose from, tensors and scalars.
+	// floats and bools are the values that operations can use, tensors and scalars.
 	floats, bools []program.Value
 }
 
-// shapes have tiles that are not full, single elements, and several units of tiles.
+// shapes gives single elements, tiles that are not full, and several units of tiles.
 var shapes = [][]int{{1}, {1, 1}, {2}, {15}, {16}, {17}, {3, 5}, {255}, {33, 62}, {2047}, {2048},
 	{2049}, {41, 100}, {70001}, {7, 1, 9}}
 
-// randomProgram writes a program of some operations over tensors a, b, c and scalars
-// s, t, with outputs of which two have the names of inputs.
+// randomProgram returns a program of random operations on tensors a, b, c and scalars s, t. Two of
+// its outputs have the names of inputs.
 func randomProgram(seed uint64, shape []int) *program.Program {
 	g := &generator{rng: rand.New(rand.NewPCG(seed, 3)),
 		b: program.NewBuilder(fmt.Sprint("random.", seed)), shape: shape}
@@ -78,7 +77,7 @@ func (g *generator) bool() program.Value {
 // positive gives a zero the positive sign.
 func (g *generator) positive(v program.Value) program.Value { return v.Add(g.b.Const(0)) }
 
-// abs is that of a graph also in builds whose Go backend keeps the sign of −0.
+// abs returns |v|. A zero is positive, because some builds of the Go backend keep the sign of −0.
 func (g *generator) abs(v program.Value) program.Value { return g.positive(v.Abs()) }
 
 func (g *generator) finite(v program.Value) program.Value {
@@ -109,7 +108,7 @@ func (g *generator) arithmetic() program.Value {
 		return x.Mul(y)
 	case 3:
 		return x.Div(y)
-	case 4: // what kernels fuse
+	case 4: // fused by kernels
 		return x.Scale(0.9).Add(y.Square().Scale(0.1))
 	case 5:
 		return x.Sub(y.Mul(g.float()))
@@ -152,7 +151,7 @@ func (g *generator) function() program.Value {
 	}
 }
 
-// whole are values that depend on all elements, and selections.
+// whole returns a value that depends on all elements, a selection or a conversion.
 func (g *generator) whole() program.Value {
 	x := g.full(g.float())
 	switch g.rng.IntN(6) {
@@ -160,7 +159,7 @@ func (g *generator) whole() program.Value {
 		return g.largest(x)
 	case 1:
 		return x.Sign().IsFinite().Select(x.Sign(), g.b.Const(2)).SumAll()
-	case 2: // the sum of rows first
+	case 2: // rows are summed first
 		v := x.IsFinite().Convert(program.Float)
 		return v.ReduceSum(len(g.shape) - 1).SumAll()
 	case 3:
@@ -172,7 +171,7 @@ func (g *generator) whole() program.Value {
 	}
 }
 
-// largest is the largest magnitude; zeros have the positive sign.
+// largest returns the largest magnitude. A zero is positive.
 func (g *generator) largest(x program.Value) program.Value {
 	return g.abs(x).ReduceMax(axes(g.shape)...)
 }
@@ -220,7 +219,7 @@ func (g *generator) truth() program.Value {
 	}
 }
 
-// specials are the numbers on which loops go wrong.
+// specials are numbers that often expose errors in loops.
 var specials = []float32{
 	0, float32(math.Copysign(0, -1)), 1, -1, 0.5, -0.5, 1.5, 2.5, -2.5, 1e-45, -1e-45, 1e-39,
 	1.1754944e-38,

@@ -17,7 +17,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
-// rowsOf is the number of rows of the largest input.
+// rowsOf returns the number of rows of the largest input.
 func rowsOf(p *program.Program) int {
 	n, largest := 1, int64(0)
 	for _, in := range p.Inputs {
@@ -28,9 +28,9 @@ func rowsOf(p *program.Program) int {
 	return n
 }
 
-// TestRandomPrograms: each output of a random program, of any type, against the reference in double
-// precision, with the tolerance that package lower has for such programs. Many of them read several
-// rows at once; those that are refused are counted.
+// TestRandomPrograms compares each output of random programs, of any type, with the reference
+// implementation in double precision, with the tolerance of package lower for such programs. Many
+// programs read several rows at once and are refused; the others are counted.
 func TestRandomPrograms(t *testing.T) {
 	seeds, computed := testlevel.Sample[uint64](100, 1000, 20000), 0
 	seen := map[program.Op]int{}
@@ -62,7 +62,7 @@ func TestRandomPrograms(t *testing.T) {
 	}
 }
 
-// FuzzPrograms chooses the programs by bytes.
+// FuzzPrograms does the same as TestRandomPrograms, with programs chosen by the fuzzer's bytes.
 func FuzzPrograms(f *testing.F) {
 	f.Add([]byte("rows"))
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -79,8 +79,8 @@ func FuzzPrograms(f *testing.F) {
 	})
 }
 
-// check compares the only output of a program with the reference's, and reports whether any of it
-// is computed by rows.
+// check compares the only output of a program with that of the reference implementation, and
+// reports whether any part of it is computed row by row.
 func check(t *testing.T, name string, p *program.Program, inputs map[string]reference.Tensor) bool {
 	t.Helper()
 	got, ok, err := testrows.Run(p, rowsOf(p), nil, inputs)
@@ -103,7 +103,7 @@ func check(t *testing.T, name string, p *program.Program, inputs map[string]refe
 	return true
 }
 
-// compare wants equal integers, and floats within the tolerance, relative to the largest.
+// compare checks that integers are equal, and floats within the tolerance relative to the largest.
 func compare(t *testing.T, name string, got, want reference.Tensor, relative float64) {
 	t.Helper()
 	if len(got.Floats) != len(want.Floats) || len(got.Ints) != len(want.Ints) {
@@ -134,7 +134,7 @@ func compare(t *testing.T, name string, got, want reference.Tensor, relative flo
 
 var nan = math.NaN()
 
-// random draws a tensor: floats from a normal distribution.
+// random returns a tensor of random elements. Floats are normally distributed.
 func random(rng *rand.Rand, t program.Type) reference.Tensor {
 	x := reference.Tensor{Type: t}
 	for range t.Size() {

@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// build writes a program over tensors x and y and a scalar s.
+// build returns a program over tensors x and y and a scalar s.
 func build(
 	t testing.TB, shape []int, body func(b *program.Builder, x, y, s program.Value),
 ) *program.Program {
@@ -34,8 +34,8 @@ func bits(list []float32) []uint32 {
 	return out
 }
 
-// TestThreads: several programs at once, whose sums feed elements, give the same bits
-// whatever the number of goroutines and however often they run.
+// TestThreads checks that several programs in one run, whose elements depend on sums, give the same
+// bits for any number of goroutines and in every run.
 func TestThreads(t *testing.T) {
 	var kernels []*cpu.Kernel
 	for _, shape := range [][]int{{300, 1000}, {7}, {1}, {200000}, {64, 64}} {
@@ -101,7 +101,7 @@ func TestReductions(t *testing.T) {
 		want[4], want[5] = max(want[4], a), min(want[5], a)
 	}
 	for i, out := range inTiles(t, k, 2, [][]float32{x, y, {0}}, false) {
-		// Sums of random signs cancel: their error is that of sums of magnitudes.
+		// Sums of terms of random signs cancel. Their error is that of sums of magnitudes.
 		if got := float64(out[0]); math.Abs(got-want[i]) > 1e-7*n && i < 4 || i >= 4 && got != want[i] {
 			t.Errorf("%s is %v, want %v", p.Outputs[i].Name, got, want[i])
 		}
@@ -118,7 +118,7 @@ func TestReductions(t *testing.T) {
 	}
 }
 
-// TestEqualElements: a long sum of equal elements keeps its digits.
+// TestEqualElements checks that a long sum of equal elements is precise.
 func TestEqualElements(t *testing.T) {
 	const n = 1 << 22
 	k := compile(t, build(t, []int{n},
@@ -133,7 +133,7 @@ func TestEqualElements(t *testing.T) {
 	}
 }
 
-// TestPasses: tensors are walked over again only where elements need a reduction.
+// TestPasses checks that another pass over the tensors is made only if elements need a reduction.
 func TestPasses(t *testing.T) {
 	type value = program.Value
 	for want, body := range map[int]func(b *program.Builder, x, y, s value){
@@ -157,7 +157,7 @@ func TestPasses(t *testing.T) {
 	}
 }
 
-// TestExchange: outputs that are other outputs' inputs are read before those are written.
+// TestExchange checks that inputs are read before outputs in the same memory overwrite them.
 func TestExchange(t *testing.T) {
 	p := build(t, []int{3000}, func(b *program.Builder, x, y, s program.Value) {
 		b.Output("x", y)
@@ -175,7 +175,7 @@ func TestExchange(t *testing.T) {
 	}
 }
 
-// TestSelectedInputs: so is what an output selects among other outputs' inputs.
+// TestSelectedInputs checks that outputs that select among inputs have the same bits in place.
 func TestSelectedInputs(t *testing.T) {
 	for name, body := range map[string]func(b *program.Builder, x, y, yes program.Value){
 		"of two": func(b *program.Builder, x, y, yes program.Value) {
@@ -206,7 +206,7 @@ func TestSelectedInputs(t *testing.T) {
 	}
 }
 
-// TestWrongCalls: slices that do not fit are found before anything is written.
+// TestWrongCalls checks that wrong slices are refused before anything is written.
 func TestWrongCalls(t *testing.T) {
 	k := compile(t, build(t, []int{4}, func(b *program.Builder, x, y, s program.Value) {
 		b.Output("x", x.Add(y))

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestAdvice: what to do stands in the first line, and nothing of the message is lost.
+// TestAdvice checks that the remedy is in the first line of a message, and that the rest of the
+// message remains.
 func TestAdvice(t *testing.T) {
 	for _, c := range []struct{ message, first, rest string }{
 		{"something else\nin two lines", "something else", "in two lines"},

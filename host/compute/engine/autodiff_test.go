@@ -43,7 +43,8 @@ func expect(t *testing.T, what string, got, want []float32) {
 	}
 }
 
-// straightThrough is a value whose gradient with respect to x is vjp(dy), or dy where vjp is nil.
+// straightThrough returns a node that equals value and whose gradient with respect to x is vjp(dy),
+// or dy if vjp is nil.
 func straightThrough(value, x *graph.Node, vjp func(dy *graph.Node) *graph.Node) *graph.Node {
 	return engine.Custom(value, []*graph.Node{x}, func(dy *graph.Node) []*graph.Node {
 		if vjp == nil {
@@ -59,8 +60,8 @@ var (
 	infinity     = float32(math.Inf(1))
 )
 
-// TestStraightThroughValue checks that values come out bit for bit, which x + stop(value − x) would
-// not give.
+// TestStraightThroughValue checks that values are exact to the bit. Values of x + stop(value − x)
+// would not be.
 func TestStraightThroughValue(t *testing.T) {
 	value := []float32{negativeZero, notANumber, infinity, -infinity, 1e-45, 1, 16777216}
 	x := []float32{1e30, 1, infinity, 3, 1e10, notANumber, 0.1}
@@ -78,8 +79,8 @@ func TestStraightThroughValue(t *testing.T) {
 	}
 }
 
-// TestStraightThroughGradient differentiates sum(w·Q(x)²) with a rounding Q that has no gradient of
-// its own, with a mask as its rule and x also used elsewhere: the gradient is 2·w·Q(x)·mask + 1.
+// TestStraightThroughGradient differentiates sum(w·Q(x)²) + sum(x), where Q rounds and its gradient
+// rule is a mask: the gradient is 2·w·Q(x)·mask + 1.
 func TestStraightThroughGradient(t *testing.T) {
 	x, w := []float32{0.4, 1.6, -2.6, 9}, []float32{1, 2, 3, 4}
 	out := evaluate(t, [][]float32{x, w}, [][]int{{4}, {4}},
@@ -114,8 +115,8 @@ func TestStraightThroughNested(t *testing.T) {
 	expect(t, "value", out[1], []float32{1, -1})
 }
 
-// TestGradientOfOtherInput: the value is not computed from the only node whose gradient is asked
-// for.
+// TestGradientOfOtherInput checks the gradient with respect to a node that the value is not
+// computed from.
 func TestGradientOfOtherInput(t *testing.T) {
 	out := evaluate(t, [][]float32{{1, 2}, {3, 4}}, [][]int{{2}, {2}},
 		func(g *graph.Graph, in []*graph.Node) []*graph.Node {
@@ -126,7 +127,7 @@ func TestGradientOfOtherInput(t *testing.T) {
 	expect(t, "dx", out[0], []float32{7, 7})
 }
 
-// TestValueStopsGradient: the value depends on x and w, and nothing flows back through it.
+// TestValueStopsGradient checks that no gradient flows through the value, which depends on x and w.
 func TestValueStopsGradient(t *testing.T) {
 	out := evaluate(t, [][]float32{{1, 2}, {3, 4}}, [][]int{{2}, {2}},
 		func(g *graph.Graph, in []*graph.Node) []*graph.Node {
@@ -137,8 +138,8 @@ func TestValueStopsGradient(t *testing.T) {
 	expect(t, "dw", out[1], []float32{0, 0})
 }
 
-// TestCustomMatchesAutomatic writes the gradient of a product by hand, with inputs whose shapes
-// differ from the value's, and compares with GoMLX's.
+// TestCustomMatchesAutomatic defines the gradient of a product by hand, with inputs whose shapes
+// differ from the value's, and compares it with GoMLX's.
 func TestCustomMatchesAutomatic(t *testing.T) {
 	x, w, c := []float32{1, 2, 3, 4, 5, 6}, []float32{1, -1, 2, 0, 3, 1}, []float32{1, 2, 3, 4}
 	dims := [][]int{{2, 3}, {2, 3}, {2, 2}}
@@ -163,8 +164,8 @@ func TestCustomMatchesAutomatic(t *testing.T) {
 	}
 }
 
-// TestCustomNilAdjoint: an input without an adjoint gets none from here, and still gets those from
-// elsewhere.
+// TestCustomNilAdjoint checks that an input with a nil adjoint gets no gradient from the custom
+// node, but still gets those from other nodes.
 func TestCustomNilAdjoint(t *testing.T) {
 	out := evaluate(t, [][]float32{{1, 2}, {3, 4}}, [][]int{{2}, {2}},
 		func(g *graph.Graph, in []*graph.Node) []*graph.Node {
@@ -176,7 +177,7 @@ func TestCustomNilAdjoint(t *testing.T) {
 	expect(t, "db", out[1], []float32{1, 1})
 }
 
-// TestRuleIsLazy: without differentiation the rule is never called.
+// TestRuleIsLazy checks that the rule is not called without differentiation.
 func TestRuleIsLazy(t *testing.T) {
 	evaluate(t, [][]float32{{1}}, [][]int{{1}}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{straightThrough(in[0], in[0], func(*graph.Node) *graph.Node {

@@ -99,8 +99,8 @@ func TestFinalize(t *testing.T) {
 	}
 }
 
-// TestData: on the CPU a buffer's memory is at hand; what is written there is what the
-// buffer holds.
+// TestData checks that Data returns the memory of a buffer on the CPU, and that Take moves it to a
+// new buffer.
 func TestData(t *testing.T) {
 	d := open(t)
 	if d.Kind() != device.CPU {
@@ -129,7 +129,7 @@ func TestData(t *testing.T) {
 	}
 }
 
-// TestView: the elements without a copy where there need be none, and the same everywhere.
+// TestView checks that View returns the elements on every device, and without a copy on the CPU.
 func TestView(t *testing.T) {
 	d := open(t)
 	b := testdevice.Upload(t, d, []float32{1, 2, 3}, 3)
@@ -174,7 +174,7 @@ func TestFill(t *testing.T) {
 		refused) {
 		t.Errorf("a writer that fails: %v", err)
 	}
-	// The memory of a tensor that was freed is used again, whatever is in it.
+	// The memory of freed tensors is reused with its old contents.
 	for range 3 {
 		full, err := engine.Upload(d, []float32{1, 2, 3, 4, 5, 6}, 2, 3)
 		if err != nil {

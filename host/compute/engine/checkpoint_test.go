@@ -16,8 +16,8 @@ import (
 	"github.com/cage-qat/cage/internal/testing/racing"
 )
 
-// block is a layer of a network with a residual stream, a value with a gradient of its own, and a
-// gain that it reads although it is none of its inputs.
+// block returns a network layer with a residual connection, a value with a custom gradient, and a
+// gain that it reads but that is not one of its inputs.
 func block(gain *graph.Node) func(in []*graph.Node) *graph.Node {
 	return func(in []*graph.Node) *graph.Node {
 		x, w := in[0], in[1]
@@ -28,8 +28,8 @@ func block(gain *graph.Node) func(in []*graph.Node) *graph.Node {
 	}
 }
 
-// chain applies a block for each weight, as it is or checkpointed, and differentiates the sum of
-// squares.
+// chain returns a step that applies a block for each weight, with or without checkpoints, and
+// differentiates the sum of squares.
 func chain(checkpointed bool, calls *int) engine.BuildFunc {
 	return func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 		x, gain := in[0], in[1]
@@ -58,8 +58,8 @@ func random(n int, factor float64) []float32 {
 	return values
 }
 
-// TestCheckpointIsExact compares a loss and its gradients bit for bit, of what the blocks are given
-// and of what they read besides. Each block is built twice, however many follow it.
+// TestCheckpointIsExact checks that checkpoints do not change a bit of a loss and its gradients,
+// with respect to inputs of the blocks and the gain, and that each block is built exactly twice.
 func TestCheckpointIsExact(t *testing.T) {
 	const layers, rows, width = 24, 6, 8
 	inputs, dims := [][]float32{random(rows*width, 1), random(width, 0.3)},
@@ -83,7 +83,7 @@ func TestCheckpointIsExact(t *testing.T) {
 	}
 }
 
-// TestCheckpointNegativeZero: what is computed again is computed from the bits of the inputs.
+// TestCheckpointNegativeZero checks that the second computation uses the exact bits of the inputs.
 func TestCheckpointNegativeZero(t *testing.T) {
 	out := evaluate(t, [][]float32{{0, 2}, {3, 4}}, [][]int{{2}, {2}},
 		func(g *graph.Graph, in []*graph.Node) []*graph.Node {
@@ -97,7 +97,7 @@ func TestCheckpointNegativeZero(t *testing.T) {
 	expect(t, "value", out[2], []float32{negativeZero, -8})
 }
 
-// TestCheckpointIsLazy: without differentiation nothing is built again.
+// TestCheckpointIsLazy checks that a block is built only once without differentiation.
 func TestCheckpointIsLazy(t *testing.T) {
 	calls := 0
 	out := evaluate(t, [][]float32{{1, 2}}, [][]int{{2}},
@@ -113,8 +113,8 @@ func TestCheckpointIsLazy(t *testing.T) {
 	}
 }
 
-// TestMemoryOfCheckpoints: intermediate values of a checkpointed block live only while it is
-// computed.
+// TestMemoryOfCheckpoints checks that checkpoints at least halve the memory of a step: the
+// intermediate values of a block live only while it is computed.
 func TestMemoryOfCheckpoints(t *testing.T) {
 	if racing.Enabled {
 		t.Skip("the race detector takes memory of its own")
@@ -148,8 +148,8 @@ func TestMemoryOfCheckpoints(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The device reuses what is freed and, as long as nothing is collected, allocates only what was
-		// alive at once.
+		// The device reuses freed buffers. Without garbage collection, it therefore allocates only the
+		// memory that is in use at once.
 		runtime.GC()
 		defer debug.SetGCPercent(debug.SetGCPercent(-1))
 		var before, after runtime.MemStats

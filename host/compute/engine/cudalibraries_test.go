@@ -25,8 +25,8 @@ func TestReleaseOf(t *testing.T) {
 	}
 }
 
-// TestLoadLibraries: libraries of packages are loaded by their paths, others by their names, and
-// what is missing is named with the command that brings it.
+// TestLoadLibraries checks that libraries from Python packages are loaded by path and others by
+// name, and that errors name missing libraries and the commands that install them.
 func TestLoadLibraries(t *testing.T) {
 	root := t.TempDir()
 	site := "v/lib/python3.12/site-packages/"

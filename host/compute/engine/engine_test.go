@@ -234,8 +234,8 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// TestSameBits runs a step with products, reductions and reuse of buffers again and again, with
-// different numbers of threads and from several goroutines at once.
+// TestSameBits checks that a step with products, reductions and reused buffers gives the same bits
+// in every run, with different numbers of threads and from several goroutines at once.
 func TestSameBits(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	data := make([]float32, 96*160)
@@ -301,7 +301,7 @@ func manyBranches(n int) engine.BuildFunc {
 	}
 }
 
-// watchdogVariable tells the test binary to be the subprocess of TestManyBranchesDoNotHang.
+// watchdogVariable makes the test binary run as the subprocess of TestManyBranchesDoNotHang.
 const watchdogVariable = "CAGE_ENGINE_WATCHDOG"
 
 // TestManyBranchesDoNotHang runs graphs with far more parallel branches than workers, where

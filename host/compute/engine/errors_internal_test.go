@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// TestMemoryError: what PJRT and XLA say of a device without memory, and what they say of other
-// things.
+// TestMemoryError checks which errors of PJRT and XLA mean that the device has too little memory.
 func TestMemoryError(t *testing.T) {
 	for text, want := range map[string]bool{
 		"PJRT error (code=8): RESOURCE_EXHAUSTED: Out of memory while trying to allocate 17179869184 " +

@@ -12,8 +12,8 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 )
 
-// A step of gradient descent on f(x) = |x|²/2 whose parameters stay on the device: each step takes
-// the memory of the parameters it was given.
+// Gradient descent on f(x) = |x|²/2. The parameters stay on the device, and each step reuses the
+// memory of its input parameters.
 func Example() {
 	device, err := engine.Open(device.CPU, engine.Options{})
 	if err != nil {

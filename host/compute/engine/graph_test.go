@@ -40,9 +40,8 @@ func TestLoop(t *testing.T) {
 	}
 }
 
-// TestNestedLoops: a loop in the body of another, as where micro-batches are computed one after the
-// other and each in chunks, with the same constants and reductions in both, and a sort in the inner
-// one.
+// TestNestedLoops runs a loop in the body of another, as for micro-batches that are computed in
+// chunks. Both loops have the same constants and reductions, and the inner one sorts.
 func TestNestedLoops(t *testing.T) {
 	d := open(t)
 	total := func(x *graph.Node) *graph.Node { return graph.AddScalar(graph.ReduceAllSum(x), 1) }
@@ -70,8 +69,8 @@ func TestNestedLoops(t *testing.T) {
 	}
 }
 
-// TestOnce: what is found out about a device is found out once for each key, and the opener of the
-// device is told.
+// TestOnce checks that Once calls its function once for each key, and that warnings reach the
+// function in the options.
 func TestOnce(t *testing.T) {
 	var heard []string
 	d, err := engine.Open(device.CPU,
@@ -91,10 +90,10 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// TestBFloat16 compares products of each layout with sums, in float64, of products of rounded
-// operands: the operands are rounded and the sums are not.
+// TestBFloat16 compares products in each layout with float64 sums of products of rounded operands:
+// operands are rounded, and sums are not.
 func TestBFloat16(t *testing.T) {
-	// large enough for the backend to take its product of blocks
+	// large enough that the backend multiplies in blocks
 	const batch, rows, inner, columns = 3, 33, 900, 260
 	rng := rand.New(rand.NewPCG(1, 2))
 	a, b := make([]float32, batch*rows*inner), make([]float32, batch*columns*inner)
@@ -148,7 +147,8 @@ func inBFloat16(values []float32) []float32 {
 	return rounded
 }
 
-// TestPrecisionIsKnown: TF32 is not for the CPU.
+// TestPrecisionIsKnown checks that the build info names the precision of products, and that the CPU
+// ignores TF32.
 func TestPrecisionIsKnown(t *testing.T) {
 	d, err := engine.Open(device.CPU, engine.Options{Precision: device.BFloat16, TF32: true})
 	if err != nil {
@@ -158,7 +158,7 @@ func TestPrecisionIsKnown(t *testing.T) {
 	want := "bfloat16"
 	if tier, err := engine.ProductTier(); err != nil {
 		t.Fatal(err)
-	} else if tier.HasBFloat16() { // the instruction adds up in an order of its own
+	} else if tier.HasBFloat16() { // the instruction sums in another order
 		want += "/" + tier.Name()
 	}
 	if info := d.BuildInfo(); info.Products != want ||

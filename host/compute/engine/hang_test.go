@@ -13,8 +13,8 @@ import (
 	"github.com/cage-qat/cage/internal/testing/pjrtrecord"
 )
 
-// TestHang: a device that does not answer fails the step after the time that the options give, and
-// nothing waits for it any more: not what is still to be computed, nor what is to be freed.
+// TestHang checks that a step on a device that does not answer fails after Options.Timeout, and
+// that later calls do not wait for the device, neither to compute nor to free memory.
 func TestHang(t *testing.T) {
 	const limit = time.Second
 	d, _ := record(t, engine.Options{Timeout: limit, Count: 2})
@@ -32,7 +32,7 @@ func TestHang(t *testing.T) {
 	}
 	t.Setenv(pjrtrecord.FaultVariable, "execute|0|0||hang")
 	uploads := make(chan struct{})
-	go func() { // as a training does, which uploads the next batches during a step
+	go func() { // as training uploads the next batches during a step
 		var err error
 		for err == nil {
 			_, err = engine.Upload(d, []float32{1})
@@ -61,7 +61,7 @@ func TestHang(t *testing.T) {
 	if waited := time.Since(began); waited > limit {
 		t.Errorf("what follows took %v", waited)
 	}
-	// Calls that hang go on when the fault ends. They must not be recorded in the next test.
+	// Calls that hang continue when the fault ends. They must not be recorded in the next test.
 	t.Setenv(pjrtrecord.FaultVariable, "")
 	stacks := make([]byte, 1<<20)
 	for ended := time.Now().Add(10 * time.Second); bytes.Contains(stacks[:runtime.Stack(stacks, true)],

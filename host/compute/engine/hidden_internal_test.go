@@ -12,9 +12,9 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 )
 
-// TestHidden fails where a new version of GoMLX changes what hidden.go relies on: a native gets its
-// inputs and delivers its outputs, nodes can descend from others, and fields that are missing are
-// errors that name them. The tests of builds for CUDA look at the programs that XLA gets.
+// TestHidden fails if a new version of GoMLX changes what hidden.go relies on. It checks that a
+// native gets its inputs and returns its outputs, that nodes can descend from others, and that a
+// missing field is an error that names it. Tests of CUDA builds check the programs that XLA gets.
 func TestHidden(t *testing.T) {
 	if executeCall == nil {
 		t.Errorf("the Go backend executes calls of functions by another function than %s",
@@ -58,7 +58,7 @@ func TestHidden(t *testing.T) {
 	}
 }
 
-// TestThreadsReachBackend: the limit of threads is that of the backend's pool.
+// TestThreadsReachBackend checks that Options.Threads limits the backend's pool.
 func TestThreadsReachBackend(t *testing.T) {
 	for threads, want := range map[int]string{0: "parallelism=-1", 3: "parallelism=3"} {
 		d, err := Open(device.CPU, Options{Threads: threads})

@@ -28,8 +28,8 @@ func double(n int) engine.Native {
 	}
 }
 
-// A native's results go on to operations of the backend, its inputs come from them, and inputs keep
-// their values.
+// TestNative checks natives whose inputs come from operations of the backend and whose results go
+// to them, and that inputs keep their values.
 func TestNative(t *testing.T) {
 	for _, threads := range []int{0, 1, 2, 5} {
 		d := testdevice.OpenCPU(t, engine.Options{Threads: threads})
@@ -45,7 +45,7 @@ func TestNative(t *testing.T) {
 			func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 				y := double(n).Call(graph.AddScalar(in[0], 1))
 				sum := graph.Add(y[0], graph.ConvertDType(y[1], dtypes.Float32))
-				again := double(n).Call(sum)[0] // a second call in the graph, of which one output is not used
+				again := double(n).Call(sum)[0] // a second call, with an unused output
 				return []*graph.Node{graph.Add(graph.MulScalar(again, 0.5), in[0])}
 			})
 		if err != nil {
@@ -57,7 +57,8 @@ func TestNative(t *testing.T) {
 	}
 }
 
-// There are gradients with respect to what a native returns, and none through it.
+// TestGradientAtNative checks that there are gradients with respect to the outputs of a native, and
+// none with respect to its inputs.
 func TestGradientAtNative(t *testing.T) {
 	d := testdevice.OpenCPU(t, engine.Options{})
 	x := engine.Input{Spec: engine.Spec{Name: "x", Shape: shapes.Make(dtypes.Float32, 3)},
@@ -75,8 +76,8 @@ func TestGradientAtNative(t *testing.T) {
 	}
 }
 
-// An error and a panic of a native are errors of the step that name it, on whatever goroutine they
-// happen.
+// TestNativeFails checks that an error or panic of a native, on any goroutine, is an error of the
+// step that names the native.
 func TestNativeFails(t *testing.T) {
 	d := testdevice.OpenCPU(t, engine.Options{})
 	cause := errors.New("no such number")
@@ -107,7 +108,8 @@ func TestNativeFails(t *testing.T) {
 	}
 }
 
-// Calls of ordinary functions in a graph are executed by the backend as before.
+// TestOrdinaryCallBesideNative checks that the backend still executes calls of ordinary functions
+// in a graph with natives.
 func TestOrdinaryCallBesideNative(t *testing.T) {
 	d := testdevice.OpenCPU(t, engine.Options{Kernels: "body"})
 	in := engine.Input{Spec: engine.Spec{Name: "x", Shape: shapes.Make(dtypes.Float32, 3)},

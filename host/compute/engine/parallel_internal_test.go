@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// countedPool is a pool that counts the goroutines that it has started and that run.
+// A countedPool counts the goroutines that it has started and those that run.
 type countedPool struct {
 	limited          bool
 	started, running atomic.Int64
@@ -26,7 +26,8 @@ func (p *countedPool) StartIfAvailable(task func()) bool {
 
 func (p *countedPool) IsUnlimited() bool { return !p.limited }
 
-// rests waits until no goroutine of the pools runs, and checks that none has left anything.
+// rests waits until no goroutine of the pools runs, and checks that none is idle and no call is
+// left.
 func rests(t *testing.T, pools ...*workers) {
 	t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
@@ -45,8 +46,8 @@ func rests(t *testing.T, pools ...*workers) {
 	}
 }
 
-// TestHelpersServeTheirPool: calls of many goroutines, some of which panic, compute everything, and
-// in the end nobody waits.
+// TestHelpersServeTheirPool checks that calls from many goroutines, some of which panic, run all
+// tasks, and that no goroutine waits in the end.
 func TestHelpersServeTheirPool(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	pools := []*workers{newWorkers(&countedPool{}), newWorkers(&countedPool{}),
@@ -81,13 +82,13 @@ func TestHelpersServeTheirPool(t *testing.T) {
 	rests(t, pools...)
 }
 
-// TestHelpersStayAwake: a goroutine that has helped waits, for calls of its own pool alone, and not
-// in one that is limited.
+// TestHelpersStayAwake checks that a goroutine that has helped with a call waits for other calls of
+// its own pool, except in a limited pool.
 func TestHelpersStayAwake(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	own, other := newWorkers(&countedPool{}), newWorkers(&countedPool{})
 	limited := newWorkers(&countedPool{limited: true})
-	waits := func() bool { // tries for longer than a goroutine needs to begin to wait
+	waits := func() bool { // polls for longer than a goroutine takes to start waiting
 		own.parallel(2, 2, func(int) { time.Sleep(time.Millisecond) })
 		for until := time.Now().Add(spinTime / 2); time.Now().Before(until); runtime.Gosched() {
 			if other.claimIdle() {

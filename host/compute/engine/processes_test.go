@@ -19,12 +19,12 @@ func TestOwnGPUs(t *testing.T) {
 		want           []int64
 	}{
 		{1, 0, 1, nil},
-		{1, 3, 1, nil}, // a launcher has given it its own
+		{1, 3, 1, nil}, // a launcher has assigned the GPU
 		{8, 0, 8, nil},
 		{8, 0, 4, []int64{0, 1, 2, 3}},
 		{8, 1, 4, []int64{4, 5, 6, 7}},
 		{8, -1, 2, []int64{0, 1}},
-		{4, 2, 2, nil}, // too few: said when the device is opened
+		{4, 2, 2, nil}, // too few: an error when the device is opened
 	} {
 		if got := ownGPUs(c.seen, c.local, c.n); !slices.Equal(got, c.want) {
 			t.Errorf("%+v: got %v", c, got)
@@ -32,7 +32,7 @@ func TestOwnGPUs(t *testing.T) {
 	}
 }
 
-// others are processes of which nothing but numbers is asked.
+// others implements only the methods of Processes that the tests call.
 type others struct {
 	Processes
 	rank, size int
@@ -89,7 +89,7 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// TestAgree: what one process refuses no process does.
+// TestAgree checks that a trial passes only if it passes on all processes.
 func TestAgree(t *testing.T) {
 	for _, c := range []struct {
 		factor float32

@@ -16,9 +16,8 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 )
 
-// TestProducts: in any order of axes, products are those of operands rounded to the precision, with
-// sums in float32, as the library computes them from rounded operands. Operands may be stored in
-// bfloat16.
+// TestProducts checks that products, with axes in any order, agree with the library's products of
+// rounded operands with sums in float32, and that operands may be stored in bfloat16.
 func TestProducts(t *testing.T) {
 	t.Run("bfloat16", func(t *testing.T) {
 		testProducts(t, engine.Options{Precision: device.BFloat16})
@@ -86,7 +85,7 @@ func testProducts(t *testing.T, o engine.Options) {
 				summands *= c.a[axis]
 			}
 			for i := range want {
-				// Both sums round each partial sum; none is larger than the sum of magnitudes.
+				// Both implementations round partial sums, which never exceed the sum of magnitudes.
 				most := float64(summands) * 0x1p-23 * float64(magnitudes[i])
 				if diff := math.Abs(float64(got[i]) - float64(want[i])); !(diff <= most) {
 					t.Fatalf("element %d is %v, want %v within %.2g", i, got[i], want[i], most)
@@ -103,8 +102,8 @@ func testProducts(t *testing.T, o engine.Options) {
 	}
 }
 
-// TestIntegersAreExact: products of codes with their scales have the bits of exact sums, whose
-// scales are multiplied with afterwards, in this order.
+// TestIntegersAreExact checks that products of codes have the bits of exact sums, multiplied first
+// by the scale of the row and then by that of the column.
 func TestIntegersAreExact(t *testing.T) {
 	d := testdevice.OpenCPU(t, engine.Options{Products: device.IntegerProducts})
 	rng := rand.New(rand.NewPCG(3, 4))

@@ -16,7 +16,7 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 )
 
-// record opens a device with as many replicas as the options say.
+// record opens a recording device with the number of replicas in the options.
 func record(t *testing.T, opts engine.Options) (*engine.Device, *pjrtrecord.Recorder) {
 	t.Helper()
 	d, r, err := pjrtrecord.Open(t, max(1, opts.Count), opts)
@@ -26,8 +26,8 @@ func record(t *testing.T, opts engine.Options) (*engine.Device, *pjrtrecord.Reco
 	return d, r
 }
 
-// descent is a step with a state that is updated in place, a parameter before and a batch after it
-// that are not.
+// descent builds a step that updates w in place; rate before it and the batch x after it are not
+// donated.
 func descent(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 	rate, w, x := in[0], in[1], in[2]
 	loss := graph.ReduceAllMean(graph.Square(engine.DotGeneral(x, []int{1}, nil, w, []int{0}, nil)))
@@ -79,8 +79,8 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// TestReplicasGetTheirBuffers follows buffers through two runs on two replicas: three outputs each,
-// the second of which takes the place of the parameter.
+// TestReplicasGetTheirBuffers follows buffers through three runs on two replicas, with three
+// outputs each. In the first two runs, the second output replaces w.
 func TestReplicasGetTheirBuffers(t *testing.T) {
 	d, r := record(t, engine.Options{Count: 2})
 	e := compile(t, d, descentInputs(), descent)
@@ -111,7 +111,8 @@ func TestReplicasGetTheirBuffers(t *testing.T) {
 	}
 }
 
-// TestDonatedInputsTakeOutputsInOrder pairs what has an output of its shape, and nothing else.
+// TestDonatedInputsTakeOutputsInOrder checks that only donated inputs take outputs: the first free
+// one of their shape, if there is one.
 func TestDonatedInputsTakeOutputsInOrder(t *testing.T) {
 	d, r := record(t, engine.Options{})
 	specs := []engine.Spec{
@@ -140,7 +141,7 @@ func TestMoreReplicasThanGPUs(t *testing.T) {
 	}
 }
 
-// TestFewerReplicasThanGPUs leaves the last GPUs alone.
+// TestFewerReplicasThanGPUs checks that the last GPUs are not used.
 func TestFewerReplicasThanGPUs(t *testing.T) {
 	d, r, err := pjrtrecord.Open(t, 4, engine.Options{Count: 2})
 	if err != nil {
@@ -152,7 +153,7 @@ func TestFewerReplicasThanGPUs(t *testing.T) {
 	}
 }
 
-// TestMemoryLimit: what the device lets programs take, where it tells.
+// TestMemoryLimit checks the memory limit that a device reports, if it reports one.
 func TestMemoryLimit(t *testing.T) {
 	d, r := record(t, engine.Options{})
 	if bytes, ok := d.MemoryLimit(); ok {
@@ -175,7 +176,7 @@ func TestMemoryLimit(t *testing.T) {
 	}
 }
 
-// TestMemory: what XLA says of a program.
+// TestMemory checks the memory that XLA reports for a program.
 func TestMemory(t *testing.T) {
 	plugin, _ := pjrtrecord.XLA(t, 1)
 	d, err := engine.Open(device.CUDA, engine.Options{Plugin: plugin})
@@ -189,7 +190,7 @@ func TestMemory(t *testing.T) {
 	})
 	const rate, w, x, loss = 4, 60, 24, 4
 	m, ok := compile(t, d, descentInputs(), descent).Memory()
-	// The rest of the outputs are pointers, of a tuple.
+	// The outputs also include the pointers of a tuple.
 	if !ok || m.Inputs != rate+w+x || m.Outputs < loss+w+loss || m.Aliased != w ||
 		m.Total() < rate+w+x+2*loss {
 		t.Errorf("the program needs %s (%t)", m, ok)

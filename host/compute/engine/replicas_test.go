@@ -13,8 +13,8 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 )
 
-// sumsOfRows returns, for a sharded input, the sums of each replica's columns, summed across, and
-// their number; and the largest numbers of the columns.
+// sumsOfRows returns the column sums of a sharded input over all n replicas, n·y + n for the second
+// input y, and the column maxima.
 func sumsOfRows(g *graph.Graph, in []*graph.Node) []*graph.Node {
 	ones := graph.OnesLike(graph.ReduceSum(in[0], 0))
 	sums := engine.SumAcross(graph.ReduceSum(in[0], 0), ones)
@@ -22,8 +22,8 @@ func sumsOfRows(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		sums[1]), engine.MaxAcross(graph.ReduceMax(in[0], 0))[0]}
 }
 
-// TestSumAcross runs on one replica everywhere and on several where there are several places: what
-// comes out is the same, but for the number of replicas.
+// TestSumAcross checks that one replica and, on devices that have them, several replicas give the
+// same results, except for the number of replicas.
 func TestSumAcross(t *testing.T) {
 	for _, count := range []int{1, 2, 4} {
 		d := testdevice.Open(t, engine.Options{Count: count})
@@ -56,8 +56,8 @@ func TestSumAcross(t *testing.T) {
 	}
 }
 
-// TestReplicasStayEqual descends with the gradients of shards and compares with one replica, and
-// the replicas with each other: the largest and the smallest value that any has are the same.
+// TestReplicasStayEqual runs gradient descent on shards. It compares the result with that of one
+// replica, and the values of each replica and their squares with the means over replicas.
 func TestReplicasStayEqual(t *testing.T) {
 	const steps = 5
 	one, several := descend(t, testdevice.Open(t, engine.Options{Count: 1}), steps),

@@ -12,8 +12,8 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 )
 
-// TestShards: what is gathered, cut and summed by rows is what whole tensors give, for any number
-// of replicas.
+// TestShards checks that Gather, Rows and ScatterSum give the results of whole tensors for any
+// number of replicas.
 func TestShards(t *testing.T) {
 	for _, count := range []int{1, 2, 4} {
 		d := testdevice.Open(t, engine.Options{Count: count})

@@ -14,7 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 )
 
-// doubling is a trial of a native that multiplies numbers by a factor, which should double them.
+// doubling returns a trial of a native that multiplies numbers by factor and should double them.
 func doubling(factor float32) Trial {
 	const n = 4
 	return Trial{
@@ -42,8 +42,8 @@ func doubling(factor float32) Trial {
 	}
 }
 
-// TestPasses: a kind is tried once; one that is refused or computes something else warns and leaves
-// other kinds alone.
+// TestPasses checks that each kind is tried once, and that a kind that is refused or computes other
+// values logs a warning and does not affect other kinds.
 func TestPasses(t *testing.T) {
 	var warnings []string
 	d, err := Open(device.CPU,

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// BenchmarkLoops reports the time for each element in a tile of 2048, of the fastest run: other
-// load on the machine changes it least.
+// BenchmarkLoops reports the time per element of a tile of 2048 in the fastest run, which other
+// load on the machine changes least.
 func BenchmarkLoops(b *testing.B) {
 	const n = 2048
 	x, y, z, dst := make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n)

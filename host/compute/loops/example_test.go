@@ -6,7 +6,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/loops"
 )
 
-// Two predictions of three classes: of the second one nothing is known.
+// Two predictions of three classes. The second is uniform.
 func ExampleLogits() {
 	l := loops.Logits{Columns: 3, Logits: []float32{4, 0, 0, 1, 1, 1}, Targets: []int32{0, 2}}
 	losses, gradients := make([]float32, 2), make([]float32, 6)

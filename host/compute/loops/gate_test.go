@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// TestGate: every number of bfloat16 as the gate, against float64, with a bound of what rounding to
-// 8 bits and five roundings of float32 make of it; and vectors have the bits of the loop for one
-// element.
+// TestGate compares gates of every bfloat16 number with float64, within a bound for rounding to 8
+// bits and five roundings in float32. It also checks that vectors give the bits of single elements.
 func TestGate(t *testing.T) {
 	const n = 1<<16 + 7
 	r := rand.New(rand.NewPCG(1, 2))
@@ -24,19 +23,19 @@ func TestGate(t *testing.T) {
 	for i := range a {
 		x, y, dy := wide(a[i]), wide(b[i]), wide(d[i])
 		if math.Abs(x) > 80 || math.Abs(x) < 1e-30 || math.IsNaN(x) {
-			continue // whose exponential, or product, is not a normal number
+			continue // its exponential or a product is not a normal number
 		}
 		sigma := 1 / (1 + math.Exp(-x))
 		for _, c := range []struct {
 			what             string
-			got, want, apart float64 // apart: of the summands' size
+			got, want, apart float64 // apart: magnitude of a summand
 		}{
 			{"gate", wide(h[i]), x * sigma * y, 0},
 			{"da", wide(da[i]), dy * y * sigma * (1 + x*(1-sigma)),
 				math.Abs(dy * y * sigma * x * (1 - sigma))},
 			{"db", wide(db[i]), dy * x * sigma, 0},
 		} {
-			// 1−σ has an absolute error of σ's: where it is small, x is large.
+			// The absolute error of 1−σ is that of σ. Where 1−σ is small, x is large.
 			bound := math.Abs(c.want)*(1./256+1e-6) + c.apart*1e-6 + math.Abs(dy*y*sigma*x)*1e-7
 			if !(math.Abs(c.got-c.want) <= bound) && math.Abs(c.want) > 1e-37 {
 				t.Fatalf("%s of %v, %v, %v is %v, want %v", c.what, x, y, dy, c.got, c.want)
@@ -50,7 +49,7 @@ func TestGate(t *testing.T) {
 				Gates{a[i : i+1], b[i : i+1]}.Adjoints(da[:], db[:], d[i:i+1], inOrder)
 				return h, da, db
 			}
-			start := 0x3f00 + from // numbers about 1
+			start := 0x3f00 + from // numbers near 1
 			h, da, db := make([]uint16, n), make([]uint16, n), make([]uint16, n)
 			Gates{a[start : start+n], b[start : start+n]}.Values(h, inOrder)
 			Gates{a[start : start+n], b[start : start+n]}.Adjoints(da, db, d[start:start+n], inOrder)

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestLoops: for every length, loops give the same bits as plain loops over one element at a time,
-// also when the result overwrites an operand, and write nothing beyond the end.
+// TestLoops checks that, for every length, loops give the same bits as for single elements, also
+// when the result overwrites an operand, and write nothing beyond the end.
 func TestLoops(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	special := []float32{0, float32(math.Copysign(0, -1)), 1, -1, 0.5, 2.5, -3.5, 1e-45, -1e-39,
@@ -101,7 +101,7 @@ func elementLoops(s, t float32) map[string]func(d, a, b, c []float32) {
 	return loops
 }
 
-// TestGroups: sums and extremes of groups are what they are defined to be, for all sizes.
+// TestGroups compares sums and extremes of groups of all sizes with their definitions.
 func TestGroups(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 9))
 	inf := float32(math.Inf(1))
@@ -169,8 +169,8 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// TestExp: exponentials and hyperbolic tangents are within two units of the last place, and right
-// at the ends.
+// TestExp checks that exponentials and hyperbolic tangents have errors of at most two units in the
+// last place, and the right values at the ends of the range and for NaN.
 func TestExp(t *testing.T) {
 	ulps := func(got float32, want float64) float64 {
 		unit := math.Abs(float64(math.Nextafter32(float32(want), 0)) - float64(float32(want)))
@@ -197,7 +197,7 @@ func TestExp(t *testing.T) {
 	}
 }
 
-// TestExponents: ldexp rounds once, and logb reads subnormal numbers.
+// TestExponents checks that ldexp rounds once and that logb accepts subnormal numbers.
 func TestExponents(t *testing.T) {
 	for _, x := range []float32{1, -3.7, 1e-45, 1.1754944e-38, math.MaxFloat32, 0,
 		float32(math.Inf(-1)), float32(math.NaN())} {
@@ -213,8 +213,8 @@ func TestExponents(t *testing.T) {
 	}
 }
 
-// TestMemory: loops between memory and floats have the results of the plain ones, for every length,
-// and write nothing behind the end.
+// TestMemory checks that conversions between storage types and floats give the same results as for
+// single elements, for every length, and write nothing beyond the end.
 func TestMemory(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	for n := range 100 {
@@ -241,7 +241,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestSpread: every element, as often as it is to be.
+// TestSpread checks that every element is repeated the given number of times.
 func TestSpread(t *testing.T) {
 	for n := range 40 {
 		for times := 1; times < 70; times++ {
@@ -277,7 +277,7 @@ func sameLoop[T, S comparable](t *testing.T, loop func(dst []T, a []S), a []S) {
 	}
 }
 
-// differs is the first position with other bits, -1 if there is none; all NaN are one.
+// differs returns the first position with other bits, or −1 if there is none. All NaN are equal.
 func differs(got, want []float32) int {
 	for i, w := range want {
 		if math.Float32bits(got[i]) != math.Float32bits(w) && !(got[i] != got[i] && w != w) {
@@ -287,8 +287,8 @@ func differs(got, want []float32) int {
 	return -1
 }
 
-// TestRotate: blocks of every size are multiplied by the matrix, in another place and in
-// their own.
+// TestRotate checks that blocks of every size are multiplied by the Hadamard matrix, into another
+// slice and in place.
 func TestRotate(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for block := 1; block <= 2048; block *= 2 {
@@ -318,12 +318,13 @@ func TestRotate(t *testing.T) {
 	}
 }
 
-// TestRotateLoops: the loops have the bits of butterflies one by one, special numbers included.
+// TestRotateLoops checks that Rotate gives the bits of single butterflies, special numbers
+// included.
 func TestRotateLoops(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	special := []float32{0, float32(math.Copysign(0, -1)), 1e-45, -1e-39, math.MaxFloat32,
 		float32(math.Inf(1)), float32(math.NaN())}
-	// the distances from h to end, which is larger for growing ones
+	// butterflies of distances from h to end, which is excluded
 	steps := func(a []float32, h, end int) {
 		for ; h != end; h = map[bool]int{true: 2 * h, false: h / 2}[end > h] {
 			for i := range a {

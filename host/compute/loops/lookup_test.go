@@ -30,8 +30,7 @@ func wide(x []float32) []float64 {
 	return out
 }
 
-// oracle executes an operation in float64. x has rows of d elements, and the second operand is a
-// table or k.
+// oracle executes an operation with the reference implementation, in float64.
 func oracle(
 	t *testing.T, op program.Op, result program.Type, args ...reference.Tensor,
 ) reference.Tensor {
@@ -54,8 +53,8 @@ func oracle(
 	return out["y"]
 }
 
-// grid draws multiples of 1/8, of which many are equal and whose squared distances are exact, and
-// some values that are not finite.
+// grid returns random multiples of 1/8, of which many are equal and whose squared distances are
+// exact, and, if special is set, some values that are not finite.
 func grid(rng *rand.Rand, n int, special bool) []float32 {
 	out := make([]float32, n)
 	for i := range out {
@@ -68,8 +67,8 @@ func grid(rng *rand.Rand, n int, special bool) []float32 {
 	return out
 }
 
-// TestAgainstOracle: all operations on numbers for which float32 is exact, with ties and with what
-// is not finite, give the results of the oracle.
+// TestAgainstOracle compares all operations with the reference implementation, on numbers for which
+// float32 is exact, with ties and values that are not finite.
 func TestAgainstOracle(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -122,8 +121,8 @@ func TestAgainstOracle(t *testing.T) {
 	}
 }
 
-// TestNearestOfSomeNumbers: any float32 and a table of any float32 give what float64 says, which is
-// exact for numbers of like size.
+// TestNearestOfSomeNumbers compares Nearest on random numbers with float64, which is exact for
+// numbers of similar size.
 func TestNearestOfSomeNumbers(t *testing.T) {
 	for seed := range uint64(100) {
 		rng := rand.New(rand.NewPCG(seed, 2))
@@ -151,7 +150,7 @@ func TestNearestOfSomeNumbers(t *testing.T) {
 	}
 }
 
-// TestNearestOfRandomVectors: the distance to the row that is found is the least but for rounding.
+// TestNearestOfRandomVectors checks that no row is nearer than the one found, up to rounding.
 func TestNearestOfRandomVectors(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	const rows, d, n = 203, 8, 1000
@@ -189,7 +188,8 @@ func inTurn(n int, f func(i int)) {
 	}
 }
 
-// BenchmarkNearest is per element of x: a table of 16 numbers, and codebooks of vectors of 8.
+// BenchmarkNearest reports the time per element of x, for tables of numbers and codebooks of
+// vectors of 8.
 func BenchmarkNearest(b *testing.B) {
 	for _, c := range []struct{ n, d int }{{16, 1}, {256, 1}, {256, 8}, {4096, 8}} {
 		b.Run(fmt.Sprintf("%dx%d", c.n, c.d), func(b *testing.B) {
@@ -204,7 +204,7 @@ func BenchmarkNearest(b *testing.B) {
 	}
 }
 
-// BenchmarkOthers is per element.
+// BenchmarkOthers reports the time per element.
 func BenchmarkOthers(b *testing.B) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	x, table := normal(rng, 1<<16), normal(rng, 1<<8)
@@ -231,8 +231,8 @@ func BenchmarkOthers(b *testing.B) {
 	}
 }
 
-// TestSearch: in a long table, the number half way between two belongs to the one with the lower
-// index, that at zero too, whatever its sign.
+// TestSearch checks that, in a long table, the nearest to a number halfway between two is the one
+// with the lower index, also at zeros of both signs.
 func TestSearch(t *testing.T) {
 	for _, sign := range []float32{1, -1} { // ascending or descending
 		table := make([]float32, 100)

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestNorm: any number of rows of any length, against sums in float64; the same bits in any order
-// of the tasks.
+// TestNorm compares adjoints of several numbers and lengths of rows with float64, and checks that
+// the order of tasks does not change their bits.
 func TestNorm(t *testing.T) {
 	for _, rows := range []int{1, 3, 64, 65, 300} {
 		for _, width := range []int{1, 7, 16, 100, 256} {
@@ -26,7 +26,7 @@ func TestNorm(t *testing.T) {
 				if width%2 == 1 {
 					n.Sum = draw(rows * width)
 				}
-				dx, dGain := draw(rows*width), draw(width) // memory that holds anything
+				dx, dGain := draw(rows*width), draw(width) // results overwrite them
 				n.Adjoints(dx, dGain, func(n int, f func(i int)) {
 					for i := range n {
 						f(i)

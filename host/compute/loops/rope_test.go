@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// TestRope compares with the plain loop, for any number of points and pieces, and that with the
-// definition.
+// TestRope compares Rope with a plain loop, for several numbers of points, and with the definition.
 func TestRope(t *testing.T) {
 	for _, points := range []int{1, 3, 8, 16, 20, 32, 45, 64} {
 		for _, back := range []bool{false, true} {
@@ -55,7 +54,8 @@ func TestRope(t *testing.T) {
 	}
 }
 
-// TestRopeAdjacent: points whose coordinates are neighbours turn as those of halves do, to the bit.
+// TestRopeAdjacent checks that RopeAdjacent rotates pairs of adjacent elements exactly as Rope
+// rotates pairs from both halves.
 func TestRopeAdjacent(t *testing.T) {
 	for _, points := range []int{1, 3, 8, 11, 16, 32, 45, 64} {
 		for _, back := range []bool{false, true} {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestSoftmaxOfKnown: the plain loops do what they say.
+// TestSoftmaxOfKnown compares the plain loops with known results.
 func TestSoftmaxOfKnown(t *testing.T) {
 	a := []float32{1, -2, 3, 0.5, -1, 3} // two rows
 	most := []float32{-1, -1.5, float32(math.NaN())}
@@ -34,7 +34,7 @@ func TestSoftmaxOfKnown(t *testing.T) {
 		}
 	}
 
-	// Three rows of two: pairs of rows in words, the last with zeros.
+	// Three rows of two columns: words hold pairs of rows, the last one with zeros.
 	inf, nan := float32(math.Inf(-1)), float32(math.NaN())
 	a, d = []float32{0, inf, 0, 0, inf, 0}, []float32{3, nan, 5, 6, 7, 8}
 	plainExpRows(a, d, 0.5, []float32{0, 0, nan}, []float32{1, 2, nan}, Paired)
@@ -47,7 +47,7 @@ func TestSoftmaxOfKnown(t *testing.T) {
 		{"adjoints", d[:4], []uint32{0x3fc0_3f80, 0x4000_0000, 0x0000_0000, 0x0000_7fc0}},
 	} {
 		for i, x := range c.got {
-			if bits := math.Float32bits(x) &^ 0x8000_8000; bits != c.want[i] { // NaN has any sign
+			if bits := math.Float32bits(x) &^ 0x8000_8000; bits != c.want[i] { // NaN may have any sign
 				t.Errorf("%s: word %d is %#08x, want %#08x", c.name, i, bits, c.want[i])
 			}
 		}

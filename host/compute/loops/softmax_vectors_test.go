@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// scores are numbers that make every kind of exponential: normal, subnormal, 0, 1 and NaN.
+// scores returns numbers with all kinds of exponentials: normal, subnormal, 0 and 1.
 func scores(r *rand.Rand, n int) []float32 {
 	x := make([]float32, n)
 	for i := range x {
@@ -28,7 +28,7 @@ func scores(r *rand.Rand, n int) []float32 {
 	return x
 }
 
-// TestVectorsOfExp: exponentials have the bits of the plain ones, for all lengths.
+// TestVectorsOfExp checks that ExpLin gives the bits of exp, for all lengths.
 func TestVectorsOfExp(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	inf, nan := float32(math.Inf(1)), float32(math.NaN())
@@ -58,8 +58,8 @@ func TestVectorsOfExp(t *testing.T) {
 	}
 }
 
-// TestSoftmax: the loops of blocks have the bits of the plain ones, for any number of rows and
-// columns.
+// TestSoftmax checks that the vector loops over blocks give the bits of the plain loops, for
+// several numbers of rows and columns.
 func TestSoftmax(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for _, width := range []int{1, 4, 8, 16, 20, 32, 40, 64} {
@@ -67,7 +67,7 @@ func TestSoftmax(t *testing.T) {
 			for _, form := range []Form{Exact, Rounded, Paired} {
 				name := fmt.Sprintf("%d·%d, form %v", rows, width, form)
 				a, d := scores(r, rows*width), scores(r, rows*width)
-				if rows > 2 && width > 4 { // NaN stays in its column or row; maxima may pass over it
+				if rows > 2 && width > 4 { // NaN stays in its column or row; maxima may ignore it
 					a[2*width+3], d[width+1] = float32(math.NaN()), float32(math.Inf(1))
 				}
 				most := slices.Repeat([]float32{float32(math.Inf(-1))}, width)
@@ -113,7 +113,7 @@ func TestSoftmax(t *testing.T) {
 	}
 }
 
-// numbers are the elements of an operand, each one by itself.
+// numbers returns the elements of an operand, one float for each.
 func (f Form) numbers(a []float32) []float32 {
 	if f != Paired {
 		return a

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestBits: words computed eight at a time are those of [Block], also where the counter wraps
-// around, and nothing is written behind the end. The first ones are the known answers of Random123
-// and of the reference (sdk/program/reference).
+// TestBits compares Block with known answers of Random123 and of the reference implementation
+// (sdk/program/reference). It checks that Bits gives the words of [Block], also where the counter
+// wraps around, and writes nothing beyond the end.
 func TestBits(t *testing.T) {
 	if got := Block([2]uint32{0, 0}, [2]uint32{0, 0}); got != [2]uint32{0x6b200159, 0x99ba4efe} {
 		t.Errorf("zeros give %x", got)

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestTranspose: matrices of all sizes, within larger ones, of which nothing else is written.
+// TestTranspose checks matrices of several sizes within larger ones, and that nothing else is
+// written.
 func TestTranspose(t *testing.T) {
 	for _, size := range [][2]int{{1, 1}, {8, 8}, {7, 9}, {9, 7}, {16, 40}, {64, 32}, {20, 13},
 		{0, 8}} {
@@ -45,8 +46,8 @@ func TestTranspose(t *testing.T) {
 	}
 }
 
-// TestTurnOperand: operands of all forms and sizes, with any bits: a word of two bfloat16 is no
-// number.
+// TestTurnOperand checks operands of both forms and several sizes. Words of two bfloat16 elements
+// are not numbers and may have any bits.
 func TestTurnOperand(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, size := range [][2]int{{1, 2}, {8, 8}, {16, 32}, {7, 10}, {9, 8}, {20, 14}, {8, 40},
@@ -59,7 +60,7 @@ func TestTurnOperand(t *testing.T) {
 		}
 		bits := func(x float32) uint32 { return math.Float32bits(x) }
 		for _, form := range []Form{Paired, Rounded} {
-			if form == Rounded { // numbers, of which NaN could change
+			if form == Rounded { // numbers: the bits of NaN could change
 				for i := range src {
 					src[i] = float32(i)
 				}

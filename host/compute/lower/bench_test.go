@@ -17,8 +17,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// measure runs a step and reports the time for each element of the first input:
-// that of the fastest run, which other load on the machine changes least.
+// measure runs a step and reports the time per element of the first input in the fastest run, which
+// other load on the machine changes least.
 func measure(b *testing.B, inputs []reference.Tensor, build engine.BuildFunc) {
 	b.Helper()
 	var specs []engine.Spec
@@ -47,8 +47,7 @@ func measure(b *testing.B, inputs []reference.Tensor, build engine.BuildFunc) {
 	b.ReportMetric(float64(best.Nanoseconds())/float64(inputs[0].Len()), "best-ns/element")
 }
 
-// handQuest is the program of quest as one writes it in GoMLX without a thought
-// for the backend.
+// handQuest builds the program of quest directly in GoMLX, without regard to the backend.
 func handQuest(x *graph.Node, block int) (value, mask *graph.Node) {
 	const k, largest = 2.370255550006294, 7
 	g, d := x.Graph(), x.Shape().Dimensions
@@ -80,8 +79,8 @@ var questSizes = []struct{ rows, cols, block int }{
 	{2048, 256, 256}, {704, 256, 256}, {2048, 704, 64}, {2048, 256, 128},
 }
 
-// BenchmarkLowerQuest compares a lowered quantizer with the same written by hand,
-// forward alone and with its gradient.
+// BenchmarkLowerQuest compares a lowered quantizer with a handwritten one, forward alone and with
+// its gradient.
 func BenchmarkLowerQuest(b *testing.B) {
 	for _, s := range questSizes {
 		x := normal(1, s.rows, s.cols)
@@ -127,8 +126,8 @@ func BenchmarkLowerQuest(b *testing.B) {
 	}
 }
 
-// BenchmarkLowerOp measures each kind of operation on [2048, 704] operands; the
-// reduction of the result to a row's sum is part of the time (see "nothing").
+// BenchmarkLowerOp measures each kind of operation on [2048, 704] operands. The time includes the
+// reduction of the result to row sums, which "nothing" measures alone.
 func BenchmarkLowerOp(b *testing.B) {
 	const rows, cols = 2048, 704
 	x, y, row := normal(1, rows, cols), normal(2, rows, cols), normal(3, rows, 1)

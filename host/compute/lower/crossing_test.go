@@ -15,11 +15,11 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// crossingReplicas is a number of replicas among which all matrices of the model divide.
+// crossingReplicas is a number of replicas that divides the rows of all matrices of the model.
 const crossingReplicas = 4
 
-// TestCrossings holds the table of docs/guide/gpu.md: what programs of the shipped plugins need of
-// other replicas where tensors are divided.
+// TestCrossings checks the table in docs/guide/gpu.md of the communication between replicas that
+// programs of the shipped plugins need for sharded tensors.
 func TestCrossings(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts all plugins")
@@ -67,8 +67,8 @@ func TestCrossings(t *testing.T) {
 	}
 }
 
-// crossed says what a program needs of other replicas, where each has its rows of all inputs that
-// are matrices.
+// crossed describes the communication that a program needs if each replica has its rows of all
+// matrix inputs.
 func crossed(t *testing.T, p *program.Program) string {
 	t.Helper()
 	c, err := lower.Crosses(p, crossingReplicas, func(in program.Input) bool {

@@ -109,8 +109,8 @@ func inputSpec(name string, dims ...int) engine.Spec {
 	return engine.Spec{Name: name, Shape: shapes.Make(dtypes.Float32, dims...)}
 }
 
-// tolerance bounds |got − want| by abs + rel·|want|; the zero value wants equality,
-// in which −0 = 0 and NaN = NaN.
+// tolerance bounds |got − want| by abs + rel·|want|. The zero value requires equality, where −0 = 0
+// and NaN = NaN.
 type tolerance struct{ abs, rel float64 }
 
 func (tol tolerance) holds(got, want float64) bool {
@@ -154,7 +154,8 @@ func compare(
 	}
 }
 
-// check compares all outputs of p on the device with the reference in single precision.
+// check compares all outputs of p on the device with the reference implementation in single
+// precision.
 func check(t testing.TB, tol tolerance, p *program.Program, inputs map[string]reference.Tensor) {
 	t.Helper()
 	want, err := reference.Run32(p, inputs)

@@ -17,9 +17,9 @@ var (
 	neg0 = math.Copysign(0, -1)
 )
 
-// specials are the floats at which operations go wrong: zeros, subnormal numbers,
-// infinities, NaN of both signs, the extremes, ties, and the limits of what
-// vectorized functions are made for. There are 47, so that no vector length divides them.
+// specials are floats at which implementations often fail: zeros, subnormal numbers, infinities,
+// NaN of both signs, extremes, ties, and the limits of the domains of vectorized functions. There
+// are 47, so that no vector length divides their number.
 var specials = []float64{
 	0, neg0, 1, -1, 2, -3, 0.5, -0.5, 1.5, -1.5, 2.5, -2.5, 0.49999997, -0.49999997, 1e-5, -1e-5,
 	inf, -inf, nan, math.Copysign(nan, -1), math.MaxFloat32, -math.MaxFloat32,
@@ -29,12 +29,12 @@ var specials = []float64{
 	88.5, -88.5, 89, -95, 100, -104, 9, -9, 0.7853982,
 }
 
-// integers serve as ints and, modulo 2³², as uints.
+// integers are used as ints and, modulo 2³², as uints.
 var integers = []int64{0, 1, -1, 2, -2, 3, 7, -7, 31, 32, 1 << 15, 1 << 24, 1<<24 + 1, 1<<31 - 1,
 	-1 << 31, -1<<31 + 1, 12345, -54321, 0x55555555}
 
-// operand is the list of interesting values of an element type in the given shape,
-// repeated as often as needed, each repetition shifted by one.
+// operand returns a tensor of the special values of an element type, repeated as often as needed,
+// each repetition shifted by one.
 func operand(d program.DType, shape ...int) reference.Tensor {
 	x := reference.Tensor{Type: program.Type{DType: d, Shape: shape}}
 	for i := range int(x.Type.Size()) {
@@ -65,10 +65,10 @@ func dtypesOf(info program.OpInfo) []program.DType {
 	return out
 }
 
-// approximate lists the operations that are not correctly rounded, with the error
-// of the device's function: units in the last place of binary32 are 6e-8 to 1.2e-7.
+// approximate lists the operations that are not correctly rounded, with the errors of the device's
+// functions. A unit in the last place of binary32 is a relative error of 6e-8 to 1.2e-7.
 var approximate = map[program.Op]tolerance{
-	program.OpExp:   {rel: 5e-7}, // the square of a function with 1 ulp
+	program.OpExp:   {rel: 5e-7}, // the square of a function with an error of 1 ulp
 	program.OpExpm1: {rel: 1e-7},
 	program.OpLog:   {rel: 1e-7},
 	program.OpLog1p: {rel: 1e-7},
@@ -106,7 +106,7 @@ func TestUnary(t *testing.T) {
 	}
 }
 
-// patterns are pairs of shapes under the elementwise rule.
+// patterns are pairs of shapes that elementwise operations accept.
 var patterns = [][2][]int{
 	{{}, {}}, {{1}, {1}}, {{}, {47}}, {{47}, {}}, {{1, 1}, {3, 17}}, {{3, 17}, {1, 1}}, {{1}, {}},
 	{{}, {1, 1}},
@@ -150,8 +150,8 @@ func testBinary(t *testing.T, info program.OpInfo, d program.DType, shapes [2][]
 	compare(t, info.Name, approximate[info.Op], run(t, p, inputs)["z"], out, describe)
 }
 
-// secondOperand runs through the values in the opposite order, so that all kinds
-// meet, and keeps exponents and shift counts in the range that has a meaning.
+// secondOperand returns the values of operand in reverse order, so that all kinds of values meet,
+// and keeps exponents and shift counts in their defined range.
 func secondOperand(op program.Op, d program.DType, shape []int) reference.Tensor {
 	y := operand(d, shape...)
 	slices.Reverse(y.Floats)
@@ -170,7 +170,7 @@ func secondOperand(op program.Op, d program.DType, shape []int) reference.Tensor
 	return y
 }
 
-// at is the element of x that goes into element i of a result of the given shape.
+// at returns the element of x that belongs to element i of a result of the given shape.
 func at(x reference.Tensor, shape []int, i int) float64 {
 	index, stride := 0, 1
 	for a := len(x.Type.Shape) - 1; a >= 0; a-- {
@@ -181,8 +181,8 @@ func at(x reference.Tensor, shape []int, i int) float64 {
 	return x.Float64s()[index]
 }
 
-// Every x with every exponent, in one result: single rounding of subnormal
-// results is where a product of powers goes wrong.
+// TestLdexpAllExponents combines every x with every exponent. A product of powers could round
+// subnormal results twice.
 func TestLdexpAllExponents(t *testing.T) {
 	values := append([]float64{0x1.fffffep0, 0x1.000002p0, 0x1.400002p3, 0x1.bffffep-100, 0x1.8p-149,
 		0x1.4p-127, 0x1.555556p127}, specials...)
@@ -191,7 +191,7 @@ func TestLdexpAllExponents(t *testing.T) {
 		exponents[i] = float64(i - 300)
 	}
 	x, n := reference.Floats(values, len(values), 1), reference.Floats(exponents, 1, len(exponents))
-	// what is known of the exponents selects the form
+	// limits of the exponents
 	for _, limit := range []float64{126, 127, 149, 300} {
 		p := build(t, func(b *program.Builder) {
 			v, e := b.Input("x", x.Type), b.Input("n", n.Type)
@@ -265,7 +265,7 @@ func TestConvertAndBitcast(t *testing.T) {
 	check(t, tolerance{}, p, map[string]reference.Tensor{"x": negative})
 }
 
-// TestAbsOfNegativeZero: its sign is gone, which only a quotient shows.
+// TestAbsOfNegativeZero checks that |−0| is +0; only a quotient shows the sign.
 func TestAbsOfNegativeZero(t *testing.T) {
 	p := build(t, func(b *program.Builder) {
 		x := b.Input("x", program.FloatType(20))
@@ -283,10 +283,10 @@ func TestAbsOfNegativeZero(t *testing.T) {
 	}
 }
 
-// bounds are those within which a clamp may put NaN.
+// bounds are the limits of a clamp, which may return a number between them for NaN.
 type bounds struct{ lo, hi float64 }
 
-// checkClamped compares the device with the reference. Where the reference has NaN, an
+// checkClamped compares the device with the reference implementation. Where the latter has NaN, an
 // output with bounds is NaN or within them.
 func checkClamped(
 	t *testing.T, p *program.Program, inputs map[string]reference.Tensor, limits map[string]bounds,
@@ -307,7 +307,7 @@ func checkClamped(
 	}
 }
 
-// Every length meets the backend's vectorized body and its rest with NaN.
+// TestClamp has lengths for which NaN occurs in the backend's vector loops and in the remainders.
 func TestClamp(t *testing.T) {
 	for _, shape := range [][]int{{}, {1}, {47}, {1, 1}, {3, 5, 7}, {2048, 9}} {
 		x := operand(program.Float, shape...)
@@ -329,13 +329,13 @@ func TestClamp(t *testing.T) {
 	}
 }
 
-// What a clamp does to NaN cannot be seen behind a factor that is NaN too, and the
-// gradient there is zero.
+// TestClampPoisoned checks that the result of a clamp of NaN has no effect where NaN is added, and
+// that the masks of gradients are false there.
 func TestClampPoisoned(t *testing.T) {
 	x := operand(program.Float, 47, 9)
 	p := build(t, func(b *program.Builder) {
 		v := b.Input("x", x.Type)
-		poison := v.Sub(v) // zero for numbers, NaN for others
+		poison := v.Sub(v) // zero for finite numbers, NaN for others
 		q := v.Round().Clip(-8, 7)
 		b.Output("value", q.Add(poison))
 		b.Output("near", v.Sub(q).Abs().Le(b.Const(0.5)))
@@ -344,7 +344,7 @@ func TestClampPoisoned(t *testing.T) {
 	check(t, tolerance{}, p, map[string]reference.Tensor{"x": x})
 }
 
-// Rounding in all forms: known to be small, delayed behind a clip, used twice, neither.
+// TestRounding checks rounding alone, before and after clips, and of a value that is used twice.
 func TestRounding(t *testing.T) {
 	data := append([]float64(nil), specials...)
 	for i := range 200 {
@@ -370,7 +370,8 @@ func TestRounding(t *testing.T) {
 	})
 }
 
-// TestSortColumns: columns are moved, bit for bit, whatever they and their keys are.
+// TestSortColumns checks that columns are moved unchanged, also if they or their keys have special
+// values.
 func TestSortColumns(t *testing.T) {
 	special := []float64{0, math.Copysign(0, -1), math.NaN(), 1, math.Inf(-1), 1, math.Inf(1),
 		math.NaN(), -2, 1e-30, 0}

@@ -9,7 +9,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
-// LowerPlain is Lower as for a backend other than the Go backend.
+// LowerPlain is Lower with or without the rules for the Go backend.
 func LowerPlain(
 	g *graph.Graph, p *program.Program, inputs []*graph.Node, gobackend bool,
 ) map[string]*graph.Node {
@@ -17,7 +17,7 @@ func LowerPlain(
 	return l.program(p, inputs)
 }
 
-// Fused returns the fused passes of a source and a quantizer, and how they store floats.
+// Fused returns the fused passes of a source and a quantizer, and the storage of their floats.
 func Fused(q Quantizer, s Source) (forward, backward *program.Program, memory InMemory, err error) {
 	q = q.inBFloat16()
 	if forward, err = fusedForward(s, q.parts.Forward); err != nil {
@@ -27,16 +27,16 @@ func Fused(q Quantizer, s Source) (forward, backward *program.Program, memory In
 	return forward, backward, q.fusedMemory(s), err
 }
 
-// Crossing says what a program needs of other replicas where each has its rows of some inputs,
-// which divided names.
+// A Crossing describes the communication that a program needs if each replica has its rows of some
+// inputs.
 type Crossing struct {
-	// Gathered has the operations, one for each time, that need rows of all replicas.
+	// Gathered lists the operations that need the rows of all replicas, with repetitions.
 	Gathered []program.Op
-	// Reduced is the number of reductions that go on over the replicas.
+	// Reduced is the number of reductions across replicas.
 	Reduced int
 }
 
-// Crosses returns what p needs on so many replicas.
+// Crosses returns the Crossing of p; divided reports whether the replicas divide an input.
 func Crosses(
 	p *program.Program, replicas int, divided func(input program.Input) bool,
 ) (Crossing, error) {

@@ -20,8 +20,8 @@ import (
 // fewElements are enough for a trial on the CPU.
 const fewElements = 1 << 14
 
-// TestSubjects: what stands for kernels passes its trial where the kernels compute what they mean,
-// with rows of any width.
+// TestSubjects checks that the trial program of each kind of kernels passes if the device executes
+// the bodies of kernels, with rows of any width.
 func TestSubjects(t *testing.T) {
 	for _, tt := range []struct {
 		kind         Kind
@@ -63,7 +63,7 @@ func TestSubjects(t *testing.T) {
 	}
 }
 
-// TestCompareCodes: one of a hundred values may differ.
+// TestCompareCodes checks that at most one value in a hundred may differ.
 func TestCompareCodes(t *testing.T) {
 	values := func(differ int, by float32) [][]float32 {
 		x := slices.Repeat([]float32{1, -2}, 100)
@@ -93,7 +93,8 @@ func TestCompareCodes(t *testing.T) {
 	}
 }
 
-// A node that does not give the stated type, or whose lowering panics, is named.
+// TestNodeErrors checks that an error names a node that does not have the stated type or whose
+// lowering panics.
 func TestNodeErrors(t *testing.T) {
 	cpu, err := engine.Open(device.CPU, engine.Options{})
 	if err != nil {
@@ -119,7 +120,8 @@ func TestNodeErrors(t *testing.T) {
 	}
 }
 
-// Every operation is lowered, or no device executes it for a reason that is told.
+// TestEveryOperationIsLoweredOrRefused checks that every operation either is lowered or is refused
+// by all devices with a reason.
 func TestEveryOperationIsLoweredOrRefused(t *testing.T) {
 	for _, info := range program.Ops() {
 		if lowered, refused := rules[info.Op] != nil, unsupported[info.Op] != ""; lowered == refused {

@@ -20,8 +20,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// halves is a quantizer to the nearest half, of rows; transposed computes it of columns,
-// which is no kernel.
+// halves returns a quantizer of rows to the nearest half. If transposed is set, it quantizes
+// columns, which no kernel does.
 func halves(t *testing.T, transposed bool) lower.Quantizer {
 	t.Helper()
 	return quantizerOf(t, "halves", 64, 64,
@@ -38,9 +38,9 @@ func halves(t *testing.T, transposed bool) lower.Quantizer {
 		})
 }
 
-// TestKernelCalls: with fused kernels, the passes of a quantizer are two calls of kernels
-// in bfloat16, however often it is used; what is no kernel is told once and computed as
-// operations, and so is everything where the device's kernels do not pass their trial.
+// TestKernelCalls checks that, with fused kernels, the two passes of a quantizer are two kernel
+// calls in bfloat16, each time it is used. A pass without a kernel, or any pass if kernels fail
+// their trial, is computed by operations, with one warning.
 func TestKernelCalls(t *testing.T) {
 	for _, tt := range []struct {
 		kernels    device.Kernels
@@ -49,7 +49,7 @@ func TestKernelCalls(t *testing.T) {
 		warns      string
 	}{
 		{device.FusedKernels, false, 4, ""},
-		// its backward pass is one
+		// only the backward pass is a kernel
 		{device.FusedKernels, true, 2, "transpose: executors of rows do not have this operation"},
 		{device.GraphKernels, false, 0, ""},
 		{device.AutoKernels, false, 0, "an output of the graph has only zeros"},
@@ -93,7 +93,7 @@ func TestKernelCalls(t *testing.T) {
 	}
 }
 
-// quantizerOf makes a quantizer of matrices from the value and the surrogate of its program.
+// quantizerOf returns a quantizer of matrices with the given value and surrogate.
 func quantizerOf(t *testing.T, name string, rows, columns int,
 	make func(b *program.Builder, x program.Value) (value, surrogate program.Value),
 	trained ...spec.Tensor) lower.Quantizer {
@@ -113,7 +113,7 @@ func quantizerOf(t *testing.T, name string, rows, columns int,
 	return q
 }
 
-// uniform quantizes rows to whole numbers between −8 and 7 times a scale of the row.
+// uniform returns a quantizer of rows to integers between −8 and 7 times a scale of the row.
 func uniform(t *testing.T, rows, columns int) lower.Quantizer {
 	t.Helper()
 	return quantizerOf(t, "uniform", rows, columns,
@@ -123,8 +123,8 @@ func uniform(t *testing.T, rows, columns int) lower.Quantizer {
 		})
 }
 
-// TestProductOfCodes: the product of integers is that of the values, and more exact than theirs in
-// bfloat16; rounded to bfloat16 itself it is as exact as a number can be.
+// TestProductOfCodes checks that the product of codes is more exact than that of values in
+// bfloat16, and that rounding it to bfloat16 adds only the error of this rounding.
 func TestProductOfCodes(t *testing.T) {
 	wrong := productErrors(t, engine.Options{Products: device.IntegerProducts}, uniform)
 	if wrong[0] > 1e-6 || wrong[1] > 1.0/256 || wrong[1] < 100*wrong[0] || wrong[2] < 100*wrong[0] {
@@ -132,7 +132,7 @@ func TestProductOfCodes(t *testing.T) {
 	}
 }
 
-// TestLongProductOfCodes: sums that 32 bits may not hold are those of values.
+// TestLongProductOfCodes checks that codes are not multiplied if their sums may exceed 32 bits.
 func TestLongProductOfCodes(t *testing.T) {
 	d := testdevice.Open(t, engine.Options{Products: device.IntegerProducts})
 	for columns, want := range map[int]bool{engine.LongestIntegers: true, engine.LongestIntegers +
@@ -150,8 +150,8 @@ func TestLongProductOfCodes(t *testing.T) {
 	}
 }
 
-// productErrors are the relative errors of the product of two matrices that a quantizer makes: of
-// their codes, of their codes rounded at the end, and of their values.
+// productErrors returns the relative errors of the product of two quantized matrices, computed from
+// codes, from codes and rounded at the end, and from values.
 func productErrors(
 	t *testing.T, o engine.Options, quantizer func(t *testing.T, rows, columns int) lower.Quantizer,
 ) (wrong [3]float64) {

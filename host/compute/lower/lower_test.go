@@ -60,8 +60,8 @@ func TestWrongInputs(t *testing.T) {
 	}
 }
 
-// What other backends get, executed by the Go backend where its operations agree:
-// on numbers, with exponentials in their range, bools compared by nothing.
+// TestPlainRules runs the rules for other backends on the Go backend, without the operations that
+// deviate there: exponentials, hyperbolic tangents and comparisons of bools.
 func TestPlainRules(t *testing.T) {
 	var ops []program.Op
 	for _, info := range program.Ops() {
@@ -114,8 +114,8 @@ func comparePlain(
 	}
 }
 
-// Constants are stored once in a graph, so that the device finds what several
-// programs have in common.
+// TestSharedNodes checks that a graph stores constants once, so that the device finds the common
+// operations of several programs.
 func TestSharedNodes(t *testing.T) {
 	p := build(t, quest(64, 4, 128))
 	count := func(times int) (nodes int) {
@@ -138,12 +138,12 @@ func TestSharedNodes(t *testing.T) {
 	}
 }
 
-// Random programs against the reference in double precision. Integers and bools must
-// agree exactly. Floats carry the roundings of up to 40 operations in single
-// precision, 6e-8 each, amplified by what the operations amplify: the generator
-// keeps values below 64 and programs well conditioned, for which the reference in
-// single precision stays within 1e-4 of the largest element; the device's own
-// functions (exp, tanh, sums in another order) get twice that.
+// TestRandomPrograms compares random programs with the reference implementation in double
+// precision. Integers and bools must be equal. Floats have the rounding errors of up to 40
+// operations in single precision, 6e-8 each, which operations amplify. The generator keeps values
+// below 64 and programs well conditioned: the reference implementation in single precision stays
+// within 1e-4 of the largest element. The device's own functions (exp, tanh, sums in another order)
+// are allowed twice that.
 func TestRandomPrograms(t *testing.T) {
 	seeds := testlevel.Sample[uint64](30, 100, 300)
 	for seed := range seeds {

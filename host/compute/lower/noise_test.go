@@ -16,8 +16,9 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// dithered rounds x to quarters in training, after random signs of the columns that both operands
-// of a product share and with noise from the second step on. Evaluation rounds to nearest.
+// dithered rounds x to multiples of 1/4. In training it first multiplies columns by random signs,
+// which both operands of a product share, and from the second step on it adds noise. Evaluation
+// rounds to nearest.
 type dithered struct{}
 
 func (dithered) Describe() sdk.Description { return sdk.Description{Name: "dithered"} }
@@ -39,9 +40,9 @@ func (dithered) Quantize(
 		Le(b.Const(8)).Select(x, u)}, nil
 }
 
-// TestNoise: programs with random bits compute the same, to the bit, in graphs, in kernels of rows
-// and in those for GPUs as on the reference, and without a warning; also for two rows, which are as
-// many as a key has words.
+// TestNoise checks that programs with random bits give the bits of the reference implementation in
+// graphs, row by row and in GPU kernels, without a warning. Two rows are a special case: a key has
+// as many words.
 func TestNoise(t *testing.T) {
 	for name, o := range map[string]engine.Options{
 		"graph": {}, "rows": {Precision: device.BFloat16},

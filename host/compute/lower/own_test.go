@@ -14,8 +14,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// pushing rounds to multiples of a trained step in a domain that is rotated by a block, and gives
-// gradients that depend on the sign of dy.
+// pushing is a quantizer, and its value a block size. It rotates blocks, rounds to multiples of a
+// trained step, and has gradients of its own, which depend on the sign of dy.
 type pushing int
 
 func (pushing) Describe() sdk.Description { return sdk.Description{Name: "pushing"} }
@@ -46,7 +46,7 @@ func (q pushing) Backward(
 		Trained: sdk.State{"step": dz.Abs().Mul(codes).SumAll()}}, nil
 }
 
-// own prepares a quantizer with a backward pass of its own.
+// own returns a quantizer with a backward pass of its own.
 func own(t *testing.T, block int, shape ...int) (spec.Quantizer, lower.Quantizer) {
 	t.Helper()
 	built, err := sdk.BuildQuantizer(pushing(block),
@@ -61,8 +61,8 @@ func own(t *testing.T, block int, shape ...int) (spec.Quantizer, lower.Quantizer
 	return built, q
 }
 
-// TestOwnBackward: gradients are those of the quantizer's own program, by x and by the trained
-// parameter.
+// TestOwnBackward checks that gradients with respect to x and the trained parameter are those of
+// the quantizer's own program.
 func TestOwnBackward(t *testing.T) {
 	for _, block := range []int{1, 64} {
 		built, q := own(t, block, 12, 192)

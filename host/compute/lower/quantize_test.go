@@ -38,8 +38,8 @@ func quest(block int, shape ...int) func(b *program.Builder) {
 	}
 }
 
-// absmax is plain straight-through rounding on a symmetric grid, with a surrogate
-// whose gradient uses x itself: its square.
+// squareSurrogate writes rounding on a symmetric grid, with a surrogate whose gradient depends on
+// x: its square.
 func squareSurrogate(shape ...int) func(b *program.Builder) {
 	return func(b *program.Builder) {
 		x := b.Input(spec.InputX, program.FloatType(shape...))
@@ -106,8 +106,7 @@ func compareGradient(t *testing.T, p *program.Program, x, dy, got reference.Tens
 	compare(t, "gradient", rotation, got, want[autodiff.Prefix+spec.InputX], nil)
 }
 
-// Zero rows and rows with a number that is not finite follow the program also
-// through the vectorized forms.
+// TestQuantizeEdgeRows checks rows of zeros and rows with NaN or an infinity.
 func TestQuantizeEdgeRows(t *testing.T) {
 	x := normal(3, 6, 128)
 	for i := range 128 {
@@ -119,7 +118,7 @@ func TestQuantizeEdgeRows(t *testing.T) {
 	check(t, rotation, build(t, quest(64, 6, 128)), map[string]reference.Tensor{"x": x})
 }
 
-// weighted is x·y·gain, with a gain that all rows share.
+// weighted returns a source of x·y·gain, with a gain that all rows share.
 func weighted(t *testing.T, rows, columns int) lower.Source {
 	t.Helper()
 	matrix := program.FloatType(rows, columns)
@@ -146,7 +145,7 @@ func weighted(t *testing.T, rows, columns int) lower.Source {
 	return lower.Source{Forward: forward, Backward: backward, Rounded: true}
 }
 
-// squashing is tanh, whose backward pass reads x, of rotated rows.
+// squashing returns a quantizer with tanh of rotated rows, whose backward pass reads x.
 func squashing(t *testing.T, rows, columns int) lower.Quantizer {
 	t.Helper()
 	return quantizerOf(t, "squash", rows, columns,
@@ -156,7 +155,7 @@ func squashing(t *testing.T, rows, columns int) lower.Quantizer {
 		})
 }
 
-// stepping rounds to multiples of a trained step, like LSQ.
+// stepping returns a quantizer to multiples of a trained step, like LSQ.
 func stepping(t *testing.T, rows, columns int) lower.Quantizer {
 	t.Helper()
 	return quantizerOf(t, "stepping", rows, columns,
@@ -166,13 +165,13 @@ func stepping(t *testing.T, rows, columns int) lower.Quantizer {
 		}, spec.Tensor{Name: "step"})
 }
 
-// TestFused: kernels that compute a source and quantize it compute what the reference does, in rows
-// that fill a tile and in others.
+// TestFused compares kernels that compute and quantize a source with the reference implementation,
+// for rows that fill a tile and rows that do not.
 func TestFused(t *testing.T) {
 	testlevel.Long(t, "kernels are interpreted")
 	const rows = 64
 	for _, columns := range []int{64, 80} {
-		// rotations of kernels are less exact than what is asked for
+		// rotations of kernels are less exact than the tolerance
 		_, pushing := own(t, 1, rows, columns)
 		for name, q := range map[string]lower.Quantizer{"uniform": uniform(t, rows, columns),
 			"squash":   squashing(t, rows, columns),
@@ -201,7 +200,7 @@ func TestFused(t *testing.T) {
 	}
 }
 
-// compareFused returns what the reference computes.
+// compareFused compares a program with the reference implementation, whose outputs it returns.
 func compareFused(
 	t *testing.T, name string, p *program.Program, memory lower.InMemory,
 	inputs map[string]reference.Tensor,

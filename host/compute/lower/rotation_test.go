@@ -18,8 +18,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// learned rounds to a trained step in a rotated domain; the step's gradient is that of
-// the values beyond the largest code.
+// learned writes a quantizer of rotated rows to multiples of a trained step. Only values beyond the
+// largest code contribute to the step's gradient.
 func learned(block int, shape ...int) func(b *program.Builder) {
 	return func(b *program.Builder) {
 		x, step := b.Input(spec.InputX, program.FloatType(shape...)),
@@ -33,8 +33,8 @@ func learned(block int, shape ...int) func(b *program.Builder) {
 	}
 }
 
-// straight rounds in a rotated domain and passes gradients straight through: its
-// backward pass has no rotation to save.
+// straight writes a quantizer of rotated rows that passes gradients straight through: its backward
+// pass has no rotation to save.
 func straight(block int, shape ...int) func(b *program.Builder) {
 	return func(b *program.Builder) {
 		x := b.Input(spec.InputX, program.FloatType(shape...))
@@ -43,7 +43,7 @@ func straight(block int, shape ...int) func(b *program.Builder) {
 	}
 }
 
-// rotating prepares a program's quantizer.
+// rotating returns the quantizer of a program.
 func rotating(
 	t *testing.T, write func(b *program.Builder), trained ...spec.Tensor,
 ) lower.Quantizer {
@@ -64,7 +64,7 @@ func keepRotated(t *testing.T, q lower.Quantizer) *lower.Rotated {
 	return u
 }
 
-// TestKeepRotated: which rotation is left out, and how many that saves.
+// TestKeepRotated checks which rotation is left out, and how many rotations that saves.
 func TestKeepRotated(t *testing.T) {
 	step := spec.Tensor{Name: "step", Shape: []int{}}
 	_, pushing := own(t, 64, 12, 192)
@@ -99,7 +99,7 @@ func TestKeepRotated(t *testing.T) {
 	}
 }
 
-// hadamard rotates back what has been left rotated.
+// hadamard rotates the values of a quantizer without its last rotation.
 func hadamard(x *graph.Node, block int) *graph.Node {
 	b := program.NewBuilder("rotation")
 	b.Output("z", b.Input("x", program.FloatType(x.Shape().Dimensions...)).Hadamard(block))
@@ -110,8 +110,7 @@ func hadamard(x *graph.Node, block int) *graph.Node {
 	return lower.Lower(x.Graph(), p, []*graph.Node{x})["z"]
 }
 
-// TestRestored: rotated back, the value is Q(x) to the last bit, what is not finite
-// included.
+// TestRestored checks that the value, rotated back, has the bits of Q(x), also if it is not finite.
 func TestRestored(t *testing.T) {
 	x := normal(3, 6, 192)
 	for i := range 192 {
@@ -130,12 +129,13 @@ func TestRestored(t *testing.T) {
 	sameBits(t, testdevice.Download[float32](t, got[0]), testdevice.Download[float32](t, got[1]))
 }
 
-// TestProducts compares a product of two quantized matrices, and its gradients on both
-// and on a trained step, with operands rotated back and left rotated.
+// TestProducts compares a product of two quantized matrices, and its gradients with respect to both
+// and to a trained step, with operands rotated back and left rotated.
 //
-// A sum of n products errs by at most n·2⁻²⁴ of the norms of its factors, and rotating
-// 64 elements by 64·√64·2⁻²⁴ of theirs; with the two rotations of each operand that is
-// 1e-4 of the norms in the worst case. Errors average out: a hundredth is asked for.
+// The error of a sum of n products is at most n·2⁻²⁴ times the norms of its factors, and that of a
+// rotation of 64 elements at most 64·√64·2⁻²⁴ times their norm. With two rotations of each operand,
+// that is 1e-4 of the norms in the worst case. Because errors average out, the tolerance is a
+// hundredth of it.
 func TestProducts(t *testing.T) {
 	const tokens, out, in = 12, 40, 192
 	step := spec.Tensor{Name: "step", Shape: []int{}}
@@ -169,7 +169,7 @@ func TestProducts(t *testing.T) {
 	}
 }
 
-// product is Q(x)·Q(w)ᵀ for random matrices, with its gradients for a random one.
+// product returns Q(x)·Q(w)ᵀ for random matrices, and its gradients for a random adjoint.
 func product(t *testing.T, qx, qw lower.Quantizer, tokens, out, in int) [][]float32 {
 	t.Helper()
 	inputs := []reference.Tensor{normal(1, tokens, in), normal(2, out, in), normal(3, tokens, out),
@@ -189,8 +189,8 @@ func product(t *testing.T, qx, qw lower.Quantizer, tokens, out, in int) [][]floa
 		})
 }
 
-// TestRotationsByKernels: rotations of rows of any number of axes are kernels where they are asked
-// for, with the values of products.
+// TestRotationsByKernels checks that WithKernels rotates rows, in tensors of two and three axes, by
+// one kernel, with the values of graph operations.
 func TestRotationsByKernels(t *testing.T) {
 	for _, shape := range [][]int{{16, 384}, {2, 8, 256}} {
 		d := testdevice.Open(t, engine.Options{Precision: device.BFloat16, Kernels: device.BodyKernels})

@@ -20,9 +20,9 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// TestRowsOnCPU: the CPU computes quantizers row by row, unless graphs are asked for: values are
-// then rounded to the precision, and those of the graph but for that. What is not of rows is told
-// once and computed as operations.
+// TestRowsOnCPU checks that the CPU computes quantizers row by row unless graph operations are
+// requested, and that only the rounding to the precision differs. Programs not over rows are
+// computed by graph operations, with one warning.
 func TestRowsOnCPU(t *testing.T) {
 	for _, tt := range []struct {
 		precision  device.Precision
@@ -77,7 +77,7 @@ func TestRowsOnCPU(t *testing.T) {
 	}
 }
 
-// thirds is a quantizer to the nearest third, whose values are not exact in bfloat16.
+// thirds returns a quantizer to the nearest third, whose values are not exact in bfloat16.
 func thirds(t *testing.T, transposed bool) lower.Quantizer {
 	t.Helper()
 	return quantizerOf(t, "thirds", 64, 64,
@@ -103,7 +103,7 @@ func randomFloats(n int) []float32 {
 	return x
 }
 
-// bfloat rounds to bfloat16 if asked to.
+// bfloat rounds x to bfloat16 if rounded is set.
 func bfloat(x float32, rounded bool) float32 {
 	if !rounded {
 		return x
@@ -112,7 +112,7 @@ func bfloat(x float32, rounded bool) float32 {
 	return math.Float32frombits((bits + 0x7fff + bits>>16&1) &^ 0xffff)
 }
 
-// BenchmarkRows compares a quantizer by rows with the same as a graph, forward alone and with its
+// BenchmarkRows compares a quantizer computed row by row and as a graph, forward alone and with its
 // gradient, on one thread.
 func BenchmarkRows(b *testing.B) {
 	for _, s := range []struct{ rows, cols, block int }{{2048, 256, 128}, {2048, 704, 64},

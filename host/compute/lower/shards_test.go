@@ -17,8 +17,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// TestShardsOfRandomPrograms: programs whose inputs are divided among replicas compute what they
-// compute on one.
+// TestShardsOfRandomPrograms compares random programs with sharded inputs with the reference
+// implementation.
 func TestShardsOfRandomPrograms(t *testing.T) {
 	for _, replicas := range []int{2, 4} {
 		d := testdevice.Open(t, engine.Options{Count: replicas})
@@ -51,7 +51,7 @@ func TestShardsOfRandomPrograms(t *testing.T) {
 	}
 }
 
-// onShards executes p with every input divided whose first axis allows it, and counts these.
+// onShards executes p with every input sharded whose first axis allows it, and counts these.
 func onShards(
 	t *testing.T, d *engine.Device, p *program.Program, inputs map[string]reference.Tensor,
 	divided *int,

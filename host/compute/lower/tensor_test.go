@@ -12,7 +12,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// normal is a seeded Gaussian tensor.
+// normal returns a tensor of normally distributed floats for a seed.
 func normal(seed uint64, shape ...int) reference.Tensor {
 	r := rand.New(rand.NewPCG(seed, 1))
 	x := reference.Tensor{Type: program.FloatType(shape...)}
@@ -78,7 +78,7 @@ func TestSources(t *testing.T) {
 	check(t, tolerance{}, p, nil)
 }
 
-// Counting in floats would stop at 2²⁴.
+// TestLongIota checks numbers above 2²⁴, where counting in floats would stop.
 func TestLongIota(t *testing.T) {
 	testlevel.Long(t, "it fills 64 MB")
 	const n = 1<<24 + 5
@@ -102,7 +102,8 @@ func TestRandomBits(t *testing.T) {
 	}
 }
 
-// Rows with NaN, with infinities of both signs, of zeros; axes in every position.
+// TestReductions checks rows with NaN, with infinities of both signs, and of −Inf only, over axes
+// in every position.
 func TestReductions(t *testing.T) {
 	for _, shape := range [][]int{{1}, {5}, {47}, {1, 33}, {33, 1}, {6, 16}, {5, 24}, {6, 32}, {3, 64},
 		{3, 65}, {2, 128}, {3, 5, 16}, {2, 3, 4, 5}} {
@@ -197,9 +198,9 @@ func TestDot(t *testing.T) {
 	}
 }
 
-// The error of a rotation in single precision: each element is a sum of at most
-// block terms of magnitude |x|/√block in one or several stages, so that a few
-// units in the last place of the block's norm remain.
+// rotation is the tolerance of a rotation in single precision: each element is a sum of at most
+// block terms of magnitude |x|/√block in one or several stages, with an error of a few units in the
+// last place of the block's norm.
 var rotation = tolerance{abs: 3e-6, rel: 1e-6}
 
 func TestHadamard(t *testing.T) {

@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// benchmarked are products as they occur in training: squares, a linear layer forward (the weight's
-// rows are contracted), the gradient of its weight (contracted over tokens), and attention.
+// benchmarked lists products that occur in training: square ones, a linear layer (contracted over
+// the weight's rows), the gradients of its weight (contracted over tokens) and of its input, and
+// attention.
 var benchmarked = []struct {
 	name string
 	shape
@@ -75,7 +76,7 @@ type peak struct {
 }
 
 // BenchmarkPeak measures each multiplication instruction without access to memory, on one thread.
-// Products reach a part of it.
+// Products reach only part of this rate.
 func BenchmarkPeak(b *testing.B) {
 	for _, p := range peaks() {
 		b.Run(p.instruction, func(b *testing.B) {

@@ -7,8 +7,8 @@ import (
 	"github.com/cage-qat/cage/host/compute/matmul"
 )
 
-// The rows of x are multiplied by those of w: neither is transposed in memory, the layouts say
-// which axis is summed over.
+// This example multiplies the rows of x by those of w. Neither is transposed in memory: the layouts
+// specify which axis is summed over.
 func Example() {
 	x := []float32{
 		1, 2, 3,

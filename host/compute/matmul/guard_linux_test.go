@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// guarded returns n zeros at the very end of a page, and behind it one that nobody may touch; or,
-// where front is set, at the very beginning of a page behind such one.
+// guarded returns a slice of n zeros that ends at an inaccessible page or, if front is set, begins
+// after one.
 func guarded[T any](t testing.TB, n int, front bool) []T {
 	t.Helper()
 	var zero T

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestRoundBits: the nearest bfloat16, by distances in float64; of two the one whose last bit is 0.
+// TestRoundBits checks that roundBits returns the nearest bfloat16, by distances in float64, and of
+// two nearest the one whose last bit is 0.
 func TestRoundBits(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	number := func(bits uint32) float64 { return float64(math.Float32frombits(bits)) }
@@ -20,7 +21,7 @@ func TestRoundBits(t *testing.T) {
 			if !math.IsNaN(number(got)) || got&0x400000 == 0 || got&0xffff != 0 {
 				t.Fatalf("%#x, which is NaN, becomes %#x", x, got)
 			}
-		// the next one is infinity, whose distance counts as if exponents went on
+		// the next number is infinity, which counts as 2¹²⁸
 		case x&0x7fff0000 == 0x7f7f0000:
 			if want := (x + 0x8000) &^ 0xffff; got != want {
 				t.Fatalf("%#x becomes %#x, want %#x", x, got, want)
@@ -38,8 +39,8 @@ func TestRoundBits(t *testing.T) {
 	}
 }
 
-// TestFusedMultiplyAdd: one rounding of the exact result, by big numbers, for sums around halves of
-// the last bit and below the smallest normal number.
+// TestFusedMultiplyAdd checks, with big numbers, that fusedMultiplyAdd rounds the exact result
+// once, for sums around halves of the last bit and below the smallest normal number.
 func TestFusedMultiplyAdd(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	number := func(spread int) float32 {
@@ -77,8 +78,8 @@ func TestFusedMultiplyAdd(t *testing.T) {
 	}
 }
 
-// TestVectorRounding: packers round as roundBits does: all upper halves, with lower ones that round
-// up, down, and to even.
+// TestVectorRounding checks that packers round like roundBits, for all upper halves of words with
+// lower halves that round up, down, and to even.
 func TestVectorRounding(t *testing.T) {
 	var x []float32
 	var want []uint32
@@ -117,7 +118,8 @@ func TestVectorRounding(t *testing.T) {
 	})
 }
 
-// TestFinish: vectors finish tiles as plain Go does, bit for bit, and write nothing else.
+// TestFinish checks that vector code finishes tiles with the bits of plain Go, and writes nothing
+// else.
 func TestFinish(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	eachTier(t, func(t *testing.T, tier *Tier) {
@@ -168,7 +170,8 @@ func TestFinish(t *testing.T) {
 	})
 }
 
-// TestBytes: formats with an offset add it to every byte, and sum bytes.
+// TestBytes checks that formats with an offset add it to every byte, and that addColumns sums
+// bytes.
 func TestBytes(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	eachTier(t, func(t *testing.T, tier *Tier) {
@@ -200,7 +203,7 @@ func TestBytes(t *testing.T) {
 	})
 }
 
-// TestKernelsCheck: a kernel panics before it leaves a slice.
+// TestKernelsCheck checks that a kernel panics before it accesses memory outside a slice.
 func TestKernelsCheck(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		for _, f := range []*format{tier.bfloat16, tier.float32, tier.codes} {

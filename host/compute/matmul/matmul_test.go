@@ -35,7 +35,7 @@ func run1(
 	}
 }
 
-// unscaled are scales that change nothing.
+// unscaled returns scales that change nothing.
 func unscaled(p *Product) (s Scales) {
 	if p.arithmetic == Int8 {
 		s.Rows = slices.Repeat([]float32{1}, p.m)
@@ -43,7 +43,7 @@ func unscaled(p *Product) (s Scales) {
 	return s
 }
 
-// checkFloats holds a product to the reference.
+// checkFloats compares a product of floats with the reference.
 func checkFloats(
 	t *testing.T, tier *Tier, a Arithmetic, s shape, kinds [2]string, front bool, value func() float64,
 ) {
@@ -65,7 +65,7 @@ func checkFloats(
 	}
 }
 
-// checkCodes holds a product of integers to the reference: it is equal.
+// checkCodes checks that a product of integers equals the reference.
 func checkCodes(t *testing.T, tier *Tier, s shape, front bool, left, right func() float64) {
 	t.Helper()
 	l, r := s.layouts()
@@ -91,7 +91,7 @@ func eachTier(t *testing.T, f func(t *testing.T, tier *Tier)) {
 	}
 }
 
-// TestSizes tries all sizes around those of tiles and words.
+// TestSizes tries sizes close to those of tiles and words.
 func TestSizes(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		r := rand.New(rand.NewPCG(1, 2))
@@ -134,8 +134,8 @@ func around(n int) []int {
 	return slices.Compact(sizes)
 }
 
-// layoutsToTry are products with all orders of axes, batches, gaps, and more words than a block
-// has.
+// layoutsToTry returns products with all orders of axes, with batches and gaps, and with more words
+// than a block has.
 func layoutsToTry() []shape {
 	shapes := []shape{
 		square(40, 70, 2600), square(250, 20, 300), square(5, 4200, 40), square(1, 1, 5000),
@@ -173,7 +173,7 @@ func permutations(n int) [][]int {
 }
 
 func TestLayouts(t *testing.T) {
-	// In short mode one layout in twelve is tried on each tier, another one on each.
+	// In short mode, one layout in twelve is tried on each tier, and different ones on each.
 	every := testlevel.Sample(12, 1, 1)
 	tiers := 0
 	eachTier(t, func(t *testing.T, tier *Tier) {
@@ -198,7 +198,7 @@ func TestLayouts(t *testing.T) {
 	})
 }
 
-// TestWild: what is not a number, infinite, or subnormal.
+// TestWild checks products of NaN, infinite and subnormal numbers, among others.
 func TestWild(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		r := rand.New(rand.NewPCG(5, 6))
@@ -213,8 +213,8 @@ func TestWild(t *testing.T) {
 	})
 }
 
-// TestExtremeCodes: integers at the ends of their range, sums beyond 31 bits before the offset is
-// taken off, and the largest number of summands.
+// TestExtremeCodes checks integers at the ends of their range, sums beyond 31 bits before the
+// offset is subtracted, and the largest number of summands.
 func TestExtremeCodes(t *testing.T) {
 	always := func(x float64) func() float64 { return func() float64 { return x } }
 	eachTier(t, func(t *testing.T, tier *Tier) {
@@ -229,8 +229,8 @@ func TestExtremeCodes(t *testing.T) {
 	})
 }
 
-// TestCodesAgree: all tiers have the same results with scales, for sums that float32 holds or does
-// not.
+// TestCodesAgree checks that all tiers give the same results with scales, for sums that float32 can
+// and cannot represent.
 func TestCodesAgree(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	for _, limit := range []int{1, 7, 15, 60, 127} {
@@ -265,8 +265,8 @@ func floats(r *rand.Rand, n int) []float32 {
 	return x
 }
 
-// TestResults: scales of integers, addition to floats, and rounding, against the same in float64.
-// The factors and the sum round once each.
+// TestResults compares scaled products of integers, products of floats with an addend, and rounded
+// results with float64. Scales and the addend round once each.
 func TestResults(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		r := rand.New(rand.NewPCG(9, 10))
@@ -274,8 +274,8 @@ func TestResults(t *testing.T) {
 			{batch: []int{40}, m: []int{7}, n: []int{17}, k: []int{9}}} {
 			for i := range 18 {
 				a, short := []Arithmetic{BFloat16, Float32, Int8}[i%3], i%2 != 0
-				// Floats have nothing added, something, or the output itself; integers have both scales or
-				// those of rows.
+				// Floats have no addend, a separate one, or the output itself; integers have scales of rows, or
+				// of rows and columns.
 				add, same, scaled := a != Int8 && i/6 > 0, i/6 == 2, a == Int8 && i/6 > 0
 				m, n := product(s.m), product(s.n)
 				kind, value, scales := "float32", normal(r), Scales{}
@@ -318,7 +318,7 @@ func TestResults(t *testing.T) {
 						bound += roundoff * (math.Abs(want) + bound)
 					}
 					want += float64(addend[at])
-					// Where sums have parts, something is added to the first of them.
+					// The addend is added to the first part of a sum.
 					bound += 3 * roundoff * (math.Abs(want) + math.Abs(float64(addend[at])) + bound)
 					var got float32
 					if short {
@@ -336,9 +336,9 @@ func TestResults(t *testing.T) {
 	})
 }
 
-// TestShortResults: results in bfloat16 are those in float32, rounded, on every tier, for integers
-// with scales of rows and of both, for floats with something added and without, for one part of the
-// sums and several, and with NaN and infinities among them.
+// TestShortResults checks that results in bfloat16 are the rounded float32 results on every tier:
+// for integers with scales of rows and of both, for floats with and without an addend, for sums in
+// one part and several, and with NaN and infinities.
 func TestShortResults(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		r := rand.New(rand.NewPCG(13, 14))
@@ -383,7 +383,7 @@ func TestShortResults(t *testing.T) {
 	})
 }
 
-// pick is a scale by definition; i counts through all products of the batch.
+// pick returns the scale of row or column i, counted through all products of the batch.
 func pick(scales []float32, i int) float64 {
 	if scales == nil {
 		return 1
@@ -391,7 +391,7 @@ func pick(scales []float32, i int) float64 {
 	return float64(scales[i%len(scales)])
 }
 
-// goroutines runs tasks on so many goroutines, the last task first.
+// goroutines runs tasks on the given number of goroutines, the last task first.
 func goroutines(workers int) func(n int, f func(i int)) {
 	return func(n int, f func(i int)) {
 		var wg sync.WaitGroup
@@ -406,9 +406,9 @@ func goroutines(workers int) func(n int, f func(i int)) {
 	}
 }
 
-// TestSameBits: the same bits for any number of processors, goroutines, and order of tasks. All
-// tiers but AMX divide work alike, so that fewer summands suffice for the slow portable one: three
-// blocks.
+// TestSameBits checks that results have the same bits for any number of processors and goroutines
+// and any order of tasks. All tiers but AMX divide work alike, so three blocks of summands suffice
+// for the slow portable tier.
 func TestSameBits(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	type setting struct{ workers, procs int }
@@ -450,8 +450,8 @@ func TestSameBits(t *testing.T) {
 	})
 }
 
-// TestFloatTiersAgree: tiers that multiply float32 words have equal bits: rounded to bfloat16 for
-// numbers whose products are normal, and in float32 for all.
+// TestFloatTiersAgree checks that tiers that multiply float32 words give equal bits: in bfloat16 if
+// all products are normal numbers, and in float32 always.
 func TestFloatTiersAgree(t *testing.T) {
 	r := rand.New(rand.NewPCG(13, 14))
 	every := testlevel.Sample(6, 1, 1)
@@ -484,12 +484,12 @@ func TestFloatTiersAgree(t *testing.T) {
 	}
 }
 
-// sameNumber tells whether two numbers have the same bits, or are both not a number.
+// sameNumber reports whether two numbers have the same bits or are both NaN.
 func sameNumber(x, y float32) bool {
 	return math.Float32bits(x) == math.Float32bits(y) || x != x && y != y
 }
 
-// TestNoAllocations: a run takes its memory from the one before.
+// TestNoAllocations checks that a run reuses the memory of an earlier run.
 func TestNoAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("pools lose things at random under the race detector")
@@ -602,7 +602,7 @@ func TestBest(t *testing.T) {
 	}
 }
 
-// TestPeaks: the peak of each instruction with which a tier multiplies is measured.
+// TestPeaks checks that BenchmarkPeak measures each instruction with which a tier multiplies.
 func TestPeaks(t *testing.T) {
 	known := map[string]bool{}
 	for _, p := range peaks() {
@@ -618,8 +618,8 @@ func TestPeaks(t *testing.T) {
 	}
 }
 
-// TestTasksCoverRows: tasks have all rows, each once, in whole panels but for the last, and the
-// later ones have no more than those before.
+// TestTasksCoverRows checks that tasks cover every row once, begin at panels, and never have more
+// rows than the task before.
 func TestTasksCoverRows(t *testing.T) {
 	for _, c := range []struct{ all, panel, rows, share, least int }{
 		{512, 12, 192, 4, 12}, {2048, 12, 192, 4, 12}, {2048, 12, 192, 4, 48}, {97, 12, 192, 4, 12},

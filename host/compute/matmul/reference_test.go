@@ -8,12 +8,12 @@ import (
 	"testing"
 )
 
-// A shape is a product to try: sizes of axes, and how they lie in memory.
+// A shape describes a product: the sizes of its axes and their layout in memory.
 type shape struct {
 	batch, m, n, k []int
 	// order of the axes batch…, cross…, contracted… in memory, the slowest first; nil is that order
 	left, right []int
-	gap         int // elements that lie between rows
+	gap         int // elements between rows
 }
 
 func square(m, n, k int) shape { return shape{m: []int{m}, n: []int{n}, k: []int{k}} }
@@ -34,7 +34,7 @@ func product(sizes []int) int {
 	return p
 }
 
-// layouts places both operands in memory.
+// layouts returns the layouts of both operands.
 func (s shape) layouts() (left, right Layout) {
 	place := func(cross, order []int) Layout {
 		sizes := append(append(append([]int{}, s.batch...), cross...), s.k...)
@@ -57,7 +57,7 @@ func (s shape) layouts() (left, right Layout) {
 	return place(s.m, s.left), place(s.n, s.right)
 }
 
-// reaches is how many elements an operand has.
+// reaches returns the number of elements of an operand in memory.
 func reaches(t testing.TB, l Layout) int {
 	v, err := newView("", l)
 	if err != nil {
@@ -66,7 +66,7 @@ func reaches(t testing.TB, l Layout) int {
 	return v.extent
 }
 
-// offsets lists where the elements of some axes are, by definition.
+// offsets returns the offsets of all elements of some axes, by definition.
 func offsets(axes []Axis) []int {
 	at := []int{0}
 	for _, a := range axes {
@@ -81,7 +81,7 @@ func offsets(axes []Axis) []int {
 	return at
 }
 
-// values returns the elements as the numbers that are multiplied.
+// values returns the elements as the numbers that are multiplied, after rounding.
 func values(t *Tier, a Arithmetic, e Elements) []float64 {
 	all := make([]float64, max(len(e.Float32), len(e.BFloat16), len(e.Int8)))
 	for i, x := range e.Float32 {
@@ -108,8 +108,8 @@ func values(t *Tier, a Arithmetic, e Elements) []float64 {
 // summands.
 type exact struct{ sum, magnitude float64 }
 
-// flushes tells whether products of a tier take subnormal operands for zero, so that infinity times
-// one of them is NaN.
+// flushes reports whether products of a tier treat subnormal operands as zero, so that infinity
+// times one of them is NaN.
 func flushes(t *Tier, a Arithmetic) bool { return t.HasBFloat16() && a == BFloat16 }
 
 func reference(t *Tier, a Arithmetic, l, r Layout, left, right Elements) []exact {
@@ -133,7 +133,7 @@ func reference(t *Tier, a Arithmetic, l, r Layout, left, right Elements) []exact
 	return out
 }
 
-// elements makes an operand of a kind, at an edge of its memory.
+// elements returns an operand of an element type, at an edge of its memory.
 func elements(t testing.TB, kind string, n int, front bool, value func() float64) Elements {
 	switch kind {
 	case "float32":
@@ -158,12 +158,12 @@ func elements(t testing.TB, kind string, n int, front bool, value func() float64
 
 func normal(r *rand.Rand) func() float64 { return r.NormFloat64 }
 
-// codes are integers of −limit … limit.
+// codes draws integers from −limit to limit.
 func codes(r *rand.Rand, limit int) func() float64 {
 	return func() float64 { return float64(r.IntN(2*limit+1) - limit) }
 }
 
-// wild are numbers of all kinds.
+// wild draws numbers of all kinds.
 func wild(r *rand.Rand) func() float64 {
 	special := []float64{0, math.Copysign(0, -1), math.Inf(1), math.Inf(-1), math.NaN(), 0x1p-133,
 		-0x1p-127, 0x1.8p-126, 0x1p50, 0x1p-149}
@@ -175,19 +175,19 @@ func wild(r *rand.Rand) func() float64 {
 	}
 }
 
-// tiny are numbers whose products are near the smallest of float32.
+// tiny draws numbers whose products are near the smallest of float32.
 func tiny(r *rand.Rand) func() float64 {
 	return func() float64 { return r.NormFloat64() * math.Ldexp(1, r.IntN(20)-75) }
 }
 
-// roundoff is the relative error of a float32 operation.
+// roundoff is the largest relative error of a float32 operation.
 const roundoff = 0x1p-24
 
-// bound is how far a computed sum of k products may be from the exact one. A summand goes through
-// at most k additions within blocks and one for each block, each of which is off by roundoff of
-// what has been summed up, which is no more than the magnitudes (Higham, Accuracy and Stability of
-// Numerical Algorithms, 2nd edition, (3.5)), or by half of the smallest number, or where subnormal
-// sums become zero, by the smallest normal one.
+// bound returns the largest error of a computed sum of k products. A summand is part of at most k
+// additions within blocks and of one for each block. The error of an addition is at most roundoff
+// times the sum of magnitudes (Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition,
+// (3.5)), plus half of the smallest number or, if subnormal sums become zero, the smallest normal
+// number.
 func (e exact) bound(tier *Tier, a Arithmetic, k int) float64 {
 	n := float64(k + k/blocksForVectors.block + 2)
 	b := n * roundoff / (1 - n*roundoff) * e.magnitude
@@ -197,7 +197,7 @@ func (e exact) bound(tier *Tier, a Arithmetic, k int) float64 {
 	return b + n*0x1p-150
 }
 
-// near fails if an element is not what it should be.
+// near reports whether an element is within bound of want; if not, the test fails.
 func near(t testing.TB, what string, i int, got float32, want, bound float64) bool {
 	t.Helper()
 	g := float64(got)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestOrderOfTiers: VDPBF16PS comes first where it is fast, and integers have VPDPBUSD in either
-// case.
+// TestOrderOfTiers checks that the tier with VDPBF16PS comes first where that instruction is fast.
+// This tier and avx512vnni both multiply integers by VPDPBUSD.
 func TestOrderOfTiers(t *testing.T) {
 	for _, c := range []struct {
 		vendor     string
@@ -30,7 +30,7 @@ func TestOrderOfTiers(t *testing.T) {
 	}
 }
 
-// TestVendor: the processor tells its maker, in letters.
+// TestVendor checks that the vendor string of the processor consists of printable characters.
 func TestVendor(t *testing.T) {
 	for _, c := range vendor() {
 		if c < ' ' || c > '~' {

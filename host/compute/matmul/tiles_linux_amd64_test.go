@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestTilesSurviveSignals: a thread that is interrupted in a kernel finds its tiles as they were,
-// also when another product ran on its processor in between.
+// TestTilesSurviveSignals checks that a thread interrupted in a kernel finds its tiles unchanged,
+// also if another product ran on its processor in between.
 func TestTilesSurviveSignals(t *testing.T) {
 	tier, err := Named("amx")
 	if err != nil {

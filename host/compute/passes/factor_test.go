@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// quantizer builds a program of a matrix; make returns the codes and the scale of its value.
+// quantizer returns a program of a matrix; make returns the codes and the scale of its value.
 func quantizer(
 	make func(b *program.Builder, x program.Value) (codes, scale program.Value),
 ) *program.Program {
@@ -27,8 +27,8 @@ func quantizer(
 
 func highest(x program.Value) program.Value { return x.Abs().MaxRow() }
 
-// TestRows: which programs are factored. Those that are give integers and scales whose product is
-// the value, in binary32, to the last bit.
+// TestRows checks which programs are factored, and that the products of their integers and scales
+// are the values, in binary32, to the last bit.
 func TestRows(t *testing.T) {
 	type value = program.Value
 	for name, tt := range map[string]struct {
@@ -139,7 +139,7 @@ func checkFactored(t *testing.T, p, factored *program.Program, largest float64) 
 	}
 }
 
-// A quantizer to whole numbers from −8 to 7.
+// A quantizer to integers from −8 to 7.
 func ExampleFactorRows() {
 	b := program.NewBuilder("uniform")
 	x := b.Input("x", program.FloatType(2, 8))
@@ -158,7 +158,7 @@ func ExampleFactorRows() {
 	// factor.scale float[2,1]
 }
 
-// TestRefused: programs whose codes could be larger than they seem.
+// TestRefused checks that programs whose codes can exceed their apparent limits are not factored.
 func TestRefused(t *testing.T) {
 	type value = program.Value
 	for name, make := range map[string]func(b *program.Builder, x value) (codes, scale value){

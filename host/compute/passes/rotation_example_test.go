@@ -7,7 +7,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// A quantizer to whole numbers in a rotated domain.
+// A quantizer to integers in a rotated domain.
 func ExampleUndoRotation() {
 	b := program.NewBuilder("rounding")
 	x := b.Input("x", program.FloatType(2, 8))

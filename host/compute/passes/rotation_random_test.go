@@ -27,7 +27,7 @@ func run(t *testing.T, p *program.Program, in tensors) tensors {
 	return out
 }
 
-// rotate multiplies by the matrix, on the executor.
+// rotate multiplies x by the Hadamard matrix, with the reference implementation.
 func rotate(t *testing.T, x reference.Tensor, block int) reference.Tensor {
 	t.Helper()
 	b := program.NewBuilder("rotation")
@@ -39,8 +39,8 @@ func rotate(t *testing.T, x reference.Tensor, block int) reference.Tensor {
 	return run(t, p, tensors{"x": x})["y"]
 }
 
-// near fails unless two tensors agree up to the rounding of binary64 where they are
-// finite, and are not finite at the same places: ±Inf may have become NaN.
+// near fails unless two tensors agree, up to rounding in binary64, where they are finite, and are
+// not finite at the same places. An infinity may have become NaN.
 func near(t *testing.T, what string, got, want reference.Tensor) {
 	t.Helper()
 	largest := 1.0
@@ -59,8 +59,8 @@ func near(t *testing.T, what string, got, want reference.Tensor) {
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
-// rows draws a block from the first output whose rows have one, and lists all float
-// outputs that have it.
+// rows draws a block size that divides the rows of the first suitable output, and lists all float
+// outputs whose rows it divides.
 func rows(p *program.Program, rng *rand.Rand) (block int, outputs []string) {
 	for _, o := range p.Outputs {
 		t := p.TypeOf(o.Value)
@@ -79,8 +79,8 @@ func rows(p *program.Program, rng *rand.Rand) (block int, outputs []string) {
 	return block, outputs
 }
 
-// check compares a program with what Undo makes of it: values rotated, all other
-// outputs as they were, and gradients for a cotangent on the rotated value.
+// check compares a program with the result of UndoRotation, which it returns: the named outputs,
+// rotated, all other outputs, and gradients for an adjoint of the rotated value.
 func check(
 	t *testing.T, p *program.Program, in tensors, block int, outputs []string, rng *rand.Rand,
 ) *program.Program {
@@ -143,7 +143,7 @@ func checkGradient(
 	}
 }
 
-// TestRandom: whatever a program computes, Undo rotates its outputs.
+// TestRandom checks that UndoRotation rotates the outputs of random programs.
 func TestRandom(t *testing.T) {
 	seeds, checked := testlevel.Choose[uint64](150, 400), 0
 	for seed := range seeds {
@@ -161,7 +161,7 @@ func TestRandom(t *testing.T) {
 	}
 }
 
-// tail writes random operations that a rotation changes places with behind v.
+// tail applies random operations to v that commute with a rotation.
 func tail(
 	b *program.Builder, rng *rand.Rand, v, row program.Value, block, depth int,
 ) program.Value {
@@ -200,8 +200,8 @@ func normal(rng *rand.Rand, n int64) []float64 {
 	return data
 }
 
-// TestRandomTails: programs that end in a rotation, with random operations behind it,
-// are seen to, and lose all of the rotations that end them.
+// TestRandomTails checks that a rotation at the end of a program, followed by random operations
+// that commute with it, is found and removed.
 func TestRandomTails(t *testing.T) {
 	for seed := range testlevel.Choose[uint64](120, 300) {
 		rng := rand.New(rand.NewPCG(seed, 2))
@@ -239,8 +239,8 @@ func TestRandomTails(t *testing.T) {
 	}
 }
 
-// TestReceive: given the rotated input, what Receive makes of a program gives what the program
-// gives, and does not rotate again what the program rotates.
+// TestReceive checks that the result of ReceiveRotated, given the rotated input, returns the
+// outputs of the program, and omits the rotations of the input in the program.
 func TestReceive(t *testing.T) {
 	const block = 8
 	rng := rand.New(rand.NewPCG(5, 6))

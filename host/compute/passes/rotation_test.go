@@ -9,8 +9,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// build writes a program of x, float[2,8], and a factor for each row, float[2,1], that
-// returns value.
+// build returns a program of x, float[2,8], and a factor for each row, float[2,1], with the output
+// value.
 func build(
 	t *testing.T, body func(b *program.Builder, x, row program.Value) program.Value,
 ) *program.Program {
@@ -25,7 +25,7 @@ func build(
 	return p
 }
 
-// TestEnding: which operations a rotation changes places with, and which not.
+// TestEnding checks which operations commute with a rotation.
 func TestEnding(t *testing.T) {
 	type body = func(b *program.Builder, x, row program.Value) program.Value
 	round := func(x program.Value) program.Value { return x.Hadamard(4).Round().Hadamard(4) }
@@ -130,7 +130,8 @@ func TestEnding(t *testing.T) {
 	}
 }
 
-// TestElements: two rotations of 16 elements, of which one is left out.
+// TestElements counts the elements of two rotations of 16 elements, before and after one is
+// removed.
 func TestElements(t *testing.T) {
 	p := build(t, func(_ *program.Builder, x, _ program.Value) program.Value {
 		return x.Hadamard(4).Round().Hadamard(4)
@@ -145,7 +146,7 @@ func TestElements(t *testing.T) {
 	}
 }
 
-// TestUndoRefuses: what has no such blocks cannot be rotated.
+// TestUndoRefuses checks that outputs without whole blocks of floats are refused.
 func TestUndoRefuses(t *testing.T) {
 	b := program.NewBuilder("test")
 	x := b.Input("x", program.FloatType(2, 8))

@@ -16,7 +16,7 @@ import (
 
 type tensors = map[string]reference.Tensor
 
-// both runs a program on the executor and on the reference.
+// both runs a program with Execute and with the reference implementation.
 func both(t *testing.T, p *program.Program, in tensors) (got, want tensors) {
 	t.Helper()
 	got, err := refresh.Execute(p, in)
@@ -69,7 +69,7 @@ func matrices(x, y program.Value) program.Value {
 	return x.Dot(y, [2][]int{{2}, {1}}, [2][]int{{0}, {0}})
 }
 
-// plain are the operations that have the bits of the reference.
+// plain returns the operations that give the bits of the reference implementation.
 func plain() (ops []program.Op) {
 	for _, info := range program.Ops() {
 		switch info.Op {
@@ -81,8 +81,8 @@ func plain() (ops []program.Op) {
 	return ops
 }
 
-// TestOperations: whatever is no product and no decomposition has the bits of the reference,
-// each time, as memory is used again by other programs.
+// TestOperations checks, twice, that all operations but products and factorizations give the bits
+// of the reference implementation.
 func TestOperations(t *testing.T) {
 	for range 2 {
 		for seed := range uint64(200) {
@@ -95,8 +95,8 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// TestProducts: in binary32, with axes that do not lie as matrices do, of a tensor with
-// itself, and of columns side by side.
+// TestProducts checks that products are computed in binary32: of axes that are not those of strided
+// matrices, of a tensor with itself, and of adjacent columns.
 func TestProducts(t *testing.T) {
 	p := build(t, func(b *program.Builder) {
 		x := b.Input("x", program.FloatType(4, 20, 20))
@@ -116,8 +116,8 @@ func TestProducts(t *testing.T) {
 	}
 }
 
-// TestEigh: values and vectors of one decomposition, or one of them; a matrix with a NaN
-// spoils nothing but its own.
+// TestEigh checks eigenvalues and eigenvectors of the same matrices, and each alone. A NaN in a
+// matrix must not affect the results of others.
 func TestEigh(t *testing.T) {
 	const count, n = 3, 40
 	x := normal(count, n, n)
@@ -161,7 +161,7 @@ func TestEigh(t *testing.T) {
 	}
 }
 
-// TestQR: the signs of the reference, in binary32.
+// TestQR checks that QR gives the signs of the reference implementation, in binary32.
 func TestQR(t *testing.T) {
 	x := normal(3, 40, 25)
 	x.Floats[1000] = math.Inf(1) // in the second matrix
@@ -173,8 +173,8 @@ func TestQR(t *testing.T) {
 	}
 }
 
-// TestResultsStay: memory that is used again belongs to no result and to no input, also
-// when values share memory or are results twice.
+// TestResultsStay checks that results and inputs keep their values in later runs, also when values
+// share memory or are results twice.
 func TestResultsStay(t *testing.T) {
 	p := build(t, func(b *program.Builder) {
 		x := b.Input("x", program.FloatType(2, 3))

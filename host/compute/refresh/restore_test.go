@@ -11,11 +11,10 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// TestRestore: what a checkpoint says of a refresh that was under way decides how the run goes on.
-// It is put in place before the update that it is due at, neither earlier nor later. A matrix
-// without eigenvalues is tolerated, as in a run that never stopped, and a fault of the executor is
-// not: else a run would go on with a preconditioner that nothing renews. One that is due when it
-// was begun is damaged, and would never have been there.
+// TestRestore checks that a pending refresh of a checkpoint is installed before the update at which
+// it is due. A matrix without eigenvalues is tolerated, as in a run that never stopped. A fault of
+// the executor is an error, because the preconditioner would never be renewed. A record that is not
+// due after the step at which it began is damaged, and refused.
 func TestRestore(t *testing.T) {
 	built, err := sdk.BuildOptimizer(testrun.Carrier{}, sdk.Tensor{Name: "w", Shape: []int{2}})
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// randomState are inputs of a refresh program: symmetric matrices where they are square.
+// randomState returns random inputs of a refresh program. Factors are positive semidefinite.
 func randomState(seed uint64, p *program.Program) map[string]reference.Tensor {
 	random := rand.New(rand.NewPCG(seed, 1))
 	in := map[string]reference.Tensor{}
@@ -28,7 +28,7 @@ func randomState(seed uint64, p *program.Program) map[string]reference.Tensor {
 		for i := range v {
 			v[i] = random.NormFloat64()
 		}
-		if strings.HasPrefix(input.Name, spec.StatePrefix+"factor") { // a positive one
+		if strings.HasPrefix(input.Name, spec.StatePrefix+"factor") { // positive semidefinite
 			n := input.Type.Shape[len(input.Type.Shape)-1]
 			for at := 0; at < len(v); at += n * n {
 				square(v[at:at+n*n], n)
@@ -54,8 +54,8 @@ func square(v []float64, n int) {
 	}
 }
 
-// TestSplitRefresh: the two parts one after the other are the whole program, in all
-// bits, with what updates write as it is in the end and all else as it was.
+// TestSplitRefresh checks that the two parts of a refresh, one after the other, give the bits of
+// the whole program. States that updates write have their last values, and all others their first.
 func TestSplitRefresh(t *testing.T) {
 	testlevel.Long(t, "it starts plugins")
 	for name, c := range map[string]struct {
@@ -114,13 +114,13 @@ func checkSplit(t *testing.T, seed uint64, o spec.Optimizer, applies []string) {
 	}
 	want := execute(t, o.Refresh, mixed)
 	got := execute(t, background, then)
-	for name, v := range now { // whatever else updates have written
+	for name, v := range now { // other states that updates have written
 		if _, carried := o.Refresh.Output(name); !carried && name != spec.InputStep {
 			mixed[name] = v
 		}
 	}
 	maps.Copy(mixed, got)
-	for name := range got { // what is replaced is so only after the second part
+	for name := range got { // states are replaced after the second part
 		if _, state := then[name]; state {
 			mixed[name] = then[name]
 		}
@@ -135,7 +135,7 @@ func checkSplit(t *testing.T, seed uint64, o spec.Optimizer, applies []string) {
 	}
 }
 
-// execute runs a program on those of the inputs that it has.
+// execute runs a program on the inputs that it takes.
 func execute(
 	t *testing.T, p *program.Program, in map[string]reference.Tensor,
 ) map[string]reference.Tensor {
@@ -151,7 +151,7 @@ func execute(
 	return out
 }
 
-// odd is an optimizer with another refresh.
+// odd is an optimizer with the given refresh.
 type odd struct {
 	testrun.Carrier
 	refresh func(b *program.Builder, in sdk.State) sdk.State
@@ -175,8 +175,7 @@ func (odd) Update(
 	return in.Gradient, next, nil
 }
 
-// TestCheckDelay: refreshes that cannot take effect late are refused with the state
-// that is in the way.
+// TestCheckDelay checks that refreshes that cannot take effect late are refused with the reason.
 func TestCheckDelay(t *testing.T) {
 	for name, c := range map[string]struct {
 		delay   int
@@ -214,7 +213,7 @@ func TestCheckDelay(t *testing.T) {
 		"sorted": {1, "", func(_ *program.Builder, in sdk.State) sdk.State {
 			return sdk.State{"m": in["m"].SortColumns(in["m"].ReduceSum(0))}
 		}},
-		// What a device cannot compute is passed on, also where it depends on nothing.
+		// Operations that a device cannot compute are in the first part, even if they depend on no input.
 		"a fixed basis": {1, "", func(b *program.Builder, in sdk.State) sdk.State {
 			basis := b.Table([]float64{1, 2, 3, 4}, 2, 2).QR()
 			return sdk.State{"m": basis.MatMul(in["m"])}

@@ -12,8 +12,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// TestKnown: what is left out or written shorter because of facts changes no number, next to what
-// could have been changed.
+// TestKnown checks that code that is omitted or shortened because of known facts changes no result,
+// also close to the limits of these facts.
 func TestKnown(t *testing.T) {
 	const rows, length = 64, 32
 	masked := func(v program.Value) program.Value {
@@ -21,7 +21,7 @@ func TestKnown(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name   string
-		absent string // from the text, where it says that a fact was used
+		absent string // from the text if a fact was used
 		of     func(x program.Value) program.Value
 	}{
 		{"E2M1", "rcp.approx",
@@ -84,8 +84,8 @@ func TestKnown(t *testing.T) {
 	}
 }
 
-// edges are quarters of 0 to 9, powers of two, their neighbours, zeros and infinities, of both
-// signs, and random numbers up to 2⁹.
+// edges returns multiples of 1/4 up to 9, powers of two, their neighbours, zeros and infinities, of
+// both signs, and random numbers up to about 2⁹.
 func edges(n int) (list []float64) {
 	list = []float64{0, math.Copysign(0, -1), math.Inf(1), math.Inf(-1), 0x1p-149, 0x1p-127}
 	add := func(x float64) {

@@ -17,8 +17,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
-// TestRepeatedRows: rows that are repeated have the elements of others beside them; a kernel would
-// read those.
+// TestRepeatedRows checks that programs that repeat rows are refused: a kernel would read the
+// adjacent rows instead.
 func TestRepeatedRows(t *testing.T) {
 	b := program.NewBuilder("repeated")
 	b.Output("y", b.Input("x", program.FloatType(2, 4, 8)).
@@ -33,7 +33,7 @@ func TestRepeatedRows(t *testing.T) {
 	}
 }
 
-// TestLdexpOfNaN: NaN is no integer, and stays.
+// TestLdexpOfNaN checks that an exponent of NaN gives NaN.
 func TestLdexpOfNaN(t *testing.T) {
 	b := program.NewBuilder("ldexp")
 	b.Output("y", b.Input("x", program.FloatType(2, 4)).Ldexp(b.Input("n", program.FloatType(2, 4))))
@@ -47,8 +47,8 @@ func TestLdexpOfNaN(t *testing.T) {
 			"n": reference.Floats(n, 2, 4)})
 }
 
-// TestCountsOfUndividedAxes: in the piece of a row that has a single element, other axes are
-// counted from 0.
+// TestCountsOfUndividedAxes checks an iota along each axis of a single row. Along axes of size 1,
+// it is 0.
 func TestCountsOfUndividedAxes(t *testing.T) {
 	for axis := range 3 {
 		b := program.NewBuilder("count")
@@ -63,8 +63,8 @@ func TestCountsOfUndividedAxes(t *testing.T) {
 	}
 }
 
-// TestLargeTensors: where rows begin is counted in 64 bits, which the numbers of these tests do not
-// need, and large models do.
+// TestLargeTensors checks that offsets of rows have 64 bits, which large models need and these
+// tests do not.
 func TestLargeTensors(t *testing.T) {
 	b := program.NewBuilder("copy")
 	b.Output("y", b.Input("x", program.FloatType(2, 8)).Neg())
@@ -84,15 +84,15 @@ func TestLargeTensors(t *testing.T) {
 	}
 }
 
-// TestRandomPrograms: each output of a random program, of any type, against the reference in
-// double precision, with the tolerance that package lower has for such programs. Many of
-// them read several rows at once; those that are refused are counted.
+// TestRandomPrograms compares each output of random programs, of any type, with the reference
+// implementation in double precision, with the tolerance of package lower for such programs. Many
+// programs read several rows at once and are refused; the others are counted.
 func TestRandomPrograms(t *testing.T) {
 	seeds, kernels := testlevel.Sample[uint64](24, 170, 400), 0
 	seen := map[program.Op]int{}
 	for seed := range seeds {
 		o := randprog.Options{Nodes: 10 + int(seed%31), Elements: []int{40, 256, 3000}[seed%3]}
-		if seed%4 > 0 { // a program of which an operation is in no kernel is mostly refused
+		if seed%4 > 0 { // programs with unsupported operations are mostly refused
 			o.Ops = triton.Operations()
 		}
 		c := randprog.New(seed, o)
@@ -120,8 +120,8 @@ func TestRandomPrograms(t *testing.T) {
 	}
 }
 
-// check compares the only output of a program with the reference's, and reports whether any of
-// it is a kernel.
+// check compares the only output of a program with that of the reference implementation, and
+// reports whether any part of it is a kernel.
 func check(t *testing.T, name string, p *program.Program, inputs map[string]reference.Tensor) bool {
 	t.Helper()
 	k, err := testkernel.Compile(p, testkernel.Rows(p), nil)
@@ -149,7 +149,7 @@ func check(t *testing.T, name string, p *program.Program, inputs map[string]refe
 	return true
 }
 
-// compare wants equal integers, and floats within the tolerance, relative to the largest.
+// compare checks that integers are equal, and floats within the tolerance relative to the largest.
 func compare(t *testing.T, name string, got, want reference.Tensor, relative float64) {
 	t.Helper()
 	if len(got.Floats) != len(want.Floats) || len(got.Ints) != len(want.Ints) {

@@ -7,7 +7,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Kernels have every operation, or refuse it for a reason that is told.
+// TestEveryOperationIsWrittenOrRefused checks that kernels either support an operation or refuse it
+// with a reason.
 func TestEveryOperationIsWrittenOrRefused(t *testing.T) {
 	for _, info := range program.Ops() {
 		if written, no := rules[info.Op] != nil, passes.UnsupportedByRows[info.Op] != ""; written == no {

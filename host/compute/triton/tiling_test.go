@@ -14,8 +14,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// TestQuotients: quotients are rounded to the nearest, of tiles and by one number for a row, and
-// infinities, zeros and NaN stay what they are.
+// TestQuotients checks that quotients of tiles, and by one number for each row, are rounded to
+// nearest, also for infinities, zeros and NaN.
 func TestQuotients(t *testing.T) {
 	const rows, length = 8, 256
 	r := rand.New(rand.NewPCG(1, 37))
@@ -70,9 +70,9 @@ func compareAll(
 	}
 }
 
-// TestTilings: with several tiles for each instance, rows of several parts, and rotations of all
-// sizes, values are those of the reference. What does not depend on the tile is written before the
-// loop.
+// TestTilings compares kernels with several tiles per instance, rows of several parts, and
+// rotations of several sizes with the reference implementation. Code that does not depend on the
+// tile must precede the loop.
 func TestTilings(t *testing.T) {
 	defer triton.SetResidentWarps(2)()
 	for _, tc := range []struct{ rows, length, block int }{{2048, 8, 0}, {16, 640, 128}, {16, 384, 32},
@@ -116,8 +116,8 @@ func TestTilings(t *testing.T) {
 	}
 }
 
-// TestCodesNeedRegisters: what writes codes of four bits beside the values has fewer elements in a
-// thread than what writes values alone.
+// TestCodesNeedRegisters checks that a kernel that writes codes of four bits besides values has
+// more warps, hence fewer elements in a thread, than one that writes only values.
 func TestCodesNeedRegisters(t *testing.T) {
 	const rows, length = 64, 1664
 	warps := func(codes bool) int {

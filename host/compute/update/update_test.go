@@ -31,7 +31,7 @@ func open(t testing.TB) *engine.Device {
 	return dev
 }
 
-// job is a program from tensors of three elements to others, by name; rate is a scalar.
+// job returns a job whose program maps named tensors of three elements to others; rate is a scalar.
 func job(
 	t testing.TB, tensor string, reads, donated []string,
 	body func(b *program.Builder, in map[string]program.Value),
@@ -61,12 +61,12 @@ func job(
 	return j
 }
 
-// onlyInGraphs is the identity of three elements that package cpu refuses.
+// onlyInGraphs returns v, of three elements, by operations that package cpu refuses.
 func onlyInGraphs(v program.Value) program.Value {
 	return v.Slice([]int{0}, []int{1}, []int{1}).Concatenate(0, v.Slice([]int{1}, []int{3}, []int{1}))
 }
 
-// upload makes tensors of three elements, all of the given values.
+// upload returns tensors of three elements, all of the given values.
 func upload(t testing.TB, dev *engine.Device, values map[string]float32) update.Tensors {
 	t.Helper()
 	all := update.Tensors{}
@@ -90,8 +90,8 @@ func value(t testing.TB, b *engine.Buffer) float32 {
 	return v[0]
 }
 
-// TestShared: a job reads a tensor that another one replaces, and sees it as it was, on
-// either executor and across them.
+// TestShared checks that a job that reads a tensor gets the old value if another job replaces it,
+// with both jobs on one executor and on two.
 func TestShared(t *testing.T) {
 	dev := open(t)
 	for name, second := range map[string]func(v program.Value) program.Value{
@@ -137,7 +137,7 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// TestMissing: a run names the tensor or the scalar that it does not find.
+// TestMissing checks that the error of a run names a missing tensor or scalar.
 func TestMissing(t *testing.T) {
 	dev := open(t)
 	for _, form := range []func(v program.Value) program.Value{program.Value.Neg, onlyInGraphs} {
@@ -161,7 +161,7 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// TestOrder: outputs that replace donated inputs have the order of these.
+// TestOrder checks that outputs that replace donated inputs are in the order of these inputs.
 func TestOrder(t *testing.T) {
 	shape := shapes.Make(dtypes.Float32)
 	stage := update.Stage{Name: "order", Inputs: []engine.Spec{
@@ -185,8 +185,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// One step of gradient descent: the job says which tensors its program reads and writes,
-// the run replaces them.
+// One step of gradient descent. The job names the tensors that its program reads and writes, and
+// Run replaces them.
 func Example() {
 	dev, err := engine.Open(device.CPU, engine.Options{})
 	if err != nil {

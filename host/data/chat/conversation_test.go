@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testfile"
 )
 
-// said writes a conversation for comparison.
+// said returns a conversation as one line.
 func said(c Conversation) string {
 	var parts []string
 	for _, m := range c {
@@ -84,8 +84,8 @@ func TestParseRowMistakes(t *testing.T) {
 	}
 }
 
-// FuzzRow: a row is refused, or its conversation gives a document whose text is what the
-// template prints, or is dropped.
+// FuzzRow checks that a row is rejected, dropped or too costly, or that its documents are what the
+// template prints for a prefix of the conversation.
 func FuzzRow(f *testing.F) {
 	f.Add([]byte(`{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "x": [1, {}]}]}`))
 	f.Add([]byte(`{"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": ""}]}`))
@@ -119,7 +119,7 @@ func FuzzRow(f *testing.F) {
 	})
 }
 
-// FuzzConfig: a tokenizer_config.json, whatever is in it, is read or refused.
+// FuzzConfig checks that reading a tokenizer_config.json gives a template or an error.
 func FuzzConfig(f *testing.F) {
 	for _, name := range []string{"testdata/tokenizer_config.json",
 		"testdata/llama32.tokenizer.json"} {

@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testfile"
 )
 
-// encoder is of a template, with bytes as tokens.
+// encoder returns an Encoder with bytes as tokens.
 func encoder(t testing.TB, source string, trainOn TrainOn) *Encoder {
 	t.Helper()
 	tmpl := &Template{Name: "test", Source: source}
@@ -30,7 +30,7 @@ func encoderOf(t testing.TB, tmpl *Template, tok tokenizer.Tokenizer, trainOn Tr
 	return e
 }
 
-// marked is the text of a document of bytes with brackets around what is learned.
+// marked returns the text of a document of bytes, with brackets around the parts with loss.
 func marked(d *Document) string {
 	var out strings.Builder
 	for i, id := range d.IDs {
@@ -45,7 +45,7 @@ func marked(d *Document) string {
 	return out.String()
 }
 
-// textOf is the text of a document of bytes.
+// textOf returns the text of a document of bytes.
 func textOf(d *Document) string {
 	text := make([]byte, len(d.IDs))
 	for i, id := range d.IDs {
@@ -54,7 +54,7 @@ func textOf(d *Document) string {
 	return string(text)
 }
 
-// beginning is how many messages of a conversation give the text of a document of bytes.
+// beginning returns the length of the prefix of c that has the text of d, a document of bytes.
 func beginning(tmpl *Template, c Conversation, d *Document) (int, bool) {
 	text := textOf(d)
 	for n := len(c); n > 0; n-- {
@@ -65,7 +65,7 @@ func beginning(tmpl *Template, c Conversation, d *Document) (int, bool) {
 	return 0, false
 }
 
-// markedAll is the text of several documents, each on a line.
+// markedAll returns the marked texts of documents, one per line.
 func markedAll(list []*Document) string {
 	var texts []string
 	for _, d := range list {
@@ -80,7 +80,8 @@ const (
 	noPrompt = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }};{% endfor %}"
 	blocks   = "{% for m in messages %}{{ m.role[0] }}:{% if m.role == 'assistant' %}{% generation " +
 		"%}{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}{% endif %};{% endfor %}"
-	// lastOnly ends only the last turn; cutsOther prints only what is said in it.
+	// lastOnly prints a delimiter only after the last turn; cutsOther prints the contents of only user
+	// messages and the last message.
 	lastOnly = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }}{{ ';' if loop.last and " +
 		"m.role == 'assistant' }}{% endfor %}{% if add_generation_prompt %}a:{% endif %}"
 	cutsOther = "{% for m in messages %}{{ m.role[0] }}:{{ m.content if loop.last or m.role == " +
@@ -131,25 +132,25 @@ func TestMarks(t *testing.T) {
 		{lastOnly, AllTurns, two, "u:qa:[one]u:ra:[two;]"},
 		{cutsOther, AllTurns, two, "u:q;a:[one;]\nu:q;a:;u:r;a:[two;]"},
 		{cutsOther, LastTurn, two[:3], "u:q;a:[one;]"},
-		// What only the last turn has ends the others where it begins.
+		// Where the template prints a text after the last turn only, the loss of the other turns ends.
 		{noted, AllTurns, two, "u:q;a:[one];u:r;a:[two!;]"},
 		{endsTalk, AllTurns, two, "u:q;a:[one;]u:r;a:[two;$]"},
 		{endsTalk, AllTurns, two[1:3], "a:[one;]u:r;$"},
-		// What is printed before the next turn ends the one before it, but if it is a header.
+		// A text that is printed before the next turn belongs to the previous one, unless it is a header.
 		{between, AllTurns, two, "u:qa:[one;]u:ra:[two;]"},
 		{between, AllTurns, Conversation{two[0], two[1], two[3]}, "u:qa:[one;]a:[two;]"},
 		{always, AllTurns, Conversation{two[0], two[1], two[3]}, "u:q;a:[one;]a:[two;]a:"},
 		{always, AllTurns, two, "u:q;a:[one;]u:r;a:[two;]a:"},
-		// A prompt that ends before the header is none.
+		// A generation prompt that ends before the header of the turn is ignored.
 		{feeds, AllTurns, two, "u:q;a:[one];u:r;a:[two]"},
-		// White space is a header before the first turn only: after a question the model has to write it.
+		// White space before an answer has loss unless it begins the text: the model has to write it.
 		{spaced, AllTurns, two[:2], "q[ one ]"},
 		{spaced, AllTurns, two[1:2], " [one ]"},
-		// Without a loop over the messages turns end where the texts of their prefixes do.
+		// Without a loop over the messages, a turn ends where the text of the conversation up to it ends.
 		{byIndex, AllTurns, two, "u:q;a:[one;]u:r;a:[two;]"},
 		{byIndex + "{% if not add_generation_prompt %}$$$$$$$${% endif %}", AllTurns, two,
 			"u:q;a:[one;$$$$$$$$]\nu:q;a:one;u:r;a:[two;$$$$$$$$]"},
-		// Turns that are in the text of a later one as in their own are learned there.
+		// A turn that is unchanged in the text of a later turn counts in the loss there.
 		{lastSeven, AllTurns, slices.Concat(two, two),
 			"u:q;a:[one;]u:r;a:[two;]u:q;a:[one;]\na:one;u:r;a:two;u:q;a:one;u:r;a:[two;]"},
 		{cutsOther, LastTurn, two, "u:q;a:;u:r;a:[two;]"},
@@ -192,8 +193,7 @@ func TestDropped(t *testing.T) {
 	}
 }
 
-// TestNormalForms: where the tokenizer brings text into a normal form, its tokens give that form
-// back, and what is learned is found in it.
+// TestNormalForms checks that the answers are found if the tokenizer normalizes the text.
 func TestNormalForms(t *testing.T) {
 	definition := testfile.Read(t, "testdata/llama32.tokenizer.json")
 	// The template's e and the accent that the answer begins with are one letter in NFC.
@@ -236,7 +236,7 @@ func TestNormalForms(t *testing.T) {
 	}
 }
 
-// vast is a tokenizer whose largest id is far from the others.
+// vast is a tokenizer with a vocabulary of MaxInt32 tokens.
 type vast struct{ tokenizer.Bytes }
 
 func (v vast) Info() tokenizer.Info {
@@ -245,8 +245,7 @@ func (v vast) Info() tokenizer.Info {
 	return info
 }
 
-// TestVastVocabulary: what an encoder keeps grows with the tokens that occur, and not with the
-// largest id.
+// TestVastVocabulary checks that an encoder's memory does not depend on the vocabulary's size.
 func TestVastVocabulary(t *testing.T) {
 	tmpl := encoder(t, plain, "").template
 	e := encoderOf(t, tmpl, vast{}, "")
@@ -258,7 +257,8 @@ func TestVastVocabulary(t *testing.T) {
 	}
 }
 
-// TestEncodeMistakes: faults of the template or the tokenizer are errors, not dropped rows.
+// TestEncodeMistakes checks that wrong templates, tokenizers and options are errors, and do not
+// drop rows.
 func TestEncodeMistakes(t *testing.T) {
 	c := Conversation{NewMessage(User, "q"), NewMessage(Assistant, "one <|eot_id|>")}
 	if _, err := encoder(t, "{{ eos_token + 'x' }}", "").Encode(t.Context(), c); err == nil ||

@@ -9,7 +9,7 @@ import (
 	"github.com/cage-qat/cage/host/data/tokenizer"
 )
 
-// A row becomes a document; what the model learns to write is marked.
+// Example converts a row to a document, and prints the text that counts in the loss.
 func Example() {
 	conversation, _, err := chat.ParseRow(
 		[]byte(`{"messages": [{"role": "user", "content": "2+3?"}, {"role": "assistant", "content": "5"}]}`))

@@ -14,8 +14,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// whole demands that the token files in a directory are whole, and that preparing again makes the
-// data set of want, whatever is in the folder.
+// whole checks that token files that can be opened are intact, and that preparing again makes the
+// dataset want.
 func whole(t *testing.T, what, out string, want map[string]string) {
 	t.Helper()
 	for _, name := range []string{dataset.Conversations.Train, dataset.Conversations.Val} {
@@ -35,8 +35,8 @@ func whole(t *testing.T, what, out string, want map[string]string) {
 	}
 }
 
-// TestFaults: whichever operation on files fails, once or with all after it, it is
-// reported, and the next preparation makes what an undisturbed one does.
+// TestFaults checks that any failing file operation, alone or with all later ones, is reported, and
+// that the next preparation makes the right dataset.
 func TestFaults(t *testing.T) {
 	reference := t.TempDir()
 	prepare(t, options(t, conversations(6), reference))
@@ -50,8 +50,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestPowerLoss: whenever power is lost, no torn file is taken for a whole one, and the
-// next preparation makes what an undisturbed one does.
+// TestPowerLoss checks that, whenever power is lost, no torn file opens as intact, and the next
+// preparation makes the right dataset.
 func TestPowerLoss(t *testing.T) {
 	testlevel.Long(t, "a preparation for each moment at which power can be lost")
 	root := t.TempDir()
@@ -70,7 +70,7 @@ func TestPowerLoss(t *testing.T) {
 	}
 }
 
-// TestPrepareTwice: two preparations of a data set at once would mix their files.
+// TestPrepareTwice checks that preparing a dataset twice at once is an error: files would be mixed.
 func TestPrepareTwice(t *testing.T) {
 	out := t.TempDir()
 	lock, err := vfs.At(out).Join(dataset.LockFile).Lock()

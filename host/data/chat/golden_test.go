@@ -14,7 +14,7 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testfile"
 )
 
-// goldenCase is a conversation with its text, ids and marks as transformers gives them.
+// goldenCase is a conversation with its text, ids and loss masks as transformers computes them.
 type goldenCase struct {
 	Name, Template, Rendered string
 	Messages                 json.RawMessage
@@ -48,7 +48,7 @@ func readGolden(t *testing.T) goldenFile {
 	return g
 }
 
-// goldenTokenizer is the one that made the ids.
+// goldenTokenizer returns the tokenizer that made the ids.
 func goldenTokenizer(t testing.TB) tokenizer.Tokenizer {
 	t.Helper()
 	tok, err := tokenizer.LoadHuggingFace("testdata/llama32.tokenizer.json")
@@ -58,7 +58,7 @@ func goldenTokenizer(t testing.TB) tokenizer.Tokenizer {
 	return tok
 }
 
-// template is the one of a case, with its tokens and variables.
+// template returns the template of a case, with its special tokens and variables.
 func (g goldenFile) template(t *testing.T, c goldenCase) *Template {
 	t.Helper()
 	tmpl := &Template{Name: c.Template, Source: g.Templates[c.Template],
@@ -77,7 +77,7 @@ func (g goldenFile) template(t *testing.T, c goldenCase) *Template {
 	return tmpl
 }
 
-// conversation reads the messages of a case, those with tools too, which ParseRow refuses.
+// conversation returns the messages of a case, including those with tools, which ParseRow rejects.
 func (c goldenCase) conversation(t *testing.T) Conversation {
 	t.Helper()
 	value, err := jinja.FromJSON(c.Messages)
@@ -95,7 +95,7 @@ func (c goldenCase) conversation(t *testing.T) Conversation {
 	return list
 }
 
-// TestGoldenText: every text is that of transformers, with and without a prompt.
+// TestGoldenText compares all texts with those of transformers, with and without a prompt.
 func TestGoldenText(t *testing.T) {
 	g := readGolden(t)
 	for _, c := range g.Cases {
@@ -127,7 +127,7 @@ func asMask(loss []bool) []int {
 	return mask
 }
 
-// TestGoldenMarks: ids, spans and both kinds of marks are those of transformers.
+// TestGoldenMarks compares ids, spans and both kinds of loss masks with those of transformers.
 func TestGoldenMarks(t *testing.T) {
 	g := readGolden(t)
 	tok := goldenTokenizer(t)
@@ -171,8 +171,8 @@ func TestGoldenMarks(t *testing.T) {
 	}
 }
 
-// TestBuiltIn: the built-in templates print the published formats, with the token that
-// begins a document exactly where the tokenizer puts it too.
+// TestBuiltIn checks that the built-in templates print the published formats, with the BOS token if
+// and only if the tokenizer adds it.
 func TestBuiltIn(t *testing.T) {
 	g := readGolden(t)
 	compared := 0
@@ -208,7 +208,7 @@ func TestBuiltIn(t *testing.T) {
 	}
 }
 
-// TestTruncatedRefusal: a long refusal by a template is kept in part.
+// TestTruncatedRefusal checks that a template's long error message is truncated.
 func TestTruncatedRefusal(t *testing.T) {
 	err := asDropped(&jinja.Error{Problem: strings.Repeat("ü", 300), Raised: true})
 	d, ok := errors.AsType[*Dropped](err)

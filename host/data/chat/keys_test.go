@@ -12,19 +12,20 @@ import (
 	"github.com/cage-qat/cage/host/data"
 )
 
-// conversationForms are one exchange in each form of a row, without the braces. MORE is where keys
-// of the answer go.
+// conversationForms holds an exchange in each form, without the braces. More keys of the answer
+// replace MORE.
 var conversationForms = map[string]string{
 	"messages":      `"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"MORE}]`,
 	"conversations": `"conversations": [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"MORE}]`,
 	"prompt":        `"prompt": "q", "completion": "a"`,
 }
 
-// TestKeysOfRows: a key beside a conversation is used, refused, or changes nothing, in each form.
+// TestKeysOfRows checks that a key beside a conversation is used, rejected or ignored, in each
+// form.
 func TestKeysOfRows(t *testing.T) {
 	for _, c := range []struct {
 		key       string
-		want, err string // a want that ends in * has ignored keys
+		want, err string // want ends in * if there are ignored keys
 	}{
 		{`"system": "s"`, "system: s | user: q | assistant: a", ""},
 		{`"system_prompt": "s"`, "system: s | user: q | assistant: a", ""},
@@ -75,7 +76,7 @@ func TestKeysOfRows(t *testing.T) {
 	}
 }
 
-// TestSystemInBoth: a system message in the conversation stays the only one.
+// TestSystemInBoth checks that equal system messages become one, and different ones are an error.
 func TestSystemInBoth(t *testing.T) {
 	const row = `{"system": %q, "conversations": [{"from": "system", "value": "s"}, {"from": "gpt", "value": "a"}]}`
 	if c, _, err := ParseRow(fmt.Appendf(nil, row, "s")); err != nil ||
@@ -88,7 +89,7 @@ func TestSystemInBoth(t *testing.T) {
 	}
 }
 
-// TestKeysOfMessages: an answer that is marked so is not learned.
+// TestKeysOfMessages checks which keys exclude a message from the loss, and which are errors.
 func TestKeysOfMessages(t *testing.T) {
 	for _, c := range []struct {
 		key     string
@@ -137,7 +138,7 @@ func TestKeysOfMessages(t *testing.T) {
 	}
 }
 
-// TestContextIsNotLearned: with every way of finding turns.
+// TestContextIsNotLearned checks that context has no loss, with and without generation blocks.
 func TestContextIsNotLearned(t *testing.T) {
 	c := Conversation{NewMessage(User, "q"), NewMessage(Assistant, "no"), NewMessage(User, "r"),
 		NewMessage(Assistant, "yes")}
@@ -164,8 +165,8 @@ func TestContextIsNotLearned(t *testing.T) {
 	}
 }
 
-// TestIgnoredKeys: keys of which nothing is known are counted, with the row where each is first,
-// and a bounded number of them. The keys of messages that the template reads are not among them.
+// TestIgnoredKeys checks that unknown keys are counted, with the first row of each, up to a limit.
+// Keys of messages that the template reads are not counted.
 func TestIgnoredKeys(t *testing.T) {
 	reads := strings.Replace(plain, "{{ m.content }}", "{{ m.content }}{{ m.mood }}", 1)
 	rows := []string{
@@ -193,7 +194,7 @@ func TestIgnoredKeys(t *testing.T) {
 	}
 }
 
-// TestUnreadColumns: columns of Parquet that are not read are keys, too.
+// TestUnreadColumns checks that unread columns of Parquet count as ignored keys.
 func TestUnreadColumns(t *testing.T) {
 	list := func(yield func(data.InputRow, error) bool) {
 		for row := range conversations(3) {
@@ -218,7 +219,7 @@ func TestUnreadColumns(t *testing.T) {
 	}
 }
 
-// TestOtherRows: rows that hold no conversation are told what can be done with them.
+// TestOtherRows checks that the error for a row without a conversation lists its keys.
 func TestOtherRows(t *testing.T) {
 	for row, want := range map[string]string{
 		`{"instruction": "i", "input": "", "output": "o"}`: "the row has instruction, input, output",

@@ -16,14 +16,14 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testfile"
 )
 
-// maskedTemplate is a template of testdata/masks, of a form that models are published with. In
-// tagged, generation blocks mark all that may be learned; plain prints the same without them.
+// maskedTemplate is a template of testdata/masks, in a published model's format. In tagged,
+// generation blocks mark all that may have loss; plain prints the same without them.
 type maskedTemplate struct {
 	name          string
 	tagged, plain *Template
 }
 
-// tags are those of generation blocks.
+// tags matches the tags of generation blocks.
 var tags = regexp.MustCompile(`\{%-?\s*(end)?generation\s*-?%\}`)
 
 func maskedTemplates(t testing.TB) (list []maskedTemplate) {
@@ -52,8 +52,7 @@ func maskedTemplates(t testing.TB) (list []maskedTemplate) {
 	return list
 }
 
-// utterances are what random messages say: texts of headers and of other messages, nothing, and
-// thoughts.
+// utterances are contents of random messages: headers, other messages, nothing, reasoning.
 var utterances = []string{
 	"", "", "five", "five", "two plus three", "A", "AB", "assistant", "assistant\n",
 	"<|im_start|>assistant\n", "<|im_end|>\n", "<|im_end|>\n<|im_start|>user\nfive",
@@ -65,7 +64,7 @@ var utterances = []string{
 	"ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqrstuvwxyz{|}~",
 }
 
-// randomConversation has messages of all roles that templates take, in an order that most do.
+// randomConversation returns messages of all roles, in an order that most templates accept.
 func randomConversation(rng *rand.Rand, tools bool) Conversation {
 	var c Conversation
 	say := func(role string) {
@@ -82,7 +81,7 @@ func randomConversation(rng *rand.Rand, tools bool) Conversation {
 	for n := 1 + rng.IntN(8); n > 0; n-- {
 		say(role)
 		switch k := rng.IntN(12); {
-		case k == 0: // the same once more
+		case k == 0: // the same role again
 		case k == 1 && tools:
 			role = "tool"
 		case role == Assistant:
@@ -94,7 +93,7 @@ func randomConversation(rng *rand.Rand, tools bool) Conversation {
 	return c
 }
 
-// answerOf is what an answer surely has of its content, however a template cuts it.
+// answerOf returns the part of an answer that all templates print.
 func answerOf(m Message) string {
 	text := m.Content
 	if i := strings.LastIndex(text, "</think>"); i >= 0 {
@@ -103,8 +102,8 @@ func answerOf(m Message) string {
 	return strings.TrimSpace(text)
 }
 
-// TestLearned: whatever the template and the conversation, nothing is learned but what the
-// assistant says and what ends it, and all that it says is, in the texts in which it says it.
+// TestLearned checks, for random templates and conversations, that only the assistant's answers and
+// their delimiters have loss, and that each answer has loss in some document.
 func TestLearned(t *testing.T) {
 	templates := maskedTemplates(t)
 	rng := rand.New(rand.NewPCG(58, 2))
@@ -143,7 +142,7 @@ func TestLearned(t *testing.T) {
 	t.Logf("%d documents; conversations with several: %v", documents, divided)
 }
 
-// show is a conversation as a line for each message.
+// show returns a conversation, a line for each message.
 func show(c Conversation) string {
 	var lines strings.Builder
 	for _, m := range c {
@@ -160,17 +159,17 @@ func wronglyDropped(k maskedTemplate, c Conversation, trainOn TrainOn, reason Re
 		return !strings.Contains(k.plain.Source, "raise_exception")
 	case reason == NoLoss:
 		answers := toLearn(c, trainOn)
-		// its first token may be all that can be learned, and is never predicted
+		// The first token of a text is never predicted, and may be the only one of an answer.
 		if c[0].Role == Assistant {
 			answers = answers[min(1, len(answers)):]
 		}
 		return slices.ContainsFunc(answers, func(m Message) bool { return answerOf(m) != "" })
 	}
-	// Without a loop over the messages, a turn is found behind a prompt only.
+	// Without a loop over the messages, a turn is found only after a generation prompt.
 	return k.name != "by_index"
 }
 
-// toLearn are the messages that are to be learned.
+// toLearn returns the messages that should have loss.
 func toLearn(c Conversation, trainOn TrainOn) Conversation {
 	list := slices.DeleteFunc(slices.Clone(c), func(m Message) bool { return m.Role != Assistant })
 	if trainOn == LastTurn && len(list) > 0 {
@@ -179,7 +178,7 @@ func toLearn(c Conversation, trainOn TrainOn) Conversation {
 	return list
 }
 
-// checkLearned holds the documents of a conversation to the generation blocks.
+// checkLearned compares the loss masks of documents with the generation blocks.
 func checkLearned(k maskedTemplate, c Conversation, trainOn TrainOn, list []*Document) error {
 	answers := toLearn(c, AllTurns)
 	if k.name == "nothing_for_empty" {
@@ -204,7 +203,7 @@ func checkLearned(k maskedTemplate, c Conversation, trainOn TrainOn, list []*Doc
 		spans := r.Generated
 		if strings.HasSuffix(k.name, "_between") {
 			for i := len(spans) - 1; i > 0; i-- {
-				if spans[i-1].End == spans[i].Start { // an answer and its mark
+				if spans[i-1].End == spans[i].Start { // an answer and its delimiter
 					spans[i-1].End = spans[i].End
 					spans = slices.Delete(spans, i, i+1)
 				}
@@ -237,7 +236,8 @@ func checkLearned(k maskedTemplate, c Conversation, trainOn TrainOn, list []*Doc
 	return nil
 }
 
-// TestMasksOfTransformers: with generation blocks, what is learned is what transformers masks.
+// TestMasksOfTransformers checks that, with generation blocks, the loss masks are those of
+// transformers.
 func TestMasksOfTransformers(t *testing.T) {
 	var cases []struct {
 		Template string          `json:"template"`

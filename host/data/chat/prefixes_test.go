@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestLongConversation: a conversation that takes too many renderings is an error of its row, and
-// the end of the context ends it.
+// TestLongConversation checks that too many renderings of a conversation are an error about its
+// length, and that canceling the context stops them.
 func TestLongConversation(t *testing.T) {
 	e := encoder(t, "{{ messages | length }}"+plain, "")
 	c := Conversation{NewMessage(User, "q"), NewMessage(Assistant, "one"), NewMessage(User, "q"),

@@ -23,7 +23,7 @@ import (
 	"github.com/cage-qat/cage/internal/testing/vfstest"
 )
 
-// conversations are n rows; conversation i has the answer "answer i".
+// conversations returns n rows; row i has the answer "answer i".
 func conversations(n int) Rows {
 	var texts []string
 	for i := range n {
@@ -47,7 +47,7 @@ func rowsOf(texts ...string) Rows {
 	}
 }
 
-// options prepare rows with bytes as tokens.
+// options returns options to prepare rows with bytes as tokens.
 func options(t testing.TB, list Rows, out string) PrepareOptions {
 	return PrepareOptions{Rows: list, Out: out, Files: vfstest.NoSync, Tokenizer: tokenizer.Bytes{},
 		Template: encoder(t, plain, "").template, ValFraction: 0.25, Seed: 1}
@@ -62,7 +62,7 @@ func prepare(t *testing.T, o PrepareOptions) *Manifest {
 	return m
 }
 
-// answers are what the assistant says in the documents of a file.
+// answers returns the marked texts of a file's documents, without their usual beginning and end.
 func answers(t *testing.T, path string) (list []string) {
 	t.Helper()
 	f, err := dataset.Open(path)
@@ -83,20 +83,21 @@ func answers(t *testing.T, path string) (list []string) {
 	return list
 }
 
-// TestPrepare: every conversation is in one of the parts, the same in every preparation, and
-// the manifest counts them.
+// TestPrepare checks that every conversation is in one of the parts, that all preparations make the
+// same files, and that the manifest counts the conversations.
 func TestPrepare(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "set")
 	m := prepare(t, options(t, conversations(200), out))
 	train, val := answers(t, filepath.Join(out, dataset.Conversations.Train)),
 		answers(t, filepath.Join(out, dataset.Conversations.Val))
-	// Six standard deviations of a binomial of 200 and a quarter.
+	// 50 ± six standard deviations of a binomial distribution (n = 200, p = ¼).
 	if len(val) < 14 || len(val) > 86 {
 		t.Errorf("%d of 200 conversations are for validation, want about 50", len(val))
 	}
 	all := slices.Sorted(slices.Values(slices.Concat(train, val)))
-	if len(slices.Compact(all)) != 200 {
-		t.Errorf("%d conversations are in the parts, want 200", len(all))
+	distinct := len(slices.Compact(slices.Clone(all)))
+	if len(all) != 200 || distinct != 200 {
+		t.Errorf("%d conversations are in the parts, %d of them distinct, want 200", len(all), distinct)
 	}
 	if m.Rows != 200 || m.Documents != 200 || m.Train.Documents != int64(len(train)) ||
 		m.Val.Documents != int64(len(val)) || m.Template != "test" || m.TrainOn != "all_turns" {
@@ -118,16 +119,16 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
-// contents are the files in a directory by name; the manifest is without its time.
+// contents returns the files in a directory by name, the manifest without its time.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	return vfstest.Contents(t, dir, `"seconds"`)
 }
 
-// TestPrepareShare: a document is for validation if its number is below the share, and so stays
-// there when the share grows. If another than the one with the largest number were kept for
-// training, documents that were validated on would be trained on later. With every share, the
-// smallest number is for validation and the largest for training.
+// TestPrepareShare checks that a conversation is for validation if its random number is below the
+// fraction, so that it stays there when the fraction grows. Keeping any but the one with the
+// largest number for training would let later trainings use validation data. With every fraction,
+// the smallest number is for validation and the largest for training.
 func TestPrepareShare(t *testing.T) {
 	const n = 40
 	for _, fraction := range []float64{1e-9, 0.1, 0.5, 0.9, 1 - 1e-9} {
@@ -153,8 +154,8 @@ func TestPrepareShare(t *testing.T) {
 	}
 }
 
-// TestPrepareDivided: all documents of a conversation are in one part, and the manifest says how
-// many more there are.
+// TestPrepareDivided checks that all documents of a conversation are in one part, and that the
+// manifest counts the additional ones.
 func TestPrepareDivided(t *testing.T) {
 	const n = 40
 	var rows []string
@@ -182,8 +183,8 @@ func TestPrepareDivided(t *testing.T) {
 	}
 }
 
-// TestPrepareFew: with few conversations one is for validation and one for training, whatever
-// the share; a single one cannot be divided.
+// TestPrepareFew checks that each part gets at least one conversation, with any fraction, and that
+// fewer than two are an error.
 func TestPrepareFew(t *testing.T) {
 	for n, want := range map[int]string{
 		0: "prepare: no conversation counts in the loss: there are no rows",
@@ -208,7 +209,7 @@ func TestPrepareFew(t *testing.T) {
 	}
 }
 
-// TestPrepareValidation: validation can have rows of its own.
+// TestPrepareValidation checks validation with separate rows.
 func TestPrepareValidation(t *testing.T) {
 	o := options(t, conversations(3), t.TempDir())
 	o.ValRows, o.ValFraction = rowsOf(`{"prompt": "q", "completion": "answer v"}`), 0
@@ -232,8 +233,8 @@ func TestPrepareValidation(t *testing.T) {
 	}
 }
 
-// TestPrepareCounts: rows that are dropped or bad are counted with reasons, and refusals of
-// a template in many words are put together.
+// TestPrepareCounts checks that dropped and bad rows are counted by reason, and that a template's
+// reasons beyond a limit are counted together.
 func TestPrepareCounts(t *testing.T) {
 	texts := []string{
 		`{"prompt": "q", "completion": "answer 1"}`, `nothing`,
@@ -301,7 +302,7 @@ func TestPrepareMistakes(t *testing.T) {
 	}
 }
 
-// TestVerifyDamage: what was changed is found.
+// TestVerifyDamage checks that Verify detects damaged and exchanged files.
 func TestVerifyDamage(t *testing.T) {
 	out := t.TempDir()
 	prepare(t, options(t, conversations(9), out))
@@ -331,7 +332,7 @@ func TestVerifyDamage(t *testing.T) {
 	if diff := cmp.Diff(whole, contents(t, out)); diff != "" {
 		t.Fatal(diff)
 	}
-	// A file of another preparation does not belong here.
+	// Replace a file by that of another preparation.
 	other := t.TempDir()
 	prepare(t, options(t, conversations(8), other))
 	if err := os.Rename(filepath.Join(other, dataset.Conversations.Train),

@@ -15,7 +15,7 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testfile"
 )
 
-// folder makes a directory with these files.
+// folder returns a new directory with these files.
 func folder(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -32,8 +32,8 @@ func openTemplate(t *testing.T, spec, tokenizer string, addsBOS bool) *Template 
 	return tmpl
 }
 
-// TestModelsTemplate: a model's template is found in the places where models keep it, and
-// chat_template.jinja wins.
+// TestModelsTemplate checks that a model's template is found wherever models store it, and that
+// chat_template.jinja has precedence.
 func TestModelsTemplate(t *testing.T) {
 	hello := Conversation{NewMessage(User, "Hi")}
 	for _, c := range []struct {
@@ -58,8 +58,8 @@ func TestModelsTemplate(t *testing.T) {
 	}
 }
 
-// TestTokenizerConfig: a data set has all that the model's tokenizer_config.json says, but for the
-// template and what that does not print.
+// TestTokenizerConfig checks that a dataset has the model's tokenizer_config.json, except for the
+// template and the BOS token, which the template does not print.
 func TestTokenizerConfig(t *testing.T) {
 	dir := folder(t, map[string]string{"tokenizer_config.json": `{"tokenizer_class": "Own", "model_max_length": 1e30, "chat_template": "x", "bos_token": "<s>",
 		"eos_token": {"content": "</s>", "lstrip": false}, "pad_token": null, "added_tokens_decoder": {"0": {"content": "<s>"}}}`})
@@ -80,8 +80,8 @@ func TestTokenizerConfig(t *testing.T) {
 	}
 }
 
-// TestTemplateFile: a template of a file is taken whole, but for a byte order mark, and the
-// tokenizer may be named by its file.
+// TestTemplateFile checks that a template file is used whole, except for a byte order mark, and
+// that the tokenizer can be named by its file.
 func TestTemplateFile(t *testing.T) {
 	dir := folder(t, map[string]string{
 		"own.jinja":      "\ufeff{{ bos_token }}{{ strftime_now('%d %b %Y') }} {{ date_string }}",
@@ -123,7 +123,7 @@ func TestTemplateMistakes(t *testing.T) {
 			t.Errorf("%s in %s:\ngot  %v\nwant %s", c.spec, c.dir, err, c.want)
 		}
 	}
-	// The built-in tulu template needs an end token.
+	// The built-in tulu template needs an EOS token.
 	tmpl := openTemplate(t, "tulu", folder(t, nil), false)
 	if _, err := tmpl.Render(Conversation{NewMessage(Assistant, "x")}, false); err == nil ||
 		!strings.Contains(err.Error(), "eos_token, which is undefined") {
@@ -131,8 +131,7 @@ func TestTemplateMistakes(t *testing.T) {
 	}
 }
 
-// TestEnding: an answer ends at the special token behind it, or at a text where that is no such
-// token.
+// TestEnding checks that an answer's ending is the special token after it, or else a text.
 func TestEnding(t *testing.T) {
 	llama, err := tokenizer.Open(filepath.Join("testdata", "llama32.tokenizer.json"))
 	if err != nil {
@@ -166,7 +165,7 @@ func TestEnding(t *testing.T) {
 	}
 }
 
-// TestEndingBehindOthers: a template that wants a system message gets the one of the conversation.
+// TestEndingBehindOthers checks that Ending uses a given system message, which templates may need.
 func TestEndingBehindOthers(t *testing.T) {
 	tmpl, err := ModelTemplate(map[string][]byte{tokenizer.ConfigFile: []byte(
 		`{"chat_template": "{% if messages[0].role != 'system' %}{{ raise_exception('no system') }}{% endif %}{% for m in messages %}{{ m.content }};{% endfor %}"}`)})
@@ -182,8 +181,8 @@ func TestEndingBehindOthers(t *testing.T) {
 	}
 }
 
-// TestModelTemplate: a tokenizer without a template has none, and one that cannot be read is an
-// error.
+// TestModelTemplate checks that ModelTemplate returns nil for a tokenizer without a template, and
+// an error for an unreadable one.
 func TestModelTemplate(t *testing.T) {
 	for _, files := range []map[string][]byte{nil,
 		{tokenizer.ConfigFile: []byte(`{"eos_token": "</s>"}`)}} {
@@ -199,7 +198,7 @@ func TestModelTemplate(t *testing.T) {
 	}
 }
 
-// withoutMarks is the tokenizer of the golden file without the marks of ChatML.
+// withoutMarks returns the golden file's tokenizer without the delimiters of ChatML.
 func withoutMarks(t *testing.T) *tokenizer.HuggingFace {
 	t.Helper()
 	var file map[string]json.RawMessage
@@ -229,8 +228,8 @@ func withoutMarks(t *testing.T) *tokenizer.HuggingFace {
 	return tok
 }
 
-// TestMissingMarks: marks of a template that are no tokens are an error that says what to do,
-// unless they are added, or are to be text, or always were.
+// TestMissingMarks checks that delimiters that are not tokens are an error that says what to do,
+// unless they are plain text: by option, in a model's own template, or in tulu.
 func TestMissingMarks(t *testing.T) {
 	tok := withoutMarks(t)
 	builtIn := func(name string) *Template { return openTemplate(t, name, "testdata", false) }
@@ -267,8 +266,7 @@ func TestMissingMarks(t *testing.T) {
 	}
 }
 
-// TestAddedMarks: the files of the data set agree about added tokens, and a turn ends with one of
-// them.
+// TestAddedMarks checks that all files of a dataset have the same added tokens.
 func TestAddedMarks(t *testing.T) {
 	tok := withoutMarks(t)
 	folder := t.TempDir()

@@ -17,7 +17,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// TestConversations: what was written is read, in parts too, and the file says what it holds.
+// TestConversations checks that documents are read as written, also in part, and counted in the
+// header.
 func TestConversations(t *testing.T) {
 	documents := [][]int32{{5, 6, 999}, {0, 1}}
 	loss := [][]bool{{false, true, false}, {true, true}}
@@ -53,8 +54,8 @@ func TestConversations(t *testing.T) {
 	}
 }
 
-// TestConversationsMistakes: documents that cannot be learned from are refused, and nothing
-// appears before the end.
+// TestConversationsMistakes checks that documents without loss or with wrong ids are errors, and
+// that aborting leaves no file.
 func TestConversationsMistakes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.chat")
 	w, err := NewWriter(vfs.At(path), origin)
@@ -88,8 +89,7 @@ func TestConversationsMistakes(t *testing.T) {
 	}
 }
 
-// TestDamage: whichever bit is turned over and wherever the file is cut, that is noticed, at
-// the latest by Verify.
+// TestDamage checks that Open or Verify detects each changed bit, and a truncated file.
 func TestDamage(t *testing.T) {
 	testlevel.Long(t, "every bit of a file, turned over")
 	whole := testfile.Read(t, lengths(t, 4, 3).Path())
@@ -110,7 +110,7 @@ func TestDamage(t *testing.T) {
 	}
 	text := textOffset + int(binary.LittleEndian.Uint32(whole[12:]))
 	for at := range whole {
-		// The names of the tokenizer and the template are only for people.
+		// Skip the header text, because changed names in it are not detected, and most zeros after it.
 		if at > textOffset && at < text || at > text+8 && at < headerSize-8 {
 			continue
 		}
@@ -133,7 +133,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// TestConversationsHeader: each field of the header is checked.
+// TestConversationsHeader checks that wrong values of header fields are errors.
 func TestConversationsHeader(t *testing.T) {
 	for want, change := range map[string]func(*Header){
 		"vocab_size 0":                 func(h *Header) { h.Tokenizer.VocabSize = 0 },
@@ -144,7 +144,7 @@ func TestConversationsHeader(t *testing.T) {
 		"longest 8":                    func(h *Header) { h.Longest = 8 },
 		`tokenizer.sha256 "x"`:         func(h *Header) { h.Tokenizer.SHA256 = "x" },
 		`template_sha256 "x"`:          func(h *Header) { h.TemplateSHA256 = "x" },
-		"sections have 31 bytes":       func(h *Header) { h.TemplateSHA256 = "" }, // of texts
+		"sections have 31 bytes":       func(h *Header) { h.TemplateSHA256 = "" }, // a file of texts
 		`sha256 "` + zeros[1:] + `G"`:  func(h *Header) { h.SHA256 = zeros[1:] + "G" },
 		"states 9223372036854775807 d": func(h *Header) { h.Documents = 1<<63 - 1 },
 	} {
@@ -169,7 +169,7 @@ func TestConversationsHeader(t *testing.T) {
 
 var zeros = strings.Repeat("0", 64)
 
-// origin is of made-up conversations with a vocabulary of 1000.
+// origin describes made-up conversations with a vocabulary of 1000.
 var origin = Origin{Tokenizer: tokenizer.Info{Name: "made up", VocabSize: 1000,
 	BOS: tokenizer.NoToken, EOS: tokenizer.NoToken, SHA256: zeros}, Template: "t",
 	TemplateSHA256: zeros, TrainOn: "all_turns"}
@@ -198,8 +198,8 @@ func store(t testing.TB, origin Origin, documents [][]int32, learned [][]bool) *
 	return openFile(t, path)
 }
 
-// lengths stores conversations of these lengths; document i has the tokens 10i, 10i+1, …
-// modulo 1000, and all but its first are trained on.
+// lengths stores conversations of these lengths; document i has the tokens 10i, 10i+1, … modulo
+// 1000, and all but its first count in the loss.
 func lengths(t testing.TB, lengths ...int) *File {
 	var documents [][]int32
 	var learned [][]bool

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestBatchesGolden: the batches of a seed are the same in every version of the program.
+// TestBatchesGolden checks that a seed gives the same batches in every version of the program.
 func TestBatchesGolden(t *testing.T) {
 	config := WindowsConfig{Context: 16, Batch: 4, Seed: 2357}
 	one, two := writeTokens(t, wideInfo, counting(1000, 1<<20)),
@@ -41,7 +41,7 @@ func TestBatchesGolden(t *testing.T) {
 	}
 }
 
-// TestRowsGolden: the batches of a seed are the same in every version of the program.
+// TestRowsGolden checks that a seed gives the same rows in every version of the program.
 func TestRowsGolden(t *testing.T) {
 	var sizes []int
 	for i := range 200 {
@@ -72,7 +72,7 @@ func TestRowsGolden(t *testing.T) {
 	}
 }
 
-// BenchmarkRows reads batches of conversations of 20 to 520 tokens.
+// BenchmarkRows reads batches of conversations of 20 to 519 tokens.
 func BenchmarkRows(b *testing.B) {
 	var sizes []int
 	for i := range 20000 {

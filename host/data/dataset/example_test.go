@@ -12,7 +12,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Two documents are stored, and read as one row.
+// ExampleRows stores two documents, and reads them as one row.
 func ExampleRows() {
 	dir, err := os.MkdirTemp("", "example")
 	if err != nil {

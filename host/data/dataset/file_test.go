@@ -14,11 +14,11 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// wideInfo is a tokenizer whose ids need 4 bytes.
+// wideInfo describes a tokenizer whose ids need 4 bytes.
 var wideInfo = tokenizer.Info{Name: "wide", VocabSize: 1 << 20, BOS: tokenizer.NoToken,
 	EOS: tokenizer.NoToken, SHA256: strings.Repeat("a", 64)}
 
-// writeTokens makes a token file of one document.
+// writeTokens writes a token file of one document and opens it.
 func writeTokens(t testing.TB, info tokenizer.Info, ids []int32) *File {
 	return store(t, Origin{Tokenizer: info}, [][]int32{ids}, nil)
 }
@@ -177,7 +177,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// An abandoned or failed writer leaves what was there before, and nothing else.
+// TestAbortLeavesNoTrace checks that an aborted writer leaves the earlier file, and nothing else.
 func TestAbortLeavesNoTrace(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x.tokens")
@@ -213,7 +213,7 @@ func BenchmarkReadTokens(b *testing.B) {
 	}
 }
 
-// TestVerifyChunks: a file that is read in three chunks is verified to its last token.
+// TestVerifyChunks checks that a file of three chunks is verified up to its last token.
 func TestVerifyChunks(t *testing.T) {
 	const chunk = 1 << 18 // tokens
 	f := writeTokens(t, wideInfo, counting(2*chunk+1, 1000))
@@ -227,7 +227,7 @@ func TestVerifyChunks(t *testing.T) {
 	}
 }
 
-// TestLimit: with a limit, only ids below it are read.
+// TestLimit checks that ids that are not below the limit are errors.
 func TestLimit(t *testing.T) {
 	f := writeTokens(t, wideInfo, []int32{1, 7, 2})
 	f.Limit(8)

@@ -15,8 +15,8 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testfile"
 )
 
-// FuzzFile: a token file, whatever its header says and whatever follows it, is refused, or
-// can be read: all its ids are in the vocabulary, or that is the error.
+// FuzzFile checks that a token file with any header and sections is rejected, or is readable unless
+// an id exceeds the vocabulary.
 func FuzzFile(f *testing.F) {
 	for _, file := range []*File{lengths(f, 4, 3, 6), writeTokens(f, wideInfo, counting(10, 1000))} {
 		whole := testfile.Read(f, file.Path())
@@ -47,7 +47,7 @@ func FuzzFile(f *testing.F) {
 	})
 }
 
-// fromBytes opens a file that lies in memory.
+// fromBytes opens a file in memory.
 func fromBytes(content []byte) (*File, error) {
 	part, err := newPart("fuzz", struct {
 		io.ReaderAt
@@ -92,7 +92,7 @@ func checkRead(t *testing.T, file *File) {
 	}
 }
 
-// FuzzManifest: a manifest that is accepted is the same when it is written again.
+// FuzzManifest checks that an accepted manifest survives a round trip.
 func FuzzManifest(f *testing.F) {
 	text, err := json.Marshal(Manifest{Version: manifestVersion, Origin: origin, ValFraction: 0.25,
 		Seed: 1 << 63, Train: Part{Tokens: 1 << 40, SHA256: "ab"}})

@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// marked is a token file of n tokens that are all mark, but for the number of the window
-// of 4 in every fourth.
+// marked returns a token file of n tokens. Token i has the id mark<<12 | i.
 func marked(t *testing.T, mark int32, n int) *File {
 	t.Helper()
 	ids := make([]int32, n)
@@ -28,8 +27,8 @@ func newMixture(t *testing.T, sources []Weighted, config WindowsConfig) *Mixture
 	return m
 }
 
-// TestMixture: weights are shares of the windows, each source has every window of an
-// epoch once and another order in the next, and a batch depends on its number alone.
+// TestMixture checks that weights are shares of the windows, that each source has every window once
+// per epoch, in new orders, and that a batch depends only on its number.
 func TestMixture(t *testing.T) {
 	const context, batch, batches = 4, 8, 4000
 	sources := []Weighted{{marked(t, 1, 4000), 0.7}, {marked(t, 2, 400), 0.2},
@@ -79,7 +78,7 @@ func TestMixture(t *testing.T) {
 			first = epoch
 		}
 	}
-	for _, i := range []int64{batches - 1, 5, 1 << 40, 0, 777} { // in any order, and afresh
+	for _, i := range []int64{batches - 1, 5, 1 << 40, 0, 777} { // in any order, in a new mixture
 		if err := m.At(i, dst); err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +90,7 @@ func TestMixture(t *testing.T) {
 	}
 }
 
-// TestMixtureOfOne: with one source, a mixture is a sampler.
+// TestMixtureOfOne checks that a mixture of one source has the same batches as Windows.
 func TestMixtureOfOne(t *testing.T) {
 	f := marked(t, 1, 1000)
 	config := WindowsConfig{Context: 4, Batch: 3, Seed: 5}
@@ -128,7 +127,7 @@ func TestMixtureRefuses(t *testing.T) {
 	}
 }
 
-// TestShares: whole numbers that add up, each within one of the exact share.
+// TestShares checks that shares have the right sum, each within one of the exact share.
 func TestShares(t *testing.T) {
 	for _, weights := range [][]float64{{1}, {1, 1, 1}, {0.7, 0.2, 0.1}, {1e300, 2e300},
 		{3, 5, 7, 11, 13}} {
@@ -152,8 +151,8 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestSharesByFraction: what is left goes to the sources whose shares were rounded down most, not
-// to the largest.
+// TestSharesByFraction checks that the remainder goes to the shares with the largest fractions, not
+// to the largest shares.
 func TestSharesByFraction(t *testing.T) {
 	got, err := shares([]float64{0.54, 0.26, 0.2}, 10)
 	if want := []int64{5, 3, 2}; err != nil || !slices.Equal(got, want) {

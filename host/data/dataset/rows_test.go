@@ -33,8 +33,8 @@ func read(t testing.TB, s *Rows, step int64) []Row {
 	return batch
 }
 
-// TestGoldenRows: documents in order give the rows, positions, segments and weights of the
-// reference.
+// TestGoldenRows compares the rows of documents in order with those of the reference
+// implementation.
 func TestGoldenRows(t *testing.T) {
 	var golden struct {
 		Length    int       `json:"row_length"`
@@ -61,7 +61,7 @@ func TestGoldenRows(t *testing.T) {
 	s := newRows(t, store(t, origin, golden.Documents, loss),
 		RowsConfig{Length: golden.Length, Batch: len(golden.Rows), Epochs: 1, Packing: FirstFit,
 			InOrder: true})
-	if s.Steps() != 1 { // a row more than those of the reference would begin another
+	if s.Steps() != 1 { // another row would need a second step
 		t.Errorf("%d steps, want 1", s.Steps())
 	}
 	for i, got := range read(t, s, 0) {
@@ -76,7 +76,7 @@ func TestGoldenRows(t *testing.T) {
 	}
 }
 
-// TestFirstFit: the tree finds the rows that a search from the first row on finds.
+// TestFirstFit checks that the tree finds the same rows as a linear search.
 func TestFirstFit(t *testing.T) {
 	const length = 50
 	var sizes []int
@@ -103,7 +103,7 @@ func TestFirstFit(t *testing.T) {
 	}
 }
 
-// seen lists the documents of a batch by their first tokens.
+// seen returns the first tokens of the documents in a batch.
 func seen(batch []Row) (first []int32) {
 	for _, r := range batch {
 		for i, p := range r.Positions {
@@ -115,8 +115,8 @@ func seen(batch []Row) (first []int32) {
 	return first
 }
 
-// TestRowsEpochs: every document comes once per epoch, in different orders; a batch is the same
-// however it is reached; the last of an epoch is filled up with empty rows.
+// TestRowsEpochs checks that every document comes once per epoch, in new orders, and that a batch
+// does not depend on those before. Empty rows pad the last batch of an epoch.
 func TestRowsEpochs(t *testing.T) {
 	f := lengths(t, 5, 3, 8, 2, 9, 4, 4, 7, 6, 3, 10)
 	for _, packing := range []Packing{FirstFit, NoPacking} {
@@ -160,7 +160,7 @@ func TestRowsEpochs(t *testing.T) {
 	}
 }
 
-// TestParts: the rows of a step can be read in parts.
+// TestParts checks that the rows of a step can be read in parts.
 func TestParts(t *testing.T) {
 	s := newRows(t, lengths(t, 5, 5, 5), RowsConfig{Length: 5, Batch: 4, Epochs: 1, Packing: FirstFit})
 	whole := read(t, s, 0)
@@ -178,8 +178,8 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// TestCut: documents longer than a row end with it; without anything to learn they are left
-// out.
+// TestCut checks that documents longer than a row are truncated, and left out if they then have no
+// loss.
 func TestCut(t *testing.T) {
 	ids := []int32{1, 2, 3, 4, 5, 6}
 	f := store(t, origin, [][]int32{ids, ids},
@@ -199,7 +199,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestRowsMistakes: settings and questions that make no sense are errors.
+// TestRowsMistakes checks that invalid settings are errors.
 func TestRowsMistakes(t *testing.T) {
 	f := lengths(t, 3)
 	good := RowsConfig{Length: 4, Batch: 1, Epochs: 1, Packing: FirstFit}

@@ -41,9 +41,8 @@ func newWindows(t testing.TB, f *File, config WindowsConfig) *Windows {
 	return s
 }
 
-// Every window of an epoch appears at most once, all of them together are an
-// unbroken stretch of the file but for the windows of the dropped batch, and
-// no batch reaches outside the file.
+// TestEachWindowOncePerEpoch checks that a window occurs at most once per epoch, that the windows
+// leave no gaps unless some are dropped, and that no batch exceeds the file.
 func TestEachWindowOncePerEpoch(t *testing.T) {
 	for _, size := range []struct{ tokens, context, batch int }{
 		{1000, 10, 4}, {1009, 10, 4}, {64, 1, 3}, {513, 64, 7}, {1024, 64, 15}, {1087, 64, 1},
@@ -89,7 +88,7 @@ func TestEachWindowOncePerEpoch(t *testing.T) {
 	}
 }
 
-// checkRun checks that a window is consecutive in a counting file.
+// checkRun checks that the ids of a window are consecutive.
 func checkRun(t *testing.T, row []int32) {
 	t.Helper()
 	for i, id := range row {
@@ -99,7 +98,7 @@ func checkRun(t *testing.T, row []int32) {
 	}
 }
 
-// Batches are the same in whatever order they are asked for.
+// TestBatchesInAnyOrder checks that batches do not depend on the order of reading.
 func TestBatchesInAnyOrder(t *testing.T) {
 	f := writeTokens(t, wideInfo, counting(1000, 1<<20))
 	config := WindowsConfig{Context: 16, Batch: 4, Seed: 3}
@@ -184,7 +183,7 @@ func BenchmarkWindows(b *testing.B) {
 	}
 }
 
-// BenchmarkEpochOrder is the start of an epoch over a billion tokens.
+// BenchmarkEpochOrder measures the start of an epoch of a billion tokens.
 func BenchmarkEpochOrder(b *testing.B) {
 	for b.Loop() {
 		epochOrder(1337, 0, 512, 1_953_124)

@@ -7,7 +7,7 @@ import (
 	"github.com/cage-qat/cage/host/data/source"
 )
 
-// Rows that hold no text say why, and reading goes on.
+// ExampleTexts reads rows. One without text is an error, but does not end the reading.
 func ExampleTexts() {
 	in := strings.NewReader("{\"text\": \"one\"}\n{\"text\": 2}\n{\"text\": \"three\"}\n")
 	for row, err := range source.Texts(source.ReadObjects(in), "text") {

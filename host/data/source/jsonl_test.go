@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestHintsOfJSON: a line that is not what it should be is told so, and another field is only
-// proposed where there may be one.
+// TestHintsOfJSON checks the errors of rows without text, and that another field is proposed only
+// if there may be one.
 func TestHintsOfJSON(t *testing.T) {
 	for _, c := range []struct {
 		line, want string

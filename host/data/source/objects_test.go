@@ -58,8 +58,7 @@ func TestReadParquet(t *testing.T) {
 	}
 }
 
-// TestParquetObjectsText: bytes that are no text are an error of their row, and not a text with
-// replacement characters.
+// TestParquetObjectsText checks that invalid UTF-8 is an error of its row, and is not replaced.
 func TestParquetObjectsText(t *testing.T) {
 	content := inParquet(t,
 		[]talk{{1, []message{{"user", "a\xffb"}}, nil}, {2, []message{{"user", "b"}}, nil}})
@@ -78,7 +77,7 @@ func TestParquetObjectsText(t *testing.T) {
 	}
 }
 
-// TestParquetObjectsDamage: a damaged file is refused or gives rows; it never panics.
+// TestParquetObjectsDamage checks that a damaged file gives an error or rows, and no panic.
 func TestParquetObjectsDamage(t *testing.T) {
 	content := inParquet(t, []talk{{1, []message{{"user", "a"}, {"assistant", "b"}}, nil}})
 	for at := range content {
@@ -107,7 +106,7 @@ func TestReadObjects(t *testing.T) {
 	}
 }
 
-// TestLongObject: a line that is too long is an error of its own, and the next one is read.
+// TestLongObject checks that a line that is too long is an error of its row only.
 func TestLongObject(t *testing.T) {
 	testlevel.Long(t, "a line of 64 MiB")
 	long := strings.Repeat("x", MaxRow+1) + "\n{}"

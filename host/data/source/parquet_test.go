@@ -16,7 +16,7 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// forged is a Parquet file of one page. It says what change makes of a true header.
+// forged returns a Parquet file of one page, whose header is modified by change.
 func forged(
 	t *testing.T, codec format.CompressionCodec, body []byte, change func(*format.PageHeader),
 ) []byte {
@@ -24,7 +24,7 @@ func forged(
 	return forgedRows(t, codec, body, math.MaxInt64, change)
 }
 
-// forgedRows is forged, whose row group says that it has so many rows at most.
+// forgedRows is like forged; its row group states at most this number of rows.
 func forgedRows(
 	t *testing.T, codec format.CompressionCodec, body []byte, rows int64,
 	change func(*format.PageHeader),
@@ -64,11 +64,11 @@ func forgedRows(
 		"PAR1"...)
 }
 
-// levels puts definition levels before values: a run of eight ones.
+// levels prepends definition levels to values: a run of eight ones.
 func levels(data ...byte) []byte { return append([]byte{2, 0, 0, 0, 16, 1}, data...) }
 
-// TestForgedPages: a page whose header claims far more than the file can have is refused before
-// memory is taken for it, and so is what the library would read wrongly.
+// TestForgedPages checks that a page is rejected, before memory is allocated for it, if its header
+// states more than the file can hold, or if the library would decode it wrongly.
 func TestForgedPages(t *testing.T) {
 	encoded := func(e format.Encoding) func(*format.PageHeader) {
 		return func(h *format.PageHeader) { h.DataPageHeader.V.Encoding = e }
@@ -106,7 +106,7 @@ func TestForgedPages(t *testing.T) {
 	}
 }
 
-// TestManyPages: a file of many pages, larger than any buffer, is read whole.
+// TestManyPages checks that a file of many pages, larger than any buffer, is read completely.
 func TestManyPages(t *testing.T) {
 	var rows []record
 	for i := range 3000 {

@@ -41,7 +41,6 @@ func TestByName(t *testing.T) {
 	}
 }
 
-// pack compresses content.
 func pack(t testing.TB, kind Compression, content []byte) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -56,7 +55,6 @@ func pack(t testing.TB, kind Compression, content []byte) []byte {
 	return out.Bytes()
 }
 
-// unpack decompresses all.
 func unpack(kind Compression, content []byte) ([]byte, error) {
 	r, err := Decompress(bytes.NewReader(content), kind)
 	if err != nil {
@@ -101,7 +99,7 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// rowsOf gathers what an iterator gives: texts, and problems in <>.
+// rowsOf returns the texts of an iterator, and errors of rows in <>.
 func rowsOf(rows iter.Seq2[Row, error]) (got []string, err error) {
 	for row, err := range rows {
 		switch {
@@ -258,8 +256,7 @@ func TestParquet(t *testing.T) {
 	}
 }
 
-// TestDamagedParquet: wherever a file is cut or changed, there is an error or rows, and no
-// panic.
+// TestDamagedParquet checks that a truncated or changed file gives an error or rows, and no panic.
 func TestDamagedParquet(t *testing.T) {
 	testlevel.Long(t, "thousands of damaged files")
 	file := inParquet(t, []record{{Text: strings.Repeat("one ", 50)}, {Text: "two"}, {Text: "three"},

@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testfile"
 )
 
-// TestAddsBOS: a begin token that is only named is put before no text.
+// TestAddsBOS checks that a BOS token that is only named is not added to texts.
 func TestAddsBOS(t *testing.T) {
 	const begins = `{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"s"}},{"Sequence":{"id":"A"}}],"special_tokens":{"s":{"ids":[2]}}}`
 	for name, c := range map[string]struct {
@@ -44,7 +44,7 @@ func TestAddsBOS(t *testing.T) {
 	}
 }
 
-// TestWithTokens: added tokens get the ids behind the others, all other ids stay, and the
+// TestWithTokens checks that added tokens get the next ids, that other ids stay, and that the
 // definition gives the same tokenizer.
 func TestWithTokens(t *testing.T) {
 	for _, name := range []string{"llama3", "llama2", "gpt2"} {
@@ -81,8 +81,7 @@ func TestWithTokens(t *testing.T) {
 	}
 }
 
-// TestWithTokenOfVocabulary: a token that stands in the vocabulary, but that texts do not become,
-// keeps its id.
+// TestWithTokenOfVocabulary checks that a token of the vocabulary that no merge makes keeps its id.
 func TestWithTokenOfVocabulary(t *testing.T) {
 	before, err := tokenizer.ReadHuggingFace(
 		[]byte(`{"model":{"type":"BPE","vocab":{"<":0,"x":1,">":2,"<x>":3},"merges":[]}}`), nil)
@@ -99,8 +98,8 @@ func TestWithTokenOfVocabulary(t *testing.T) {
 	}
 }
 
-// TestMain fails when a goroutine outlives the tests, but for the clock of expressions, which ends
-// by itself a while after the last match.
+// TestMain fails when a goroutine outlives the tests, except the clock of regexp2, which ends by
+// itself some time after the last match.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/dlclark/regexp2/v2.runClock"))
 }

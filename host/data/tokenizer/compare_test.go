@@ -11,8 +11,8 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testfile"
 )
 
-// TestCompare compares tokenizers with the ids of the Python package tokenizers, for what
-// scripts/compare-tokenizers.py has written into the directory that CAGE_TOKENIZERS names.
+// TestCompare compares ids with those of the Python package tokenizers, which
+// scripts/compare-tokenizers.py wrote to the directory CAGE_TOKENIZERS.
 func TestCompare(t *testing.T) {
 	dir := os.Getenv("CAGE_TOKENIZERS")
 	if dir == "" {

@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testfile"
 )
 
-// edited returns a definition with sections replaced by others.
+// edited returns a definition with some sections replaced.
 func edited(t testing.TB, name string, sections map[string]string) []byte {
 	t.Helper()
 	var def map[string]json.RawMessage
@@ -26,7 +26,7 @@ func edited(t testing.TB, name string, sections map[string]string) []byte {
 	return text
 }
 
-// parsed is the tokenizer of a definition.
+// parsed returns the tokenizer of a definition.
 func parsed(t testing.TB, definition []byte) *HuggingFace {
 	t.Helper()
 	tok, err := ReadHuggingFace(definition, nil)
@@ -36,7 +36,7 @@ func parsed(t testing.TB, definition []byte) *HuggingFace {
 	return tok
 }
 
-// template is a post_processor with the parts of a single text.
+// template returns a post_processor with these parts for a single text.
 func template(single string) string {
 	return `{"type":"TemplateProcessing","single":[` + single +
 		`],"special_tokens":{"a":{"ids":[0]},"b":{"ids":[1]}}}`
@@ -153,7 +153,7 @@ func TestBadDefinition(t *testing.T) {
 	}
 }
 
-// FuzzDefinition: no tokenizer.json makes loading or encoding panic.
+// FuzzDefinition checks that no tokenizer.json makes loading or encoding panic.
 func FuzzDefinition(f *testing.F) {
 	for _, seed := range []string{
 		`{"model":{"type":"BPE","vocab":{"a":0,"b":1,"ab":2},"merges":["a b"]}}`,
@@ -182,8 +182,8 @@ func FuzzDefinition(f *testing.F) {
 	})
 }
 
-// TestIDsOfAddedTokens: where tokenizers 0.23.3 of Python does not give added tokens the ids that
-// stand in the file, it is refused.
+// TestIDsOfAddedTokens checks that a file is rejected if tokenizers 0.23.3 of Python gives its
+// added tokens other ids.
 func TestIDsOfAddedTokens(t *testing.T) {
 	for _, c := range []struct {
 		h     int // id of the last of 8 tokens
@@ -197,7 +197,7 @@ func TestIDsOfAddedTokens(t *testing.T) {
 		{7, `{"id": 3, "content": "<x>"}`, false},
 		{7, `{"id": -1, "content": "<x>"}`, false},
 		{7, `{"id": 2147483647, "content": "<x>"}`, false},
-		// "h" has the id of the vocabulary
+		// "h" keeps its id of the vocabulary
 		{7, `{"id": 9, "content": "h"}, {"id": 8, "content": "<x>"}`, true},
 		{7, `{"id": 8, "content": "<x>"}, {"id": 8, "content": "<x>"}, {"id": 9, "content": "<y>"}`,
 			true},

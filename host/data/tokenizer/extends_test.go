@@ -10,8 +10,8 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testfile"
 )
 
-// TestExtends: what changes an id of the base, or what a text becomes, is a difference; how a file
-// is written, and tokens with ids of their own, are none.
+// TestExtends checks that other ids of the base, or other encodings of texts, are a difference. The
+// formatting of the file and tokens with new ids are not.
 func TestExtends(t *testing.T) {
 	base := testfile.Read(t, "testdata/llama3.tokenizer.json")
 	tok, err := tokenizer.ReadHuggingFace(base, nil)

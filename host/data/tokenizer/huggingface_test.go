@@ -13,7 +13,7 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testfile"
 )
 
-// golden is what testdata/generate.py recorded from the original library.
+// golden holds values that testdata/generate.py recorded from the original library.
 type golden struct {
 	BOS   int32 `json:"bos"`
 	Cases []struct {
@@ -69,7 +69,8 @@ func clip(s string) string {
 	return s
 }
 
-// TestSpacesThatAreGone: Gemma's files split texts at spaces that the normalizer has replaced.
+// TestSpacesThatAreGone checks that splitting at spaces that the normalizer has replaced, as in
+// Gemma's files, has no effect.
 func TestSpacesThatAreGone(t *testing.T) {
 	content, err := os.ReadFile("testdata/llama2.tokenizer.json")
 	if err != nil {

@@ -24,10 +24,10 @@ func learned(t *testing.T, tokens int, texts ...string) *HuggingFace {
 	return tok
 }
 
-// TestLearn: the most frequent pairs are merged, within words only.
+// TestLearn checks that the most frequent pairs are merged, within words only.
 func TestLearn(t *testing.T) {
-	// The words are "low", " low", " lower" and so on: l and o stand beside each other five
-	// times, as o and w do; of equal ones the pair with the smaller ids comes first.
+	// The words are "low", " low", " lower" and so on. The pairs lo and ow occur five times each; of
+	// ties, the pair with the smaller ids comes first.
 	tok := learned(t, 256+len(Specials)+4, "low low lower", "low lower")
 	var merged []string
 	for id := int32(256); id < 260; id++ {
@@ -46,8 +46,8 @@ func TestLearn(t *testing.T) {
 	}
 }
 
-// TestLearnedTokenizerIsExact: whatever was learned, text comes back as it was, and special
-// tokens are one id; the order of texts does not matter.
+// TestLearnedTokenizerIsExact checks that every text survives a round trip, and that the order of
+// the texts does not matter.
 func TestLearnedTokenizerIsExact(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	alphabet := []rune("aaabbc  \n\tdé漢🙂1239'.()ABC")
@@ -83,7 +83,7 @@ func TestLearnedTokenizerIsExact(t *testing.T) {
 	}
 }
 
-// TestLearnMore: a larger tokenizer begins with the merges of a smaller one, and makes
+// TestLearnMore checks that a larger tokenizer begins with the merges of a smaller one, and gives
 // shorter sequences.
 func TestLearnMore(t *testing.T) {
 	text := strings.Repeat("the quick brown fox jumps over the lazy dog; the dog sleeps on. ", 3)

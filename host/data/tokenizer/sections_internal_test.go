@@ -14,10 +14,10 @@ import (
 // letters is a model with a token for each of a few characters, and no added tokens.
 const letters = `{"type":"BPE","unk_token":"?","vocab":{"?":0,"a":1,"b":2,"aa":3,"\u2581":4,"<0x61>":5},"merges":["a a"]}`
 
-// small is a tokenizer.json with that model and other sections.
+// small returns a tokenizer.json with that model and other sections.
 func small(sections string) []byte { return []byte(`{"model":` + letters + sections + `}`) }
 
-// TestBounds: sections within each other without end, and marks of several characters, are errors.
+// TestBounds checks that deeply nested sections are errors that take little memory.
 func TestBounds(t *testing.T) {
 	deep := func(key, inner string) string {
 		return strings.Repeat(`{"type":"Sequence","`+key+`":[`, 4000) + inner + strings.Repeat("]}", 4000)
@@ -43,7 +43,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestLargeFile: a file without end is an error.
+// TestLargeFile checks that a very large file is an error.
 func TestLargeFile(t *testing.T) {
 	testlevel.Long(t, "it reads 128 MiB")
 	path := filepath.Join(t.TempDir(), DefinitionFile)
@@ -57,7 +57,7 @@ func TestLargeFile(t *testing.T) {
 	}
 }
 
-// allocated is how many bytes a function allocates in all.
+// allocated returns the total number of bytes that a function allocates.
 func allocated(f func()) int {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -66,8 +66,8 @@ func allocated(f func()) int {
 	return int(after.TotalAlloc - before.TotalAlloc)
 }
 
-// TestMemory: the memory that is taken is in proportion to the text. What is measured is all memory
-// that is ever taken, of which at most a quarter is in use at a time.
+// TestMemory checks that memory is proportional to the text. It counts all allocations, of which at
+// most a quarter is in use at a time.
 func TestMemory(t *testing.T) {
 	testlevel.Long(t, "long texts")
 	n := 1 << 16
@@ -85,7 +85,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestManyMarks: a normal form has only what is in the text, however many marks a letter has.
+// TestManyMarks checks that normalization adds nothing to letters with many combining marks.
 func TestManyMarks(t *testing.T) {
 	acute, below := strings.Repeat("\u0301", 40), strings.Repeat("\u0323", 40)
 	for _, c := range []struct{ form, text, want string }{

@@ -13,8 +13,8 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
-// joinByScore is SentencePiece's way with a text without added tokens, in the slowest form:
-// join the neighbours whose text has the highest score, leftmost first, until none is a token.
+// joinByScore encodes a text without added tokens as SentencePiece does, in the slowest form: join
+// the neighbors whose text has the highest score, leftmost first, until none is a token.
 func joinByScore(t *HuggingFace, s *SentencePiece, text string) (ids []int32) {
 	if text == "" {
 		return nil
@@ -48,8 +48,8 @@ func joinByScore(t *HuggingFace, s *SentencePiece, text string) (ids []int32) {
 	return ids
 }
 
-// TestSentencePiece: for a tokenizer as that of Llama 2, joining by score gives the ids of
-// merging by rank.
+// TestSentencePiece checks that, for a tokenizer like Llama 2's, joining by score gives the same
+// ids as merging by rank.
 func TestSentencePiece(t *testing.T) {
 	tok, golden := readGolden(t, "llama2")
 	s, err := tok.SentencePiece()
@@ -69,7 +69,8 @@ func TestSentencePiece(t *testing.T) {
 	}
 }
 
-// randomPieces is a tokenizer.json with the letters a to d, "▁", bytes and up to 30 random merges.
+// randomPieces returns a tokenizer.json with the letters a to d, "▁", bytes and fewer than 30
+// random merges.
 func randomPieces(r *rand.Rand) map[string]any {
 	tokens := []string{"<unk>"}
 	for b := range 256 {
@@ -100,8 +101,8 @@ func randomPieces(r *rand.Rand) map[string]any {
 	}
 }
 
-// TestSentencePieceRandom: of random merges, every tokenizer that is said to give equal ids
-// does, and of the others a good part does not.
+// TestSentencePieceRandom checks that, with random merges, ids are equal if Differs is empty, and
+// differ for at least a third of the other tokenizers.
 func TestSentencePieceRandom(t *testing.T) {
 	testlevel.Long(t, "hundreds of random tokenizers")
 	r := rand.New(rand.NewPCG(1, 2))
@@ -145,7 +146,7 @@ func TestSentencePieceRandom(t *testing.T) {
 	}
 }
 
-// TestSentencePieceForms: what is read of the newer form, and what is refused.
+// TestSentencePieceForms checks which definitions are supported, and which are errors.
 func TestSentencePieceForms(t *testing.T) {
 	text := testfile.Read(t, "testdata/llama2.tokenizer.json")
 	metaspace := func(more string) map[string]string {
@@ -164,7 +165,7 @@ func TestSentencePieceForms(t *testing.T) {
 		{"first", metaspace(`, "prepend_scheme": "first", "split": false`), true,
 			"a text that begins with a space gets no second one before it; a text after an added token", ""},
 		{"older", metaspace(`, "add_prefix_space": false, "split": false`), false, "", ""},
-		// no token has a mark but in front
+		// no token has "▁" except at its beginning
 		{"split", metaspace(`, "prepend_scheme": "never"`), false, "", ""},
 		{"added", map[string]string{"added_tokens": `[{"id": 0, "content": "<unk>", "lstrip": true}]`},
 			true, `the added token "<unk>" is`, ""},

@@ -36,7 +36,7 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// FuzzBytes: every text comes back unchanged.
+// FuzzBytes checks that every text survives a round trip.
 func FuzzBytes(f *testing.F) {
 	f.Add("text\x00\xff")
 	f.Fuzz(func(t *testing.T, text string) {
@@ -124,7 +124,7 @@ func TestEncodeRefuses(t *testing.T) {
 	}
 }
 
-// One tokenizer serves many goroutines.
+// TestConcurrentUse checks that goroutines can share a tokenizer.
 func TestConcurrentUse(t *testing.T) {
 	tok, want := readGolden(t, "llama3")
 	var group sync.WaitGroup
@@ -179,7 +179,7 @@ func BenchmarkEncode(b *testing.B) {
 	}
 }
 
-// Values computed by the original library.
+// TestUnknownToken compares ids with those of the original library.
 func TestUnknownToken(t *testing.T) {
 	for fuse, want := range map[string][]int32{"true": {0, 1, 0}, "false": {0, 0, 1, 0}} {
 		tok := parsed(t, []byte(
@@ -190,8 +190,8 @@ func TestUnknownToken(t *testing.T) {
 	}
 }
 
-// TestConfig: each key is read in all its published forms, and a mistake at one key leaves
-// the others readable.
+// TestConfig checks that each key is read in all its published forms, and that a mistake at one key
+// does not affect the others.
 func TestConfig(t *testing.T) {
 	keys := map[string]func(Config) (string, error){"chat_template": Config.Template}
 	for _, key := range []string{"bos_token", "eos_token", "pad_token"} {
@@ -230,8 +230,8 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// FuzzConfig: the tokenizer_config.json beside a definition, and a template inside of it,
-// give a token of the vocabulary, none, or an error.
+// FuzzConfig checks that any tokenizer_config.json and post-processor give a BOS token of the
+// vocabulary, none, or an error.
 func FuzzConfig(f *testing.F) {
 	f.Add([]byte(`{"bos_token":"a"}`), []byte(`null`))
 	f.Add([]byte(`{"bos_token":{"content":"ab","lstrip":false}}`), []byte(`{"type":"ByteLevel"}`))

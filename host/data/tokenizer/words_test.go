@@ -11,8 +11,8 @@ import (
 	"github.com/dlclark/regexp2/v2"
 )
 
-// characters are those of which random texts are made: of every class, with more than
-// one length, and what patterns name.
+// characters are those of random texts: of every class and several lengths, and all that patterns
+// name.
 var characters = []rune("abzABZstmdrevlSTLſ'’ " +
 	"\t\n\r\u00a0\u2028\u3000019٣½Ⅷéßǅ模🙂!,.-_/<|>\u0301\u200d\ufffd\x00\x7f\u0085\U00010400\U0001d7d8▁")
 
@@ -27,7 +27,7 @@ func randomText(rng *rand.Rand, length int) string {
 	return string(text)
 }
 
-// expressions are the patterns for which there are scanners, compiled.
+// expressions returns the compiled patterns for which there are scanners.
 var expressions = sync.OnceValue(func() map[string]*regexp2.Regexp {
 	compiled := map[string]*regexp2.Regexp{}
 	for expr := range wordPatterns {
@@ -36,7 +36,7 @@ var expressions = sync.OnceValue(func() map[string]*regexp2.Regexp {
 	return compiled
 })
 
-// sameAsExpression compares a scanner with the expression that it stands for.
+// sameAsExpression compares a scanner with its regular expression.
 func sameAsExpression(t *testing.T, expr string, text string) {
 	t.Helper()
 	re := expressions()[expr]
@@ -72,7 +72,7 @@ func TestWordPatterns(t *testing.T) {
 	}
 }
 
-// FuzzWords: scanners find the words that an engine of regular expressions finds.
+// FuzzWords checks that scanners find the same words as regular expressions.
 func FuzzWords(f *testing.F) {
 	f.Add("I'LL'ſx don't  3.14\r\n\n ½a\u3000 ")
 	f.Fuzz(func(t *testing.T, text string) {
@@ -85,8 +85,8 @@ func FuzzWords(f *testing.F) {
 	})
 }
 
-// TestWordMarks: cutting at marks changes nothing, and is left alone where tokens have
-// marks within.
+// TestWordMarks checks that cutting words at "▁" changes no ids, and is off if a token has "▁"
+// after another character.
 func TestWordMarks(t *testing.T) {
 	tok, golden := readGolden(t, "llama2")
 	if !tok.model.cutsAtMarks {

@@ -7,7 +7,7 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// row makes a quantizer of rows of 128 elements of a rule for the scales of blocks.
+// row returns a quantizer of rows of 128 elements, with a rule for the scales of blocks.
 func row(block int, rule func(largest float32) float32) *Activation {
 	return &Activation{Width: 128, Quantize: func(x []float32) (value, scale []float32, err error) {
 		for at := 0; at < len(x); at += block {
@@ -26,8 +26,8 @@ func row(block int, rule func(largest float32) float32) *Activation {
 	}}
 }
 
-// TestInputs: activations are said to be quantized only if they are by the rule of
-// compressed-tensors, with the global scale that the quantizer has.
+// TestInputs checks that inputs only count as quantized if they follow the rule of
+// compressed-tensors, with the global scale of the quantizer.
 func TestInputs(t *testing.T) {
 	ceil := func(m float32) float32 { return float32(math.Exp2(math.Ceil(math.Log2(float64(m / 6))))) }
 	floor := func(m float32) float32 {
@@ -66,7 +66,7 @@ func TestInputs(t *testing.T) {
 	}
 }
 
-// TestServedScales has the scales of compressed-tensors 0.20 for the largest magnitudes of blocks.
+// TestServedScales compares scales of blocks with those of compressed-tensors 0.20.
 func TestServedScales(t *testing.T) {
 	for largest, want := range map[float32]float32{1: 0.25, 1.74: 0.25, 1.75: 0.5, 3.5: 1, 6: 1,
 		7: 2} {
@@ -81,14 +81,14 @@ func TestServedScales(t *testing.T) {
 	}
 }
 
-// TestInputsWithOtherTies: numbers halfway between two levels must be rounded to the even one.
+// TestInputsWithOtherTies checks that numbers halfway between two levels must be rounded to even.
 func TestInputsWithOtherTies(t *testing.T) {
 	away := row(32, servedMXFP4)
 	quantize := away.Quantize
 	away.Quantize = func(x []float32) (value, scale []float32, err error) {
 		moved := make([]float32, len(x))
 		for i, v := range x {
-			moved[i] = math.Float32frombits(math.Float32bits(v) + 1) // above what lies halfway
+			moved[i] = math.Float32frombits(math.Float32bits(v) + 1) // just above halfway
 		}
 		value, scale, err = quantize(moved)
 		return value, scale, err

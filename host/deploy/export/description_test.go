@@ -16,7 +16,7 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testgguf"
 )
 
-// TestDescription: an export says of the model what the checkpoint said that it comes from.
+// TestDescription checks that an export keeps the description of the model's checkpoint.
 func TestDescription(t *testing.T) {
 	m := small(t, architecture.KindLlama, nil)
 	m.Positions, m.Settings.Window = 131072, 4096

@@ -9,13 +9,13 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// TestNVFP4ScaleBetweenTwo: where scales cannot be exact, one half way between two numbers of E4M3
-// becomes what a cast of PyTorch to float8_e4m3fn makes of it. Otherwise an inexact export would
+// TestNVFP4ScaleBetweenTwo checks that if scales cannot be exact, one halfway between two E4M3
+// numbers is rounded like a cast of PyTorch to float8_e4m3fn. Otherwise an inexact export would
 // differ from what compressed-tensors writes.
 func TestNVFP4ScaleBetweenTwo(t *testing.T) {
 	for scale, want := range map[float32]float32{1.0625: 1, 1.1875: 1.25, 0x1p-10: 0,
 		3 * 0x1p-10: 0x1p-8, 1.0625001: 1.125, 1.0624999: 1, 447: 448, 448: 448} {
-		// 17/16 of a number of E4M3 is none, whatever the global scale
+		// 17/16 of an E4M3 number is none, with any global scale
 		s, ok := findNVFP4([]float32{448, 1.0625, scale})
 		if !ok || s.exact || s.global != 1 {
 			t.Fatalf("%v: %+v, %t: want an inexact one with the global scale 1", scale, s, ok)
@@ -26,7 +26,7 @@ func TestNVFP4ScaleBetweenTwo(t *testing.T) {
 	}
 }
 
-// e4m3 is the number of E4M3 with a code, worked out by its definition.
+// e4m3 returns the E4M3 number of a code, by its definition.
 func e4m3(code byte) float32 {
 	exponent, mantissa := int(code>>3), float32(code&7)
 	v := (8 + mantissa) / 8
@@ -51,8 +51,8 @@ func PlanOnly(format string, m *Model) error {
 	return err
 }
 
-// TestAffineIsExact: exact says what is found by trying all codes, and is true of all half floats
-// as scales.
+// TestAffineIsExact checks that exact is only set if all codes are exact, and that it is set for
+// all half-precision numbers as scales.
 func TestAffineIsExact(t *testing.T) {
 	grids := []spec.Grid{{Format: spec.FormatInteger, Min: -128, Max: 127, Step: 1},
 		{Format: spec.FormatInteger, Min: -7, Max: 7, Step: 1},

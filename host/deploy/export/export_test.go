@@ -20,8 +20,7 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// small is a model of random weights whose matrices are quantized by a function of codes
-// and scales.
+// small returns a model with random weights whose matrices are quantized by q.
 func small(
 	t testing.TB, kind string, q func(param architecture.Param, x []float32) *export.Quantized,
 ) *export.Model {
@@ -29,7 +28,7 @@ func small(
 	return smallOf(t, architecture.Settings{Kind: kind}, q)
 }
 
-// smallOf is small with settings of its own.
+// smallOf is like small, with the given settings.
 func smallOf(
 	t testing.TB, s architecture.Settings,
 	q func(param architecture.Param, x []float32) *export.Quantized,
@@ -72,7 +71,7 @@ func smallOf(
 	return m
 }
 
-// integers quantizes with a scale for each group of elements of a row.
+// integers returns a quantizer with a scale for each group of elements of a row.
 func integers(
 	group int, step func(largest float32) float32,
 ) func(architecture.Param, []float32) *export.Quantized {
@@ -94,7 +93,7 @@ func integers(
 
 func seventh(m float32) float32 { return m / 7 }
 
-// halfSeventh is a seventh with ten bits.
+// halfSeventh returns m/7 with ten significant bits.
 func halfSeventh(m float32) float32 {
 	return math.Float32frombits(math.Float32bits(m/7) &^ 0x3fff)
 }
@@ -104,7 +103,7 @@ func write(t *testing.T, format string, m *export.Model, o export.Options) (*exp
 	return export.Write(t.Context(), format, vfs.At(filepath.Join(t.TempDir(), "out")), m, o)
 }
 
-// exported is the directory of an export that must succeed.
+// exported writes an export that must succeed.
 func exported(
 	t *testing.T, format string, m *export.Model, o export.Options,
 ) (dir string, report *export.Report) {
@@ -117,12 +116,12 @@ func exported(
 	return dir, report
 }
 
-// TestKinds exports each kind of language model in each format, and reads it back as Q(x).
+// TestKinds checks that each kind of language model in each format reads back as Q(x).
 func TestKinds(t *testing.T) {
 	for _, kind := range architecture.Languages {
 		for _, format := range export.Formats() {
 			s := architecture.Settings{Kind: kind}
-			if kind == architecture.KindGemma2 { // as llama.cpp wants it
+			if kind == architecture.KindGemma2 { // as llama.cpp requires
 				s.Head, s.ScoreCap, s.LogitCap = "tied", 50, 30
 			}
 			r, err := write(t, format, smallOf(t, s, integers(32, halfSeventh)), export.Options{})
@@ -139,8 +138,8 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestRefusals: what a format cannot hold exactly is refused with the reason and with what
-// works, and leaves nothing behind.
+// TestRefusals checks that what a format cannot represent exactly is refused with the reason and a
+// remedy, and that no files remain.
 func TestRefusals(t *testing.T) {
 	rotated := func(p architecture.Param, x []float32) *export.Quantized {
 		q := integers(32, halfSeventh)(p, x)
@@ -228,7 +227,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestRotatedGGUF: rotated weights become floats if that is allowed, with the reason in the report.
+// TestRotatedGGUF checks that rotated weights are stored as floats if allowed, with the reason in
+// the report.
 func TestRotatedGGUF(t *testing.T) {
 	m := small(t, architecture.KindLlama, func(p architecture.Param, x []float32) *export.Quantized {
 		return &export.Quantized{Value: x, Codes: make([]int32, len(x)), Scale: []float32{1},
@@ -245,8 +245,8 @@ func TestRotatedGGUF(t *testing.T) {
 	}
 }
 
-// TestShortGroups: the last group of a row, shorter than the others, is named, also where
-// the number of groups divides the row.
+// TestShortGroups checks that a last group of a row that is shorter than the others is reported,
+// also if the number of groups divides the row length.
 func TestShortGroups(t *testing.T) {
 	for _, c := range []struct {
 		group int
@@ -270,7 +270,7 @@ func TestShortGroups(t *testing.T) {
 	}
 }
 
-// TestAdvice: what the message of a refusal recommends works.
+// TestAdvice checks that the remedies in error messages work.
 func TestAdvice(t *testing.T) {
 	large := func(m *export.Model) *export.Model { // a float beyond f16
 		latent := m.Latent
@@ -347,7 +347,7 @@ func TestAdvice(t *testing.T) {
 	}
 }
 
-// inGroups quantizes to the codes 1 and −1 in groups of a row, with another scale for each.
+// inGroups returns a quantizer of all elements to 1 in groups of a row, with several scales.
 func inGroups(group int, grid sdk.Grid) func(architecture.Param, []float32) *export.Quantized {
 	return func(p architecture.Param, x []float32) *export.Quantized {
 		q := &export.Quantized{Value: make([]float32, len(x)), Codes: make([]int32, len(x)), Grid: grid}
@@ -367,8 +367,8 @@ func inGroups(group int, grid sdk.Grid) func(architecture.Param, []float32) *exp
 	}
 }
 
-// TestOneTypeForAll: weights with the same settings have one type, also where a single one would
-// fit a smaller one; with other settings they have another.
+// TestOneTypeForAll checks that weights with the same settings have one type, also if one of them
+// fits a smaller type, and that weights with other settings can have another.
 func TestOneTypeForAll(t *testing.T) {
 	wide := func(p architecture.Param, x []float32) *export.Quantized {
 		q := integers(32, halfSeventh)(p, x)
@@ -407,8 +407,8 @@ func TestOneTypeForAll(t *testing.T) {
 	}
 }
 
-// TestIntegersAsFloats: a grid of integers that E2M1 has can be stored as such; by what the grid
-// has, and not by the codes that occur.
+// TestIntegersAsFloats checks that a grid of integers can be stored as E2M1 if E2M1 has all numbers
+// of the grid. The codes that occur do not matter.
 func TestIntegersAsFloats(t *testing.T) {
 	ternary := func(grid sdk.Grid) func(architecture.Param, []float32) *export.Quantized {
 		return func(_ architecture.Param, x []float32) *export.Quantized {
@@ -442,7 +442,8 @@ func TestIntegersAsFloats(t *testing.T) {
 	}
 }
 
-// TestFloatsAreCounted: quantized weights that a format has as floats only are refused, or allowed.
+// TestFloatsAreCounted checks that quantized weights that a format can only store as floats are
+// refused, unless floats are allowed.
 func TestFloatsAreCounted(t *testing.T) {
 	m := small(t, architecture.KindLlama, func(p architecture.Param, x []float32) *export.Quantized {
 		q := integers(32, halfSeventh)(p, x)
@@ -464,8 +465,8 @@ func TestFloatsAreCounted(t *testing.T) {
 	}
 }
 
-// TestInexact: with the permission scales are rounded, and the report says how far off the
-// numbers are: at most half a unit in the last place of a half float, relatively 2^−11.
+// TestInexact checks that scales are rounded if allowed, and that the report has the difference: at
+// most half a unit in the last place of a half float, relatively 2^−11.
 func TestInexact(t *testing.T) {
 	_, r := exported(t, "gguf", small(t, architecture.KindLlama, integers(32, seventh)),
 		export.Options{Inexact: true})
@@ -479,7 +480,7 @@ func TestInexact(t *testing.T) {
 	}
 }
 
-// TestLatent: the weights of the optimizer, whatever the quantizer makes of them.
+// TestLatent checks the export of the unquantized weights that the optimizer updates.
 func TestLatent(t *testing.T) {
 	_, r := exported(t, "hf", small(t, architecture.KindLlama, integers(32, seventh)),
 		export.Options{Latent: true, Float: "bf16"})
@@ -490,7 +491,7 @@ func TestLatent(t *testing.T) {
 	}
 }
 
-// TestShards: with a limit the tensors are in several files, and read back all the same.
+// TestShards checks that tensors are in several files if the size of a file is limited.
 func TestShards(t *testing.T) {
 	out, _ := exported(t, "hf", small(t, architecture.KindLlama, nil),
 		export.Options{ShardSize: 50000})
@@ -503,7 +504,7 @@ func TestShards(t *testing.T) {
 	}
 }
 
-// fourBitFloats quantizes to E2M1 with scales of groups.
+// fourBitFloats returns a quantizer to random E2M1 codes with scales of groups.
 func fourBitFloats(
 	t testing.TB, group int, scales func(largest []float32) []float32,
 ) func(architecture.Param, []float32) *export.Quantized {
@@ -522,8 +523,8 @@ func fourBitFloats(
 	}
 }
 
-// TestTwoLevels: scales that are E4M3 numbers over one global number are found, whatever
-// that is; so are those of 4/3 of powers of two, over 0.75.
+// TestTwoLevels checks that scales that are E4M3 numbers divided by one global number are found for
+// any such number, and so are powers of two divided by 0.75.
 func TestTwoLevels(t *testing.T) {
 	encode := func(global func(largest float32) float32) func(m []float32) []float32 {
 		return func(m []float32) []float32 {
@@ -556,7 +557,7 @@ func TestTwoLevels(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	product := func(m []float32) []float32 { // E4M3 number times a decode scale, the product rounded
+	product := func(m []float32) []float32 { // an E4M3 number times a decode scale, rounded
 		g := largest(m, len(m), 1)[0] / 2688
 		out := encode(func(float32) float32 { return 1 })(m)
 		for i := range out {
@@ -577,8 +578,9 @@ func TestTwoLevels(t *testing.T) {
 	}
 }
 
-// TestJoinedLayers: gate_proj and up_proj have the same global scale, as vLLM needs, also where
-// their quantizer gave each a power of two of its own; or the export is refused.
+// TestJoinedLayers checks that gate_proj and up_proj have the same global scale, as vLLM requires,
+// also if their quantizer gave them different powers of two. If that is impossible, the export is
+// refused.
 func TestJoinedLayers(t *testing.T) {
 	model := func(gate, up float32) *export.Model {
 		return small(t, architecture.KindLlama,
@@ -608,7 +610,8 @@ func TestJoinedLayers(t *testing.T) {
 	}
 }
 
-// TestPackedHead: a head of integers is packed and named, since it is no linear layer in vLLM.
+// TestPackedHead checks that a head of integers is packed and named: vLLM does not count it as a
+// linear layer.
 func TestPackedHead(t *testing.T) {
 	m := small(t, architecture.KindLlama, integers(32, halfSeventh))
 	quantized := m.Quantized
@@ -631,8 +634,8 @@ func TestPackedHead(t *testing.T) {
 	}
 }
 
-// TestBlocksOf64 exports 2-bit integers, with and without the code 2 of the format, and E2M1 with
-// two levels of scales to GGUF, and opens the files.
+// TestBlocksOf64 checks that 2-bit integers, with and without the code 2 of the format, and E2M1
+// with two levels of scales make a round trip through GGUF.
 func TestBlocksOf64(t *testing.T) {
 	wide := architecture.Settings{Kind: architecture.KindLlama, Hidden: 128}
 	for _, low := range []int{-2, -1} {
@@ -699,7 +702,7 @@ func Example() {
 	// Output: [compressed-tensors gguf hf mlx peft]
 }
 
-// TestCodes: values and scales are enough to find codes, whichever numbers these stand for.
+// TestCodes checks that codes of any numbers are derived from values and scales.
 func TestCodes(t *testing.T) {
 	third := float32(1) / 3
 	negative := float32(math.Copysign(0, -1))
@@ -707,7 +710,7 @@ func TestCodes(t *testing.T) {
 	for name, c := range map[string]struct {
 		q       export.Quantized
 		numbers sdk.Grid
-		want    []int32 // nil: there are none
+		want    []int32 // nil: want an error
 	}{
 		"integers": {
 			export.Quantized{Value: []float32{-8 * third, 0, 7 * third, third, 2, -2, 0, 0},

@@ -15,8 +15,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// TestFaults: whichever operation on files fails, the directory is complete or absent and the
-// fault is told. What is left of it does not stand in the way of the next export.
+// TestFaults checks that if any file operation fails, the directory is complete or absent and the
+// error is reported, and that the next export succeeds.
 func TestFaults(t *testing.T) {
 	m := small(t, architecture.KindLlama, integers(32, halfSeventh))
 	for _, format := range export.Formats() {
@@ -37,7 +37,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestCancelled: a cancelled export leaves nothing.
+// TestCancelled checks that a cancelled export leaves no files.
 func TestCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -34,8 +34,8 @@ func opened(t *testing.T, path string) (*huggingface.Checkpoint, map[string][]by
 	return c, files
 }
 
-// TestFromGGUFGoldens: of files of the package gguf, the weights are the numbers that it decodes,
-// with the rows of queries and keys in the order of Hugging Face.
+// TestFromGGUFGoldens checks that weights from files of the package gguf are the numbers that it
+// decodes, with the rows of queries and keys in the order of Hugging Face.
 func TestFromGGUFGoldens(t *testing.T) {
 	for _, kind := range []string{"q8_0", "q4_0", "q4_1", "mxfp4"} {
 		c, _ := opened(t, filepath.Join(goldens, "gguf", "tiny-"+kind+".gguf"))
@@ -73,14 +73,14 @@ func TestFromGGUFGoldens(t *testing.T) {
 	}
 }
 
-// roundTrip exports a model and compares what is opened with its weights, as quantized.
+// roundTrip exports a model and compares the opened file with its settings and quantized weights.
 func roundTrip(t *testing.T, m *export.Model, o export.Options) *huggingface.Checkpoint {
 	t.Helper()
 	dir, _ := exported(t, "gguf", m, o)
 	c, _ := opened(t, filepath.Join(dir, "model.gguf"))
 	got, want := c.Config.Settings, m.Settings
 	got.Context = want.Context
-	if want.RopeFactor == 1 { // the others have no effect
+	if want.RopeFactor == 1 { // the other settings of scaling have no effect
 		got.RopeLow, got.RopeHigh, got.RopeOriginal = want.RopeLow, want.RopeHigh, want.RopeOriginal
 	}
 	if want.Head == "" {
@@ -107,7 +107,7 @@ func roundTrip(t *testing.T, m *export.Model, o export.Options) *huggingface.Che
 	return c
 }
 
-// TestFromExport: what was exported comes back, for every type of tensor and kind of models.
+// TestFromExport checks the round trip for several types of tensors and for all kinds of models.
 func TestFromExport(t *testing.T) {
 	for _, kind := range []string{"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "mxfp4"} {
 		t.Run(kind, func(t *testing.T) {
@@ -155,7 +155,7 @@ func TestFromExport(t *testing.T) {
 	}
 }
 
-// TestFromTokenizers: a tokenizer comes back with the same ids for all texts.
+// TestFromTokenizers checks that a tokenizer has the same ids for all texts after a round trip.
 func TestFromTokenizers(t *testing.T) {
 	read := func(name string) string {
 		text := string(testfile.Read(t, "../../data/tokenizer/testdata/"+name+".tokenizer.json"))
@@ -173,7 +173,7 @@ func TestFromTokenizers(t *testing.T) {
 		return step(`{"type": "Split", "pattern": {"Regex": `+string(text)+`},
 			"behavior": "Isolated", "invert": false}`, "false")
 	}
-	words := func(pre string) string { // the tokenizer of GPT-2 with other words
+	words := func(pre string) string { // the tokenizer of GPT-2 with another pre-tokenizer
 		var d map[string]any
 		if err := json.Unmarshal([]byte(read("gpt2")), &d); err != nil {
 			t.Fatal(err)
@@ -229,7 +229,7 @@ func TestFromTokenizers(t *testing.T) {
 			string(c["chat_template"]) != `"hello"` {
 			t.Errorf("%s: the settings are %s, error %v", name, config, err)
 		}
-		// Data of the original can be used: only an added token that is normalized differs.
+		// Data of the original tokenizer can be used, unless an added token is normalized.
 		err = tokenizer.Extends(files[tokenizer.DefinitionFile], []byte(definition))
 		if name != "default" && err != nil && !strings.Contains(err.Error(), "the added token") {
 			t.Errorf("%s: %v", name, err)
@@ -252,8 +252,8 @@ func TestFromTokenizers(t *testing.T) {
 	}
 }
 
-// changed writes a golden file with other entries, where nil removes one, and other or more
-// tensors.
+// changed writes a golden file with changed entries, where nil removes one, and with changed or
+// additional tensors.
 func changed(t testing.TB, entries map[string]any, more ...gguf.Tensor) string {
 	t.Helper()
 	f := testgguf.Open(t, filepath.Join(goldens, "gguf", "tiny-f32.gguf"))
@@ -289,8 +289,8 @@ func changed(t testing.TB, entries map[string]any, more ...gguf.Tensor) string {
 	return path
 }
 
-// TestFromGGUFRefusals: settings that cage cannot represent are refused by their keys, and others
-// are ignored.
+// TestFromGGUFRefusals checks that settings that cage cannot represent are refused with their keys,
+// and that others are ignored.
 func TestFromGGUFRefusals(t *testing.T) {
 	opened(t, changed(t, map[string]any{"llama.rope.scaling.factor": float32(1),
 		"llama.rope.scaling.type": "none", "llama.expert_count": uint32(0), "general.url": "x",
@@ -331,7 +331,7 @@ func TestFromGGUFRefusals(t *testing.T) {
 		_, _, err := export.OpenGGUF(vfs.At(changed(t, map[string]any{c.key: c.value})), 0)
 		wants := []string{"changed.gguf cannot be used", c.says, c.key + ":"}
 		if strings.Contains(c.key, "merges") || strings.HasSuffix(c.key, "tokens") ||
-			// the fault is found later
+			// found later, without the key
 			strings.HasPrefix(c.says, "model.layers") || strings.Contains(c.says, ": missing") {
 			wants = wants[:2]
 		}
@@ -355,7 +355,8 @@ func TestFromGGUFRefusals(t *testing.T) {
 	}
 }
 
-// FuzzGGUF: no file makes it panic, and all tensors of a file that is accepted can be read.
+// FuzzGGUF checks that no file causes a panic, and that all tensors of an accepted file can be
+// read.
 func FuzzGGUF(f *testing.F) {
 	for _, entries := range []map[string]any{nil, {"tokenizer.ggml.model": "llama"},
 		{"general.architecture": "qwen3"}} {

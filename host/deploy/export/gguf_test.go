@@ -20,7 +20,7 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// fromGGUF gives the values of a golden file with scales that are found in the values.
+// fromGGUF returns a quantizer with the values of a golden file and scales derived from them.
 func fromGGUF(kind string) quantizer {
 	return func(t *testing.T, name string, columns int) *export.Quantized {
 		value := floats(t, file(t, "gguf", "tiny-"+kind+".dequantized.safetensors"), name)
@@ -29,14 +29,14 @@ func fromGGUF(kind string) quantizer {
 			return of(t, value, exponents(value), sdk.E2M1(32))
 		case "q8_0":
 			return of(t, value, largest(value, 32, 127), sdk.Integers(-128, 127, 32))
-		case "q4_1": // odd codes up to 15, of which a row has one
+		case "q4_1": // odd codes up to 15; each row has ±15
 			return of(t, value, largest(value, columns, 15), sdk.OddIntegers(15, 0))
 		}
 		return of(t, value, smallest(value, columns), sdk.Integers(-8, 7, 0))
 	}
 }
 
-// largest are the largest magnitudes of groups over a code.
+// largest returns the largest magnitude of each group, divided by code.
 func largest(value []float32, group int, code float32) (scale []float32) {
 	for g := range slices.Chunk(value, group) {
 		m := float32(0)
@@ -48,7 +48,7 @@ func largest(value []float32, group int, code float32) (scale []float32) {
 	return scale
 }
 
-// smallest are the smallest magnitudes above 0 of groups: the step, where some code is ±1.
+// smallest returns the smallest nonzero magnitude of each group: the step, if a code is ±1.
 func smallest(value []float32, group int) (scale []float32) {
 	for g := range slices.Chunk(value, group) {
 		m := float32(math.MaxFloat32)
@@ -62,8 +62,8 @@ func smallest(value []float32, group int) (scale []float32) {
 	return scale
 }
 
-// exponents are the scales of blocks by the rule of the specification: the power of two
-// below the largest magnitude, over 4.
+// exponents returns the scales of blocks by the rule of the specification: the power of two not
+// above the largest magnitude, over 4.
 func exponents(value []float32) (scale []float32) {
 	for _, m := range largest(value, 32, 1) {
 		_, e := math.Frexp(float64(m))
@@ -72,8 +72,8 @@ func exponents(value []float32) (scale []float32) {
 	return scale
 }
 
-// TestGGUF: packed from the goldens' numbers, every tensor has the goldens' bytes, and the
-// entries are the same in the same order.
+// TestGGUF checks that tensors packed from the numbers of a golden file have its bytes, and that
+// the entries are the same in the same order.
 func TestGGUF(t *testing.T) {
 	for _, kind := range []string{"f32", "f16", "q8_0", "q4_0", "q4_1", "mxfp4"} {
 		t.Run(kind, func(t *testing.T) {
@@ -112,8 +112,8 @@ func TestGGUF(t *testing.T) {
 	}
 }
 
-// TestTiedHeads: llama.cpp wants the tied head of OLMo 2 as a tensor of its own, and takes the
-// embedding for it elsewhere.
+// TestTiedHeads checks that only tied heads of OLMo 2 and 3 are separate tensors, as llama.cpp
+// requires. Elsewhere it uses the embedding.
 func TestTiedHeads(t *testing.T) {
 	for _, kind := range architecture.Languages {
 		dir := filepath.Join(t.TempDir(), "out")
@@ -143,7 +143,7 @@ func TestTiedHeads(t *testing.T) {
 	}
 }
 
-// TestLayoutsOfLlamaCpp: what llama.cpp does not compute for a kind of models is refused.
+// TestLayoutsOfLlamaCpp checks that models that llama.cpp does not compute are refused.
 func TestLayoutsOfLlamaCpp(t *testing.T) {
 	const factors, features = `scaled positions by rope_scaling = "llama3"`, "a head size other " +
 		"than width/heads = 16"
@@ -177,9 +177,9 @@ func TestLayoutsOfLlamaCpp(t *testing.T) {
 	}
 }
 
-// TestTurnedNorms: llama.cpp turns the two halves of a head of Qwen 3. The scales of its queries
-// and keys stand in the order of the features that they scale: with another, a model that turns
-// neighbours would be served with other attention.
+// TestTurnedNorms checks that the gains of the norms of queries and keys of Qwen 3 are in
+// half-split order, in which llama.cpp rotates features. Otherwise a model with interleaved
+// features would be served with wrong attention.
 func TestTurnedNorms(t *testing.T) {
 	m := smallOf(t, architecture.Settings{Kind: architecture.KindQwen3,
 		RopePairs: architecture.Interleaved}, nil)
@@ -215,9 +215,8 @@ func TestTurnedNorms(t *testing.T) {
 	}
 }
 
-// TestOtherIDs: where llama.cpp gives other ids than a byte-level tokenizer for some texts, that is
-// refused, or with
-// --inexact told in the report.
+// TestOtherIDs checks that an export is refused if llama.cpp gives other ids than a byte-level
+// tokenizer for some texts. With --inexact the report has a note instead.
 func TestOtherIDs(t *testing.T) {
 	const other = "llama.cpp gives other ids for some texts: "
 	for _, c := range []struct {

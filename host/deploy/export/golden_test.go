@@ -22,17 +22,17 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// The goldens were written by a separate program in Python, from the descriptions of the
-// formats, and read back by compressed-tensors 0.20, transformers 5.23 and gguf 0.19; mlx by
-// mlx-lm 0.32.2, in several modes, and unpacked by mx.dequantize of MLX 0.32.4. float
-// is the model; the others are what became of it.
+// The goldens were written by a separate Python program, from the descriptions of the formats, and
+// read back by compressed-tensors 0.20, transformers 5.23 and gguf 0.19. Those of MLX were written
+// by mlx-lm 0.32.2, in several modes, and unpacked by mx.dequantize of MLX 0.32.4. float is the
+// model; the others are exports of it.
 const goldens = "testdata/golden"
 
-// quantizer makes of a matrix in the hub's layout what a quantizer's program returns.
+// quantizer returns the output of a quantizer's program for a matrix in the layout of Hugging Face.
 type quantizer func(t *testing.T, name string, columns int) *export.Quantized
 
-// goldenModel is the golden model with a quantizer for all matrices of its block but those
-// that are left out.
+// goldenModel returns the golden model with a quantizer for all matrices of its block except those
+// in leftOut.
 func goldenModel(t *testing.T, q quantizer, leftOut ...string) *export.Model {
 	t.Helper()
 	c, err := huggingface.Open(vfs.At(filepath.Join(goldens, "float")), huggingface.Options{})
@@ -81,7 +81,7 @@ func goldenTokenizer(t *testing.T) export.Tokenizer {
 	return out
 }
 
-// assemble puts the matrices of the hub together to a parameter.
+// assemble assembles a parameter from matrices in the layout of Hugging Face.
 func assemble(
 	t *testing.T, places []huggingface.Mapping, param string, q quantizer,
 ) *export.Quantized {
@@ -106,7 +106,7 @@ func assemble(
 	return out
 }
 
-// file is an open safetensors file of the goldens.
+// file opens a safetensors file of the goldens.
 func file(t *testing.T, elem ...string) *safetensors.File {
 	t.Helper()
 	return tensors(t, append([]string{goldens}, elem...)...)
@@ -150,7 +150,7 @@ func floats(t *testing.T, f *safetensors.File, name string) []float32 {
 
 var magnitudes = []float32{0, 0.5, 1, 1.5, 2, 3, 4, 6}
 
-// fourBit is the code of E2M1 whose number times a scale is v.
+// fourBit returns the E2M1 code whose number times the scale is v.
 func fourBit(t *testing.T, v, scale float32) int32 {
 	for code, m := range magnitudes {
 		if m*scale == float32(math.Abs(float64(v))) {
@@ -164,7 +164,7 @@ func fourBit(t *testing.T, v, scale float32) int32 {
 	return 0
 }
 
-// of makes what a quantizer with a grid returns of its values and the scales of its groups.
+// of returns the output of a quantizer with the given values, scales of groups and grid.
 func of(t *testing.T, value, scale []float32, grid sdk.Grid) *export.Quantized {
 	q := &export.Quantized{Value: value, Scale: scale, Codes: make([]int32, len(value)), Grid: grid}
 	for i, v := range value {
@@ -178,7 +178,7 @@ func of(t *testing.T, value, scale []float32, grid sdk.Grid) *export.Quantized {
 	return q
 }
 
-// compressed gives the values of a golden directory with the scales that its tensors state.
+// compressed returns a quantizer with the values and scales of a golden directory.
 func compressed(dir string) quantizer {
 	return func(t *testing.T, name string, columns int) *export.Quantized {
 		f := file(t, dir, "model.safetensors")
@@ -205,7 +205,7 @@ func compressed(dir string) quantizer {
 	}
 }
 
-// e4m3 is the number of a code without sign.
+// e4m3 returns the E4M3 number of a code without sign.
 func e4m3(b byte) float32 {
 	if b < 8 {
 		return float32(math.Ldexp(float64(b), -9))
@@ -213,15 +213,15 @@ func e4m3(b byte) float32 {
 	return float32(math.Ldexp(1+float64(b&7)/8, int(b>>3)-7))
 }
 
-// TestCompressedTensors: packed from the goldens' numbers, every tensor has the goldens'
-// bytes, and config.json says the same about them.
+// TestCompressedTensors checks that tensors packed from the numbers of the goldens have their
+// bytes, and that config.json describes them in the same way.
 func TestCompressedTensors(t *testing.T) {
 	for _, dir := range []string{"ct_int4_channel", "ct_int4_group", "ct_int8_channel",
 		"ct_centred_as_int8", "ct_mxfp4", "ct_nvfp4"} {
 		t.Run(dir, func(t *testing.T) {
 			var leftOut []string
-			// There, each layer has a global scale. Here, queries, keys and values share one, and both
-			// layers before the gate.
+			// In the golden each layer has a global scale. An export has one for queries, keys and values,
+			// and one for both layers before the gate.
 			own := []string{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.up_proj"}
 			if dir == "ct_nvfp4" {
 				leftOut = []string{"layers.0.attn.qkv", "layers.0.mlp.w2"}
@@ -264,7 +264,7 @@ func TestCompressedTensors(t *testing.T) {
 	}
 }
 
-// entry is quantization_config of a directory.
+// entry returns the quantization_config of a directory.
 func entry(t *testing.T, dir string) any {
 	t.Helper()
 	var config map[string]any
@@ -272,7 +272,7 @@ func entry(t *testing.T, dir string) any {
 	return config["quantization_config"]
 }
 
-// TestFloat: the directory of plain floats has the golden's tensors, byte for byte, and its
+// TestFloat checks that an export of plain floats has the golden's tensors, byte for byte, and its
 // tokenizer files.
 func TestFloat(t *testing.T) {
 	out, report := exported(t, "hf", goldenModel(t, nil), export.Options{})
@@ -297,8 +297,8 @@ func TestFloat(t *testing.T) {
 	}
 }
 
-// TestFloatTypeOfMixtures: config.json says bfloat16 as soon as one weight is packed in four-bit
-// floats, beside which others there are.
+// TestFloatTypeOfMixtures checks that config.json has the type bfloat16 if any weight is packed in
+// four-bit floats.
 func TestFloatTypeOfMixtures(t *testing.T) {
 	powers := func(m []float32) (out []float32) {
 		for _, v := range m {

@@ -12,7 +12,7 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// mlxGrid quantizes to the numbers of a grid in turn, with the same scale everywhere.
+// mlxGrid returns a quantizer to the numbers of a grid in turn, with the same scale everywhere.
 func mlxGrid(
 	grid sdk.Grid, scale float32, zeros bool,
 ) func(architecture.Param, []float32) *export.Quantized {
@@ -36,7 +36,7 @@ func mlxGrid(
 	}
 }
 
-// TestMLXTypes: the smallest type that holds a grid is chosen.
+// TestMLXTypes checks that the smallest type that can represent a grid is chosen.
 func TestMLXTypes(t *testing.T) {
 	const half, third = 1 + 0x1p-10, float32(1) / 3 // 11 and 24 significant bits
 	for name, c := range map[string]struct {
@@ -89,8 +89,8 @@ func TestMLXTypes(t *testing.T) {
 	}
 }
 
-// TestMLXConfig: config.json states the most frequent scheme, and modules with another one; weights
-// that are not quantized are in neither. A head can be packed as every other matrix.
+// TestMLXConfig checks that config.json has the scheme of the first packed module, and the modules
+// with other schemes, but no unquantized weights. A head can be packed like other matrices.
 func TestMLXConfig(t *testing.T) {
 	m := small(t, architecture.KindLlama, func(p architecture.Param, x []float32) *export.Quantized {
 		switch p.Name {
@@ -149,7 +149,7 @@ func TestMLXConfig(t *testing.T) {
 	}
 }
 
-// TestMLXWords: the words, scales and biases of a matrix, worked out by hand.
+// TestMLXWords compares the words, scales and biases of a matrix with a computation by hand.
 func TestMLXWords(t *testing.T) {
 	m := small(t, architecture.KindLlama, mlxGrid(sdk.Integers(-1, 1, 0), 0.5, false))
 	dir, _ := exported(t, "mlx", m, export.Options{})
@@ -170,7 +170,7 @@ func TestMLXWords(t *testing.T) {
 	}
 }
 
-// TestMLXGemma2: mlx-lm would find a parameter that its model does not have.
+// TestMLXGemma2 checks that an untied head is refused: mlx-lm does not have such a parameter.
 func TestMLXGemma2(t *testing.T) {
 	m := smallOf(t, architecture.Settings{Kind: architecture.KindGemma2},
 		mlxGrid(sdk.Integers(-1, 1, 0), 0.5, false))

@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testfile"
 )
 
-// TestGolden packs codes that compressed-tensors 0.20 packed.
+// TestGolden compares packed codes with those of compressed-tensors 0.20.
 func TestGolden(t *testing.T) {
 	var golden struct {
 		Cases []struct {
@@ -25,7 +25,7 @@ func TestGolden(t *testing.T) {
 	testfile.ReadJSON(t, "testdata/golden/packing.json", &golden)
 	packed := 0
 	for _, c := range golden.Cases {
-		if c.Bits != 4 && c.Bits != 8 { // on which readers do not agree
+		if c.Bits != 4 && c.Bits != 8 { // readers disagree about these
 			continue
 		}
 		packed++
@@ -50,8 +50,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestE4M3 compares the numbers with their definition: multiples of 2^−9 up to 15 of them,
-// then eight for each exponent.
+// TestE4M3 compares the numbers with their definition: multiples of 2^−9 up to 15·2^−9, then eight
+// for each exponent.
 func TestE4M3(t *testing.T) {
 	values := valuesE4M3()
 	if len(values) != 127 || values[126] != 448 {
@@ -70,7 +70,8 @@ func TestE4M3(t *testing.T) {
 	}
 }
 
-// TestF16 rounds all half floats, the numbers half way between two, and their neighbours.
+// TestF16 checks the rounding of all half floats, of the numbers halfway between two, and of their
+// neighbours.
 func TestF16(t *testing.T) {
 	at := func(bits int) float32 {
 		v, err := gguf.Decode(gguf.F16, []byte{byte(bits), byte(bits >> 8)})

@@ -12,8 +12,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// FuzzBlocks: a block of any codes and scale is refused, or reads back as number times scale;
-// exactly, unless its scale was to be rounded.
+// FuzzBlocks checks that a block of any codes and scale is refused, or reads back exactly as the
+// numbers times the scale.
 func FuzzBlocks(f *testing.F) {
 	f.Add([]byte("0123456789abcdef0123456789abcdef"), uint32(0x3f800000))
 	f.Fuzz(func(t *testing.T, data []byte, bits uint32) {
@@ -56,8 +56,8 @@ func FuzzBlocks(f *testing.F) {
 	})
 }
 
-// TestRoundQ8: a block is rounded to within half a step, and what is rounded already stays as it
-// is.
+// TestRoundQ8 checks that blocks are rounded to within half a step, and that rounding again changes
+// nothing.
 func TestRoundQ8(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	values := make([]float32, 32*50)
@@ -84,7 +84,7 @@ func TestRoundQ8(t *testing.T) {
 	}
 }
 
-// FuzzWords: packed codes are found again where the format says.
+// FuzzWords checks that packed codes are at the bits that the format defines.
 func FuzzWords(f *testing.F) {
 	f.Add([]byte("words of four or eight bits"), uint8(5), true)
 	f.Fuzz(func(t *testing.T, data []byte, columns uint8, four bool) {

@@ -13,8 +13,8 @@ import (
 
 const goldens = "testdata/golden"
 
-// TestGoldens reads directories that another program wrote, and compares every packed
-// weight with the numbers that it was made of, bit for bit.
+// TestGoldens reads directories that another program wrote, and compares every packed weight
+// exactly with its numbers.
 func TestGoldens(t *testing.T) {
 	for _, dir := range []string{"ct_int4_channel", "ct_int4_group", "ct_int8_channel",
 		"ct_centred_as_int8", "ct_mxfp4", "ct_nvfp4", "mlx"} {
@@ -53,8 +53,8 @@ func TestGoldens(t *testing.T) {
 	}
 }
 
-// FuzzDirectory changes the configuration and the shapes of a packed weight: reading gives
-// numbers or an error, and never panics.
+// FuzzDirectory checks that reading never panics, whatever the configuration and the shapes of a
+// packed weight are.
 func FuzzDirectory(f *testing.F) {
 	for _, name := range []string{"ct_int4_group", "ct_mxfp4", "ct_nvfp4", "float"} {
 		var config map[string]json.RawMessage
@@ -76,7 +76,7 @@ func FuzzDirectory(f *testing.F) {
 			must(safetensors.New("b.weight_scale", []int{int(rows), int(groups)},
 				make([]uint8, int(rows)*int(groups))))(t),
 		}
-		// else the first error would hide all of these
+		// Otherwise the first error would hide these tensors.
 		if bytes.Contains(config, []byte(`"quantization"`)) {
 			tensors = []safetensors.Tensor{
 				must(safetensors.New("c.weight", []int{int(rows), int(columns)}, make([]uint32, n)))(t),

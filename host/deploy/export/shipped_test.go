@@ -19,7 +19,7 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// peculiar are matrices whose quantized numbers are few, by the parameter that becomes one.
+// peculiar has functions for matrices of few distinct numbers, by parameter.
 var peculiar = map[string]func(row, column int) float32{
 	"layers.0.attn.out": func(int, int) float32 { return 0 },
 	"layers.0.attn.qkv": func(row, column int) float32 { // identity, and zeros below it
@@ -32,7 +32,7 @@ var peculiar = map[string]func(row, column int) float32{
 	"layers.0.mlp.up": func(row, column int) float32 {
 		return 0.3 * float32(1-2*((row+column)%2))
 	},
-	// one in sixteen, and none in most of the rows
+	// one nonzero element in sixteen, in eight rows only
 	"layers.0.mlp.down": func(row, column int) float32 {
 		if row < 8 && column%16 == 3 {
 			return 0.7
@@ -41,7 +41,7 @@ var peculiar = map[string]func(row, column int) float32{
 	},
 }
 
-// shipped quantizers with the settings that change codes or scales.
+// shipped lists the shipped quantizers, with settings that change codes or scales.
 var shipped = []struct {
 	name     string
 	settings []map[string]any
@@ -66,14 +66,14 @@ var shipped = []struct {
 		{"scale_dtype": "f16", "form": "official"}, {"form": "stableqat", "bits": 2}}},
 	{"paretoq", []map[string]any{nil, {"scale_dtype": "f16", "bits": 0},
 		{"scale_dtype": "f16", "bits": 1}, {"scale_dtype": "f16", "bits": 4}}},
-	// without bits the codes of all weights decide
+	// without bits, the type would depend on the codes of all weights
 	{"grid", []map[string]any{{"step": 0.125, "bits": 4}}},
 	{"mseden", []map[string]any{nil}},
 }
 
-// TestTypesFollowSettings: which numbers a matrix holds does not decide how it is stored. With
-// matrices of zeros, of one number and the like every weight has the type that it has with random
-// ones, or the export is refused for the reason for which it is refused with these.
+// TestTypesFollowSettings checks that the numbers of a matrix do not decide its type. Matrices of
+// zeros, of one number and the like must have the same type as random ones, or the export must be
+// refused for the same reason.
 func TestTypesFollowSettings(t *testing.T) {
 	testlevel.Long(t, "starts plugins and runs their programs")
 	dev := conformance.NewDevice(testrun.Device(t))
@@ -114,7 +114,7 @@ func started(t *testing.T, name string) *plugin.Client {
 	return client
 }
 
-// typesFollowSettings compares the model of random matrices with that of peculiar ones.
+// typesFollowSettings compares models with random and with peculiar matrices.
 func typesFollowSettings(
 	t *testing.T, dev *conformance.Device, client *plugin.Client, settings map[string]any,
 ) {
@@ -182,7 +182,7 @@ func typesEqual(t *testing.T, what string, model func(only string) *export.Model
 	}
 }
 
-// firstReason is the first line of a refusal that says why.
+// firstReason returns the first line of a refusal that states a reason.
 func firstReason(err error) string {
 	for line := range strings.Lines(err.Error()) {
 		if strings.HasPrefix(line, "    ") {
@@ -192,7 +192,7 @@ func firstReason(err error) string {
 	return err.Error()
 }
 
-// quantized runs the program of evaluation.
+// quantized runs a quantizer's program for evaluation.
 func quantized(
 	t *testing.T, dev *conformance.Device, q spec.Quantizer, x []float32, dims []int,
 ) *export.Quantized {

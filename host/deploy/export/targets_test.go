@@ -23,8 +23,8 @@ import (
 
 var update = flag.Bool("update", false, "write the table of docs/guide/export.md anew")
 
-// targets are the rows of the table: a quantizer and its settings as in [quantizer.weights],
-// without scale_dtype = "f16", which is added where the plugin has it.
+// targets lists the rows of the table: a quantizer and its settings as in [quantizer.weights],
+// without scale_dtype = "f16", which is added if the plugin has that parameter.
 var targets = []string{
 	`"absmax", granularity="group", group=32`,
 	`"absmax", bits=8`,
@@ -45,8 +45,9 @@ var targets = []string{
 	`"quest", rotation="none", form="ternary"`,
 }
 
-// TestTargets: the guide's table has the type that each format chooses for a shipped quantizer, in
-// a model whose widths are multiples of 256. Each of them can be written as a module for PyTorch.
+// TestTargets checks that the guide's table has the type that each format chooses for a shipped
+// quantizer, in a model whose widths are multiples of 256, and that each quantizer can be written
+// as a module for PyTorch.
 func TestTargets(t *testing.T) {
 	testlevel.Long(t, "starts plugins and runs their programs")
 	const page, head = "../../../docs/guide/export.md", "| quantizer of weights | " +

@@ -17,7 +17,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// TestBytes: the tokenizer.json of the built-in tokenizer gives the ids of the bytes.
+// TestBytes checks that the tokenizer.json of the built-in tokenizer gives the ids of the bytes.
 func TestBytes(t *testing.T) {
 	out, err := export.NewTokenizer(nil, tokenizer.Bytes{}.Info())
 	if err != nil {
@@ -51,7 +51,7 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// TestPre names the ways of cutting texts that llama.cpp knows, and refuses others.
+// TestPre checks the names of pre-tokenizers that llama.cpp supports, and that others are refused.
 func TestPre(t *testing.T) {
 	const byteLevel = `{"type": "ByteLevel", "add_prefix_space": false, "use_regex": false}`
 	const regex = `{"type": "ByteLevel", "add_prefix_space": false}`
@@ -98,7 +98,7 @@ func TestPre(t *testing.T) {
 	}
 }
 
-// TestMarks: what a tokenizer_config.json says of tokens with a meaning of their own.
+// TestMarks checks the special tokens and chat templates of a tokenizer_config.json.
 func TestMarks(t *testing.T) {
 	m := small(t, architecture.KindLlama, nil)
 	files := m.Tokenizer.Files
@@ -135,14 +135,14 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// TestEnds: a text ends at every token that one of the files or the run's tokenizer names.
+// TestEnds checks that a text ends at every token that one of the files or the tokenizer names.
 func TestEnds(t *testing.T) {
 	for _, c := range []struct {
 		config, generation string
 		eos                int32
 		want               []int32
 	}{
-		{``, ``, -1, []int32{0}}, // where the next document begins
+		{``, ``, -1, []int32{0}}, // the token that begins a document
 		{``, ``, 7, []int32{7}},
 		{`{"eos_token": "!"}`, `{"eos_token_id": [9, 33, 8]}`, 9, []int32{'!', 9, 8}},
 		{`{"eos_token": "!", "pad_token": 3}`, ``, -1, []int32{'!'}},
@@ -166,9 +166,9 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestTurn: programs are told of the token that ends a turn, which is another than the one that
-// ends a document. GGUF has a key for it, and for the token that ends a message of Llama 3.1; what
-// has no key is in a note.
+// TestTurn checks that exports have the token that ends a turn, which differs from the one that
+// ends a document. GGUF has a key for it, and for the token that ends a message of Llama 3.1;
+// tokens without a key are in a note.
 func TestTurn(t *testing.T) {
 	m := small(t, architecture.KindLlama, nil)
 	m.Tokenizer.Files["tokenizer.json"] = []byte(`{"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}, "model": {"type": "BPE", "vocab": {"a": 0, "b": 7}, "merges": []},
@@ -212,7 +212,7 @@ func TestTurn(t *testing.T) {
 	}
 }
 
-// TestLargeIDs: a tokenizer with more ids than the model is refused.
+// TestLargeIDs checks that a tokenizer with ids that the model does not have is refused.
 func TestLargeIDs(t *testing.T) {
 	m := small(t, architecture.KindLlama, nil)
 	m.Tokenizer.Files["tokenizer.json"] = []byte(`{"model": {"vocab": {"x": 256}}}`)
@@ -224,7 +224,7 @@ func TestLargeIDs(t *testing.T) {
 	}
 }
 
-// FuzzTokenizer: no tokenizer files make an export panic.
+// FuzzTokenizer checks that no tokenizer files make an export panic.
 func FuzzTokenizer(f *testing.F) {
 	for _, name := range []string{"tokenizer.json", "tokenizer_config.json"} {
 		text := testfile.Read(f, filepath.Join(goldens, "float", name))
@@ -245,7 +245,7 @@ func FuzzTokenizer(f *testing.F) {
 	})
 }
 
-// llama2 is a small model with a tokenizer as that of Llama 2. It has more ids than the tokenizer.
+// llama2 returns a small model with a tokenizer like Llama 2's, and with more ids than that.
 func llama2(t *testing.T, change func(definition string) string) *export.Model {
 	t.Helper()
 	m := small(t, architecture.KindLlama, nil)
@@ -271,8 +271,7 @@ func llama2(t *testing.T, change func(definition string) string) *export.Model {
 	return m
 }
 
-// TestSentencePieceEntries: a tokenizer as that of Llama 2 is stored as llama.cpp stores that of
-// Llama 2.
+// TestSentencePieceEntries checks that a tokenizer like Llama 2's is stored as llama.cpp stores it.
 func TestSentencePieceEntries(t *testing.T) {
 	m := llama2(t, func(definition string) string { return definition })
 	dir := filepath.Join(t.TempDir(), "out")
@@ -313,8 +312,8 @@ func TestSentencePieceEntries(t *testing.T) {
 	}
 }
 
-// TestSentencePieceRefused: where llama.cpp would find other ids the export says so, and is made
-// only if that is allowed.
+// TestSentencePieceRefused checks that if llama.cpp would give other ids, the export is refused or,
+// if allowed, has a note.
 func TestSentencePieceRefused(t *testing.T) {
 	m := llama2(t, func(definition string) string {
 		start, end := strings.Index(definition, `"normalizer"`),

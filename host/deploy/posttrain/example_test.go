@@ -8,8 +8,8 @@ import (
 	"github.com/cage-qat/cage/host/deploy/posttrain"
 )
 
-// Two weights whose inputs go together: where the first is rounded up, the second can be rounded
-// down.
+// The inputs of two weights are correlated: if the first weight is rounded up, the second can be
+// rounded down.
 func ExampleGPTQ() {
 	grid := &posttrain.Grid{Levels: cage.NewLevels(map[int32]float32{0: 0, 1: 1, 2: 2}), Rows: 1,
 		Columns: 2, Group: 2, Scales: []float64{1}}

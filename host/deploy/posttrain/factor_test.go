@@ -10,7 +10,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// positive is a random positive definite matrix.
+// positive returns a random positive definite matrix.
 func positive(n int, seed uint64) []float64 {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	h := make([]float64, n*n)
@@ -24,8 +24,8 @@ func positive(n int, seed uint64) []float64 {
 	return h
 }
 
-// TestInverseFactor: U is upper triangular with a positive diagonal, and h·Uᵀ·U is the identity;
-// there is only one such U.
+// TestInverseFactor checks that U is upper triangular with a positive diagonal, and that h·Uᵀ·U is
+// the identity. There is only one such U.
 func TestInverseFactor(t *testing.T) {
 	for _, n := range []int{1, 2, 7, diagonal - 1, diagonal, diagonal + 1, strip + 5, 3*diagonal +
 		strip} {
@@ -53,7 +53,7 @@ func TestInverseFactor(t *testing.T) {
 	}
 }
 
-// TestNoFactor: one direction in which the matrix is not positive is found wherever it is.
+// TestNoFactor checks that a matrix with one negative diagonal element anywhere has no factor.
 func TestNoFactor(t *testing.T) {
 	const n = strip + diagonal + 3
 	for _, at := range []int{0, diagonal, n - 1} {

@@ -12,13 +12,13 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
-// options are the settings of GPTQ, and how scales follow.
+// options holds the settings of GPTQ and of its scales.
 type options struct {
 	posttrain.Settings
 	Rescale posttrain.Rescale
 }
 
-// quantized is what GPTQ makes of a matrix, which stays as it is, as the Hessian does.
+// quantized returns a matrix quantized by GPTQ. It changes neither its arguments w nor h.
 func quantized(
 	t *testing.T, w []float64, h *posttrain.Hessian, g *posttrain.Grid, o options,
 ) ([]float64, *posttrain.Result) {
@@ -58,9 +58,8 @@ func TestGolden(t *testing.T) {
 	})
 }
 
-// definition is GPTQ as it is defined: each column corrects all behind it, and the inverse factor
-// is that of a matrix that is inverted by elimination, column by column: see equation 3 of the
-// paper.
+// definition computes GPTQ by its definition: each column corrects all later ones and is then
+// eliminated from the inverse of the matrix: see equation 3 of the paper.
 func definition(w []float64, h *posttrain.Hessian, g *posttrain.Grid, o options) []float64 {
 	n := g.Columns
 	w = slices.Clone(w)
@@ -104,7 +103,7 @@ func trace(h *posttrain.Hessian) float64 {
 	return sum
 }
 
-// invert inverts a positive definite matrix by Gauss and Jordan.
+// invert inverts a positive definite matrix by Gauss-Jordan elimination.
 func invert(m []float64, n int) []float64 {
 	m, out := slices.Clone(m), make([]float64, n*n)
 	for i := range n {
@@ -130,7 +129,7 @@ func invert(m []float64, n int) []float64 {
 	return out
 }
 
-// TestDefinition: blocks, groups and the factor change nothing of what the definition gives.
+// TestDefinition checks that blocks, groups and the factor do not change the result.
 func TestDefinition(t *testing.T) {
 	testlevel.Long(t, "computes the definition in cubic time for each column")
 	const rows, columns = 5, 300
@@ -157,8 +156,8 @@ func TestDefinition(t *testing.T) {
 	}
 }
 
-// TestBetterThanRounding: the outputs change less than with each element rounded by itself, in
-// either order.
+// TestBetterThanRounding checks that the outputs change less than with elements rounded
+// independently, in both orders of columns.
 func TestBetterThanRounding(t *testing.T) {
 	const rows, columns = 24, 160
 	for seed := range uint64(4) {
@@ -179,7 +178,7 @@ func TestBetterThanRounding(t *testing.T) {
 	}
 }
 
-// TestAnyProcessors: results do not depend on the number of processors.
+// TestAnyProcessors checks that results do not depend on the number of processors.
 func TestAnyProcessors(t *testing.T) {
 	const rows, columns = 37, 290
 	w, x := problem(9, rows, columns, 300)
@@ -198,8 +197,7 @@ func TestAnyProcessors(t *testing.T) {
 	}
 }
 
-// TestDeadColumns: a column whose inputs are all 0 is counted, and rounded as zeros; the others are
-// rounded without it.
+// TestDeadColumns checks that a column whose inputs are all 0 is counted and rounded as zeros.
 func TestDeadColumns(t *testing.T) {
 	w := []float64{1, -2, 3, -4, 0.5, 2}
 	h := &posttrain.Hessian{Size: 3, Data: []float64{2, 0, 1, 0, 0, 0, 1, 0, 2}}
@@ -214,7 +212,7 @@ func TestDeadColumns(t *testing.T) {
 	}
 }
 
-// TestDamping: more damping where it is needed, and nothing where none helps.
+// TestDamping checks that damping is increased if necessary, and is 0 if none helps.
 func TestDamping(t *testing.T) {
 	const columns = 4
 	w := []float64{1, -2, 3, -4}

@@ -15,11 +15,11 @@ import (
 
 var fourBit = spec.Grid{Format: spec.FormatE2M1}
 
-// e2m1 are the numbers of the codes of the four-bit float.
+// e2m1 maps the codes of the four-bit float to their numbers.
 var e2m1 = map[int32]float32{0: 0, 1: 0.5, 2: 1, 3: 1.5, 4: 2, 5: 3, 6: 4, 7: 6,
 	8: float32(math.Copysign(0, -1)), 9: -0.5, 10: -1, 11: -1.5, 12: -2, 13: -3, 14: -4, 15: -6}
 
-// answer quantizes rows of columns in groups, as a plugin would.
+// answer returns random output of a quantizer for rows of columns in groups.
 func answer(numbers map[int32]float32, rows, columns, group int, perRow bool) posttrain.Answer {
 	rng := rand.New(rand.NewPCG(uint64(columns), uint64(group)))
 	var codes []int32
@@ -102,7 +102,7 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-// TestRotate: a rotation is its own inverse, and keeps outputs as they are.
+// TestRotate checks a rotation by hand, and that rotating inputs and weights keeps the outputs.
 func TestRotate(t *testing.T) {
 	x := []float64{1, 2, 3, 4}
 	if err := linalg.Rotate(x, 4, 4); err != nil || !slices.Equal(x, []float64{5, -1, -2, 0}) {

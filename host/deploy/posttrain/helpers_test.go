@@ -9,7 +9,7 @@ import (
 	"github.com/cage-qat/cage/host/deploy/posttrain"
 )
 
-// integers are the levels of b bits, −2^(b−1) … 2^(b−1)−1.
+// integers returns the levels of b bits, −2^(b−1) … 2^(b−1)−1.
 func integers(bits int) cage.Levels {
 	numbers := map[int32]float32{}
 	for c := -(1 << (bits - 1)); c < 1<<(bits-1); c++ {
@@ -18,7 +18,7 @@ func integers(bits int) cage.Levels {
 	return cage.NewLevels(numbers)
 }
 
-// full is a grid of integers whose scales follow the largest element of each group.
+// full returns a grid of integers whose scales follow from the largest element of each group.
 func full(w []float64, columns, group, bits int) *posttrain.Grid {
 	rows := len(w) / columns
 	g := &posttrain.Grid{Levels: integers(bits), Rows: rows, Columns: columns, Group: group}
@@ -37,7 +37,7 @@ func fullScale(group []float64, bits int) float64 {
 	return 2 * largest / float64(int(1)<<bits-1)
 }
 
-// current takes the scales of a group from the weights as they are.
+// current returns a function that computes the scales of a group from the current weights.
 func current(g *posttrain.Grid, bits int) func(int, []float64) ([]float64, error) {
 	return func(group int, w []float64) (scales []float64, err error) {
 		for i := range g.Rows {
@@ -48,7 +48,7 @@ func current(g *posttrain.Grid, bits int) func(int, []float64) ([]float64, error
 	}
 }
 
-// hessian is that of inputs [samples, features].
+// hessian returns the Hessian of inputs [samples, features].
 func hessian(x []float64, features int) *posttrain.Hessian {
 	samples := len(x) / features
 	h := &posttrain.Hessian{Size: features, Data: make([]float64, features*features)}
@@ -77,7 +77,7 @@ func difference(a, b []float64) []float64 {
 	return out
 }
 
-// problem is a random matrix and inputs whose features go together.
+// problem returns a random matrix and inputs with correlated features.
 func problem(seed uint64, rows, columns, samples int) (w, x []float64) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	w, x = make([]float64, rows*columns), make([]float64, samples*columns)
@@ -93,7 +93,7 @@ func problem(seed uint64, rows, columns, samples int) (w, x []float64) {
 	return w, x
 }
 
-// outputError is ‖X·dᵀ‖² for n inputs with this Hessian.
+// outputError returns ‖X·dᵀ‖² for n inputs with this Hessian.
 func outputError(h *posttrain.Hessian, n int, d []float64) float64 {
 	sum := 0.0
 	for row := range slices.Chunk(d, h.Size) {

@@ -16,7 +16,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// machine runs programs as functions for PyTorch, in a process of Python.
+// machine runs programs as PyTorch functions in a Python process.
 type machine struct {
 	in       io.WriteCloser
 	out      *bufio.Reader
@@ -26,10 +26,10 @@ type machine struct {
 type machineTensor struct {
 	DType string  `json:"dtype,omitempty"`
 	Shape []int   `json:"shape"`
-	Bits  []int64 `json:"bits"` // of floats, else numbers
+	Bits  []int64 `json:"bits"` // bits of floats, or other numbers
 }
 
-// startMachine skips the test unless CAGE_TORCH is a Python that has PyTorch; make python sets it.
+// startMachine skips the test unless CAGE_TORCH is a Python with PyTorch; make python sets it.
 func startMachine(t *testing.T) *machine {
 	t.Helper()
 	cmd := exec.Command(python(t), "testdata/machine.py")
@@ -128,7 +128,7 @@ func (m *machine) Run(
 	return outputs, nil
 }
 
-// source is a module with the program as Program.f.
+// source returns a module with the program as Program.f.
 func source(p *program.Program, shape []int) string {
 	m := newModule()
 	text := "class Program:\n" + newWriter(p, shape, m.helpers).function("f")

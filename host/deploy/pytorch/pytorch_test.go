@@ -16,8 +16,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// TestEveryOperation: no operation of programs is without an expression, and each function that an
-// expression calls exists.
+// TestEveryOperation checks that every operation of programs has an expression, and that each
+// function that an expression calls exists.
 func TestEveryOperation(t *testing.T) {
 	for _, info := range program.Ops() {
 		if operations[info.Op] == nil {
@@ -48,8 +48,7 @@ func TestEveryOperation(t *testing.T) {
 	}
 }
 
-// group quantizes groups of elements of a row, of 32 unless the row is short, and optionally uses
-// the number of rows.
+// group quantizes groups of 32 elements of a row, and optionally uses the number of rows.
 type group struct{ rows bool }
 
 func (group) Describe() sdk.Description { return sdk.Description{Name: "group"} }
@@ -68,7 +67,7 @@ func (q group) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk
 	return sdk.Quantized{Value: value, Surrogate: x}, nil
 }
 
-// soft is a quantizer whose gradient follows from its value.
+// soft is a quantizer whose gradient is the derivative of its value.
 type soft struct{}
 
 func (soft) Describe() sdk.Description { return sdk.Description{Name: "soft"} }
@@ -84,8 +83,8 @@ func build(q sdk.Quantizer) func(sdk.Role, []int) (spec.Quantizer, error) {
 	}
 }
 
-// TestTextsAreShared: programs of the same text for many widths, and any number of rows, are
-// written once; those that depend on the rows, once for each requested shape.
+// TestTextsAreShared checks that programs with the same text for many widths and any number of rows
+// are written once. Programs that depend on the rows are written for the requested shapes.
 func TestTextsAreShared(t *testing.T) {
 	testlevel.Long(t, "writes programs for all widths several times")
 	text, err := Quantizer(Plugin{Name: "group"}, nil, build(group{}))
@@ -124,7 +123,7 @@ func TestTextsAreShared(t *testing.T) {
 	}
 }
 
-// TestRefusals: what has no form in PyTorch is named.
+// TestRefusals checks that errors name what PyTorch modules do not support.
 func TestRefusals(t *testing.T) {
 	program, err := sdk.BuildQuantizer(group{}, Site(sdk.RoleWeight, []int{2, 32}, sdk.Values{}))
 	if err != nil {
@@ -159,7 +158,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestLines: lines that are not quotations of a plugin have at most 100 columns.
+// TestLines checks that lines have at most 100 columns.
 func TestLines(t *testing.T) {
 	text, err := Quantizer(Plugin{Name: "group"}, nil, build(group{}))
 	if err != nil {
@@ -198,7 +197,7 @@ func ExampleQuantizer() {
 	//         return v10,
 }
 
-// TestGuide: the guide quotes the module of QuEST.
+// TestGuide checks that the guide quotes the module of QuEST.
 func TestGuide(t *testing.T) {
 	testlevel.Long(t, "builds a plugin")
 	guide, err := os.ReadFile("../../../docs/guide/pytorch.md")

@@ -24,9 +24,9 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// TestRandomPrograms: PyTorch computes random programs as the reference implementation does, and
-// what torch.compile makes of them too. Integers and bools are equal; floats carry the roundings of
-// up to 40 operations (see TestRandomPrograms of package lower).
+// TestRandomPrograms checks that PyTorch computes random programs like the reference
+// implementation, also with torch.compile. Integers and bools are equal; floats have the rounding
+// errors of up to 40 operations (see TestRandomPrograms of package lower).
 func TestRandomPrograms(t *testing.T) {
 	m := startMachine(t)
 	var ops []program.Op
@@ -54,8 +54,8 @@ func TestRandomPrograms(t *testing.T) {
 	}
 }
 
-// near returns an error unless integers are equal, and floats within a share of the largest
-// element.
+// near returns an error unless integers are equal and floats differ by at most tolerance times the
+// largest element.
 func near(got, want reference.Tensor, tolerance float64) error {
 	largest := 1.0
 	for _, v := range want.Floats {
@@ -119,10 +119,10 @@ func TestPlugins(t *testing.T) {
 	}
 }
 
-// TestTraining: a Llama that is trained with the modules of a quantizer and an optimizer, and the
-// correction, has the losses of a run from the same weights on the same batches. Both sum in other
-// orders; from the step in which a weight is rounded to another side for that, losses of AdamW and
-// its relatives differ by as much as one step of a weight changes them.
+// TestTraining checks that a Llama trained with the PyTorch modules of a quantizer, an optimizer
+// and the correction has the losses of a run from the same weights on the same batches. Sums have
+// another order: as soon as this rounds a weight to another grid point, losses of AdamW and similar
+// optimizers differ by as much as that changes them.
 func TestTraining(t *testing.T) {
 	const steps = 100
 	hub := t.TempDir()
@@ -191,7 +191,7 @@ func TestTraining(t *testing.T) {
 	}
 }
 
-// difference is the largest difference of losses.
+// difference returns the largest difference of losses.
 func difference(got, want []float64) (most float64) {
 	for i, v := range got {
 		most = max(most, math.Abs(v-want[i]))
@@ -217,7 +217,7 @@ func losses(t *testing.T, dir string) (list []float64) {
 	return list
 }
 
-// batches returns the tokens of the batches of a run of 4 sequences of 32.
+// batches returns the tokens of a run's batches, each of 4 sequences of 32 tokens.
 func batches(t *testing.T, path string, seed uint64, steps int) (tokens []int32) {
 	t.Helper()
 	file, err := dataset.Open(path)
@@ -311,7 +311,7 @@ func values(t *testing.T, client *plugin.Client) sdk.Values {
 	return v
 }
 
-// TestModules: the classes of modules behave as their documentation says.
+// TestModules checks that the classes of modules behave as documented.
 func TestModules(t *testing.T) {
 	interpreter, dir := python(t), t.TempDir()
 	for _, name := range []string{"quest", "absmax", "mseden", "adamw",
@@ -331,8 +331,8 @@ func TestModules(t *testing.T) {
 	}
 }
 
-// TestOperations: operations that are exact have the values of the reference implementation on all
-// pairs of special numbers: ties, zeros, subnormal numbers, the largest, infinities and NaN.
+// TestOperations checks that exact operations have the values of the reference implementation on
+// all pairs of special numbers: ties, zeros, subnormal numbers, the largest, infinities and NaN.
 func TestOperations(t *testing.T) {
 	m := startMachine(t)
 	special := []float64{0, math.Copysign(0, -1), 0.5, -0.5, 1.5, 2.5, -2.5, 1, -1, 3, 7, 0.1, 1.0 / 3,

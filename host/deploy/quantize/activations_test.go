@@ -19,16 +19,16 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// activations computes the inputs of all layers for all sequences at once with the whole model, in
-// which some weights are replaced.
+// activations returns the inputs of all layers, by weight, for all sequences at once, computed with
+// the whole model with some weights replaced.
 func activations(
 	t *testing.T, kind string, texts int, replaced map[string][]float32,
 ) map[string][]float32 {
 	return activationsOf(t, kind, layersOf(kind), texts, replaced, "nothing")
 }
 
-// activationsOf is activations for some number of layers, where those whose names have the prefix
-// are zeros.
+// activationsOf is like activations, for the given number of layers. Activations at sites whose
+// names have the prefix zeros are 0.
 func activationsOf(
 	t *testing.T, kind string, layers, texts int, replaced map[string][]float32, zeros string,
 ) map[string][]float32 {
@@ -86,7 +86,7 @@ func activationsOf(
 	return list
 }
 
-// TestActivations: each block computes with the quantizers of its own activations.
+// TestActivations checks that each block uses the quantizers of its own activations.
 func TestActivations(t *testing.T) {
 	const texts = 4
 	m, values := small(t, architecture.KindLlama, 3, 32)

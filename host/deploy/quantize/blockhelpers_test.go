@@ -15,8 +15,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// rounding is a quantizer to integers of three bits, with a scale for each group of 8 or each row,
-// in a rotated domain or not.
+// rounding is a quantizer to integers of three bits, with a scale for each group or row, optionally
+// of the rotated weight.
 type rounding struct {
 	group, block int
 }
@@ -63,7 +63,7 @@ func (plain) Quantize(_ *program.Builder, x program.Value, _ sdk.Site) (sdk.Quan
 	return sdk.Quantized{Value: x.Scale(16).Round().Scale(1.0 / 16)}, nil
 }
 
-// zeros is a quantizer that leaves nothing.
+// zeros is a quantizer to 0.
 type zeros struct{}
 
 func (zeros) Describe() sdk.Description { return sdk.Description{Name: "zeros"} }
@@ -78,7 +78,7 @@ const (
 	length     = 8 // tokens of a sequence
 )
 
-// small is a model with weights that are made when they are asked for.
+// small returns a model, and a function that computes its weights on request.
 func small(
 	t testing.TB, kind string, layers, width int,
 ) (model.Language, func(string) ([]float32, error)) {
@@ -106,12 +106,12 @@ func small(
 	}
 }
 
-// layersOf are so many layers that all kinds of layers are among them.
+// layersOf returns a number of layers that includes all kinds of layers.
 func layersOf(kind string) int {
 	return max(2, map[string]int{architecture.KindSmolLM3: 4, architecture.KindGemma3: 6}[kind])
 }
 
-// programs are those of a quantizer for all weights.
+// programs returns the programs of a quantizer for all weights.
 func programs(t testing.TB, m model.Model, q sdk.Quantizer) map[string]spec.Quantizer {
 	t.Helper()
 	list := map[string]spec.Quantizer{}
@@ -128,7 +128,7 @@ func programs(t testing.TB, m model.Model, q sdk.Quantizer) map[string]spec.Quan
 	return list
 }
 
-// sequences are random tokens.
+// sequences returns sequences of random tokens.
 func sequences(n int) (list [][]int32) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for range n {
@@ -151,7 +151,7 @@ func cpu(t testing.TB) *engine.Device {
 	return d
 }
 
-// run quantizes a model of two blocks and returns its weights by name.
+// runBlocks quantizes a small model and returns its weights by name.
 func runBlocks(
 	t testing.TB, kind string, q sdk.Quantizer, s posttrain.Settings, texts int,
 ) map[string]*quantize.Quantized {
@@ -172,7 +172,7 @@ func runBlocks(
 	return out
 }
 
-// fleeting returns values that are valid until the next call.
+// fleeting returns a function whose results are valid until its next call.
 func fleeting(values func(string) ([]float32, error)) func(string) ([]float32, error) {
 	var last []float32
 	return func(name string) ([]float32, error) {

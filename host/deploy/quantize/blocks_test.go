@@ -16,10 +16,10 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
-// usual are the usual settings.
+// usual holds the usual settings.
 var usual = posttrain.Settings{Method: posttrain.GPTQ, Damping: 0.01, Scales: posttrain.AutoScales}
 
-// outputError is ‖(a − b)X‖² computed as it is written.
+// outputError returns ‖(a − b)X‖² by its definition.
 func outputError(a, b, x []float32, columns int) float64 {
 	sum := 0.0
 	for token := range len(x) / columns {
@@ -34,8 +34,9 @@ func outputError(a, b, x []float32, columns int) float64 {
 	return sum
 }
 
-// TestReport: what is reported of each matrix is what a pass through the whole model finds, in
-// which the layers before are quantized, and those behind, and beside it, are not.
+// TestReport checks that the reported error of each matrix is that of a pass through the whole
+// model in which earlier layers are quantized, and later ones and those with the same input are
+// not.
 func TestReport(t *testing.T) {
 	const texts = 6
 	kinds := []string{
@@ -76,9 +77,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestBetterThanRounding: GPTQ disturbs outputs less than rounding, whatever the quantizer does,
-// and says how much less. What it gives is on the quantizer's grid: there is a fixed point of codes
-// and scales.
+// TestBetterThanRounding checks that GPTQ changes outputs less than rounding for several
+// quantizers, and reports both errors, and that its result is on the quantizer's grid.
 func TestBetterThanRounding(t *testing.T) {
 	for name, c := range map[string]struct {
 		q      rounding
@@ -129,7 +129,7 @@ func TestBetterThanRounding(t *testing.T) {
 	}
 }
 
-// TestRounding: RTN is Q(W), with texts and without.
+// TestRounding checks that RTN gives Q(W), with and without texts.
 func TestRounding(t *testing.T) {
 	settings := posttrain.Settings{Method: posttrain.RTN}
 	with, without := runBlocks(t, architecture.KindLlama, plain{}, settings, 4),
@@ -155,7 +155,7 @@ func TestRounding(t *testing.T) {
 	}
 }
 
-// TestSame: the same again gives the same bits.
+// TestSame checks that a repetition gives the same bits.
 func TestSame(t *testing.T) {
 	first, again := runBlocks(t, architecture.KindLlama, rounding{group: 8}, usual, 6),
 		runBlocks(t, architecture.KindLlama, rounding{group: 8}, usual, 6)
@@ -210,7 +210,7 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// TestMemory: what is in memory does not grow with the number of blocks.
+// TestMemory checks that the memory in use does not grow with the number of blocks.
 func TestMemory(t *testing.T) {
 	testlevel.Long(t, "runs a model of many blocks")
 	const layers, width = 24, 64
@@ -222,7 +222,7 @@ func TestMemory(t *testing.T) {
 		Context: length,
 		Block: func(int, []*quantize.Quantized) error {
 			runtime.GC()
-			runtime.GC() // pools keep what is in them for one more
+			runtime.GC() // pools keep their content for one collection
 			var now runtime.MemStats
 			runtime.ReadMemStats(&now)
 			used = append(used, now.HeapAlloc)

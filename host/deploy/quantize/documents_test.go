@@ -11,8 +11,8 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
-// TestDocumentsApart: documents that share a sequence, with padding or without, say of each layer
-// what they say one by one: none sees another, and padding does not count.
+// TestDocumentsApart checks that documents in a common sequence, with or without padding, give the
+// same errors of layers as documents alone: none attends to another, and padding does not count.
 func TestDocumentsApart(t *testing.T) {
 	const documents, size = 8, length / 2
 	var packed, apart, alone, padded [][]int32
@@ -21,7 +21,7 @@ func TestDocumentsApart(t *testing.T) {
 		apart = append(apart,
 			slices.Concat(slices.Repeat([]int32{0}, size), slices.Repeat([]int32{1}, size)))
 		for _, d := range [][]int32{tokens[:size], tokens[size:]} {
-			padding := slices.Repeat([]int32{int32(i)}, length-size) // whatever stands there
+			padding := slices.Repeat([]int32{int32(i)}, length-size) // arbitrary ids
 			alone = append(alone, slices.Concat(d, padding))
 			padded = append(padded,
 				slices.Concat(slices.Repeat([]int32{0}, size),

@@ -14,7 +14,7 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// A small model is quantized by GPTQ, for the inputs that two short texts give its layers.
+// A small model is quantized by GPTQ, for the inputs of its layers on two short texts.
 func ExampleBlocks() {
 	device, err := engine.Open(device.CPU, engine.Options{})
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// published is the grid of the published GPTQ: −2^(b−1) … 2^(b−1)−1 in units of 2·max/(2^b−1), of a
-// row or a group.
+// published has the grid of the published GPTQ: −2^(b−1) … 2^(b−1)−1 in units of 2·max/(2^b−1),
+// with the max of a row or a group.
 type published struct{ bits, group int }
 
 func (published) Describe() sdk.Description { return sdk.Description{Name: "published"} }
@@ -24,7 +24,7 @@ func (p published) Quantize(
 ) (sdk.Quantized, error) {
 	half := math.Ldexp(1, p.bits-1)
 	z := p.split(x, site)
-	// rounded once, as is the largest element over it, which is a tie
+	// Rounded once, like the ratio of the largest element to it, which is a tie.
 	scale := z.Abs().MaxRow().Div(b.Const(half - 0.5))
 	codes := z.Div(scale).Round().Clip(-half, half-1)
 	return sdk.Quantized{Value: codes.Mul(scale).Reshape(site.Shape...),
@@ -45,8 +45,8 @@ func (p published) split(x program.Value, site sdk.Site) program.Value {
 	return x.Reshape(site.Shape[0], site.RowLen()/p.group, p.group)
 }
 
-// TestGolden: with a grid that a quantizer declares, GPTQ gives the reference values, to the
-// precision of binary32. Those of rounding have one scale for a row in the file, even where GPTQ
+// TestGolden checks that GPTQ with a grid that a quantizer declares gives the reference values, to
+// the precision of binary32. The file's values of rounding have one scale per row, also where GPTQ
 // has groups.
 func TestGolden(t *testing.T) {
 	dev, err := engine.Open(device.CPU, engine.Options{})

@@ -28,7 +28,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// fullPrecision is a run that was trained without quantization.
+// fullPrecision trains a run without quantization.
 func fullPrecision(t *testing.T) *config.Config {
 	t.Helper()
 	cfg := testrun.Config(t, `quantizer.plugin="none"`, `method.form="off"`)
@@ -36,7 +36,7 @@ func fullPrecision(t *testing.T) *config.Config {
 	return cfg
 }
 
-// gptqOptions are those of the command, with fewer texts.
+// gptqOptions returns the options of the command, with fewer texts.
 func gptqOptions(t *testing.T, plugin string, params map[string]any) quantize.Options {
 	t.Helper()
 	return quantize.Options{
@@ -71,8 +71,8 @@ func open(t *testing.T, dir string, o trained.Options) *trained.Model {
 	return opened
 }
 
-// TestGPTQ: of a trained model, with every quantizer that there is, it changes the outputs of no
-// layer more than rounding, and those of all together less. The result is evaluated as it is.
+// TestGPTQ checks for several quantizers that GPTQ changes the outputs of no layer of a trained
+// model more than rounding, and those of all layers together less.
 func TestGPTQ(t *testing.T) {
 	cfg := fullPrecision(t)
 	cases := map[string]quantizerCase{
@@ -113,8 +113,8 @@ func TestGPTQ(t *testing.T) {
 	}
 }
 
-// checkHeld: the weights of a run that holds a quantized model are evaluated without a quantizer,
-// on the validation set of the run that it was made of.
+// checkHeld checks that the run of a quantized model is evaluated without a quantizer, on the
+// validation set of the original run.
 func checkHeld(t *testing.T, from *config.Config, dir string) {
 	t.Helper()
 	held, err := config.Load(rundir.At(dir).Config().Name, nil)
@@ -134,8 +134,8 @@ func checkHeld(t *testing.T, from *config.Config, dir string) {
 	}
 }
 
-// TestQuantizeOwn: the weights of a run that was trained with a quantizer become Q(x) of it, and
-// both runs are one model. The activations' quantizer stays where that is asked for.
+// TestQuantizeOwn checks that the weights of a run that was trained with a quantizer become its
+// Q(x), so that both runs have the same loss. The quantizer of activations stays on request.
 func TestQuantizeOwn(t *testing.T) {
 	cfg := testrun.Config(t)
 	testrun.Train(t, cfg, train.Options{})
@@ -155,13 +155,14 @@ func TestQuantizeOwn(t *testing.T) {
 		}
 		losses = append(losses, loss)
 	}
-	// rotations that cancel are computed in one and left out in the other
+	// Only one of the runs computes rotations that cancel.
 	if relative(losses[1], losses[0]) > 1e-3 {
 		t.Errorf("the loss is %v, that of the run %v", losses[1], losses[0])
 	}
 }
 
-// TestQuantizeInterrupted: what was interrupted leaves nothing, and what was killed is replaced.
+// TestQuantizeInterrupted checks that an interruption leaves no files, and that remains of a killed
+// process are replaced.
 func TestQuantizeInterrupted(t *testing.T) {
 	testlevel.Long(t, "quantizes several models")
 	cfg := fullPrecision(t)
@@ -205,8 +206,8 @@ func (f writerFunc) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestQuantizeTrained: of a run's own quantizer, trained parameters count as well: the weights are
-// those that it exports.
+// TestQuantizeTrained checks that the trained parameters of a run's own quantizer are used: the
+// weights are those that the run exports.
 func TestQuantizeTrained(t *testing.T) {
 	testlevel.Long(t, "trains with two quantizers")
 	for _, plugin := range []string{"lsq", "nvfp4"} {
@@ -246,8 +247,8 @@ func exportOf(t *testing.T, dir string) *export.Model {
 	return m
 }
 
-// TestQuantizeHub: each weight of a checkpoint of the hub becomes Q of itself, and what is not
-// quantized stays.
+// TestQuantizeHub checks that each weight of a Hugging Face checkpoint becomes Q of itself, and
+// that other parameters do not change.
 func TestQuantizeHub(t *testing.T) {
 	const dir, step = "../../model/huggingface/testdata/llama32", 0.01
 	o := gptqOptions(t, "grid", map[string]any{"step": step})
@@ -283,8 +284,8 @@ func TestQuantizeHub(t *testing.T) {
 	}
 }
 
-// TestQuantizeIntoNameWithSlash: the name of the directory may end in a slash, as a shell
-// completes it.
+// TestQuantizeIntoNameWithSlash checks that the name of the directory may end in a slash, which
+// shells add.
 func TestQuantizeIntoNameWithSlash(t *testing.T) {
 	cfg := fullPrecision(t)
 	o := gptqOptions(t, "absmax", nil)
@@ -294,8 +295,8 @@ func TestQuantizeIntoNameWithSlash(t *testing.T) {
 	checkHeld(t, cfg, out)
 }
 
-// TestQuantizeLOTION: the result of a run of LOTION, without its quantizer of weights, can be
-// opened; so can one that names the method, as it was once written.
+// TestQuantizeLOTION checks that the result of a run of LOTION, without its quantizer of weights,
+// can be opened, and so can one that names the method, as earlier versions wrote it.
 func TestQuantizeLOTION(t *testing.T) {
 	testlevel.Long(t, "trains and evaluates twice")
 	cfg := testrun.Config(t, `quantizer={weights={plugin="absmax"}}`, `method={name="lotion"}`,

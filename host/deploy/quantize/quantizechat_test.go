@@ -15,9 +15,9 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
-// TestGPTQOfConversations: a run of conversations is calibrated with its own set, in which
-// documents do not see each other and padding does not count, as with the same file named; the
-// result is evaluated as the run is.
+// TestGPTQOfConversations checks that a run of conversations is calibrated with its own training
+// set, with separate documents and without counting padding, and that naming the same file gives
+// the same errors.
 func TestGPTQOfConversations(t *testing.T) {
 	testlevel.Long(t, "trains on conversations and quantizes")
 	cfg := testrun.ChatConfig(t, `quantizer.plugin="none"`, `method.form="off"`)
@@ -53,8 +53,7 @@ func TestGPTQOfConversations(t *testing.T) {
 	}
 }
 
-// TestGPTQKeepsDocumentsApart: a run whose documents do not see each other is calibrated so, one
-// whose documents do is not.
+// TestGPTQKeepsDocumentsApart checks that calibration separates documents exactly if the run does.
 func TestGPTQKeepsDocumentsApart(t *testing.T) {
 	testlevel.Long(t, "quantizes several times")
 	joined := testrun.Config(t, `quantizer.plugin="none"`, `method.form="off"`, "train.steps=2",
@@ -83,8 +82,8 @@ func TestGPTQKeepsDocumentsApart(t *testing.T) {
 	}
 }
 
-// TestQuantizeHubWithValidation: what is made of a checkpoint of the hub, which has no data, is
-// calibrated with conversations, and gets a validation set.
+// TestQuantizeHubWithValidation checks that a Hugging Face checkpoint, which has no data, is
+// calibrated with conversations, and that the result gets a validation set.
 func TestQuantizeHubWithValidation(t *testing.T) {
 	testlevel.Long(t, "prepares data and trains")
 	const hub = "../../model/huggingface/testdata/llama32"

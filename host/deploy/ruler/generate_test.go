@@ -22,8 +22,8 @@ func first(ctx context.Context, g *Generator, task string, length int) (s Sample
 	return samples[0], nil
 }
 
-// TestFits: at any length prompts of every task fit and nearly fill it, or an error says
-// that they do not. RULER's scripts would draw for ever.
+// TestFits checks that at any length, prompts of every task fit, or an error says that they do not.
+// RULER's scripts would retry forever.
 func TestFits(t *testing.T) {
 	testlevel.Long(t, "writes prompts of many lengths for each task")
 	_, inputs := readGolden(t)
@@ -51,7 +51,7 @@ func TestFits(t *testing.T) {
 	}
 }
 
-// TestTooShort: the messages about lengths that are too small.
+// TestTooShort checks the messages about lengths that are too small.
 func TestTooShort(t *testing.T) {
 	_, inputs := readGolden(t)
 	bytes := func(text string) (int, error) { return len(text), nil }
@@ -75,8 +75,8 @@ func TestTooShort(t *testing.T) {
 	}
 }
 
-// TestTemplate: a template of conversations stands around the question, and the beginning
-// of the answer behind it. The examples of vt are part of the question.
+// TestTemplate checks that a chat template surrounds the question, and that the beginning of the
+// answer follows it. The examples of vt are part of the question.
 func TestTemplate(t *testing.T) {
 	_, inputs := readGolden(t)
 	g := &Generator{Inputs: inputs, Count: countWords, Seed: DefaultSeed, Before: "<user> ",
@@ -101,7 +101,8 @@ func TestTemplate(t *testing.T) {
 	}
 }
 
-// TestErrors: what goes wrong outside ends the samples.
+// TestErrors checks that errors of the caller's function, cancellation and missing inputs stop the
+// sampling.
 func TestErrors(t *testing.T) {
 	_, inputs := readGolden(t)
 	broken := errors.New("no such token")
@@ -133,8 +134,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestTwice: the seed 35 draws a variable of the example twice, and RULER's script fails
-// with it ("list index out of range"). It does not with 36.
+// TestTwice checks that the seed 35, which draws a variable of the example twice, is refused.
+// RULER's script fails with it ("list index out of range"). The seed 36 does not.
 func TestTwice(t *testing.T) {
 	_, err := first(context.Background(), &Generator{Count: countWords, Seed: 35}, "vt", 1000)
 	if err == nil || !strings.Contains(err.Error(), "a variable was drawn twice") {

@@ -16,8 +16,8 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
-// golden is testdata/ruler.json: what RULER's scripts made of the inputs in it. A token is
-// a word between white space.
+// golden is the content of testdata/ruler.json: inputs, and what RULER's scripts made of them. A
+// token is a word between white space.
 type golden struct {
 	Words   map[string][]string
 	English []string `json:"english_words"`
@@ -86,7 +86,7 @@ func selected(t testing.TB, names []string) []Task {
 
 func countWords(text string) (int, error) { return len(strings.FieldsFunc(text, isSpace)), nil }
 
-// TestGolden: all 13 tasks, whole prompts.
+// TestGolden compares whole prompts of all 13 tasks with RULER's.
 func TestGolden(t *testing.T) {
 	g, inputs := readGolden(t)
 	if len(g.Cases) != 13 {
@@ -110,7 +110,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// judged is the result of a task with one answer for each question.
+// judged returns the result of a task with one answer for each question.
 func judged(
 	t *testing.T, task Task, length int, answers []string, targets [][]string,
 ) *tasks.Result {
@@ -128,7 +128,7 @@ func judged(
 	return r
 }
 
-// TestGoldenMetric: RULER's scores, also of answers that it cleans before.
+// TestGoldenMetric compares scores with RULER's, also for answers that it cleans first.
 func TestGoldenMetric(t *testing.T) {
 	g, _ := readGolden(t)
 	for i, m := range g.Metric {
@@ -141,8 +141,8 @@ func TestGoldenMetric(t *testing.T) {
 	}
 }
 
-// TestPerfectAnswers: who answers what is wanted, in other letters and among other words, has 100
-// in every task, and who answers nothing has 0.
+// TestPerfectAnswers checks that right answers, in other case and among other words, score 100 in
+// every task, and empty answers 0.
 func TestPerfectAnswers(t *testing.T) {
 	testlevel.Long(t, "writes prompts of all tasks")
 	_, inputs := readGolden(t)
@@ -184,8 +184,8 @@ func TestPerfectAnswers(t *testing.T) {
 	}
 }
 
-// longCase is a case of testdata/long.json: what RULER's scripts make of the inputs of
-// ruler.json at other lengths, with other seeds, and with a template of conversations.
+// longCase is a case of testdata/long.json: what RULER's scripts make of the inputs of ruler.json
+// at other lengths, with other seeds, and with a chat template.
 type longCase struct {
 	Task          string
 	Length        int `json:"max_seq_length"`
@@ -194,7 +194,7 @@ type longCase struct {
 	Samples       []digest
 }
 
-// digest stands for a sample.
+// digest identifies a sample.
 type digest struct {
 	Index   int
 	Length  int
@@ -202,8 +202,8 @@ type digest struct {
 	SHA256  string // of the input and the prefix of the answer, with a zero between
 }
 
-// TestLong: whole prompts of all tasks below, at and above the length from which RULER's
-// scripts take larger steps. testdata/long.py has made the file.
+// TestLong compares whole prompts of all tasks below, at and above the length from which RULER's
+// scripts take larger steps. testdata/long.py made the file.
 func TestLong(t *testing.T) {
 	testlevel.Long(t, "writes 52 sets of long prompts")
 	_, inputs := readGolden(t)

@@ -22,7 +22,7 @@ func files(t *testing.T, texts map[string]string) string {
 var wordLists = map[string]string{nounFile: "tree\nhouse \n\n", adjectiveFile: "red\r\n",
 	verbFile: "go", englishFile: `{"2": "b", "1": "a"}`}
 
-// TestReadWords: the long list keeps the order of its file, whatever its keys are.
+// TestReadWords checks that the long list keeps the order of its file, whatever its keys are.
 func TestReadWords(t *testing.T) {
 	in, err := Files{Words: files(t, wordLists)}.Read()
 	if err != nil {
@@ -55,7 +55,7 @@ func TestReadWords(t *testing.T) {
 	}
 }
 
-// TestBadInputs: errors name the file.
+// TestBadInputs checks that errors name the file.
 func TestBadInputs(t *testing.T) {
 	empty, broken := map[string]string{}, map[string]string{}
 	for name, text := range wordLists {
@@ -85,7 +85,7 @@ func TestBadInputs(t *testing.T) {
 	}
 }
 
-// TestText: white space and sentences as Python sees them (re.sub and re.split of 3.11).
+// TestText compares white space and sentences with Python (re.sub and re.split of 3.11).
 func TestText(t *testing.T) {
 	for text, want := range map[string][]string{
 		"":                     {""},
@@ -111,7 +111,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// TestMadeUpWords: they are different, and always the same.
+// TestMadeUpWords checks that generated words are different, and always the same.
 func TestMadeUpWords(t *testing.T) {
 	w := MadeUpWords()
 	if all := sortedSet(slices.Concat(w.Nouns, w.Adjectives, w.Verbs)); len(all) != len(w.Nouns)+len(
@@ -124,7 +124,7 @@ func TestMadeUpWords(t *testing.T) {
 	}
 }
 
-// FuzzDocuments: SQuAD and HotpotQA are refused, or prompts can be made of them.
+// FuzzDocuments checks that SQuAD and HotpotQA are refused, or that prompts can be made of them.
 func FuzzDocuments(f *testing.F) {
 	f.Add(`{"data":[{"paragraphs":[{"context":"c","qas":[{"question":"q","answers":[{"text":"a"}]}]},{"context":"d","qas":[]},{"context":"c"}]}]}`)
 	f.Add(`[{"question":"q","answer":"a","context":[["t",["s","s"]],["t",["s","s"]]]}]`)
@@ -141,7 +141,7 @@ func FuzzDocuments(f *testing.F) {
 	})
 }
 
-// FuzzWords: a list of words is refused, or has as many words as strings.
+// FuzzWords checks that a list of words is refused, or has no more words than entries.
 func FuzzWords(f *testing.F) {
 	f.Add(`{"0": "a", "0": "b"}`)
 	f.Add(`{"0": 1}`)

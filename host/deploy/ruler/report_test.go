@@ -8,7 +8,7 @@ import (
 	"github.com/cage-qat/cage/host/deploy/tasks"
 )
 
-// results are those of one task at the lengths 1000, 2000, …
+// results returns results of one task at the lengths 1000, 2000, …
 func results(scores ...float64) (lengths []int, list []*tasks.Result) {
 	for i, s := range scores {
 		lengths = append(lengths, (i+1)*1000)
@@ -17,8 +17,8 @@ func results(scores ...float64) (lengths []int, list []*tasks.Result) {
 	return lengths, list
 }
 
-// TestEffectiveLength: averages and the effective length, worked out by hand. A length is effective
-// when its average exceeds the threshold, not when it is equal.
+// TestEffectiveLength compares averages and the effective length with a computation by hand. A
+// length is effective if its average exceeds the threshold, not if it is equal.
 func TestEffectiveLength(t *testing.T) {
 	for _, c := range []struct {
 		scores                          []float64
@@ -46,10 +46,10 @@ func TestEffectiveLength(t *testing.T) {
 	}
 }
 
-// near allows for the rounding of a few sums of numbers up to 100.
+// near allows for the rounding errors of a few sums of numbers up to 100.
 func near(a, b float64) bool { return a-b < 1e-12 && b-a < 1e-12 }
 
-// TestLeftOut: tasks without an input are named.
+// TestLeftOut checks that tasks without an input are named.
 func TestLeftOut(t *testing.T) {
 	_, inputs := readGolden(t)
 	inputs.Essay, inputs.Squad = "", nil

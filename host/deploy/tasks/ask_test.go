@@ -20,7 +20,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// model answers by a rule, in batches of two, until it has computed as many as it may.
+// model answers by a rule, in batches of two, and fails after a number of batches.
 type model struct {
 	left     int
 	computed int
@@ -107,7 +107,7 @@ func questions(t *testing.T, name string) tasks.Questions {
 		Settings: map[string]string{"model": "m"}}
 }
 
-// evaluate asks, judges and writes; it returns the files.
+// evaluate asks questions, judges the answers and writes the results.
 func evaluate(dir vfs.Path, m tasks.Model, a tasks.Questions) error {
 	if err := dir.Join("answers").MkdirAll(); err != nil {
 		return err
@@ -133,7 +133,7 @@ func evaluated(t *testing.T, dir vfs.Path) {
 	}
 }
 
-// files are the results in a folder by name.
+// files returns the result files in a directory, by name.
 func files(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	list := map[string]string{}
@@ -150,8 +150,8 @@ func files(t *testing.T, dir string) map[string]string {
 	return list
 }
 
-// TestInterrupted: an evaluation that ends anywhere, and in the middle of a line, goes on where it
-// was.
+// TestInterrupted checks that an evaluation that is interrupted anywhere, even within a line,
+// continues where it stopped.
 func TestInterrupted(t *testing.T) {
 	for _, name := range []string{"piqa", "gsm8k"} {
 		whole := t.TempDir()
@@ -192,7 +192,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestFaultsOfReading: an operation that fails takes no answers away that are there.
+// TestFaultsOfReading checks that a failed operation does not remove existing answers.
 func TestFaultsOfReading(t *testing.T) {
 	dir := t.TempDir()
 	evaluated(t, vfs.At(dir))
@@ -206,7 +206,7 @@ func TestFaultsOfReading(t *testing.T) {
 	}
 }
 
-// TestFaults: whichever operation on files fails, the next attempt ends in the same files.
+// TestFaults checks that if any file operation fails, the next attempt gives the same files.
 func TestFaults(t *testing.T) {
 	whole := t.TempDir()
 	evaluated(t, vfs.At(whole))
@@ -224,7 +224,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestOthersAnswers: answers of another model, or to other questions, are not taken over.
+// TestOthersAnswers checks that answers of another model, or to other questions, are not used.
 func TestOthersAnswers(t *testing.T) {
 	dir := vfs.At(t.TempDir())
 	evaluated(t, dir)
@@ -243,8 +243,8 @@ func TestOthersAnswers(t *testing.T) {
 	}
 }
 
-// FuzzAnswers: whatever a file of answers has, the evaluation is refused or ends as one from the
-// beginning. What is a whole answer to one of the questions is believed.
+// FuzzAnswers checks that with any file of answers, the evaluation is refused or complete. Whole
+// answers to the questions are trusted.
 func FuzzAnswers(f *testing.F) {
 	f.Add([]byte("{}\n"), true)
 	f.Add([]byte(`{"item":0,"logprob":-1}`+"\n"+`{"item":0,"request":1,"logprob":-2,"greedy":true}`+"\n"), true)

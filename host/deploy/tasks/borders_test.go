@@ -9,7 +9,7 @@ import (
 	"github.com/cage-qat/cage/host/deploy/tasks"
 )
 
-// TestBoundaries: tokens at borders are cut as lm-eval cuts them.
+// TestBoundaries checks that tokens at borders are split as in lm-eval.
 func TestBoundaries(t *testing.T) {
 	var golden struct {
 		Rolling struct {
@@ -54,10 +54,10 @@ func TestBoundaries(t *testing.T) {
 	compareText(t, e, r.Text, r.Length, len(r.Windows), []float64{r.Loglikelihood, r.Words, r.Bytes})
 }
 
-// TestMergedBorders: where the last token of a context and the first of a continuation would be one
-// token, the model sees the context's own ids, as in lm-eval 0.4.13 (HFLM._encode_pair), which gave
-// these. With the first ids of both together it would see letters of the continuation that it is
-// asked for.
+// TestMergedBorders checks texts where the last token of a context and the first of a continuation
+// would be one token. The model gets the context's own ids, as in lm-eval 0.4.13
+// (HFLM._encode_pair), which gave the values here. The first ids of the joint text would include
+// letters of the requested continuation.
 func TestMergedBorders(t *testing.T) {
 	e := encoder(t)
 	for _, c := range []struct {
@@ -118,7 +118,7 @@ metrics = ["word_perplexity", "byte_perplexity", "bits_per_byte"]`)
 	}
 }
 
-// TestStops: texts are cut where lm-eval cuts them.
+// TestStops checks that texts are cut as in lm-eval.
 func TestStops(t *testing.T) {
 	var golden struct {
 		Cases []struct {

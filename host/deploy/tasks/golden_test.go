@@ -29,7 +29,8 @@ type goldenCase struct {
 	Results                 map[string]float64
 }
 
-// documents is the number of rows that were asked: with several filters a row has several items.
+// documents returns the number of rows that were asked: with several filters a row has several
+// items.
 func (c goldenCase) documents() int {
 	seen := map[int]bool{}
 	for _, it := range c.Items {
@@ -68,7 +69,7 @@ func readJSON(t *testing.T, path string, to any) {
 	}
 }
 
-// encoder is that of llama32.
+// encoder returns the encoder of llama32.
 func encoder(t *testing.T) *tasks.Encoder {
 	t.Helper()
 	tok, err := tokenizer.Open(llama32)
@@ -79,7 +80,7 @@ func encoder(t *testing.T) *tasks.Encoder {
 	return &tasks.Encoder{Encode: tok.Encode, BOS: begin, Prefix: begin, EOS: "<|eot_id|>"}
 }
 
-// conversation renders with the template of llama32.
+// conversation returns the chat template of llama32.
 func conversation(t *testing.T) *chat.Template {
 	t.Helper()
 	template, err := chat.OpenTemplate("", llama32, true)
@@ -101,8 +102,8 @@ func docs(t *testing.T, task *tasks.Task, path string, examples bool) []tasks.Do
 	return list
 }
 
-// goldenCases are the cases of tasks whose examples come from their own data, or of those
-// with fixed ones.
+// goldenCases returns the cases of tasks with fixed examples, or of those with examples from their
+// own data.
 func goldenCases(t *testing.T, fixed bool) iter.Seq2[*tasks.Task, goldenCase] {
 	var golden struct{ Cases []goldenCase }
 	readJSON(t, "testdata/lm_eval.json", &golden)
@@ -130,15 +131,15 @@ func goldenCases(t *testing.T, fixed bool) iter.Seq2[*tasks.Task, goldenCase] {
 	}
 }
 
-// TestGolden: prompts, tokens, metrics and results are lm-eval's.
+// TestGolden compares prompts, tokens, metrics and results with lm-eval's.
 func TestGolden(t *testing.T) {
 	for task, c := range goldenCases(t, false) {
 		t.Run(c.Name, func(t *testing.T) { compareCase(t, task, c) })
 	}
 }
 
-// TestContinuationInChat: in a conversation, too, the continuation is lm-eval's doc_to_target,
-// which begins with a space.
+// TestContinuationInChat checks that in a conversation, too, the continuation is lm-eval's
+// doc_to_target, which begins with a space.
 func TestContinuationInChat(t *testing.T) {
 	for task, c := range goldenCases(t, false) {
 		if task.Kind != tasks.Continuation {
@@ -185,7 +186,7 @@ func compareCase(t *testing.T, task *tasks.Task, c goldenCase) {
 		}
 	}
 	for name, want := range c.Results {
-		if strings.HasPrefix(name, "perplexity_stderr") { // is drawn at random
+		if strings.HasPrefix(name, "perplexity_stderr") { // drawn at random
 			continue
 		}
 		if got, ok := results[name]; !ok || math.Abs(got-want) > 1e-8+1e-7*math.Abs(want) {
@@ -194,8 +195,8 @@ func compareCase(t *testing.T, task *tasks.Task, c goldenCase) {
 	}
 }
 
-// compareItem compares an item with lm-eval's, of which there is one for each filter, and judges
-// lm-eval's answer.
+// compareItem compares an item with lm-eval's items, one for each filter, and judges lm-eval's
+// answer.
 func compareItem(
 	t *testing.T, task *tasks.Task, it *tasks.Item, all []goldenItem,
 ) map[string]float64 {
@@ -246,7 +247,7 @@ func compareItem(
 	return values
 }
 
-// TestFixedExamples: with examples that come from a file the question is as lm-eval puts it.
+// TestFixedExamples checks that with examples from a file, the question is as in lm-eval.
 func TestFixedExamples(t *testing.T) {
 	for task, c := range goldenCases(t, true) {
 		o := tasks.Options{Shots: 2}
@@ -270,8 +271,9 @@ func TestFixedExamples(t *testing.T) {
 	}
 }
 
-// compareWhole compares hashes of whole prompts, where lm-eval's examples are at hand:
-// CAGE_GSM8K_EXAMPLES names a folder with TASK.jsonl of its YAML files, which are not copied here.
+// compareWhole compares hashes of whole prompts if lm-eval's examples are available:
+// CAGE_GSM8K_EXAMPLES names a directory with TASK.jsonl of its YAML files, which are not copied
+// here.
 func compareWhole(t *testing.T, task *tasks.Task, c goldenCase, o tasks.Options) {
 	folder := os.Getenv("CAGE_GSM8K_EXAMPLES")
 	if folder == "" {

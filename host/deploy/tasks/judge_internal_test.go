@@ -7,7 +7,7 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testfile"
 )
 
-// TestFilters: what filters find, and whether it counts, is as in lm-eval.
+// TestFilters checks that the results of filters and their scores are as in lm-eval.
 func TestFilters(t *testing.T) {
 	var golden struct {
 		Cases []struct {
@@ -43,10 +43,10 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// TestChoices: which choice counts as the model's is what lm-eval's process_results (0.4.13) finds
-// for the same numbers. acc_norm divides by characters: by bytes, choices in other alphabets would
-// seem likelier than they are. Of equal ones the first counts: with the last, a model that cannot
-// tell choices apart would get other numbers than lm-eval gives it.
+// TestChoices checks that the model's choice is the one that lm-eval's process_results (0.4.13)
+// finds for the same numbers. acc_norm divides by characters: by bytes, choices in other alphabets
+// would seem likelier than they are. Of equal choices the first counts: with the last, a model that
+// cannot distinguish choices would get other values than in lm-eval.
 func TestChoices(t *testing.T) {
 	task := &Task{Kind: Choices, Metrics: []string{Acc, AccNorm}}
 	for _, c := range []struct {
@@ -62,7 +62,7 @@ func TestChoices(t *testing.T) {
 		{[]string{"ab", "cd", "ef"}, []float64{-5, -4, -4}, 1, 1, 1},
 		{[]string{"ab", "cd", "ef"}, []float64{-5, -4, -4}, 2, 0, 0},
 		{[]string{"ab", "abcd"}, []float64{-2, -4}, 0, 1, 1},
-		{[]string{"ab", "abcdef"}, []float64{-4, -11}, 1, 0, 1}, // −2 and −1.83 a character
+		{[]string{"ab", "abcdef"}, []float64{-4, -11}, 1, 0, 1}, // −2 and −1.83 per character
 	} {
 		got, err := task.Judge(&Item{Choices: c.choices, Gold: c.gold}, &Answer{LogProbs: c.logProbs})
 		if err != nil || got[Acc+","+NoFilter] != c.acc || got[AccNorm+","+NoFilter] != c.norm {
@@ -72,7 +72,8 @@ func TestChoices(t *testing.T) {
 	}
 }
 
-// TestDefinitions: all tasks are described briefly, with their papers and what guessing gives.
+// TestDefinitions checks that all tasks have a short description, a paper and the score of
+// guessing.
 func TestDefinitions(t *testing.T) {
 	if len(Names()) < 10 {
 		t.Errorf("there are %d tasks", len(Names()))
@@ -97,7 +98,7 @@ func TestDefinitions(t *testing.T) {
 	}
 }
 
-// TestLower: letters whose lower case depends on Python's rules.
+// TestLower checks letters whose lower case depends on Python's rules.
 func TestLower(t *testing.T) {
 	for text, want := range map[string]string{"ΑΣ ΑΣΑ": "ας ασα", "İ": "i̇", "ẞ": "ß",
 		"Straße": "straße"} {
@@ -107,7 +108,7 @@ func TestLower(t *testing.T) {
 	}
 }
 
-// TestContained: the share of the targets in a text, in upper or lower case.
+// TestContained checks the share of the targets in a text, in upper or lower case.
 func TestContained(t *testing.T) {
 	task := &Task{Kind: Generation, Metrics: []string{Contained, ContainedAny}}
 	for text, want := range map[string][2]float64{"": {0, 0}, "ONE,three": {0.5, 1},

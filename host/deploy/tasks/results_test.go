@@ -15,7 +15,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// TestCompareFolders: the answers of two evaluations are compared item by item.
+// TestCompareFolders checks that two evaluations are compared item by item.
 func TestCompareFolders(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
 	evaluated(t, vfs.At(dir))
@@ -52,8 +52,8 @@ func TestCompareFolders(t *testing.T) {
 	}
 }
 
-// TestImpossible: numbers that JSON does not have stop an evaluation with a reason, or are texts in
-// the results.
+// TestImpossible checks that numbers that JSON does not have stop an evaluation with an error, or
+// are strings in the results.
 func TestImpossible(t *testing.T) {
 	a := questions(t, "piqa")
 	err := evaluate(vfs.At(t.TempDir()), broken{}, a)
@@ -68,7 +68,7 @@ func TestImpossible(t *testing.T) {
 	}
 }
 
-// broken is a model whose weights are not numbers.
+// broken is a model whose log-probabilities are NaN.
 type broken struct{}
 
 func (broken) Score(

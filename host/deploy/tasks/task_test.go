@@ -39,7 +39,7 @@ func row(t *testing.T, task *tasks.Task, place string, object []byte) tasks.Doc 
 	return d
 }
 
-// TestParseRefuses: what a description lacks or has too much is named.
+// TestParseRefuses checks that errors name missing and wrong keys of a description.
 func TestParseRefuses(t *testing.T) {
 	const kinds = `want one of "choices", "continuation", "generation", "text"`
 	for _, c := range []struct{ from, to, want string }{
@@ -91,7 +91,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// TestRowsRefuse: mistakes in rows are named with their places.
+// TestRowsRefuse checks that errors in rows have their positions.
 func TestRowsRefuse(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "rows.jsonl")
 	for _, c := range []struct{ rows, want string }{
@@ -108,7 +108,7 @@ func TestRowsRefuse(t *testing.T) {
 	}
 }
 
-// TestTemplateOfRow: a row for which a template has no value is named with the template.
+// TestTemplateOfRow checks that if a template has no value for a row, the error names both.
 func TestTemplateOfRow(t *testing.T) {
 	task, err := tasks.Open("lambada_openai")
 	if err != nil {
@@ -122,8 +122,8 @@ func TestTemplateOfRow(t *testing.T) {
 	}
 }
 
-// TestFilesOfSplits: a split is one file of its name, or all of a numbered set, and nothing else is
-// taken for a part of it.
+// TestFilesOfSplits checks that a split is one file of its name, or all of a numbered set, and that
+// other files are not parts of it.
 func TestFilesOfSplits(t *testing.T) {
 	task := parsed(t, own)
 	const second = "own/data/test-00001-of-00002-0f2a.parquet"
@@ -168,7 +168,7 @@ func TestFilesOfSplits(t *testing.T) {
 	}
 }
 
-// TestUnknownColumn: a name in a template that is no column is an error, and not an empty place.
+// TestUnknownColumn checks that a name in a template that is no column is an error.
 func TestUnknownColumn(t *testing.T) {
 	task := parsed(t, strings.Replace(own, "{{ q }}", "Is {{ qq }} so?", 1))
 	d := row(t, task, "row", []byte(`{"q": "?", "a": "x", "b": "y"}`))
@@ -178,7 +178,7 @@ func TestUnknownColumn(t *testing.T) {
 	}
 }
 
-// TestGoldRefused: the number of the right choice must be one of a choice.
+// TestGoldRefused checks that the index of the right choice must be that of a choice.
 func TestGoldRefused(t *testing.T) {
 	for _, gold := range []string{"2", "-1", "x", ""} {
 		task := parsed(t, strings.Replace(own, `gold = "0"`, `gold = "{{ g }}"`, 1))
@@ -190,7 +190,7 @@ func TestGoldRefused(t *testing.T) {
 	}
 }
 
-// FuzzParse: a description is refused with a line for each problem, or can be used.
+// FuzzParse checks that a description is refused with a line for each problem, or can be used.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(own), []byte(`{"q": "?", "a": "x", "b": "y"}`))
 	f.Add([]byte(strings.Replace(own, "{{ q }}", "{{ q.split('_')[7] }}", 1)),
@@ -261,7 +261,7 @@ func ExampleTask_Items() {
 	// 1 <nil>
 }
 
-// TestKeysAreDescribed: docs/guide/evaluation.md describes every key of a task.
+// TestKeysAreDescribed checks that docs/guide/evaluation.md describes every key of a task.
 func TestKeysAreDescribed(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/guide/evaluation.md")
 	if err != nil {

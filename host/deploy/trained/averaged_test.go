@@ -22,8 +22,8 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
-// TestAveraged: a run whose optimizer is evaluated at an average is opened and exported with that
-// average, and has no other one.
+// TestAveraged checks that a run whose optimizer is evaluated at an average is opened and exported
+// with that average, and cannot have another.
 func TestAveraged(t *testing.T) {
 	testlevel.Long(t, "builds a plugin, and trains with it")
 	builder, err := plugin.NewFinder()
@@ -79,9 +79,9 @@ func TestAveraged(t *testing.T) {
 	}
 }
 
-// TestAverageOfSteps: a run with train.average is evaluated, exported and started from with the
-// mean of its weights after each step, and ends with the same bits when it was interrupted
-// meanwhile.
+// TestAverageOfSteps checks that a run with train.average is evaluated, exported and used as a
+// start with the mean of its weights after each step, and that interruptions do not change its
+// bits.
 func TestAverageOfSteps(t *testing.T) {
 	testlevel.Long(t, "trains four runs with a checkpoint of each step")
 	const first, last = 11, 20
@@ -130,7 +130,7 @@ func TestAverageOfSteps(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, v := range exported {
-			// Each step rounds a difference, a product and a sum, none larger than what is averaged.
+			// Each step rounds a difference, a product and a sum, none larger than the averaged values.
 			want := mean[p.Name][i]
 			if d := math.Abs(float64(v) - want); d > (last-first)*0x1p-22*max(math.Abs(want), 0.02) {
 				t.Fatalf("%s is %v, want %v", p.Name, v, want)

@@ -30,8 +30,8 @@ func open(t *testing.T, dir string, o trained.Options) *trained.Model {
 	return opened
 }
 
-// TestLastPointOfCurve: the last point of the curve is of as many batches as those before, and the
-// summary has the loss over those for the end.
+// TestLastPointOfCurve checks that the last point of the loss curve uses as many batches as those
+// before, and that the summary has the loss over the batches of the final evaluation.
 func TestLastPointOfCurve(t *testing.T) {
 	testlevel.Long(t, "trains and evaluates again")
 	for every, during := range map[int]int{10: 1, 0: 0} {
@@ -57,7 +57,7 @@ func TestLastPointOfCurve(t *testing.T) {
 	}
 }
 
-// TestOpen: a checkpoint that is opened evaluates as the run did, and generates.
+// TestOpen checks that an opened checkpoint evaluates as in the run, and generates.
 func TestOpen(t *testing.T) {
 	cfg := testrun.Config(t, "train.checkpoint_every=8", "train.keep=5", "train.final_eval_batches=0",
 		"train.eval_batches=0")
@@ -104,8 +104,8 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestContinueAll: texts that are continued together are those that are continued alone,
-// also where there are fewer than the run was opened for.
+// TestContinueAll checks that texts continued together are the same as alone, also if there are
+// fewer than the model was opened for.
 func TestContinueAll(t *testing.T) {
 	all := func(int32) bool { return false }
 	cfg := testrun.Config(t)
@@ -164,9 +164,9 @@ func TestOpenMistakes(t *testing.T) {
 	}
 }
 
-// TestEvaluateFullPrecision: what a training with gradients in full precision cannot have, its
-// evaluation with another quantizer can: quantized activations, and trained parameters, which begin
-// as in any run.
+// TestEvaluateFullPrecision checks that a run with gradients in full precision can be evaluated
+// with quantizers that its training cannot have: of activations, and with trained parameters, which
+// have their initial values.
 func TestEvaluateFullPrecision(t *testing.T) {
 	testlevel.Long(t, "trains and compiles several models")
 	full := testrun.Config(t, `quantizer={weights={plugin="absmax"}}`, `method={gradient="full"}`,
@@ -192,7 +192,7 @@ func TestEvaluateFullPrecision(t *testing.T) {
 	}
 }
 
-// TestEvaluateDamagedData: an evaluation on a damaged file has no result.
+// TestEvaluateDamagedData checks that an evaluation on a damaged file is an error.
 func TestEvaluateDamagedData(t *testing.T) {
 	cfg := testrun.Config(t)
 	testrun.Train(t, cfg, train.Options{})

@@ -20,9 +20,9 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// TestQuantizedOperands: a run with quantized keys, values and head is evaluated as it was trained,
-// goes on with texts token by token as the whole text says, and its export tells what programs that
-// load it do not do.
+// TestQuantizedOperands checks that a run with quantized keys, values and head is evaluated as in
+// training, that it continues a text in the same way wherever the prompt ends, and that its export
+// warns of what programs that load it do not do.
 func TestQuantizedOperands(t *testing.T) {
 	cfg := testrun.Config(t, "train.steps=20", "train.final_eval_batches=0", "train.eval_batches=0",
 		`quantizer.keys={plugin="absmax", bits=3}`, `quantizer.values={plugin="absmax", bits=3}`,
@@ -39,7 +39,7 @@ func TestQuantizedOperands(t *testing.T) {
 	if err != nil || first == "" {
 		t.Fatalf("generated %q: %v", first, err)
 	}
-	// The likeliest next token does not depend on how many tokens were read before it one by one.
+	// The likeliest next token must not depend on how many tokens before it were read one by one.
 	for at := range len(first) - 1 {
 		again, err := going.Generate(t.Context(), "the quick "+first[:at+1],
 			generate.Options{Tokens: 8 - at - 1}, nil)
@@ -73,8 +73,9 @@ func TestQuantizedOperands(t *testing.T) {
 	}
 }
 
-// TestExportOfChangedQuantizers: the export of a run whose quantizers changed, as earlier versions
-// could train it, has Q(x) of the last step; checkpoints before it are refused.
+// TestExportOfChangedQuantizers checks the export of a run whose quantizers changed, which earlier
+// versions could train: it has Q(x) of the last step, and checkpoints before the change are
+// refused.
 func TestExportOfChangedQuantizers(t *testing.T) {
 	cfg := testrun.Config(t, "train.steps=6", "train.checkpoint_every=3", "train.keep=9",
 		`quantizer={plugin="absmax", bits=8}`)
@@ -104,8 +105,8 @@ func TestExportOfChangedQuantizers(t *testing.T) {
 	}
 }
 
-// TestExportOfKeysInGroups: an export needs no quantizer of keys that come one by one, so that a
-// run is exported whose quantizer refuses them.
+// TestExportOfKeysInGroups checks that an export needs no quantizer of single keys, so that a run
+// whose quantizer refuses them can be exported.
 func TestExportOfKeysInGroups(t *testing.T) {
 	testlevel.Long(t, "builds a plugin")
 	finder, err := plugin.NewFinder()

@@ -16,8 +16,8 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
-// TestScore: log-probabilities are those that lm-eval computes with the same checkpoint, and what
-// is skipped is left out.
+// TestScore checks that log-probabilities are those of lm-eval for the same checkpoint, and that
+// skipped requests are left out.
 func TestScore(t *testing.T) {
 	var golden struct {
 		Cases []struct {
@@ -31,7 +31,7 @@ func TestScore(t *testing.T) {
 	if len(golden.Cases) < 10 {
 		t.Fatalf("%d cases", len(golden.Cases))
 	}
-	m := openLlama(t, 32) // as lm-eval was told: the last case is longer
+	m := openLlama(t, 32) // as in lm-eval's run; the last case is longer
 	var requests []score.Request
 	for _, c := range golden.Cases {
 		requests = append(requests, score.Request{Context: c.ContextIDs, Continuation: c.ContinuationIDs})
@@ -64,8 +64,8 @@ func TestScore(t *testing.T) {
 	}
 }
 
-// TestLogProbs: the log-probability of each token is that of transformers; sequences that cannot be
-// scored are refused.
+// TestLogProbs compares the log-probability of each token with that of transformers, and checks
+// that sequences that cannot be scored are refused.
 func TestLogProbs(t *testing.T) {
 	for _, name := range []string{"gemma2", "gemma3", "granite", "llama32", "olmo2", "nemo", "qwen2",
 		"qwen3", "smollm3"} {
@@ -112,8 +112,8 @@ func TestLogProbs(t *testing.T) {
 	}
 }
 
-// TestScoreWithFusedKernels: where attention is in blocks, continuations of one context have the
-// scores of whole sequences, too.
+// TestScoreWithFusedKernels checks that with attention in blocks, too, continuations of one context
+// have the scores of whole sequences.
 func TestScoreWithFusedKernels(t *testing.T) {
 	cfg := testrun.Config(t, `device.kernels="fused"`)
 	testrun.Train(t, cfg, train.Options{})
@@ -144,7 +144,7 @@ func TestScoreWithFusedKernels(t *testing.T) {
 	}
 }
 
-// openLlama opens the checkpoint that lm-eval's results are of, with a context of so many tokens.
+// openLlama opens the checkpoint of lm-eval's results, with the given context length.
 func openLlama(t *testing.T, context int) *trained.Model {
 	t.Helper()
 	m := open(t, "../../model/huggingface/testdata/llama32",
@@ -152,7 +152,7 @@ func openLlama(t *testing.T, context int) *trained.Model {
 	return m
 }
 
-// TestGenerateUntil: a text ends behind what ends it, and the others go on.
+// TestGenerateUntil checks that a text ends after a stop string, and that the others continue.
 func TestGenerateUntil(t *testing.T) {
 	m := openLlama(t, 512)
 	tok, err := m.Tokenizer()
@@ -183,8 +183,8 @@ func TestGenerateUntil(t *testing.T) {
 	}
 }
 
-// TestEnds: a text ends with each token that generation_config.json names, and with those of
-// documents.
+// TestEnds checks that a text ends with each token that generation_config.json names, and with the
+// one that begins documents.
 func TestEnds(t *testing.T) {
 	m := openLlama(t, 32)
 	tok, err := m.Tokenizer()
@@ -199,9 +199,9 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestEvaluateOnConversations: on the same conversations the same weights have one loss, that over
-// what is learned, whether a training on them computes it, or the file is named for that run, for a
-// run that has known texts only, or for a checkpoint of the hub.
+// TestEvaluateOnConversations checks that the same weights have the same loss over learned tokens
+// on the same conversations: in training, and with the file named for that run, for a run of texts,
+// or for a Hugging Face checkpoint.
 func TestEvaluateOnConversations(t *testing.T) {
 	testlevel.Long(t, "trains and compiles four models")
 	cfg, hub := testrun.FromHub(t, "model.context=16", "train.final_eval_batches=0")
@@ -236,8 +236,8 @@ func TestEvaluateOnConversations(t *testing.T) {
 	}
 }
 
-// TestEvaluateOnTexts: a run that was trained on conversations is evaluated on a token file as one
-// of texts is.
+// TestEvaluateOnTexts checks that a run that was trained on conversations is evaluated on a token
+// file like a run of texts.
 func TestEvaluateOnTexts(t *testing.T) {
 	_, texts := testrun.Dataset(t)
 	cfg := testrun.ChatConfig(t, `quantizer.plugin="none"`, "method.form=\"off\"",

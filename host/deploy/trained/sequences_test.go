@@ -12,8 +12,8 @@ import (
 	"github.com/cage-qat/cage/host/deploy/tasks"
 )
 
-// FuzzSequences: a line of "score --ids" is refused, or a list of ids that the model has, which is
-// the same when it is written again; a text never ends the process.
+// FuzzSequences checks that a line of "score --ids" is refused, or is a list of valid ids that is
+// the same after it is written again, and that no text causes a panic.
 func FuzzSequences(f *testing.F) {
 	for _, seed := range []string{"[1, 2]", "[1,400]", "[1,2.5]", `[1,"2"]`, "[]", "[1,2", "[1,,2]",
 		"[1,2] x", "null", `"one two"`, `"\ud800"`, "\xef\xbb\xbf[1,2]\n[3,4]"} {

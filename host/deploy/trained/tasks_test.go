@@ -7,8 +7,8 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testfile"
 )
 
-// TestCheckpointName: a checkpoint is another one when its weights change, or what computes with
-// them, or what ends its texts.
+// TestCheckpointName checks that the name of a checkpoint changes with its weights, its
+// configuration and its end tokens.
 func TestCheckpointName(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {

@@ -20,7 +20,7 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 )
 
-// settings are those of small models of every architecture, with what each may have.
+// settings holds settings of small models of every architecture and of its optional features.
 var settings = map[string]architecture.Settings{
 	"llama": {Kind: architecture.KindLlama, Heads: 2},
 	"llama, tied": {Kind: architecture.KindLlama, Heads: 4, KVHeads: 2, Head: "tied",
@@ -88,14 +88,14 @@ func newExampleOf(
 }
 
 const (
-	length = 16 // room in the caches
-	begun  = 5  // tokens that a graph has read
+	length = 16 // capacity of the caches
+	begun  = 5  // tokens read by a graph
 	ends   = 11 // tokens of the longer sequence
 )
 
-var first = []int32{0, 4} // the places at which two sequences begin
+var first = []int32{0, 4} // positions at which the two sequences begin
 
-// begin reads the first tokens with a graph, in which some are padding, and returns the caches.
+// begin reads the first tokens, some of which are padding, with a graph, and returns the caches.
 func (e *example) begin(t testing.TB, tokens [][]int32) (caches [][]float32) {
 	t.Helper()
 	ids := testdevice.Upload(t, e.device, slices.Concat(tokens[0][:begun], tokens[1][:begun]), 2,
@@ -104,7 +104,7 @@ func (e *example) begin(t testing.TB, tokens [][]int32) (caches [][]float32) {
 		func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 			var empty []*graph.Node
 			for _, dims := range e.m.CacheDims(2, length) {
-				// What is beyond the tokens must not count.
+				// Cache entries after the tokens must not affect the result.
 				empty = append(empty, graph.BroadcastToDims(graph.Const(g, float32(1e3)), dims...))
 			}
 			piece := model.Piece{Tokens: in[len(in)-1], Start: graph.Const(g, int32(0)),
@@ -114,7 +114,7 @@ func (e *example) begin(t testing.TB, tokens [][]int32) (caches [][]float32) {
 		})
 }
 
-// whole are the logits behind the last token of a sequence, as the model computes it at once.
+// whole returns the logits after the last token of a sequence, computed from the whole sequence.
 func (e *example) whole(t testing.TB, tokens []int32) []float32 {
 	t.Helper()
 	ids := testdevice.Upload(t, e.device, tokens, 1, len(tokens))
@@ -136,7 +136,7 @@ func sequences(vocabulary int) [][]int32 {
 	return tokens
 }
 
-// next reads the tokens behind those of begin, and returns the logits behind the last.
+// next reads the tokens after those of begin, and returns the logits after the last one.
 func next(
 	t testing.TB, n *decode.Network, tokens [][]int32, caches [][]float32,
 ) (logits []float32) {
@@ -151,8 +151,8 @@ func next(
 	return logits
 }
 
-// TestNext: two sequences of different lengths, begun by a graph, have the logits that each has as
-// a whole, whatever the number of goroutines.
+// TestNext checks that two sequences of different lengths, begun by a graph, have the logits of the
+// whole sequences, and that the number of goroutines does not change them.
 func TestNext(t *testing.T) {
 	for name, s := range settings {
 		t.Run(name, func(t *testing.T) {
@@ -179,8 +179,8 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// nearby fails unless logits differ by at most 5e-6 of the largest: sums of products are in another
-// order.
+// nearby fails the test if logits differ by more than 5e-6 of the largest one. Sums of products
+// have another order.
 func nearby(t *testing.T, got, want []float32) {
 	t.Helper()
 	size := 0.0
@@ -194,7 +194,8 @@ func nearby(t *testing.T, got, want []float32) {
 	}
 }
 
-// TestHalves: weights of bfloat16 in half the memory give the same bits.
+// TestHalves checks that weights that are exact in bfloat16, stored in half the memory, give the
+// same bits.
 func TestHalves(t *testing.T) {
 	e := newExample(t, settings["qwen3"])
 	for _, w := range e.weights {
@@ -217,8 +218,8 @@ func TestHalves(t *testing.T) {
 	}
 }
 
-// nextByGraph reads the tokens behind those of begin with a graph for each, and returns the logits
-// behind the last.
+// nextByGraph reads the tokens after those of begin with a graph for each, and returns the logits
+// after the last one.
 func (e *example) nextByGraph(
 	t testing.TB, tokens [][]int32, caches [][]float32,
 ) (logits []float32) {
@@ -242,9 +243,10 @@ func (e *example) nextByGraph(
 	return logits
 }
 
-// TestBFloat16: with products in bfloat16, logits are those of a graph in that precision: sums in
-// another order change a few roundings, but by far not as many as a network without rounding. With
-// all products exact but those of attention, it is the reverse.
+// TestBFloat16 checks that with products in bfloat16, logits are near those of a graph in that
+// precision. Sums in another order change a few roundings, but have less than a quarter of the
+// effect of no rounding at all. With exact products except in attention, the logits must be more
+// than twice as far away.
 func TestBFloat16(t *testing.T) {
 	for name, s := range settings {
 		t.Run(name, func(t *testing.T) {
@@ -280,8 +282,8 @@ func TestBFloat16(t *testing.T) {
 	}
 }
 
-// TestQuantizer: the sites are those of the model, in its order, with a row for each sequence; what
-// the quantizer writes counts, and its error ends the step.
+// TestQuantizer checks that the quantizer is called for the model's sites, in their order and with
+// a row for each sequence, that its results are used, and that its error ends the step.
 func TestQuantizer(t *testing.T) {
 	e := newExampleOf(t, settings["olmo2"],
 		model.Options{Sites: model.Sites{Keys: true, Values: true, Queries: true, Head: true}},
@@ -321,8 +323,8 @@ func TestQuantizer(t *testing.T) {
 	}
 }
 
-// TestOperands: keys, values, queries and the input of the head are quantized as in a graph: each
-// token of a sequence, read one after the other, ends in the logits of the whole.
+// TestOperands checks that keys, values, queries and the input of the head are quantized as in a
+// graph: a sequence read token by token has the logits of the whole sequence at each position.
 func TestOperands(t *testing.T) {
 	// A smooth function for each kind, so that rounding errors stay small.
 	factors := map[model.SiteKind]float32{model.KindQuery: 0.9, model.KindKey: 0.7,
@@ -373,7 +375,7 @@ func TestOperands(t *testing.T) {
 	}
 }
 
-// TestRefuses: what does not fit together is an error, and no panic.
+// TestRefuses checks that arguments that do not fit together cause an error and no panic.
 func TestRefuses(t *testing.T) {
 	e := newExample(t, settings["llama"])
 	if _, err := decode.New(e.m, map[string][]float32{}, decode.Options{}); err == nil ||

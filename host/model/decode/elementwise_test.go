@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestSoftmax: of vectors of any length, also where the exponential of an element is too small or
-// too large for float32.
+// TestSoftmax checks softmax for vectors of many lengths, also if the exponential of an element is
+// too small or too large for float32.
 func TestSoftmax(t *testing.T) {
 	for n := 1; n < 70; n++ {
 		for _, spread := range []float64{1, 30, 1000} {
@@ -50,7 +50,7 @@ func TestSwiGLU(t *testing.T) {
 	}
 }
 
-// TestNaN: what is not a number does not become one.
+// TestNaN checks that softmax and swiGLU do not turn a NaN into a number.
 func TestNaN(t *testing.T) {
 	nan := float32(math.NaN())
 	x, a := []float32{1, nan, 2}, []float32{nan, 1}
@@ -69,7 +69,8 @@ func BenchmarkSwiGLU(b *testing.B) {
 	}
 }
 
-// TestSoftmaxOfInfinite: where the largest score is infinite no weight is a number.
+// TestSoftmaxOfInfinite checks that all weights are NaN if the largest score is infinite or a score
+// is NaN.
 func TestSoftmaxOfInfinite(t *testing.T) {
 	inf := float32(math.Inf(1))
 	for name, first := range map[string]float32{"one is infinite": inf, "all are minus infinity": -inf,

@@ -8,7 +8,7 @@ import (
 	"github.com/cage-qat/cage/host/model/decode"
 )
 
-// Two sequences are read token by token from the first on. The model is not trained.
+// Two sequences are read token by token, from the first token on. The model is not trained.
 func Example() {
 	m, err := model.New(architecture.Settings{Kind: architecture.KindLlama, Layers: 2, Width: 8,
 		Heads: 2, Vocab: 10, Context: 4}, model.Options{})

@@ -7,7 +7,7 @@ import (
 	"github.com/cage-qat/cage/host/model/generate"
 )
 
-// even is a model that always prefers the next even number, of six tokens.
+// even is a model of six tokens that always prefers (t+2) mod 6 after token t.
 type even struct{}
 
 func (even) Context() int { return 8 }

@@ -76,8 +76,8 @@ func one(t *testing.T, m Model, prompt []int32, o Options) []int32 {
 	return got[0]
 }
 
-// TestGreedyFollowsTheModel: also past the length of the context, of which half is read
-// again.
+// TestGreedyFollowsTheModel checks greedy decoding, also beyond the context, of which half is then
+// read again.
 func TestGreedyFollowsTheModel(t *testing.T) {
 	var begun []int
 	got := one(t, counter{context: 4, begun: &begun}, []int32{5, 6}, Options{Tokens: 6})
@@ -89,7 +89,7 @@ func TestGreedyFollowsTheModel(t *testing.T) {
 	}
 }
 
-// TestBatch: each sequence of a batch ends by itself and is told as it grows.
+// TestBatch checks that each sequence of a batch ends independently and that emit gets its tokens.
 func TestBatch(t *testing.T) {
 	told := map[int][]int32{}
 	got, err := Continue(context.Background(), counter{context: 16}, [][]int32{{1, 2}, {6}, {3}},
@@ -122,7 +122,7 @@ func TestSeedsAndTopK(t *testing.T) {
 	if slices.Equal(sample(Options{Seed: 1}), sample(Options{Seed: 2})) {
 		t.Error("different seeds give the same 200 tokens")
 	}
-	// The two likeliest tokens have e⁵ and e⁴ of e⁵ + e⁴ + 6 shares: 97 %.
+	// The two likeliest tokens have (e⁵ + e⁴)/(e⁵ + e⁴ + 6) = 97 % of the probability.
 	for name, o := range map[string]Options{"top-2": {Seed: 3, TopK: 2},
 		"top-p": {Seed: 3, TopP: 0.9}} {
 		last, counts := int32(0), map[int32]int{}
@@ -141,7 +141,7 @@ func TestSeedsAndTopK(t *testing.T) {
 	greedy := one(t, counter{context: 4}, []int32{0}, Options{Tokens: 200})
 	for name, o := range map[string]Options{"top-1": {Seed: 1, TopK: 1},
 		"a small top-p": {Seed: 1, TopP: 0.1},
-		// The likeliest token has 71 % of all, and 73 % of what the two have.
+		// The likeliest token has 71 % of the probability, and 73 % of that of the two likeliest.
 		"a top-p of the top-2": {Seed: 1, TopK: 2, TopP: 0.72}} {
 		if !slices.Equal(sample(o), greedy) {
 			t.Errorf("%s is not the likeliest token", name)

@@ -7,8 +7,8 @@ import (
 	"github.com/cage-qat/cage/host/data/tokenizer"
 )
 
-// TestStream: a text grows in whole characters, nothing of what ends it is ever sent, and all that
-// does not end it is.
+// TestStream checks that text is sent in whole characters, that no part of a stop string is sent,
+// and that all other text is.
 func TestStream(t *testing.T) {
 	for _, c := range []struct {
 		text, want string
@@ -16,7 +16,7 @@ func TestStream(t *testing.T) {
 	}{
 		{"if 1<2 ok<|im_end|>\nmore", "if 1<2 ok", []string{"<|im_end|>"}},
 		{"if 1<2 ok", "if 1<2 ok", []string{"<|im_end|>"}},
-		{"a<|im_en", "a<|im_en", []string{"<|im_end|>"}}, // it never comes
+		{"a<|im_en", "a<|im_en", []string{"<|im_end|>"}}, // the stop string is never complete
 		{"<|im_end|>", "", []string{"<|im_end|>"}},
 		{"aaab aab", "aa", []string{"ab"}},
 		{"one END two STOP", "one ", []string{"STOP", "END"}},
@@ -54,8 +54,9 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// TestFollowing: a text and what follows it are the text of all their tokens, wherever it is cut,
-// though the tokenizer of Llama 2 writes no space in front of a text.
+// TestFollowing checks that a text and the text that follows it give the text of all their tokens,
+// wherever they are split, although the tokenizer of Llama 2 omits the space at the start of a
+// text.
 func TestFollowing(t *testing.T) {
 	llama, err := tokenizer.Open("../../data/tokenizer/testdata/llama2.tokenizer.json")
 	if err != nil {
@@ -83,8 +84,8 @@ func TestFollowing(t *testing.T) {
 			t.Errorf("%s: behind nothing it is %q, %v", tok.Info().Name, alone, err)
 		}
 	}
-	// The second byte of a character behind the first: the text of both does not begin with that of
-	// the first.
+	// The second byte of a character follows the first: the text of both bytes does not begin with the
+	// text of the first.
 	if text, err := Following(tokenizer.Bytes{}, []int32{0xc3}, []int32{0xb6, 'x'}); err != nil ||
 		text[len(text)-1] != 'x' {
 		t.Errorf("in the middle of a character: %q, %v", text, err)

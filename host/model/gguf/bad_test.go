@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/model/gguf"
 )
 
-// small is a file with one entry of each kind and two tensors.
+// small returns a file with one entry of each kind and two tensors.
 func small(t testing.TB) []byte {
 	t.Helper()
 	entries := []gguf.Entry{
@@ -60,17 +60,17 @@ func TestEveryKindOfEntry(t *testing.T) {
 	}
 }
 
-// TestTruncated: no part of a file is a file.
+// TestTruncated checks that truncated files are refused.
 func TestTruncated(t *testing.T) {
 	data := small(t)
-	for n := range len(data) - 12 { // 12 bytes fill up the last tensor
+	for n := range len(data) - 12 { // the last 12 bytes are padding
 		if _, err := gguf.NewFile(bytes.NewReader(data[:n]), int64(n)); !errors.Is(err, gguf.ErrFormat) {
 			t.Fatalf("the first %d of %d bytes were read, error %v", n, len(data), err)
 		}
 	}
 }
 
-// TestVersion2: it has the layout of version 3.
+// TestVersion2 checks that version 2, which has the layout of version 3, is read.
 func TestVersion2(t *testing.T) {
 	data := small(t)
 	data[4] = 2
@@ -80,7 +80,7 @@ func TestVersion2(t *testing.T) {
 	}
 }
 
-// TestHostile changes a good file in one place.
+// TestHostile changes a valid file in one place and checks the error.
 func TestHostile(t *testing.T) {
 	after := func(data []byte, text string) []byte {
 		return data[bytes.Index(data, []byte(text))+len(text):]
@@ -119,7 +119,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestOtherTypes: a type that is not read is named with its tensor.
+// TestOtherTypes checks that the error about an unsupported type names it and its tensor.
 func TestOtherTypes(t *testing.T) {
 	for typ, name := range map[byte]string{14: "Q6_K", 99: "type 99"} {
 		data := small(t)
@@ -132,15 +132,15 @@ func TestOtherTypes(t *testing.T) {
 	}
 }
 
-// info is the description of the first tensor of small, after its name: rank, two axes, type and
-// offset.
+// info returns the description of the first tensor of small, after its name: rank, two axes, type
+// and offset.
 func info(data []byte) []byte {
 	name := []byte("\x01\x00\x00\x00\x00\x00\x00\x00a\x02\x00\x00\x00")
 	return data[bytes.Index(data, name)+9:]
 }
 
-// FuzzReader: no bytes make the reader panic, and of a file that it accepts every tensor can be
-// read.
+// FuzzReader checks that no input makes the reader panic, and that every tensor of an accepted file
+// can be read.
 func FuzzReader(f *testing.F) {
 	f.Add(small(f))
 	f.Add([]byte("GGUF\x03\x00\x00\x00"))
@@ -163,7 +163,7 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// TestWriterRefuses what makes no valid file.
+// TestWriterRefuses checks that the writer refuses entries and tensors that make no valid file.
 func TestWriterRefuses(t *testing.T) {
 	ok := gguf.Tensor{Name: "x", Type: gguf.F32, Shape: []int{1},
 		Write: func(w io.Writer) error { _, err := w.Write(make([]byte, 4)); return err }}

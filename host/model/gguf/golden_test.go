@@ -16,11 +16,11 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// goldens are files that the package gguf 0.19 of llama.cpp wrote.
+// goldens is a directory of files that the Python package gguf 0.19 of llama.cpp wrote.
 const goldens = "../../deploy/export/testdata/golden/gguf"
 
-// TestRewrite reads files of another implementation and writes them again: every byte
-// is the same.
+// TestRewrite checks that reading files of another implementation and writing them again gives the
+// same bytes.
 func TestRewrite(t *testing.T) {
 	files, err := filepath.Glob(goldens + "/*.gguf")
 	if err != nil || len(files) != 6 {
@@ -55,13 +55,13 @@ func rewritten(t *testing.T, f *gguf.File) []byte {
 	return out.Bytes()
 }
 
-// names are the tensors of a block of the goldens under the names of Hugging Face.
+// names maps tensors of a block of the goldens to their names in Hugging Face checkpoints.
 var names = map[string]string{
 	"attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj",
 	"ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj",
 }
 
-// TestValues compares decoded blocks with the numbers they were made of, bit for bit.
+// TestValues compares decoded blocks with the dequantized numbers.
 func TestValues(t *testing.T) {
 	for _, kind := range []string{"q4_0", "q4_1", "q8_0", "mxfp4"} {
 		f := testgguf.Open(t, filepath.Join(goldens, "tiny-"+kind+".gguf"))
@@ -98,7 +98,8 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestBlocks: of random bytes of every type, the numbers are those of the package gguf, to the bit.
+// TestBlocks checks that random bytes of nine types decode to the same bits as with the package
+// gguf.
 func TestBlocks(t *testing.T) {
 	f := testgguf.Open(t, "testdata/blocks.gguf")
 	want, err := safetensors.Open(vfs.At("testdata/blocks.safetensors"))
@@ -130,8 +131,8 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
-// TestBlocksOfLlamaCPP: the same for types whose numbers llama.cpp itself gave, every scale of
-// NVFP4 among them.
+// TestBlocksOfLlamaCPP checks the same for types that llama.cpp itself decoded, including every
+// scale of NVFP4.
 func TestBlocksOfLlamaCPP(t *testing.T) {
 	file, err := safetensors.Open(vfs.At("testdata/llamacpp.safetensors"))
 	if err != nil {
@@ -156,13 +157,13 @@ func TestBlocksOfLlamaCPP(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := gguf.Decode(typ, blocks)
-		if err != nil || len(got) != 64*64 || !slices.Equal(got, want) { // −0 is 0
+		if err != nil || len(got) != 64*64 || !slices.Equal(got, want) { // −0 equals 0
 			t.Errorf("%s: %d numbers differ, error %v", typ, len(got), err)
 		}
 	}
 }
 
-// TestHalf decodes all 65,536 half floats.
+// TestHalf checks the decoding of all 65,536 half-precision numbers.
 func TestHalf(t *testing.T) {
 	for bits := range 1 << 16 {
 		got, err := gguf.Decode(gguf.F16, []byte{byte(bits), byte(bits >> 8)})

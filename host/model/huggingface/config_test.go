@@ -19,7 +19,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// TestRefuse: every configuration of the golden file is refused, and the message names the key.
+// TestRefuse checks that every configuration of the golden file is refused with the key in the
+// message.
 func TestRefuse(t *testing.T) {
 	text, err := os.ReadFile("testdata/refuse.json")
 	if err != nil {
@@ -52,7 +53,7 @@ func TestRefuse(t *testing.T) {
 	}
 }
 
-// sound is a configuration, in which tests replace entries.
+// sound returns a valid configuration, in which tests replace entries.
 func sound() map[string]any {
 	return map[string]any{
 		"architectures": []string{"LlamaForCausalLM"}, "model_type": "llama", "hidden_size": 64,
@@ -77,7 +78,8 @@ func parse(t testing.TB, change map[string]any, context int) (*huggingface.Confi
 	return huggingface.ParseConfig(text, context)
 }
 
-// TestConfig: what is absent has the meaning that transformers gives it, or is an error.
+// TestConfig checks the settings of valid configurations. Absent keys have the defaults of
+// transformers.
 func TestConfig(t *testing.T) {
 	want := &huggingface.Config{
 		Architecture: "LlamaForCausalLM", MaxPositions: 2048,
@@ -161,7 +163,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestConfigFaults: keys with faults are named, all in one error.
+// TestConfigFaults checks that one error names all keys with faults.
 func TestConfigFaults(t *testing.T) {
 	type change = map[string]any
 	for name, test := range map[string]struct {
@@ -245,7 +247,7 @@ func TestConfigFaults(t *testing.T) {
 	}
 }
 
-// TestStopIDs: what ends a text stands in two files.
+// TestStopIDs checks that the stop tokens of config.json and generation_config.json are combined.
 func TestStopIDs(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS("testdata/llama32")); err != nil {
@@ -271,7 +273,7 @@ func TestStopIDs(t *testing.T) {
 	}
 }
 
-// FuzzConfig feeds arbitrary text: nothing may panic, and settings that are accepted make a model.
+// FuzzConfig checks that no text causes a panic, and that accepted settings make a model.
 func FuzzConfig(f *testing.F) {
 	for _, name := range goldenModels {
 		text, err := os.ReadFile(filepath.Join("testdata", name, "config.json"))

@@ -19,8 +19,8 @@ import (
 
 type object = map[string]any
 
-// checkKeys compares objects key by key: want has the text of what differs, "" for a key that is
-// gone.
+// checkKeys compares objects key by key. want holds the text of each value that differs, "" for a
+// removed key.
 func checkKeys(t *testing.T, what string, before, after []byte, want map[string]string) {
 	t.Helper()
 	var a, b map[string]jsontext.Value
@@ -49,12 +49,12 @@ func checkKeys(t *testing.T, what string, before, after []byte, want map[string]
 
 func compact(v jsontext.Value) string {
 	v = v.Clone()
-	_ = v.Compact() // which leaves a value that is absent as it is
+	_ = v.Compact() // leaves an absent value as it is
 	return string(v)
 }
 
-// TestDescriptionFor: of what a checkpoint says, exactly the keys change that training has changed,
-// in the form of either version of transformers; everything else stays as it is, to the digit.
+// TestDescriptionFor checks that exactly the keys that training has changed are rewritten, in the
+// form of the file's version of transformers. All other values keep their text.
 func TestDescriptionFor(t *testing.T) {
 	const common = `"architectures": ["MistralForCausalLM"], "model_type": "mistral", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
 		"intermediate_size": 96, "vocab_size": 160, "rms_norm_eps": 1e-05, "max_position_embeddings": 131072, "sliding_window": 4096, "bos_token_id": 1,
@@ -114,8 +114,8 @@ func TestDescriptionFor(t *testing.T) {
 	}
 }
 
-// TestLongerContext: a model that was trained with longer sequences than it had positions has as
-// many afterwards.
+// TestLongerContext checks that a model trained with sequences longer than its number of positions
+// has more positions afterwards.
 func TestLongerContext(t *testing.T) {
 	c, text := readConfig(t, "llama32")
 	s := c.Settings
@@ -144,7 +144,8 @@ func readConfig(t *testing.T, name string) (*huggingface.Config, []byte) {
 	return c, d.Config
 }
 
-// TestOtherModel: the description of another model is refused, with the key.
+// TestOtherModel checks that the description of another model is refused and the error names the
+// key.
 func TestOtherModel(t *testing.T) {
 	c, text := readConfig(t, "llama32")
 	for key, change := range map[string]func(*architecture.Settings){
@@ -169,8 +170,8 @@ func TestOtherModel(t *testing.T) {
 	}
 }
 
-// TestStored: the type of the weights stands under the key of the version, and nothing of another
-// quantization survives.
+// TestStored checks that the type of the weights has the key of the file's version of transformers,
+// and that keys of another quantization are removed.
 func TestStored(t *testing.T) {
 	for before, want := range map[string]map[string]string{
 		`{"torch_dtype": "bfloat16", "a": 1.0}`: {"torch_dtype": `"float16"`},
@@ -195,7 +196,7 @@ func TestStored(t *testing.T) {
 		map[string]string{"torch_dtype": `"float16"`, "quantization_config": `{"format":"x"}`})
 }
 
-// TestLargeDescription: a file of any size is no reason to take all memory.
+// TestLargeDescription checks that a huge file is refused instead of read into memory.
 func TestLargeDescription(t *testing.T) {
 	dir := t.TempDir()
 	f, err := os.Create(filepath.Join(dir, "generation_config.json"))
@@ -212,7 +213,7 @@ func TestLargeDescription(t *testing.T) {
 	}
 }
 
-// TestCapsAreDecimal: transformers refuses a cap that is written as an integer.
+// TestCapsAreDecimal checks that caps have a decimal point: transformers refuses integers.
 func TestCapsAreDecimal(t *testing.T) {
 	s := architecture.Settings{Kind: architecture.KindGemma2, Layers: 1, Width: 64, Heads: 4,
 		KVHeads: 2, Hidden: 96, Vocab: 8,

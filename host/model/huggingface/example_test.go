@@ -8,7 +8,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// A checkpoint says what model it is, and gives its parameters one by one.
+// A checkpoint describes its model. Its parameters are read one by one.
 func Example() {
 	c, err := huggingface.Open(vfs.At("testdata/llama32"), huggingface.Options{Context: 128})
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// TestLayout: a checkpoint that is read, and written again as Layout and Describe say, has the same
-// configuration, and the same bytes in every tensor.
+// TestLayout checks that a checkpoint that is read, and written again as Layout and Describe
+// define, has the same configuration and the same bytes in every tensor.
 func TestLayout(t *testing.T) {
 	testlevel.Long(t, "every kind of checkpoint, written again")
 	types := map[string]safetensors.DType{"llama32": safetensors.BF16, "llama2": safetensors.F16,
@@ -32,7 +32,7 @@ func TestLayout(t *testing.T) {
 			testhub.Write(t, dir, from.Config, dtype, 100_000, from.Values)
 			back := open(t, dir, huggingface.Options{Pairs: pairs})
 			if name == "mistral" || name == "nemo" {
-				from.Config.Architecture = "LlamaForCausalLM" // which is the same network
+				from.Config.Architecture = "LlamaForCausalLM" // the same network
 			}
 			if diff := cmp.Diff(from.Config, back.Config); diff != "" {
 				t.Errorf("%s: configurations differ (-want +got):\n%s", name, diff)
@@ -72,7 +72,7 @@ func sameTensors(t *testing.T, name, a, b string, r huggingface.Report) {
 	}
 }
 
-// TestNoLayout: models that the hub does not have are refused.
+// TestNoLayout checks that models without a Hugging Face architecture are refused.
 func TestNoLayout(t *testing.T) {
 	s := architecture.Settings{Kind: architecture.KindQuadratic}
 	if _, err := huggingface.Layout(s); err == nil {

@@ -29,7 +29,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// golden is what transformers computes from a checkpoint.
+// golden holds results of transformers for a checkpoint.
 type golden struct {
 	InputIDs       [][]int32     `json:"input_ids"`
 	LogitPositions []int         `json:"logit_positions"`
@@ -93,7 +93,7 @@ func newNetwork(t testing.TB, c *huggingface.Checkpoint) network {
 	return n
 }
 
-// logits of a sequence, position by position.
+// logits returns the logits of a sequence, a row for each position.
 func (n network) logits(t testing.TB, ids []int32) [][]float32 {
 	t.Helper()
 	inputs := append(append([]*engine.Buffer{}, n.params...),
@@ -120,7 +120,7 @@ func argmax(x []float32) (best int32) {
 	return best
 }
 
-// loss is the cross-entropy of a target.
+// loss returns the cross-entropy of a target.
 func loss(logits []float32, target int32) float64 {
 	top, sum := float64(logits[argmax(logits)]), 0.0
 	for _, x := range logits {
@@ -129,12 +129,12 @@ func loss(logits []float32, target int32) float64 {
 	return top + math.Log(sum) - float64(logits[target])
 }
 
-// near is stricter than the tolerance of the golden files, 5e-5 + 5e-5·|x|. The differences seen
-// are below 4e-6.
+// near is stricter than the tolerance of the golden files, 5e-5 + 5e-5·|x|. The observed
+// differences are below 4e-6.
 func near(got, want float64) bool { return math.Abs(got-want) <= 1e-5+1e-5*math.Abs(want) }
 
 // TestModels compares logits, losses and greedy continuations with those of transformers, with both
-// orders of the features that positions turn.
+// pairings of rotary features.
 func TestModels(t *testing.T) {
 	for _, name := range goldenModels {
 		both := []architecture.Pairing{architecture.Interleaved, architecture.HalfSplit}
@@ -193,7 +193,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var update = flag.Bool("update", false, "write the table of docs/guide/fine-tuning.md anew")
 
-// published names models of an architecture, unless its name does.
+// published names the models of architectures whose names do not identify them.
 var published = map[string]string{
 	"LlamaForCausalLM":   " (Llama 2, 3, 3.1, 3.2, TinyLlama, SmolLM2)",
 	"Qwen2ForCausalLM":   " (2 and 2.5)",
@@ -201,9 +201,9 @@ var published = map[string]string{
 	"GraniteForCausalLM": " (3)",
 }
 
-// TestDocumented: the guide's table has each architecture, whether a model of it can be stored as
-// GGUF, and the largest difference of a token's loss to that of transformers. Other processors may
-// round otherwise: a difference may be twice what is written.
+// TestDocumented checks that the guide's table has each architecture, whether its models can be
+// stored as GGUF, and the largest difference between a token's loss and that of transformers.
+// Processors round differently: a difference may be twice the documented one.
 func TestDocumented(t *testing.T) {
 	if testdevice.Kind() != device.CPU {
 		t.Skip("the table is that of CPUs")
@@ -222,7 +222,7 @@ func TestDocumented(t *testing.T) {
 		}
 		m := &export.Model{Settings: c.Config.Settings, Params: c.Params(), Latent: c.Values,
 			Quantized: func(string) (*export.Quantized, error) { return nil, nil }}
-		// which for Gemma is another only in one of the published models
+		// Only one of the published Gemma models has another multiplier.
 		m.Settings.AttentionMultiplier = 0
 		m.Settings.Context, m.Tokenizer.BOS, m.Tokenizer.Pad, m.Tokenizer.Turn = 32, tokenizer.NoToken,
 			tokenizer.NoToken, tokenizer.NoToken

@@ -15,8 +15,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// withImages makes a checkpoint of a model of text and images from the golden one of Gemma 3, with
-// the names that rename gives.
+// withImages writes a checkpoint of a model of text and images, made from the golden checkpoint of
+// Gemma 3 with the tensor names that rename returns.
 func withImages(t *testing.T, rename func(name string) string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -67,8 +67,8 @@ func withImages(t *testing.T, rename func(name string) string) (dir string) {
 	return dir
 }
 
-// TestTextModel reads the text model of a model of text and images, by both forms of the names of
-// its tensors, as the same model alone is read, and says what is left out.
+// TestTextModel checks that the text model of a model of text and images, with both forms of tensor
+// names, is read like the text model alone, and that a warning counts the tensors left out.
 func TestTextModel(t *testing.T) {
 	alone := open(t, "testdata/gemma3", huggingface.Options{})
 	for name, rename := range map[string]func(string) string{
@@ -99,7 +99,7 @@ func TestTextModel(t *testing.T) {
 	}
 }
 
-// TestPublishedTextModel: files of Gemma 3 4B leave out what transformers has defaults for.
+// TestPublishedTextModel checks that keys missing in Gemma 3 4B have the defaults of transformers.
 func TestPublishedTextModel(t *testing.T) {
 	dir := t.TempDir()
 	const published = `{"architectures": ["Gemma3ForConditionalGeneration"], "eos_token_id": [1, 106], "model_type": "gemma3",

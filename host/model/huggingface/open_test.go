@@ -19,7 +19,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// changed is a copy of a checkpoint of one file whose tensors, in memory, were changed.
+// changed copies a checkpoint of one file and changes its tensors.
 func changed(
 	t testing.TB, name string, change func(tensors map[string]safetensors.Tensor),
 ) (dir string) {
@@ -52,7 +52,7 @@ func changed(
 	return dir
 }
 
-// filled is a tensor of one value.
+// filled returns a tensor of one repeated value.
 func filled(value float32, shape ...int) safetensors.Tensor {
 	n := 1
 	for _, d := range shape {
@@ -62,7 +62,7 @@ func filled(value float32, shape ...int) safetensors.Tensor {
 		func() ([]float32, error) { return slices.Repeat([]float32{value}, n), nil })
 }
 
-// faults are those of the error about a checkpoint, whose values are read too.
+// faults returns the faults of a checkpoint, including those of its values.
 func faults(t *testing.T, dir string) []string {
 	t.Helper()
 	c, err := huggingface.Open(vfs.At(dir), huggingface.Options{})
@@ -83,7 +83,7 @@ func faults(t *testing.T, dir string) []string {
 	return fault.Faults
 }
 
-// TestFaults: everything that is wrong with a checkpoint is in one error, sorted.
+// TestFaults checks that one error lists all faults of a checkpoint, sorted.
 func TestFaults(t *testing.T) {
 	const layer = "model.layers.0."
 	type tensors = map[string]safetensors.Tensor
@@ -139,7 +139,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestFaultsOfFiles: configuration and weights are judged together.
+// TestFaultsOfFiles checks that faults of configuration and weights are reported together.
 func TestFaultsOfFiles(t *testing.T) {
 	copied := func(name string) string {
 		dir := t.TempDir()
@@ -202,7 +202,7 @@ func TestFaultsOfFiles(t *testing.T) {
 	}
 }
 
-// TestReport: it says what became of every tensor.
+// TestReport checks that every tensor is classified.
 func TestReport(t *testing.T) {
 	r := open(t, "testdata/llama2", huggingface.Options{}).Report
 	ignored := []string{"model.layers.0.self_attn.rotary_emb.inv_freq",
@@ -219,7 +219,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestParts: the files are named with the digests that sha256sum prints.
+// TestParts checks the names of the files and the lengths of their digests.
 func TestParts(t *testing.T) {
 	parts, err := open(t, "testdata/sharded", huggingface.Options{}).Parts()
 	if err != nil || len(parts) != 4 || parts[0].File != "config.json" || len(parts[3].SHA256) != 64 {

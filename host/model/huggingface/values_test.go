@@ -12,7 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/model/safetensors"
 )
 
-// TestWiden: every number of two bytes is read as what it says.
+// TestWiden checks the conversion of all 16-bit numbers to float32.
 func TestWiden(t *testing.T) {
 	for bits := range 1 << 16 {
 		data := binary.LittleEndian.AppendUint16(nil, uint16(bits))
@@ -29,7 +29,7 @@ func same(a float32, b float64) bool {
 	return float64(a) == b && math.Signbit(float64(a)) == math.Signbit(b) || a != a && b != b
 }
 
-// number is the value of a number of IEEE 754 with so many bits of exponent and mantissa.
+// number returns the value of an IEEE 754 number with the given sizes of exponent and mantissa.
 func number(bits, exponentBits, mantissaBits int) float64 {
 	most := 1<<exponentBits - 1
 	bias := most >> 1
@@ -46,7 +46,7 @@ func number(bits, exponentBits, mantissaBits int) float64 {
 	return sign * math.Ldexp(float64(1<<mantissaBits+mantissa), exponent-bias-mantissaBits)
 }
 
-// TestPermutation: rows of heads change places as in the golden file.
+// TestPermutation checks that rows of heads are permuted as in the golden file.
 func TestPermutation(t *testing.T) {
 	text, err := os.ReadFile("testdata/permutation.json")
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 
 const config = `{"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": ["q_proj", "down_proj"], "bias": "none"}`
 
-// FuzzLoad: files of PEFT are read or refused, and what is read has the sizes of the factors.
+// FuzzLoad checks that PEFT files are read or refused, and that the factors have the right sizes.
 func FuzzLoad(f *testing.F) {
 	model := architecture.Settings{Kind: architecture.KindLlama, Layers: 1, Width: 8, Heads: 2,
 		KVHeads: 1,

@@ -21,7 +21,8 @@ func Example() {
 	// layers.0.mlp.down.lora_A [8 128] layers.0.mlp.down.lora_B [64 8] 2
 }
 
-// TestDraw: B starts at 0, A within its bound, and other names or seeds give other numbers.
+// TestDraw checks that B starts at 0, A within its bound, and that another seed gives other
+// numbers.
 func TestDraw(t *testing.T) {
 	a := lora.Adapter{Weight: "w", Parts: []architecture.Part{{Rows: 4}}, In: 16, Rank: 2, Scale: 1}
 	values, other := make([]float32, 32), make([]float32, 32)

@@ -13,13 +13,13 @@ import (
 	"github.com/cage-qat/cage/internal/testing/racing"
 )
 
-// three are tensors of which each has one byte of data.
+// three returns a file of three tensors with one byte of data each.
 func three(t testing.TB) []byte {
 	return write(t, []safetensors.Tensor{tensor[uint8](t, "a", nil, 1), tensor[uint8](t, "b", nil, 2),
 		tensor[uint8](t, "c", nil, 3)}, nil)
 }
 
-// TestDamagedTensorsAreNamed: the others can be read.
+// TestDamagedTensorsAreNamed checks that damaged tensors are named and the others can be read.
 func TestDamagedTensorsAreNamed(t *testing.T) {
 	data := three(t)
 	data[len(data)-1] ^= 1
@@ -41,7 +41,7 @@ func TestDamagedTensorsAreNamed(t *testing.T) {
 	}
 }
 
-// TestDamageAfterOpen: a tensor is compared with its digest each time it is read.
+// TestDamageAfterOpen checks that a tensor is compared with its digest each time it is read.
 func TestDamageAfterOpen(t *testing.T) {
 	data := three(t)
 	f, err := open(data)
@@ -63,7 +63,7 @@ func TestDamageAfterOpen(t *testing.T) {
 	}
 }
 
-// TestMemoryIsFlat: neither writing nor verifying needs memory for the data.
+// TestMemoryIsFlat checks that neither writing nor verifying needs memory for the data.
 func TestMemoryIsFlat(t *testing.T) {
 	if racing.Enabled {
 		t.Skip("the race detector takes memory of its own")
@@ -108,7 +108,7 @@ type writerAt func(p []byte, offset int64) (int, error)
 
 func (f writerAt) WriteAt(p []byte, offset int64) (int, error) { return f(p, offset) }
 
-// TestSizeOfData: a tensor that puts out more or less than its shape says is refused.
+// TestSizeOfData checks that a tensor must write as many bytes as its shape requires.
 func TestSizeOfData(t *testing.T) {
 	for n := range 12 {
 		var file memory
@@ -126,7 +126,7 @@ func TestSizeOfData(t *testing.T) {
 	}
 }
 
-// TestZerosInMetadata: text that looks like a digest that is missing is text.
+// TestZerosInMetadata checks that text that looks like the placeholder of a digest is kept.
 func TestZerosInMetadata(t *testing.T) {
 	zeros := strings.Repeat("0", 64)
 	data := write(t, []safetensors.Tensor{tensor[uint8](t, zeros, nil, 1)},

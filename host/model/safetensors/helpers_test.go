@@ -21,7 +21,7 @@ type stored struct {
 	Data  []byte
 }
 
-// load reads the data of tensors, by name.
+// load reads the data of tensors, and sorts them by name.
 func load(t testing.TB, tensors []safetensors.Tensor) []stored {
 	t.Helper()
 	var list []stored
@@ -36,7 +36,7 @@ func load(t testing.TB, tensors []safetensors.Tensor) []stored {
 	return list
 }
 
-// raw is a tensor of that data.
+// raw returns a tensor with the given data.
 func raw(name string, dtype safetensors.DType, shape []int, data ...byte) safetensors.Tensor {
 	return safetensors.Tensor{Name: name, DType: dtype, Shape: shape, Write: func(w io.Writer) error {
 		_, err := w.Write(data)
@@ -44,7 +44,7 @@ func raw(name string, dtype safetensors.DType, shape []int, data ...byte) safete
 	}}
 }
 
-// all are the tensors of a file, in the order of their data.
+// all returns the tensors of a file, in the order of their data.
 func all(t testing.TB, f *safetensors.File) []safetensors.Tensor {
 	t.Helper()
 	var list []safetensors.Tensor
@@ -58,7 +58,7 @@ func all(t testing.TB, f *safetensors.File) []safetensors.Tensor {
 	return list
 }
 
-// content is what a file holds.
+// content returns the tensors and the metadata of a file.
 func content(t testing.TB, path string) ([]stored, map[string]string) {
 	t.Helper()
 	f, err := safetensors.Open(vfs.At(path))

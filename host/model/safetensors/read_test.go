@@ -19,7 +19,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// file puts a file together from the text of a header and a number of bytes of data.
+// file returns a file with the given text of the header and a number of bytes of data.
 func file(header string, dataSize int) []byte {
 	out := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
 	out = append(out, header...)
@@ -28,7 +28,7 @@ func file(header string, dataSize int) []byte {
 
 var digest = strings.Repeat("a1", 32)
 
-// digested is a header with these digests of these tensors.
+// digested returns a header with the given digests of tensors and descriptions of tensors.
 func digested(digests, tensors string) string {
 	text := `{"__metadata__":{"header_sha256":"` + digest + `","tensor_sha256":` +
 		strconv.Quote("{"+digests+"}") + `}`
@@ -160,7 +160,7 @@ func TestReaderRefuses(t *testing.T) {
 }
 
 func TestReaderAccepts(t *testing.T) {
-	// The format does not ask for alignment; data is copied to where it is.
+	// The format does not require alignment, and the reader copies the data.
 	tests := map[string][]byte{
 		"no padding, odd offset": file(
 			`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"F64","shape":[1],"data_offsets":[1,9]}}`, 9),
@@ -186,7 +186,7 @@ func TestReaderAccepts(t *testing.T) {
 	}
 }
 
-// shortReader pretends that a file lost its end after it was opened.
+// shortReader simulates a file that is truncated after it was opened.
 type shortReader struct {
 	*bytes.Reader
 	end int64
@@ -231,8 +231,8 @@ func TestOpenErrors(t *testing.T) {
 	}
 }
 
-// FuzzReader feeds arbitrary bytes: nothing may panic, and whatever is accepted
-// must come back the same after it is written.
+// FuzzReader checks that no bytes cause a panic, and that an accepted file is the same after it is
+// written again.
 func FuzzReader(f *testing.F) {
 	tensors, metadata := interop(f)
 	f.Add(write(f, tensors, metadata))
@@ -296,7 +296,7 @@ func BenchmarkReadFile(b *testing.B) {
 	}
 }
 
-// large makes a file of that size that begins with some bytes; the rest takes no room on a disk.
+// large writes a sparse file of the given size that begins with some bytes.
 func large(t *testing.T, path string, start []byte, size int64) {
 	t.Helper()
 	if err := errors.Join(os.WriteFile(path, start, 0o644), os.Truncate(path, size)); err != nil {
@@ -304,7 +304,7 @@ func large(t *testing.T, path string, start []byte, size int64) {
 	}
 }
 
-// TestLimits: headers and indices that are larger than any are refused before they are decoded.
+// TestLimits checks that headers and indices above the limits are refused before they are decoded.
 func TestLimits(t *testing.T) {
 	testlevel.Long(t, "a header of 100 MB")
 	const limit = 100_000_000

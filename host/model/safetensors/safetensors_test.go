@@ -34,8 +34,8 @@ func TestReadsWhatPythonWrote(t *testing.T) {
 	}
 }
 
-// TestWritesWhatPythonRead compares with a file that the Python package has read
-// and found equal (testdata/make_interop.py check).
+// TestWritesWhatPythonRead compares with a file that the Python package has read and found equal
+// (testdata/make_interop.py check).
 func TestWritesWhatPythonRead(t *testing.T) {
 	const path = "testdata/go.safetensors"
 	tensors, metadata := interop(t)
@@ -109,8 +109,8 @@ func TestNothingAtAll(t *testing.T) {
 	}
 }
 
-// TestEveryBitIsProtected flips each bit of a file in turn: no damage may pass
-// both the checks of the header and the digest.
+// TestEveryBitIsProtected checks that a flip of any bit is detected by the checks of the header or
+// by a digest.
 func TestEveryBitIsProtected(t *testing.T) {
 	data := write(t, []safetensors.Tensor{tensor[float32](t, "w", []int{2}, 1, 2),
 		tensor[uint8](t, "b", nil, 3)}, map[string]string{"step": "7"})

@@ -161,7 +161,7 @@ func TestOpenShardsRefuses(t *testing.T) {
 	}
 }
 
-// TestTruncatedShard: a shard that lost its end is named.
+// TestTruncatedShard checks that the error names a truncated shard.
 func TestTruncatedShard(t *testing.T) {
 	dir, _ := sharded(t, 8)
 	path := filepath.Join(dir, "model-00002-of-00003.safetensors")
@@ -174,8 +174,8 @@ func TestTruncatedShard(t *testing.T) {
 	}
 }
 
-// FuzzIndex feeds arbitrary indexes beside two good files: nothing may panic, no file
-// elsewhere may be opened, and an index that is accepted names exactly the tensors there are.
+// FuzzIndex checks arbitrary indexes beside two valid files: none may cause a panic or open a file
+// in another directory, and all tensors of an accepted index must exist.
 func FuzzIndex(f *testing.F) {
 	dir, _ := sharded(f, 12)
 	path := filepath.Join(dir, safetensors.IndexName)

@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/host/model/score"
 )
 
-// fake is a model of ten tokens: a token is as likely as a hash of it and of all before says.
+// fake is a model of ten tokens whose results depend on a hash of a token and all tokens before it.
 func fake(before []int32, target int32) (logProb float32, likeliest bool) {
 	sum := int32(7)
 	for _, t := range before {
@@ -19,7 +19,7 @@ func fake(before []int32, target int32) (logProb float32, likeliest bool) {
 	return -float32((sum+target)%13) / 4, (sum+target)%3 == 0
 }
 
-// run lets the model read each row of a batch.
+// run returns the model's scores of a batch.
 func run(b *score.Batch) []score.Score {
 	logProbs, likeliest := make([]float32, len(b.Targets)), make([]bool, len(b.Targets))
 	for i, place := range b.Indices {
@@ -28,7 +28,7 @@ func run(b *score.Batch) []score.Score {
 	return b.Scores(logProbs, likeliest)
 }
 
-// logProbs are the model's, for each target.
+// logProbs returns the model's log-probabilities of all targets.
 func logProbs(b *score.Batch) []float32 {
 	list := make([]float32, len(b.Targets))
 	for i, place := range b.Indices {
@@ -44,7 +44,7 @@ func sum(list []float32) (s float64) {
 	return s
 }
 
-// seen are the tokens that the one at a place sees, up to itself, in the order of their positions.
+// seen returns the tokens that the token at a place attends to, in the order of their positions.
 func seen(b *score.Batch, place int) (list []int32) {
 	for k := place / b.Length * b.Length; k <= place; k++ {
 		if b.Parts == nil || b.Parts[k] == 0 || b.Parts[k] == b.Parts[place] {
@@ -57,7 +57,7 @@ func seen(b *score.Batch, place int) (list []int32) {
 	return list
 }
 
-// TestBatches: every request is scored once, as it would be alone on what the model sees of it.
+// TestBatches checks that every request is scored once, with the score that it has alone.
 func TestBatches(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	ids := func(n int) []int32 {
@@ -74,7 +74,7 @@ func TestBatches(t *testing.T) {
 		for range rng.IntN(100) {
 			requests = append(requests,
 				score.Request{Context: ids(1 + rng.IntN(150)), Continuation: ids(1 + rng.IntN(60))})
-			for rng.IntN(2) == 0 { // more of the same context
+			for rng.IntN(2) == 0 { // more requests with the same context
 				requests = append(requests, score.Request{Context: requests[len(requests)-1].Context,
 					Continuation: ids(1 + rng.IntN(60))})
 			}
@@ -114,7 +114,7 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// alone scores a request as the definition says: the last context + 1 tokens, of which the last is
+// alone scores a request by the definition: on its last context + 1 tokens, the last of which is
 // only a target.
 func alone(r score.Request, context int) score.Score {
 	all := slices.Concat(r.Context, r.Continuation)
@@ -158,7 +158,7 @@ func ExampleBatches() {
 	// [3 4 7] [5 6 3]
 }
 
-// Two continuations of one context are one row, in which the context stands once.
+// Two continuations of one context share a row, which holds the context once.
 func ExampleBatches_share() {
 	requests := []score.Request{{Context: []int32{1, 2, 3}, Continuation: []int32{4, 5}},
 		{Context: []int32{1, 2, 3}, Continuation: []int32{6, 7, 8}}}

@@ -6,5 +6,5 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
-// TestMain lets the tests share plugins, and fails when a goroutine outlives them.
+// TestMain runs the tests with shared plugins, and fails if a goroutine outlives them.
 func TestMain(m *testing.M) { testrun.Main(m) }

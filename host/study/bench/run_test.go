@@ -40,7 +40,7 @@ func parse(t *testing.T, overrides ...string) *config.Config {
 	return cfg
 }
 
-// TestRun: the step is measured without and with the correction, which changes the loss.
+// TestRun checks that the step is measured without and with the correction, which changes the loss.
 func TestRun(t *testing.T) {
 	r, err := Run(t.Context(), parse(t), Options{Rounds: 4, Finder: testrun.Finder(t)})
 	if err != nil {
@@ -62,7 +62,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestRunAlone: what is configured is measured, with the correction where it is on.
+// TestRunAlone checks that only the configured step is measured, with the correction if it is on.
 func TestRunAlone(t *testing.T) {
 	testlevel.Long(t, "compiles many steps")
 	for _, tt := range []struct {
@@ -113,7 +113,7 @@ func TestRunRefusesProblems(t *testing.T) {
 	}
 }
 
-// TestWithTeacher: a step with a teacher, whose parameters are random.
+// TestWithTeacher measures a step with a teacher, whose parameters are random.
 func TestWithTeacher(t *testing.T) {
 	testlevel.Long(t, "compiles many steps")
 	cfg := parse(t, "model.vocab=328",

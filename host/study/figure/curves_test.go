@@ -10,11 +10,11 @@ import (
 	"github.com/cage-qat/cage/host/train/metrics"
 )
 
-// leftOfFigure finds paths that begin where x is negative.
+// leftOfFigure matches paths that begin at a negative x.
 var leftOfFigure = regexp.MustCompile(`<path d="M-[^"]*"`)
 
-// TestValidationAboveTraining: the axis reaches to a validation loss that lies above all of the
-// training after its beginning.
+// TestValidationAboveTraining checks that the axis includes a validation loss that lies above all
+// training losses except the first ones, which are cut off.
 func TestValidationAboveTraining(t *testing.T) {
 	var records []metrics.Record
 	for step := 1; step <= 300; step++ {
@@ -35,8 +35,8 @@ func TestValidationAboveTraining(t *testing.T) {
 	}
 }
 
-// TestManyRuns: names for which there is no room beside the curves stand above them, all of them
-// within the figure, and none makes a file that is not well-formed.
+// TestManyRuns checks that all names of many runs, and very long names, are drawn within the
+// figure, and that no name makes the file malformed.
 func TestManyRuns(t *testing.T) {
 	records := simulate(100, 1.6, 0)
 	few := len(labels(t, render(t, figure.SVG, []figure.Run{{"a", records}, {"b", records}},
@@ -56,6 +56,6 @@ func TestManyRuns(t *testing.T) {
 		for _, m := range leftOfFigure.FindAllSubmatch(svg, -1) {
 			t.Errorf("%s: a line begins left of the figure: %s", name, m[0])
 		}
-		drawn(t, figure.PNG, p, figure.Options{Height: 1}) // what has no room is left out
+		drawn(t, figure.PNG, p, figure.Options{Height: 1}) // parts without space are omitted
 	}
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/cage-qat/cage/host/train/metrics"
 )
 
-// simulate makes the records of a run that looks like a real one: a falling noisy
-// loss, validation at intervals, and λ that ramps up and pulls the error down.
+// simulate returns records like those of a real run: a falling noisy loss, validation at intervals,
+// and a λ that ramps up and reduces the quantization error.
 func simulate(steps int, floor, lambda float64) []metrics.Record {
 	random := rand.New(rand.NewPCG(7, uint64(steps)))
 	records := make([]metrics.Record, steps)
@@ -57,7 +57,7 @@ func render(t testing.TB, format figure.Format, runs []figure.Run, o figure.Opti
 	return drawn(t, format, &figure.Curves{Runs: runs}, o)
 }
 
-// labels returns the texts of an SVG, which must be well-formed.
+// labels returns how often each text occurs in an SVG, which must be well-formed.
 func labels(t *testing.T, svg []byte) map[string]int {
 	t.Helper()
 	out := map[string]int{}
@@ -149,7 +149,7 @@ func TestNoData(t *testing.T) {
 	}
 }
 
-// TestOddNumbers draws what a run that diverges leaves behind.
+// TestOddNumbers checks that no coordinate is NaN if a run has diverged.
 func TestOddNumbers(t *testing.T) {
 	var records []metrics.Record
 	for i, v := range []float64{math.NaN(), 1, math.Inf(1), 2, math.MaxFloat64, -math.MaxFloat64, 1e29,
@@ -166,7 +166,7 @@ func TestOddNumbers(t *testing.T) {
 	}
 }
 
-// TestPDF: a PDF has no time, and no text that needs a font.
+// TestPDF checks that a PDF has a constant time, and no text that needs a font.
 func TestPDF(t *testing.T) {
 	content := render(t, figure.PDF, compare(), figure.Options{Title: "‖x − Q(x)‖ and λ"})
 	for text, want := range map[string]bool{"%PDF-1.": true, "/CreationDate (D:19700101": true,

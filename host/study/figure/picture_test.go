@@ -19,7 +19,7 @@ import (
 
 var nan = math.NaN()
 
-// bell is a falling noisy curve with a band of ±10 %.
+// bell returns a falling noisy curve with a band of ±10 %.
 func bell(random *rand.Rand, name string, points int, floor float64) figure.Series {
 	s := figure.Series{Name: name, Line: figure.Varied, Band: true}
 	for i := 1; i <= points; i++ {
@@ -30,7 +30,7 @@ func bell(random *rand.Rand, name string, points int, floor float64) figure.Seri
 	return s
 }
 
-// walk is a path in the plane that ends near zero.
+// walk returns a path in the plane that ends near zero.
 func walk(random *rand.Rand, name string, x, y float64) figure.Series {
 	s := figure.Series{Name: name, Line: figure.Varied, Ends: true}
 	for i := range 200 {
@@ -41,7 +41,7 @@ func walk(random *rand.Rand, name string, x, y float64) figure.Series {
 	return s
 }
 
-// scaling are measurements, the line fitted to them, and a Pareto front.
+// scaling returns a chart of measurements, the line fitted to them, and a Pareto front.
 func scaling(random *rand.Rand) *figure.Chart {
 	measured := figure.Series{Name: "CAGE, 4 bits", Marks: true, Color: 1}
 	fitted := figure.Series{Line: figure.Solid, Color: 1}
@@ -57,7 +57,7 @@ func scaling(random *rand.Rand) *figure.Chart {
 		Series: []figure.Series{measured, fitted, front}}
 }
 
-// row makes bars with an interval of ±spread.
+// row returns bars with an interval of ±spread.
 func row(name string, spread float64, values ...float64) figure.BarSeries {
 	s := figure.BarSeries{Name: name}
 	for _, v := range values {
@@ -66,7 +66,7 @@ func row(name string, spread float64, values ...float64) figure.BarSeries {
 	return s
 }
 
-// pictures are one of each kind, and what must be read in them.
+// pictures returns pictures of each kind, with the texts that must appear in them.
 func pictures() map[string]struct {
 	picture figure.Picture
 	want    string // texts, separated by |
@@ -146,7 +146,7 @@ func TestPicturesSayWhatTheyShow(t *testing.T) {
 				t.Errorf("%s: %q is missing among %v", name, text, got)
 			}
 		}
-		if dir := os.Getenv("CAGE_SCREENSHOTS"); dir != "" { // for a person who wants to look
+		if dir := os.Getenv("CAGE_SCREENSHOTS"); dir != "" { // for visual inspection
 			if err := figure.Save(filepath.Join(dir, name+".svg"), test.picture,
 				figure.Options{Title: name}); err != nil {
 				t.Error(err)
@@ -176,8 +176,8 @@ func TestPicturesAreDeterministic(t *testing.T) {
 	}
 }
 
-// Bars that would all look alike are points on an axis without zero; a bar that is
-// absent leaves no gap, and one that is missing does.
+// TestBars checks that bars of similar lengths are drawn as points on an axis without zero, and
+// that a missing bar leaves a gap while an absent one does not.
 func TestBars(t *testing.T) {
 	bars := func(a, b float64) *figure.Bars {
 		return &figure.Bars{Groups: []string{"x", "y"}, Series: []figure.BarSeries{row("", 0, a, b)}}
@@ -227,7 +227,7 @@ func TestPicturesWithoutData(t *testing.T) {
 	}
 }
 
-// What is odd is drawn, without a coordinate that is no number.
+// TestOddPictures checks that extreme values and texts are drawn with finite coordinates.
 func TestOddPictures(t *testing.T) {
 	testlevel.Long(t, "draws many pictures")
 	hostile := "<b>&\"']]>\x00\x1b\n\u2028\xff" + strings.Repeat("wide ", 60)
@@ -263,7 +263,7 @@ func TestOddPictures(t *testing.T) {
 				Values: [][]float64{odd}, Log: log, Scale: hostile},
 		} {
 			svg := drawn(t, figure.SVG, p, figure.Options{Title: hostile})
-			labels(t, svg) // it is well-formed
+			labels(t, svg) // fails if it is not well-formed
 			if bytes.Contains(svg, []byte("NaN")) || bytes.Contains(svg, []byte("Inf")) {
 				t.Errorf("%s (log %v): a coordinate is not finite", name, log)
 			}
@@ -297,8 +297,8 @@ func ExampleDraw() {
 	// Output: 1
 }
 
-// TestExtremes: figures of values that no axis can tell apart, and of those at the ends of what can
-// be written, are drawn, in all kinds, with a handful of marks.
+// TestExtremes checks that every kind of picture can be drawn, with few tick marks, of values that
+// an axis cannot distinguish and of values near the limits of float64.
 func TestExtremes(t *testing.T) {
 	smallest, largest := math.SmallestNonzeroFloat64, math.MaxFloat64
 	for _, values := range [][]float64{
@@ -339,7 +339,7 @@ func TestExtremes(t *testing.T) {
 	}
 }
 
-// TestAcross: a point with an interval of X has a second error bar, and room for it.
+// TestAcross checks that a point with a valid interval of X has a second error bar.
 func TestAcross(t *testing.T) {
 	svg := func(across float64) string {
 		t.Helper()
@@ -358,7 +358,7 @@ func TestAcross(t *testing.T) {
 	}
 }
 
-// TestSpan: on a logarithmic axis a band that comes near to zero leaves room for its curve.
+// TestSpan checks that a band close to zero leaves space for its curve on a logarithmic axis.
 func TestSpan(t *testing.T) {
 	c := &figure.Chart{Y: figure.Axis{Log: true},
 		Series: []figure.Series{

@@ -31,7 +31,7 @@ func TestSeriesBreaksWhereAValueIsNotFinite(t *testing.T) {
 	}
 }
 
-// TestSeriesWithTeacher: what is drawn beside validation losses are cross-entropies.
+// TestSeriesWithTeacher checks that recorded cross-entropies are drawn as the training curve.
 func TestSeriesWithTeacher(t *testing.T) {
 	records := []metrics.Record{{Step: 1, Loss: 0.1, Divergence: metrics.Some(0.1),
 		CrossEntropy: metrics.Some(3)}, {Step: 2, Loss: 2}}
@@ -91,7 +91,7 @@ func TestThinKeepsTheExtremes(t *testing.T) {
 	}
 }
 
-// TestSmoothPeak: one very large value concerns its neighbours only.
+// TestSmoothPeak checks that one very large value affects only its neighbours.
 func TestSmoothPeak(t *testing.T) {
 	var piece []Point
 	for i := range 400 {
@@ -108,8 +108,8 @@ func TestSmoothPeak(t *testing.T) {
 	}
 }
 
-// TestThinKeepsBreaks: a value that is not a number breaks the line, and hides none of its
-// neighbours.
+// TestThinKeepsBreaks checks that thinning keeps a NaN, which breaks the line, and a peak next to
+// it.
 func TestThinKeepsBreaks(t *testing.T) {
 	const places = 100
 	for broken := 2; broken < 998; broken++ {

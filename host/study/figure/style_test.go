@@ -81,7 +81,7 @@ func TestLogTicks(t *testing.T) {
 	}
 }
 
-// luminance is the relative luminance of the Web Content Accessibility Guidelines.
+// luminance returns the relative luminance defined by the Web Content Accessibility Guidelines.
 func luminance(c color.Color) float64 {
 	linear := func(v uint32) float64 {
 		x := float64(v) / 0xffff
@@ -94,8 +94,8 @@ func luminance(c color.Color) float64 {
 	return 0.2126*linear(r) + 0.7152*linear(g) + 0.0722*linear(b)
 }
 
-// The colour scale gets darker from end to end, so that it can be read in grey, and
-// numbers on it have the contrast that small text needs (4.5 to 1).
+// TestRamp checks that the colour scale gets darker from end to end, so that it can be read in
+// greyscale, and that numbers on it have the contrast that small text needs (4.5 to 1).
 func TestRamp(t *testing.T) {
 	previous := math.Inf(1)
 	for i := range 101 {
@@ -129,8 +129,8 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// TestPlacesAreToldApart: when the colours come again, the pictures in the legend, which
-// are what is drawn, are others.
+// TestPlacesAreToldApart checks that series of the same colour have different symbols in the
+// legend, which are drawn like the series themselves.
 func TestPlacesAreToldApart(t *testing.T) {
 	for name, tc := range map[string]struct {
 		places  int
@@ -158,7 +158,7 @@ func TestPlacesAreToldApart(t *testing.T) {
 			seen[b.String()] = place
 		}
 	}
-	// The line that the legend shows beside marks is that of a series of its own.
+	// The line beside a mark in the legend has the style of a series with lines.
 	key, line := Series{Marks: true, Key: Solid}.thumbnail(Colors), Solid.style(Colors)
 	if len(key.line.Dashes) == 0 || len(key.line.Dashes) != len(line.Dashes) ||
 		key.line.Color != line.Color {

@@ -42,7 +42,7 @@ baseline = {optimizer = "AdamW"}
 best = {axis = "rate", on = {seed = [0, 1]}}
 `
 
-// tuned are losses of the seeds 0 to 3. SOAP is behind at AdamW's best rate, and ahead at its own.
+// tuned holds losses for seeds 0 to 3. SOAP is worse at AdamW's best rate, and better at its own.
 var tuned = map[string][]float64{
 	"AdamW 1e-3": {2.5, 2.6, 2.5, 2.5}, "AdamW 1e-2": {2.1, 2.2, 2.15, 2.25},
 	"AdamW 1e-1": {3, 3, 3, 3},
@@ -50,7 +50,7 @@ var tuned = map[string][]float64{
 	"SOAP 1e-1": {1.9, 2.1, 2.0, 2.2},
 }
 
-// ended are the results of cells that ended with these losses. Those that have none are missing.
+// ended returns results of cells with these losses. Cells without a loss are missing.
 func ended(s *study.Study, losses map[string][]float64) []study.Result {
 	list := make([]study.Result, len(s.Cells))
 	for i, c := range s.Cells {
@@ -74,7 +74,7 @@ func bestOf(t testing.TB, text string, losses map[string][]float64) *report.Repo
 	return r
 }
 
-// with are the losses, some replaced.
+// with returns tuned with some losses replaced.
 func with(change map[string][]float64) map[string][]float64 {
 	out := map[string][]float64{}
 	for _, m := range []map[string][]float64{tuned, change} {
@@ -85,8 +85,8 @@ func with(change map[string][]float64) map[string][]float64 {
 	return out
 }
 
-// TestBestOverAnAxis: a shared rate says the opposite of what each optimizer does at its own. The
-// seeds that choose are not reported, and the paired differences are those of the others.
+// TestBestOverAnAxis checks that rates chosen for each optimizer reverse the result of a shared
+// rate. The seeds that choose are not reported, and the paired differences are those of the others.
 func TestBestOverAnAxis(t *testing.T) {
 	r := bestOf(t, rates, tuned)
 	shared, own := r.Tables[0].Entries[0], r.Tables[1].Entries[0]
@@ -105,7 +105,7 @@ func TestBestOverAnAxis(t *testing.T) {
 	if diff := cmp.Diff(want, []*report.Choice{own[0].Choice, own[1].Choice}); diff != "" {
 		t.Errorf("choices (-want +got):\n%s", diff)
 	}
-	// What is reported has no part in the choice, nor what chooses in the numbers.
+	// Reported seeds do not affect the choice, and seeds that choose do not affect the numbers.
 	again := bestOf(t, rates,
 		with(map[string][]float64{"AdamW 1e-3": {2.5, 2.6, 0, 0},
 			"SOAP 1e-1": {1.1, 1.2, 2.0, 2.2}})).Tables[1].Entries[0]
@@ -115,7 +115,7 @@ func TestBestOverAnAxis(t *testing.T) {
 	}
 }
 
-// TestBestInFigures: a figure shows each at its own rate, and the differences that the table has.
+// TestBestInFigures checks that figures show each optimizer at its own rate, as tables do.
 func TestBestInFigures(t *testing.T) {
 	r := bestOf(t, rates+`
 [[study.figures]]
@@ -174,8 +174,8 @@ best = {axis = "bits", on = "reported"}
 	}
 }
 
-// TestBestIsShown: every form of a report says which value was chosen, by what, and whether it is
-// at the end of its axis.
+// TestBestIsShown checks that every form of a report shows the chosen value, how it was chosen, and
+// whether it is at an end of its axis.
 func TestBestIsShown(t *testing.T) {
 	r := bestOf(t, rates, tuned)
 	html := pageOf(t, r)
@@ -221,8 +221,8 @@ func TestBestIsShown(t *testing.T) {
 	}
 }
 
-// TestBestOfFew: a value that diverged is not chosen, one that is not done may be later, and the
-// note says what flatters.
+// TestBestOfFew checks that a value that diverged, or is not done yet, is not chosen, and that the
+// note says if the choice flatters the result.
 func TestBestOfFew(t *testing.T) {
 	nan := math.NaN()
 	for name, c := range map[string]struct {

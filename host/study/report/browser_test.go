@@ -16,7 +16,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// saved is the page of the study in fixture_test.go.
+// saved writes the report of the study in fixture_test.go, and returns the path of its page.
 func saved(t *testing.T) string {
 	t.Helper()
 	s := parse(t, grid, t.TempDir())
@@ -47,7 +47,7 @@ func TestPageInABrowser(t *testing.T) {
 	}
 }
 
-// Tables are sorted by pointer and by keyboard; a third time restores the order.
+// testSort sorts tables by pointer and by keyboard; a third time restores the order.
 func testSort(b *testbrowser.Browser) {
 	const quest = `#table-1 table thead th:nth-child(2)`
 	b.Want("rows at first", testbrowser.Eval[[]string](b, firstColumn), []string{"2", "4", "16"})
@@ -71,19 +71,19 @@ func testSort(b *testbrowser.Browser) {
 		hostile)
 }
 
-// shown are the values in the legend: of x, then of each curve; "--" without a pointer.
+// shown returns the values in the legend: x, then one for each curve; "--" without a pointer.
 const shown = `[...document.querySelectorAll(".u-legend .u-series:not(.end) .u-value")].map(v => v.textContent)`
 
-// drawn counts the curves that are not hidden.
+// drawn counts the visible curves.
 const drawn = `document.querySelectorAll(".u-legend .u-series:not(.end):not(.u-off)").length - 1`
 
-// over is the area of the curves, without the axes.
+// over selects the area of the curves, without the axes.
 const over = ".plot .u-over"
 
-// canvas is the picture of the curves.
+// canvas returns the image of the curves.
 const canvas = `document.querySelector(".plot canvas").toDataURL()`
 
-// Values are read under the pointer and by the arrow keys, and are those of the curves.
+// testCurves checks the values that are shown under the pointer and for the arrow keys.
 func testCurves(b *testbrowser.Browser) {
 	b.Do(chromedp.ScrollIntoView(chromedp.CSS(".plot")))
 	at := testbrowser.Eval[map[string]float64](b,
@@ -125,8 +125,8 @@ func testCurves(b *testbrowser.Browser) {
 		"false")
 }
 
-// A curve can have the kind of line of another place, and one without a band has no ± in its
-// legend, whatever its values.
+// testLooks checks that a curve can have the dash pattern of another index, and that the legend has
+// no ± for a curve without a band, whatever its values.
 func testLooks(b *testbrowser.Browser) {
 	const series = `options({ x: "", y: "", series: [{ x: [1], y: [-2], low: [], high: [], dash: 11 }] }, false, 400, 300).series`
 	b.Want("the third kind of line", testbrowser.Eval[[]int](b, series+`[3].dash`), []int{3, 3})
@@ -135,7 +135,7 @@ func testLooks(b *testbrowser.Browser) {
 			series+`[3].value({ data: [[1], [null], [null], [-2]], cursor: { idx: 0 } }, -2, 3, 0)`), "−2")
 }
 
-// Dragging zooms in, Escape out.
+// testZoom checks that dragging zooms in, and Escape zooms out.
 func testZoom(b *testbrowser.Browser) {
 	at := testbrowser.Eval[map[string]float64](b,
 		`document.querySelector("`+over+`").getBoundingClientRect().toJSON()`)
@@ -181,7 +181,7 @@ func testFilter(b *testbrowser.Browser) {
 	count("19 of 19")
 }
 
-// A link in the list of runs unfolds the run.
+// testLinks checks that a link in the list of runs opens the details of the run.
 func testLinks(b *testbrowser.Browser) {
 	b.Want("open at first",
 		testbrowser.Eval[int](b, `document.querySelectorAll("details[open]").length`), 0)

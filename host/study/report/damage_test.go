@@ -10,8 +10,8 @@ import (
 	"github.com/cage-qat/cage/host/study/report"
 )
 
-// A run with a damaged file is left out of tables and figures, and named; the report of
-// the others is the one that they would have without it.
+// TestDamagedRunsAreLeftOut checks that a run with a damaged file is left out, and is listed with
+// the name of the file.
 func TestDamagedRunsAreLeftOut(t *testing.T) {
 	for _, tc := range []struct{ method, bits, seed, file, content string }{
 		{"QuEST", "2", "0", "summary.json", `{"val_loss": 1`},
@@ -53,7 +53,7 @@ func TestDamagedRunsAreLeftOut(t *testing.T) {
 	}
 }
 
-// entries counts the values that are in tables.
+// entries returns the number of values in tables.
 func entries(r *report.Report) int {
 	n := 0
 	for _, t := range r.Tables {
@@ -66,7 +66,7 @@ func entries(r *report.Report) int {
 	return n
 }
 
-// A stale run is left out as well, and named with what has changed.
+// TestStaleRunsAreLeftOut checks that stale runs are left out, and are listed with the change.
 func TestStaleRunsAreLeftOut(t *testing.T) {
 	s := parse(t, grid, filepath.Join(t.TempDir(), "studies", "bits"))
 	results(t, s)

@@ -7,7 +7,7 @@ import (
 	"github.com/cage-qat/cage/host/study/report"
 )
 
-// A report can be made at any time; cells that are not done have no values in it.
+// A report can be made at any time. It has no values for cells that are not done.
 func Example() {
 	s, err := study.Parse("toy.toml", []byte(`
 		[base]

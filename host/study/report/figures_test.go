@@ -24,8 +24,8 @@ baseline = "QuEST"
 over = ["seed"]
 `
 
-// TestDifferences: pairs are those of the replicates that both labels have, and a figure says how
-// many there are.
+// TestDifferences checks that only replicates that both labels have are paired, and that a note
+// gives their number.
 func TestDifferences(t *testing.T) {
 	s := parse(t, paired, t.TempDir())
 	r := newReport(t, s,
@@ -58,7 +58,7 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// A report can be written before any cell is done, and says so.
+// TestNothingIsDone checks that a report can be written before any cell is done, and says so.
 func TestNothingIsDone(t *testing.T) {
 	s := parse(t, grid, filepath.Join(t.TempDir(), "bits"))
 	r := reportOf(t, s)
@@ -74,8 +74,8 @@ func TestNothingIsDone(t *testing.T) {
 	}
 }
 
-// TestEveryRunDiverged: figures without a value that has a place on their axes are empty, and the
-// rest of the report is written.
+// TestEveryRunDiverged checks that figures without drawable values are empty, and that the rest of
+// the report is written.
 func TestEveryRunDiverged(t *testing.T) {
 	s := parse(t, grid, filepath.Join(t.TempDir(), "bits"))
 	for i, c := range s.Cells {
@@ -113,7 +113,7 @@ metric = "loss"
 series = ["method"]
 `
 
-// TestCurvesOfQuantized: what is quantized after training has no curve, and stays in the tables.
+// TestCurvesOfQuantized checks that cells quantized after training are in tables but have no curve.
 func TestCurvesOfQuantized(t *testing.T) {
 	s := parse(t, afterwards, t.TempDir())
 	results := make([]study.Result, len(s.Cells))

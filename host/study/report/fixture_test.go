@@ -27,7 +27,7 @@ quantizer = {plugin = "quest", bits = 4}
 method = {lambda = 2.0}
 `
 
-// hostile is a label that means something in every format.
+// hostile is a label with characters that are special in some output format.
 const hostile = `<b>&"'|*_$\{}%# λ</script><script>alert(1)</script>`
 
 const grid = base + `
@@ -94,7 +94,7 @@ over = ["seed"]
 where = {bits = "2"}
 `
 
-// parse reads a study whose directory is out, which stands in text as %s.
+// parse parses a study, with the directory out in place of %s.
 func parse(t testing.TB, text, out string) *study.Study {
 	t.Helper()
 	s, err := study.Parse("study.toml",
@@ -114,7 +114,7 @@ func newReport(t testing.TB, s *study.Study, results []study.Result) *report.Rep
 	return r
 }
 
-// reportOf makes the report of what is done by now.
+// reportOf returns the report of the current results.
 func reportOf(t testing.TB, s *study.Study) *report.Report {
 	t.Helper()
 	results, err := s.Results()
@@ -133,16 +133,16 @@ func pageOf(t testing.TB, r *report.Report) []byte {
 	return page
 }
 
-// losses are the final losses of the grid by method and bits, for seeds 0, 1, 2.
+// losses holds the final losses of the grid by method and bits, for seeds 0, 1, 2.
 var losses = map[string][]float64{
 	"QuEST 2": {3.0, 3.2, 3.4}, "CAGE 2": {2.9, 3.0, 3.1}, // differences −0.1, −0.2, −0.3
-	"QuEST 4": {2.0, 2.1, 2.2}, "CAGE 4": {1.99, 2.12}, // of seed 2 nothing: it failed
+	"QuEST 4": {2.0, 2.1, 2.2}, "CAGE 4": {1.99, 2.12}, // seed 2 failed
 	hostile + " 2":      {3.1, math.NaN(), 3.2}, // one diverged
 	hostile + " 4":      {2.5},                  // two are missing
 	"full precision 16": {1.5},
 }
 
-// results makes the run directories of a study as if it had been trained.
+// results writes the run directories of a study as if it had been trained.
 func results(t testing.TB, s *study.Study) {
 	t.Helper()
 	for i, c := range s.Cells {
@@ -157,8 +157,8 @@ func results(t testing.TB, s *study.Study) {
 	}
 }
 
-// run writes a run directory. What differs from run to run of the same cell, such as
-// its speed, is different at each call.
+// run writes a run directory. Values that differ between runs of the same cell, such as the speed,
+// are different at each call.
 func run(t testing.TB, c study.Cell, loss float64, seed uint64) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(seed, 1))

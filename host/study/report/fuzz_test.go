@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// FuzzCurve: a metric of any records is a curve, or an error that names file and line.
+// FuzzCurve checks that any metric of any records is a curve, or an error with file and line.
 func FuzzCurve(f *testing.F) {
 	f.Add([]byte(`{"step":1,"loss":2}`+"\n"+`{"step":2,"loss":"NaN"}`+"\n"+`{"st`), "loss")
 	f.Add([]byte(`{"step":1,"loss":null}`+"\n"), "loss")
@@ -34,8 +34,8 @@ func FuzzCurve(f *testing.F) {
 	})
 }
 
-// FuzzProvenance: what a report shows of a run's account names no place and no time, and
-// is refused by the name of its file.
+// FuzzProvenance checks that any provenance.json is shown as valid JSON, or gives an error with its
+// path.
 func FuzzProvenance(f *testing.F) {
 	f.Add([]byte(`{"build":{"go":"go1.27"},"plugins":[{"path":"/a/b/c","at":"2026-11-20T10:22:12Z"}]}`))
 	f.Add([]byte(`["/a/b/c /d/e:10:22:13",null,1e999]`))

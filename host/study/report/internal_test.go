@@ -112,8 +112,8 @@ func TestNumbersForReaders(t *testing.T) {
 	}
 }
 
-// Of points on the line through (1, 2, 2), the first component is (1, 2, 2)/3 and the
-// second has no variance; what is at right angles to it is found second.
+// TestProject projects points on the line through (1, 2, 2): the first principal component is (1,
+// 2, 2)/3, and the second has no variance.
 func TestProject(t *testing.T) {
 	line := [][]float64{{-2, -4, -4}, {0, 0, 0}, {2, 4, 4}}
 	paths, share, err := project([][][]float64{line})
@@ -161,7 +161,7 @@ func TestProject(t *testing.T) {
 	}
 }
 
-// TestThinned: a long path is thinned, with both ends kept.
+// TestThinned checks that a long path is thinned and keeps both ends.
 func TestThinned(t *testing.T) {
 	var text strings.Builder
 	for i := range 5000 {
@@ -177,7 +177,7 @@ func TestThinned(t *testing.T) {
 	}
 }
 
-// A mean is taken at steps that all runs have; where one is not a number, neither is it.
+// TestAverage checks that means are taken at steps that all runs have, and that NaN is kept.
 func TestAverage(t *testing.T) {
 	runs := []curve{
 		{[]int{1, 2, 3, 5}, map[int]float64{1: 1, 2: 2, 3: math.NaN(), 5: 5}},
@@ -190,7 +190,7 @@ func TestAverage(t *testing.T) {
 	}
 }
 
-// TestDifferenceFormat: no interval is written as zeros, and nothing as minus zero.
+// TestDifferenceFormat checks that no interval is written as zeros, and no zero as minus zero.
 func TestDifferenceFormat(t *testing.T) {
 	known := func(mean, half float64) Entry {
 		return Entry{Difference: &study.Difference{N: 3, Mean: mean, Low: mean - half, High: mean + half}}
@@ -224,7 +224,7 @@ func TestDifferenceFormat(t *testing.T) {
 	}
 }
 
-// TestPaired: replicates are paired by their labels, wherever one is missing.
+// TestPaired checks that replicates are paired by their labels, even if some are missing.
 func TestPaired(t *testing.T) {
 	list := func(values map[string]float64, keys ...string) (out []replicate) {
 		for _, k := range keys {
@@ -244,8 +244,8 @@ func TestPaired(t *testing.T) {
 	}
 }
 
-// TestDivided: curves of more series than there are colours become small multiples, by the first
-// axis.
+// TestDivided checks that curves of more series than there are colours become small multiples, one
+// for each label of the first axis.
 func TestDivided(t *testing.T) {
 	s := &study.Study{Axes: []study.Axis{{Name: "bits", Labels: []string{"2", "4"}}, {Name: "method"}}}
 	var results []study.Result

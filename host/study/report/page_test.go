@@ -16,7 +16,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Save removes pictures of figures that the report does not have, and nothing else.
+// TestSaveRemovesOldFigures checks that Save removes only pictures of figures that are gone.
 func TestSaveRemovesOldFigures(t *testing.T) {
 	testlevel.Long(t, "saves many reports")
 	dir := t.TempDir()
@@ -48,7 +48,7 @@ func TestSaveRemovesOldFigures(t *testing.T) {
 	}
 }
 
-// Save replaces nothing in a directory without a report.
+// TestSaveBesideOthers checks that Save replaces nothing in a directory without a report.
 func TestSaveBesideOthers(t *testing.T) {
 	testlevel.Long(t, "saves many reports")
 	for _, name := range []string{"index.html", "report.md", "report.tex", "figures/05-paths.svg"} {
@@ -65,7 +65,7 @@ func TestSaveBesideOthers(t *testing.T) {
 	}
 }
 
-// A heat map with series becomes one heat map for each.
+// TestHeatmapsOfSeries checks that a heat map with series becomes one heat map for each.
 func TestHeatmapsOfSeries(t *testing.T) {
 	text, _, _ := strings.Cut(grid, "[[study.figures]]")
 	r := build(t, text+"[[study.figures]]\nkind = \"heatmap\"\ntitle = \"Losses\"\nmetric = "+
@@ -82,7 +82,7 @@ func TestHeatmapsOfSeries(t *testing.T) {
 	}
 }
 
-// Labels are text in every format, whatever characters they hold.
+// TestHostileLabels checks that labels are plain text in every format, whatever their characters.
 func TestHostileLabels(t *testing.T) {
 	r := build(t, grid)
 	html := pageOf(t, r)
@@ -99,7 +99,7 @@ func TestHostileLabels(t *testing.T) {
 	}
 }
 
-// Curves are decimated: a page of long runs stays light.
+// TestLongRunsMakeALightPage checks that curves are thinned, so that the page stays small.
 func TestLongRunsMakeALightPage(t *testing.T) {
 	testlevel.Long(t, "writes runs of many steps")
 	text, _, _ := strings.Cut(grid, "[[study.figures]]")

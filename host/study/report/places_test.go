@@ -8,7 +8,7 @@ import (
 	"github.com/cage-qat/cage/host/study/report"
 )
 
-// one has a reference that is one run for all seeds, and a table whose only column is its baseline.
+// one has a reference with a single run for all seeds, and a table that has only its baseline.
 const one = base + `
 [study]
 name = "one"
@@ -40,9 +40,9 @@ where = {method = ["full"]}
 baseline = {method = "full"}
 `
 
-// TestOneRunOnce: a run that several cells have is one replicate, and makes no interval; labels in
-// brackets are no options of LaTeX; a baseline that has nothing to be compared with leaves the
-// table as it is.
+// TestOneRunOnce checks that a run that several cells share is one replicate, without an interval;
+// that LaTeX does not read labels in brackets as options; and that a table with only its baseline
+// has no differences.
 func TestOneRunOnce(t *testing.T) {
 	s := parse(t, one, t.TempDir())
 	ids := map[string]bool{}
@@ -74,8 +74,8 @@ func TestOneRunOnce(t *testing.T) {
 	}
 }
 
-// TestPlaces: an entry of one run is a place, and one without results yet is none: documents would
-// show NaN.
+// TestPlaces checks that Find returns an entry of one run, but not one without results, which
+// documents would show as NaN.
 func TestPlaces(t *testing.T) {
 	s := parse(t, one, t.TempDir())
 	list := make([]study.Result, len(s.Cells))
@@ -96,15 +96,15 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestCorrected: of two differences whose intervals leave out zero, that which would not with
-// Holm's correction has no ‡.
+// TestCorrected checks that ‡ marks only those differences whose intervals exclude zero even with
+// Holm's correction.
 func TestCorrected(t *testing.T) {
 	s := parse(t, strings.Replace(again, `{label = "CAGE", set = {}}`,
 		`{label = "CAGE", set = {}}, {label = "other", set = {"method.lambda" = 3.0}}`, 1), "")
 	// Three differences −0.9, −1, −1.1 have t = 17.3 and P = 0.003; −0.7, −1, −1.3 have t = 5.8 and P
 	// = 0.029.
 	for _, test := range []struct {
-		cage, other float64 // by how much replicates differ
+		cage, other float64 // half the range of the replicates
 		want        string
 	}{
 		{0.1, 0.3, "| **−1.000 [−1.248, −0.752] ‡** | **−1.000 [−1.745, −0.255] ‡** |\n\n"},

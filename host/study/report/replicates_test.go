@@ -26,8 +26,8 @@ baseline = {method = "QuEST"}
 format = "%%.3f"
 `
 
-// trained are results with these losses by method, of seeds 0, 1, 2; those that are not given are
-// missing.
+// trained returns results with these losses by method, for seeds 0, 1, 2. NaN means diverged. Cells
+// without a loss are missing.
 func trained(s *study.Study, losses map[string][]float64) []study.Result {
 	out := make([]study.Result, len(s.Cells))
 	for i, c := range s.Cells {
@@ -44,8 +44,8 @@ func trained(s *study.Study, losses map[string][]float64) []study.Result {
 	return out
 }
 
-// TestOppositeReplicates: where the best mean lacks a hard seed, the seeds of both may say that
-// another is better. Then nothing says that it is clearly worse.
+// TestOppositeReplicates checks an entry that is better than the best mean on their common seeds,
+// because the best mean lacks a hard seed. It is untested, not clearly worse.
 func TestOppositeReplicates(t *testing.T) {
 	s := parse(t, again, "")
 	tables := report.Tables(s,
@@ -59,8 +59,8 @@ func TestOppositeReplicates(t *testing.T) {
 	}
 }
 
-// TestDiverged: a replicate that diverged is not left out of the mean, which is then not the best
-// of its row.
+// TestDiverged checks that a diverged replicate is not left out of the mean, which is then not the
+// best of its row.
 func TestDiverged(t *testing.T) {
 	s := parse(t, again, "")
 	tables := report.Tables(s,

@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "write what was found into testdata")
 
-// build reports on a study whose cells are done as in fixture_test.go.
+// build returns the report of a study whose cells are done as in fixture_test.go.
 func build(t testing.TB, text string) *report.Report {
 	t.Helper()
 	s := parse(t, text, filepath.Join(t.TempDir(), "studies", "bits"))
@@ -26,11 +26,11 @@ func build(t testing.TB, text string) *report.Report {
 	return reportOf(t, s)
 }
 
-// The numbers in testdata are those of the losses in fixture_test.go by hand: of QuEST
-// and 2 bits, for example, mean 3.2 and standard deviation 0.2; the differences of CAGE
-// to it are −0.1, −0.2, −0.3 with mean −0.2, standard deviation 0.1, and an interval of
-// ±4.30265·0.1/√3 = ±0.24841. In 4 bits, of which two seeds can be paired, they are
-// −0.01 and 0.02, with mean 0.005, standard deviation 0.0212132, and ±12.7062·0.015.
+// TestTablesAreThoseOfTheGoldens compares tables with testdata, whose numbers follow by hand from
+// fixture_test.go. For QuEST and 2 bits, the mean is 3.2 and the standard deviation 0.2; the
+// differences of CAGE from it are −0.1, −0.2, −0.3 with mean −0.2, standard deviation 0.1, and an
+// interval of ±4.30265·0.1/√3 = ±0.24841. In 4 bits, where two seeds can be paired, they are −0.01
+// and 0.02, with mean 0.005, standard deviation 0.0212132, and ±12.7062·0.015.
 func TestTablesAreThoseOfTheGoldens(t *testing.T) {
 	r := build(t, grid)
 	for name, got := range map[string][]byte{"report.md": r.Markdown(), "report.tex": r.LaTeX()} {
@@ -51,8 +51,7 @@ func TestTablesAreThoseOfTheGoldens(t *testing.T) {
 	}
 }
 
-// TestBaseline: all are compared with one place, in another row; so they are in a table without
-// columns.
+// TestBaseline compares all entries with one in another row, also in a table without columns.
 func TestBaseline(t *testing.T) {
 	for _, c := range []struct {
 		table string
@@ -87,8 +86,8 @@ baseline = {method = "QuEST"}`, []string{
 	}
 }
 
-// TestHigherIsBetter: of what an evaluation measures, the direction is known. The best of a
-// row is then the highest, in the marks and in what the table says.
+// TestHigherIsBetter checks that the direction of an evaluation's metric is known: if higher is
+// better, the highest of a row is marked as the best, and the report says so.
 func TestHigherIsBetter(t *testing.T) {
 	const evaluated = `
 [[study.evaluations]]
@@ -147,7 +146,7 @@ where = {bits = "2"}
 	}
 }
 
-// The same numbers, from the report itself.
+// TestEntries checks the same numbers in the entries of the table.
 func TestEntries(t *testing.T) {
 	table := build(t, grid).Tables[0]
 	near := func(what string, got, want float64) {
@@ -191,8 +190,8 @@ func TestEntries(t *testing.T) {
 	}
 }
 
-// What is clearly worse than the best has no mark, and where higher is better the
-// highest is best.
+// TestMarks checks that entries clearly worse than the best have no mark, and that the highest is
+// the best where higher is better.
 func TestMarks(t *testing.T) {
 	text := strings.Replace(grid, `format = "%%.3f"`, `better = "higher"`, 1)
 	table := build(t, text).Tables[0]
@@ -225,8 +224,8 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// A report depends on results alone: neither on the place, nor on when runs ended, how
-// fast they were, or how often they were tried.
+// TestSameResultsSameBytes checks that a report depends only on the results, not on directories,
+// nor on when runs ended, how fast they were, or how often they were tried.
 func TestSameResultsSameBytes(t *testing.T) {
 	var first map[string]string
 	for i := range 2 {

@@ -16,7 +16,7 @@ import (
 
 const hostile = `</script><script>alert("1")</script><img src=x onerror='a()'>` + "\x00{{.}}"
 
-// full has a hostile text in every place for one.
+// full returns a report with hostile text in every field.
 func full() *Report {
 	axis := study.Axis{Name: hostile, Labels: []string{hostile}}
 	curve := figure.Series{Name: hostile, Line: figure.Solid,
@@ -61,7 +61,7 @@ func rendered(t testing.TB, r *Report) []byte {
 	return html
 }
 
-// Whatever a text says, the page has the elements of the layout and no others.
+// TestTextsAreText checks that texts add no elements to the page, whatever they contain.
 func TestTextsAreText(t *testing.T) {
 	html := rendered(t, full())
 	for _, bad := range []string{"<script>alert", "<img", "onerror='a()'>\x00", "\x00"} {
@@ -79,7 +79,7 @@ func TestTextsAreText(t *testing.T) {
 	}
 }
 
-// Elements are closed in the order in which they were opened.
+// TestWellFormed checks that elements are nested properly, and that links lead to unique elements.
 func TestWellFormed(t *testing.T) {
 	html := string(rendered(t, full()))
 	html = regexp.MustCompile(`(?s)<(style|script)\b[^>]*>.*?</(style|script)>`).
@@ -113,12 +113,12 @@ func TestWellFormed(t *testing.T) {
 	}
 }
 
-// The page asks for nothing outside itself, and forbids it.
+// TestNothingIsLoaded checks that the page loads nothing, and that its policy forbids it.
 func TestNothingIsLoaded(t *testing.T) {
 	html := string(rendered(t, full()))
-	html = strings.ReplaceAll(html, "http://www.w3.org/2000/svg", "") // the name of a language
+	html = strings.ReplaceAll(html, "http://www.w3.org/2000/svg", "") // the namespace of SVG
 	html = strings.ReplaceAll(html, "http://www.w3.org/1999/xlink", "")
-	// where it is from
+	// a comment with the origin of uPlot
 	html = strings.Replace(html, "/*! https://github.com/leeoniya/uPlot (v1.6.32) */", "", 1)
 	for _, m := range regexp.MustCompile(`(?i)(https?:|//[a-z]|@import|url\()[^\s]{0,30}`).
 		FindAllString(html, -1) {

@@ -9,8 +9,8 @@ import (
 	"github.com/cage-qat/cage/host/train/rundir"
 )
 
-// FuzzReadRuns: whatever the files of a run hold, it is a point that a law can be fitted
-// to, or it is left out with the reason, or an error names it.
+// FuzzReadRuns checks that any files of a run give a valid point, a reason for skipping the run, or
+// an error that names it.
 func FuzzReadRuns(f *testing.F) {
 	dir := f.TempDir()
 	at := rundir.At(filepath.Join(dir, "a"))

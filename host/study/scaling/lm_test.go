@@ -18,7 +18,7 @@ func unbounded(n int) (low, high []float64) {
 	return low, high
 }
 
-// rosenbrock is the valley of Rosenbrock (1960) as squares.
+// rosenbrock returns the function of Rosenbrock (1960) as a sum of squares.
 func rosenbrock() *leastSquares {
 	low, high := unbounded(2)
 	return &leastSquares{residuals: 2, robust: 2, threshold: math.Inf(1), low: low, high: high,
@@ -38,7 +38,7 @@ func TestMinimizeRosenbrock(t *testing.T) {
 	}
 }
 
-// With x₀ ≤ ½ the minimum is at the bound, on the parabola.
+// TestMinimizeStaysWithinBounds checks a minimum at the bound x₀ ≤ ½, which is on the parabola.
 func TestMinimizeStaysWithinBounds(t *testing.T) {
 	p := rosenbrock()
 	p.high[0] = 0.5
@@ -51,7 +51,7 @@ func TestMinimizeStaysWithinBounds(t *testing.T) {
 	}
 }
 
-// line is a straight line through points, with Huber's ρ.
+// line returns the problem of fitting a straight line with the Huber loss.
 func line(x, y []float64, threshold float64) *leastSquares {
 	low, high := unbounded(2)
 	return &leastSquares{residuals: len(x), robust: len(x), threshold: threshold, low: low, high: high,
@@ -65,7 +65,7 @@ func line(x, y []float64, threshold float64) *leastSquares {
 		}}
 }
 
-// The minimum of Huber's ρ is where the clipped residuals are orthogonal to the columns.
+// TestMinimizeHuber checks that at the minimum, clipped residuals are orthogonal to the columns.
 func TestMinimizeHuber(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var x, y []float64
@@ -92,7 +92,7 @@ func TestMinimizeHuber(t *testing.T) {
 
 func TestCost(t *testing.T) {
 	p := &leastSquares{robust: 2, threshold: 0.5}
-	// 0.3² inside, 0.5·(2·2 − 0.5) beyond, and a prior that is always squared.
+	// 0.3² below the threshold, 0.5·(2·2 − 0.5) above it, and a prior, which is always squared.
 	if got, want := p.cost([]float64{0.3, -2, 3}), 0.09+1.75+9; math.Abs(got-want) > 1e-15 {
 		t.Errorf("cost %v, want %v", got, want)
 	}
@@ -101,7 +101,7 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// The derivatives of the law agree with differences, at random parameters.
+// TestDerivatives compares the derivatives of the law with finite differences at random parameters.
 func TestDerivatives(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	points := synthesize(random, truth(random), []float64{1e7, 1e8, 1e9}, []float64{10, 100}, 0.01)

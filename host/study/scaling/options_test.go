@@ -57,7 +57,7 @@ func TestReference(t *testing.T) {
 		}
 
 	}
-	// A group of fewer bits, by its full name: efficiencies are relative to it.
+	// The reference may be a quantized group. Efficiencies are relative to it.
 	fit := fitOrFail(t, points, Options{Reference: "CAGE, 4 bits"})
 	if e := fit.Eff(Group{"CAGE", 4}); e != 1 || fit.Eff(Group{"BF16", 16}) <= 1 {
 		t.Errorf("eff of the reference is %v, of full precision %v", e, fit.Eff(Group{"BF16", 16}))
@@ -72,7 +72,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// What the points cannot know is said, and no fit fails over it.
+// TestWarnings checks that parameters that the points do not determine cause warnings, not errors.
 func TestWarnings(t *testing.T) {
 	testlevel.Long(t, "fits several times")
 	random := rand.New(rand.NewPCG(8, 8))

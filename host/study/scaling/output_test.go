@@ -18,7 +18,7 @@ var sampleFit = sync.OnceValues(func() (*Fit, error) {
 	return Run(context.Background(), wide(9, 1e-3), Options{Baseline: "QuEST", Bootstrap: 10})
 })
 
-// sample is a fit of planted points, computed once. Its points may be replaced.
+// sample returns a fit of synthetic points, computed once. Its points may be replaced.
 func sample(t testing.TB) *Fit {
 	t.Helper()
 	fit, err := sampleFit()
@@ -111,7 +111,7 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// Curves follow the plan: along equal tokens per parameter, or along equal tokens.
+// TestTracks checks that curves follow the points: equal tokens per parameter, or equal tokens.
 func TestTracks(t *testing.T) {
 	fit := sample(t)
 	tracks := fit.tracks()

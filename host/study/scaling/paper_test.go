@@ -11,7 +11,7 @@ import (
 // paperFile holds the losses of the CAGE paper's table of pre-training experiments.
 const paperFile = "../../../examples/paper/scaling/paper.csv"
 
-// paperEffs is the last column of that table.
+// paperEffs holds the efficiencies in the last column of that table.
 var paperEffs = map[string]float64{"CAGE + HT": 0.797, "QuEST + HT": 0.733, "CAGE": 0.705,
 	"QuEST": 0.620}
 
@@ -27,7 +27,7 @@ func paperPoints(t testing.TB) []Point {
 	return points
 }
 
-// Least squares on the table alone give the paper's efficiencies within 0.02.
+// TestPaperEfficiencies checks that least squares give the table's efficiencies within 0.02.
 func TestPaperEfficiencies(t *testing.T) {
 	testlevel.Long(t, "fits many times")
 	fits := map[float64]*Fit{}
@@ -43,8 +43,7 @@ func TestPaperEfficiencies(t *testing.T) {
 			t.Errorf("no warning that D is proportional to N: %q", fit.Warnings)
 		}
 	}
-	// The values themselves, as an independent implementation (SciPy's least_squares,
-	// trust-region reflective) finds them.
+	// Values from an independent implementation: SciPy's least_squares, trust-region reflective.
 	fit := fits[0]
 	for method, want := range map[string]float64{"CAGE + HT": 0.7880, "QuEST + HT": 0.7324,
 		"CAGE": 0.6917, "QuEST": 0.6320} {
@@ -58,8 +57,8 @@ func TestPaperEfficiencies(t *testing.T) {
 	}
 }
 
-// With the shared parameters of QuEST's published fit the same losses give other
-// efficiencies, all below the paper's: these are not what the paper has used.
+// TestPaperWithPublishedLaw checks that the shared parameters of QuEST's published fit give other
+// efficiencies, all below the paper's: the paper did not use these parameters.
 func TestPaperWithPublishedLaw(t *testing.T) {
 	fixed := map[string]float64{"A": published.A, "alpha": published.Alpha, "B": published.B,
 		"beta": published.Beta, "E": published.E}

@@ -12,14 +12,14 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
-// planted is a law with efficiencies that losses are made from.
+// planted is a known law with efficiencies, from which synthetic losses are made.
 type planted struct {
 	law  Law
 	effs map[Group]float64
 }
 
-// truth draws a law as models of language could have it: at 1e8 parameters and 1e10 tokens
-// the terms are 0.5 to 2, 0.2 to 1 and 0.3 to 1.8 nats.
+// truth draws a plausible law for language models: at 1e8 parameters and 1e10 tokens, the terms are
+// 0.5 to 2, 0.2 to 1 and 0.3 to 1.8 nats.
 func truth(random *rand.Rand) planted {
 	between := func(low, high float64) float64 { return low + (high-low)*random.Float64() }
 	p := planted{effs: map[Group]float64{{"BF16", 16}: 1}}
@@ -33,8 +33,8 @@ func truth(random *rand.Rand) planted {
 	return p
 }
 
-// synthesize makes the losses of a grid of sizes and tokens per parameter, with noise of the
-// given standard deviation in log-loss.
+// synthesize returns losses on a grid of sizes and tokens per parameter, with noise of the given
+// standard deviation in the log-loss.
 func synthesize(random *rand.Rand, p planted, sizes, ratios []float64, noise float64) []Point {
 	var points []Point
 	for _, g := range []Group{{"BF16", 16}, {"CAGE", 4}, {"QuEST", 4}, {"CAGE", 2}, {"QuEST", 2}} {
@@ -48,7 +48,7 @@ func synthesize(random *rand.Rand, p planted, sizes, ratios []float64, noise flo
 	return points
 }
 
-// wide makes losses of a law that is drawn, at sizes and ratios that determine it.
+// wide returns losses of a random law, at sizes and ratios that determine it.
 func wide(seed uint64, noise float64) []Point {
 	random := rand.New(rand.NewPCG(seed, seed))
 	return synthesize(random, truth(random), wideSizes, wideRatios, noise)
@@ -68,7 +68,7 @@ func fitOrFail(t testing.TB, points []Point, o Options) *Fit {
 	return fit
 }
 
-// Without noise, what was planted is found, whatever ρ.
+// TestPlantedIsFoundExactly checks that without noise, fits with both losses find the planted law.
 func TestPlantedIsFoundExactly(t *testing.T) {
 	testlevel.Long(t, "fits many times")
 	for seed := range uint64(2) {
@@ -94,12 +94,12 @@ func TestPlantedIsFoundExactly(t *testing.T) {
 	}
 }
 
-// With noise of 0.1 % of the loss and the options of the command line, the intervals hold
-// what was planted about as often as they promise, and efficiencies are near it.
+// TestPlantedIsFoundWithinIntervals checks, with noise of 0.1 % of the loss, that intervals contain
+// the planted values about as often as they should, and that efficiencies are close.
 func TestPlantedIsFoundWithinIntervals(t *testing.T) {
 	testlevel.Long(t, "fits with bootstraps")
 	const draws = 5
-	for _, replicates := range []int{100, 0} { // 0: linearized
+	for _, replicates := range []int{100, 0} { // 0: intervals of the linearized law
 		inside, all := 0, 0
 		for seed := range uint64(draws) {
 			random := rand.New(rand.NewPCG(seed, 2))
@@ -127,8 +127,8 @@ func TestPlantedIsFoundWithinIntervals(t *testing.T) {
 				}
 			}
 		}
-		// The parameters of a draw are found or missed together, so that fewer than
-		// 95 % of so few draws is no surprise; a third of them outside would be.
+		// The parameters of a draw are found or missed together, so with so few draws, somewhat less than
+		// 95 % is no surprise.
 		t.Logf("%d replicates: %d of %d planted values lie in their 95 %% intervals", replicates, inside,
 			all)
 		if inside < all*85/100 {
@@ -138,7 +138,7 @@ func TestPlantedIsFoundWithinIntervals(t *testing.T) {
 	}
 }
 
-// The same arguments give the same bits, however many work at them.
+// TestDeterministic checks that the same arguments give the same bits with any number of workers.
 func TestDeterministic(t *testing.T) {
 	testlevel.Long(t, "fits several times")
 	random := rand.New(rand.NewPCG(5, 5))
@@ -164,7 +164,7 @@ func TestDeterministic(t *testing.T) {
 	}
 }
 
-// With the shared parameters given, one point tells an efficiency, as the inversion does.
+// TestFixedLawAndInversion checks that if the law is given, one point determines an efficiency.
 func TestFixedLawAndInversion(t *testing.T) {
 	random := rand.New(rand.NewPCG(6, 6))
 	p := truth(random)
@@ -184,13 +184,13 @@ func TestFixedLawAndInversion(t *testing.T) {
 	}
 }
 
-// There is no interval that would look sure where the points do not tell it: with no more points
-// than parameters, and of what the priors hold.
+// TestNoIntervalWithoutKnowledge checks that parameters have no misleading interval if there are no
+// more points than parameters, or if the priors determine them.
 func TestNoIntervalWithoutKnowledge(t *testing.T) {
 	testlevel.Long(t, "fits several times")
 	random := rand.New(rand.NewPCG(9, 9))
 	points := synthesize(random, truth(random), wideSizes, wideRatios, 1e-3)
-	var nine []Point // for nine parameters
+	var nine []Point // as many as parameters
 	for _, from := range []int{0, 1, 4, 8, 11, 12, 24, 36, 48} {
 		nine = append(nine, points[from])
 	}

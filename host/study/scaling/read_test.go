@@ -85,7 +85,7 @@ func TestReadFile(t *testing.T) {
 	}
 }
 
-// Whatever the text, the parsers return points that can be fitted or say why not.
+// fuzzParser checks that for any text, parse returns valid points or an error.
 func fuzzParser(f *testing.F, parse func(string, []byte) ([]Point, error)) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		points, err := parse("f", text)

@@ -15,7 +15,7 @@ import (
 	"github.com/cage-qat/cage/host/train/rundir"
 )
 
-// writeRun makes a run directory as training leaves it behind, as far as it matters here.
+// writeRun writes the files of a run directory that matter here, as training leaves them.
 func writeRun(t testing.TB, dir, config, parameters, summary string) {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -101,7 +101,7 @@ func TestReadRuns(t *testing.T) {
 		t.Errorf("%+v, %v", points, err)
 	}
 
-	// Names made of keys: of the file, and of the quantizer's parameters.
+	// Names can be made from keys of the configuration and from parameters of the quantizer.
 	points, _, err = ReadRuns(run("b"),
 		Labels{Keys: []string{"quantizer.rotation", "method.form", "quantizer.plugin"}})
 	if err != nil || len(points) != 1 || points[0].Method != "auto, off, quest" {
@@ -132,7 +132,7 @@ func TestReadRunsSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// A damaged run does not keep the others from being read.
+// TestReadRunsLeavesOutWhatIsDamaged checks that the other runs are read if some are damaged.
 func TestReadRunsLeavesOutWhatIsDamaged(t *testing.T) {
 	dir := t.TempDir()
 	writeRun(t, filepath.Join(dir, "a"), "", "", summaryText(10, 1))
@@ -150,7 +150,7 @@ func TestReadRunsLeavesOutWhatIsDamaged(t *testing.T) {
 	}
 }
 
-// TestStaleRuns: runs that a study has put aside as stale are no points of its law.
+// TestStaleRuns checks that runs that a study has put aside as stale give no points.
 func TestStaleRuns(t *testing.T) {
 	dir := t.TempDir()
 	writeRun(t, filepath.Join(dir, rundir.StudyCells, "a-0"), "", "", summaryText(1000, 3))
@@ -163,8 +163,8 @@ func TestStaleRuns(t *testing.T) {
 	}
 }
 
-// TestQuantizedAfterTraining: a run that was quantized after its training gives no point, even if
-// it has a loss.
+// TestQuantizedAfterTraining checks that a run that was quantized after training gives no point,
+// even if it has a loss.
 func TestQuantizedAfterTraining(t *testing.T) {
 	dir := t.TempDir()
 	writeRun(t, dir, "", "", summaryText(1000, 3))

@@ -19,8 +19,7 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
-// impatient serves a script that asks for news more often so that
-// tests in a browser need not wait.
+// impatient makes the script poll more often, so that tests in a browser need not wait.
 func impatient(h http.Handler) http.Handler {
 	faster := strings.NewReplacer("EVERY = 2000", "EVERY = 100")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -41,7 +40,7 @@ func impatient(h http.Handler) http.Handler {
 	})
 }
 
-// opened shows a page of a server of the runs below a root.
+// opened opens a page of a server of the runs below a root.
 func opened(t *testing.T, root, page string) *testbrowser.Browser {
 	server := httptest.NewServer(impatient(pages(root)))
 	t.Cleanup(server.Close)
@@ -63,8 +62,8 @@ const (
 	drawing = `document.querySelectorAll(".plot canvas").length`
 )
 
-// TestRunsInABrowser: the table follows the filter as it is typed, curves grow, and choosing
-// runs chooses curves.
+// TestRunsInABrowser checks that the table is filtered while typing, that curves grow, and that
+// selecting runs selects curves.
 func TestRunsInABrowser(t *testing.T) {
 	t.Parallel()
 	root := runs(t)
@@ -91,7 +90,7 @@ func TestRunsInABrowser(t *testing.T) {
 		"aquantizer.bits=4")
 }
 
-// TestPanelInABrowser: an answer about a panel that was left meanwhile is not drawn.
+// TestPanelInABrowser checks that a late response is not drawn if another panel has been selected.
 func TestPanelInABrowser(t *testing.T) {
 	testlevel.Long(t, "starts a browser")
 	t.Parallel()
@@ -117,21 +116,21 @@ func TestPanelInABrowser(t *testing.T) {
 	for range 3 {
 		choose("lambda")
 		time.Sleep(100 * time.Millisecond)
-		choose("lr") // while λ is asked for
+		choose("lr") // while the request for λ is pending
 		b.Await("the learning rate is not drawn", `(`+said+`).startsWith("Learning rate")`)
 		choose("loss")
 		b.Await("the loss is not drawn", `(`+said+`).startsWith("Loss")`)
 	}
 }
 
-// TestFilterKeepsChoice: runs that were chosen are chosen again when the filter shows them again.
+// TestFilterKeepsChoice checks that a filter that hides selected runs does not deselect them.
 func TestFilterKeepsChoice(t *testing.T) {
 	testlevel.Long(t, "starts a browser")
 	t.Parallel()
 	b := opened(t, runs(t), "/")
 	chosen := `[...document.querySelectorAll("#list input:checked")].map((box) => box.value.split("/").pop()).join(" ")`
 	b.Await("no curves are drawn", drawing+` === 1`)
-	// by script: the curves, which are drawn anew, move the table below a pointer
+	// By script, because redrawn curves move the table under a pointer.
 	for _, run := range []string{"a", "b"} {
 		testbrowser.Eval[any](b, `document.querySelector('#list input[value$="/`+run+`"]').click()`)
 	}
@@ -142,7 +141,7 @@ func TestFilterKeepsChoice(t *testing.T) {
 	b.Await("the choice is lost", chosen+` === "a b"`)
 }
 
-// TestRunInABrowser: the page of a run draws all that it has recorded.
+// TestRunInABrowser checks that the page of a run draws all metrics that it has recorded.
 func TestRunInABrowser(t *testing.T) {
 	testlevel.Long(t, "starts a browser")
 	t.Parallel()
@@ -156,7 +155,7 @@ func TestRunInABrowser(t *testing.T) {
 	page.Await("hostile records are not drawn", drawing+` >= 1`)
 }
 
-// TestLongNames: names that differ at their end are shown whole, also on a phone.
+// TestLongNames checks that names that differ at the end are shown in full, also on a phone.
 func TestLongNames(t *testing.T) {
 	testlevel.Long(t, "starts a browser")
 	t.Parallel()
@@ -178,7 +177,7 @@ func TestLongNames(t *testing.T) {
 	b.Shoot("serve-long-names-phone")
 }
 
-// TestModes: pages are readable in the dark and as narrow as on a phone.
+// TestModes checks that pages have a dark mode and fit the width of a phone.
 func TestModes(t *testing.T) {
 	testlevel.Long(t, "starts a browser")
 	t.Parallel()
@@ -205,8 +204,8 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestAxes: labels of axes fit beside their charts, and an axis of zeros alone does not go up to
-// 100.
+// TestAxes checks that axis labels fit beside their charts, and that an axis of zeros does not go
+// up to 100.
 func TestAxes(t *testing.T) {
 	testlevel.Long(t, "starts a browser")
 	t.Parallel()
@@ -236,8 +235,8 @@ func TestAxes(t *testing.T) {
 		"per second")
 }
 
-// TestRenewedInABrowser: all parts of a page follow the files, also where a run is replaced by
-// another one.
+// TestRenewedInABrowser checks that all parts of a page follow the files, even if another run
+// replaces the run.
 func TestRenewedInABrowser(t *testing.T) {
 	testlevel.Long(t, "starts a browser")
 	t.Parallel()
@@ -260,8 +259,8 @@ func TestRenewedInABrowser(t *testing.T) {
 	b.Await("curves do not come again", drawing+` === 3`)
 }
 
-// TestTroubleEnds: what a page complains about goes when it is over, and an answer that does not
-// come is complained about.
+// TestTroubleEnds checks that a page reports a missing response, and removes the message when a
+// response arrives.
 func TestTroubleEnds(t *testing.T) {
 	testlevel.Long(t, "starts a browser")
 	t.Parallel()
@@ -283,7 +282,7 @@ func TestTroubleEnds(t *testing.T) {
 	b.Await("no curves are drawn", drawing+` > 0`)
 	const said = `(document.getElementById("trouble").hidden ? "" : document.getElementById("trouble").textContent)`
 
-	// A connection that died. The page waits for half a minute, here for less.
+	// The connection is dead. The page's timeout of half a minute is shortened here.
 	testbrowser.Eval[any](b,
 		`AbortSignal.timeout = ((timeout) => () => timeout(500))(AbortSignal.timeout.bind(AbortSignal)); undefined`)
 	silent.Store(true)
@@ -294,7 +293,7 @@ func TestTroubleEnds(t *testing.T) {
 	b.Await("there is an answer, but it is said that there is none", said+` === ""`)
 }
 
-// trained makes a run that counts as running until the test ends.
+// trained locks a run, which then counts as running until the test ends.
 func trained(t testing.TB, dir string) rundir.Dir {
 	t.Helper()
 	lock, err := rundir.At(dir).Lock().Lock()
@@ -309,13 +308,13 @@ func trained(t testing.TB, dir string) rundir.Dir {
 	return rundir.At(dir)
 }
 
-// sample is a line of samples.jsonl with two texts.
+// sample returns a line of samples.jsonl with two texts.
 func sample(step int) string {
 	return fmt.Sprintf(`{"step":%d,"texts":[{"prompt":"a","text":"first of %d"},{"prompt":"b","text":"second of %d"}]}`+"\n", step, step, step)
 }
 
-// TestFocusStays: what has the focus keeps it when its part of the page is made anew, and the page
-// stays where it is; texts that were opened stay open.
+// TestFocusStays checks that the focused element keeps the focus when its part of the page is
+// rebuilt, and that opened texts stay open.
 func TestFocusStays(t *testing.T) {
 	testlevel.Long(t, "starts a browser")
 	t.Parallel()

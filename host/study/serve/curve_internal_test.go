@@ -2,7 +2,7 @@ package serve
 
 import "testing"
 
-// TestSmoothed: the mean narrows at the beginning, and is exact again after a very large value.
+// TestSmoothed checks that the window is narrow at first, and that means recover from a huge value.
 func TestSmoothed(t *testing.T) {
 	var c curve
 	for step := range 1000 {

@@ -13,7 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/study/report"
 )
 
-// answered are the curves of an answer by panel and name, with null as NaN left out.
+// answered returns the number of points of each curve in a response, by panel and name.
 func answered(t testing.TB, w *httptest.ResponseRecorder) (curves map[string]int, wrong string) {
 	t.Helper()
 	var a struct {
@@ -50,7 +50,7 @@ func answered(t testing.TB, w *httptest.ResponseRecorder) (curves map[string]int
 	return curves, a.Wrong
 }
 
-// TestCurves: curves grow with the records, and begin again when these are cut.
+// TestCurves checks that curves grow with the records, and start again when these are cut.
 func TestCurves(t *testing.T) {
 	root := runs(t)
 	h := pages(root)
@@ -79,8 +79,8 @@ func TestCurves(t *testing.T) {
 	}
 }
 
-// TestTeacher: the loss of a run with a teacher is another quantity than its validation loss, and
-// stands in a chart of its own.
+// TestTeacher checks that the loss of a run with a teacher, which is another quantity than its
+// validation loss, has a chart of its own.
 func TestTeacher(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "runs")
 	put(t, root, "taught", "run.toml", "seed = 1\n")
@@ -101,7 +101,7 @@ func TestTeacher(t *testing.T) {
 	}
 }
 
-// TestCurvesOfAMissingRun: a run that is not there does not keep the others from being shown.
+// TestCurvesOfAMissingRun checks that if a run is missing, the others are shown.
 func TestCurvesOfAMissingRun(t *testing.T) {
 	root := runs(t)
 	a := filepath.Join(root, "a")
@@ -113,8 +113,8 @@ func TestCurvesOfAMissingRun(t *testing.T) {
 	}
 }
 
-// TestLooksOfCurves: also of many runs every curve of the losses has a look of its own, and the
-// curves of one run its colour.
+// TestLooksOfCurves checks that even with many runs, no two curves of the losses have the same
+// colour and dash pattern.
 func TestLooksOfCurves(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "runs")
 	query := []string{"panel", "loss"}
@@ -133,7 +133,7 @@ func TestLooksOfCurves(t *testing.T) {
 	}
 	named := map[[2]int]string{}
 	for _, c := range a.Charts[0].Chart.Series {
-		look := [2]int{(c.Color - 1) % 7, (c.Dash - 1) % 8} // as chart.js has colours and kinds of lines
+		look := [2]int{(c.Color - 1) % 7, (c.Dash - 1) % 8} // as chart.js has colours and dash patterns
 		if other, taken := named[look]; taken {
 			t.Errorf("%s looks like %s", c.Name, other)
 		}

@@ -11,8 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/study/serve"
 )
 
-// The table shows the runs below a directory, and may be asked for by the names of this
-// machine only.
+// The table shows the runs below a directory. Requests must use a name of this machine.
 func Example() {
 	dir, err := os.MkdirTemp("", "runs")
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/study/serve"
 )
 
-// TestHosts: a page of another site that makes its name lead here reads nothing.
+// TestHosts checks that pages of other sites cannot read anything, even by DNS rebinding.
 func TestHosts(t *testing.T) {
 	h := serve.New("Trainer.example", runs(t)).Handler()
 	for host, want := range map[string]int{
@@ -40,7 +40,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// TestBadRequests: a request names a run of the list or an asset, never a file.
+// TestBadRequests checks that a request can name a listed run or an asset, but no other file.
 func TestBadRequests(t *testing.T) {
 	root := runs(t)
 	put(t, filepath.Dir(root), "secret", "run.toml", "seed = 7\n")
@@ -83,7 +83,7 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
-// elements are those of a page, with the attributes that could do something.
+// elements returns the elements of a page, with attributes that could load or run something.
 func elements(t testing.TB, w *httptest.ResponseRecorder) (list []string) {
 	t.Helper()
 	z := html.NewTokenizer(w.Body)
@@ -104,8 +104,8 @@ func elements(t testing.TB, w *httptest.ResponseRecorder) (list []string) {
 	}
 }
 
-// TestTextsAreText: whatever the files of a run say, its pages have the elements of the
-// layout and no others, and no script but those of the server may run.
+// TestTextsAreText checks that pages have only the elements of the layout, whatever the files of a
+// run contain, and that only the server's scripts may run.
 func TestTextsAreText(t *testing.T) {
 	root := runs(t)
 	h := pages(root)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestManyRuns: the table shows 200 runs and a link to all of them.
+// TestManyRuns checks that the table shows 200 runs and a link to all of them.
 func TestManyRuns(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "runs")
 	for i := range 201 {
@@ -31,8 +31,7 @@ func TestManyRuns(t *testing.T) {
 	}
 }
 
-// TestManyNumbers: a record with more numbers than any that cage writes takes no more memory than
-// the limit.
+// TestManyNumbers checks that metrics beyond the limit are dropped, so that memory is bounded.
 func TestManyNumbers(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "runs")
 	for name, n := range map[string]int{"few": 63, "many": 64} {

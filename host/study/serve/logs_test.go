@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestCurve: a long curve keeps its peaks, its breaks and the mean of all values around a point.
+// TestCurve checks that a long curve keeps its peaks, its breaks and the means around its points.
 func TestCurve(t *testing.T) {
 	c := &curve{}
 	const steps = 200_000
@@ -18,7 +18,7 @@ func TestCurve(t *testing.T) {
 			y = math.Inf(1)
 		}
 		c.add(i, y)
-		c.add(i, 100) // a second value at the step
+		c.add(i, 100) // a second value at the step is ignored
 	}
 	peaks, breaks, last := 0, 0, -1
 	for _, p := range c.points {
@@ -49,7 +49,7 @@ func TestCurve(t *testing.T) {
 	}
 }
 
-// TestLogs: the runs that were looked at last are kept.
+// TestLogs checks that the most recently used runs are kept.
 func TestLogs(t *testing.T) {
 	var l logs
 	first := l.get("0")

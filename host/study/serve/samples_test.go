@@ -13,8 +13,8 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
-// TestSamples: the newest texts come first and open; old ones are left out,
-// and lines that are none are passed over.
+// TestSamples checks that the newest texts are first and open, that old ones are left out, and that
+// invalid lines are skipped.
 func TestSamples(t *testing.T) {
 	root := runs(t)
 	h, b := pages(root), filepath.Join(root, "b")
@@ -53,7 +53,7 @@ func add(t *testing.T, path, text string) {
 	}
 }
 
-// TestSamplesInABrowser: the page shows texts as they are written.
+// TestSamplesInABrowser checks that the page shows texts as they are written.
 func TestSamplesInABrowser(t *testing.T) {
 	testlevel.Long(t, "starts a browser")
 	t.Parallel()

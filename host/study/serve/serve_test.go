@@ -18,17 +18,17 @@ import (
 	"github.com/cage-qat/cage/host/study/serve"
 )
 
-// hostile is a text that means something in every language of a page.
+// hostile is a text with special characters of every language of a page.
 const hostile = `<b>&"'|*_$\{}%# λ</script><script>alert(1)</script><img src=x onerror=alert(2)>`
 
-// put writes a file in one step: path elements come first, the content last.
+// put replaces a file atomically: path elements come first, the content last.
 func put(t testing.TB, elem ...string) {
 	t.Helper()
 	path := filepath.Join(elem[:len(elem)-1]...)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	// A page that looks meanwhile must not find a half of the file, which no run would write.
+	// A page that reads meanwhile must not find half of the file, which no run would write.
 	whole := path + ".new"
 	if err := os.WriteFile(whole, []byte(elem[len(elem)-1]), 0o644); err != nil {
 		t.Fatal(err)
@@ -38,7 +38,7 @@ func put(t testing.TB, elem ...string) {
 	}
 }
 
-// records are those of steps from and to, of a run with weights.
+// records returns the records of a range of steps, with weights.
 func records(from, to int) string {
 	var b strings.Builder
 	for step := from; step <= to; step++ {
@@ -47,7 +47,7 @@ func records(from, to int) string {
 	return b.String()
 }
 
-// runs makes a root with four runs: done, interrupted, with hostile texts, and unreadable.
+// runs returns a root with four runs: done, interrupted, with hostile texts, and unreadable.
 func runs(t testing.TB) (root string) {
 	t.Helper()
 	root = filepath.Join(t.TempDir(), "runs")
@@ -78,7 +78,7 @@ func quoted(text string) string {
 	return string(out)
 }
 
-// get asks a handler as a browser on this machine does.
+// get sends a request to a handler like a browser on this machine.
 func get(t testing.TB, h http.Handler, path string, query ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	q := url.Values{}
@@ -96,7 +96,7 @@ func pages(roots ...string) http.Handler { return serve.New("", roots...).Handle
 
 var rowHead = regexp.MustCompile(`<th scope="row"><a href="[^"]*">([^<]*)</a>`)
 
-// TestTable: runs are filtered and sorted as in `cage runs list`.
+// TestTable checks that runs are filtered and sorted as in `cage runs list`.
 func TestTable(t *testing.T) {
 	root := runs(t)
 	h := pages(root)
@@ -131,7 +131,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestRunningFirst: without another order, runs that are being trained come before all others.
+// TestRunningFirst checks that by default, runs that are being trained come first.
 func TestRunningFirst(t *testing.T) {
 	root := runs(t)
 	trained(t, filepath.Join(root, "b"))
@@ -147,7 +147,7 @@ func TestRunningFirst(t *testing.T) {
 	}
 }
 
-// TestNothingYet: a directory may come later.
+// TestNothingYet checks that the directory need not exist yet.
 func TestNothingYet(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "runs")
 	if w := get(t, pages(root), "/"); w.Code != 200 ||
@@ -156,7 +156,7 @@ func TestNothingYet(t *testing.T) {
 	}
 }
 
-// TestRunPage: the page of a run shows the configuration and the results.
+// TestRunPage checks that the page of a run shows its configuration and results.
 func TestRunPage(t *testing.T) {
 	root := runs(t)
 	h := pages(root)
@@ -171,8 +171,8 @@ func TestRunPage(t *testing.T) {
 	}
 }
 
-// TestResults: the loss comes first, whole numbers have all of their digits, and what repeats the
-// configuration is left out.
+// TestResults checks that the loss is first, that whole numbers have all digits, and that numbers
+// in the configuration are left out.
 func TestResults(t *testing.T) {
 	root := runs(t)
 	a := filepath.Join(root, "a")
@@ -191,7 +191,7 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// TestUnchanged: what the browser has already is not sent again.
+// TestUnchanged checks that what the browser already has is not sent again.
 func TestUnchanged(t *testing.T) {
 	h := pages(runs(t))
 	first := get(t, h, "/assets/live.js")
@@ -205,7 +205,7 @@ func TestUnchanged(t *testing.T) {
 	}
 }
 
-// TestAtOnce: many ask at once, under -race.
+// TestAtOnce sends many requests at once, for the race detector.
 func TestAtOnce(t *testing.T) {
 	root := runs(t)
 	h := pages(root)

@@ -9,8 +9,8 @@ import (
 	"github.com/cage-qat/cage/host/study/snapshot"
 )
 
-// FuzzRead: bytes are refused with an error that names the file, or give a file that is
-// written and read again as it is.
+// FuzzRead checks that any bytes give an error that names the file, or a file that survives a round
+// trip.
 func FuzzRead(f *testing.F) {
 	for _, text := range []string{
 		``, `{}`, `{"study": "s", "cells": []}`,

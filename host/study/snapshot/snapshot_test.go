@@ -36,7 +36,7 @@ values = [0, 1]
 
 var day = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// load goes to an empty directory with a study.
+// load writes a study to a new directory, and changes to it.
 func load(t testing.TB) *study.Study {
 	t.Helper()
 	t.Chdir(t.TempDir())
@@ -53,12 +53,12 @@ func loadFile(t testing.TB) *study.Study {
 	return s
 }
 
-// programs are those of a run's plugins, of which some version of a plugin gives other ones.
+// programs returns hashes of the programs of plugins, one of which depends on the version.
 func programs(version string) map[string]string {
 	return map[string]string{"optimizer of x: update": "1f", "weight x: quantize": version}
 }
 
-// done are results as after training the given cells, each with a loss of its own.
+// done writes runs of the given cells, as if they were trained, and returns results with losses.
 func done(t testing.TB, s *study.Study, version string, cells ...int) []study.Result {
 	t.Helper()
 	out := make([]study.Result, len(s.Cells))
@@ -99,7 +99,7 @@ func collect(
 	return f
 }
 
-// again writes a file and reads it.
+// again writes a file and reads it back.
 func again(t testing.TB, f *snapshot.File) *snapshot.File {
 	t.Helper()
 	if err := f.Write("kept.json"); err != nil {
@@ -112,7 +112,7 @@ func again(t testing.TB, f *snapshot.File) *snapshot.File {
 	return out
 }
 
-// states are those of results, and their losses.
+// states formats the states and metrics of results.
 func states(results []study.Result) string {
 	var list []string
 	for _, r := range results {
@@ -125,7 +125,7 @@ func states(results []study.Result) string {
 	return strings.Join(list, ", ")
 }
 
-// TestTakeDiverged: a cell that diverged is kept as such, and is no other result.
+// TestTakeDiverged checks that a diverged cell is kept as such, until it is trained again.
 func TestTakeDiverged(t *testing.T) {
 	s := load(t)
 	results := done(t, s, "1", 0, 1)
@@ -147,8 +147,7 @@ func TestTakeDiverged(t *testing.T) {
 	}
 }
 
-// TestCollect: what was kept is there again, without times, and what was trained on another
-// occasion is added to it.
+// TestCollect checks that results are kept, without times, and that later results are added.
 func TestCollect(t *testing.T) {
 	s := load(t)
 	first := again(t, collect(t, s, done(t, s, "1", 2, 0), nil, "r1"))
@@ -183,7 +182,7 @@ func TestCollect(t *testing.T) {
 	}
 }
 
-// TestUnknown: cells that the study file does not ask for any more.
+// TestUnknown checks cells that the study file no longer has.
 func TestUnknown(t *testing.T) {
 	s := load(t)
 	f := collect(t, s, done(t, s, "1", 0, 1), nil, "r1")
@@ -200,8 +199,8 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
-// TestFindStale: results are stale when plugins give other programs or files hold other
-// tokens, and only then.
+// TestFindStale checks that results are stale only if plugins return other programs or files
+// contain other tokens.
 func TestFindStale(t *testing.T) {
 	s := load(t)
 	f := collect(t, s, done(t, s, "1", 0, 1, 2), nil, "r1")
@@ -259,8 +258,7 @@ func TestFindStale(t *testing.T) {
 	}
 }
 
-// TestTakeRefuses: results of which nobody knows what they were made with, or that were made
-// of different data, are not kept.
+// TestTakeRefuses checks that results without a readable provenance are not kept.
 func TestTakeRefuses(t *testing.T) {
 	for want, change := range map[string]func(t *testing.T, s *study.Study){
 		"cannot read the provenance": func(t *testing.T, s *study.Study) {
@@ -282,7 +280,7 @@ func TestTakeRefuses(t *testing.T) {
 	}
 }
 
-// TestOtherTokens: results of different data are not kept side by side.
+// TestOtherTokens checks that results of different data are not kept in one file.
 func TestOtherTokens(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, "t.tokens", "")
@@ -309,7 +307,7 @@ func TestOtherTokens(t *testing.T) {
 	}
 }
 
-// TestReadRefuses: files that are damaged, or that this version does not know.
+// TestReadRefuses checks the errors for damaged files, and for unknown keys.
 func TestReadRefuses(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const sources = `"sources": [{"date": "d", "revision": "r", "builds": null, "plugins": null}]`

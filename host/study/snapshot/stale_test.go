@@ -12,12 +12,12 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 )
 
-// TestRelabelled: a cell is known by its configuration: another label, or one more axis, changes
-// nothing.
+// TestRelabelled checks that a cell is found by its configuration after a label has changed or an
+// axis was added.
 func TestRelabelled(t *testing.T) {
 	s := load(t)
 	f := again(t, collect(t, s, done(t, s, "1", 0, 1, 2, 3), nil, "r1"))
-	t.Chdir(t.TempDir()) // another machine: no directories of cells
+	t.Chdir(t.TempDir()) // without the cells' directories, as on another machine
 	for name, text := range map[string]string{
 		"another label": strings.Replace(studyFile, `values = [0, 1]`,
 			`values = [{label = "first", value = 0}, {label = "second", value = 1}]`, 1),
@@ -41,8 +41,7 @@ func TestRelabelled(t *testing.T) {
 	}
 }
 
-// TestSameResults: results that nobody trained again keep the revision that they were taken over
-// with.
+// TestSameResults checks that results that were not trained again keep their revision.
 func TestSameResults(t *testing.T) {
 	s := load(t)
 	first := collect(t, s, done(t, s, "1", 0, 1), nil, "r1")
@@ -54,7 +53,7 @@ func TestSameResults(t *testing.T) {
 	}
 }
 
-// TestNoPrograms: a run of which nobody knows what it was made with is not kept.
+// TestNoPrograms checks that a run whose provenance has no programs is not kept.
 func TestNoPrograms(t *testing.T) {
 	s := load(t)
 	results := done(t, s, "1", 0)
@@ -64,7 +63,7 @@ func TestNoPrograms(t *testing.T) {
 	}
 }
 
-// TestBuilds: results of two builds that are taken over at once have two sources.
+// TestBuilds checks that results of two builds that are added at once have two sources.
 func TestBuilds(t *testing.T) {
 	s := load(t)
 	results := done(t, s, "1", 0, 1, 2, 3)
@@ -120,8 +119,7 @@ gold = "{{ right }}"
 metrics = ["acc", "acc_norm"]
 `
 
-// TestAsked: answers to other questions than those that the study file asks now are no results of
-// it.
+// TestAsked checks that answers to other questions than those in the study file do not count.
 func TestAsked(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, "t.tokens", "")
@@ -137,7 +135,7 @@ func TestAsked(t *testing.T) {
 		write(t, filepath.Join(s.Cells[i].Dir, "cell.toml"), config.Heading)
 		write(t, filepath.Join(s.Cells[i].Dir, "summary.json"), `{"completed": true, "val_loss": 2}`)
 	}
-	// A program that answers nothing is asked.
+	// The tool answers no question.
 	if _, err := study.Run(t.Context(), s,
 		study.RunOptions{Tool: []string{"sh", "-c", "exit 1"}}); err != nil {
 		t.Fatal(err)
@@ -188,7 +186,7 @@ name = "method"
 values = [{label = "full"}, {label = "RTN", set = {quantizer = {plugin = "quest", bits = 4}}, quantize = "rtn"}]
 `
 
-// TestQuantizedStale: what was quantized from a stale model is stale.
+// TestQuantizedStale checks that a model that was quantized from a stale model is stale.
 func TestQuantizedStale(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, "small.toml", quantized)

@@ -44,8 +44,8 @@ func collect(
 			Forward: forward})
 }
 
-// TestCollect: one process for each plugin, a program for every tensor and site, and
-// no process left when they are there.
+// TestCollect checks that Collect starts one process per plugin, returns a program for every tensor
+// and site, and leaves no process running.
 func TestCollect(t *testing.T) {
 	cases := map[string]struct {
 		overrides            []string
@@ -105,7 +105,7 @@ func TestCollect(t *testing.T) {
 	}
 }
 
-// TestUsed: what ran is recorded, with defaults filled in and the hash pinned.
+// TestUsed checks that the plugins are recorded, with default parameters and pinned hashes.
 func TestUsed(t *testing.T) {
 	cfg := testrun.Config(t, "model.vocab=40", "quantizer.bits=3")
 	p, err := collect(t, cfg, testrun.Finder(t), false)
@@ -133,7 +133,7 @@ func TestUsed(t *testing.T) {
 	}
 }
 
-// TestMistakes: what only the plugins can know is wrong is reported at the line of the
+// TestMistakes checks that mistakes which only plugins can find are reported at the key of the
 // configuration.
 func TestMistakes(t *testing.T) {
 	pin := strings.Repeat("0", 64)
@@ -189,9 +189,9 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// TestKilledAfterHandover: programs are all that a run needs of a plugin. The plugins
-// are killed as soon as the last program has arrived, and the steps are those of an
-// undisturbed run, bit for bit.
+// TestKilledAfterHandover checks that a run needs nothing of a plugin but its programs. It kills
+// the plugins after the last program has arrived. The steps must equal those of an undisturbed run
+// bit for bit.
 func TestKilledAfterHandover(t *testing.T) {
 	testlevel.Long(t, "trains twice")
 	cfg := testrun.Config(t, "model.vocab=40", "method.silence=0.0")
@@ -226,7 +226,7 @@ func TestKilledAfterHandover(t *testing.T) {
 	}
 }
 
-// handOver asks two plugins for all programs of a model.
+// handOver gets all programs of a model from two plugins.
 func handOver(
 	t *testing.T, cfg *config.Config, m model.Model, quantizer, optimizer *plugin.Client,
 ) *build.Programs {
@@ -288,8 +288,8 @@ func trainFive(t *testing.T, cfg *config.Config, plan step.Plan) map[string][]fl
 	return testrun.Download(t, c, s)
 }
 
-// TestPlan: decay for the linear layers' matrices only, and the correction for
-// quantized weights only.
+// TestPlan checks that only the matrices of linear layers have weight decay, and that only
+// quantized weights have a correction.
 func TestPlan(t *testing.T) {
 	plan := testrun.Plan(t, testrun.Config(t, "model.vocab=40"))
 	for i, p := range plan.Model.Params() {
@@ -309,8 +309,8 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestTrainedQuantizersNeedTheirGradient: a gradient at x is none for the trained
-// parameters of a quantizer.
+// TestTrainedQuantizersNeedTheirGradient checks that method.gradient = "full" is refused for a
+// quantizer with trained parameters, which a gradient at x does not train.
 func TestTrainedQuantizersNeedTheirGradient(t *testing.T) {
 	cfg := testrun.Config(t, `quantizer={plugin="lsq"}`, `method.gradient="full"`, "model.vocab=40")
 	programs, err := collect(t, cfg, testrun.Finder(t), false)
@@ -325,8 +325,8 @@ func TestTrainedQuantizersNeedTheirGradient(t *testing.T) {
 	}
 }
 
-// TestBackward: the operands of the products of the backward pass get programs in a training, and
-// none in an evaluation, with overrides by their roles.
+// TestBackward checks that the operands of the backward products get programs in a training, with
+// overrides by role, and none in an evaluation.
 func TestBackward(t *testing.T) {
 	cfg := testrun.Config(t, "model.vocab=40", `quantizer.gradients={plugin="mxfp4"}`,
 		`quantizer.overrides=[{match="*.mlp.w1", role="gradients", plugin="none"}, {match="*.attn.out*", role="backward", plugin="absmax"}]`)
@@ -335,7 +335,7 @@ func TestBackward(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Two gradients of four weights, without those of w1, and both other operands of attn.out.
+	// Two gradients for each of four weights (not w1), and both other operands of attn.out.
 	if len(p.Backward) != 2*4+2 {
 		t.Errorf("%d operands are quantized: %v", len(p.Backward), p.Backward)
 	}
@@ -372,7 +372,7 @@ func TestBackward(t *testing.T) {
 	}
 }
 
-// TestMain fails when a goroutine outlives the tests.
+// TestMain fails if a goroutine outlives the tests.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestDeviceCount(t *testing.T) {

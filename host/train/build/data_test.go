@@ -59,7 +59,7 @@ func TestOpenData(t *testing.T) {
 	}
 }
 
-// TestOtherTokenizer: both files must come from one tokenizer.
+// TestOtherTokenizer checks that both files must come from the same tokenizer.
 func TestOtherTokenizer(t *testing.T) {
 	cfg := testrun.Config(t)
 	f, err := dataset.Open(cfg.Data.Validation)
@@ -88,8 +88,8 @@ func TestOtherTokenizer(t *testing.T) {
 	}
 }
 
-// TestBeginning: a begin token that the tokenizer puts before no text is used where the model has
-// learned from documents with it, and where there is no text at all.
+// TestBeginning checks that a BOS token which the tokenizer does not add to every text is added if
+// the model was trained on documents, or if the text is empty.
 func TestBeginning(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -121,7 +121,7 @@ func TestBeginning(t *testing.T) {
 	}
 }
 
-// openTokens opens a token file. It is closed when the test ends.
+// openTokens opens a token file and closes it when the test ends.
 func openTokens(t *testing.T, path string) *dataset.File {
 	t.Helper()
 	part, err := dataset.Open(path)
@@ -132,8 +132,8 @@ func openTokens(t *testing.T, path string) *dataset.File {
 	return part
 }
 
-// TestWindows: sequences are drawn once each, the same for the same seed, and no more than there
-// are.
+// TestWindows checks that windows are drawn without replacement, that they depend only on the seed,
+// and that their number is limited by the file.
 func TestWindows(t *testing.T) {
 	path, _ := testrun.Dataset(t)
 	part := openTokens(t, path)
@@ -171,8 +171,8 @@ func TestWindows(t *testing.T) {
 	}
 }
 
-// TestWindowsOfConversations: rows hold each document once, cut where it is longer than a row, and
-// number them.
+// TestWindowsOfConversations checks that the rows hold each document once, truncated to the length
+// of a row, and number the documents.
 func TestWindowsOfConversations(t *testing.T) {
 	const context = 16
 	var want []string
@@ -193,7 +193,7 @@ func TestWindowsOfConversations(t *testing.T) {
 	}
 	var got []string
 	for i, row := range rows {
-		count := map[int32]int{} // of the tokens of a document, which are all the same
+		count := map[int32]int{} // the number of tokens of each document, which are all equal
 		for place, id := range row {
 			if s := segments[i][place]; s != model.Padding {
 				count[id]++
@@ -218,7 +218,7 @@ func TestWindowsOfConversations(t *testing.T) {
 	}
 }
 
-// TestWindowsOfSeparateDocuments: where documents are kept apart, one begins behind each end token.
+// TestWindowsOfSeparateDocuments checks that documents begin at BOS tokens and after EOS tokens.
 func TestWindowsOfSeparateDocuments(t *testing.T) {
 	path, _ := testrun.Dataset(t)
 	part := openTokens(t, path)

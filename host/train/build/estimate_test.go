@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/host/train/build"
 )
 
-// sizes are those of a Llama, with what was measured of it.
+// sizes are the sizes of a Llama, with the memory that was measured for it.
 type sizes struct {
 	layers, width, heads, vocabulary, context, batch int
 
@@ -19,7 +19,7 @@ type sizes struct {
 	mebibytes float64
 }
 
-// measured are the largest resident sizes of two steps of Llamas, in MiB.
+// measured lists the largest resident sizes of two training steps of Llamas, in MiB.
 var measured = []sizes{
 	{8, 256, 4, 16000, 32, 32, true, true, true, 628},
 	{1, 256, 16, 2000, 512, 8, true, true, false, 596},
@@ -45,7 +45,7 @@ var measured = []sizes{
 	{4, 64, 1, 16000, 512, 4, true, false, false, 335},
 }
 
-// distilled are the same for Llamas that learn from a teacher of their size.
+// distilled lists the same for Llamas with a teacher of their size.
 var distilled = []sizes{
 	{4, 256, 4, 16000, 128, 8, true, true, false, 892},
 	{2, 128, 2, 32000, 256, 4, true, true, false, 1086},
@@ -56,7 +56,7 @@ var distilled = []sizes{
 	{4, 256, 4, 32000, 256, 8, true, true, false, 2361},
 }
 
-// recompute is what is computed again where blocks are, and where they are not.
+// recompute returns the setting that recomputes blocks, or nothing.
 func recompute(blocks bool) architecture.Recompute {
 	if blocks {
 		return architecture.RecomputeBlocks
@@ -79,7 +79,7 @@ func total(m build.Sizes) (sum float64) {
 	return sum
 }
 
-// TestEstimate: the estimate is as accurate as the messages say.
+// TestEstimate checks that the estimate is as accurate as build.Accuracy promises.
 func TestEstimate(t *testing.T) {
 	for i, c := range append(slices.Clone(measured), distilled...) {
 		hidden := (8*c.width/3 + 255) / 256 * 256
@@ -106,8 +106,8 @@ func TestEstimate(t *testing.T) {
 	}
 }
 
-// TestEstimateOfAdapters: measured as the others are, of SmolLM2-135M with adapters of rank 16 in
-// W4A16, four sequences of 256 tokens, with frozen weights in both types.
+// TestEstimateOfAdapters compares the estimate with measurements of SmolLM2-135M in W4A16 with
+// adapters of rank 16, four sequences of 256 tokens, and frozen weights in both types.
 func TestEstimateOfAdapters(t *testing.T) {
 	m := build.Sizes{Layers: 30, Width: 576, Hidden: 1536, Heads: 9, KeyWidth: 192, Vocabulary: 49152,
 		Context: 256, Batch: 4,
@@ -122,8 +122,8 @@ func TestEstimateOfAdapters(t *testing.T) {
 	}
 }
 
-// TestEstimateOfGeneration: to continue texts takes caches, and the scores of the tokens that are
-// read at once.
+// TestEstimateOfGeneration checks that continuing texts needs KV caches, and scores and logits only
+// for the tokens that are processed at once.
 func TestEstimateOfGeneration(t *testing.T) {
 	m := build.Sizes{Layers: 2, Width: 64, Hidden: 96, Heads: 4, KeyWidth: 32, Vocabulary: 328,
 		Context: 49152, Batch: 1, Parameters: 82752, Forward: true}
@@ -139,7 +139,7 @@ func TestEstimateOfGeneration(t *testing.T) {
 		pieces[logits]*49152 != whole[logits] || pieces[caches] != 4*2*2*49152*32 || whole[caches] != 0 {
 		t.Errorf("whole sequences %+v, pieces %+v", whole, pieces)
 	}
-	// Measured: the largest resident size of `cage generate` with GOGC=10, of
+	// Measured: the largest resident size of `cage generate` with GOGC=10, for
 	// host/model/huggingface/testdata/llama32 with 131072 positions, --context 49152 and a prompt of
 	// 32 kB.
 	const mebibytes = 258
@@ -148,8 +148,8 @@ func TestEstimateOfGeneration(t *testing.T) {
 	}
 }
 
-// TestEstimateGrows: no size is so large that it overflows, and more of anything is
-// never less memory.
+// TestEstimateGrows checks that the estimate of a huge model does not overflow, and that it grows
+// with a teacher, without recomputation and with gradients.
 func TestEstimateGrows(t *testing.T) {
 	base := build.Sizes{Layers: 4096, Width: 1 << 20, Hidden: 1 << 22, Heads: 1 << 16,
 		Vocabulary: 1 << 24,
@@ -169,7 +169,7 @@ func TestEstimateGrows(t *testing.T) {
 	}
 }
 
-// shape is a model whose heads need not share its width, with what was measured of it.
+// shape is a model whose heads need not share its width, with the memory measured for it.
 type shape struct {
 	normed                                                           bool
 	layers, width, heads, headSize, keyHeads, hidden, context, batch int
@@ -178,8 +178,8 @@ type shape struct {
 	megabytes float64
 }
 
-// shapes are the largest resident sizes of three steps of 4-bit QuEST with AdamW, in MB, of models
-// of 256 bytes.
+// shapes lists the largest resident sizes, in MB, of three steps of models with a vocabulary of 256
+// bytes, trained with 4-bit QuEST and AdamW.
 var shapes = []shape{
 	{true, 8, 256, 2, 64, 1, 512, 64, 32, false, 524},
 	{false, 8, 256, 4, 32, 4, 1024, 256, 8, false, 816},
@@ -219,7 +219,7 @@ var shapes = []shape{
 	{true, 2, 128, 4, 64, 2, 512, 256, 8, true, 175},
 }
 
-// TestEstimateOfShapes: wide heads, few heads of keys, and norms of queries and keys.
+// TestEstimateOfShapes checks the estimate for wide heads, few key heads, and QK norms.
 func TestEstimateOfShapes(t *testing.T) {
 	for _, c := range shapes {
 		heads, keys := c.heads*c.headSize, c.keyHeads*c.headSize
@@ -238,7 +238,7 @@ func TestEstimateOfShapes(t *testing.T) {
 	}
 }
 
-// TestReport: the parts are the whole, the largest first, and what fits is what is not refused.
+// TestReport checks the sum and the order of the parts, and that Fits agrees with Err.
 func TestReport(t *testing.T) {
 	with := small
 	with.Teacher.Parameters = 2.2e6

@@ -9,7 +9,7 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 )
 
-// The model and the method of a configuration.
+// This example builds the model of a configuration and prints its method.
 func Example() {
 	cfg, err := config.Parse("run.toml", []byte(`
 model    = { layers = 2, width = 32, heads = 2, hidden = 64, context = 16, vocab = 257 }

@@ -1,6 +1,6 @@
 package build
 
-// What tests of the package call.
+// Functions that are exported for the tests.
 var (
 	AvailableIn = availableIn
 	Decide      = decide

@@ -17,8 +17,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// TestModel: the model is made from the settings, whatever its kind, and an unknown kind is
-// refused.
+// TestModel checks that a model of each kind is built from the settings, and that an unknown kind
+// is refused.
 func TestModel(t *testing.T) {
 	for _, c := range []struct {
 		settings architecture.Settings
@@ -48,8 +48,8 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// TestSeparate: documents begin at begin tokens and behind end tokens; their first tokens are
-// nobody's target.
+// TestSeparate checks that documents begin at BOS tokens and after EOS tokens, and that the first
+// token of a document is not a target.
 func TestSeparate(t *testing.T) {
 	const context = 7
 	for name, c := range map[string]struct {
@@ -82,9 +82,9 @@ func TestSeparate(t *testing.T) {
 	}
 }
 
-// TestNormalization: by the weights of a step's targets, the mean of all its losses is that of the
-// targets, or the mean of the means of the micro-batches that have targets; a step without any has
-// none, and no NaN.
+// TestNormalization checks that the weights of the targets make the mean over all losses of a step
+// the mean over the targets or, with one mean per micro-batch, the mean of these means. A step
+// without targets has the mean 0, not NaN.
 func TestNormalization(t *testing.T) {
 	const context = 4
 	masks := map[string][][]float32{
@@ -141,8 +141,8 @@ train = {steps = 1, batch = 1, distillation = {teacher = "../../model/huggingfac
 schedule = {rate = 1e-3}
 `
 
-// TestTeacherInMemory: the parameters of a teacher are counted in a training, and not in an
-// evaluation, which has none.
+// TestTeacherInMemory checks that the parameters of the teacher are counted in a training, but not
+// in an evaluation, which does not load it.
 func TestTeacherInMemory(t *testing.T) {
 	cfg, err := config.Parse("run.toml", []byte(taughtText), nil)
 	if err != nil {
@@ -168,8 +168,8 @@ func TestTeacherInMemory(t *testing.T) {
 	}
 }
 
-// TestUnusedRowsArePadding: rows of a last batch that is not full are padding, which quantizers see
-// as zeros, where documents are kept apart.
+// TestUnusedRowsArePadding checks that, if documents are separate, the unused rows of the last
+// batch are padding, which quantizers see as zeros.
 func TestUnusedRowsArePadding(t *testing.T) {
 	const context, batch = 3, 4
 	path := filepath.Join(t.TempDir(), "v.tokens")
@@ -179,7 +179,7 @@ func TestUnusedRowsArePadding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, document := range [][]int32{{5, 6, 7}, {8, 5}} { // each behind its begin token
+	for _, document := range [][]int32{{5, 6, 7}, {8, 5}} { // preceded by a BOS token
 		if err := w.WriteDocument(document, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -213,7 +213,7 @@ func TestUnusedRowsArePadding(t *testing.T) {
 	}
 }
 
-// FuzzRecorded: any account of a run records programs, or none.
+// FuzzRecorded checks that recordedPrograms accepts any content of provenance.json.
 func FuzzRecorded(f *testing.F) {
 	f.Add([]byte(`{"programs":{"weight a: quantize":"ff"}}`))
 	f.Add([]byte(`{"programs":[]}`))

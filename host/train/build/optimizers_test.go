@@ -9,8 +9,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// TestGroups: the rate and the decay of a group reach the rules of its tensors, and of no
-// others.
+// TestGroups checks that the rate and the weight decay of an optimizer group apply to the tensors
+// of the group only.
 func TestGroups(t *testing.T) {
 	plan := testrun.Plan(t, testrun.Config(t, "model.vocab=40", "train.weight_decay=0.1",
 		`optimizer.groups=[{match="*mlp.w1*", rate=0.25, weight_decay=0.3}, {match="*attn.*", rate=3.0}, {roles="embedding", rate=0.0, weight_decay=0.0}]`))
@@ -40,8 +40,8 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// TestParts: optimizers hear what matrices a fused weight holds. Muon takes those of
-// different sizes apart.
+// TestParts checks that optimizers get the sizes of the matrices in a fused weight: Muon splits it
+// if they have different sizes.
 func TestParts(t *testing.T) {
 	plan := testrun.Plan(t, testrun.Config(t, "model.vocab=40", "model.kv_heads=1",
 		`optimizer={plugin="muon"}`))
@@ -54,7 +54,7 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// TestDecayOrder: the order reaches every rule.
+// TestDecayOrder checks that train.decay applies to every rule.
 func TestDecayOrder(t *testing.T) {
 	for text, want := range map[string]bool{"first": false, "last": true} {
 		for _, r := range testrun.Plan(t,

@@ -19,7 +19,7 @@ var small = build.Sizes{
 	Parameters: 2.2e6, Quantized: 1.7e6, States: 4.4e6,
 }
 
-// TestReportErr: what fits is not refused, and what does not is told what needs less.
+// TestReportErr checks that a run that does not fit is refused, with advice.
 func TestReportErr(t *testing.T) {
 	for name, c := range map[string]struct {
 		overrides []string
@@ -52,8 +52,8 @@ func TestReportErr(t *testing.T) {
 	}
 }
 
-// TestCheckWithoutMachine: where nothing is known of the machine, only what no machine
-// has is refused.
+// TestCheckWithoutMachine checks that without information about the machine, a run is refused only
+// if no machine has enough memory.
 func TestCheckWithoutMachine(t *testing.T) {
 	if err := build.NewReport(build.BySizes, build.Estimate(small), nil, nil).Err(); err != nil {
 		t.Error(err)
@@ -75,7 +75,7 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// TestOf: the least of what the machine has and its control groups allow.
+// TestOf checks that the least of the machine's free memory and its cgroup limits is used.
 func TestOf(t *testing.T) {
 	const gib = 1 << 30
 	meminfo := "MemTotal:       16777216 kB\nMemFree:         1048576 kB\nMemAvailable:    8388608 " +
@@ -122,7 +122,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// TestRecomputeAuto: what is computed again is the least with which there is enough memory.
+// TestRecomputeAuto checks that "auto" chooses the least recomputation that fits.
 func TestRecomputeAuto(t *testing.T) {
 	cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32", `train.recompute="auto"`)
 	m := modelOf(t, cfg)

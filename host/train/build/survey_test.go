@@ -14,8 +14,8 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
-// TestSurvey: all problems of many configurations are found with one process for each
-// plugin, and the configurations are left as they are.
+// TestSurvey checks that all problems of many configurations are found with one process per plugin,
+// and that the configurations stay unchanged.
 func TestSurvey(t *testing.T) {
 	testlevel.Long(t, "asks the plugins of many configurations")
 	good := testrun.Config(t)
@@ -26,7 +26,7 @@ func TestSurvey(t *testing.T) {
 		{[]string{"seed=1", "method.lambda=3.0"}, nil},
 		{[]string{"quantizer.bit=3", "optimizer.beta1=2.0"},
 			[]string{"quantizer.bit", "optimizer.beta1"}},
-		{[]string{"quantizer.bits=1"}, []string{"quantizer.plugin"}}, // refused for its sites
+		{[]string{"quantizer.bits=1"}, []string{"quantizer.plugin"}}, // the plugin refuses the sites
 		{[]string{"quantizer.bits=3"}, nil},
 		{[]string{`quantizer.plugin="qest"`, "optimizer.beta3=0.9"},
 			[]string{"quantizer.plugin", "optimizer.beta3"}},
@@ -40,7 +40,7 @@ func TestSurvey(t *testing.T) {
 		{[]string{`optimizer.groups=[{match="*", rate=0.5}, {match="head", rate=0.25}]`},
 			[]string{"optimizer.groups[1]"}},
 		{[]string{`quantizer.plugin="lsq"`, `method.gradient="full"`}, []string{"method.gradient"}},
-		// again, and where it stands here
+		// the same problem again, in another configuration
 		{[]string{"quantizer.bit=3", "seed=2"}, []string{"quantizer.bit"}},
 	}
 	var list []*config.Config
@@ -68,7 +68,7 @@ func TestSurvey(t *testing.T) {
 		}
 	}
 	started := recorder.Processes(t)
-	// The two that do not exist start none.
+	// The two plugins that do not exist start no process.
 	if left := testrun.Alive(started); len(started) != 3 || len(left) > 0 {
 		t.Errorf("%d processes started, want one each of quest, lsq and adamw; %d still run",
 			len(started), len(left))
@@ -87,7 +87,7 @@ func problemsIn(err error) plaintoml.Errors {
 	return nil
 }
 
-// conversations is a training whose steps follow from so many documents, one in each row.
+// conversations returns a training without train.steps on this many documents, one per row.
 func conversations(t *testing.T, documents int) *config.Config {
 	t.Helper()
 	path := testrun.ChatFile(t, tokenizer.Bytes{}.Info(), func(yield func([]int32, []bool) bool) {
@@ -105,8 +105,8 @@ optimizer = {plugin = "adamw"}
 	return testrun.Parse(t, base)
 }
 
-// TestSurveyOfConversations: what does not fit the steps that conversations give is found in each
-// configuration, in any order.
+// TestSurveyOfConversations checks that settings which contradict the number of steps derived from
+// conversations are found in each configuration, in any order.
 func TestSurveyOfConversations(t *testing.T) {
 	testlevel.Long(t, "surveys many configurations")
 	cases := []struct{ override, problem string }{

@@ -121,7 +121,7 @@ func TestListIgnoresOtherFiles(t *testing.T) {
 	}
 }
 
-// damage changes the file of a step in one of several ways.
+// damage changes the file of a step in the given way.
 func damage(t *testing.T, dir string, step int, how string) {
 	t.Helper()
 	path := filepath.Join(dir, checkpoint.FileName(step))
@@ -258,8 +258,8 @@ func Example() {
 	// Output: 300 w [300 0] 1000
 }
 
-// TestLatestReadsWhatIsUsed: only what is used of a checkpoint is read, and only damage in
-// that part counts.
+// TestLatestReadsWhatIsUsed checks that only the tensors that are used are read, and that only
+// damage in these counts.
 func TestLatestReadsWhatIsUsed(t *testing.T) {
 	for name, want := range map[string]int{"w": 1, "adamw/w/m": 2} {
 		dir := t.TempDir()
@@ -287,8 +287,8 @@ func TestLatestReadsWhatIsUsed(t *testing.T) {
 	}
 }
 
-// TestLatestReturnsOtherErrors: an error in the use of an intact checkpoint is returned, and
-// the checkpoint does not count as damaged.
+// TestLatestReturnsOtherErrors checks that an error in the use of an intact checkpoint is returned,
+// and that the checkpoint does not count as damaged.
 func TestLatestReturnsOtherErrors(t *testing.T) {
 	dir := t.TempDir()
 	save(t, dir, state(t, 1, 1, 5))
@@ -307,8 +307,8 @@ func TestLatestReturnsOtherErrors(t *testing.T) {
 	}
 }
 
-// TestPruneReadsWhatWasNotUsed: a checkpoint of which a part was used does not count as
-// intact before the rest is read.
+// TestPruneReadsWhatWasNotUsed checks that a checkpoint with unread tensors counts as intact only
+// after they have been read.
 func TestPruneReadsWhatWasNotUsed(t *testing.T) {
 	dir := t.TempDir()
 	save(t, dir, state(t, 1, 1, 5))
@@ -327,8 +327,8 @@ func TestPruneReadsWhatWasNotUsed(t *testing.T) {
 	}
 }
 
-// TestCopy: an open checkpoint can be saved elsewhere, and over itself; a damaged one
-// cannot.
+// TestCopy checks that an open checkpoint can be saved elsewhere and over itself, unless it is
+// damaged.
 func TestCopy(t *testing.T) {
 	dir := t.TempDir()
 	path := save(t, dir, state(t, 7, 1.5, 1<<20))

@@ -22,7 +22,7 @@ import (
 const (
 	crashDirEnv  = "CHECKPOINT_TEST_CRASH_DIR"
 	crashModeEnv = "CHECKPOINT_TEST_CRASH_MODE"
-	crashSize    = 1 << 19 // floats per tensor: 2 MiB, long enough to be hit while writing
+	crashSize    = 1 << 19 // floats per tensor: 2 MiB, so that kills interrupt writes
 )
 
 func TestMain(m *testing.M) {
@@ -35,9 +35,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// saveForever goes on from the newest checkpoint, saving one after the other and
-// printing the value that each holds once it is saved. In mode "advance" the step
-// is the value; in mode "replace" it is always 7. "in parts" adds parts to both.
+// saveForever continues from the newest checkpoint. It saves one checkpoint after another, and
+// prints the value in each after it is saved. In mode "advance", the step is the value; in mode
+// "replace", it is always 7. With "in parts", checkpoints have parts.
 func saveForever(dir, mode string) error {
 	value := 0
 	if entries, err := checkpoint.List(vfs.At(dir)); err != nil {
@@ -98,8 +98,8 @@ func TestKillAtAnyMoment(t *testing.T) {
 	}
 }
 
-// runAndKill starts saveForever, waits until it has saved once and then for delay,
-// kills it, and returns the last value that it reported as saved.
+// runAndKill starts saveForever, waits until it has saved once and then for delay, kills it, and
+// returns the last value that it reported as saved.
 func runAndKill(t *testing.T, dir, mode string, delay time.Duration) int {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -118,7 +118,7 @@ func runAndKill(t *testing.T, dir, mode string, delay time.Duration) int {
 	for lines.Scan() {
 		value, err := strconv.Atoi(lines.Text())
 		if err != nil {
-			break // a line that the kill cut
+			break // a line truncated by the kill
 		}
 		if saved == 0 {
 			time.AfterFunc(delay, func() { _ = cmd.Process.Kill() })
@@ -131,8 +131,8 @@ func runAndKill(t *testing.T, dir, mode string, delay time.Duration) int {
 	return saved
 }
 
-// checkAfterKill demands that every checkpoint in dir is complete and that the
-// newest is at least as new as what was reported as saved.
+// checkAfterKill checks that every checkpoint in dir is complete and that the newest is at least as
+// new as the last one that was reported as saved.
 func checkAfterKill(t *testing.T, dir string, round, saved int) {
 	t.Helper()
 	entries, err := checkpoint.List(vfs.At(dir))

@@ -19,7 +19,7 @@ var (
 	inf = float32(math.Inf(-1))
 )
 
-// single is a tensor of zeros and, at the end, a value.
+// single returns a tensor of zeros whose last element is value.
 func single(t *testing.T, name string, dtype safetensors.DType, value float32) safetensors.Tensor {
 	t.Helper()
 	const n = 100_003
@@ -38,7 +38,7 @@ func single(t *testing.T, name string, dtype safetensors.DType, value float32) s
 	return x
 }
 
-// finiteOf opens a checkpoint and asks whether it is finite.
+// finiteOf opens a checkpoint and reports whether it is finite.
 func finiteOf(t *testing.T, path vfs.Path) bool {
 	t.Helper()
 	f, err := load(t, path)
@@ -52,8 +52,8 @@ func finiteOf(t *testing.T, path vfs.Path) bool {
 	return finite
 }
 
-// TestFinite: a checkpoint knows whether it is finite, as a file, in parts, and when it was written
-// by a version that did not say it.
+// TestFinite checks Finite for one file, for a checkpoint in parts, and for a file of an earlier
+// version, whose metadata lacks this information.
 func TestFinite(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -102,7 +102,7 @@ func TestFinite(t *testing.T) {
 	}
 }
 
-// saveValues saves checkpoints of the steps 1, 2, … with a parameter of these values.
+// saveValues saves checkpoints of the steps 1, 2, … with a parameter of the given values.
 func saveValues(t *testing.T, dir string, values ...float32) {
 	t.Helper()
 	for i, v := range values {
@@ -111,7 +111,7 @@ func saveValues(t *testing.T, dir string, values ...float32) {
 	}
 }
 
-// TestPruneKeepsTheNewestFinite: a checkpoint that is finite stays until a newer one is.
+// TestPruneKeepsTheNewestFinite checks that Prune keeps the newest finite checkpoint.
 func TestPruneKeepsTheNewestFinite(t *testing.T) {
 	for _, c := range []struct {
 		keep   int
@@ -148,8 +148,8 @@ func TestPruneKeepsTheNewestFinite(t *testing.T) {
 	}
 }
 
-// TestLatestIsFinite: what is newer than the newest finite checkpoint is passed over and put aside;
-// where none is finite, the newest intact one is used.
+// TestLatestIsFinite checks that checkpoints newer than the newest finite one are skipped and
+// renamed. If none is finite, the newest intact one is used.
 func TestLatestIsFinite(t *testing.T) {
 	for _, c := range []struct {
 		values  []float32
@@ -189,8 +189,8 @@ func TestLatestIsFinite(t *testing.T) {
 	}
 }
 
-// TestManyTensors: opening and reading a checkpoint takes time in proportion to the number of its
-// tensors. With their square it would take minutes.
+// TestManyTensors checks that the time to open and read a checkpoint is linear in the number of its
+// tensors. Quadratic time would be minutes.
 func TestManyTensors(t *testing.T) {
 	testlevel.Long(t, "writes 100,000 tensors")
 	const n = 100_000

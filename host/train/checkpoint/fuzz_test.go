@@ -14,7 +14,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// makeState makes a state whose every number is value.
+// makeState returns a state in which every number is value.
 func makeState(step int, value float32, size int) (checkpoint.State, error) {
 	values := slices.Repeat([]float32{value}, size)
 	s := checkpoint.State{Step: step, Meta: checkpoint.Meta{}}
@@ -56,7 +56,7 @@ func load(t testing.TB, path vfs.Path) (*checkpoint.File, error) {
 	return f, f.Verify()
 }
 
-// latest is the step of the newest intact checkpoint.
+// latest returns the step of the newest intact checkpoint.
 func latest(dir string, warn func(vfs.Path, error)) (step int, err error) {
 	err = checkpoint.Latest(vfs.At(dir), warn, func(f *checkpoint.File) error {
 		step = f.Step
@@ -65,7 +65,7 @@ func latest(dir string, warn func(vfs.Path, error)) (step int, err error) {
 	return step, err
 }
 
-// values are the numbers of a state's tensors by name.
+// values returns the values of a state's tensors by name.
 func values(t testing.TB, s checkpoint.State) map[string][]float32 {
 	t.Helper()
 	out := map[string][]float32{}
@@ -92,8 +92,8 @@ func steps(t testing.TB, dir string) []int {
 	return out
 }
 
-// FuzzLoad: a file is a checkpoint as it was saved, or damaged, and the error names it.
-// Reading all its tensors and verifying it agree.
+// FuzzLoad checks that any file is either an intact checkpoint, or damaged with an error that names
+// it, and that reading all tensors and Verify agree.
 func FuzzLoad(f *testing.F) {
 	for _, size := range []int{0, 3} {
 		content, err := os.ReadFile(save(f, f.TempDir(), state(f, 7, 0.5, size)).Name)
@@ -139,8 +139,8 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// FuzzMetadata: whatever the metadata of an intact file holds, it is a checkpoint of the
-// step that its name says, or damaged.
+// FuzzMetadata checks that with any metadata, an intact file is either a checkpoint of the step in
+// its name, or damaged.
 func FuzzMetadata(f *testing.F) {
 	f.Add("7", "seed", "12")
 	f.Add("07", "sampler", `{"epoch":1,"unknown":2}`)

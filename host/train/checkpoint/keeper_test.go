@@ -23,8 +23,8 @@ func (t *told) add(path vfs.Path, err error) {
 	*t = append(*t, path.Base())
 }
 
-// TestPruneCountsIntactOnly: damaged checkpoints are newer than the only good one, which
-// stays. They are put aside and reported.
+// TestPruneCountsIntactOnly checks that the only intact checkpoint stays although newer ones are
+// damaged, and that these are renamed and reported.
 func TestPruneCountsIntactOnly(t *testing.T) {
 	for _, how := range []string{"bit in the data", "bit in the metadata", "no digest", "cut", "empty",
 		"other step"} {
@@ -56,8 +56,8 @@ func TestPruneCountsIntactOnly(t *testing.T) {
 	}
 }
 
-// TestPruneFindsDamageOfItsOwn: a checkpoint that this process wrote, and that something
-// has changed since, does not count either.
+// TestPruneFindsDamageOfItsOwn checks that a checkpoint that this keeper wrote is not kept if it
+// was damaged afterwards.
 func TestPruneFindsDamageOfItsOwn(t *testing.T) {
 	dir := t.TempDir()
 	var list told
@@ -76,8 +76,8 @@ func TestPruneFindsDamageOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestPruneReadsWhatHasChanged: of a file that this process wrote its time, its size and which
-// file it is are each enough to tell that it is another one now.
+// TestPruneReadsWhatHasChanged checks that a file that this keeper wrote is read again if its
+// modification time, its size or its inode has changed.
 func TestPruneReadsWhatHasChanged(t *testing.T) {
 	rewrite := func(t *testing.T, path string, data []byte) {
 		if err := os.WriteFile(path, data, 0o644); err != nil {
@@ -137,8 +137,8 @@ func setTime(t *testing.T, path string, at time.Time) {
 	}
 }
 
-// TestPruneWithoutAnIntactOne: nothing is removed or renamed, so that a run does not
-// begin again unasked.
+// TestPruneWithoutAnIntactOne checks that nothing is removed or renamed if no checkpoint is intact,
+// so that a run does not silently start from scratch.
 func TestPruneWithoutAnIntactOne(t *testing.T) {
 	dir := t.TempDir()
 	for step := 1; step <= 3; step++ {
@@ -161,7 +161,7 @@ func TestPruneWithoutAnIntactOne(t *testing.T) {
 	}
 }
 
-// TestPutAsideTwice: a second damaged checkpoint of a step does not replace the first.
+// TestPutAsideTwice checks that a second damaged checkpoint of a step does not replace the first.
 func TestPutAsideTwice(t *testing.T) {
 	dir := t.TempDir()
 	save(t, dir, state(t, 1, 1, 5))

@@ -22,8 +22,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// saveParts writes a state in n parts, of which each has some rows, or none, of a tensor. It
-// returns the paths of all files, that of the checkpoint first.
+// saveParts writes a state in n parts, each with some or no rows of each tensor. It returns the
+// paths of all files, the main file first.
 func saveParts(
 	t testing.TB, dir string, s checkpoint.State, n int, mark uint32, random *rand.Rand,
 ) []string {
@@ -50,7 +50,7 @@ func writeParts(
 ) (names []string, err error) {
 	parts := make([][]safetensors.Tensor, n)
 	for _, x := range s.Tensors {
-		if len(x.Shape) == 0 || random.IntN(4) == 0 { // one of them has it whole
+		if len(x.Shape) == 0 || random.IntN(4) == 0 { // one part has the whole tensor
 			to := random.IntN(n)
 			parts[to] = append(parts[to], x)
 			continue
@@ -83,7 +83,7 @@ func writeParts(
 	return names, nil
 }
 
-// randomState has tensors of several types and shapes.
+// randomState returns a state with tensors of several types and shapes.
 func randomState(t *testing.T, step int, random *rand.Rand) checkpoint.State {
 	t.Helper()
 	s := checkpoint.State{Step: step, Meta: checkpoint.Meta{}}
@@ -108,8 +108,8 @@ func randomState(t *testing.T, step int, random *rand.Rand) checkpoint.State {
 	return s
 }
 
-// TestParts: however the rows of tensors are divided, what is read is what one process would have
-// written, and so is the copy of it. Each change of a byte in any of the files is found.
+// TestParts checks that reading a checkpoint, or a copy of it, gives the same tensors however their
+// rows were divided among processes, and that a changed bit in any file is found.
 func TestParts(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8))
 	for range 100 {
@@ -139,7 +139,7 @@ func TestParts(t *testing.T) {
 		if got.Size() != size {
 			t.Errorf("it has %d bytes, want %d", got.Size(), size)
 		}
-		for _, x := range want.Tensors { // empty ones may have another order
+		for _, x := range want.Tensors { // empty tensors may be in another order
 			y, err := got.Tensor(x.Name)
 			if err != nil {
 				t.Fatal(err)
@@ -182,7 +182,7 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// filled are the names of tensors with elements, in their order.
+// filled returns the names of the tensors with elements, in order.
 func filled(f *checkpoint.File) (names []string) {
 	for _, i := range f.Infos() {
 		if i.End > i.Begin {
@@ -192,8 +192,8 @@ func filled(f *checkpoint.File) (names []string) {
 	return names
 }
 
-// TestDamagedParts: where something is wrong with a part, the checkpoint does not count, and is put
-// aside with its parts.
+// TestDamagedParts checks that a checkpoint with a damaged part is skipped, and renamed with its
+// parts.
 func TestDamagedParts(t *testing.T) {
 	for how, damage := range map[string]func(part, other string) error{
 		"missing": func(part, _ string) error { return os.Remove(part) },
@@ -247,8 +247,8 @@ func TestDamagedParts(t *testing.T) {
 	}
 }
 
-// TestPartsThatDoNotFit: parts are named by who saves, and their tensors go on with each other, or
-// the checkpoint is damaged.
+// TestPartsThatDoNotFit checks that parts with a wrong name are refused, and that a checkpoint is
+// damaged if its parts do not fit together.
 func TestPartsThatDoNotFit(t *testing.T) {
 	dir := vfs.At(t.TempDir())
 	if err := checkpoint.SavePart(t.Context(), dir, "step-00000001.safetensors", nil); err == nil {
@@ -293,7 +293,7 @@ func TestPartsThatDoNotFit(t *testing.T) {
 			t.Errorf("%v and %v: %v", pair[0].Shape, pair[1].Shape, err)
 		}
 	}
-	// Names that are no names of parts are not opened, whatever is there.
+	// A file in the list of parts must have the name of a part of the same step and directory.
 	other := checkpoint.PartName(2, 1, 1, 0)
 	if err := checkpoint.SavePart(t.Context(), dir, other, nil); err != nil {
 		t.Fatal(err)
@@ -303,7 +303,7 @@ func TestPartsThatDoNotFit(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	// Neither is a list from which a part is missing.
+	// The list must be complete and in order.
 	digest := func(name string) string {
 		f, err := safetensors.Open(dir.Join(name))
 		if err != nil {
@@ -329,8 +329,8 @@ func TestPartsThatDoNotFit(t *testing.T) {
 	}
 }
 
-// TestPruneParts: the parts go with their checkpoint; those of a save that did not end go, too, and
-// those of a checkpoint that is not known to be intact stay.
+// TestPruneParts checks that parts are removed with their checkpoint, and after an interrupted
+// save, and that parts of a checkpoint that is not known to be intact stay.
 func TestPruneParts(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	dir := t.TempDir()
@@ -363,7 +363,7 @@ func TestPruneParts(t *testing.T) {
 	if diff := cmp.Diff(want, glob(t, dir)); diff != "" {
 		t.Errorf("what is left (-want +got):\n%s", diff)
 	}
-	// Of a checkpoint of its own a keeper notices what happens to the parts.
+	// A keeper notices damage to the parts of a checkpoint that it has verified.
 	if err := os.Truncate(filepath.Join(dir, checkpoint.PartName(3, 2, 2, 1)), 9); err != nil {
 		t.Fatal(err)
 	}
@@ -371,7 +371,7 @@ func TestPruneParts(t *testing.T) {
 		t.Errorf("steps %v are left, %v", steps(t, dir), err)
 	}
 
-	lost := t.TempDir() // where none is intact
+	lost := t.TempDir() // without an intact checkpoint
 	files := saveParts(t, lost, state(t, 1, 1, 9), 2, 1, random)
 	if err := os.Truncate(files[0], 9); err != nil {
 		t.Fatal(err)
@@ -382,9 +382,9 @@ func TestPruneParts(t *testing.T) {
 	}
 }
 
-// TestPowerLossWithParts: whenever power is lost while checkpoints in parts are saved and pruned,
-// and a save does not come to its end, what was saved is there and intact, and after the next save
-// nothing else is.
+// TestPowerLossWithParts checks that after a loss of power at any moment while checkpoints in parts
+// are saved and pruned, some saves being incomplete, the saved checkpoints are intact, and that the
+// next save leaves no other files.
 func TestPowerLossWithParts(t *testing.T) {
 	testlevel.Long(t, "it tries every moment")
 	random := rand.New(rand.NewPCG(5, 6))
@@ -407,7 +407,7 @@ func TestPowerLossWithParts(t *testing.T) {
 	}
 	var saved []int // moments after which there is a checkpoint of step 1, 2, …
 	for step := 1; step <= 3; step++ {
-		// without a checkpoint
+		// an interrupted save, without a main file
 		if _, err := writeParts(vfs.On(files, root), state(t, step, 99, 9), 2, random.Uint32(),
 			random); err != nil {
 			t.Fatal(err)

@@ -30,7 +30,7 @@ batch = 4
 rate = 1e-3
 `
 
-// values compares configurations without the places of their keys.
+// values compares configurations without the positions of their keys.
 var values = cmp.Options{
 	cmpopts.IgnoreUnexported(Config{}), cmp.AllowUnexported(Override{}),
 	cmpopts.IgnoreFields(Plugin{}, "Table"),
@@ -45,7 +45,7 @@ func parse(t testing.TB, text string, overrides ...string) *Config {
 	return c
 }
 
-// write makes a file and returns its path.
+// write writes a file and returns its path.
 func write(t testing.TB, dir, name, text string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
@@ -129,8 +129,8 @@ func TestPresetsFillIn(t *testing.T) {
 	}
 }
 
-// The counts are those recorded with the published runs (30M, 50M, 100M) and
-// of the same formula (the rest).
+// TestPresetParameters checks the parameter counts, which the published runs record (30M, 50M,
+// 100M) or which follow from the same formula.
 func TestPresetParameters(t *testing.T) {
 	want := map[string]int{"30M": 30_482_560, "50M": 49_556_736, "100M": 102_777_856,
 		"200M": 203_188_480, "430M": 443_068_288, "800M": 822_151_168,
@@ -282,7 +282,7 @@ func TestOLMo2Defaults(t *testing.T) {
 	}
 }
 
-// Weights that only an override quantizes are corrected as all quantized weights are.
+// TestFormFollowsOverrides checks that weights which only an override quantizes are corrected, too.
 func TestFormFollowsOverrides(t *testing.T) {
 	const only = "[[quantizer.overrides]]\nmatch = \"*\"\nplugin = \"absmax\"\n"
 	for text, want := range map[string]cage.Form{
@@ -310,7 +310,7 @@ func TestMethods(t *testing.T) {
 	if diff := cmp.Diff(want, c.Method); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	// What is written are the keys of the method, and of no other.
+	// Only the keys of the selected method are written.
 	text := encode(t, c)
 	section := "\n[method]\nname = \"lotion\"\ncoeff = 10.0\nfisher_decay = 0.9\nbits = 3\ndenom = " +
 		"\"power\"\n\n"

@@ -16,8 +16,8 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
-// randomFile writes a configuration that sets each key with probability a
-// half (required ones always) to a random value in its range.
+// randomFile returns a configuration that sets each optional key with probability 1/2, and all
+// required keys, to random values in their ranges.
 func randomFile(r *rand.Rand) string {
 	var b strings.Builder
 	name := []string{cage.NameCAGE, cage.NameCAGE, cage.NameLOTION, cage.NameOff}[r.IntN(4)]
@@ -96,7 +96,7 @@ func randomFile(r *rand.Rand) string {
 	return b.String()
 }
 
-// randomElement is a table of an array of tables.
+// randomElement returns a table of an array of tables.
 func randomElement(r *rand.Rand, t table) string {
 	var b strings.Builder
 	selected := false
@@ -119,7 +119,7 @@ func randomElement(r *rand.Rand, t table) string {
 	return b.String()
 }
 
-// randomTexts is one string or an array of one to three.
+// randomTexts returns a string or an array of one to three strings.
 func randomTexts(r *rand.Rand, choices []string) string {
 	one := func() string {
 		if len(choices) > 0 {
@@ -137,7 +137,7 @@ func randomTexts(r *rand.Rand, choices []string) string {
 	return "[" + strings.Join(list, ", ") + "]"
 }
 
-// randomValue is "" for a key to leave out.
+// randomValue returns a random value of a key, or "" to leave the key out.
 func randomValue(r *rand.Rand, t table, k schema.Key) string {
 	switch key := t.path(k.Name); {
 	case key == "model.kind", key == "model.preset", key == "model.init", key == newTokensKey,
@@ -145,9 +145,9 @@ func randomValue(r *rand.Rand, t table, k schema.Key) string {
 		key == "device.attention", key == "device.kernels", key == "device.products",
 		key == "device.allocator", key == "device.preallocate", key == "device.memory_fraction",
 		key == "device.cache", key == "device.offload":
-		return "" // tied to other keys, or to files; TestRoundTripPresets has them
+		return "" // depend on other keys or files; see TestRoundTripPresets
 	case key == teacherKey:
-		return tomlText("a" + randomText(r)) // without one there is no such table
+		return tomlText("a" + randomText(r)) // without a value there is no such table
 	case key == "train.steps":
 		return strconv.Itoa(1 + r.IntN(1000)) // without steps there are fewer tables
 	case key == "model.width":
@@ -157,11 +157,9 @@ func randomValue(r *rand.Rand, t table, k schema.Key) string {
 	case key == "model.heads":
 		return strconv.Itoa([]int{1, 2, 3, 6, 12, 384}[r.IntN(6)])
 	case key == "quantizer.overrides.layers", key == "quantizer.overrides.from":
-		return "" // tied to other keys; TestPhases has them
+		return "" // depend on other keys; see TestOverridesOfSomeSteps
 	case key == "quantizer.overrides.to":
-		return strconv.Itoa(1000 + r.IntN(1000)) // of any run
-	case key == "train.steps":
-		return strconv.Itoa(100 + r.IntN(1000))
+		return strconv.Itoa(1000 + r.IntN(1000)) // not before the last step of any run
 	case k.Default != nil || k.Derive != nil || k.Optional != "":
 		if r.IntN(2) == 0 {
 			return ""
@@ -171,7 +169,7 @@ func randomValue(r *rand.Rand, t table, k schema.Key) string {
 	case schema.Texts:
 		return randomTexts(r, k.Is.Words)
 	case schema.Numbers:
-		return "" // tied to other keys; TestProblem has them
+		return "" // depend on other keys; see TestProblem
 	}
 	if len(k.Is.Words) > 0 {
 		return strconv.Quote(k.Is.Words[r.IntN(len(k.Is.Words))])
@@ -233,8 +231,8 @@ func randomPlugin(r *rand.Rand) string {
 	return lines
 }
 
-// roundTrip checks that what Encode writes loads to an equal configuration
-// and is then written the same.
+// roundTrip checks that the output of Encode loads to an equal configuration, whose encoding is the
+// same.
 func roundTrip(t *testing.T, c *Config) {
 	t.Helper()
 	first, err := c.Encode()
@@ -246,7 +244,7 @@ func roundTrip(t *testing.T, c *Config) {
 		t.Fatalf("%v\nin\n%s", err, first)
 	}
 	want := *c
-	want.Quantizer.Unused = nil // what decides nothing is not written
+	want.Quantizer.Unused = nil // unused settings are not written
 	if diff := cmp.Diff(&want, back, values); diff != "" {
 		t.Fatalf("(-want +got):\n%s\nin\n%s", diff, first)
 	}

@@ -43,7 +43,7 @@ func Example() {
 		[]string{"method.silence=1"})
 	fmt.Println(err)
 
-	// A parameter that the plugin turns out not to know:
+	// A parameter that the plugin does not have:
 	e := c.ErrorAt(c.Quantizer.Activations.Path("bits"), "unknown parameter")
 	fmt.Println(e)
 	// Output:

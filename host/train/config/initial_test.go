@@ -14,11 +14,10 @@ import (
 	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
-// hub is a Hugging Face checkpoint of the tests.
+// hub is the directory of the Hugging Face checkpoints for tests.
 const hub = "../../model/huggingface/testdata/"
 
-// started is a configuration that says nothing of the model but what it starts from and its
-// context.
+// started returns a configuration that starts from init. more is added to its [model] table.
 func started(init, more string) string {
 	return "[model]\ninit = \"" + filepath.ToSlash(init) + "\"\n" + more + `
 [data]
@@ -32,7 +31,7 @@ rate = 1e-4
 `
 }
 
-// hubConfig reads what a test compares of the config.json of a checkpoint.
+// hubConfig reads the values of a checkpoint's config.json that the tests compare.
 func hubConfig(t *testing.T, name string) (c struct {
 	Layers  int     `json:"num_hidden_layers"`
 	Width   int     `json:"hidden_size"`
@@ -62,7 +61,7 @@ func hubConfig(t *testing.T, name string) (c struct {
 	return c
 }
 
-// TestInitSizes: a model that starts from a checkpoint has the sizes that its config.json says.
+// TestInitSizes checks that a model that starts from a checkpoint has the sizes in its config.json.
 func TestInitSizes(t *testing.T) {
 	cfg := parse(t, started(hub+"llama32", "context = 64\nrope_pairs = \"half\""))
 	c := hubConfig(t, "llama32")
@@ -87,8 +86,8 @@ func TestInitSizes(t *testing.T) {
 	}
 }
 
-// TestNewTokens: the model has the token ids of the one that it starts from, and the new ones; what
-// is resolved says the same.
+// TestNewTokens checks that model.new_tokens adds to the vocabulary of the initial model, and that
+// the resolved configuration agrees.
 func TestNewTokens(t *testing.T) {
 	cfg := parse(t, started(hub+"llama32", "context = 64\nnew_tokens = 2\nnew_rows_from = 3"))
 	for _, c := range []*Config{cfg, parse(t, encode(t, cfg))} {
@@ -98,8 +97,8 @@ func TestNewTokens(t *testing.T) {
 	}
 }
 
-// TestInitResolved: the resolved configuration is read where the checkpoint is gone, and another
-// run can start from it.
+// TestInitResolved checks that the resolved configuration can be read without the checkpoint, and
+// that another run can start from this run.
 func TestInitResolved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "checkpoint")
 	if err := os.CopyFS(dir, os.DirFS(hub+"olmo2")); err != nil {
@@ -123,7 +122,7 @@ func TestInitResolved(t *testing.T) {
 
 func TestInitProblems(t *testing.T) {
 	run := t.TempDir()
-	// A run that states no sizes, and names itself: nothing is read for it.
+	// This run has no sizes and starts from itself: nothing is read for it.
 	write(t, run, RunFile, started(run, "context = 8"))
 	other := t.TempDir()
 	text := started("", "layers = 2\nwidth = 64\nheads = 4\ncontext = 8\nrope_pairs = \"half\"")
@@ -190,11 +189,11 @@ func TestInitProblems(t *testing.T) {
 		!strings.Contains(err.Error(), "run.toml:7: model.new_tokens: found without model.init") {
 		t.Errorf("new tokens of a model that starts from nothing: %v", err)
 	}
-	// Longer sequences with other wavelengths are no mistake.
+	// Longer sequences with another rope_theta are allowed.
 	parse(t, started(hub+"sharded", "context = 256\nrope_theta = 1e6"))
 }
 
-// TestCheckInitial: a configuration that states everything is compared when the weights are read.
+// TestCheckInitial checks that a resolved configuration is compared with the model it starts from.
 func TestCheckInitial(t *testing.T) {
 	cfg := parse(t, started(hub+"llama32", "context = 64"))
 	for name, want := range map[string]string{"llama32": "",
@@ -210,8 +209,8 @@ func TestCheckInitial(t *testing.T) {
 	}
 }
 
-// TestImported: the configuration of a run that trains nothing is read back, and says nothing of
-// training.
+// TestImported checks that the configuration of a run without training can be read back, and that
+// it contains nothing about training.
 func TestImported(t *testing.T) {
 	initial, err := ReadInitial(hub+"llama32", 64)
 	if err != nil {
@@ -238,8 +237,8 @@ func TestImported(t *testing.T) {
 	}
 }
 
-// TestWithoutTraining: the configuration of a run that holds a trained model is read back, with its
-// validation set.
+// TestWithoutTraining checks that the configuration of a run that only holds a trained model can be
+// read back, with its validation set.
 func TestWithoutTraining(t *testing.T) {
 	for name, text := range map[string]string{
 		"minimal": "data = {train = \"a\", validation = \"b\"}\n",

@@ -72,8 +72,8 @@ func TestDefaultOut(t *testing.T) {
 	}
 }
 
-// Text that makes a naive parser slow or exhausts its stack is refused at
-// once.
+// TestHostileNesting checks that text that would slow down a naive parser or exhaust its stack is
+// refused.
 func TestHostileNesting(t *testing.T) {
 	for name, text := range map[string]string{
 		"dotted key":    strings.Repeat("a.", 1<<18) + "a = 1",
@@ -120,7 +120,7 @@ func document(t testing.TB, text string) *plaintoml.Document {
 	return doc
 }
 
-// Settings of a table resolve as they stand there.
+// TestResolveSettings checks that the settings in a table of a document can be resolved.
 func TestResolveSettings(t *testing.T) {
 	doc := document(t, around)
 	for i := range 2 {
@@ -138,7 +138,7 @@ func TestResolveSettings(t *testing.T) {
 	}
 }
 
-// A table of a document is a document itself, whose messages name the lines of the file.
+// TestDocumentTable checks that errors in a table of a document name the lines of the file.
 func TestDocumentTable(t *testing.T) {
 	_, err := Resolve(document(t, around).Table("inner"), nil, nil)
 	var all plaintoml.Errors
@@ -156,7 +156,7 @@ func TestDocumentTable(t *testing.T) {
 	}
 }
 
-// Resolving leaves the document as it is, and does what overrides do.
+// TestResolve checks that Resolve acts like overrides, and leaves the document unchanged.
 func TestResolve(t *testing.T) {
 	doc := document(t, small)
 	settings := []plaintoml.Setting{{Key: "seed", Value: int64(5)},
@@ -200,7 +200,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// The fingerprint depends on what a run computes and records, and on nothing else.
+// TestFingerprint checks that the fingerprint depends only on what a run computes and records.
 func TestFingerprint(t *testing.T) {
 	print := func(overrides ...string) string {
 		t.Helper()
@@ -210,7 +210,7 @@ func TestFingerprint(t *testing.T) {
 		}
 		return p
 	}
-	// Results that were kept by earlier versions are found by it.
+	// Results that earlier versions stored are found by this fingerprint.
 	const want = "75edcd6286edb8f4714a791a61a05496c2fce7a3d1d95eebc301ab86d34134d7"
 	if got := print(); got != want {
 		t.Errorf("the fingerprint of a configuration has become %s, was %s: a new key is in all of them",
@@ -247,8 +247,8 @@ func TestFingerprint(t *testing.T) {
 
 const leastBad = 25
 
-// overridesOf are those of a case of testdata/bad, one a line of the member "set" ("\n"
-// for a line break).
+// overridesOf returns the overrides of a case of testdata/bad: the lines of its member "set", in
+// which \n stands for a line break.
 func overridesOf(c badfiles.Case) []string {
 	text := c.File("set")
 	if text == nil {

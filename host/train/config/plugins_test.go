@@ -46,9 +46,9 @@ plugin = "lsq"
 		want       *Plugin
 	}{
 		{RoleWeights, "layers.0.attn.qkv", q.Overrides[0].Plugin},
-		{RoleWeights, "layers.0.attn.out", q.Overrides[2].Plugin}, // the last one wins
+		{RoleWeights, "layers.0.attn.out", q.Overrides[2].Plugin}, // the last match applies
 		{RoleActivations, "layers.0.attn.out", q.Overrides[0].Plugin},
-		{RoleWeights, "layers.0.mlp.w1", q.Overrides[0].Plugin}, // the other role is not touched
+		{RoleWeights, "layers.0.mlp.w1", q.Overrides[0].Plugin}, // overrides[1] is for activations
 		{RoleActivations, "layers.0.mlp.input", nil},
 		{RoleActivations, "layers.1.attn.qkv.input", nil},
 		{RoleActivations, "layers.1.mlp.input", q.Activations},
@@ -74,8 +74,8 @@ plugin = "lsq"
 	}
 }
 
-// TestBackwardQuantizers: the tables of the backward pass have no default, and [quantizer] does not
-// stand for them.
+// TestBackwardQuantizers checks that the tables of the backward pass have no default and do not
+// inherit from [quantizer].
 func TestBackwardQuantizers(t *testing.T) {
 	plain := parse(t, small+"[quantizer]\nplugin = \"quest\"\n")
 	if q := plain.Quantizer; q.Gradients != nil || q.Backward != nil {
@@ -149,10 +149,10 @@ rate = 2
 		role, name string
 		want       *Group
 	}{
-		{"head", "head", &o.Groups[0]}, // the first one wins
+		{"head", "head", &o.Groups[0]}, // the first match applies
 		{"embedding", "embedding", &o.Groups[0]},
 		{"vector", "layers.0.attn_norm", &o.Groups[1]},
-		{"vector", "bias", nil}, // name and role must both be the group's
+		{"vector", "bias", nil}, // name and role must both match
 		{"matrix", "layers.0.attn_norm", &o.Groups[2]},
 		{"matrix", "layers.0.attn.qkv", &o.Groups[2]},
 	} {
@@ -165,8 +165,8 @@ rate = 2
 	}
 }
 
-// TestRefreshDelay: each table of optimizers has a delay, and a group may have its own.
-// It is no parameter of the plugin, and a default leaves the fingerprint as it is.
+// TestRefreshDelay checks that each optimizer table has a delay, and that a group can have its own.
+// It is not a parameter of the plugin. Its default does not change the fingerprint.
 func TestRefreshDelay(t *testing.T) {
 	c := parse(t, small+`[optimizer]
 plugin = "soap"
@@ -370,7 +370,7 @@ func TestSetByIndex(t *testing.T) {
 	}
 }
 
-// The examples of the reference are right.
+// TestSamples checks that the examples in the reference are valid.
 func TestSamples(t *testing.T) {
 	for _, table := range new(Config).tables() {
 		if table.list && table.sample == "" {
@@ -406,7 +406,7 @@ func TestMatches(t *testing.T) {
 	}
 }
 
-// A pattern means what the regular expression with .* for * means.
+// TestMatchesLikeRegexp checks that a pattern equals the regular expression with .* for *.
 func TestMatchesLikeRegexp(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	word := func(alphabet string, n int) string {
@@ -425,8 +425,8 @@ func TestMatchesLikeRegexp(t *testing.T) {
 	}
 }
 
-// TestOverridesOfSomeSteps: of overrides that hold for some steps, as earlier versions had them,
-// those of the last step are left.
+// TestOverridesOfSomeSteps checks that overrides with "from" and "to", which earlier versions
+// applied to these steps, are reduced to those of the last step.
 func TestOverridesOfSomeSteps(t *testing.T) {
 	c := parse(t, small+`
 [quantizer]
@@ -487,8 +487,8 @@ plugin = "lsq"
 	}
 }
 
-// TestRolesOfTheirOwn: keys, values, queries and the head have quantizers only from their tables,
-// and overrides of their roles.
+// TestRolesOfTheirOwn checks that keys, values, queries and the head are only quantized by their
+// own tables, and by overrides of their roles.
 func TestRolesOfTheirOwn(t *testing.T) {
 	plain := parse(t, small+"[quantizer]\nplugin = \"quest\"\n")
 	c := parse(t, small+`[quantizer]
@@ -539,7 +539,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// TestWithoutWeights: without quantizers of weights all other roles have what they had.
+// TestWithoutWeights checks that WithoutWeights keeps the quantizers of all other roles.
 func TestWithoutWeights(t *testing.T) {
 	q := parse(t, small+`[quantizer]
 plugin = "quest"

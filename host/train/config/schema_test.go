@@ -10,9 +10,9 @@ import (
 	"github.com/cage-qat/cage/internal/testing/badfiles"
 )
 
-// FuzzParse holds the promises of Parse for any file and override: no panic;
-// every problem is an *plaintoml.Error on one line that names the file with a line, or
-// the override; what is accepted survives Encode.
+// FuzzParse checks Parse with any file and override: it does not panic, every error is a
+// *plaintoml.Error on one line that names the file with a line, or the override, and an accepted
+// configuration survives Encode.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(small), "train.steps=5")
 	f.Add([]byte("[model]\npreset = \"30M\"\n[data]\ntrain='a'\nvalidation='b'"),
@@ -54,8 +54,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// The table itself must hold together: its defaults are in range, and no two
-// keys share a name or a place in the Config.
+// TestSchema checks that all defaults and presets are in range, and that no two keys have the same
+// name or the same destination in Config.
 func TestSchema(t *testing.T) {
 	keys, places := map[string]bool{}, map[any]string{}
 	preset := architecture.Presets()[0].Values()
@@ -94,7 +94,7 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// TestReference: every row of a table has as many cells as its heading.
+// TestReference checks that every row of a table has as many cells as its heading.
 func TestReference(t *testing.T) {
 	cells := 0
 	for _, line := range strings.Split(Reference(), "\n") {

@@ -11,8 +11,8 @@ import (
 
 const quantized = "[quantizer.weights]\nplugin = \"quest\"\n"
 
-// The strength is the default of the decoupled form. A λ takes its place, and later settings take
-// the place of those before.
+// TestStrength checks that a strength is the default of the decoupled form, that λ replaces it, and
+// that later settings replace earlier ones.
 func TestStrength(t *testing.T) {
 	lambda := func(c *Config) float64 { return c.ResolvedMethod().CAGE.Lambda }
 	for _, c := range []struct {
@@ -83,7 +83,7 @@ func TestStrengthProblems(t *testing.T) {
 	}
 }
 
-// TestStrengthBesideLambdaInSettings: settings that belong together may not contain both.
+// TestStrengthBesideLambdaInSettings checks that settings of one source may not contain both.
 func TestStrengthBesideLambdaInSettings(t *testing.T) {
 	const want = "found beside method.lambda"
 	text := []byte(small + quantized + "[method]\nstrength = 1.0\n")

@@ -22,9 +22,9 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// TestPlugins runs the kit on the executables of plugins of this repository, with their golden
-// files, on the oracle and the CPU. Each plugin's own test does so with its code, and so a sample
-// of the executables usually suffices.
+// TestPlugins runs the kit on the plugin executables of this repository, with their golden files,
+// on the reference implementation and the CPU. As each plugin's own test runs the kit on its code,
+// a sample of the executables usually suffices.
 func TestPlugins(t *testing.T) {
 	testlevel.Long(t, "runs the kit on several plugins; Example runs it on one")
 	device := conformance.NewDevice(testrun.Device(t))
@@ -108,7 +108,7 @@ func check(t *testing.T, name string, options ...sdktest.Option) sdktest.Report 
 	return sdktest.CheckOptimizer(conformance.Optimizer(t.Context(), client), options...)
 }
 
-// TestRefusals: what a plugin says itself is a refusal; that it is gone is none.
+// TestRefusals checks that an error from a plugin is a refusal, but the loss of the plugin is not.
 func TestRefusals(t *testing.T) {
 	testlevel.Long(t, "looks for all plugins")
 	exe, err := testrun.Finder(t).Find(t.Context(), "quest")
@@ -138,8 +138,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestDevice runs one program with every element type twice, and more programs than
-// are kept.
+// TestDevice runs a program with every element type twice, and more programs than the device
+// caches.
 func TestDevice(t *testing.T) {
 	dev := conformance.NewDevice(testrun.Device(t))
 	defer dev.Close()
@@ -198,7 +198,7 @@ func TestDevice(t *testing.T) {
 	}
 }
 
-// TestFactorizations: no device has them, and the kit does not ask.
+// TestFactorizations checks that devices refuse factorizations, which the kit does not ask for.
 func TestFactorizations(t *testing.T) {
 	device := conformance.NewDevice(testrun.Device(t))
 	defer device.Close()
@@ -214,5 +214,5 @@ func TestFactorizations(t *testing.T) {
 	}
 }
 
-// TestMain lets the tests share plugins, and fails when a goroutine outlives them.
+// TestMain lets the tests share plugins, and fails if a goroutine outlives them.
 func TestMain(m *testing.M) { testrun.Main(m) }

@@ -12,7 +12,7 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// Example tests a plugin's executable on the oracle and on the CPU.
+// Example tests a plugin's executable on the reference implementation and on the CPU.
 func Example() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

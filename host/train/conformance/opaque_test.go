@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// TestOpaque: the kit holds for an opaque optimizer in its own process.
+// TestOpaque checks that an opaque optimizer in its own process passes the kit.
 func TestOpaque(t *testing.T) {
 	testlevel.Long(t, "builds a plugin, and starts a process for each tensor")
 	if runtime.GOOS != "linux" {

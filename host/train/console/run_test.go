@@ -34,7 +34,7 @@ func TestLiveLine(t *testing.T) {
 	}
 	want := " 25% ━━━━━━──────────────────  step 250/1000  12m30s left  loss 3.000  ppl 20.09  val " +
 		"ppl 12.18  λ 0  ‖e‖ 8.00%  1.00k tok/s  lr 1.00e-03"
-	// stays
+	// The line of an evaluation stays above the live line.
 	evaluation := "step 200/1000  13m20s left  loss 3.000  ppl 20.09  val ppl 12.18  λ 0.500  ‖e‖ " +
 		"8.00%  1.00k tok/s  lr 1.00e-03"
 	if diff := cmp.Diff([]string{evaluation, want}, s.lines); diff != "" {
@@ -144,7 +144,7 @@ func TestPlainLines(t *testing.T) {
 	}
 }
 
-// TestTeacher: with a teacher the loss is no cross-entropy, of which the perplexity is.
+// TestTeacher checks that with a teacher, the perplexity is computed from the cross-entropy.
 func TestTeacher(t *testing.T) {
 	out := &bytes.Buffer{}
 	d := console.NewRun(out, console.RunOptions{Total: 1, Now: newClock().read})
@@ -160,7 +160,7 @@ func TestTeacher(t *testing.T) {
 func TestPlainLinesOfARunThatIsStopped(t *testing.T) {
 	c, out := newClock(), &bytes.Buffer{}
 	d := console.NewRun(out, console.RunOptions{Total: 1000, Every: 100, Now: c.read})
-	for step := 501; step <= 507; step++ { // resumed at 500
+	for step := 501; step <= 507; step++ { // resumed after step 500
 		c.advance(time.Second)
 		r := record(step)
 		r.Skipped = step / 506
@@ -243,7 +243,7 @@ func ExampleRun() {
 	// a log line
 }
 
-// TestProblems: losses of a problem without data are no perplexities.
+// TestProblems checks that losses of a problem without data are not shown as perplexities.
 func TestProblems(t *testing.T) {
 	var out bytes.Buffer
 	d := console.NewRun(&out, console.RunOptions{Total: 100, Problem: true, Now: newClock().read})
@@ -263,7 +263,7 @@ func finish(t *testing.T, d *console.Run) {
 	}
 }
 
-// clock is a clock that tests move.
+// clock is a clock that tests advance.
 type clock struct{ now time.Time }
 
 func newClock() *clock { return &clock{time.Unix(1_000_000, 0)} }
@@ -274,7 +274,7 @@ func (c *clock) read() time.Time { return c.now }
 
 func columns(width int) func() int { return func() int { return width } }
 
-// record is that of a run whose steps take a second each.
+// record returns a record of a run whose steps take one second each.
 func record(step int) metrics.Record {
 	return metrics.Record{Step: step, Loss: 3, LR: 1e-3, Lambda: metrics.Some(0),
 		Tokens: int64(step) * 1000, Seconds: metrics.Number(step)}
@@ -288,8 +288,8 @@ func measured(step int) metrics.Record {
 	return r
 }
 
-// screen plays the part of a terminal: it interprets what a Run writes and
-// keeps every line that was on it, and counts the writes.
+// screen imitates a terminal: it interprets what a Run writes, keeps every line, and counts the
+// writes.
 type screen struct {
 	lines  []string
 	cursor int // column in the last line
@@ -325,5 +325,5 @@ func (s *screen) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestMain fails when a goroutine outlives the tests.
+// TestMain fails if a goroutine outlives the tests.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

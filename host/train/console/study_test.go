@@ -19,7 +19,7 @@ func ended(label, state, err string, took time.Duration) *Ended {
 	return e
 }
 
-// TestEscapes: what others wrote is escaped.
+// TestEscapes checks that control characters in labels and errors are escaped.
 func TestEscapes(t *testing.T) {
 	var out bytes.Buffer
 	for _, d := range []*Study{{out: &out, width: func() int { return 90 }}, NewStudy(&out)} {
@@ -34,7 +34,7 @@ func TestEscapes(t *testing.T) {
 	}
 }
 
-// TestTerminal: on a terminal a line is drawn anew; failures stay above it. It is cut to the width.
+// TestTerminal checks the live line on a terminal, cut to its width, and failures above it.
 func TestTerminal(t *testing.T) {
 	var out bytes.Buffer
 	width := 90
@@ -69,7 +69,7 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// Where there is no terminal, each cell that ends is a line.
+// TestPlainLines checks that without a terminal, each cell that has ended gets a line.
 func TestPlainLines(t *testing.T) {
 	out := &bytes.Buffer{}
 	d := NewStudy(out)

@@ -16,8 +16,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// TestChecksum: CRC-32C of 32 zeros is 0x8a9136aa (RFC 3720, B.4); masked as TensorFlow's crc32c.h
-// says.
+// TestChecksum checks the CRC-32C of 32 zeros, 0x8a9136aa (RFC 3720, B.4), masked as in
+// TensorFlow's crc32c.h.
 func TestChecksum(t *testing.T) {
 	sum := uint32(0x8a9136aa)
 	if got, want := masked(make([]byte, 32)), (sum>>15|sum<<17)+0xa282ead8; got != want {
@@ -25,7 +25,7 @@ func TestChecksum(t *testing.T) {
 	}
 }
 
-// events reads the events of a file, whose frames must be whole.
+// events returns the events of a file, whose frames must be complete.
 func events(t *testing.T, file string) (list [][]byte) {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -46,7 +46,7 @@ func events(t *testing.T, file string) (list [][]byte) {
 	return list
 }
 
-// fields are the fields of a message, by number; of one that comes several times the last.
+// fields returns the fields of a message by number. The last of repeated fields counts.
 func fields(t *testing.T, m []byte) map[protowire.Number]any {
 	t.Helper()
 	out := map[protowire.Number]any{}
@@ -109,8 +109,8 @@ func TestEventFile(t *testing.T) {
 	}
 }
 
-// TestEventFileNames: files of one second do not overwrite each other, and their names follow the
-// order in which they were made.
+// TestEventFileNames checks that files of the same second do not overwrite each other, and that
+// their names are in the order of creation.
 func TestEventFileNames(t *testing.T) {
 	dir := vfs.At(t.TempDir())
 	for _, at := range []int64{1700000000, 1700000000, 1700000001} {
@@ -135,14 +135,14 @@ func TestEventFileNames(t *testing.T) {
 	}
 }
 
-// TestEventTags: every number of a record has a name for people, and no two have the same.
+// TestEventTags checks that every number of a record has a readable tag, and that tags are unique.
 func TestEventTags(t *testing.T) {
 	known := map[string]bool{}
 	of := reflect.TypeFor[Record]()
 	for i := range of.NumField() {
 		name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
 		known[name] = true
-		if name == "step" || name == "weights" || name == "counts" { // tables of numbers
+		if name == "step" || name == "weights" || name == "counts" { // not single numbers
 			continue
 		}
 		if strings.HasPrefix(tagOf(name), "other/") {
@@ -169,8 +169,8 @@ func TestEventTags(t *testing.T) {
 	}
 }
 
-// TestClockSetBack: a file that is made later comes after the others by its name, whatever the
-// clock says.
+// TestClockSetBack checks that the name of a new file sorts after the others even if the clock was
+// set back.
 func TestClockSetBack(t *testing.T) {
 	dir := vfs.At(t.TempDir())
 	at := time.Unix(1700000000, 0)
@@ -183,7 +183,7 @@ func TestClockSetBack(t *testing.T) {
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
 		}
-		files, err := dir.ReadDir() // by name
+		files, err := dir.ReadDir() // sorted by name
 		if err != nil || len(files) != i+1 || dir.Join(files[i].Name()) != w.path {
 			t.Errorf("after %d others there are %v, %v, and the new one is %s", i, files, err, w.path)
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// put makes the content of a file and returns its path.
+// put writes a file and returns its path.
 func put(t testing.TB, path string, data []byte) vfs.Path {
 	t.Helper()
 	if err := os.WriteFile(path, data, 0o600); err != nil {
@@ -24,7 +24,6 @@ func put(t testing.TB, path string, data []byte) vfs.Path {
 	return vfs.At(path)
 }
 
-// get reads a file.
 func get(t testing.TB, path string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -34,7 +33,7 @@ func get(t testing.TB, path string) []byte {
 	return data
 }
 
-// FuzzTrajectory: the points of a file, written again, are the same bits.
+// FuzzTrajectory checks that the points of a file keep their bits when they are written again.
 func FuzzTrajectory(f *testing.F) {
 	f.Add([]byte(`{"step":0,"x":[1,-0.5,"NaN"]}` + "\n" +
 		`{"step":3,"x":[1e-45,3.4028235e38,"-Inf"]}` + "\n"))
@@ -64,8 +63,8 @@ func FuzzTrajectory(f *testing.F) {
 	})
 }
 
-// FuzzSummary: a summary that can be read is the same when it is written again, and
-// both readers agree on whether it can be and on its numbers.
+// FuzzSummary checks that a summary that can be read stays the same when it is written again, and
+// that both readers agree on its numbers.
 func FuzzSummary(f *testing.F) {
 	text, err := json.Marshal(metrics.Summary{Name: "a", Completed: true, Steps: 3,
 		ValLoss: metrics.Some(2.5), ErrorRel: metrics.Some(0)})
@@ -100,7 +99,7 @@ func FuzzSummary(f *testing.F) {
 		if diff := cmp.Diff(s, again, sameNumber); diff != "" {
 			t.Fatalf("the summary changed:\n%s", diff)
 		}
-		// Keys that differ in case only are one field, but several numbers.
+		// Keys that differ only in case are one field, but several numbers.
 		exact := bytes.Count(bytes.ToLower(data), []byte("val_loss")) == 1 &&
 			bytes.Contains(data, []byte(`"val_loss"`))
 		if x, ok := numbers["val_loss"]; exact && ok != (s.ValLoss != nil) && completed {
@@ -109,7 +108,7 @@ func FuzzSummary(f *testing.F) {
 	})
 }
 
-// FuzzResume: what a run goes on with is the beginning of what there was, up to its step.
+// FuzzResume checks that a resumed file is the beginning of the old one, up to the given step.
 func FuzzResume(f *testing.F) {
 	f.Add([]byte(`{"step":1,"loss":2}`+"\n"+`{"step":4,"loss":"NaN"}`+"\n"+`{"step":6,"lo`), 4)
 	f.Add([]byte(`{"step":1}`+"\n"+`oops`+"\n"), 1)

@@ -60,8 +60,8 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestResumeBehindDamage: lines that are no records do not hinder a resume that cuts them
-// off, and are told of. Among the records that stay they are an error.
+// TestResumeBehindDamage checks that Resume cuts off lines that are not records, and reports them,
+// but fails if they are among the records to keep.
 func TestResumeBehindDamage(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "metrics.jsonl")
 	record := func(step int) string { return fmt.Sprintf("{\"step\":%d,\"loss\":1}\n", step) }

@@ -42,7 +42,7 @@ func full(step int) metrics.Record {
 	}
 }
 
-// sameNumber compares numbers by their bits, but for NaN, which JSON has one of.
+// sameNumber compares numbers by their bits, except NaN, of which JSON has only one.
 var sameNumber = cmp.Comparer(func(a, b metrics.Number) bool {
 	x, y := float64(a), float64(b)
 	return math.Float64bits(x) == math.Float64bits(y) || math.IsNaN(x) && math.IsNaN(y)
@@ -64,7 +64,7 @@ func closeWriter[E metrics.Entry](t testing.TB, w *metrics.Writer[E]) {
 	}
 }
 
-// resume goes on with a file after a step.
+// resume continues a file after a step.
 func resume[E metrics.Entry](t testing.TB, path string, step int) *metrics.Writer[E] {
 	t.Helper()
 	w, err := metrics.Resume[E](vfs.At(path), step)
@@ -226,7 +226,7 @@ func Example() {
 	if err := w.Close(); err != nil {
 		fmt.Println(err)
 	}
-	// The run was stopped, and goes on from a checkpoint of step 2.
+	// The run was stopped, and continues from a checkpoint of step 2.
 	w, err = metrics.Resume[metrics.Record](vfs.At(path), 2)
 	if err != nil {
 		fmt.Println(err)
@@ -272,7 +272,7 @@ func TestTrajectory(t *testing.T) {
 	}
 }
 
-// TestResumeTrajectory: points of later steps and a torn line are cut off.
+// TestResumeTrajectory checks that Resume cuts off points of later steps and a torn line.
 func TestResumeTrajectory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "trajectory.jsonl")
 	lines := "{\"step\":0,\"x\":[1]}\n{\"step\":2,\"x\":[2]}\n{\"step\":4,\"x\":[3]}\n{\"step\":6,"
@@ -291,8 +291,8 @@ func TestResumeTrajectory(t *testing.T) {
 	}
 }
 
-// TestSamples: texts are read as they were written, but for bytes that are none; lines of
-// later steps and a torn one are cut off.
+// TestSamples checks that texts are read as they were written, except invalid UTF-8, and that
+// Resume cuts off later steps and a torn line.
 func TestSamples(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "samples.jsonl")
 	w := resume[metrics.Sample](t, path, 0)

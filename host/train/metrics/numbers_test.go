@@ -117,7 +117,7 @@ func TestLastEvaluation(t *testing.T) {
 	}
 }
 
-// TestLabel: what is recorded as a number for curves has a name for people, and other names stay.
+// TestLabel checks that numbers of records and summaries have labels, and that others stay.
 func TestLabel(t *testing.T) {
 	rest := []string{"weights", "tensors", "applied_params", "diagnostics", "total_steps", "silence",
 		"tokens", "steps", "parameters"}

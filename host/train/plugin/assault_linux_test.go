@@ -46,9 +46,9 @@ func openShared() (*os.File, int64, error) {
 	return nil, 0, errors.Join(errors.New("the shared memory is not found"), err)
 }
 
-// assaultShared does what a process can do to memory that it shares: it fills it with NaN, frees
-// every other page, and tries to cut it off, to lengthen it, to remove it and to forbid the host to
-// write.
+// assaultShared attacks the memory that this process shares with its host: it fills the memory with
+// NaN and frees every other page. It must not be able to truncate, extend or remove the memory, or
+// to forbid the host to write.
 func assaultShared() error {
 	f, size, err := openShared()
 	if err != nil {
@@ -74,7 +74,7 @@ func assaultShared() error {
 	return nil
 }
 
-// spoilShared changes all numbers in the shared memory to one that is plausible.
+// spoilShared overwrites all numbers in the shared memory with a plausible one.
 func spoilShared() error {
 	f, size, err := openShared()
 	if err != nil {
@@ -88,15 +88,15 @@ func fill(f *os.File, size int64, bits uint32) error {
 	return err
 }
 
-// The files by which a test and a plugin that writes late wait for each other, in the directory
-// "once".
+// Files in the directory "once", with which a test and a plugin that writes late wait for each
+// other.
 const (
 	answered  = "answered"
 	assaulted = "assaulted"
 )
 
-// assaultAnswered has a plugin that writes late do so, now that it has answered, and waits until it
-// has.
+// assaultAnswered lets a plugin that writes late attack the shared memory after its answer, and
+// waits until it has.
 func assaultAnswered(t *testing.T, dir string, memory *sharedMemory) {
 	t.Helper()
 	before := content(t, memory)
@@ -126,8 +126,8 @@ func content(t *testing.T, memory *sharedMemory) []byte {
 	return data
 }
 
-// TestOpaqueWritesLate: what a plugin does to the shared memory when it has answered changes
-// nothing, neither what it has answered nor what the next step reads.
+// TestOpaqueWritesLate checks that writes of a plugin to the shared memory after its answer change
+// neither the answer nor the inputs of the next step.
 func TestOpaqueWritesLate(t *testing.T) {
 	dir := t.TempDir()
 	s := stepper(t, map[string]any{"do": "late", "once": dir})
@@ -157,7 +157,7 @@ func TestOpaqueWritesLate(t *testing.T) {
 	}
 }
 
-// TestSearchWritesLate: the same of a search.
+// TestSearchWritesLate checks the same as TestOpaqueWritesLate for a search.
 func TestSearchWritesLate(t *testing.T) {
 	dir := t.TempDir()
 	s := searcher(t, map[string]any{"do": "late", "once": dir})

@@ -27,8 +27,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// The tests start their own binary as the plugin: under the name of a behaviour,
-// by a symbolic link, it behaves so and runs no tests.
+// behaviours maps names to plugins. The tests start their own binary as the plugin: under such a
+// name, given by a symbolic link, it behaves as that plugin and runs no tests.
 var behaviours = map[string]func(){
 	"quantizer": func() { sdk.ServeQuantizer(testQuantizer{}) },
 	"optimizer": func() { sdk.ServeOptimizer(testOptimizer{}) },
@@ -97,7 +97,7 @@ var behaviours = map[string]func(){
 		}
 		sdk.ServeQuantizer(testQuantizer{})
 	},
-	"escapes": func() { // tries to rule the terminal
+	"escapes": func() { // prints control sequences for the terminal
 		fmt.Fprintln(os.Stderr, "plain \x1b[2J\u202e\u200b\u2028\x9b")
 		fmt.Fprintln(os.Stderr,
 			`{"@level":"warn","@message":"two\nlines \u001b[2J","k\u001b[1m":"v\u202e\n","deep":{"a\u001b":["\u001b[3m"]}}`)
@@ -110,9 +110,9 @@ var behaviours = map[string]func(){
 		}
 		os.Stdin = r
 		sdk.ServeQuantizer(testQuantizer{})
-		runtime.KeepAlive(w) // or the collector closes it, and standard input has an end
+		runtime.KeepAlive(w) // otherwise the collector closes it, which ends standard input
 	},
-	"forks": func() { // leaves a child behind, which holds its pipes open
+	"forks": func() { // leaves a child process that holds its pipes open
 		child := exec.Command("sleep", "300")
 		child.Stdout, child.Stderr = os.Stdout, os.Stderr
 		if err := child.Start(); err != nil {
@@ -136,16 +136,16 @@ func TestMain(m *testing.M) {
 		behave()
 		return
 	}
-	// Programs built with -race wait for a second before they exit, which is as long
-	// as a plugin may take.
+	// Programs built with -race wait for a second before they exit, which is all the time that a
+	// plugin has to exit.
 	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(m)
 }
 
-// hostProcess is a host that starts the plugin named by TEST_PLUGIN, says which
-// process that is, and waits.
+// hostProcess is a host that starts the plugin named by TEST_PLUGIN, prints its process ID, and
+// waits.
 func hostProcess() {
 	c, err := Start(context.Background(), direct(os.Getenv("TEST_PLUGIN")), sdk.KindQuantizer,
 		Options{StartTimeout: patience})
@@ -213,7 +213,7 @@ func (testOptimizer) Describe() sdk.Description {
 		Parameters: []sdk.Parameter{sdk.Float("momentum", 0.9, 0, 1, "share of the last direction")}}
 }
 
-// faultyOptimizer describes itself wrongly.
+// faultyOptimizer returns an invalid description.
 type faultyOptimizer struct{ testOptimizer }
 
 func (faultyOptimizer) Describe() sdk.Description {
@@ -221,8 +221,8 @@ func (faultyOptimizer) Describe() sdk.Description {
 		Parameters: []sdk.Parameter{sdk.Float("momentum", 2, 0, 1, "share of the last direction")}}
 }
 
-// deadlyOptimizer ends the plugin when the host asks what it is, which package sdk has asked
-// before.
+// deadlyOptimizer ends the process at the second call of Describe, which is that of the host; the
+// first is that of package sdk.
 type deadlyOptimizer struct{ testOptimizer }
 
 var asked atomic.Bool
@@ -262,7 +262,7 @@ func link(t testing.TB, behaviour string) Executable {
 	return direct(path)
 }
 
-// tooShort is a time limit for plugins that never come to an end.
+// tooShort is a time limit for plugins that hang.
 const tooShort = 300 * time.Millisecond
 
 func start(t testing.TB, behaviour string, kind sdk.Kind, opts Options) *Client {
@@ -276,13 +276,13 @@ func start(t testing.TB, behaviour string, kind sdk.Kind, opts Options) *Client 
 	return c
 }
 
-// site asks the test quantizer for a site; do says how to misbehave.
+// site returns a site for the test quantizer; do says how to misbehave.
 func site(do string) sdk.Site {
 	return sdk.Site{Role: sdk.RoleWeight, Name: "layers.0.wq", Shape: []int{4},
 		Values: sdk.NewValues(map[string]any{"bits": 4, "do": do})}
 }
 
-// serves fails unless the plugin answers.
+// serves fails the test unless the plugin answers.
 func serves(t *testing.T, c *Client) {
 	t.Helper()
 	if _, err := c.Quantize(t.Context(), site("")); err != nil {
@@ -290,8 +290,8 @@ func serves(t *testing.T, c *Client) {
 	}
 }
 
-// check fails unless err is an *Error of the kind that says all of the words, in
-// one readable message.
+// check fails the test unless err is an *Error of the given kind that names the plugin and whose
+// message contains all words.
 func check(t testing.TB, err error, kind error, words ...string) {
 	t.Helper()
 	typed, ok := errors.AsType[*Error](err)
@@ -330,5 +330,5 @@ func (l *logBuffer) logger() hclog.Logger {
 	return hclog.New(&hclog.LoggerOptions{Output: l, Level: hclog.Debug})
 }
 
-// direct is an executable at a known path.
+// direct returns the executable at a known path.
 func direct(path string) Executable { return Executable{Name: filepath.Base(path), Path: path} }

@@ -19,7 +19,7 @@ func init() {
 	behaviours["refresher"] = func() { sdk.ServeOptimizer(testRefresher{}) }
 }
 
-// mischief declares the parameters that make a method misbehave.
+// mischief returns the parameters that choose a method and how it misbehaves.
 func mischief(methods ...string) []sdk.Parameter {
 	return []sdk.Parameter{
 		sdk.Choice("in", methods[0], methods, "which method misbehaves"),
@@ -27,7 +27,7 @@ func mischief(methods ...string) []sdk.Parameter {
 	}
 }
 
-// misbehave does in a method what the parameters ask for.
+// misbehave makes a method misbehave if the parameters ask for it.
 func misbehave(v sdk.Values, method string) error {
 	if v.Text("in") != method {
 		return nil
@@ -71,7 +71,7 @@ func (testTrainable) Unpack(
 	return codes.Mul(scale), misbehave(site.Values, "unpack")
 }
 
-// testRefresher keeps a preconditioner of each axis, and declines embeddings.
+// testRefresher keeps preconditioners of each axis, and does not accept embeddings.
 type testRefresher struct{}
 
 func (testRefresher) Describe() sdk.Description {
@@ -170,7 +170,7 @@ func TestRefresherAndSelective(t *testing.T) {
 	}
 }
 
-// TestFailuresInACapability: each method refuses and panics; the last one also ends the plugin.
+// TestFailuresInACapability checks the errors if methods refuse, panic or end the plugin.
 func TestFailuresInACapability(t *testing.T) {
 	testlevel.Long(t, "starts several plugins")
 	t.Parallel()
@@ -206,7 +206,8 @@ func TestFailuresInACapability(t *testing.T) {
 	}
 }
 
-// A preconditioner of each axis is in proportion, also of a vector; many are not.
+// TestPreconditionersInProportion checks that a preconditioner of each axis is within the limits,
+// also of a vector, and that 50 are not.
 func TestPreconditionersInProportion(t *testing.T) {
 	testlevel.Long(t, "builds large programs")
 	c := start(t, "refresher", sdk.KindOptimizer, Options{})

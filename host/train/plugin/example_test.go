@@ -18,7 +18,7 @@ func Example() {
 	}
 	finder.Dirs = []string{"testdata/plugins"}
 	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel() // ends the plugins at the latest
+	defer cancel() // stops plugins that still run
 
 	quantizer, err := finder.Start(ctx, "halves", sdk.KindQuantizer, plugin.Options{})
 	if err != nil {

@@ -75,8 +75,8 @@ func TestFailuresAtStart(t *testing.T) {
 	}
 }
 
-// callFailures are what the test quantizer does when it is asked for a site, by its
-// parameter do.
+// callFailures lists misbehaviours of the test quantizer in a call, selected by its parameter do,
+// and the expected errors.
 var callFailures = []struct {
 	do    string
 	kind  error
@@ -96,7 +96,7 @@ var callFailures = []struct {
 
 func TestFailuresInACall(t *testing.T) {
 	t.Parallel()
-	unharmed := start(t, "quantizer", sdk.KindQuantizer, Options{}) // serves on after an error
+	unharmed := start(t, "quantizer", sdk.KindQuantizer, Options{}) // still serves after errors
 	for _, c := range callFailures {
 		t.Run(c.do, func(t *testing.T) {
 			client := unharmed
@@ -126,7 +126,7 @@ func TestHostileDescriptions(t *testing.T) {
 	}
 }
 
-// TestHostileAnswers: one plugin gives them one after the other, and a good one last.
+// TestHostileAnswers checks the errors for all hostile answers of one plugin, then a good answer.
 func TestHostileAnswers(t *testing.T) {
 	t.Parallel()
 	c := start(t, "answers", sdk.KindQuantizer, Options{})
@@ -139,12 +139,12 @@ func TestHostileAnswers(t *testing.T) {
 	}
 }
 
-// behaved are the behaviours that are not hostile: the tests need them.
+// behaved lists the behaviours that are not hostile.
 var behaved = []string{"quantizer", "optimizer", "both", "host", "plain-grpc", "trainable",
 	"refresher", "tells-socket", "answers", "opaque", "search"}
 
-// hostileCases are the names of all that plugins do in these tests, as they stand in the
-// first column of docs/reference/security.md: behaviours, and what is done in a call.
+// hostileCases returns the sorted names of all hostile cases in these tests, behaviours and
+// misbehaviours in calls, as in the first column of docs/reference/security.md.
 func hostileCases() []string {
 	var names []string
 	for name := range maps.Keys(behaviours) {
@@ -172,7 +172,7 @@ func hostileCases() []string {
 	return names
 }
 
-// The page on security lists every hostile case, and tests that are there.
+// TestSecurityPage checks that the page on security lists every hostile case with an existing test.
 func TestSecurityPage(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/reference/security.md")
 	if err != nil {
@@ -195,7 +195,7 @@ func TestSecurityPage(t *testing.T) {
 	}
 }
 
-// testNames are the tests of this directory.
+// testNames returns the names of all functions in the tests of this directory.
 func testNames(t *testing.T) (names []string) {
 	t.Helper()
 	files, err := filepath.Glob("*_test.go")

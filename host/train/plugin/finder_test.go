@@ -14,7 +14,7 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// write makes a file with its directories.
+// write creates a file and its parent directories.
 func write(t *testing.T, mode os.FileMode, content string, path ...string) string {
 	t.Helper()
 	name := filepath.Join(path...)
@@ -32,7 +32,7 @@ func TestFindOrder(t *testing.T) {
 	write(t, 0o755, "", b, "quest")
 	write(t, 0o755, "", b, "adamw")
 	first := write(t, 0o755, "", a, "quest")
-	write(t, 0o644, "", a, "adamw") // cannot be executed: the search goes on
+	write(t, 0o644, "", a, "adamw") // not executable: the search continues
 	f := &Finder{Dirs: []string{filepath.Join(a, "none"), a, b}}
 	for name, want := range map[string]string{
 		"quest":                   first,
@@ -51,7 +51,7 @@ func TestFindOrder(t *testing.T) {
 	}
 }
 
-// TestHoldsMain: whatever its path is made of.
+// TestHoldsMain checks holdsMain for a directory whose name contains special characters of globs.
 func TestHoldsMain(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "q[1]*")
 	write(t, 0o644, "package main_test\n", dir, "main_test.go")
@@ -120,7 +120,7 @@ func TestNewFinder(t *testing.T) {
 	}
 }
 
-// goPlugin writes a Go package that is no real plugin but builds in no time.
+// goPlugin writes a Go package that is not a real plugin but builds quickly.
 func goPlugin(t *testing.T, text string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -129,7 +129,7 @@ func goPlugin(t *testing.T, text string) (dir string) {
 	return dir
 }
 
-// A package is built once for each state of its sources.
+// TestBuildCache checks that a package is built once for each state of its sources.
 func TestBuildCache(t *testing.T) {
 	testlevel.Long(t, "builds a plugin several times")
 	t.Parallel()
@@ -162,7 +162,7 @@ func TestBuildCache(t *testing.T) {
 	}
 	write(t, 0o644, "package main\n", dir, "p", "more_test.go")
 	edited, _ := find()
-	// loop variables have another meaning
+	// in Go 1.21 loop variables have another meaning
 	write(t, 0o644, "module example.org/p\n\ngo 1.21\n", dir, "p", "go.mod")
 	second, _ := find()
 	if second == edited {
@@ -205,7 +205,7 @@ func TestBuildErrors(t *testing.T) {
 	check(t, err, ErrBuild, "no go command found")
 }
 
-// shelf is a directory with plugins under the names of their behaviours.
+// shelf returns a finder for a directory with plugins under the names of their behaviours.
 func shelf(t testing.TB, behaviours ...string) *Finder {
 	t.Helper()
 	dir := t.TempDir()
@@ -258,8 +258,7 @@ func TestFinderStart(t *testing.T) {
 	check(t, err, ErrNotFound)
 }
 
-// BenchmarkStart is the time that a run waits for a plugin: started, asked for a program,
-// and stopped.
+// BenchmarkStart measures the time to start a plugin and request a program, without stopping it.
 func BenchmarkStart(b *testing.B) {
 	f := shelf(b, "quantizer")
 	for b.Loop() {

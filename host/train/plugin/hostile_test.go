@@ -34,15 +34,15 @@ import (
 
 const describesItself = `api_version: 1 description { name: "hostile" }`
 
-// written is a quantizer's answer for a site of shape [4] with these nodes.
+// written returns a quantizer's answer for a site of shape [4] with these nodes, in text form.
 func written(nodes, value string) string {
 	return `program { program { name: "p" inputs { name: "x" type { dtype: DTYPE_FLOAT shape: 4 } } ` +
 		nodes +
 		` outputs { name: "value" value: ` + value + ` } outputs { name: "surrogate" value: 0 } } }`
 }
 
-// hostileAnswers are answers to Quantize with what the host must say, in the order in which a
-// plugin gives them.
+// hostileAnswers lists answers to Quantize, in the order in which a plugin gives them, and the
+// errors that the host must report.
 var hostileAnswers = []struct {
 	name, quantize string
 	kind           error
@@ -80,10 +80,10 @@ var hostileAnswers = []struct {
 	{"broken", "!broken", ErrProtocol, "broken encoding"},
 }
 
-// goodAnswer rounds.
+// goodAnswer is a valid answer, which rounds.
 var goodAnswer = written(`nodes { op: OP_ROUND args: 0 type { dtype: DTYPE_FLOAT shape: 4 } }`, "1")
 
-// hostileDescriptions are answers to Describe with what the host must say.
+// hostileDescriptions lists answers to Describe, and the errors that the host must report.
 var hostileDescriptions = map[string]struct {
 	describe string
 	kind     error
@@ -122,7 +122,7 @@ func init() {
 	behaviours["serves-nothing"] = func() { serveServices() }
 }
 
-// newCertificate is one of those that go-plugin makes.
+// newCertificate returns a certificate like those that go-plugin makes.
 func newCertificate() *tls.Certificate {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -138,7 +138,7 @@ func newCertificate() *tls.Certificate {
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// printed is a certificate as it stands in the handshake.
+// printed returns a certificate as it is written in the handshake.
 func printed(c *tls.Certificate) string {
 	return base64.RawStdEncoding.EncodeToString(c.Certificate[0])
 }
@@ -150,7 +150,7 @@ func serveAnswers(describe string, quantize func() string) {
 	}))
 }
 
-// message reads a message in text form, or makes one that has no text form.
+// message parses a message in text form, or makes a message or error that has no text form.
 func message(name protoreflect.FullName, text string) (proto.Message, error) {
 	t, err := protoregistry.GlobalTypes.FindMessageByName(name)
 	if err != nil {
@@ -222,8 +222,8 @@ func serveServices(list ...*grpc.ServiceDesc) {
 	})
 }
 
-// plainGRPC is a plugin as one would write it in another language, from
-// docs/reference/plugin-protocol.md: gRPC and a printed line, without go-plugin, over TCP.
+// plainGRPC is a plugin as written in another language, following
+// docs/reference/plugin-protocol.md: gRPC over TCP and a printed line, without go-plugin.
 func plainGRPC() { serveWithout("") }
 
 // serveWithout serves without go-plugin, and prints a certificate if there is one.
@@ -246,7 +246,7 @@ func serveWithout(certificate string, options ...grpc.ServerOption) {
 	}
 	fmt.Printf("1|1|tcp|%s|grpc|%s\n", l.Addr(), certificate)
 	go func() {
-		_, _ = os.Stdin.Read(make([]byte, 1)) // the host is gone, or is done
+		_, _ = os.Stdin.Read(make([]byte, 1)) // returns when the host has ended or closes it
 		os.Exit(0)
 	}()
 	if err := server.Serve(l); err != nil {

@@ -80,7 +80,7 @@ func TestCancelledCall(t *testing.T) {
 	}
 }
 
-// A plugin without go-plugin, as in another language, works and ends by itself.
+// TestPlainGRPC checks that a plugin without go-plugin, as in another language, works and exits.
 func TestPlainGRPC(t *testing.T) {
 	t.Parallel()
 	c := start(t, "plain-grpc", sdk.KindQuantizer, Options{})
@@ -92,7 +92,8 @@ func TestPlainGRPC(t *testing.T) {
 	}
 }
 
-// Large constants pass for large tensors: 2²² numbers are 32 MiB. For small ones they do not.
+// TestLargeConstant checks that large constants, here 2²² numbers (32 MiB), are accepted for large
+// tensors but not for small ones.
 func TestLargeConstant(t *testing.T) {
 	testlevel.Long(t, "sends large messages")
 	c := start(t, "quantizer", sdk.KindQuantizer, Options{})
@@ -162,7 +163,7 @@ func TestContextEndsThePlugin(t *testing.T) {
 	check(t, err, context.Canceled, "stopped")
 }
 
-// A child of the plugin dies with it, and does not keep Close waiting.
+// TestChildrenOfThePlugin checks that a child of the plugin dies with it, and does not delay Close.
 func TestChildrenOfThePlugin(t *testing.T) {
 	testlevel.Long(t, "starts processes below a plugin")
 	t.Parallel()
@@ -188,7 +189,7 @@ func TestChildrenOfThePlugin(t *testing.T) {
 	awaitDeath(t, child)
 }
 
-// Whatever a plugin writes lands in the log, and nothing that it writes does harm.
+// TestOutput checks that all output of a plugin is logged, and that no line does harm.
 func TestOutput(t *testing.T) {
 	log := &logBuffer{}
 	c := start(t, "noisy", sdk.KindQuantizer, Options{Logger: log.logger()})
@@ -218,7 +219,8 @@ func TestPinnedChecksum(t *testing.T) {
 	check(t, err, ErrNotFound, "no such file")
 }
 
-// A long temporary directory does not break the socket, and nothing is left in it.
+// TestTemporaryDirectory checks that a long path of the temporary directory does not break the
+// socket, and that nothing is left in the temporary directory.
 func TestTemporaryDirectory(t *testing.T) {
 	testlevel.Long(t, "starts several plugins")
 	long := filepath.Join(t.TempDir(), strings.Repeat("d", 120))
@@ -244,7 +246,7 @@ func TestTemporaryDirectory(t *testing.T) {
 	}
 }
 
-// Files that the system does not start are told apart, in one line.
+// TestFilesThatDoNotStart checks the one-line errors for files that the system does not start.
 func TestFilesThatDoNotStart(t *testing.T) {
 	testlevel.Long(t, "starts many processes")
 	t.Parallel()
@@ -265,8 +267,8 @@ func TestFilesThatDoNotStart(t *testing.T) {
 	}
 }
 
-// A plugin of both kinds is asked about the wanted kind alone: a fault of the other is nobody's
-// concern.
+// TestFaultOfTheOtherKind checks that a plugin of both kinds is asked only about the wanted kind,
+// so that a fault of the other kind does not matter.
 func TestFaultOfTheOtherKind(t *testing.T) {
 	testlevel.Long(t, "starts several plugins")
 	t.Parallel()
@@ -300,7 +302,8 @@ func TestTimeoutVariable(t *testing.T) {
 	}
 }
 
-// Entries of a log are read from standard output, too, as those of a plugin in another language.
+// TestEntriesOnStandardOutput checks that log entries are parsed on standard output, too, where
+// plugins in other languages may print them.
 func TestEntriesOnStandardOutput(t *testing.T) {
 	t.Parallel()
 	log := &logBuffer{}
@@ -322,8 +325,8 @@ func TestEntriesOnStandardOutput(t *testing.T) {
 	}
 }
 
-// With a plugin that knows how, the connection is encrypted and both sides prove who
-// they are; others work without.
+// TestConnectionIsEncrypted checks that the connection is encrypted, with certificates of both
+// sides, if the plugin supports it, and that other plugins work without encryption.
 func TestConnectionIsEncrypted(t *testing.T) {
 	testlevel.Long(t, "starts several plugins")
 	for behaviour, want := range map[string]bool{"quantizer": true, "plain-grpc": false} {
@@ -337,7 +340,8 @@ func TestConnectionIsEncrypted(t *testing.T) {
 	}
 }
 
-// Only the user can enter the directory of the socket, wherever temporary files lie.
+// TestSocketDirectoryIsPrivate checks that only the user can enter the directory of the socket,
+// wherever temporary files are.
 func TestSocketDirectoryIsPrivate(t *testing.T) {
 	testlevel.Long(t, "starts several plugins")
 	long := filepath.Join(t.TempDir(), strings.Repeat("d", 120))

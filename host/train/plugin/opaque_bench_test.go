@@ -8,9 +8,9 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// BenchmarkOpaqueAdamW is a step of examples/plugins/opaque-adamw on 2²⁴ weights; best-GB/s is the
-// fastest of the steps. Bytes are those that AdamW reads and writes: x is not among them, which it
-// does not read.
+// BenchmarkOpaqueAdamW measures a step of examples/plugins/opaque-adamw on 2²⁴ weights; best-GB/s
+// is the rate of the fastest step. The bytes are those that AdamW reads and writes, without x,
+// which it does not read.
 func BenchmarkOpaqueAdamW(b *testing.B) {
 	const tensors, rows, columns = 8, 1024, 2048
 	finder, err := NewFinder()
@@ -73,12 +73,12 @@ func BenchmarkOpaqueAdamW(b *testing.B) {
 	}
 	const size = 4 * tensors * rows * columns
 	b.Run("step", func(b *testing.B) {
-		run(b, (6+3)*size, next) // g, m, v, and m, v, u, which are then looked at
+		run(b, (6+3)*size, next) // reads g, m, v; writes m, v, u, which the host then reads
 	})
 }
 
-// BenchmarkSearch is a search that adds 2²⁴ weights to as many numbers of state, beside a copy of
-// as many bytes. Bytes are those that are read and written.
+// BenchmarkSearch measures a search that adds 2²⁴ weights to as many numbers of state, and the
+// copies of the host alone. The bytes are those that are read and written.
 func BenchmarkSearch(b *testing.B) {
 	const sites, rows, columns = 8, 1024, 2048
 	c := start(b, "search", sdk.KindQuantizer, Options{})
@@ -121,9 +121,9 @@ func BenchmarkSearch(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	// x and s read, s written, and read once more
+	// reads x and s, writes s, and reads it once more
 	b.Run("search", func(b *testing.B) { run(b, 4*size, search) })
-	// the copies of the host: x and s to the plugin, s back
+	// the copies of the host: x and s to the plugin, s from it
 	b.Run("exchange", func(b *testing.B) {
 		x := make([]float32, size/4)
 		run(b, 6*size, func() error {

@@ -20,11 +20,11 @@ func init() {
 	behaviours["opaque"] = func() { sdk.ServeOpaqueOptimizer(testOpaque{}) }
 }
 
-// assault and spoil are what a process does to the memory that it shares with its host, on Linux.
+// assault and spoil attack the memory that a process shares with its host; they are set on Linux.
 var assault, spoil func() error
 
-// writeLate has a plugin, when it has answered, do what it can to the shared memory, once a test
-// lets it.
+// writeLate makes a plugin attack the shared memory after it has answered, once a test has created
+// "answered" in dir.
 func writeLate(dir string) {
 	go func() {
 		for ; ; time.Sleep(time.Millisecond) {
@@ -42,7 +42,7 @@ func writeLate(dir string) {
 }
 
 // testOpaque sums gradients: s ← s + g, u = s. Its parameter "do" makes it misbehave in the second
-// step; where a file is named, only once.
+// step; if "once" names a path, only once.
 type testOpaque struct{}
 
 func (testOpaque) Describe() sdk.Description {
@@ -65,7 +65,7 @@ func (testOpaque) Step(in sdk.OpaqueStep, t sdk.Tensor) error {
 		misbehaves = os.Mkdir(once, 0o700) == nil
 	}
 	if misbehaves {
-		in.Next["s"][0] = 77 // half done
+		in.Next["s"][0] = 77 // an incomplete result
 		switch t.Text("do") {
 		case "exit":
 			os.Exit(7)
@@ -113,14 +113,14 @@ func (testOpaque) Step(in sdk.OpaqueStep, t sdk.Tensor) error {
 	return nil
 }
 
-// stepper runs the opaque plugin on two tensors.
+// stepper returns a Stepper of the opaque plugin with two tensors.
 func stepper(t *testing.T, values map[string]any) *Stepper {
 	t.Helper()
 	if runtime.GOOS != "linux" {
 		t.Skip("opaque optimizers need Linux")
 	}
 	c := start(t, "opaque", sdk.KindOptimizer, Options{})
-	c.Close() // the stepper needs what was started, not its process
+	c.Close() // the stepper starts its own process
 	v, err := c.Resolve(values)
 	if err != nil {
 		t.Fatal(err)
@@ -142,8 +142,8 @@ func stepper(t *testing.T, values map[string]any) *Stepper {
 	return s
 }
 
-// threeSteps returns the direction of three steps with gradients of 1, 2, 3; err is that of the
-// second.
+// threeSteps runs three steps with gradients of 1, 2, 3, and returns the last directions, or the
+// error of the second step.
 func threeSteps(t *testing.T, s *Stepper) (u []float32, err error) {
 	t.Helper()
 	for step := 1; step <= 3; step++ {
@@ -167,7 +167,8 @@ func threeSteps(t *testing.T, s *Stepper) (u []float32, err error) {
 	return append(slices.Clone(s.Direction("a")), s.Direction("b")...), nil
 }
 
-// TestOpaqueCrashes: what ends the process once costs a retry, and the results are the same.
+// TestOpaqueCrashes checks that a step that crashes or hangs once is repeated, with the same
+// result.
 func TestOpaqueCrashes(t *testing.T) {
 	testlevel.Long(t, "waits for processes that crash")
 	t.Setenv(StepTimeoutVariable, "1s")
@@ -185,8 +186,7 @@ func TestOpaqueCrashes(t *testing.T) {
 	}
 }
 
-// TestOpaqueIsKilledBetweenSteps: also a process that has ended while nothing was asked of it is
-// started again.
+// TestOpaqueIsKilledBetweenSteps checks that a process that ends between steps is restarted.
 func TestOpaqueIsKilledBetweenSteps(t *testing.T) {
 	s := stepper(t, nil)
 	for step := 1; step <= 2; step++ {
@@ -200,7 +200,7 @@ func TestOpaqueIsKilledBetweenSteps(t *testing.T) {
 	}
 }
 
-// opaqueFailures are steps that fail, and go on failing.
+// opaqueFailures lists steps that fail repeatedly, or would fail again, and the expected errors.
 var opaqueFailures = []struct {
 	do    string
 	kind  error
@@ -218,8 +218,8 @@ var opaqueFailures = []struct {
 	{"shrink", ErrFailed, []string{"a: truncate"}},
 }
 
-// TestOpaqueFailures: what goes on failing, and what would fail again, is an error that names
-// plugin and tensor.
+// TestOpaqueFailures checks that the errors of these steps name the plugin and, unless the process
+// has ended or hangs, the tensor.
 func TestOpaqueFailures(t *testing.T) {
 	t.Setenv(StepTimeoutVariable, "500ms")
 	for _, c := range opaqueFailures {

@@ -17,13 +17,13 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
-// However the host ends, its plugins end with it.
+// TestNoOrphans checks that plugins end with their host, however it ends.
 func TestNoOrphans(t *testing.T) {
 	testlevel.Long(t, "starts and ends hosts")
 	cases := []struct {
 		name, plugin string
 		signal       syscall.Signal
-		system       string // where it holds; empty: everywhere
+		system       string // the system that the case needs, if any
 	}{
 		{"killed", "quantizer", syscall.SIGKILL, ""},
 		{"terminated", "quantizer", syscall.SIGTERM, ""},
@@ -49,7 +49,7 @@ func TestNoOrphans(t *testing.T) {
 	}
 }
 
-// startHost starts a host, and returns it with the process of its plugin.
+// startHost starts a host, and returns it with the process ID of its plugin.
 func startHost(t *testing.T, plugin string) (host *exec.Cmd, pid int) {
 	t.Helper()
 	host = exec.Command(link(t, "host").Path)
@@ -68,9 +68,9 @@ func startHost(t *testing.T, plugin string) (host *exec.Cmd, pid int) {
 	return host, pid
 }
 
-// processState is the letter that the system gives the state of a process: T for a
-// stopped one, Z for one that has ended and waits for its parent, nothing for none.
-// Where it cannot be known it is a question mark.
+// processState returns the letter of a process's state on Linux: T if it is stopped, Z if it has
+// ended but its parent has not waited for it. It returns "" if there is no process, and "?" if the
+// state is unknown.
 func processState(pid int) string {
 	if runtime.GOOS != "linux" {
 		if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
@@ -87,12 +87,12 @@ func processState(pid int) string {
 
 func alive(pid int) bool { return !strings.Contains("ZX", processState(pid)) }
 
-// patience is how long the tests wait for what must happen. It is no bound on how fast that
-// is: where a machine has much other work, processes get their turn late, and each end takes
-// several turns (of the host and the plugin). An orphan stays for ever.
+// patience is how long the tests wait for events that must happen. It does not bound their speed:
+// on a busy machine, processes run late, and each end takes several turns of the host and the
+// plugin. An orphan stays for ever.
 const patience = time.Minute
 
-// awaitDeath fails when the process does not end.
+// awaitDeath fails the test if the process does not end.
 func awaitDeath(t *testing.T, pid int) {
 	t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {

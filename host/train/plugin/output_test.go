@@ -54,7 +54,7 @@ func FuzzParseLog(f *testing.F) {
 	})
 }
 
-// The last lines are kept, but of a panic the first ones.
+// TestKeptLines checks that the last lines are kept, but of a panic the first ones.
 func TestKeptLines(t *testing.T) {
 	o := &output{log: hclog.NewNullLogger()}
 	for i := range 100 {
@@ -89,8 +89,8 @@ func TestErrorText(t *testing.T) {
 	}
 }
 
-// Whatever a plugin says is shown, and does nothing to a terminal: its log, its plain
-// lines, its refusals and its panics.
+// TestEscapes checks that a plugin's log, plain lines, refusals and panics are shown without effect
+// on the terminal.
 func TestEscapes(t *testing.T) {
 	testlevel.Long(t, "starts a plugin that prints")
 	log := &logBuffer{}

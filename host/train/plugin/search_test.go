@@ -23,7 +23,7 @@ func init() {
 }
 
 // testSearch adds the weight to its state: s ← s + x. Its parameter "do" makes it misbehave in the
-// search after step 2; where a file is named, only once.
+// search after step 2; if "once" names a path, only once.
 type testSearch struct{}
 
 func (testSearch) Describe() sdk.Description { return testOpaque{}.Describe() }
@@ -51,7 +51,7 @@ func (testSearch) Search(in sdk.SearchInput, site sdk.Site) error {
 	if misbehaves {
 		do = site.Text("do")
 	}
-	in.Next["t"][0] = 77 // half done
+	in.Next["t"][0] = 77 // an incomplete result
 	switch do {
 	case "exit":
 		os.Exit(7)
@@ -87,14 +87,14 @@ func (testSearch) Search(in sdk.SearchInput, site sdk.Site) error {
 	return nil
 }
 
-// searcher runs the plugin on two weights.
+// searcher returns a Searcher of the search plugin with two weights.
 func searcher(t *testing.T, values map[string]any) *Searcher {
 	t.Helper()
 	if runtime.GOOS != "linux" {
 		t.Skip("searches of quantizers need Linux")
 	}
 	c := start(t, "search", sdk.KindQuantizer, Options{})
-	c.Close() // the searcher needs what was started, not its process
+	c.Close() // the searcher starts its own process
 	v, err := c.Resolve(values)
 	if err != nil {
 		t.Fatal(err)
@@ -120,8 +120,8 @@ func searcher(t *testing.T, values map[string]any) *Searcher {
 	return s
 }
 
-// threeSearches returns the states of a and b after searches of weights 1, 2, 3; err is that of the
-// second. after is called after each.
+// threeSearches runs searches of weights 1, 2, 3, each followed by a call of after. It returns the
+// last states of a and b, or the error of the second search.
 func threeSearches(
 	t *testing.T, s *Searcher, after ...func(step int),
 ) (found []float32, err error) {
@@ -151,7 +151,8 @@ func threeSearches(
 	return slices.Concat(s.Next("a", "s"), s.Next("b", "s"), s.Next("b", "t")), nil
 }
 
-// TestSearchCrashes: what ends the process once costs a retry, and the results are the same.
+// TestSearchCrashes checks that a search that crashes or hangs once is repeated, with the same
+// result.
 func TestSearchCrashes(t *testing.T) {
 	testlevel.Long(t, "waits for processes that crash")
 	t.Setenv(SearchTimeoutVariable, "1s")
@@ -167,8 +168,7 @@ func TestSearchCrashes(t *testing.T) {
 	}
 }
 
-// TestSearchIsKilledBetween: also a process that has ended while nothing was asked of it is started
-// again.
+// TestSearchIsKilledBetween checks that a process that ends between searches is restarted.
 func TestSearchIsKilledBetween(t *testing.T) {
 	s := searcher(t, nil)
 	for step := range 2 {
@@ -181,8 +181,7 @@ func TestSearchIsKilledBetween(t *testing.T) {
 	}
 }
 
-// TestSearchIsInterrupted: a search that nobody waits for any more ends with its process, and can
-// be made again.
+// TestSearchIsInterrupted checks that a canceled search ends with its process, and can be repeated.
 func TestSearchIsInterrupted(t *testing.T) {
 	s := searcher(t, map[string]any{"do": "hang", "once": filepath.Join(t.TempDir(), "once")})
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -196,8 +195,7 @@ func TestSearchIsInterrupted(t *testing.T) {
 	}
 }
 
-// searchFailures are searches that go on failing, or would fail again. Each error names plugin and
-// weight.
+// searchFailures lists searches that fail repeatedly, or would fail again, and the expected errors.
 var searchFailures = []struct {
 	do    string
 	kind  error
@@ -227,7 +225,7 @@ func TestSearchFailures(t *testing.T) {
 	}
 }
 
-// TestSearchTimeLimit: what is no time is an error that says what would be one.
+// TestSearchTimeLimit checks that the error for an invalid time limit names it and its variable.
 func TestSearchTimeLimit(t *testing.T) {
 	t.Setenv(SearchTimeoutVariable, "soon")
 	c := start(t, "search", sdk.KindQuantizer, Options{})

@@ -21,8 +21,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// partVariable makes the test binary a process of a group that sleeps, with the run directory that
-// runVariable has.
+// If partVariable is set, the test binary joins a group, with the run directory in runVariable, and
+// then sleeps.
 const (
 	partVariable = "CAGE_TEST_PROCESSES"
 	runVariable  = "CAGE_TEST_RUN"
@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// address is one at which nothing listens.
+// address returns an address at which nothing listens.
 func address(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -58,7 +58,7 @@ func address(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// newRun is a run with a directory of its own.
+// newRun returns a run with its own directory.
 func newRun(t *testing.T) Run {
 	return Run{Dir: vfs.At(filepath.Join(t.TempDir(), "run"))}
 }
@@ -80,7 +80,7 @@ func start(t *testing.T, rank, size int, at string, run Run) (*exec.Cmd, *bytes.
 	return cmd, output
 }
 
-// join makes groups of all processes with these numbers, in this process.
+// join joins a group of the given size with each of the ranks, all in this process.
 func join(t *testing.T, size int, ranks ...int) []*Group {
 	t.Helper()
 	at, run := address(t), newRun(t)
@@ -128,7 +128,7 @@ func TestValues(t *testing.T) {
 		}
 		wait.Wait()
 	}
-	for round := range 3 { // a name is free again
+	for round := range 3 { // a name can be used again
 		var wait sync.WaitGroup
 		for i, g := range groups {
 			wait.Go(func() {
@@ -155,7 +155,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestFailure: what one process fails of, the others say.
+// TestFailure checks that the failure of one process is the error of the others.
 func TestFailure(t *testing.T) {
 	for _, failing := range []int{0, 1} {
 		groups := join(t, 3, 0, 1, 2)
@@ -183,17 +183,17 @@ func TestFailure(t *testing.T) {
 	}
 }
 
-// TestKilled: the end of a process is known to the others at once.
+// TestKilled checks that the others notice quickly that a process has been killed.
 func TestKilled(t *testing.T) { lose(t, syscall.SIGKILL, 5*time.Second) }
 
-// TestSilent: so is, a little later, one that says nothing any more, as on a machine that has lost
-// its power.
+// TestSilent checks that they also notice, a little later, a process that no longer responds, as
+// after a loss of power.
 func TestSilent(t *testing.T) {
 	testlevel.Long(t, "waits for an answer that never comes")
 	lose(t, syscall.SIGSTOP, 2*keepaliveInterval+keepaliveTimeout+10*time.Second)
 }
 
-// lose sends one of two processes a signal, and expects that the other notices the loss.
+// lose sends a signal to one of two processes, and checks that the other notices the loss.
 func lose(t *testing.T, signal syscall.Signal, within time.Duration) {
 	for killed := range 2 {
 		t.Run(fmt.Sprint(killed), func(t *testing.T) {

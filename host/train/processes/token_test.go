@@ -24,7 +24,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// begin begins to join, and returns where the outcome will be.
+// begin starts to join, and returns a channel for the outcome.
 func begin(ctx context.Context, position Position, run Run) <-chan outcome {
 	joined := make(chan outcome, 1)
 	go func() {
@@ -39,7 +39,7 @@ type outcome struct {
 	err error
 }
 
-// awaitToken returns the token in a run directory as soon as there is one.
+// awaitToken waits for the token in a run directory, and returns it.
 func awaitToken(t *testing.T, run Run) string {
 	t.Helper()
 	for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(5 * time.Millisecond) {
@@ -51,7 +51,7 @@ func awaitToken(t *testing.T, run Run) string {
 	return ""
 }
 
-// dial connects somebody else with process 0.
+// dial returns a client of process 0 that is not in the group.
 func dial(t *testing.T, at string) wire.ProcessesClient {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+at,
@@ -64,7 +64,7 @@ func dial(t *testing.T, at string) wire.ProcessesClient {
 	return wire.NewProcessesClient(conn)
 }
 
-// TestStrangers: who does not have the token can neither take a position nor vote, keep anything or
+// TestStrangers checks that a client without the token can neither join nor vote, store values or
 // end the attempt of others.
 func TestStrangers(t *testing.T) {
 	at, run := address(t), newRun(t)
@@ -127,8 +127,8 @@ func vote(t *testing.T, groups ...*Group) {
 	wait.Wait()
 }
 
-// TestSilentStrangers: connections that say nothing keep neither a process from joining nor process
-// 0 from its end.
+// TestSilentStrangers checks that connections that send nothing neither keep a process from joining
+// nor process 0 from ending.
 func TestSilentStrangers(t *testing.T) {
 	t.Parallel()
 	at, run := address(t), newRun(t)
@@ -148,7 +148,7 @@ func TestSilentStrangers(t *testing.T) {
 	vote(t, (<-zero).Group, one.Group)
 }
 
-// TestUnseen: a process with another run directory than process 0 ends before anything is computed.
+// TestUnseen checks that a process with another run directory than process 0 ends when it joins.
 func TestUnseen(t *testing.T) {
 	for name, elsewhere := range map[string]func(t *testing.T) (run Run, says string){
 		"nothing there": func(t *testing.T) (Run, string) { return newRun(t), "no such file" },
@@ -197,8 +197,8 @@ func TestUnseen(t *testing.T) {
 	}
 }
 
-// TestEarlierAttempt: a process of an attempt that is over has no part in the next one at the same
-// address.
+// TestEarlierAttempt checks that a process of an ended attempt does not take part in the next one
+// at the same address.
 func TestEarlierAttempt(t *testing.T) {
 	at, run := address(t), newRun(t)
 	first, _ := start(t, 0, 2, at, run)
@@ -232,8 +232,8 @@ func TestEarlierAttempt(t *testing.T) {
 	vote(t, next.Group, one.Group)
 }
 
-// TestKilledWhileJoining: what a process 0 leaves that is killed while it waits harms the next
-// attempt as little as a process that has started before it.
+// TestKilledWhileJoining checks that neither the token of a process 0 that was killed while it
+// waited, nor a process that starts before the next process 0, disturbs the next attempt.
 func TestKilledWhileJoining(t *testing.T) {
 	at, run := address(t), newRun(t)
 	killed, _ := start(t, 0, 2, at, run)
@@ -253,8 +253,8 @@ func TestKilledWhileJoining(t *testing.T) {
 	vote(t, zero.Group, joined.Group)
 }
 
-// TestTokenFile: the file is for its user alone, and nobody else's file is written, read or removed
-// under its name.
+// TestTokenFile checks that only its user can access the token file, and that no file that cage has
+// not written is replaced, read or removed.
 func TestTokenFile(t *testing.T) {
 	dir := vfs.At(filepath.Join(t.TempDir(), "a", "run"))
 	path := dir.Join(tokenFile)
@@ -335,7 +335,7 @@ func TestTokenFile(t *testing.T) {
 	}
 }
 
-// TestForgedNames: what a process says of itself stays within its line.
+// TestForgedNames checks that names and errors from other processes are escaped and truncated.
 func TestForgedNames(t *testing.T) {
 	at, run := address(t), newRun(t)
 	zero := begin(t.Context(), Position{0, 2, at, -1}, run)
@@ -363,7 +363,7 @@ func TestForgedNames(t *testing.T) {
 	g.Leave(g.Err())
 }
 
-// TestBounds: what process 0 keeps is bounded, in every direction.
+// TestBounds checks that everything that process 0 stores is bounded.
 func TestBounds(t *testing.T) {
 	s := newStore(3, 20*time.Millisecond, nil)
 	for name, c := range map[string]struct {
@@ -384,7 +384,7 @@ func TestBounds(t *testing.T) {
 	if err := s.put("more", []byte{1}); err == nil {
 		t.Error("more bytes are kept than there may be")
 	}
-	for range 3 { // one that takes the position of another counts once
+	for range 3 { // a value that replaces another counts once
 		if err := s.put("0", full[:1]); err != nil {
 			t.Error(err)
 		}
@@ -425,7 +425,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestLargeValues: the bounds hold between processes, too, and the largest value arrives.
+// TestLargeValues checks the bounds between processes, and that the largest value arrives.
 func TestLargeValues(t *testing.T) {
 	groups := join(t, 2, 0, 1)
 	for _, g := range groups {
@@ -448,7 +448,7 @@ func TestLargeValues(t *testing.T) {
 	vote(t, groups...)
 }
 
-// TestListen: process 0 listens at the address that was given, and says so if it cannot.
+// TestListen checks that process 0 listens at the given address, or reports that it cannot.
 func TestListen(t *testing.T) {
 	t.Parallel()
 	host, _ := os.Hostname()
@@ -485,7 +485,7 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// TestVoteReminder: process 0 says who takes no part in a vote.
+// TestVoteReminder checks that process 0 reports who has not voted.
 func TestVoteReminder(t *testing.T) {
 	t.Parallel()
 	told := make(chan string, 1)
@@ -507,7 +507,7 @@ func TestVoteReminder(t *testing.T) {
 	}
 }
 
-// TestReminders: a process that waits says for what.
+// TestReminders checks that a waiting process reports what it waits for.
 func TestReminders(t *testing.T) {
 	t.Parallel()
 	at, run := address(t), newRun(t)

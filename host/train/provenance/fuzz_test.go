@@ -14,8 +14,8 @@ import (
 	"github.com/cage-qat/cage/host/train/rundir"
 )
 
-// FuzzProvenance: a provenance.json is refused with an error that names it, or is the same
-// when it is written again.
+// FuzzProvenance checks that a provenance.json is either refused with an error that names it, or
+// stays the same when it is written again.
 func FuzzProvenance(f *testing.F) {
 	f.Add([]byte(`{"build":{"go":"go1.27","simd":true},"directory":"/a","tokenizer":{"name":"bytes","vocab_size":256},"plugins":[{"table":"optimizer","name":"adamw","parameters":{"beta1":0.9}}],"programs":{"weight a: quantize":"ff"}}`))
 	f.Add([]byte(`{"plugins":null,"programs":{"a":"b","c":""}}`))
@@ -54,5 +54,5 @@ func FuzzProvenance(f *testing.F) {
 	})
 }
 
-// TestMain fails when a goroutine outlives the tests.
+// TestMain fails if a goroutine outlives the tests.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

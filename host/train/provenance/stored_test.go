@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// TestStored: a checkpoint has state in the type that it is kept in, and nothing is lost.
+// TestStored checks that a checkpoint stores state in its storage type, without loss.
 func TestStored(t *testing.T) {
 	for storage, c := range map[sdk.Storage]struct {
 		dtype  safetensors.DType

@@ -18,7 +18,7 @@ func Example() {
 	// runs/demo/checkpoints
 }
 
-// Runs of four bits, the best first.
+// This example lists the runs with 4 bits, the best first.
 func ExampleLister_List() {
 	dir, err := os.MkdirTemp("", "runs")
 	if err != nil {

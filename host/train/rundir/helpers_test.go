@@ -20,7 +20,7 @@ schedule = {rate = 3e-3}
 quantizer = {plugin = "quest", bits = 4}
 `
 
-// fake makes a run directory: done with a validation loss, or with a number of steps.
+// fake writes a run directory: finished, with a loss, or with a number of steps.
 func fake(t testing.TB, dir string, loss float64, steps int, sets ...string) {
 	t.Helper()
 	cfg, err := config.Parse("run.toml", []byte(base), append(sets, fmt.Sprintf("train.out=%q", dir)))
@@ -67,7 +67,7 @@ func list(t testing.TB, roots ...string) []*Run {
 	return l
 }
 
-// some makes a few runs in a new directory, into which it changes.
+// some writes a few runs to a new directory, and makes it the working directory.
 func some(t testing.TB) {
 	t.Helper()
 	t.Chdir(t.TempDir())
@@ -90,7 +90,7 @@ func dirs(l []*Run) string {
 	return strings.Join(names, " ")
 }
 
-// BenchmarkList lists runs of a study, as a command does that lists them once.
+// BenchmarkList lists the runs of a study once, as a command does.
 func BenchmarkList(b *testing.B) {
 	for _, n := range []int{1000, 10000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -120,7 +120,7 @@ func BenchmarkLister(b *testing.B) {
 	}
 }
 
-// many copies a run, with other numbers in it.
+// many writes n runs with different seeds and losses.
 func many(b *testing.B, n int) {
 	fake(b, "one", 2, 0)
 	text := content(b, "one/run.toml")

@@ -15,15 +15,15 @@ import (
 	"github.com/cage-qat/cage/host/train/metrics"
 )
 
-// TestHostileFiles: files of a stranger in a run directory neither keep the list waiting nor take
-// all memory.
+// TestHostileFiles checks that hostile files in a run directory neither block the list nor use much
+// memory.
 func TestHostileFiles(t *testing.T) {
 	t.Chdir(t.TempDir())
 	fake(t, "runs/a", 4, 7)
 	if err := syscall.Mkfifo(At("runs/a").Lock().Name, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	// Files without content that are larger than any that cage writes.
+	// Sparse files that are larger than any that cage writes.
 	long := map[string]int64{"config": maxConfig + 1, "summary": 5 << 20, "records": 65 << 20}
 	for name, size := range long {
 		fake(t, "runs/"+name, 4, 7)
@@ -62,7 +62,7 @@ func TestHostileFiles(t *testing.T) {
 	}
 }
 
-// TestHostileConfigs: a run.toml that would take all memory or all time is refused at a glance.
+// TestHostileConfigs checks that a run.toml that would take much memory or time is refused early.
 func TestHostileConfigs(t *testing.T) {
 	t.Chdir(t.TempDir())
 	var many, named strings.Builder
@@ -100,8 +100,8 @@ func TestHostileConfigs(t *testing.T) {
 	}
 }
 
-// FuzzCondition: a condition is refused with its text, or says the same when it is put
-// together again; of a condition and its opposite one holds, for what is not NaN.
+// FuzzCondition checks that the error for an invalid condition quotes it, and that exactly one of a
+// condition and its opposite holds for values other than NaN.
 func FuzzCondition(f *testing.F) {
 	for _, seed := range []string{"quantizer.bits=4", "val_loss<3", "run~demo", `name = "a\nb"`,
 		"steps!=20", "x>=NaN", "=", "a~=b", "loss<=1e999"} {
@@ -140,8 +140,8 @@ func isNaN(text string) bool {
 	return err == nil && x != x
 }
 
-// FuzzOpen: whatever the files of a run hold, it is listed, and what it has under a name
-// can be looked up; one that is unreadable says why.
+// FuzzOpen checks that a run with any files can be opened, that all its entries can be looked up,
+// and that an unreadable run has an error.
 func FuzzOpen(f *testing.F) {
 	f.Add([]byte(base), []byte(`{"completed":true,"val_loss":2.5}`), []byte(""))
 	f.Add([]byte(base+"\n[[quantizer.overrides]]\nmatch='a'\nplugin='b'\n\"odd key\"=[1,{a=2}]"),

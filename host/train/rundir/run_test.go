@@ -62,7 +62,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// TestListerFollowsTheRuns: what has changed is read again, and what is gone is forgotten.
+// TestListerFollowsTheRuns checks that changed runs are read again and removed runs disappear.
 func TestListerFollowsTheRuns(t *testing.T) {
 	some(t)
 	var lister Lister
@@ -113,7 +113,7 @@ func TestKnown(t *testing.T) {
 	some(t)
 	l := list(t, "runs")
 	for name, want := range map[string]string{
-		"val_loss": "", "state": "", "quantizer.bits": "", "val_ppl": "", // which d will have
+		"val_loss": "", "state": "", "quantizer.bits": "", "val_ppl": "", // d can still get it
 		"val_los":        `no run has "val_los"; did you mean val_loss?`,
 		"method.lamda":   `no run has "method.lamda"; did you mean method.lambda?`,
 		"something.else": `no run has "something.else"`,
@@ -128,8 +128,7 @@ func TestKnown(t *testing.T) {
 	}
 }
 
-// TestKnownWhenAllAreDone: a number that runs that are done lack is not one that they will
-// have.
+// TestKnownWhenAllAreDone checks that a result that no run has is only known if a run is not done.
 func TestKnownWhenAllAreDone(t *testing.T) {
 	t.Chdir(t.TempDir())
 	fake(t, "runs/a", 3, 0)
@@ -159,8 +158,8 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// A run that is not done says why: it is trained at this moment, it was stopped or killed,
-// it diverged, or it failed. What a lister knows does not hide that a run has begun again.
+// TestWhyARunIsNotDone checks the states of runs that are not done: running, interrupted, diverged
+// or failed. A lister notices that a run has started again.
 func TestWhyARunIsNotDone(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for name, s := range map[string]metrics.Summary{
@@ -200,8 +199,8 @@ func TestWhyARunIsNotDone(t *testing.T) {
 	check("at rest again", "diverged loss NaN", "failed disk full", "interrupted ", "interrupted ")
 }
 
-// TestWithoutRecords: a run that was stopped and whose records are gone has the steps that its
-// summary tells.
+// TestWithoutRecords checks that an interrupted run without records has the number of steps of its
+// summary.
 func TestWithoutRecords(t *testing.T) {
 	t.Chdir(t.TempDir())
 	fake(t, "runs/a", 3, 0)
@@ -220,8 +219,8 @@ func TestWithoutRecords(t *testing.T) {
 	}
 }
 
-// TestNumbersOfRunsThatAreNotDone: a run has the numbers of its summary, newest record and newest
-// evaluation; of several values the newest counts.
+// TestNumbersOfRunsThatAreNotDone checks that a run has the numbers of its summary, newest record
+// and newest evaluation, and that the newest value of each counts.
 func TestNumbersOfRunsThatAreNotDone(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const records = `{"step":5,"loss":4,"tokens":50,"seconds":1,"val_loss":3.5,"val_ppl":33}
@@ -259,8 +258,8 @@ func TestNumbersOfRunsThatAreNotDone(t *testing.T) {
 	}
 }
 
-// TestReadableAgain: a run that could not be read is read again, also where its files look as
-// before.
+// TestReadableAgain checks that an unreadable run is read again even if size and time of its files
+// have not changed.
 func TestReadableAgain(t *testing.T) {
 	t.Chdir(t.TempDir())
 	at := time.Now().Add(-time.Hour)

@@ -17,8 +17,8 @@ import (
 	"github.com/cage-qat/cage/host/train/rundir"
 )
 
-// TestRemoveAbandoned: what a killed writer left of any file that is kept whole goes away,
-// and everything else stays.
+// TestRemoveAbandoned checks that the temporary files that a killed writer of atomically written
+// files has left are removed, and that everything else stays.
 func TestRemoveAbandoned(t *testing.T) {
 	dir := t.TempDir()
 	kept := []string{".lock", ".metrics.jsonl.cage-unfinished-1", ".notes.txt.cage-unfinished-1",
@@ -73,7 +73,7 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestFind: the first place that is accepted is taken; the error tells of all of them.
+// TestFind checks that the first accepted candidate is returned, and that errors name all of them.
 func TestFind(t *testing.T) {
 	run, made := t.TempDir(), t.TempDir()
 	t.Chdir(t.TempDir())
@@ -107,10 +107,10 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestMain fails when a goroutine outlives the tests.
+// TestMain fails if a goroutine outlives the tests.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestLister: a list follows what happens in the directories.
+// TestLister checks that a list follows the changes in the directories.
 func TestLister(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "runs")
 	if err := os.Mkdir(root, 0o755); err != nil {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestRunNames: a run is called by the end of its path that no other one has.
+// TestRunNames checks that a run is named by the shortest end of its path that is unique.
 func TestRunNames(t *testing.T) {
 	t.Chdir("/tmp")
 	for _, c := range []struct{ dirs, want []string }{

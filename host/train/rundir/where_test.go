@@ -70,8 +70,8 @@ func TestSort(t *testing.T) {
 	}
 }
 
-// TestSortNotANumber: a run whose number is NaN comes after those that have one, from
-// whichever side they are sorted and wherever it stood before.
+// TestSortNotANumber checks that runs with NaN come after those with numbers, in both directions
+// and from any previous order.
 func TestSortNotANumber(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for name, loss := range map[string]float64{"a": math.NaN(), "b": 3, "c": math.NaN(), "d": 2} {
@@ -109,8 +109,8 @@ func TestVarying(t *testing.T) {
 	}
 }
 
-// TestVaryingOfUnlikeRuns: what differs between runs comes first, though another run has no such
-// keys, and one that cannot be read counts for nothing.
+// TestVaryingOfUnlikeRuns checks that keys with different values come first, even if another run
+// lacks them, and that unreadable runs do not count.
 func TestVaryingOfUnlikeRuns(t *testing.T) {
 	run := func(state State, entries ...Entry) *Run { return &Run{State: state, config: entries} }
 	model := []Entry{{"model.layers", "2"}, {"model.width", "32"}}
@@ -126,8 +126,8 @@ func TestVaryingOfUnlikeRuns(t *testing.T) {
 	}
 }
 
-// TestVaryingOfManyKeys: the work is proportional to the keys, and so is the memory, or this test
-// would not end: of the 280,000 keys each is compared with no other.
+// TestVaryingOfManyKeys checks that time and memory are linear in the number of keys: comparing
+// each of the 88,000 keys with all others would take too long.
 func TestVaryingOfManyKeys(t *testing.T) {
 	list := make([]*Run, 21)
 	for i := range list {

@@ -13,7 +13,7 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 )
 
-// table is a table of random numbers.
+// table is a matrix of random numbers, stored by rows.
 type table struct {
 	rows, cols int
 	data       []float32
@@ -30,7 +30,7 @@ func randomTable(rng *rand.Rand, dims []int) table {
 func (m table) at(i, j int) float64 { return float64(m.data[i*m.cols+j]) }
 
 // TestMerge compares the merged weight and the adjoints of the factors with their definitions, for
-// a fused weight and for one of a single part.
+// a fused weight and for a weight with a single part.
 func TestMerge(t *testing.T) {
 	dev := testdevice.Open(t, engine.Options{})
 	for name, parts := range map[string][]architecture.Part{

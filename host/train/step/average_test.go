@@ -13,9 +13,9 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
-// TestAverageOfSteps holds the averages of train.average to sums in float64 over the tensors after
-// each step. They change no bit of the training, before they begin they are the tensors
-// themselves, they go through a checkpoint, and the model is evaluated with them.
+// TestAverageOfSteps compares the averages of train.average with averages in float64 of the trained
+// tensors after each step. It checks that they change no bit of the training, equal the tensors
+// before averaging begins, go through a checkpoint, and are used for evaluation.
 func TestAverageOfSteps(t *testing.T) {
 	testlevel.Long(t, "compiles six steps")
 	const steps, first = 7, 3
@@ -77,8 +77,7 @@ func TestAverageOfSteps(t *testing.T) {
 					want[kind][name] = sum
 					mean := have[step.EvaluationNames(name)[1]]
 					for j, x := range sum {
-						// Each step rounds a difference, a product and a sum, none larger
-						// than what is averaged.
+						// Each step rounds a difference, a product and a sum, none larger than the averaged values.
 						size := max(math.Abs(x), math.Abs(float64(values[j])))
 						d := math.Abs(float64(mean[j]) - x)
 						if d > float64(i)*0x1p-22*size || i+1 <= first && d != 0 {

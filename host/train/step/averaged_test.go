@@ -13,8 +13,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// averaged is descent that is evaluated at a moving average of its path; vectors are evaluated
-// where they are.
+// averaged is descent whose evaluation uses a moving average of x, except for vectors, which are
+// evaluated at x.
 type averaged struct{ descent }
 
 func (averaged) Init(_ *program.Builder, x program.Value, _ sdk.Tensor) (sdk.State, error) {
@@ -36,8 +36,8 @@ func (averaged) Evaluate(
 	return state["mean"], nil
 }
 
-// TestAveraged: evaluation uses what the optimizer gives, training goes on as if there had been
-// none, and a checkpoint has what both need.
+// TestAveraged checks that evaluation uses the tensors that the optimizer provides for it, that
+// they do not change the training, and that a checkpoint contains these and the trained tensors.
 func TestAveraged(t *testing.T) {
 	for _, dispatch := range []step.Dispatch{step.Chain, step.Single} {
 		cfg := sgdConfig(t)
@@ -72,7 +72,7 @@ func TestAveraged(t *testing.T) {
 		if slices.Equal(got, evaluated(t, plain.Compiled, plain.State, b[0])) {
 			t.Errorf("%s: the average is not evaluated", dispatch)
 		}
-		// The same tensors, given to a training without averages as its own.
+		// Load the tensors for evaluation as the parameters of a training without averages.
 		load := loaded(stored)
 		s, err := plain.UploadParams(
 			func(name string) (step.Tensor, error) { return load(step.EvaluationNames(name)[0]) })

@@ -17,7 +17,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// operandsOf are the quantizers of operands of the backward pass that q gives.
+// operandsOf returns the quantizers that q provides for the operands of the backward pass.
 func operandsOf(
 	t testing.TB, cfg *config.Config, plan *step.Plan, q sdk.Quantizer,
 ) map[step.OperandSite]lower.Operand {
@@ -37,8 +37,8 @@ func operandsOf(
 	return list
 }
 
-// backwardStep is a step with one quantizer in the forward pass and another in the backward pass;
-// nil quantizes nothing.
+// backwardStep returns a step with separate quantizers for the forward and the backward pass; a nil
+// quantizer quantizes nothing.
 func backwardStep(
 	t *testing.T, d step.Dispatch, forward, backward sdk.Quantizer, overrides ...string,
 ) compiledStep {
@@ -57,8 +57,8 @@ func backwardStep(
 	return compiledStep{c, newState(t, c)}
 }
 
-// TestBackwardIdentity: operands that stay as they are give the gradients of a pass without
-// quantizers, up to the order of sums, whether the forward pass is quantized or not.
+// TestBackwardIdentity checks that an identity quantizer of the backward pass gives the gradients
+// of a pass without quantizers, up to the order of sums, with and without a quantized forward pass.
 func TestBackwardIdentity(t *testing.T) {
 	tokens := batches(sgdConfig(t), 5, 1)
 	for name, forward := range map[string]sdk.Quantizer{"unquantized": nil, "quantized": grid{}} {
@@ -75,9 +75,9 @@ func TestBackwardIdentity(t *testing.T) {
 	}
 }
 
-// TestBackwardUnquantized: with train.requantize = "off" the backward pass quantizes x and W
-// themselves. With the quantizer of the forward pass, which takes numbers one by one, that gives
-// Q(x) and Q(W) again, to the bit; and where they stay as they are, other gradients.
+// TestBackwardUnquantized checks that, with train.requantize = "off", the backward pass quantizes x
+// and W instead of Q(x) and Q(W). With the elementwise quantizer of the forward pass, gradients
+// have the same bits as with Q(x) and Q(W); with the identity they differ.
 func TestBackwardUnquantized(t *testing.T) {
 	for name, overrides := range map[string][]string{"one": nil, "three": {"train.accumulate=3"},
 		"recomputed": {`train.recompute="blocks"`}} {
@@ -116,8 +116,8 @@ func (q operandGrid) Quantize(
 	return q.grid.Quantize(b, x, site)
 }
 
-// TestBackwardUnbiased: the mean gradient over many draws of stochastic rounding with random signs
-// is that without, and a single one is not.
+// TestBackwardUnbiased checks that stochastic rounding with random signs changes the gradient of a
+// single draw, but not the mean gradient over many draws.
 func TestBackwardUnbiased(t *testing.T) {
 	testlevel.Long(t, "200 steps")
 	const draws = 200
@@ -145,15 +145,15 @@ func TestBackwardUnbiased(t *testing.T) {
 		s.Close()
 	}
 	for i, p := range params {
-		if len(p.Dims) < 2 || p.Name == "head" { // too few elements, and behind all layers
+		if len(p.Dims) < 2 || p.Name == "head" { // too few elements, or after all layers
 			continue
 		}
 		off := 0.0
 		for j := range want[i] {
 			off += (sum[i][j] - want[i][j]) * (sum[i][j] - want[i][j])
 		}
-		// The mean of independent draws has 1/draws of their variance. These sums have so many terms that
-		// 1.5 is far.
+		// The mean of independent draws has 1/draws of their variance. The sums have so many terms that
+		// chance does not explain a ratio of 1.5.
 		if ratio := off / (single[i] / draws); !(ratio < 1.5) || single[i] < 1e-4*norm2(want[i]) {
 			t.Errorf("%s: the mean is %.3g times as far off as chance has it; the error of one draw is "+
 				"%.2g of the gradient", p.Name, ratio, math.Sqrt(single[i]/norm2(want[i])))
@@ -161,8 +161,8 @@ func TestBackwardUnbiased(t *testing.T) {
 	}
 }
 
-// coarse rounds stochastically, after random signs that both operands share, to multiples of a
-// quarter of the largest of a row.
+// coarse rounds stochastically to multiples of a quarter of the largest magnitude of a row, after
+// multiplying columns by random signs that both operands of a product share.
 type coarse struct{}
 
 func (coarse) Describe() sdk.Description { return sdk.Description{Name: "coarse"} }
@@ -179,8 +179,8 @@ func (coarse) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 	return sdk.Quantized{Value: x.Mul(signs).Div(scale).Add(u).Floor().Mul(scale).Mul(signs)}, nil
 }
 
-// TestBackwardNoise: a step as one executable draws the random bits of the chain, for several
-// micro-batches, too, and another step has others.
+// TestBackwardNoise checks that a step as one executable draws the same random bits as the chain,
+// also for several micro-batches, and that another step draws other bits.
 func TestBackwardNoise(t *testing.T) {
 	for name, overrides := range map[string][]string{"one": nil, "three": {"train.accumulate=3"},
 		"recomputed": {`train.recompute="blocks"`}} {
@@ -212,8 +212,8 @@ func TestBackwardNoise(t *testing.T) {
 	sameBits(t, "at a rate of 0", before, testrun.Download(t, c.Compiled, c.State))
 }
 
-// TestBackwardSites: each operand comes once, and sums are over the last axis of both operands of a
-// product.
+// TestBackwardSites checks that each operand of the backward pass is listed once, and that the last
+// axis of its shape is the axis of the product's sums.
 func TestBackwardSites(t *testing.T) {
 	cfg := sgdConfig(t)
 	plan := planOf(t, cfg, nil, descent{})

@@ -21,7 +21,7 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// informed keeps the statistics of columns, as state and as a trained parameter.
+// informed is a quantizer that keeps column statistics, as state and as a trained parameter.
 type informed struct{}
 
 func (informed) Describe() sdk.Description { return sdk.Description{Name: "informed"} }
@@ -44,8 +44,8 @@ func (informed) Quantize(
 		Next: site.State}, nil
 }
 
-// rowsOf are the activations of a batch at all sites, by the model in full precision, and the
-// weights, each as its rows.
+// rowsOf returns the rows of the weights, and of the activations of a batch at all sites, which the
+// model computes in full precision.
 func rowsOf(
 	t *testing.T, plan *step.Plan, params map[string][]float32, tokens []int32,
 ) map[string][][]float32 {
@@ -76,7 +76,7 @@ func rowsOf(
 	return rows
 }
 
-// statistics are the largest and the mean magnitudes in the columns of rows.
+// statistics returns the largest and the mean magnitude in each column of rows.
 func statistics(rows [][]float32) (largest, mean []float64) {
 	largest, mean = make([]float64, len(rows[0])), make([]float64, len(rows[0]))
 	for _, r := range rows {
@@ -88,9 +88,9 @@ func statistics(rows [][]float32) (largest, mean []float64) {
 	return largest, mean
 }
 
-// TestColumns: both operands of a product begin with the statistics of both, by the model in full
-// precision on the first batch; of the weights that share an activation together. Steps leave them
-// as they are.
+// TestColumns checks that the quantizers of both operands of a product get the statistics of both,
+// computed by the model in full precision on the first batch. Weights that share an activation have
+// common statistics. Steps do not change the statistics in the state.
 func TestColumns(t *testing.T) {
 	cfg := sgdConfig(t, "train.accumulate=2", "train.weight_decay=0.0")
 	c := compileOn(t, testdevice.OpenCPU(t, engine.Options{}), planOf(t, cfg, informed{}, descent{}))
@@ -142,12 +142,12 @@ func TestColumns(t *testing.T) {
 	evaluated(t, c, s, tokens[0])
 }
 
-// unknown is a model that does not say where its activations are.
+// unknown is a model that does not list its activation sites.
 type unknown struct{ model.Language }
 
 func (unknown) ActivationSites(int, int) []model.ActivationSite { return nil }
 
-// TestColumnsUnknown: without a batch, or without activations, there are no statistics.
+// TestColumnsUnknown checks that statistics without a batch, or without activations, are errors.
 func TestColumnsUnknown(t *testing.T) {
 	plan := planOf(t, sgdConfig(t), informed{}, descent{})
 	plan.Activations = nil
@@ -168,7 +168,8 @@ func TestColumnsUnknown(t *testing.T) {
 	}
 }
 
-// TestColumnsReplicas: statistics of a batch do not depend on how it is divided among replicas.
+// TestColumnsReplicas checks that statistics of a batch do not depend on its division among
+// replicas.
 func TestColumnsReplicas(t *testing.T) {
 	if testdevice.Kind() == device.CPU {
 		t.Skip("the CPU is one replica")

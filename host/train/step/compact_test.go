@@ -11,8 +11,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// compact is descent that keeps where it has been, in several types. It steps along what is kept as
-// bfloat16.
+// compact is descent that keeps x in the state in several types, and adds stored values to the
+// direction.
 type compact struct{ descent }
 
 func (compact) Storage(sdk.Tensor) map[string]sdk.Storage {
@@ -36,8 +36,8 @@ func (compact) Update(
 	return in.Gradient.Add(kept), state(in.X), nil
 }
 
-// TestCompact: state is kept in the types that the optimizer names, on the device and through a
-// checkpoint.
+// TestCompact checks that state is stored in the types that the optimizer names, on the device and
+// through a checkpoint.
 func TestCompact(t *testing.T) {
 	want := map[string]dtypes.DType{"int8": dtypes.Int8, "uint8": dtypes.Uint8,
 		"bfloat16": dtypes.BFloat16, "full": dtypes.Float32, "whole": dtypes.Float32}

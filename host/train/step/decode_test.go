@@ -12,19 +12,19 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
-// readerVocab is the vocabulary of a reader.
+// readerVocab is the vocabulary size of a reader.
 const readerVocab = 11
 
-// reader is an untrained model that reads 17 random tokens.
+// reader is an untrained model with a sequence of 17 random tokens.
 type reader struct {
 	e         *step.Evaluator
 	tokens    []int32
 	logits    []float32 // after each token but the last
-	quantized bool      // so are its activations
+	quantized bool      // activations are quantized
 }
 
-// newReader makes a reader with settings of a configuration and quantizers for pieces of
-// these lengths.
+// newReader returns a reader with these settings of the configuration, and with activation
+// quantizers for pieces of these lengths.
 func newReader(t *testing.T, settings []string, pieces ...int) reader {
 	t.Helper()
 	plan := testrun.Plan(t,
@@ -48,8 +48,8 @@ func newReader(t *testing.T, settings []string, pieces ...int) reader {
 	return r
 }
 
-// TestDecoder: a sequence that is read in pieces, quantized as in training, has the logits
-// that it has as a whole.
+// TestDecoder checks that a sequence read in pieces, quantized as in training, has the same logits
+// as the sequence read as a whole.
 func TestDecoder(t *testing.T) {
 	for name, settings := range map[string][]string{
 		"full precision": {`quantizer={plugin="none"}`},
@@ -92,7 +92,7 @@ func TestDecoder(t *testing.T) {
 	}
 }
 
-// checkRefused gives a decoder what it cannot read.
+// checkRefused checks that a decoder refuses tokens that it cannot read.
 func checkRefused(t *testing.T, d *step.Decoder, tokens []int32, quantized bool) {
 	t.Helper()
 	if _, err := d.Next(tokens); err == nil || !strings.Contains(err.Error(), "a capacity of 7") {
@@ -107,7 +107,7 @@ func checkRefused(t *testing.T, d *step.Decoder, tokens []int32, quantized bool)
 	}
 }
 
-// BenchmarkDecoder reads one token of each sequence.
+// BenchmarkDecoder measures reading one token of each of several sequences.
 func BenchmarkDecoder(b *testing.B) {
 	for _, sequences := range []int{1, 2, 4, 8, 16} {
 		b.Run(fmt.Sprintf("%d sequences", sequences), func(b *testing.B) {
@@ -143,8 +143,8 @@ func BenchmarkDecoder(b *testing.B) {
 	}
 }
 
-// TestScores: targets of sequences of different lengths have the log-probabilities that the
-// logits of each sequence alone give, quantized as in training.
+// TestScores checks that targets in sequences of different lengths have the log-probabilities given
+// by the logits of each sequence alone, quantized as in training.
 func TestScores(t *testing.T) {
 	const tokens = 48
 	for name, settings := range map[string][]string{
@@ -166,7 +166,7 @@ func TestScores(t *testing.T) {
 	}
 }
 
-// checkScores scores the token behind each place of rows that begin as the reader's tokens do.
+// checkScores scores each next token in rows that consist of the reader's first tokens.
 func checkScores(t *testing.T, r reader, lengths []int32, length int) {
 	t.Helper()
 	s := step.Scored{Rows: len(lengths), Length: length, Lengths: lengths}
@@ -196,9 +196,9 @@ func checkScores(t *testing.T, r reader, lengths []int32, length int) {
 	}
 }
 
-// checkShared scores two continuations of a context in one row, and one in another. All of them are
-// the reader's tokens, so that the context, which each of the two follows, must not be told from
-// one of its own.
+// checkShared scores two continuations of a context in one row, and a plain sequence in another.
+// All consist of the reader's first tokens, so each continuation must have the log-probabilities of
+// a sequence of its own.
 func checkShared(t *testing.T, r reader) {
 	t.Helper()
 	const rows, length, before = 2, 24, 5
@@ -239,7 +239,7 @@ func checkShared(t *testing.T, r reader) {
 	}
 }
 
-// logProb is the log-probability of a token behind the k-th.
+// logProb returns the log-probability of a token after the k-th token.
 func (r reader) logProb(k int, token int32) float64 {
 	logits := r.logits[k*readerVocab : (k+1)*readerVocab]
 	sum := 0.0

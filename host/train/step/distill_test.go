@@ -15,7 +15,7 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
-// teach has a plan learn from a teacher of the same sizes.
+// teach returns the plan with distillation from a teacher of the same architecture.
 func teach(plan step.Plan, d model.Distillation) step.Plan {
 	plan.Distillation = &step.Distillation{Distillation: d, Teacher: plan.Model.(model.Language)}
 	return plan
@@ -23,7 +23,7 @@ func teach(plan step.Plan, d model.Distillation) step.Plan {
 
 var jensenShannon = model.Distillation{Beta: 0.5, Temperature: 1, Weight: 1}
 
-// drawn loads parameters that are drawn from a seed.
+// drawn returns a function that loads parameters drawn from a seed.
 func drawn(m model.Model, seed uint64) step.LoadFunc {
 	params := map[string]architecture.Param{}
 	for _, p := range m.Params() {
@@ -33,7 +33,7 @@ func drawn(m model.Model, seed uint64) step.LoadFunc {
 		func(name string) ([]float32, error) { return params[name].Init(seed), nil })
 }
 
-// taught is a step with a teacher whose parameters are drawn from the seed.
+// taught returns a step with a teacher whose parameters are drawn from the seed.
 func taught(t *testing.T, cfg *config.Config, plan step.Plan, seed uint64) compiledStep {
 	t.Helper()
 	k := started(t, cfg, plan)
@@ -43,16 +43,16 @@ func taught(t *testing.T, cfg *config.Config, plan step.Plan, seed uint64) compi
 	return k
 }
 
-// TestOwnTeacher: a model that predicts what its teacher does learns nothing from it, whatever the
-// tokens are, and what it is quantized to does. The result has divergence and cross-entropy, the
-// one that training without a teacher minimizes.
+// TestOwnTeacher checks that a teacher with the same parameters gives no gradient, unless the model
+// is quantized. The result contains the divergence and the cross-entropy, which is the loss of a
+// training without a teacher.
 func TestOwnTeacher(t *testing.T) {
 	for name, quantizer := range map[string]string{"none": `quantizer.plugin="none"`,
 		"quest": `quantizer.plugin="quest"`} {
 		t.Run(name, func(t *testing.T) {
 			cfg := sgdConfig(t, quantizer, `method.form="off"`, "train.accumulate=2")
 			plan := testrun.Plan(t, cfg)
-			k := taught(t, cfg, teach(plan, jensenShannon), 3) // the seed of the state
+			k := taught(t, cfg, teach(plan, jensenShannon), 3) // also the seed of the state
 			before := testrun.Download(t, k.Compiled, k.State)
 			b := batches(cfg, 5, 2)
 			set := step.Settings{Step: 1, Rate: 0.5, NextRate: 0.5}
@@ -76,8 +76,8 @@ func TestOwnTeacher(t *testing.T) {
 	}
 }
 
-// TestDistillationMix: the gradient of a mixed loss is that of its parts, the one of cross-entropy
-// being that of a training without a teacher.
+// TestDistillationMix checks that the gradient of a mixed loss is the weighted sum of the gradients
+// of its parts; that of cross-entropy is taken from a training without a teacher.
 func TestDistillationMix(t *testing.T) {
 	cfg := sgdConfig(t, `quantizer.plugin="none"`, "train.accumulate=2")
 	plan := testrun.Plan(t, cfg)
@@ -97,7 +97,7 @@ func TestDistillationMix(t *testing.T) {
 		for j := range apart {
 			apart[j] = mixed[i][j] - 0.25*whole[i][j] - 0.75*tokens[i][j]
 		}
-		// Gradients are what a step takes from parameters of up to 1: each has an error of about 2⁻²⁴.
+		// Gradients are differences of parameters of up to 1: each has an error of about 2⁻²⁴.
 		if !(norm2(apart) <= 1e-14*float64(len(apart))) {
 			t.Errorf("%s: the gradient of the mixture is %.3g from that of its parts, of %.3g", p.Name,
 				norm2(apart), norm2(mixed[i]))
@@ -105,9 +105,9 @@ func TestDistillationMix(t *testing.T) {
 	}
 }
 
-// TestDistilledSingle: with a teacher, a step as one executable has the bits of the chain, also
-// where the chain has to take part, with a gradient at x, and with blocks that are computed again.
-// The teacher is no part of the state.
+// TestDistilledSingle checks that, with a teacher, a step as one executable has the same bits as
+// the chain, also if steps must run as the chain, with a gradient at x, and with recomputed blocks.
+// The state does not include the teacher.
 func TestDistilledSingle(t *testing.T) {
 	testlevel.Long(t, "compiles many steps")
 	if testdevice.Kind() != device.CPU {
@@ -159,8 +159,8 @@ func TestDistilledSingle(t *testing.T) {
 	}
 }
 
-// TestDistilledMicroBatches: two micro-batches give the mean loss and gradient of one that holds
-// both.
+// TestDistilledMicroBatches checks that two micro-batches give the same losses and gradient norm as
+// a single one with the same sequences.
 func TestDistilledMicroBatches(t *testing.T) {
 	results := map[int]step.Result{}
 	for _, accumulate := range []int{1, 2} {
@@ -179,8 +179,8 @@ func TestDistilledMicroBatches(t *testing.T) {
 	near(t, "the norm", results[2].GradNorm, results[1].GradNorm, 1e-4)
 }
 
-// TestTeacherIsMissing: a step without the teacher's parameters, or with those of another model, is
-// an error, and a problem without tokens has no teacher.
+// TestTeacherIsMissing checks the errors for a teacher without parameters, for parameters of
+// another model, and for a teacher of a model without tokens.
 func TestTeacherIsMissing(t *testing.T) {
 	cfg := sgdConfig(t)
 	for _, dispatch := range []step.Dispatch{step.Chain, step.Single} {

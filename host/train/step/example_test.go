@@ -13,8 +13,8 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// A model of eight tokens learns one sequence by heart, by plain gradient descent.
-// Plans of real runs are made by package build.
+// Example trains a model with a vocabulary of eight tokens on one sequence by gradient descent.
+// Package build makes the plans of real runs.
 func Example() {
 	device, err := engine.Open(device.CPU, engine.Options{})
 	if err != nil {

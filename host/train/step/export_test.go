@@ -11,17 +11,17 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// SetExecutor replaces what runs refresh programs.
+// SetExecutor replaces the executor of refresh programs.
 func (c *Compiled) SetExecutor(f refresh.Executor) { c.refresher.Execute = f }
 
-// Install puts the results of refreshes in place that are due before update t.
+// Install puts the refresh results into effect that are due before update t.
 func (c *Compiled) Install(s *State, t int) error {
 	_, err := c.refresher.Install(&s.Pending, s.Tensors, t)
 	return err
 }
 
-// Tiled counts the rules of the update that run in tiles, and all, in a form and with or without
-// statistics.
+// Tiled returns the number of update rules that run in tiles, and of all rules, for a form of the
+// correction with or without statistics.
 func (c *Compiled) Tiled(form string, statistics bool) (tiled, all int, err error) {
 	u, err := c.update(updateKind{mode: cage.Mode(form), part: cage.Updating, statistics: statistics})
 	if err != nil {
@@ -30,8 +30,8 @@ func (c *Compiled) Tiled(form string, statistics bool) (tiled, all int, err erro
 	return u.Executed["cpu"], len(c.plan.Rules), nil
 }
 
-// ReadyUpdate quantizes the weights, uploads gradients in the order of the rules, and
-// returns the update of one step, which may run once.
+// ReadyUpdate quantizes the weights, uploads gradients in the order of the rules, and returns a
+// function that runs the update of one step, and may be called once.
 func (c *Compiled) ReadyUpdate(s *State, grads [][]float32, set Settings) (func() error, error) {
 	t := maps.Clone(s.Tensors)
 	if err := c.runQuantize(&c.plan, t); err != nil {
@@ -52,8 +52,8 @@ func (c *Compiled) ReadyUpdate(s *State, grads [][]float32, set Settings) (func(
 	}, nil
 }
 
-// Logits returns the logits of the token that follows each position of a batch [batch, context], as
-// flat [batch, context, vocabulary], as a single forward pass computes them.
+// Logits returns the logits of the next token at each position of a batch [batch, context], as flat
+// [batch, context, vocabulary], computed in a single forward pass.
 func (e *Evaluator) Logits(tokens []int32) ([]float32, error) {
 	p := &e.c.plan
 	t, err := engine.Upload(e.c.dev, tokens, p.Batch, p.Context)
@@ -71,12 +71,12 @@ func (e *Evaluator) Logits(tokens []int32) ([]float32, error) {
 	}, update.Tensors{tokensName: t})
 }
 
-// LabelKey is the key of the labels that are drawn in a micro-batch of a replica.
+// LabelKey returns the key of the labels drawn in a micro-batch of a replica.
 func LabelKey(c *Compiled, step, batch, replica int) []uint32 {
 	return c.plan.keyValues(labelKeys, step, batch, replica)
 }
 
-// QuantizedValues runs the quantization of a step and returns its values by weight.
+// QuantizedValues quantizes the weights as a step does, and returns the values by weight.
 func QuantizedValues(c *Compiled, s *State) (map[string][]float32, error) {
 	t := maps.Clone(s.Tensors)
 	defer func() { keepState(s.Tensors, t) }()

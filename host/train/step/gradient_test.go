@@ -12,9 +12,9 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
-// TestFullGradient: with the gradient at x, a step without correction is that of a
-// training without quantization, bit for bit, and one with it moves each quantized
-// weight by −α·λ·e more, in both forms. ‖P_λ‖ is that of the gradient at x.
+// TestFullGradient checks that, with the gradient at x, a step without correction has the same bits
+// as without quantization, and that the correction moves each quantized weight by another −α·λ·e,
+// in both forms. ‖P_λ‖ uses the gradient at x.
 func TestFullGradient(t *testing.T) {
 	for _, form := range []string{`method.form="decoupled"`, `method.form="coupled"`} {
 		t.Run(form, func(t *testing.T) {
@@ -59,9 +59,9 @@ func TestFullGradient(t *testing.T) {
 	}
 }
 
-// TestRecomputeSameBits trains with and without blocks, or attention, that the backward pass
-// computes again, on each architecture and with quantizers of weights and activations, also trained
-// ones. Losses and everything that was trained agree to the last bit.
+// TestRecomputeSameBits checks that losses and trained tensors have the same bits whether or not
+// the backward pass recomputes blocks or attention, for two architectures and for quantizers with
+// and without trained parameters.
 func TestRecomputeSameBits(t *testing.T) {
 	testlevel.Long(t, "compiles many steps")
 	for _, kind := range []string{"llama", "olmo2"} {
@@ -84,8 +84,8 @@ func TestRecomputeSameBits(t *testing.T) {
 	}
 }
 
-// trained is the state after a few steps of two micro-batches, and the losses and norms of the
-// gradients along the way.
+// trained returns the state after a few steps of two micro-batches, and the loss and gradient norm
+// of each step.
 func trained(t *testing.T, kind, quantizer, recompute string) (map[string][]float32, []string) {
 	t.Helper()
 	cfg := testrun.Config(t, "model.vocab=32", "model.layers=3", fmt.Sprintf("model.kind=%q", kind),

@@ -17,8 +17,8 @@ import (
 
 const vocab = 32
 
-// sgdConfig is a configuration whose step is x − α·g: without momentum, decay and
-// clipping, so that gradients can be read off parameters.
+// sgdConfig returns a configuration whose step is x − α·g, without momentum, decay and clipping, so
+// that gradients are the changes of parameters.
 func sgdConfig(t testing.TB, overrides ...string) *config.Config {
 	t.Helper()
 	base := []string{testrun.TwoLayers, "model.vocab=32", `optimizer.plugin="sgd"`,
@@ -26,8 +26,8 @@ func sgdConfig(t testing.TB, overrides ...string) *config.Config {
 	return testrun.Config(t, append(base, overrides...)...)
 }
 
-// planOf is the plan of a configuration with a quantizer and an optimizer of the
-// test's own instead of plugins; a nil quantizer quantizes nothing.
+// planOf returns the plan of a configuration, with the given quantizer and optimizer instead of
+// plugins; a nil quantizer quantizes nothing.
 func planOf(t testing.TB, cfg *config.Config, q sdk.Quantizer, o sdk.Optimizer) step.Plan {
 	t.Helper()
 	m, err := build.Model(cfg)
@@ -68,7 +68,7 @@ func planOf(t testing.TB, cfg *config.Config, q sdk.Quantizer, o sdk.Optimizer) 
 	return plan
 }
 
-// grid rounds to multiples of 1/128, with the plain straight-through gradient.
+// grid is a quantizer that rounds to multiples of 1/128, with a straight-through gradient.
 type grid struct{}
 
 func (grid) Describe() sdk.Description { return sdk.Description{Name: "grid"} }
@@ -77,7 +77,7 @@ func (grid) Quantize(_ *program.Builder, x program.Value, _ sdk.Site) (sdk.Quant
 	return sdk.Quantized{Value: x.Scale(128).Round().Scale(1.0 / 128)}, nil
 }
 
-// identity quantizes to x itself.
+// identity is a quantizer that returns x itself.
 type identity struct{}
 
 func (identity) Describe() sdk.Description { return sdk.Description{Name: "identity"} }
@@ -86,7 +86,7 @@ func (identity) Quantize(_ *program.Builder, x program.Value, _ sdk.Site) (sdk.Q
 	return sdk.Quantized{Value: x}, nil
 }
 
-// descent is x − α·g.
+// descent is an optimizer whose step is x − α·g.
 type descent struct{}
 
 func (descent) Describe() sdk.Description { return sdk.Description{Name: "descent"} }
@@ -101,7 +101,7 @@ func (descent) Update(
 	return in.Gradient, nil, nil
 }
 
-// batches are n micro-batches of a configuration, from a seed.
+// batches returns n micro-batches for a configuration, drawn from a seed.
 func batches(cfg *config.Config, seed uint64, n int) [][]int32 {
 	var list [][]int32
 	for i := range n {
@@ -110,7 +110,7 @@ func batches(cfg *config.Config, seed uint64, n int) [][]int32 {
 	return list
 }
 
-// run does one step and fails the test when it fails.
+// run runs one step; an error fails the test.
 func run(
 	t testing.TB, c *step.Compiled, s *step.State, b [][]int32, set step.Settings,
 ) step.Result {
@@ -122,7 +122,7 @@ func run(
 	return res
 }
 
-// compileOn is a plan compiled for a device, until the test ends.
+// compileOn compiles a plan for a device, and closes the result when the test ends.
 func compileOn(t testing.TB, dev *engine.Device, plan step.Plan) *step.Compiled {
 	t.Helper()
 	c, err := step.Compile(dev, plan)
@@ -133,8 +133,8 @@ func compileOn(t testing.TB, dev *engine.Device, plan step.Plan) *step.Compiled 
 	return c
 }
 
-// newState draws a state from the seed 3, which is closed when the test ends. The tokens are for
-// quantizers of activations with trained parameters.
+// newState draws a state from the seed 3, and closes it when the test ends. The tokens are for
+// activation quantizers with trained parameters.
 func newState(t testing.TB, c *step.Compiled, tokens ...int32) *step.State {
 	t.Helper()
 	s, err := c.NewState(3, tokens)
@@ -145,7 +145,7 @@ func newState(t testing.TB, c *step.Compiled, tokens ...int32) *step.State {
 	return s
 }
 
-// loaded returns what loads these tensors.
+// loaded returns a function that loads these tensors by name.
 func loaded(tensors []step.Tensor) step.LoadFunc {
 	return func(name string) (step.Tensor, error) {
 		for _, x := range tensors {
@@ -157,7 +157,7 @@ func loaded(tensors []step.Tensor) step.LoadFunc {
 	}
 }
 
-// evaluated are the losses of the tokens of batches.
+// evaluated returns the losses of all tokens of the batches in an evaluation.
 func evaluated(t testing.TB, c *step.Compiled, s *step.State, batches ...[]int32) []float32 {
 	t.Helper()
 	e, err := c.Evaluator(s)
@@ -176,9 +176,9 @@ func evaluated(t testing.TB, c *step.Compiled, s *step.State, batches ...[]int32
 	return all
 }
 
-// gradients are those of a plan at the initial parameters, per parameter, in float64:
-// what a step with rate 1 takes away. Parameters are some 0.05 and gradients of that
-// order, too, so that the subtraction costs 2⁻²⁴·0.05 in each element.
+// gradients returns the gradients of a plan at the initial parameters, per parameter, in float64:
+// the change of the parameters in a step with rate 1. Parameters and gradients are of the order of
+// 0.05, so the subtraction has an error of 2⁻²⁴·0.05 in each element.
 func gradients(t testing.TB, c *step.Compiled, b [][]int32, initial ...int32) [][]float64 {
 	t.Helper()
 	s := newState(t, c, initial...)
@@ -213,7 +213,7 @@ func norm2(v []float64) float64 {
 	return total
 }
 
-// near fails unless got is want within a relative tolerance.
+// near fails the test unless got equals want within a relative tolerance.
 func near(t testing.TB, what string, got, want, tolerance float64) {
 	t.Helper()
 	if !(math.Abs(got-want) <= tolerance*math.Abs(want)) {
@@ -222,7 +222,7 @@ func near(t testing.TB, what string, got, want, tolerance float64) {
 	}
 }
 
-// sameBits reports tensors that differ between two states in any bit.
+// sameBits fails the test if tensors of two states differ in any bit.
 func sameBits(t testing.TB, what string, a, b map[string][]float32) {
 	t.Helper()
 	if len(a) != len(b) {
@@ -243,5 +243,5 @@ func sameBits(t testing.TB, what string, a, b map[string][]float32) {
 	}
 }
 
-// TestMain lets the tests share plugins, and fails when a goroutine outlives them.
+// TestMain lets the tests share plugins, and fails if goroutines are still running at the end.
 func TestMain(m *testing.M) { testrun.Main(m) }

@@ -16,8 +16,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// observing rounds to eighths of a moving average of the largest magnitudes, counts the steps, and
-// has the largest number of the last one.
+// observing is a quantizer that rounds to eighths of a moving average of the largest magnitudes.
+// Its state also counts the steps, and holds the largest element of the last one.
 type observing struct{}
 
 func (observing) Describe() sdk.Description { return sdk.Description{Name: "observing"} }
@@ -38,13 +38,13 @@ func (observing) Quantize(
 	return sdk.Quantized{Value: x.Div(s).Round().Mul(s), Next: next}, nil
 }
 
-// observingStep is a step with state under one dispatch.
+// observingStep returns a step with the quantizer observing under the given dispatch.
 func observingStep(t *testing.T, d step.Dispatch, overrides ...string) compiledStep {
 	t.Helper()
 	cfg := sgdConfig(t, overrides...)
 	plan := planOf(t, cfg, observing{}, descent{})
 	plan.Dispatch = d
-	plan.OneGraph = true // in the chain, too: tiles add up in another order
+	plan.OneGraph = true // also in the chain: tiles sum in another order
 	c := compileOn(t, testdevice.OpenCPU(t, engine.Options{}), plan)
 	if err := c.Prepare(true); err != nil {
 		t.Fatal(err)
@@ -52,9 +52,9 @@ func observingStep(t *testing.T, d step.Dispatch, overrides ...string) compiledS
 	return compiledStep{c, newState(t, c, batches(cfg, 1, 1)[0]...)}
 }
 
-// TestKeptState: a step as one executable leaves the state of quantizers with the bits of the
-// chain, in every form of the correction and for several micro-batches, and so does a run that is
-// resumed. A step that is skipped leaves it as it is.
+// TestKeptState checks that a step as one executable leaves the same bits in the state of
+// quantizers as the chain, in every form of the correction, for several micro-batches, and after
+// resuming. A skipped step does not change the state.
 func TestKeptState(t *testing.T) {
 	const last = 5
 	for name, overrides := range map[string][]string{
@@ -68,12 +68,12 @@ func TestKeptState(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a, b := observingStep(t, step.Chain, overrides...), observingStep(t, step.Single, overrides...)
 			for i := 1; i <= last; i++ {
-				if i == 3 { // resumed in another process, with another dispatch
+				if i == 3 { // resume with the other dispatch
 					b = compiledStep{a.Compiled, throughCheckpoint(t, a.Compiled, b.State)}
 				}
 				tokens := batches(sgdConfig(t), uint64(10*i), a.Plan().Accumulate)
 				if i == last {
-					tokens[0][0] = vocab // NaN
+					tokens[0][0] = vocab // makes the loss NaN
 				}
 				before := testrun.Download(t, a.Compiled, a.State)
 				set := step.Settings{Step: i, Rate: 0.1, NextRate: 0.05, Lambda: float64(i / 3),
@@ -98,9 +98,9 @@ func TestKeptState(t *testing.T) {
 	}
 }
 
-// TestKeptStateOfStep: that of a weight follows from the weight before the step; that of an
-// activation is the mean over micro-batches, each of which reads what the step has found, or the
-// maximum.
+// TestKeptStateOfStep checks the new state of quantizers. For a weight it follows from the weight
+// before the step; for an activation it is the mean or maximum over micro-batches, each of which
+// starts from the state before the step.
 func TestKeptStateOfStep(t *testing.T) {
 	tokens := batches(sgdConfig(t), 7, 2)
 	after := func(parts ...[]int32) (before, after map[string][]float32) {
@@ -138,8 +138,8 @@ func TestKeptStateOfStep(t *testing.T) {
 		1e-6)
 }
 
-// TestReplicasKeepState: two replicas have the state that one has of as many micro-batches, from
-// the start on.
+// TestReplicasKeepState checks that the state on two replicas equals the state on one replica with
+// twice as many micro-batches, from the start.
 func TestReplicasKeepState(t *testing.T) {
 	if testdevice.Kind() == device.CPU {
 		t.Skip("the CPU is one replica")
@@ -157,7 +157,7 @@ func TestReplicasKeepState(t *testing.T) {
 	for _, d := range []step.Dispatch{step.Single, step.Chain} {
 		one, two := observed(1, d), observed(replicas, d)
 		length := one.Plan().Context + 1
-		// before it no activation is quantized
+		// the first site: no activation before it is quantized
 		first := program.KindQuantizerState.PartOf("layers.0.attn.qkv.input", "peak")
 		var peaks []float32
 		for _, part := range parts([][]int32{testrun.Tokens(1, replicas*perReplica, length, vocab)},
@@ -184,7 +184,7 @@ func TestReplicasKeepState(t *testing.T) {
 	}
 }
 
-// TestEvaluationKeepsState: evaluation reads the state, and leaves it as it is.
+// TestEvaluationKeepsState checks that evaluation reads the state but does not change it.
 func TestEvaluationKeepsState(t *testing.T) {
 	tokens := batches(sgdConfig(t), 7, 1)
 	c := observingStep(t, step.Chain)
@@ -203,7 +203,7 @@ func TestEvaluationKeepsState(t *testing.T) {
 			t.Fatalf("Q(x) is %v at %d, want %v", v, i, want)
 		}
 	}
-	run(t, c.Compiled, c.State, tokens, step.Settings{Step: 1}) // with the rate 0
+	run(t, c.Compiled, c.State, tokens, step.Settings{Step: 1}) // the rate 0 keeps the parameters
 	if slices.Equal(first, evaluated(t, c.Compiled, c.State, tokens[0])) {
 		t.Error("the losses are the same with another state")
 	}

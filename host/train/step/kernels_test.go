@@ -31,7 +31,7 @@ import (
 
 var rewrite = flag.Bool("update", false, "write docs/design/kernels.md anew")
 
-// quantizers are the shipped ones, in the forms that differ.
+// quantizers lists the shipped quantizers, in their different forms.
 var quantizers = []string{
 	`{plugin="quest"}`, `{plugin="quest", form="official", mask="clip"}`,
 	`{plugin="quest", form="ternary"}`, `{plugin="quest", rotation="none"}`,
@@ -61,8 +61,8 @@ The last column says whether both operands of a product can be codes (` + "`devi
 |---|---|---|---|
 `
 
-// TestKernels: the forward and the backward pass of every shipped quantizer is one kernel,
-// whose results are those of the reference executor; docs/design/kernels.md says so.
+// TestKernels checks that the kernels of both passes of every shipped quantizer give the results of
+// the reference implementation, and that docs/design/kernels.md lists these kernels.
 func TestKernels(t *testing.T) {
 	testlevel.Long(t, "runs kernels in an interpreter")
 	var page bytes.Buffer
@@ -110,12 +110,12 @@ func TestKernels(t *testing.T) {
 	}
 }
 
-// TestRows: the CPU computes both passes of every shipped quantizer in one pass over memory, as
-// they are and without the rotation that ends the value, with the results of the oracle.
+// TestRows checks that the CPU computes both passes of every shipped quantizer in one pass over
+// memory, with and without the final rotation, and compares with the reference implementation.
 func TestRows(t *testing.T) {
 	for i, settings := range quantizers {
 		if strings.Contains(settings, `weight_blocks="16x16"`) {
-			continue // a scale of sixteen rows
+			continue // a scale spans sixteen rows
 		}
 		if testing.Short() && i%3 != 1 {
 			continue
@@ -149,7 +149,7 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// storedAs stores the activations of a quantizer in a type, and codes in 8 bits.
+// storedAs returns storage types: the given type for activations of a quantizer, 8 bits for codes.
 func storedAs(storage passes.Storage) map[string]passes.Storage {
 	stored := map[string]passes.Storage{passes.OutputIntegers: passes.Int8}
 	for _, name := range []string{spec.InputX, spec.OutputValue, autodiff.Prefix +
@@ -159,8 +159,8 @@ func storedAs(storage passes.Storage) map[string]passes.Storage {
 	return stored
 }
 
-// partsOf are the programs of the two passes as a step has them: without the rotation that
-// ends the value.
+// partsOf returns the programs of both passes as a step uses them: without the rotation that ends
+// the value.
 func partsOf(t *testing.T, q *spec.Quantizer) (forward, backward *program.Program) {
 	t.Helper()
 	p := q.Program
@@ -173,7 +173,7 @@ func partsOf(t *testing.T, q *spec.Quantizer) (forward, backward *program.Progra
 	return split(t, q, p)
 }
 
-// split divides a program of a quantizer into its passes.
+// split splits a program of a quantizer into its passes.
 func split(
 	t *testing.T, q *spec.Quantizer, p *program.Program,
 ) (forward, backward *program.Program) {
@@ -189,8 +189,8 @@ func split(
 	return parts.Forward, parts.Backward
 }
 
-// kernelOf describes what a program is on a GPU, after it has compared it with the oracle,
-// with numbers in float32 and in bfloat16.
+// kernelOf compares the kernel of a program with the reference implementation, with numbers in
+// float32 and in bfloat16, and returns a description of it.
 func kernelOf(t *testing.T, settings string, p *program.Program) string {
 	t.Helper()
 	const rows = 32
@@ -225,9 +225,9 @@ func describeKernel(k *testkernel.Program) string {
 	return fmt.Sprintf("one kernel, and operations for %d numbers", len(k.Whole.Outputs))
 }
 
-// compareKernel executes a kernel on random numbers and compares with the oracle in
-// binary32. Sums in another order and the two halves of rotated numbers may move a number
-// that lies between two codes to the other side; none of these numbers does.
+// compareKernel runs a kernel on random numbers and compares it with the reference implementation
+// in binary32. Another order of sums, and rotations that split numbers in two bfloat16 parts, may
+// move a number across the boundary between two codes; this happens to none of these numbers.
 func compareKernel(t *testing.T, name string, p *program.Program, stored map[string]passes.Storage,
 	run func(map[string]reference.Tensor) (map[string]reference.Tensor, error)) {
 	t.Helper()
@@ -237,7 +237,7 @@ func compareKernel(t *testing.T, name string, p *program.Program, stored map[str
 		x := reference.Tensor{Type: in.Type}
 		for range in.Type.Size() {
 			v := float64(float32(rng.NormFloat64()))
-			if stored[spec.InputX] == passes.BFloat16 { // exact in it
+			if stored[spec.InputX] == passes.BFloat16 { // representable in bfloat16
 				v = float64(math.Float32frombits(math.Float32bits(float32(v)) &^ 0xffff))
 			}
 			if in.Type.DType == program.Float {
@@ -247,7 +247,7 @@ func compareKernel(t *testing.T, name string, p *program.Program, stored map[str
 			}
 		}
 		if len(in.Type.Shape) == 0 && in.Type.DType == program.Float {
-			x.Floats[0] = 0.3 // a step
+			x.Floats[0] = 0.3 // a step size
 		}
 		inputs[in.Name] = x
 	}
@@ -262,7 +262,7 @@ func compareKernel(t *testing.T, name string, p *program.Program, stored map[str
 	for _, o := range p.Outputs {
 		relative := 1e-5
 		if stored[o.Name] == passes.BFloat16 {
-			relative = 1.0 / 256 // half a unit in the last place of 8 bits, and what moves it
+			relative = 1.0 / 256 // half a unit in the last place of bfloat16
 		}
 		apart := 0
 		for i, x := range want[o.Name].Floats {
@@ -281,8 +281,8 @@ func compareKernel(t *testing.T, name string, p *program.Program, stored map[str
 	}
 }
 
-// squash is smooth, so that what is rounded to bfloat16 moves no value by more: tanh of half of x,
-// rotated. Its backward pass reads x.
+// squash is a quantizer that computes 2·tanh(x/2) on rotated numbers. It is smooth, so that it does
+// not amplify errors of rounding to bfloat16. Its backward pass reads x.
 type squash struct{}
 
 func (squash) Describe() sdk.Description { return sdk.Description{Name: "squash"} }
@@ -292,9 +292,9 @@ func (squash) Quantize(b *program.Builder, x program.Value, _ sdk.Site) (sdk.Qua
 	return sdk.Quantized{Value: y, Surrogate: y}, nil
 }
 
-// TestKernelBodies computes all that kernels compute, each as the operations that it stands for:
-// the loss's sums, and norms and gates that are joined to quantizers. Losses and gradients are
-// those without kernels but for the rounding of what lies in memory in bfloat16.
+// TestKernelBodies runs the body of each kernel as graph operations: the sums of the loss, and
+// norms and gates that are joined to quantizers. Losses and gradients must equal those without
+// kernels up to the rounding of tensors that are stored in bfloat16.
 func TestKernelBodies(t *testing.T) {
 	testlevel.Long(t, "compiles many steps")
 	for _, kind := range []string{"llama", "olmo2", "qwen3"} {
@@ -342,9 +342,9 @@ func compareBodies(t *testing.T, plan step.Plan, b [][]int32) {
 	}
 }
 
-// TestKernelBodiesOfPlugins trains with the quantizers of plugins so, with products of values and
-// of codes. A value that is rounded can move from one code to the next, so that single gradients
-// differ; losses hardly do.
+// TestKernelBodiesOfPlugins compares the losses of such steps with quantizers of plugins, with
+// products of values and of codes. Rounding can move a value to the next code, which changes single
+// gradients but hardly the losses.
 func TestKernelBodiesOfPlugins(t *testing.T) {
 	testlevel.Long(t, "compiles the kernels of all quantizers")
 	for _, quantizer := range []string{`{plugin="quest"}`,

@@ -10,9 +10,9 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
-// TestMachineCode: scripts/machinecode.py counts the instructions of a warp's longest way, each
-// loop as often as it runs. The listings are as those of NVIDIA's disassembler for an H200,
-// shortened.
+// TestMachineCode checks that scripts/machinecode.py counts the instructions on the longest path of
+// a warp, and each loop as often as it runs. The listings have the form of NVIDIA's disassembler
+// for an H200, shortened.
 func TestMachineCode(t *testing.T) {
 	testlevel.Long(t, "a process of Python for each listing")
 	python, err := exec.LookPath("python3")

@@ -11,8 +11,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// errors64 are e = x − Q(x) of the quantized parameters in float64, by the oracle on the
-// program of each parameter's own quantizer.
+// errors64 returns e = x − Q(x) and x of the quantized parameters in float64. The reference
+// implementation runs the program of each parameter's quantizer.
 func errors64(t *testing.T, c *step.Compiled, s *step.State) (e, x [][]float64) {
 	t.Helper()
 	values := testrun.Download(t, c, s)
@@ -35,9 +35,9 @@ func errors64(t *testing.T, c *step.Compiled, s *step.State) (e, x [][]float64) 
 	return e, x
 }
 
-// TestStatistics compares Σe² and Σx² with the oracle. In float32 the sums of up to
-// 3072 squares are good to 1e-6; a value at the boundary between two codes may take
-// the other one, which changes e² little. 1e-5 is asked for.
+// TestStatistics compares Σe² and Σx² with the reference implementation. In float32 the sums of up
+// to 3072 squares have relative errors of 1e-6; a value at the boundary between two codes may get
+// the other code, which changes e² little. The tolerance is 1e-5.
 func TestStatistics(t *testing.T) {
 	cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32")
 	c := testrun.Compile(t, testrun.Plan(t, cfg))
@@ -62,7 +62,7 @@ func TestStatistics(t *testing.T) {
 	}
 }
 
-// TestParetoIsOverhead: the time of the measures is told apart from that of the step.
+// TestParetoIsOverhead checks that the time of the measures counts as overhead of the step.
 func TestParetoIsOverhead(t *testing.T) {
 	cfg := sgdConfig(t)
 	c := testrun.Compile(t, testrun.Plan(t, cfg))
@@ -82,10 +82,9 @@ func TestParetoIsOverhead(t *testing.T) {
 	}
 }
 
-// TestParetoMeasures compares both measures with sums in float64 over gradients from
-// steps of their own: ∇f(Q(x)) from a quantized one, ∇f(x) from an unquantized one.
-// Those gradients are differences of float32 parameters, good to 1e-6 of them; 1e-5
-// is asked for.
+// TestParetoMeasures compares both measures with sums in float64 over gradients from separate
+// steps: ∇f(Q(x)) from a quantized step, ∇f(x) from an unquantized one. These gradients are
+// differences of float32 parameters, with relative errors of 1e-6; the tolerance is 1e-5.
 func TestParetoMeasures(t *testing.T) {
 	for _, accumulate := range []string{"train.accumulate=1", "train.accumulate=3"} {
 		t.Run(accumulate, func(t *testing.T) {
@@ -110,7 +109,7 @@ func TestParetoMeasures(t *testing.T) {
 	}
 }
 
-// paretoNorm is ‖g + λe‖ over the quantized parameters.
+// paretoNorm returns ‖g + λe‖ over the quantized parameters.
 func paretoNorm(c *step.Compiled, g, e [][]float64, lambda float64) float64 {
 	total, at := 0.0, 0
 	for i, rule := range c.Plan().Rules {
@@ -126,8 +125,7 @@ func paretoNorm(c *step.Compiled, g, e [][]float64, lambda float64) float64 {
 	return math.Sqrt(total)
 }
 
-// TestMeasuresChangeNothing: a step with all measures gives the same bits as one
-// without.
+// TestMeasuresChangeNothing checks that a step has the same bits with all measures and without.
 func TestMeasuresChangeNothing(t *testing.T) {
 	cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32", "train.accumulate=2")
 	c := testrun.Compile(t, testrun.Plan(t, cfg))
@@ -145,7 +143,7 @@ func TestMeasuresChangeNothing(t *testing.T) {
 		testrun.Download(t, c, measured))
 }
 
-// TestUnquantizedHasNoMeasures: without quantized parameters nothing is measured.
+// TestUnquantizedHasNoMeasures checks that nothing is measured without quantized parameters.
 func TestUnquantizedHasNoMeasures(t *testing.T) {
 	cfg := sgdConfig(t)
 	c := testrun.Compile(t, planOf(t, cfg, nil, descent{}))

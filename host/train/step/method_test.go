@@ -15,8 +15,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// TestLotion: training is in full precision with a regularized gradient, evaluation is
-// quantized, and the Fisher average is part of the state.
+// TestLotion checks that training uses full precision and a regularized gradient, that evaluation
+// is quantized, and that the Fisher average is part of the state.
 func TestLotion(t *testing.T) {
 	cfg := sgdConfig(t, "train.weight_decay=0.0", "train.clip=0.0")
 	b := batches(cfg, 1, 1)
@@ -83,12 +83,12 @@ func (holed) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Q
 	return sdk.Quantized{Value: v}, nil
 }
 
-// TestUncorrected: weights whose residual is not finite are named in the result of every
-// step with a correction, logged or not, whatever executes the update, and are trained
-// as without it.
+// TestUncorrected checks that the result of every step with a correction names the weights whose
+// residual is not finite, with and without statistics, however the update is executed, and that the
+// step is not skipped.
 func TestUncorrected(t *testing.T) {
 	var names []string
-	for i := range 2 { // of the layers
+	for i := range 2 { // layers
 		names = append(names, fmt.Sprintf("layers.%d.attn.out", i))
 	}
 	ways := map[string]func(*step.Plan){

@@ -14,9 +14,9 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// noisy rounds to multiples of 1/64 stochastically, after random signs of the columns that both
-// operands of a product share, with a noise that grows over the first three steps. Evaluation
-// rounds to nearest.
+// noisy is a quantizer that rounds stochastically to multiples of 1/64, after multiplying columns
+// by random signs that both operands of a product share. The noise grows over the first three
+// steps. Evaluation rounds to nearest.
 type noisy struct{}
 
 func (noisy) Describe() sdk.Description { return sdk.Description{Name: "noisy"} }
@@ -33,7 +33,7 @@ func (noisy) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Q
 	return sdk.Quantized{Value: x.Mul(signs).Scale(64).Add(u).Floor().Scale(1.0 / 64).Mul(signs)}, nil
 }
 
-// nearest rounds to multiples of 1/64.
+// nearest is a quantizer that rounds to the nearest multiples of 1/64.
 type nearest struct{}
 
 func (nearest) Describe() sdk.Description { return sdk.Description{Name: "nearest"} }
@@ -42,13 +42,13 @@ func (nearest) Quantize(_ *program.Builder, x program.Value, _ sdk.Site) (sdk.Qu
 	return sdk.Quantized{Value: x.Scale(64).Round().Scale(1.0 / 64)}, nil
 }
 
-// noisyStep is a step with noise under one dispatch.
+// noisyStep returns a step with the quantizer noisy under the given dispatch.
 func noisyStep(t *testing.T, d step.Dispatch, overrides ...string) compiledStep {
 	t.Helper()
 	cfg := sgdConfig(t, overrides...)
 	plan := planOf(t, cfg, noisy{}, descent{})
 	plan.Dispatch = d
-	plan.OneGraph = true // in the chain, too: tiles add up in another order
+	plan.OneGraph = true // also in the chain: tiles sum in another order
 	c := compileOn(t, testdevice.OpenCPU(t, engine.Options{}), plan)
 	if err := c.Prepare(true); err != nil {
 		t.Fatal(err)
@@ -56,15 +56,15 @@ func noisyStep(t *testing.T, d step.Dispatch, overrides ...string) compiledStep 
 	return compiledStep{c, newState(t, c)}
 }
 
-// noisySettings are those of step i, from 1.
+// noisySettings returns the settings of step i ≥ 1.
 func noisySettings(i int) step.Settings {
 	return step.Settings{Step: i, Rate: 0.1, NextRate: 0.05, Lambda: float64(i / 3),
 		Statistics: i%2 == 0, ParetoSTE: i == 4, ParetoLambda: 1}
 }
 
-// TestNoiseOfSteps: a step as one executable draws the same random bits as the chain, in every form
-// of the correction and for several micro-batches, and so does a run that is repeated or resumed.
-// Another seed gives another run.
+// TestNoiseOfSteps checks that a step as one executable draws the same random bits as the chain, in
+// every form of the correction, for several micro-batches, and after resuming. Another seed gives
+// another result.
 func TestNoiseOfSteps(t *testing.T) {
 	const last = 6
 	for name, overrides := range map[string][]string{
@@ -82,7 +82,7 @@ func TestNoiseOfSteps(t *testing.T) {
 			for i := 1; i <= last; i++ {
 				set := noisySettings(i)
 				set.ParetoSTE = set.ParetoSTE && name != "full gradient"
-				if i == 3 { // resumed in another process, with another dispatch
+				if i == 3 { // resume with the other dispatch
 					b = compiledStep{a.Compiled, throughCheckpoint(t, a.Compiled, b.State)}
 				}
 				tokens := batches(sgdConfig(t), uint64(10*i), a.Plan().Accumulate)
@@ -101,8 +101,8 @@ func TestNoiseOfSteps(t *testing.T) {
 	}
 }
 
-// TestNoiseOfMicroBatches: micro-batches of the same tokens have noise of their own in their
-// activations, and the same weights.
+// TestNoiseOfMicroBatches checks that micro-batches with the same tokens have different noise in
+// their activations, which changes the loss little, and that another step has other noise.
 func TestNoiseOfMicroBatches(t *testing.T) {
 	c := noisyStep(t, step.Chain, "train.accumulate=2")
 	tokens := batches(sgdConfig(t), 5, 1)[0]
@@ -122,8 +122,8 @@ func TestNoiseOfMicroBatches(t *testing.T) {
 	}
 }
 
-// TestCorrectionHasTheNoiseOfItsStep: where the correction quantizes again, at a point that is the
-// same but for its name, it finds the residual of the forward pass.
+// TestCorrectionHasTheNoiseOfItsStep checks that a correction that quantizes again, here due to a
+// decay of 1e-12, has the noise, and thus the residual, of the forward pass.
 func TestCorrectionHasTheNoiseOfItsStep(t *testing.T) {
 	again, kept := noisyStep(t, step.Chain, "train.weight_decay=1e-12"), noisyStep(t, step.Chain)
 	tokens := batches(sgdConfig(t), 5, 1)
@@ -134,8 +134,8 @@ func TestCorrectionHasTheNoiseOfItsStep(t *testing.T) {
 		testrun.Download(t, again.Compiled, again.State))
 }
 
-// TestEvaluationHasNoNoise: evaluation, codes and quantized weights are those of the program of
-// evaluation.
+// TestEvaluationHasNoNoise checks that evaluation, codes and quantized weights use the evaluation
+// program of the quantizer.
 func TestEvaluationHasNoNoise(t *testing.T) {
 	cfg := sgdConfig(t)
 	tokens := batches(cfg, 5, 1)[0]

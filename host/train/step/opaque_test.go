@@ -14,7 +14,7 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// heavyBall is m ← m/2 + g, u = m + x as a program.
+// heavyBall is an optimizer that computes m ← m/2 + g, u = m + x as a program.
 type heavyBall struct{ descent }
 
 func (heavyBall) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.State, error) {
@@ -48,7 +48,7 @@ func (opaqueBall) Step(in sdk.OpaqueStep, _ sdk.Tensor) error {
 // inProcess runs opaqueBall in this process, on ordinary memory.
 type inProcess struct {
 	tensors map[string]*sdk.OpaqueStep
-	err     error // of the next step
+	err     error // returned by Step if not nil
 	steps   int
 }
 
@@ -74,7 +74,7 @@ func (p *inProcess) Step(int, int, float64, float64) error {
 	return nil
 }
 
-// opaquePlan is a plan in which an optimizer is opaque.
+// opaquePlan returns the plan with opaqueBall as the optimizer of all tensors, in this process.
 func opaquePlan(plan step.Plan) (step.Plan, *inProcess) {
 	p := &inProcess{tensors: map[string]*sdk.OpaqueStep{}}
 	plan.Opaque = map[string]step.Opaque{}
@@ -87,8 +87,8 @@ func opaquePlan(plan step.Plan) (step.Plan, *inProcess) {
 	return plan, p
 }
 
-// TestOpaque: an opaque optimizer and its program compute the same bits, in tiles and in graphs,
-// and through a checkpoint. A failed step leaves the state as it was, and can be done again.
+// TestOpaque checks that an opaque optimizer computes the same bits as its program, in tiles, in
+// graphs and through a checkpoint. A failed step keeps the state and can be repeated.
 func TestOpaque(t *testing.T) {
 	for i, overrides := range [][]string{
 		{"train.clip=0.5", "train.weight_decay=0.1"}, {"train.accumulate=2", `method.form="coupled"`},
@@ -103,7 +103,7 @@ func TestOpaque(t *testing.T) {
 			plan.OneGraph, plan.Dispatch = oneGraph, step.Chain
 			byProgram := started(t, cfg, plan)
 			plan = planOf(t, cfg, grid{}, sdk.Opaque(opaqueBall{}))
-			plan.OneGraph, plan.Dispatch = oneGraph, step.Single // which it cannot be
+			plan.OneGraph, plan.Dispatch = oneGraph, step.Single // it runs as the chain nevertheless
 			plan, process := opaquePlan(plan)
 			byProcess := started(t, cfg, plan)
 			for i := range 5 {
@@ -138,7 +138,7 @@ func TestOpaque(t *testing.T) {
 	}
 }
 
-// TestOpaqueAndOthers: a plan where an opaque optimizer does not run is refused.
+// TestOpaqueAndOthers checks that a plan is refused if it lacks the process of an opaque optimizer.
 func TestOpaqueAndOthers(t *testing.T) {
 	plan := planOf(t, sgdConfig(t), nil, sdk.Opaque(opaqueBall{}))
 	if _, err := step.Compile(testrun.Device(t), plan); err == nil {

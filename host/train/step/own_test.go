@@ -11,14 +11,14 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// pushing rounds to multiples of a trained step, in a domain that is rotated by a block; if asked
-// only weights.
+// pushing is a quantizer that rounds numbers, rotated by a block, to multiples of a trained step
+// size; with weights set, it quantizes only weights.
 type pushing struct {
 	block   int
 	weights bool
 }
 
-// leaves reports whether a site is left as it is.
+// leaves reports whether a site is not quantized.
 func (q pushing) leaves(site sdk.Site) bool { return q.weights && site.Role != sdk.RoleWeight }
 
 func (pushing) Describe() sdk.Description { return sdk.Description{Name: "pushing"} }
@@ -47,11 +47,11 @@ func (q pushing) Quantize(
 	return sdk.Quantized{Value: codes.Mul(site.Trained["step"]).Hadamard(q.block)}, nil
 }
 
-// ceiling is where pushed ends gradients.
+// ceiling is the magnitude to which pushed clips gradients.
 const ceiling = 2e-3
 
-// pushed has a backward pass of its own: it ends gradients at the ceiling, and then changes them by
-// their signs and the error of rounding.
+// pushed is pushing with its own backward pass, which clips gradients to the ceiling, and then
+// scales them according to their signs and the rounding error.
 type pushed struct{ pushing }
 
 func (q pushed) Backward(
@@ -66,7 +66,7 @@ func (q pushed) Backward(
 	return sdk.Gradients{X: dz.Hadamard(q.block), Trained: sdk.State{"step": dz.Abs().SumAll()}}, nil
 }
 
-// straight is pushed with the gradients of a surrogate.
+// straight is pushing with the gradients of a surrogate.
 type straight struct{ pushing }
 
 func (q straight) Quantize(
@@ -79,9 +79,9 @@ func (q straight) Quantize(
 	return out, err
 }
 
-// TestOwnBackwardOfWeights: the backward pass of a weight's quantizer gets the mean gradient of the
-// step, of which it need not be a linear function, and gives those of the weight and of the trained
-// parameter.
+// TestOwnBackwardOfWeights checks that the backward pass of a weight's quantizer, which need not be
+// linear, gets the mean gradient of the step, and returns the gradients of the weight and of the
+// trained parameter.
 func TestOwnBackwardOfWeights(t *testing.T) {
 	cfg := sgdConfig(t, "train.accumulate=3")
 	after := func(q sdk.Quantizer) (before, after map[string][]float32) {
@@ -123,7 +123,7 @@ func TestOwnBackwardOfWeights(t *testing.T) {
 	}
 }
 
-// TestOwnBackwardRotated: operands with a backward pass of their own may stay rotated, too.
+// TestOwnBackwardRotated checks that operands with their own backward pass may stay rotated, too.
 func TestOwnBackwardRotated(t *testing.T) {
 	cfg := sgdConfig(t, "model.hidden=64")
 	compiled := func(full bool) *step.Compiled {

@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// told is an optimizer that uses everything that it is told, collects, and has a rate of its own.
+// told is an optimizer that uses all inputs of a step, collects sums and computes its own rate.
 type told struct{ descent }
 
 func (told) Collect(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (sdk.State, error) {
@@ -33,9 +33,8 @@ func (told) Rate(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program.
 	return in.Rate.Mul(in.X.Square().SumAll().Div(in.Global["size2"]).Sqrt()).Mul(in.Loss), nil
 }
 
-// TestTold: what optimizers are told of a step is the same in a chain and in one executable, and
-// they go on from a checkpoint as if nothing had been. The loss that they see is that of the
-// result.
+// TestTold checks that optimizers get the same inputs in a chain and in one executable, and nearly
+// the same results in tiles, also after a checkpoint.
 func TestTold(t *testing.T) {
 	for i, overrides := range [][]string{
 		{"train.clip=0.5", "train.weight_decay=0.1"}, {"train.accumulate=3", `method.variant="official"`},
@@ -49,7 +48,7 @@ func TestTold(t *testing.T) {
 		for i, d := range []step.Dispatch{step.Chain, step.Single, step.Chain} {
 			plan := planOf(t, cfg, grid{}, told{})
 			plan.Dispatch = d
-			if i < 2 { // the last runs in tiles, which add up in another order
+			if i < 2 { // the last runs in tiles, which sum in another order
 				plan.OneGraph = true
 			}
 			ways[i] = started(t, cfg, plan)

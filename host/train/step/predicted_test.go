@@ -24,11 +24,11 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
-// predictVariable is the environment variable that has the path of a Python with JAX and its
-// plugin for CUDA: scripts/predict.sh sets it.
+// predictVariable is the environment variable with the path of a Python that has JAX and its plugin
+// for CUDA; scripts/predict.sh sets it.
 const predictVariable = "CAGE_TEST_PREDICT"
 
-// pythonForGPUs is that Python. Without it the test is skipped.
+// pythonForGPUs returns the path of that Python, and skips the test if there is none.
 func pythonForGPUs(t *testing.T) string {
 	t.Helper()
 	python := os.Getenv(predictVariable)
@@ -38,7 +38,7 @@ func pythonForGPUs(t *testing.T) string {
 	return python
 }
 
-// predicted is what scripts/predict.py says of a program that XLA compiled for a GPU.
+// predicted is the output of scripts/predict.py for a program that XLA compiled for a GPU.
 type predicted struct {
 	Aliases, States int64 // bytes
 	Kernels         int
@@ -46,8 +46,8 @@ type predicted struct {
 	Groups          map[string]struct{ Kernels int }
 }
 
-// predict has XLA compile the step with the correction for a GPU, in bfloat16 with fused
-// attention. Blocks of 512 are more than one product rotates.
+// predict makes XLA compile the step with the correction for a GPU, in bfloat16 with fused
+// attention. Rotations of blocks of 512 take more than one product.
 func predict(t *testing.T, kernels device.Kernels, overrides ...string) predicted {
 	t.Helper()
 	python := pythonForGPUs(t)
@@ -66,7 +66,7 @@ func predict(t *testing.T, kernels device.Kernels, overrides ...string) predicte
 	return p
 }
 
-// stepProgram is the step with the correction as XLA is given it.
+// stepProgram returns the step with the correction as the program that XLA gets.
 func stepProgram(
 	t *testing.T, dev *engine.Device, r *pjrtrecord.Recorder, overrides ...string,
 ) (program string) {
@@ -84,8 +84,8 @@ func stepProgram(
 	return program
 }
 
-// compileFor has XLA compile a program for a GPU, an H200 if none is named, and returns what a
-// command of scripts/predict.py says.
+// compileFor makes XLA compile a program for a GPU, by default an H200, and returns the output of a
+// command of scripts/predict.py.
 func compileFor(t *testing.T, python, command, program string, gpu ...string) []byte {
 	t.Helper()
 	dir := t.TempDir()
@@ -107,8 +107,8 @@ func compileFor(t *testing.T, python, command, program string, gpu ...string) []
 	return text
 }
 
-// TestPredicted: on a GPU all parameters and states are updated in place, rotations need no
-// transpositions, and attention is fused, forward and backward in each of the two blocks.
+// TestPredicted checks that, on a GPU, all parameters and states are updated in place, rotations
+// need no transpositions, and attention is fused, forward and backward in each of the two blocks.
 func TestPredicted(t *testing.T) {
 	for _, quantizer := range []string{"quest", "lsq"} {
 		t.Run(quantizer, func(t *testing.T) {
@@ -124,12 +124,12 @@ func TestPredicted(t *testing.T) {
 	}
 }
 
-// TestPredictedDocuments: so it is where documents in one row are kept apart.
+// TestPredictedDocuments checks a step in which documents in one row are kept separate.
 func TestPredictedDocuments(t *testing.T) {
 	predict(t, device.FusedKernels, `quantizer={plugin="quest"}`, `data.documents="separate"`).check(t)
 }
 
-// check holds what is true of every step.
+// check checks the updates in place and the fused attention of every step.
 func (p predicted) check(t *testing.T) {
 	t.Helper()
 	if p.Aliases != p.States || p.States == 0 {
@@ -140,14 +140,14 @@ func (p predicted) check(t *testing.T) {
 	}
 }
 
-// TestPredictedKernels: a GPU's compiler takes the kernels of every quantizer, in float32
-// for weights and in bfloat16 for activations. There is one forward and one backward for
-// each activation. What rotates besides in products finds a number of a whole tensor that a kernel
-// needs.
+// TestPredictedKernels checks that XLA compiles the kernels of every quantizer for a GPU, in
+// float32 for weights and in bfloat16 for activations, with at least one forward and one backward
+// kernel for each activation. Products rotate only where a kernel needs a number of the whole
+// rotated tensor.
 func TestPredictedKernels(t *testing.T) {
 	const blocks, sites = 2, 4
 	for _, settings := range quantizers {
-		t.Run(strings.ReplaceAll(settings, ",", ""), func(t *testing.T) { // it becomes a path of a plugin
+		t.Run(strings.ReplaceAll(settings, ",", ""), func(t *testing.T) { // part of a plugin's path
 			p := predict(t, device.FusedKernels, "quantizer="+settings)
 			p.check(t)
 			if n := p.Groups["quantization"].Kernels; n < 2*blocks*sites {
@@ -164,15 +164,15 @@ func TestPredictedKernels(t *testing.T) {
 	}
 }
 
-// TestPredictedPresets: at the widths of all presets the kernels of every quantizer, for
-// activations in bfloat16 and for weights in float32, allow 16 warps on a multiprocessor and spill
+// TestPredictedPresets checks that, at the widths of all presets, the kernels of every quantizer,
+// for activations in bfloat16 and weights in float32, allow 16 warps on a multiprocessor and spill
 // few registers. With -update it writes the table of one width into docs/lab/gpu.md.
 func TestPredictedPresets(t *testing.T) {
 	python := pythonForGPUs(t)
 	const batch = 64
 	var pages [][]ownKernel
 	for _, settings := range quantizers {
-		t.Run(strings.ReplaceAll(settings, ",", ""), func(t *testing.T) { // it becomes a path of a plugin
+		t.Run(strings.ReplaceAll(settings, ",", ""), func(t *testing.T) { // part of a plugin's path
 			var list []passed
 			known := map[string]bool{}
 			add := func(name string, shape []int, q lower.Quantizer, activation bool) {
@@ -182,7 +182,7 @@ func TestPredictedPresets(t *testing.T) {
 				known[fmt.Sprint(shape[len(shape)-1], activation)] = true
 				if rotated, err := q.KeepRotated(); err != nil {
 					t.Fatal(err)
-				} else if rotated != nil && rotated.Saved > 0 { // so do steps, whose operands are rotated alike
+				} else if rotated != nil && rotated.Saved > 0 { // as steps do if rotations match
 					q = rotated.Quantizer
 				}
 				list = append(list, passed{fmt.Sprint(name, len(list)), shape, q, activation})
@@ -225,8 +225,8 @@ func TestPredictedPresets(t *testing.T) {
 	}
 }
 
-// ownKernel is what scripts/predict.py says of a kernel of cage's own: instructions of a warp for
-// 32 elements, and microseconds.
+// ownKernel is the output of scripts/predict.py for one of cage's own kernels: Instructions per
+// warp for 32 elements; Bytes and Issue are times in microseconds.
 type ownKernel struct {
 	Settings, Name, Result     string
 	Instructions, Bytes, Issue float64
@@ -235,7 +235,7 @@ type ownKernel struct {
 
 const kernelsOfPresetsPage = "../../../docs/lab/gpu.md"
 
-// The part of that page that has the kernels of presets.
+// Markers and head of the table of presets' kernels on that page.
 const (
 	kernelsOfPresetsBegin = "<!-- kernels, written by: scripts/predict.sh --kernels -->\n"
 	kernelsOfPresetsEnd   = "<!-- /kernels -->\n"
@@ -244,8 +244,8 @@ const (
 `
 )
 
-// writeKernelsOfPresets writes the kernels of activations of one width, that of the preset 430M, a
-// row for each quantizer.
+// writeKernelsOfPresets writes the table of activation kernels at the width of the preset 430M,
+// with a row for each quantizer.
 func writeKernelsOfPresets(t *testing.T, pages [][]ownKernel) {
 	t.Helper()
 	const width = 1664
@@ -284,8 +284,8 @@ func writeKernelsOfPresets(t *testing.T, pages [][]ownKernel) {
 	}
 }
 
-// TestPredictedJoined: nor does any kernel of a step at the width of 430M in which norms and gates
-// are joined to quantizers and products are those of codes, XLA's own among them.
+// TestPredictedJoined checks that no kernel, even XLA's own, needs more registers than it has in a
+// step at the width of 430M with products of codes and with norms and gates joined to quantizers.
 func TestPredictedJoined(t *testing.T) {
 	python := pythonForGPUs(t)
 	for _, settings := range []string{`{plugin="quest"}`,
@@ -311,9 +311,9 @@ func TestPredictedJoined(t *testing.T) {
 	}
 }
 
-// TestPredictedLoss: neither does the kernel of the loss, for the vocabularies of known models; it
-// is one that reads the logits once. With many tokens, training and evaluation compute one chunk of
-// them after the other.
+// TestPredictedLoss checks that the loss is one kernel, which reads the logits once and has enough
+// registers, with the vocabularies of known models. With many tokens, training and evaluation loop
+// over chunks of tokens.
 func TestPredictedLoss(t *testing.T) {
 	python := pythonForGPUs(t)
 	for _, tc := range []struct {
@@ -363,7 +363,7 @@ func TestPredictedLoss(t *testing.T) {
 	}
 }
 
-// passed is a tensor whose quantizer's passes are compiled.
+// passed is a tensor for which both passes of its quantizer are compiled.
 type passed struct {
 	name       string
 	shape      []int
@@ -371,7 +371,7 @@ type passed struct {
 	activation bool
 }
 
-// bothPasses is the program of both passes of the quantizers of some tensors.
+// bothPasses returns a program with both passes of the quantizers of some tensors.
 func bothPasses(t *testing.T, list []passed) string {
 	t.Helper()
 	d, r, err := pjrtrecord.Open(t, 1,

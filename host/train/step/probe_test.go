@@ -17,8 +17,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// kept is an optimizer that keeps what it is told, and follows the gradient. If it probes, that is
-// at random points, every third update.
+// kept is an optimizer that follows the gradient and keeps it in the state.
 type kept struct{ descent }
 
 func (kept) Init(b *program.Builder, x program.Value, t sdk.Tensor) (sdk.State, error) {
@@ -31,10 +30,10 @@ func (kept) Update(
 	return in.Gradient, sdk.State{"gradient": in.Gradient}, nil
 }
 
-// keptProbes is kept with probes.
+// keptProbes is kept with probes at random points, every third update.
 type keptProbes struct {
 	kept
-	size float64 // of offsets, beside which they have the size of gradients over all tensors
+	size float64 // of offsets, relative to the norm of gradients over all tensors
 }
 
 func (keptProbes) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.State, error) {
@@ -43,7 +42,7 @@ func (keptProbes) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.S
 }
 
 func (keptProbes) ProbeAt(t sdk.Tensor) sdk.Due {
-	if t.Role == sdk.TensorVector { // these stay where they are
+	if t.Role == sdk.TensorVector { // vectors are not probed
 		return sdk.Due{}
 	}
 	return sdk.Due{First: 1, Next: 1, Every: 3}
@@ -75,8 +74,8 @@ func (k keptProbes) Update(
 			"probing": in.Probing}, err
 }
 
-// TestProbe: the second gradient is that of a training that stands at the other point, with the
-// same batch, and nothing else is left of the probe. It is the gradient where no probe is due.
+// TestProbe checks that the second gradient is that of a training at the probe point with the same
+// batch. If no probe is due, it equals the first gradient.
 func TestProbe(t *testing.T) {
 	for i, overrides := range [][]string{{"train.clip=0.5"}, {"train.accumulate=2"},
 		{`method.gradient="full"`}} {
@@ -94,7 +93,7 @@ func TestProbe(t *testing.T) {
 			tokens := batches(cfg, uint64(i), cfg.Train.Accumulate)
 			res := run(t, k.Compiled, k.State, tokens, set)
 			told := testrun.Download(t, k.Compiled, k.State)
-			at := maps.Clone(told) // what plain is given
+			at := maps.Clone(told) // the tensors for plain
 			moved := false
 			for name, values := range told {
 				tensor, ok := strings.CutPrefix(name, "state/")
@@ -162,8 +161,8 @@ func nearTo(t *testing.T, what string, got, want []float32) {
 	}
 }
 
-// TestProbeDispatch: steps between probes may be one executable; a training goes on from a
-// checkpoint as if nothing had been; trained parameters of quantizers are probed like others.
+// TestProbeDispatch checks that steps between probes may be one executable, and that a training
+// continues from a checkpoint with nearly the same result.
 func TestProbeDispatch(t *testing.T) {
 	for _, q := range []sdk.Quantizer{noisy{}, nil} {
 		if testing.Short() && q == nil {
@@ -194,7 +193,7 @@ func TestProbeDispatch(t *testing.T) {
 	}
 }
 
-// TestProbeNotFinite: a step whose second gradient is not finite changes nothing.
+// TestProbeNotFinite checks that a step whose second gradient is not finite changes nothing.
 func TestProbeNotFinite(t *testing.T) {
 	cfg := sgdConfig(t)
 	k := started(t, cfg, planOf(t, cfg, nil, keptProbes{size: math.Inf(1)}))
@@ -207,10 +206,10 @@ func TestProbeNotFinite(t *testing.T) {
 	sameBits(t, "after a probe to nowhere", before, testrun.Download(t, k.Compiled, k.State))
 }
 
-// TestProbeReplicas: two replicas take second gradients as one does, at points that the norm of the
-// whole gradient determines. Nothing is quantized: a weight that lies within rounding of the middle
-// between two codes may get the other one, which the loss shows in the third digit, with or without
-// a second gradient.
+// TestProbeReplicas checks that steps with second gradients, at points that depend on the norm of
+// the whole gradient, have the same results on one and on two replicas. Nothing is quantized: a
+// weight near the boundary between two codes may get the other code, which changes the third digit
+// of the loss, with or without a second gradient.
 func TestProbeReplicas(t *testing.T) {
 	if testdevice.Kind() == device.CPU {
 		t.Skip("the CPU is one replica")

@@ -16,9 +16,9 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
-// TestIntegerProducts trains with products of codes and with those of values: the losses are the
-// same but for rounding. In float32 only sums are rounded, and those of values alone; in bfloat16
-// values are, too, and no codes. The evaluation multiplies as the training does.
+// TestIntegerProducts checks that training and evaluation have the same losses with products of
+// codes as with products of values, up to rounding. In float32 only the sums of values are rounded;
+// in bfloat16 values are rounded, too, but not codes.
 func TestIntegerProducts(t *testing.T) {
 	testlevel.Long(t, "compiles many steps")
 	for i, tt := range []struct {
@@ -35,7 +35,7 @@ func TestIntegerProducts(t *testing.T) {
 		{[]string{`quantizer.weights={plugin="quest", rotation="none"}`,
 			`quantizer.activations={plugin="absmax"}`}, step.Single},
 	} {
-		// Usually the settings take turns with the precisions.
+		// Unless all tests run, the settings alternate between the precisions.
 		for precision, tolerance := range map[device.Precision]float64{device.Float32: 1e-4,
 			device.BFloat16: 5e-3} {
 			if !testlevel.All() && (i%2 == 0) != (precision == device.Float32) {
@@ -53,8 +53,8 @@ func TestIntegerProducts(t *testing.T) {
 					near(t, fmt.Sprint("loss ", i), got[i], want[i], tolerance)
 					differ = differ || got[i] != want[i]
 				}
-				// One scale for a whole matrix XLA multiplies with after the product, which is then one of
-				// whole numbers.
+				// XLA multiplies by a single scale of a whole matrix after the product, which then also
+				// multiplies whole numbers.
 				if oneScale := strings.Contains(tt.settings[0], "lsq"); !differ && !oneScale {
 					t.Error("all losses are the same, to the last bit: no integers were multiplied")
 				}
@@ -63,8 +63,8 @@ func TestIntegerProducts(t *testing.T) {
 	}
 }
 
-// TestFusedFloat32 trains with the library's operations and with products, attention and passes of
-// this project: the losses are the same but for the order of sums.
+// TestFusedFloat32 checks that training with the library's operations, and with this project's
+// products, attention and passes over rows, has the same losses up to the order of sums.
 func TestFusedFloat32(t *testing.T) {
 	testlevel.Long(t, "compiles many steps")
 	for _, tt := range []struct {
@@ -98,7 +98,7 @@ func TestFusedFloat32(t *testing.T) {
 	}
 }
 
-// lossesBy are the losses of three steps, and then of each token in an evaluation.
+// lossesBy returns the losses of three steps, and then of each token in an evaluation.
 func lossesBy(
 	t *testing.T, cfg *config.Config, o engine.Options, dispatch step.Dispatch,
 ) (losses []float64) {
@@ -106,7 +106,7 @@ func lossesBy(
 	return lossesOn(t, cfg, testdevice.Open(t, o), dispatch)
 }
 
-// lossesOn is lossesBy on a device.
+// lossesOn is lossesBy on an open device.
 func lossesOn(
 	t *testing.T, cfg *config.Config, d *engine.Device, dispatch step.Dispatch,
 ) (losses []float64) {
@@ -123,9 +123,9 @@ func lossesOn(
 	return append(losses, wide(evaluated(t, c, s, b[0]))...)
 }
 
-// TestBFloat16 trains a quantized model for thirty steps on one batch, in float32 and with products
-// in bfloat16: the loss falls as far, though not to the same digits, the correction is computed,
-// and parameters, states and losses are float32.
+// TestBFloat16 checks that the loss of a quantized model falls as far in thirty steps on one batch
+// with products in bfloat16 as in float32, though not to the same digits, with the correction, and
+// that parameters and states are float32.
 func TestBFloat16(t *testing.T) {
 	cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32", "train.accumulate=2")
 	plan := testrun.Plan(t, cfg)

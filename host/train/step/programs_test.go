@@ -12,9 +12,9 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
-// TestSingleProgram looks at what XLA gets of a step on two GPUs: one program, in which
-// parameters and states are updated in place and gradients summed once across the GPUs,
-// and beside it only the uploads of tokens and scalars.
+// TestSingleProgram checks what XLA gets for a step on two GPUs: one program, which updates
+// parameters and states in place and sums gradients across the GPUs once, and besides only the
+// uploads of tokens and scalars.
 func TestSingleProgram(t *testing.T) {
 	for _, accumulate := range []int{1, 2} {
 		t.Run(fmt.Sprint("accumulate ", accumulate), func(t *testing.T) {
@@ -41,7 +41,7 @@ func TestSingleProgram(t *testing.T) {
 	}
 }
 
-// checkSingle looks at a program of two replicas.
+// checkSingle checks a program of two replicas.
 func checkSingle(t *testing.T, plan *step.Plan, program string) {
 	t.Helper()
 	replaced := 0
@@ -55,8 +55,8 @@ func checkSingle(t *testing.T, plan *step.Plan, program string) {
 			t.Errorf("argument %d of %d that are replaced: %s", i, replaced, argument)
 		}
 	}
-	// One for the losses, and one for each gradient of what the forward pass reads: the
-	// steps of the weights' quantizers follow from those of the weights.
+	// One for the losses, and one for the gradient of each tensor that the forward pass reads:
+	// gradients of the step sizes of weight quantizers follow from those of the weights.
 	want := 1 + len(plan.Model.Params()) + len(plan.Activations)
 	if got := strings.Count(program, `"stablehlo.all_reduce"`); got != want {
 		t.Errorf("%d sums across replicas, want %d", got, want)
@@ -73,7 +73,7 @@ func checkSingle(t *testing.T, plan *step.Plan, program string) {
 	}
 }
 
-// checkRuns runs steps and looks at what the device was asked for.
+// checkRuns runs steps and checks the calls of the device.
 func checkRuns(t *testing.T, c *step.Compiled, r *pjrtrecord.Recorder, context int) {
 	t.Helper()
 	var tokens [][]int32
@@ -98,10 +98,10 @@ func checkRuns(t *testing.T, c *step.Compiled, r *pjrtrecord.Recorder, context i
 	}
 }
 
-// TestShardedPrograms looks at what crosses between four GPUs: no matrix is summed on all of them,
-// each gradient is scattered, and an update gathers nothing but new parameters.
+// TestShardedPrograms checks what four GPUs exchange: with sharding, the gradient of each matrix is
+// scattered, and no matrix is summed on all GPUs.
 func TestShardedPrograms(t *testing.T) {
-	// embedding, head, and in each of two layers what is projected, and the feed-forward layer
+	// embedding, head, and five weights in each of two layers
 	const matrices = 2 + 2*5
 	for shard, want := range map[device.Shard]struct{ scattered, sums int }{
 		device.ShardNone:      {0, matrices},
@@ -135,7 +135,7 @@ func TestShardedPrograms(t *testing.T) {
 // summedMatrices counts the sums over all GPUs whose results are matrices.
 func summedMatrices(program string) (n int) {
 	for _, after := range strings.Split(program, `"stablehlo.all_reduce"`)[1:] {
-		_, after, _ = strings.Cut(after, "})") // behind the function that adds
+		_, after, _ = strings.Cut(after, "})") // after the function that adds
 		_, types, _ := strings.Cut(after, " : (tensor<")
 		shape, _, _ := strings.Cut(types, ">")
 		if strings.Count(shape, "x") > 1 {

@@ -15,7 +15,7 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// TestQuantized: alone, a weight is quantized to the bits that a step computes with.
+// TestQuantized checks that Quantized returns the same bits of a weight as a step uses.
 func TestQuantized(t *testing.T) {
 	for name, c := range map[string]struct {
 		settings string
@@ -65,7 +65,7 @@ func TestQuantized(t *testing.T) {
 	}
 }
 
-// everyThird are some elements of each quantized weight of a plan.
+// everyThird selects every third element of each quantized weight of a plan.
 func everyThird(plan step.Plan) []step.WeightElements {
 	var chosen []step.WeightElements
 	for _, p := range plan.Model.Params() {
@@ -81,8 +81,8 @@ func everyThird(plan step.Plan) []step.WeightElements {
 	return chosen
 }
 
-// TestCodeReader compares codes and residuals with those of the float64 executor, for
-// every quantizer and the parameters as they are after some steps.
+// TestCodeReader compares codes and residuals with those of the reference implementation in
+// float64, for several quantizers, after some steps.
 func TestCodeReader(t *testing.T) {
 	testlevel.Long(t, "compiles many steps")
 	for name, overrides := range map[string][]string{
@@ -150,7 +150,7 @@ func checkCodes(
 			if float64(codes[j]) != want[i] {
 				t.Fatalf("%s: code %d is %d, want %v", c.Weight, i, codes[j], want[i])
 			}
-			// Rotations and scales in float32: some units of 2⁻²⁴ of a value.
+			// Rotations and scales in float32 have errors of some units of 2⁻²⁴ of a value.
 			got, want := float64(residuals[j]), x[i]-value[i]
 			if math.Abs(got-want) > 1e-6*(math.Abs(x[i])+0.1) {
 				t.Fatalf("%s: residual %d is %v, want %v", c.Weight, i, got, want)
@@ -164,8 +164,8 @@ func checkCodes(
 	}
 }
 
-// TestCodesOfValues: where a quantizer returns no codes, equal values have equal codes
-// and others have others.
+// TestCodesOfValues checks that, if a quantizer returns no codes, equal values have equal codes and
+// different values have different codes.
 func TestCodesOfValues(t *testing.T) {
 	cfg := sgdConfig(t)
 	plan := planOf(t, cfg, grid{}, descent{})
@@ -187,7 +187,7 @@ func TestCodesOfValues(t *testing.T) {
 	byCode, byValue := map[int32]float64{}, map[float64]int32{}
 	for j, i := range chosen[0].Positions {
 		x := float64(params[at][i])
-		value := math.RoundToEven(x*128)/128 + 0 // −0 is 0
+		value := math.RoundToEven(x*128)/128 + 0 // −0 becomes 0
 		if float64(residuals[j]) != x-value {
 			t.Fatalf("residual %d is %v, want %v", i, residuals[j], x-value)
 		}
@@ -227,8 +227,8 @@ func TestCodeReaderRefuses(t *testing.T) {
 	}
 }
 
-// BenchmarkCodeReader compares the reading of 4096 codes and residuals with a step, at
-// the size of the demonstration.
+// BenchmarkCodeReader compares reading 4096 codes and residuals with a step, at the size of the
+// demo.
 func BenchmarkCodeReader(b *testing.B) {
 	cfg := testrun.Config(b, "model.vocab=256", "model.layers=4", "model.width=128", "model.heads=4",
 		"model.hidden=0", "model.context=128", "train.batch=8")

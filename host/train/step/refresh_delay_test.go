@@ -20,7 +20,7 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// delayed is a plan whose refreshes all take effect late.
+// delayed returns a plan whose refreshes all take effect late.
 func delayed(t testing.TB, o sdk.Optimizer, delay int) step.Plan {
 	t.Helper()
 	plan := planOf(t, sgdConfig(t), nil, o)
@@ -31,19 +31,19 @@ func delayed(t testing.TB, o sdk.Optimizer, delay int) step.Plan {
 	return plan
 }
 
-// counted is the update whose state a refresh of a [clock] reads.
+// counted returns the update whose state a refresh of a [clock] reads.
 func counted(in map[string]reference.Tensor) float64 {
 	return in[spec.StatePrefix+"count"].Scalar()
 }
 
-// carried is the state of a [testrun.Carrier] and its sum of directions.
+// carried holds the state of a [testrun.Carrier] and the sum of its directions.
 type carried struct{ a, m, n, moved float32 }
 
-// carrierAfter computes by hand what so many updates make of a carrier.
+// carrierAfter computes the expected state of a carrier after a number of updates.
 func carrierAfter(updates, delay int) carried {
 	s := carried{a: 1}
 	var due int            // 0: nothing is pending
-	var step, then float32 // of the pending refresh: its update, and n at that
+	var step, then float32 // the update of the pending refresh, and n at that update
 	for t := 1; t <= updates; t++ {
 		renew := func() { s.a, s.m = s.a+then, 2*s.m-s.a+s.a*then+step }
 		if due > 0 && due == t {
@@ -53,7 +53,7 @@ func carrierAfter(updates, delay int) carried {
 		s.n++
 		if t == 2 || t >= 4 && (t-4)%3 == 0 {
 			step, then = float32(t), s.n
-			if t == 2 || delay == 0 { // the first is never late
+			if t == 2 || delay == 0 { // the first refresh is never late
 				renew()
 			} else {
 				due = t + delay
@@ -65,10 +65,10 @@ func carrierAfter(updates, delay int) carried {
 	return s
 }
 
-// TestRefreshDelay: a refresh reads the state of the update at which it is due and
-// takes effect late, on what updates have made of the rest; in one go and through a
-// checkpoint before every update. A step of one executable, as on a GPU, must not miss it
-// and go on with the old preconditioner.
+// TestRefreshDelay checks that a refresh reads the state of the update at which it is due, and
+// takes effect late, together with what later updates have changed, with and without a checkpoint
+// before every update. A step as one executable, as on a GPU, must not miss it and go on with the
+// old preconditioner.
 func TestRefreshDelay(t *testing.T) {
 	for _, dispatch := range []step.Dispatch{step.Chain, step.Single} {
 		for delay := range 3 {
@@ -107,8 +107,8 @@ func TestRefreshDelay(t *testing.T) {
 	}
 }
 
-// TestSOAPDelay: what takes effect late is what the whole refresh program makes of the
-// factors and bases as they were and of the moments as they have become.
+// TestSOAPDelay checks that a late refresh has the result of the refresh program for the factors
+// and bases when it was due, and the moments when it takes effect.
 func TestSOAPDelay(t *testing.T) {
 	testlevel.Long(t, "compiles SOAP")
 	cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32",
@@ -157,8 +157,8 @@ func TestSOAPDelay(t *testing.T) {
 	}
 }
 
-// TestRefreshDoesNotWait: while a refresh is computed the steps go on, until the one
-// before which it takes effect; that waits.
+// TestRefreshDoesNotWait checks that steps go on while a refresh is computed, and that the update
+// before which it takes effect waits.
 func TestRefreshDoesNotWait(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	c := testrun.Compile(t, delayed(t, clock{}, 2))
@@ -192,7 +192,7 @@ func TestRefreshDoesNotWait(t *testing.T) {
 	select {
 	case <-ended:
 		t.Fatal("update 6 has not waited for the refresh")
-	case release <- struct{}{}: // it is under way
+	case release <- struct{}{}: // the refresh is running
 	}
 	close(release)
 	if err := <-ended; err != nil {
@@ -206,8 +206,8 @@ func TestRefreshDoesNotWait(t *testing.T) {
 	}
 }
 
-// TestCloseEndsRefreshes: closing a state waits for refreshes under way, begins no
-// other, and leaves no goroutine behind.
+// TestCloseEndsRefreshes checks that closing a state waits for running refreshes, starts no others,
+// and leaves no goroutine behind.
 func TestCloseEndsRefreshes(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	c := testrun.Compile(t, delayed(t, clock{}, 2))
@@ -239,8 +239,8 @@ func TestCloseEndsRefreshes(t *testing.T) {
 	<-closed
 }
 
-// TestSkippedStepDelay: a step that is not finite neither begins a refresh nor puts one
-// in place; the next update, which has the same number, does.
+// TestSkippedStepDelay checks that a step whose loss is not finite neither starts a refresh nor
+// puts its result into effect; the next update, which has the same number, does.
 func TestSkippedStepDelay(t *testing.T) {
 	c := testrun.Compile(t, delayed(t, clock{}, 1))
 	whole, skipping := newState(t, c), newState(t, c)
@@ -261,8 +261,8 @@ func TestSkippedStepDelay(t *testing.T) {
 	}
 }
 
-// TestFailedRefreshDelay: a refresh that fails is reported when it would have taken
-// effect, also by a run that was resumed meanwhile. The fourth in a row ends the run.
+// TestFailedRefreshDelay checks that a failed refresh is reported when it would have taken effect,
+// also after resuming, and that the fourth failure in a row ends the run.
 func TestFailedRefreshDelay(t *testing.T) {
 	testlevel.Long(t, "compiles SOAP")
 	c := testrun.Compile(t, delayed(t, clock{}, 1))
@@ -307,7 +307,7 @@ func TestFailedRefreshDelay(t *testing.T) {
 	}
 }
 
-// TestRestoreRefreshesOfAnother: the refreshes of a checkpoint must be those of the plan.
+// TestRestoreRefreshesOfAnother checks the errors for refreshes that do not match the plan.
 func TestRestoreRefreshesOfAnother(t *testing.T) {
 	c := testrun.Compile(t, delayed(t, clock{}, 1))
 	s := newState(t, c)

@@ -15,9 +15,9 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// clock is an optimizer that shows when its programs run: observation counts the
-// updates, a refresh notes 10 times the update (plus 1 the first time), and the
-// direction is the last note.
+// clock is an optimizer that shows when its programs run: the state count is the number of updates
+// observed, a refresh sets note to 10 times count (plus 1 the first time), and the direction is
+// note.
 type clock struct{ descent }
 
 func (clock) Init(b *program.Builder, _ program.Value, _ sdk.Tensor) (sdk.State, error) {
@@ -46,8 +46,8 @@ func (clock) Update(
 	return b.Zeros(t.Shape...).Add(in.State["note"]), in.State, nil
 }
 
-// TestRefresh: an update is observation, refresh if one is due, update; each sees
-// what the one before left, also across a checkpoint.
+// TestRefresh checks that an update runs the observation, a refresh if it is due, and the update,
+// each with the results of the one before, also across a checkpoint.
 func TestRefresh(t *testing.T) {
 	cfg := sgdConfig(t, "train.weight_decay=0.0")
 	c := testrun.Compile(t, planOf(t, cfg, grid{}, clock{}))
@@ -77,7 +77,7 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
-// throughCheckpoint copies a state to host memory and back.
+// throughCheckpoint replaces a state by a copy that was in host memory.
 func throughCheckpoint(t *testing.T, c *step.Compiled, s *step.State) *step.State {
 	t.Helper()
 	load := loaded(testrun.Tensors(t, c, s))
@@ -95,8 +95,8 @@ func throughCheckpoint(t *testing.T, c *step.Compiled, s *step.State) *step.Stat
 	return copied
 }
 
-// TestFailedRefresh: a factorization that fails leaves the preconditioner as it was,
-// at most three times in a row.
+// TestFailedRefresh checks that a failed factorization leaves the preconditioner unchanged, and
+// that the fourth failure in a row is an error.
 func TestFailedRefresh(t *testing.T) {
 	cfg := sgdConfig(t, "train.weight_decay=0.0")
 	c := testrun.Compile(t, planOf(t, cfg, nil, clock{}))
@@ -148,14 +148,13 @@ func TestFailedRefresh(t *testing.T) {
 	}
 }
 
-// TestRefreshPanics: a panic of the executor of refresh programs, which runs on goroutines
-// of its own, ends the step with an error; it is not tolerated as a matrix without
-// eigenvalues is.
+// TestRefreshPanics checks that a panic of the executor of refresh programs, which runs on its own
+// goroutines, ends the step with an error, unlike a matrix without eigenvalues.
 func TestRefreshPanics(t *testing.T) {
-	// resumed before every update
+	// if resumed, the state goes through a checkpoint after every update
 	for delay, resumed := range map[int]bool{0: false, 1: false, 2: true} {
 		c := testrun.Compile(t, delayed(t, testrun.Carrier{}, delay))
-		var fails atomic.Bool // read beside the steps
+		var fails atomic.Bool // read concurrently with the steps
 		c.SetExecutor(func(p *program.Program, in map[string]reference.Tensor) (
 			map[string]reference.Tensor, error) {
 			if fails.Load() {

@@ -13,16 +13,16 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
-// perReplica are the sequences that a replica has of each micro-batch. One replica has as
-// many, and as many more micro-batches: quantizers of activations then see the same
-// numbers, and only the sums of gradients are taken in another order. With all sequences at
-// once a code can fall on the other side of a boundary, and a test of few steps sees it.
+// perReplica is the number of sequences in a micro-batch of each replica. A single replica has the
+// same number, and more micro-batches: quantizers of activations then see the same numbers, and
+// only the order in which gradients are summed differs. With all sequences in one micro-batch, some
+// codes could differ, which a test of few steps would see.
 const (
 	replicas   = 2
 	perReplica = 2
 )
 
-// onReplicas is a step on several replicas.
+// onReplicas returns a step on several replicas.
 func onReplicas(
 	t *testing.T, count int, d step.Dispatch, accumulate int, overrides []string,
 ) compiledStep {
@@ -38,7 +38,7 @@ func onReplicas(
 	return compiledStep{c, s}
 }
 
-// TestReplicas: two replicas train as one does, but for rounding, in both dispatches.
+// TestReplicas checks that two replicas train like one, up to rounding, in both dispatches.
 func TestReplicas(t *testing.T) {
 	if testdevice.Kind() == device.CPU {
 		t.Skip("the CPU is one replica")
@@ -66,7 +66,7 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
-// trainAlike runs five steps on a copy of the second step's state and on that state.
+// trainAlike checks that five steps of one and of two agree, from the state of two.
 func trainAlike(t *testing.T, one, two compiledStep) {
 	t.Helper()
 	var err error
@@ -108,7 +108,7 @@ func trainAlike(t *testing.T, one, two compiledStep) {
 	}
 }
 
-// parts cuts batches into batches of so many tokens.
+// parts divides batches into batches of size tokens.
 func parts(batches [][]int32, size int) [][]int32 {
 	var list [][]int32
 	for _, b := range batches {

@@ -18,8 +18,7 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// rotations lists the blocks that the weights of a plan are left rotated by, where they
-// are.
+// rotations returns the block size of the rotation of each weight of a plan that stays rotated.
 func rotations(c *step.Compiled) map[string]int {
 	left := map[string]int{}
 	for _, r := range c.Plan().Rules {
@@ -30,13 +29,13 @@ func rotations(c *step.Compiled) map[string]int {
 	return left
 }
 
-// fullOf is the same configuration, in which every operand is rotated back.
+// fullOf returns the same configuration with every operand rotated back.
 func fullOf(t testing.TB, cfg *config.Config) *config.Config {
 	t.Helper()
 	return testrun.Again(t, cfg, `train.rotations="full"`)
 }
 
-// TestRotations: which weights of a block stay rotated. The rows of the model have 32
+// TestRotations checks which weights of a block stay rotated. The rows of the model have 32
 // elements, and 48 in mlp.down.
 func TestRotations(t *testing.T) {
 	all := map[string]int{"attn.qkv": 32, "attn.out": 32, "mlp.w1": 32, "mlp.w2": 32, "mlp.down": 16}
@@ -107,7 +106,7 @@ func TestRotations(t *testing.T) {
 	}
 }
 
-// TestPlanIsKept: compiling changes nothing in the caller's plan.
+// TestPlanIsKept checks that compiling does not change the caller's plan.
 func TestPlanIsKept(t *testing.T) {
 	plan := testrun.Plan(t, testrun.Config(t, testrun.TwoLayers, "model.vocab=32"))
 	if len(rotations(testrun.Compile(t, plan))) == 0 {
@@ -126,14 +125,13 @@ func TestPlanIsKept(t *testing.T) {
 	}
 }
 
-// TestHalfIsFull compares loss, gradients, norm and measures of a step whose operands
-// stay rotated with those of one that rotates them back.
+// TestHalfIsFull compares loss, gradients, norm and measures of a step whose operands stay rotated
+// with those of a step that rotates them back.
 //
-// Both are the same in exact arithmetic. In float32 each product differs by some units
-// of 2⁻²⁴ of its factors' norms, and a loss or gradient has passed some twenty of them
-// one after the other: 1e-5 of the largest element is asked for. The seeds are such that
-// no activation crosses the boundary between two codes, which a difference however small
-// can make it do, and which moves what follows by a whole step.
+// Both are equal in exact arithmetic. In float32 each product differs by some units of 2⁻²⁴ of its
+// factors' norms, and some twenty products in sequence lead to a loss or gradient: the tolerance is
+// 1e-5 of the largest element. The smallest difference can move an activation to the next code, and
+// thus all later values by a whole quantization step; for these seeds this does not happen.
 func TestHalfIsFull(t *testing.T) {
 	for name, overrides := range map[string][]string{
 		"quest":         nil,
@@ -158,7 +156,7 @@ func TestHalfIsFull(t *testing.T) {
 			near(t, "loss", x.Loss, y.Loss, 1e-6)
 			near(t, "norm", x.GradNorm, y.GradNorm, 1e-5)
 			near(t, "‖∇f(Q(x)) + λe‖", x.ParetoSTE, y.ParetoSTE, 1e-5)
-			exact := 0.0 // the same numbers, rotated back in another executable
+			exact := 0.0 // the same numbers, though another executable rotates them back
 			if testdevice.Kind() != device.CPU {
 				exact = 1e-6
 			}
@@ -171,15 +169,15 @@ func TestHalfIsFull(t *testing.T) {
 	}
 }
 
-// inGraphs compiles a step whose updates are in graphs: tiles rotate in another order.
+// inGraphs compiles a step with updates in graphs, because tiles rotate in another order.
 func inGraphs(t *testing.T, cfg *config.Config) *step.Compiled {
 	plan := testrun.Plan(t, cfg)
 	plan.OneGraph = true
 	return testrun.Compile(t, plan)
 }
 
-// sameGradients allows the 1e-5, and the rounding of the parameters that gradients are
-// differences of, which are rounded once in each step.
+// sameGradients allows differences of 1e-5 of the largest element, and the rounding of the
+// parameters whose differences the gradients are.
 func sameGradients(t *testing.T, c *step.Compiled, got, want [][]float64) {
 	t.Helper()
 	x := testrun.Params(c.Plan().Model, 3)
@@ -199,8 +197,8 @@ func sameGradients(t *testing.T, c *step.Compiled, got, want [][]float64) {
 	}
 }
 
-// TestSilentSteps: also with operands left rotated, a step with λ_t = 0 has the bits of one
-// without the method.
+// TestSilentSteps checks that, also with operands left rotated, a step with λ_t = 0 has the same
+// bits as a step without the method.
 func TestSilentSteps(t *testing.T) {
 	cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32")
 	with := testrun.Compile(t, testrun.Plan(t, cfg))
@@ -215,7 +213,7 @@ func TestSilentSteps(t *testing.T) {
 	sameBits(t, "λ = 0 and off", testrun.Download(t, with, a), testrun.Download(t, without, b))
 }
 
-// TestEvaluation: losses are the same with operands left rotated and rotated back.
+// TestEvaluation checks that losses are the same with operands left rotated and rotated back.
 func TestEvaluation(t *testing.T) {
 	cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32")
 	tokens := batches(cfg, 7, 1)[0]
@@ -229,9 +227,9 @@ func TestEvaluation(t *testing.T) {
 	}
 }
 
-// TestPluginPrograms undoes the rotation of plugins' programs in float64: rotated, the
-// value is Q(x), and the gradient for one on the value left rotated is that for the
-// rotated one on Q(x). Programs without a rotation have none to undo.
+// TestPluginPrograms checks in float64 that programs of plugins without their final rotation return
+// the rotated Q(x), and for dz the gradient that Q(x) has for the rotated dz. It also checks which
+// programs end in a rotation.
 func TestPluginPrograms(t *testing.T) {
 	const row = -1 // the whole row
 	for name, c := range map[string]struct {

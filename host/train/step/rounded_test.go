@@ -10,14 +10,14 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// roundedDescent is descent in bfloat16.
+// roundedDescent is descent that rounds parameters to bfloat16.
 type roundedDescent struct{ descent }
 
 func (roundedDescent) RoundTo(sdk.Tensor) sdk.Storage { return sdk.StoreBFloat16 }
 
-// TestRounded: parameters are numbers of bfloat16 after each update, next to those that they would
-// be otherwise, the same after a checkpoint and in both dispatches. On the whole they are not
-// larger or smaller: steps much smaller than the distance of two numbers are not lost.
+// TestRounded checks that parameters are bfloat16 numbers after each update, next to the unrounded
+// ones, with the same bits after a checkpoint and few differences between dispatches. On average,
+// rounding does not change them: steps much smaller than the distance of two numbers are not lost.
 func TestRounded(t *testing.T) {
 	cfg := sgdConfig(t, "train.weight_decay=0.1", `method.name="cage"`)
 	build := func(o sdk.Optimizer, d step.Dispatch) compiledStep {
@@ -61,7 +61,7 @@ func TestRounded(t *testing.T) {
 				}
 			}
 		}
-		// Of a rounding, the deviation is at most half of the distance.
+		// The standard deviation of a rounding is at most half of the distance.
 		if math.Abs(sum) > 4*0.5*math.Sqrt(squares) {
 			t.Errorf("step %d: the mean change by rounding is %v distances, of %v elements", i+1,
 				sum/squares, squares)
@@ -76,7 +76,7 @@ func TestRounded(t *testing.T) {
 			}
 		}
 	}
-	if differ > all/100 { // where the dispatches round in another way before
+	if differ > all/100 { // where intermediate results of the dispatches are rounded differently
 		t.Errorf("%d of %d elements differ between dispatches", differ, all)
 	}
 }

@@ -20,8 +20,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// keptSamples keeps what it is told of gradients with drawn labels, every third update. x stays
-// where it is.
+// keptSamples is descent that keeps the gradient with drawn labels, at x, every third update.
 type keptSamples struct{ descent }
 
 func (keptSamples) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.State, error) {
@@ -36,8 +35,8 @@ func (keptSamples) Update(
 	return in.Gradient, sdk.State{"probed": in.Probed, "probing": in.Probing}, nil
 }
 
-// keyed is a model whose loss with drawn labels is linear: each element has the gradient of the
-// key, up to 255.
+// keyed is a model whose loss with drawn labels is linear: each element has the key's low byte as
+// gradient.
 type keyed struct{ model.Language }
 
 func (m keyed) SampledLoss(
@@ -52,9 +51,9 @@ func (m keyed) SampledLoss(
 	return graph.Mul(total, graph.ConvertDType(graph.Reshape(word), dtypes.Float32))
 }
 
-// TestSampledKeys: each micro-batch of each replica draws labels with a key of its own, and what
-// optimizers get is the mean of their gradients times √n, without clipping. Steps between are as
-// always.
+// TestSampledKeys checks that each micro-batch of each replica draws labels with its own key, and
+// that optimizers get the mean of their gradients times √n for n tokens, without clipping. Steps
+// between draw no labels.
 func TestSampledKeys(t *testing.T) {
 	counts := []int{1}
 	if testdevice.Kind() != "cpu" {
@@ -97,9 +96,9 @@ func TestSampledKeys(t *testing.T) {
 	}
 }
 
-// TestSampledResume: a training draws the same labels when it goes on from a checkpoint, other ones
-// in another step, and what is drawn leaves all else as it is: quantizers with noise and state, a
-// teacher, both dispatches.
+// TestSampledResume checks that a training draws the same labels after a checkpoint, other labels
+// in another step, and that drawing changes nothing else: with noise of quantizers, with and
+// without a teacher, and in both dispatches.
 func TestSampledResume(t *testing.T) {
 	testlevel.Long(t, "compiles several steps")
 	for _, distilled := range []bool{false, true} {
@@ -156,7 +155,7 @@ func TestSampledResume(t *testing.T) {
 	}
 }
 
-// TestSampledRefused: a model that predicts nothing has no labels.
+// TestSampledRefused checks that a model without predictions cannot draw labels.
 func TestSampledRefused(t *testing.T) {
 	plan := planOf(t, sgdConfig(t), nil, keptSamples{})
 	plan.Model = struct{ model.Model }{plan.Model}

@@ -15,7 +15,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// eighths rounds to eighths of the largest magnitude, as a program.
+// eighths is a quantizer whose program rounds to eighths of the largest magnitude.
 type eighths struct{}
 
 func (eighths) Describe() sdk.Description { return sdk.Description{Name: "eighths"} }
@@ -24,13 +24,13 @@ func (eighths) Quantize(_ *program.Builder, x program.Value, _ sdk.Site) (sdk.Qu
 	return roundTo(x, x.Abs().MaxAll()), nil
 }
 
-// roundTo rounds to eighths of a number.
+// roundTo rounds x to eighths of largest.
 func roundTo(x, largest program.Value) sdk.Quantized {
 	s := largest.Scale(1.0 / 8)
 	return sdk.Quantized{Value: x.Div(s).Round().Mul(s)}
 }
 
-// searching is eighths where a search finds the largest magnitude, and counts the searches.
+// searching is eighths with a search for the largest magnitude of weights, which counts its calls.
 type searching struct{ every int }
 
 func (searching) Describe() sdk.Description { return sdk.Description{Name: "searching"} }
@@ -62,7 +62,7 @@ func (searching) Search(in sdk.SearchInput, _ sdk.Site) error {
 type searchHere struct {
 	searching
 	weights map[string]*sdk.SearchInput
-	err     error // of the next search
+	err     error // returned by Search if not nil
 }
 
 func (s *searchHere) Weight(weight string) []float32 { return s.weights[weight].X }
@@ -86,7 +86,7 @@ func (s *searchHere) Search(ctx context.Context, step int, weights []string) err
 	return nil
 }
 
-// searchPlan is a plan whose quantizers of weights search.
+// searchPlan returns a plan whose weight quantizers search in this process.
 func searchPlan(plan step.Plan) (step.Plan, *searchHere) {
 	s := &searchHere{weights: map[string]*sdk.SearchInput{}}
 	plan.Search = map[string]step.Search{}
@@ -107,12 +107,12 @@ func searchPlan(plan step.Plan) (step.Plan, *searchHere) {
 	return plan, s
 }
 
-// TestSearch: a search after each step gives the bits of a quantizer that finds the same itself, in
-// training and evaluation, as a chain and as one executable, through a checkpoint, and after
-// searches that failed.
+// TestSearch checks that a search after each step gives the same bits as a quantizer that computes
+// the same in its program, in training and evaluation, as a chain and as one executable, through a
+// checkpoint, and after failed searches.
 func TestSearch(t *testing.T) {
 	const steps = 5
-	// In the form paper the correction takes Q at another point, where the state is that of x.
+	// In the variant "paper" the correction takes Q at another point, with the state of x; so λ is 0.
 	for lambda, overrides := range map[float64][]string{0: {"train.weight_decay=0.1"},
 		1: {"train.accumulate=2", `method.form="coupled"`}} {
 		if testing.Short() && lambda == 0 {
@@ -139,7 +139,7 @@ func TestSearch(t *testing.T) {
 					a, b := run(t, byProgram.Compiled, byProgram.State, tokens, set),
 						run(t, bySearch.Compiled, bySearch.State, tokens, set)
 					sameOutcome(t, i, a, b)
-					if i == 2 { // fails, as the search after a checkpoint, and then is made after all
+					if i == 2 { // the search fails; after a checkpoint it is repeated
 						before := testrun.Download(t, bySearch.Compiled, bySearch.State)
 						search.err = errors.New("no luck")
 						if err := bySearch.Search(t.Context(), bySearch.State, i); !errors.Is(err, search.err) ||
@@ -151,7 +151,7 @@ func TestSearch(t *testing.T) {
 						sameBits(t, "after a failed search", before,
 							testrun.Download(t, bySearch.Compiled, bySearch.State))
 						bySearch.State = throughCheckpoint(t, bySearch.Compiled, bySearch.State)
-						bySearch.State.Unsearched = true // as a run restores it
+						bySearch.State.Unsearched = true // as when a run is resumed
 					}
 					for range 2 { // the second time there is nothing to do
 						if err := bySearch.Search(t.Context(), bySearch.State, i); err != nil {
@@ -180,7 +180,7 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// TestSearchEvery: between searches the state stays, also in steps that are skipped.
+// TestSearchEvery checks that the state stays between searches, also in skipped steps.
 func TestSearchEvery(t *testing.T) {
 	cfg := sgdConfig(t)
 	plan, _ := searchPlan(planOf(t, cfg, searching{3}, descent{}))
@@ -188,7 +188,7 @@ func TestSearchEvery(t *testing.T) {
 	for i, want := range [][]float32{{1, 0}, {1, 0}, {2, 3}, {2, 3}, {2, 3}, {3, 6}} {
 		tokens := batches(cfg, uint64(i), 1)
 		if i == 3 {
-			tokens[0][0] = vocab // NaN
+			tokens[0][0] = vocab // makes the loss NaN
 		}
 		if res := run(t, c.Compiled, c.State, tokens,
 			step.Settings{Step: i + 1, Steps: 6, Rate: 0.1}); res.Skipped != (i == 3) {
@@ -211,7 +211,7 @@ func TestSearchEvery(t *testing.T) {
 	}
 }
 
-// TestSearchNeedsItsProcess: where no search runs there is no state to begin with.
+// TestSearchNeedsItsProcess checks that there is no initial state without a search.
 func TestSearchNeedsItsProcess(t *testing.T) {
 	cfg := sgdConfig(t)
 	c := compileOn(t, testdevice.OpenCPU(t, engine.Options{}), planOf(t, cfg, searching{1}, descent{}))

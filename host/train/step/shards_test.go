@@ -14,7 +14,7 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
-// shardedOn is a step on several replicas that divide tensors. Its rows divide into four.
+// shardedOn returns a step on several replicas that shard tensors. Its rows divide into four.
 func shardedOn(
 	t *testing.T, count int, shard device.Shard, d step.Dispatch, accumulate int, overrides []string,
 ) compiledStep {
@@ -23,9 +23,9 @@ func shardedOn(
 		append(slices.Clone(overrides), fmt.Sprintf("device.shard=%q", shard)))
 }
 
-// TestShards: what replicas divide among them changes nothing but the order of sums, each replica
-// has less memory in use, and any number of replicas goes on from the state of four. A sample
-// divides most for each pair of plugins; CAGE_TESTS=all tries everything with each.
+// TestShards checks that sharding changes only the order of sums, that each replica uses less
+// memory, and that fewer replicas can load the state of four. By default each pair of plugins runs
+// with the most sharding; CAGE_TESTS=all runs all settings with each.
 func TestShards(t *testing.T) {
 	if testdevice.Kind() == device.CPU {
 		t.Skip("the CPU is one replica")
@@ -83,7 +83,7 @@ func TestShards(t *testing.T) {
 								sameStep(t, shardStep(t, c, count, i), results[i])
 								most := 1e-5
 								if strings.Contains(tt.name, "soap") {
-									// where a gradient has no rank, the basis turns rounding into a direction of full length
+									// for a gradient of low rank, the basis turns rounding into directions of full length
 									most = 1e-3
 								}
 								sameState(t, fmt.Sprint("step ", i+1), testrun.Tensors(t, c.Compiled, c.State), states[i+1],
@@ -104,9 +104,9 @@ func TestShards(t *testing.T) {
 	}
 }
 
-// shardStep runs step i, with measures in the third. Each step begins with the state of the
-// undivided training: sums in another order put a code on the other side of a boundary sooner or
-// later, and what follows is another training.
+// shardStep runs step i, with measures in the third. Each step starts from the state of the
+// unsharded training: sooner or later another order of sums changes a code, and then the trainings
+// diverge.
 func shardStep(t *testing.T, c compiledStep, count, i int) step.Result {
 	t.Helper()
 	plan := c.Plan()
@@ -130,9 +130,9 @@ func sameStep(t *testing.T, got, want step.Result) {
 	}
 }
 
-// sameState compares the tensors after one step from the same state: their mean differences are
-// those of rounding. Roots of Shampoo's factors are left out: those of a factor without full rank,
-// as of a gain, are rounding, enlarged.
+// sameState compares the tensors after one step from the same state: their mean differences must be
+// those of rounding. Roots of Shampoo's factors are left out: for a factor without full rank, such
+// as that of a gain, they are amplified rounding errors.
 func sameState(t *testing.T, what string, got, want []step.Tensor, most float64) {
 	t.Helper()
 	for i, x := range want {
@@ -154,7 +154,7 @@ func sameState(t *testing.T, what string, got, want []step.Tensor, most float64)
 	}
 }
 
-// partBytes is the memory that a state takes on each replica.
+// partBytes returns the memory of a state on each replica.
 func partBytes(s *step.State) (sum int64) {
 	for _, b := range s.Tensors {
 		sum += b.PartBytes()
@@ -162,7 +162,7 @@ func partBytes(s *step.State) (sum int64) {
 	return sum
 }
 
-// goesOn loads the state on fewer replicas, divided and not: all bits are the same.
+// goesOn checks that the state has the same bits when loaded on fewer replicas, sharded or not.
 func goesOn(t *testing.T, c compiledStep, overrides []string) {
 	t.Helper()
 	state := testrun.Tensors(t, c.Compiled, c.State)

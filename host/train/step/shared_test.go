@@ -19,7 +19,7 @@ func (fromOne) InitTrained(b *program.Builder, _ program.Value, _ sdk.Site) (sdk
 	return sdk.State{"s": b.Const(1)}, nil
 }
 
-// oneScale is fromOne with one scale for all sites, of at most 1.001.
+// oneScale is fromOne with a single scale for all sites, constrained to at most 1.001.
 type oneScale struct{ fromOne }
 
 const most = 1.001
@@ -32,8 +32,8 @@ func (oneScale) Constrain(
 	return v.Min(b.Const(most)), nil
 }
 
-// TestSharedParameter: a trained parameter that weights and activations share moves by the sum of
-// what they would move their own by, goes through checkpoints, and stays in its set.
+// TestSharedParameter checks that a trained parameter shared by weights and activations moves by
+// the sum of the moves of separate parameters, goes through checkpoints, and obeys its constraint.
 func TestSharedParameter(t *testing.T) {
 	cfg := sgdConfig(t, "train.weight_decay=0.0")
 	b := batches(cfg, 1, 1)
@@ -63,7 +63,7 @@ func TestSharedParameter(t *testing.T) {
 		}
 	}
 	largest := 0.0
-	for _, rate := range []float64{1, -1} { // one of them moves it upward
+	for _, rate := range []float64{1, -1} { // one of them increases it
 		largest = math.Max(largest, float64(after(oneScale{}, rate)[name][0]))
 	}
 	if largest != float64(float32(most)) {

@@ -17,12 +17,12 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
-// dispatched is the step of a configuration under one dispatch.
+// dispatched returns the step of a configuration under the given dispatch.
 func dispatched(t *testing.T, cfg *config.Config, d step.Dispatch) compiledStep {
 	t.Helper()
 	plan := testrun.Plan(t, cfg)
 	plan.Dispatch = d
-	plan.OneGraph = true // in the chain, too: tiles add up in another order
+	plan.OneGraph = true // also in the chain: tiles sum in another order
 	k := started(t, cfg, plan)
 	if err := k.Prepare(false); err != nil {
 		t.Fatal(err)
@@ -30,7 +30,7 @@ func dispatched(t *testing.T, cfg *config.Config, d step.Dispatch) compiledStep 
 	return k
 }
 
-// cases of TestSingle, as overrides of the configuration.
+// singleCases are the cases of TestSingle, as overrides of the configuration.
 var singleCases = map[string][]string{
 	"quest, adamw":     {`quantizer={plugin="quest"}`},
 	"quest, adamw, 3":  {`quantizer={plugin="quest"}`, three},
@@ -59,14 +59,14 @@ var singleCases = map[string][]string{
 
 const three = "train.accumulate=3"
 
-// TestSingle: a step as one executable is that of the chain, with clipping, statistics, a
-// correction that begins, a step that is not finite and one that the chain has to do.
-// On the CPU it has the same bits.
+// TestSingle checks that a step as one executable equals the chain, with clipping, statistics, the
+// start of the correction, a loss that is not finite and a step that must run as the chain. On the
+// CPU the bits are the same.
 func TestSingle(t *testing.T) {
 	testlevel.Long(t, "compiles many steps")
 	const clip, bad, pareto = 0.3, 6, 8
 	first, last, same := 0, 12, sameBits
-	if testdevice.Kind() != device.CPU { // where compiling takes long, and codes may differ
+	if testdevice.Kind() != device.CPU { // compiling takes long there, and codes may differ
 		first, last, same = 5, 10, sameNearly
 	}
 	for name, overrides := range singleCases {
@@ -113,7 +113,7 @@ func TestSingle(t *testing.T) {
 	}
 }
 
-// sameOutcome compares the results of two steps, to the bit on the CPU.
+// sameOutcome compares the results of two steps, bit by bit on the CPU.
 func sameOutcome(t *testing.T, at int, x, y step.Result) {
 	t.Helper()
 	x.Overhead, y.Overhead = 0, 0
@@ -130,8 +130,8 @@ func sameOutcome(t *testing.T, at int, x, y step.Result) {
 	near(t, fmt.Sprint("norm of step ", at), y.GradNorm, x.GradNorm, 1e-3)
 }
 
-// sameNearly compares states that were rounded in other places: a code may fall on the
-// other side of a boundary, so it is the mean that is compared.
+// sameNearly compares states with different rounding. It compares means, because single codes may
+// differ.
 func sameNearly(t testing.TB, what string, a, b map[string][]float32) {
 	t.Helper()
 	most := 0.0
@@ -149,8 +149,8 @@ func sameNearly(t testing.TB, what string, a, b map[string][]float32) {
 	t.Logf("%s: mean differences of up to %.2g of the mean absolute value", what, most)
 }
 
-// TestSingleInChunks: micro-batches one after the other, of which each computes its loss in chunks
-// of tokens, make the step of those that compute it at once.
+// TestSingleInChunks checks that micro-batches that compute their loss in chunks of tokens give the
+// same step as micro-batches that compute it at once.
 func TestSingleInChunks(t *testing.T) {
 	cfg := sgdConfig(t, three)
 	var results [2]step.Result
@@ -172,9 +172,8 @@ func TestSingleInChunks(t *testing.T) {
 	}
 }
 
-// TestPrepared: after Prepare nothing is compiled any more, whatever a training asks for:
-// steps without correction and with it, refreshes that are late, statistics, stationarity
-// measures and evaluations.
+// TestPrepared checks that nothing is compiled after Prepare: not for steps without or with
+// correction, late refreshes, statistics, stationarity measures or evaluations.
 func TestPrepared(t *testing.T) {
 	testlevel.Long(t, "compiles many steps")
 	for _, dispatch := range []step.Dispatch{step.Chain, step.Single} {

@@ -16,7 +16,7 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// TestUploadChecks: a checkpoint that does not fit is refused.
+// TestUploadChecks checks that a checkpoint that does not fit is refused.
 func TestUploadChecks(t *testing.T) {
 	cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32")
 	c := testrun.Compile(t, testrun.Plan(t, cfg))
@@ -44,9 +44,8 @@ func TestUploadChecks(t *testing.T) {
 	}
 }
 
-// TestMemory: many steps, with everything a step can be asked for, leave the heap as
-// it was. One set of this model's parameters and states has 300 kB; the bound of 2 MB
-// is far below one buffer of 300 kept in each of 250 steps.
+// TestMemory checks that many steps with all measures leave the heap as it was. The parameters and
+// states of this model take 300 kB; the bound of 2 MB is far below 250 sets of 300 kB.
 func TestMemory(t *testing.T) {
 	testlevel.Long(t, "compiles many steps")
 	cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32", "train.accumulate=2")
@@ -73,7 +72,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestEvaluator: its losses are those of the training step, and their mean its loss.
+// TestEvaluator checks that the mean of the evaluation's losses is the loss of the training step.
 func TestEvaluator(t *testing.T) {
 	for _, q := range []sdk.Quantizer{nil, grid{}} {
 		cfg := sgdConfig(t)
@@ -105,7 +104,7 @@ func TestEvaluator(t *testing.T) {
 	}
 }
 
-// TestHold: a step computes its gradients but replaces nothing while the state is held.
+// TestHold checks that a step replaces nothing while the state is held.
 func TestHold(t *testing.T) {
 	testlevel.Long(t, "compiles many steps")
 	for _, dispatch := range []step.Dispatch{step.Chain, step.Single} {
@@ -148,9 +147,9 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// TestManySteps: thousands of small steps, with the correction, clipping and
-// statistics, neither hang nor grow. Worker pools of the engine have deadlocked
-// rarely in older releases, and a buffer that is not freed shows after a while only.
+// TestManySteps checks that thousands of small steps, with the correction, clipping and statistics,
+// neither hang nor grow. Older releases of the engine had rare deadlocks of worker pools, and a
+// buffer that is not freed shows only after a while.
 func TestManySteps(t *testing.T) {
 	testlevel.Long(t, "10,000 steps")
 	cfg := testrun.Config(t, "model.vocab=32", "model.width=16", "model.hidden=32", "model.heads=1",
@@ -209,10 +208,10 @@ type memory struct {
 	goroutines int
 }
 
-// inUse is what is in use once garbage is collected.
+// inUse returns the memory and the goroutines in use after a garbage collection.
 func inUse() memory {
 	runtime.GC()
-	runtime.GC() // what finalizers have let go
+	runtime.GC() // frees what finalizers have released
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return memory{m.HeapAlloc, runtime.NumGoroutine()}

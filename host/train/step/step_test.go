@@ -13,8 +13,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// TestClipping compares steps that clip with one that does not: below the limit the
-// bits are the same, above it the step is the same times c/(‖g‖ + 1e-6).
+// TestClipping compares steps with and without clipping: below the limit c the bits are the same,
+// above it the step is multiplied by c/(‖g‖ + 1e-6).
 func TestClipping(t *testing.T) {
 	cfg := sgdConfig(t, "train.accumulate=2")
 	b := batches(cfg, 1, 2)
@@ -39,8 +39,8 @@ func TestClipping(t *testing.T) {
 			x := testrun.Params(clipped.Plan().Model, 3)
 			for i, v := range gradients(t, clipped, b) {
 				for j := range v {
-					// Half a unit in the last place for each of: the two differences of
-					// parameters, whose results are near x, the factor and the product.
+					// Half a unit in the last place each for the two differences of parameters, whose results are
+					// near x, for the factor and for the product.
 					allowed := 0x1p-23 * (math.Abs(float64(x[i][j])) + 2*math.Abs(g[i][j]))
 					if d := math.Abs(v[j] - factor*g[i][j]); d > allowed || factor == 1 && d != 0 {
 						t.Fatalf("parameter %d, element %d moved by %v, want %v × %v", i, j, v[j], factor, g[i][j])
@@ -51,9 +51,9 @@ func TestClipping(t *testing.T) {
 	}
 }
 
-// TestIdentityIsUnquantized: a quantizer that returns x itself, whose output is its
-// input's own buffer, trains as none does, and the correction of an error that is
-// zero does nothing.
+// TestIdentityIsUnquantized checks that a quantizer that returns x itself, whose output is its
+// input's own buffer, trains like no quantizer, and that the correction of a zero error does
+// nothing.
 func TestIdentityIsUnquantized(t *testing.T) {
 	cfg := sgdConfig(t)
 	with := testrun.Compile(t, planOf(t, cfg, identity{}, descent{}))
@@ -70,8 +70,8 @@ func TestIdentityIsUnquantized(t *testing.T) {
 	sameBits(t, "identity and none", testrun.Download(t, with, a), testrun.Download(t, without, b))
 }
 
-// shared is an optimizer whose outputs are one value: two states and the direction,
-// and a state that never changes.
+// shared is an optimizer that returns the gradient as direction and as two states, and an unchanged
+// state under two names.
 type shared struct{ descent }
 
 func (shared) Init(b *program.Builder, x program.Value, t sdk.Tensor) (sdk.State, error) {
@@ -86,8 +86,8 @@ func (shared) Update(
 		"twin": in.State["start"]}, nil
 }
 
-// TestSharedOutputs: programs may return one value under several names, and pass
-// inputs through; each state tensor keeps a buffer of its own.
+// TestSharedOutputs checks that programs may return one value under several names, and pass inputs
+// through, and that each state tensor has its own buffer.
 func TestSharedOutputs(t *testing.T) {
 	cfg := sgdConfig(t)
 	c, plain := testrun.Compile(t, planOf(t, cfg, nil, shared{})),
@@ -110,11 +110,11 @@ func TestSharedOutputs(t *testing.T) {
 	}
 }
 
-// TestSkippedStep: a step that is not finite keeps every buffer as it is.
+// TestSkippedStep checks that a step whose loss is not finite keeps every buffer as it is.
 func TestSkippedStep(t *testing.T) {
 	cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32", "train.accumulate=2")
 	plan := testrun.Plan(t, cfg)
-	plan.Dispatch = step.Chain // of the other see TestSingle
+	plan.Dispatch = step.Chain // for the other dispatch see TestSingle
 	c := testrun.Compile(t, plan)
 	s := newState(t, c)
 	good := batches(cfg, 1, 2)
@@ -146,7 +146,8 @@ func TestSkippedStep(t *testing.T) {
 	}
 }
 
-// TestMistakes: calls that do not fit the plan fail before they change anything.
+// TestMistakes checks that calls that do not fit the plan change nothing, and that these calls and
+// invalid plans are errors.
 func TestMistakes(t *testing.T) {
 	cfg := sgdConfig(t)
 	c := testrun.Compile(t, planOf(t, cfg, grid{}, descent{}))
@@ -178,7 +179,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// counting is an optimizer whose direction is the number of the step.
+// counting is an optimizer whose direction is the step number.
 type counting struct{ descent }
 
 func (counting) Update(
@@ -187,13 +188,13 @@ func (counting) Update(
 	return b.Zeros(t.Shape...).Add(in.Step), nil, nil
 }
 
-// TestDecayAndStep: x' = (1 − αω)·x − α·t for a direction of t, with the decay for
-// matrices only; the scalars arrive as they were set.
+// TestDecayAndStep checks that x' = (1 − αω)·x − α·t for the direction t, the step number, with
+// decay of matrices only, and that the scalars arrive as they were set.
 func TestDecayAndStep(t *testing.T) {
 	cfg := sgdConfig(t, "train.weight_decay=0.5")
 	c := testrun.Compile(t, planOf(t, cfg, nil, counting{}))
 	s := newState(t, c)
-	const rate, decay, number = 0.25, 0.5, 7 // exact in float32, as all products with them
+	const rate, decay, number = 0.25, 0.5, 7 // exact in float32, like all products with them
 	before := testrun.Download(t, c, s)
 	run(t, c, s, batches(cfg, 1, 1), step.Settings{Step: number, Rate: rate, NextRate: 9})
 	after := testrun.Download(t, c, s)

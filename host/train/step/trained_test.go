@@ -13,8 +13,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// learned is a quantizer with a trained scale, whose gradient is the sum of that on
-// the value: Q(x) = round(8x/s)·s/8, differentiated as x + s.
+// learned is a quantizer with a trained scale s: Q(x) = round(8x/s)·s/8, differentiated as x + s,
+// so that the gradient of s is the sum of the gradients of the values.
 type learned struct{}
 
 func (learned) Describe() sdk.Description { return sdk.Description{Name: "learned"} }
@@ -29,8 +29,8 @@ func (learned) Quantize(_ *program.Builder, x program.Value, site sdk.Site) (sdk
 	return sdk.Quantized{Value: value, Surrogate: x.Add(s)}, nil
 }
 
-// TestTrainedParameters: trained parameters of quantizers start from the tensor, get
-// the surrogate's gradient, and go through checkpoints like all others.
+// TestTrainedParameters checks that trained parameters of quantizers start from the tensor, get the
+// surrogate's gradient, and go through checkpoints like all others.
 func TestTrainedParameters(t *testing.T) {
 	cfg := sgdConfig(t, "train.weight_decay=0.0")
 	c := testrun.Compile(t, planOf(t, cfg, learned{}, descent{}))
@@ -56,7 +56,7 @@ func TestTrainedParameters(t *testing.T) {
 		if got := float64(before[name][0]); math.Abs(got-largest-0.5) > 1e-6 {
 			t.Errorf("%s starts at %v, want %v", name, got, largest+0.5)
 		}
-		// d/ds is the sum of d/dx, and plain gradient descent moves by both alike.
+		// d/ds is the sum of d/dx, so plain gradient descent moves s by the sum of the moves of x.
 		if got := float64(after[name][0] - before[name][0]); math.Abs(got-moved) > 1e-4 {
 			t.Errorf("%s moved by %v, want the %v that the weights moved together", name, got, moved)
 		}
@@ -69,7 +69,7 @@ func TestTrainedParameters(t *testing.T) {
 	}
 }
 
-// TestTrainedParametersAccumulate: two micro-batches give the mean of their gradients.
+// TestTrainedParametersAccumulate checks that two micro-batches give the mean of their gradients.
 func TestTrainedParametersAccumulate(t *testing.T) {
 	moves := func(accumulate int, parts ...int) map[string][]float32 {
 		cfg := sgdConfig(t, "train.weight_decay=0.0")
@@ -103,7 +103,7 @@ func TestTrainedParametersAccumulate(t *testing.T) {
 	}
 }
 
-// TestCorrectionWithTrainedScale: the correction reads the trained parameters as
+// TestCorrectionWithTrainedScale checks that the correction reads the trained parameters as
 // constants and does not move them.
 func TestCorrectionWithTrainedScale(t *testing.T) {
 	result := func(lambda float64) map[string][]float32 {

@@ -14,13 +14,13 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
-// compiledStep is a compiled step with a state that starts as all others do.
+// compiledStep is a compiled step with a state.
 type compiledStep struct {
 	*step.Compiled
 	*step.State
 }
 
-// started compiles a plan of a configuration and begins a state.
+// started compiles a plan of a configuration and creates a state.
 func started(t testing.TB, cfg *config.Config, plan step.Plan) compiledStep {
 	t.Helper()
 	c := testrun.Compile(t, plan)
@@ -28,13 +28,13 @@ func started(t testing.TB, cfg *config.Config, plan step.Plan) compiledStep {
 	return compiledStep{c, state}
 }
 
-// pair compiles a configuration as it is and with all updates in a graph.
+// pair compiles a configuration with updates in tiles, and with all updates in a graph.
 func pair(t testing.TB, cfg *config.Config) (tiles, graphs compiledStep) {
 	t.Helper()
 	var both [2]compiledStep
 	for i := range both {
 		plan := testrun.Plan(t, cfg)
-		plan.FullRotations = true // and rotations with quantizers
+		plan.FullRotations = true // quantizers rotate back, not updates
 		if i == 1 {
 			plan.OneGraph = true
 		}
@@ -43,10 +43,10 @@ func pair(t testing.TB, cfg *config.Config) (tiles, graphs compiledStep) {
 	return both[0], both[1]
 }
 
-// exact is a quantizer without sums, whose order differs between executors.
+// exact is a quantizer without sums, because their order differs between executors.
 const exact = `quantizer={weights={plugin="absmax", granularity="row"}}`
 
-// TestTilesAreGraphs: updates in tiles and in a graph end with the same bits.
+// TestTilesAreGraphs checks that updates in tiles and in a graph give the same bits.
 func TestTilesAreGraphs(t *testing.T) {
 	testlevel.Long(t, "compiles many steps")
 	if testrun.Device(t).Kind() != device.CPU {
@@ -93,8 +93,8 @@ func TestTilesAreGraphs(t *testing.T) {
 	}
 }
 
-// TestRotationsInTiles: corrections that rotate quantized values back run in tiles, and
-// end where those in a graph do, but for rounding.
+// TestRotationsInTiles checks that corrections that rotate quantized values back run in tiles, and
+// have the same results as in a graph, up to rounding.
 func TestRotationsInTiles(t *testing.T) {
 	if testrun.Device(t).Kind() != device.CPU {
 		t.Skip("other devices have no tiles")
@@ -119,9 +119,9 @@ func TestRotationsInTiles(t *testing.T) {
 				}
 				ends[i] = testrun.Download(t, k.Compiled, k.State)
 			}
-			// Rounding is relative to x, also that of x − Q(x). In the coupled form this
-			// is in the first moment, (1 − β₁)·λ = 0.2 of it; Adam's quotient may be
-			// of two small numbers.
+			// Rounding errors are relative to x, also those of x − Q(x). In the coupled form the first
+			// moment contains (1 − β₁)·λ = 0.2 of them; parameters are not compared, because Adam may divide
+			// two small numbers.
 			for name, list := range ends[1] {
 				parameter, state := strings.CutPrefix(name, "state/")
 				parameter, first := strings.CutSuffix(parameter, "/m")
@@ -151,7 +151,7 @@ func TestRotationsInTiles(t *testing.T) {
 func every(tiled, all int) bool { return tiled == all }
 func some(tiled, all int) bool  { return tiled > 0 }
 
-// sameResult allows for the order of summation in the statistics.
+// sameResult compares results, up to the order of summation in the statistics.
 func sameResult(t *testing.T, a, b step.Result) {
 	t.Helper()
 	if a.Loss != b.Loss || a.GradNorm != b.GradNorm {
@@ -171,8 +171,8 @@ func sameResult(t *testing.T, a, b step.Result) {
 	}
 }
 
-// TestTilesNotFinite: a tensor whose residual is not finite gets no correction, in tiles
-// as in a graph.
+// TestTilesNotFinite checks that updates in tiles and in a graph give the same bits for a tensor
+// whose residual is not finite, and which therefore gets no correction.
 func TestTilesNotFinite(t *testing.T) {
 	cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32", `optimizer={plugin="adamw"}`)
 	tiles, graphs := pair(t, cfg)
@@ -206,8 +206,8 @@ func TestTilesNotFinite(t *testing.T) {
 	sameBits(t, "tiles and graphs", results[0], results[1])
 }
 
-// BenchmarkUpdate is the update of AdamW of a Llama with 3.5 million parameters, in tiles
-// and as a graph.
+// BenchmarkUpdate measures the AdamW update of a Llama with 3.5 million parameters, in tiles and as
+// a graph.
 func BenchmarkUpdate(b *testing.B) {
 	cfg := testrun.Config(b, "model.vocab=256", "model.layers=4", "model.width=256", "model.heads=4",
 		`optimizer={plugin="adamw"}`)

@@ -1,5 +1,5 @@
-// Package chromium finds the Chromium executable with which pages are tested and screenshots taken
-// for the documentation. It does not control the browser.
+// Package chromium finds the Chromium executable for testing pages and taking screenshots for the
+// documentation. It does not control the browser.
 package chromium
 
 import (

@@ -15,8 +15,8 @@ import (
 
 const seeds = 40
 
-// found collects what a file may hold after a loss of power at any moment; a file that
-// is not there holds "none".
+// found counts the contents that a file can have after power failures at all moments. A missing
+// file counts as "none".
 func found(t *testing.T, f *crashfs.FS, name string) map[string]int {
 	t.Helper()
 	out := map[string]int{}
@@ -53,7 +53,7 @@ func record(t *testing.T, before string) (*crashfs.FS, vfs.Path) {
 	return f, vfs.On(f, dir).Join("file")
 }
 
-// TestAtomicFile: a file that is replaced with care is the old one or the new one.
+// TestAtomicFile checks that a file replaced by package atomicfile is the old or the new one.
 func TestAtomicFile(t *testing.T) {
 	f, path := record(t, "old text")
 	if err := atomicfile.WriteBytes(path, []byte("new text, longer")); err != nil {
@@ -65,7 +65,7 @@ func TestAtomicFile(t *testing.T) {
 	}
 }
 
-// TestCareless: a file that is renamed without having been synced may hold anything.
+// TestCareless checks that a file which is renamed without a sync can have any content.
 func TestCareless(t *testing.T) {
 	f, path := record(t, "")
 	temp := path.Dir().Join("temp")
@@ -86,8 +86,8 @@ func TestCareless(t *testing.T) {
 	}
 }
 
-// TestAppend: what was synced stays, however the rest was torn; a directory that was
-// not synced may lose its names.
+// TestAppend checks that synced content is kept whatever happens to the rest, and that a name can
+// be lost while its directory is not synced.
 func TestAppend(t *testing.T) {
 	f, path := record(t, "")
 	file, err := path.OpenFile(os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)

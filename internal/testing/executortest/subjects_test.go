@@ -18,7 +18,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// kernels is package triton, whose text is executed by package testkernel.
+// kernels is the executor of package triton. Package testkernel interprets its kernels.
 type kernels struct{}
 
 func (kernels) Compile(p *program.Program) (executortest.Kernel, error) {
@@ -53,15 +53,14 @@ func (kernels) Run(_ int, calls []executortest.Call) error {
 	return nil
 }
 
-// kernelSubject refuses rows of more than 16,384 elements and rotations of few.
+// kernelSubject refuses rows of more than 16,384 elements and rotations of few elements.
 var kernelSubject = executortest.Subject{Executor: kernels{},
 	Accepts: map[randprog.Family]float64{randprog.Elementwise: 0.8}}
 
-// TestKernels: package triton, by what its text says.
 func TestKernels(t *testing.T) { executortest.Run(t, kernelSubject) }
 
-// byRows is package cpu with a number of rows; the reference implementation computes what needs
-// whole tensors.
+// byRows is the executor of package cpu for a given number of rows. The reference implementation
+// computes the part that needs whole tensors.
 type byRows struct{}
 
 type rowsKernel struct {
@@ -85,7 +84,7 @@ func (byRows) Compile(p *program.Program) (executortest.Kernel, error) {
 func (byRows) Run(threads int, calls []executortest.Call) error {
 	for _, c := range calls {
 		k := c.Kernel.(rowsKernel)
-		// outputs may be the memory of inputs
+		// outputs may share the memory of inputs
 		known, written := maps.Clone(c.Inputs), map[string][]float32{}
 		if k.Whole != nil {
 			in := map[string]reference.Tensor{}
@@ -118,7 +117,7 @@ func (byRows) Run(threads int, calls []executortest.Call) error {
 	return nil
 }
 
-// run computes what is computed by rows.
+// run computes the part that needs one row at a time.
 func (k rowsKernel) run(threads int, known, written map[string][]float32) error {
 	if k.kernel == nil {
 		return nil
@@ -156,15 +155,14 @@ func floats(x []int64) []float64 {
 	return list
 }
 
-// rowsSubject refuses what moves elements.
+// rowsSubject refuses operations that move elements.
 var rowsSubject = executortest.Subject{Executor: byRows{},
 	Accepts: map[randprog.Family]float64{randprog.Elementwise: 0.8}}
 
-// TestRows: package cpu, by rows.
 func TestRows(t *testing.T) { executortest.Run(t, rowsSubject) }
 
-// refreshes is the executor of package refresh, which computes in binary64, but products
-// of matrices in binary32.
+// refreshes is the executor of package refresh, which computes matrix products and QR in float32
+// and everything else in float64.
 type refreshes struct{}
 
 func (refreshes) Compile(p *program.Program) (executortest.Kernel, error) { return p, nil }
@@ -199,7 +197,7 @@ var refreshSubject = executortest.Subject{
 
 func TestRefresh(t *testing.T) { executortest.Run(t, refreshSubject) }
 
-// flat is package cpu without a number of rows.
+// flat is the executor of package cpu with [cpu.CompileFlat], which chooses the rows.
 type flat struct{}
 
 func (flat) Compile(p *program.Program) (executortest.Kernel, error) {
@@ -222,7 +220,7 @@ func (flat) Run(threads int, calls []executortest.Call) error {
 	return cpu.Run(list, goroutines(threads))
 }
 
-// goroutines runs tasks on so many goroutines, in their order.
+// goroutines returns a function that runs tasks on count goroutines, in ascending order.
 func goroutines(count int) loops.Parallel {
 	return func(n int, f func(i int)) {
 		var next atomic.Int64
@@ -240,7 +238,7 @@ func goroutines(count int) loops.Parallel {
 	}
 }
 
-// refusal marks the error of a program that is refused.
+// refusal adds ErrRefused to the error of a refused program.
 func refusal(err error) error {
 	var refused *passes.Refusal
 	if errors.As(err, &refused) {
@@ -252,11 +250,11 @@ func refusal(err error) error {
 var sliceSubject = executortest.Subject{Executor: flat{},
 	Accepts: map[randprog.Family]float64{randprog.Elementwise: 1}}
 
-// TestSlices: package cpu by itself, on slices between others that nobody may write to.
+// TestSlices tests package cpu directly, on slices between guard elements that must not be written.
 func TestSlices(t *testing.T) { executortest.Run(t, sliceSubject) }
 
-// FuzzExecutors lets the bytes decide on a program and its inputs, and runs it on all
-// executors that are for its family. The first byte is the family.
+// FuzzExecutors generates a program and its inputs from the bytes, and runs it on all executors for
+// its family. The first byte determines the family, and whether the program is exact.
 func FuzzExecutors(f *testing.F) {
 	for i := range byte(6) {
 		f.Add([]byte{i, 7 * i, 200, 100, 50, 25, 12, 6, 3, 250, 130, 90})

@@ -34,7 +34,7 @@ floats and what is made of them. One test suite compares all executors with the 
 |---|---|---|---|
 `
 
-// TestSupport: the table of what each executor runs is what they do.
+// TestSupport checks the table of the operations that each executor supports.
 func TestSupport(t *testing.T) {
 	var text bytes.Buffer
 	text.WriteString(head)
@@ -59,13 +59,13 @@ func TestSupport(t *testing.T) {
 	}
 }
 
-// lowers reports whether graphs execute a program, and if not, why.
+// lowers returns the table entry of a program for graphs.
 func lowers(p *program.Program) string {
 	_, err := graphSubject.Compile(p)
 	return answer(err)
 }
 
-// fits reports whether package cpu executes a program, and if not, why.
+// fits returns the table entry of a program for package cpu.
 func fits(p *program.Program) string {
 	_, err := cpu.CompileFlat(p)
 	return answer(err)
@@ -84,7 +84,7 @@ func executes(p *program.Program) string {
 	return answer(err)
 }
 
-// answer says why a program was refused.
+// answer returns "yes" if there is no error, and otherwise the reason of the refusal.
 func answer(err error) string {
 	var refused *passes.Refusal
 	var graph *lower.UnsupportedError
@@ -99,7 +99,7 @@ func answer(err error) string {
 	return "error: " + err.Error()
 }
 
-// one is a program with one operation of interest, from floats to floats.
+// one returns a program that applies one operation, with floats as inputs and output.
 func one(info program.OpInfo) (*program.Program, error) {
 	b := program.NewBuilder("one")
 	x, y := b.Input("x", program.FloatType(8, 8)), b.Input("y", program.FloatType(8, 8))
@@ -156,7 +156,7 @@ func one(info program.OpInfo) (*program.Program, error) {
 	case info.Op == program.OpSortColumns:
 		z = apply(program.Attr{}, program.Type{}, x, y.ReduceSum(0))
 	case info.Op == program.OpEighValues, info.Op == program.OpEighVectors:
-		z = apply(program.Attr{}, program.Type{}, x) // the lower triangle
+		z = apply(program.Attr{}, program.Type{}, x) // only the lower triangle is read
 	case info.Arity == 2:
 		z = apply(program.Attr{}, program.Type{}, x, y)
 	default:

@@ -12,15 +12,15 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// updates is package update on the CPU device. A kernel is the program, which is compiled for the
-// device of so many goroutines.
+// updates is the executor of package update on the CPU device. A kernel is a program, which Run
+// compiles for a device with the given number of goroutines.
 type updates struct {
 	oneGraph bool
-	only     string // what must execute it; empty: anything
+	only     string // the executor that must execute the program; empty: any
 	devices  map[int]*engine.Device
 }
 
-// compile compiles jobs for the device of so many goroutines.
+// compile compiles jobs for a device with the given number of goroutines.
 func (x updates) compile(
 	threads int, jobs ...update.Job,
 ) (dev *engine.Device, u *update.Update, err error) {
@@ -34,7 +34,7 @@ func (x updates) compile(
 	return x.devices[threads], u, err
 }
 
-// Compile asks whether the program is executed as it must be.
+// Compile refuses a program that the required executor does not execute.
 func (x updates) Compile(p *program.Program) (executortest.Kernel, error) {
 	_, u, err := x.compile(1, jobOf(0, executortest.Call{Program: p}))
 	if err != nil {
@@ -47,8 +47,8 @@ func (x updates) Compile(p *program.Program) (executortest.Kernel, error) {
 	return p, nil
 }
 
-// Run runs the calls as one update: so that inputs in whose place there is an output are
-// donated, and the tensors of each call have names of their own.
+// Run runs the calls as one update. Inputs that are overwritten by an output are donated, and the
+// tensors of each call have unique names.
 func (x updates) Run(threads int, calls []executortest.Call) error {
 	var jobs []update.Job
 	for i, c := range calls {
@@ -86,7 +86,7 @@ func (x updates) Run(threads int, calls []executortest.Call) error {
 	return nil
 }
 
-// jobOf binds all inputs and outputs of call i.
+// jobOf returns the job of call i, with all inputs and outputs bound.
 func jobOf(i int, c executortest.Call) update.Job {
 	j := update.Job{Tensor: fmt.Sprint("call ", i), Program: c.Program, Inputs: map[string]string{},
 		Outputs: map[string]string{}, Donated: map[string]bool{}}
@@ -122,5 +122,5 @@ func TestGraph(t *testing.T) { executortest.Run(t, graphSubject) }
 
 func TestCPU(t *testing.T) { executortest.Run(t, cpuSubject) }
 
-// TestBoth: what package cpu refuses goes to a graph.
+// TestBoth checks that graphs execute programs that package cpu refuses.
 func TestBoth(t *testing.T) { executortest.Run(t, bothSubject) }

@@ -9,7 +9,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// heard is a test that counts what goes wrong in it.
+// heard is a test that counts its errors.
 type heard struct {
 	testing.TB
 	errors int
@@ -17,8 +17,8 @@ type heard struct {
 
 func (h *heard) Errorf(string, ...any) { h.errors++ }
 
-// TestEach: each operation fails once and with all after it, and then none; too few of them
-// are a failure of the test.
+// TestEach checks that each operation fails, alone and with all later ones, until nothing fails,
+// and that too few operations fail the test.
 func TestEach(t *testing.T) {
 	for least, wrong := range map[int]int{1: 0, 1000: 2} {
 		h := &heard{TB: t}
@@ -40,7 +40,8 @@ func TestEach(t *testing.T) {
 	}
 }
 
-// TestReported: a fault that nobody tells of is an error, and so is an error without a fault.
+// TestReported checks that an unreported fault fails the test, and so does an error without a
+// fault.
 func TestReported(t *testing.T) {
 	files := faultfs.New(vfs.OS, 0, false)
 	if what := files.Reported(t, nil); what != "nothing failed" {

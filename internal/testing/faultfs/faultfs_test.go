@@ -13,7 +13,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// everything does one operation of each kind, whatever fails, and returns what failed.
+// everything performs operations of all kinds except Open, even if some fail, and returns the
+// errors.
 func everything(files vfs.FS, dir string) []error {
 	var errs []error
 	path := vfs.On(files, dir).Join("sub")

@@ -37,7 +37,6 @@ func parse(t *testing.T, text string) *File {
 	return f
 }
 
-// Case is the case with the given id.
 func (f *File) Case(t testing.TB, id string) Case {
 	t.Helper()
 	for _, m := range f.Cases {
@@ -49,7 +48,7 @@ func (f *File) Case(t testing.TB, id string) Case {
 	return Case{}
 }
 
-// ids lists those of the cases in the order of the file.
+// ids returns the ids of the cases in the order of the file.
 func ids(f *File) (list []string) {
 	for _, c := range f.Cases {
 		list = append(list, c["id"].(string))
@@ -275,7 +274,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// recorder stands in for a test so that failures can be looked at.
+// recorder is a test that records its failures.
 type recorder struct {
 	testing.TB
 	errors []string

@@ -16,15 +16,15 @@ import (
 	"github.com/cage-qat/cage/internal/testing/pjrtrecord"
 )
 
-// A machine pretends to have an NVIDIA GPU: a driver, JAX's packages and a PJRT plugin that
-// computes nothing.
+// A machine simulates a computer with an NVIDIA GPU: a driver, JAX's packages and a PJRT plugin
+// that computes nothing.
 type machine struct {
 	site, driver string   // directories of Python packages, and of the driver's library
 	environment  []string // of commands
 }
 
-// driverCode is a driver that says what the environment tells it to: its version, the result of its
-// start, and its GPUs.
+// driverCode is a driver whose version, result of cuInit and number of GPUs are given by the
+// environment variable FAKE_DRIVER.
 const driverCode = `
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +40,6 @@ int cuDeviceGetCount(int *count) { *count = say(2); return 0; }
 int cuGetErrorString(int code, const char **text) { *text = "a reason"; return 0; }
 `
 
-// build has the go command build a program.
 func build(t *testing.T, arguments ...string) {
 	t.Helper()
 	command := exec.Command("go", append([]string{"build"}, arguments...)...)
@@ -62,7 +61,7 @@ func library(t *testing.T, path, code string) {
 	}
 }
 
-// write writes a file, or copies one to another place.
+// write writes an executable file, and creates its directory if necessary.
 func write(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -84,7 +83,7 @@ func copied(t *testing.T, from, to string) {
 
 const packagedPlugin = "jax_plugins/xla_cuda13/xla_cuda_plugin.so"
 
-// newMachine makes one in which all is well, of the directory of [parts].
+// newMachine returns a machine without faults, made of the files in the directory of [parts].
 func newMachine(t *testing.T, parts parts) *machine {
 	t.Helper()
 	root := t.TempDir()
@@ -116,7 +115,7 @@ func (m *machine) set(variable, value string) {
 	m.environment = append(m.environment, variable+"="+value)
 }
 
-// parts are what is compiled once for all machines.
+// parts holds the files that are compiled once for all machines.
 type parts struct {
 	dir  string // the plugin, the driver and an empty library
 	pack string // cage and plugins, as in the archive of scripts/gpu-check.sh
@@ -141,8 +140,8 @@ func newParts(t *testing.T) parts {
 	return p
 }
 
-// TestFirstContact: what goes wrong on a machine with a GPU that was never used before ends in one
-// line that says what and what to do, either an error or, where there is another way, a warning.
+// TestFirstContact checks that each problem on the first use of a GPU is reported in one line with
+// its remedy: in an error or, if cage has an alternative, in a warning.
 func TestFirstContact(t *testing.T) {
 	parts := newParts(t)
 	const step, kernel, attention = "module @step", "xla.gpu.triton", "__cudnn$fmha"
@@ -161,7 +160,7 @@ func TestFirstContact(t *testing.T) {
 		name   string
 		inject func(*testing.T, *machine)
 		flags  []string
-		goesOn bool     // with a warning
+		goesOn bool     // the run succeeds, usually with a warning
 		want   []string // in one line
 	}{
 		{"nothing", func(*testing.T, *machine) {}, nil, true, nil},
@@ -262,7 +261,7 @@ func TestFirstContact(t *testing.T) {
 			arguments := append([]string{"bench", "step", "--alone", "--steps", "1",
 				"--set", `device={kind="cuda", precision="bfloat16"}`, "--set", "train.batch=2",
 				"--set", "model={layers=1, width=128, heads=2, context=32, vocab=256}"}, c.flags...)
-			if !strings.HasSuffix(c.name, "refused") { // trials take seconds
+			if !strings.HasSuffix(c.name, "refused") { // avoid the trials, which take seconds
 				arguments = append(arguments, "--set", `device.kernels="graph"`, "--set",
 					`device.attention="plain"`)
 			}
@@ -290,7 +289,7 @@ func TestFirstContact(t *testing.T) {
 					found++
 				}
 			}
-			if c.want != nil && (found == 0 || found > 1 && !c.goesOn) { // each kind of kernel has a warning
+			if c.want != nil && (found == 0 || found > 1 && !c.goesOn) { // each kind of kernel warns once
 				t.Errorf("%d lines say all of %q, want one:\n%s", found, c.want, &stderr)
 			}
 		})

@@ -17,8 +17,8 @@ import (
 	"github.com/cage-qat/cage/internal/testing/pjrtrecord"
 )
 
-// TestGPUCheck: scripts/gpu-check.sh reports what has run, on a machine that pretends to have a
-// GPU, and says first what to do about what fails.
+// TestGPUCheck runs scripts/gpu-check.sh on simulated GPU machines, and checks that the report
+// begins with remedies for what failed, and lists what has run.
 func TestGPUCheck(t *testing.T) {
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip("no python3")
@@ -99,7 +99,7 @@ func TestGPUCheck(t *testing.T) {
 	}
 }
 
-// TestGPUCheckEnds: the limits of the stages leave time for the report.
+// TestGPUCheckEnds checks that the time limits of the stages leave time for the report.
 func TestGPUCheckEnds(t *testing.T) {
 	text, err := os.ReadFile("../../../scripts/gpu-check.sh")
 	if err != nil {

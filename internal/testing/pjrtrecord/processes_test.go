@@ -20,14 +20,15 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// placeVariable makes TestPartOfProcesses a process among others.
+// placeVariable is the environment variable with the place of a process. Without it,
+// TestPartOfProcesses is skipped.
 const placeVariable = "CAGE_TEST_PLACE"
 
-// runVariable has the run directory of these processes.
+// runVariable is the environment variable with the run directory of these processes.
 const runVariable = "CAGE_TEST_RUN"
 
-// TestPartOfProcesses is what each process of the test below does: it sums rows, of which each
-// device has one.
+// TestPartOfProcesses is run by each process of TestProcesses. It sums the rows of a matrix, of
+// which each device has one.
 func TestPartOfProcesses(t *testing.T) {
 	source := os.Getenv(placeVariable)
 	if source == "" {
@@ -89,8 +90,9 @@ func TestPartOfProcesses(t *testing.T) {
 	group.Leave(nil)
 }
 
-// TestProcesses: XLA is told of the other processes and can ask for what they say; each has its
-// part of what is uploaded and runs the program of all. With XLA, the sums are those of all.
+// TestProcesses checks that the plugins of two processes can exchange values through cage, that
+// each process has its part of an upload, and that each runs the program for all devices. With XLA,
+// the sums must be over all devices.
 func TestProcesses(t *testing.T) {
 	plugin, _ := pjrtrecord.Plugin(t, 2)
 	if os.Getenv(pjrtrecord.TestVariable) != "" {
@@ -113,10 +115,10 @@ func TestProcesses(t *testing.T) {
 	}
 	for _, c := range []struct {
 		first, second string
-		says          []string // any of these
+		says          []string // want one of these messages
 	}{
 		{"2", "2", nil},
-		// The one that sees it first ends the other.
+		// The process that detects this first stops the other.
 		{"2", "3", []string{"4 replicas need 2 GPU(s) in each process, but this one has 3",
 			"the processes have 5 GPUs together, want 4"}},
 	} {

@@ -42,8 +42,7 @@ func TestMachines(t *testing.T) {
 	})
 }
 
-// descent is plain gradient descent that counts its steps, to see what the host's
-// part of a step does.
+// descent is an optimizer that counts its steps. Its direction is gradient + x + (count − step).
 type descent struct{}
 
 func (descent) Describe() sdk.Description { return sdk.Description{Name: "descent"} }
@@ -59,8 +58,8 @@ func (descent) Update(
 	return in.Gradient.Add(in.X).Add(count.Sub(in.Step)), sdk.State{"count": count}, nil
 }
 
-// TestSteps checks that an update's own count of steps agrees with the one it is given,
-// and that it sees x as the one before it left it.
+// TestSteps checks that an optimizer's own count of steps equals the step that it is given, and
+// that each update gets x as the previous one left it.
 func TestSteps(t *testing.T) {
 	gradients := golden.Array{Shape: []int{2, 1}, Data: []float64{2, 4}}
 	Each(t, func(t *testing.T, m Bench) {
@@ -71,8 +70,8 @@ func TestSteps(t *testing.T) {
 	})
 }
 
-// witness is an optimizer whose state tells what each part of an update saw. Its
-// direction is what the last refresh wrote down.
+// witness is an optimizer whose state records the inputs of each part of an update. Its direction
+// is the result of the last refresh.
 type witness struct{}
 
 func (witness) Describe() sdk.Description { return sdk.Description{Name: "witness"} }
@@ -102,10 +101,10 @@ func (witness) Update(
 	return in.State["kept"], sdk.State{"seen": in.State["seen"], "kept": in.State["kept"]}, nil
 }
 
-// TestRefresh follows Observe, Refresh and Update by hand.
+// TestRefresh compares Observe, Refresh and Update with a calculation by hand.
 func TestRefresh(t *testing.T) {
 	Each(t, func(t *testing.T, m Bench) {
-		third := func(x float64) float64 { // a refresh keeps its result in the machine's precision
+		third := func(x float64) float64 { // results are stored in the machine's precision
 			if m.Double() {
 				return x / 3
 			}
@@ -123,7 +122,8 @@ func TestRefresh(t *testing.T) {
 	})
 }
 
-// TestHadamard: the plain transform is its own inverse, and its first row the sum.
+// TestHadamard checks that the transform is its own inverse, and that its first element is the
+// scaled sum.
 func TestHadamard(t *testing.T) {
 	x := Normal(1, 2, 16)
 	turned := Hadamard(x, 8)

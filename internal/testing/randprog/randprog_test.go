@@ -60,7 +60,7 @@ func TestNoValueIsTooLarge(t *testing.T) {
 	for seed := range uint64(seeds) {
 		c := randprog.New(seed, randprog.Options{Nodes: 40, Elements: 64})
 		for i, n := range c.Program.Nodes {
-			// Inputs may have 2·5·8 elements, and padding a shape to a symmetric matrix 8·8.
+			// Inputs have up to 2·5·8 elements, which is more than the limit.
 			if n.Type.Size() > 80 {
 				t.Errorf("seed %d: node %d is %s", seed, i, n.Type)
 			}
@@ -68,8 +68,8 @@ func TestNoValueIsTooLarge(t *testing.T) {
 	}
 }
 
-// The promise of the generator: rounding every step to binary32 changes no
-// integer and no bool, and floats by little.
+// TestWellConditioned checks that rounding every result to float32 changes no integer and no bool,
+// and floats only slightly.
 func TestWellConditioned(t *testing.T) {
 	for seed := range uint64(seeds) {
 		c := randprog.New(seed, randprog.Options{Nodes: 40})
@@ -98,7 +98,7 @@ func compare(want, got reference.Tensor) error {
 		if math.IsNaN(v) || math.IsInf(v, 0) {
 			return fmt.Errorf("element %d is %v", i, v)
 		}
-		// Each step adds 2⁻²⁴ and may multiply what there is; 40 steps.
+		// Each of the 40 operations adds an error of 2⁻²⁴ and may amplify earlier errors.
 		if d := math.Abs(got.Floats[i] - v); d > 1e-4*scale {
 			return fmt.Errorf("element %d: %v in binary64, %v in binary32", i, v, got.Floats[i])
 		}

@@ -18,7 +18,8 @@ func update(seed uint64, o randprog.UpdateOptions) randprog.Case {
 	return randprog.NewUpdate(rand.New(rand.NewPCG(seed, 21)), o)
 }
 
-// TestUpdatesAreUpdates: what executors of updates are to be tested with does occur.
+// TestUpdatesAreUpdates checks that the programs contain everything that executors must be tested
+// with.
 func TestUpdatesAreUpdates(t *testing.T) {
 	testlevel.Long(t, "generates hundreds of programs")
 	seen := map[string]int{}
@@ -46,7 +47,7 @@ func TestUpdatesAreUpdates(t *testing.T) {
 	}
 }
 
-// traits says what a program and its inputs have.
+// traits returns the properties of a program and its inputs.
 func traits(t *testing.T, c randprog.Case) []string {
 	has := map[string]bool{}
 	for _, in := range c.Program.Inputs {
@@ -88,8 +89,8 @@ func traits(t *testing.T, c randprog.Case) []string {
 
 func isConstant(n *program.Node) bool { return n != nil && n.Op == program.OpConstant }
 
-// TestSmoothUpdatesAreSmooth: rounding every result changes results by little, in nearly
-// all programs.
+// TestSmoothUpdatesAreSmooth checks that rounding every result changes the outputs only slightly,
+// in nearly all programs.
 func TestSmoothUpdatesAreSmooth(t *testing.T) {
 	testlevel.Long(t, "generates hundreds of programs")
 	for _, family := range randprog.Families {
@@ -127,7 +128,7 @@ func TestSmoothUpdatesAreSmooth(t *testing.T) {
 	}
 }
 
-// TestExactUpdatesAreNotEmpty: most results are numbers, and not all the same.
+// TestExactUpdatesAreNotEmpty checks that most programs return several different finite numbers.
 func TestExactUpdatesAreNotEmpty(t *testing.T) {
 	testlevel.Long(t, "generates hundreds of programs")
 	for _, family := range randprog.Families {

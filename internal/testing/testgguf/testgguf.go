@@ -1,4 +1,4 @@
-// Package testgguf reads GGUF files in tests: a mistake in one ends the test.
+// Package testgguf reads GGUF files in tests. An error ends the test.
 package testgguf
 
 import (
@@ -8,7 +8,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Open opens the file at path, until the test ends.
+// Open opens the file at path, and closes it when the test ends.
 func Open(t testing.TB, path string) *gguf.File {
 	t.Helper()
 	f, err := gguf.Open(vfs.At(path))

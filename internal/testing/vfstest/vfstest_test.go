@@ -13,7 +13,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// TestContents: files of all folders are there, without the lines that are left out.
+// TestContents checks that the files of all directories are returned, without the omitted lines.
 func TestContents(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "below"), 0o755); err != nil {
@@ -32,7 +32,8 @@ func TestContents(t *testing.T) {
 	}
 }
 
-// TestNoSync: files are written and renamed as ever, and are still those of the operating system.
+// TestNoSync checks that files are written and renamed as usual, and are those of the operating
+// system.
 func TestNoSync(t *testing.T) {
 	dir := vfs.On(vfstest.NoSync, t.TempDir())
 	f, err := dir.Join("new").OpenFile(os.O_WRONLY|os.O_CREATE, 0o600)

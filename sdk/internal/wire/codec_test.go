@@ -40,7 +40,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// The codec reports the error of Decode and otherwise behaves as gRPC's own.
+// TestCodec checks a round trip, and that the codec stores the error of Decode.
 func TestCodec(t *testing.T) {
 	sent := &pb.DescribeRequest{ApiVersions: []uint32{1, 2}}
 	codec := wire.NewCodec()
@@ -58,7 +58,8 @@ func TestCodec(t *testing.T) {
 	}
 }
 
-// Whatever arrives is refused or becomes a program that can be used.
+// FuzzProgram checks that any bytes are either refused or decoded to a program that can be printed
+// and, if it is valid, sent again.
 func FuzzProgram(f *testing.F) {
 	for seed := range uint64(20) {
 		data, err := proto.Marshal(
@@ -79,7 +80,7 @@ func FuzzProgram(f *testing.F) {
 		if err != nil {
 			return
 		}
-		_ = p.String() // a listing of an invalid program does not panic either
+		_ = p.String() // must not panic, even if the program is invalid
 		if p.Validate(program.Limits{Linalg: true}) != nil {
 			return
 		}

@@ -26,7 +26,8 @@ func TestReasonsTravel(t *testing.T) {
 	}
 }
 
-// TestForeignStatuses: those of plugins that know nothing of details, and of gRPC.
+// TestForeignStatuses checks statuses without the SDK's details: those of other plugins and of
+// gRPC.
 func TestForeignStatuses(t *testing.T) {
 	of := func(code codes.Code, info *errdetails.ErrorInfo) error {
 		s := status.New(code, "text")
@@ -63,7 +64,7 @@ func TestForeignStatuses(t *testing.T) {
 	}
 }
 
-// TestLongTexts: what gRPC could not send is cut and mended.
+// TestLongTexts checks that texts that gRPC could not send are shortened or made valid UTF-8.
 func TestLongTexts(t *testing.T) {
 	for _, text := range []string{strings.Repeat("ü", 10000), "x" + strings.Repeat("ü", 10000),
 		"not \xff UTF-8"} {

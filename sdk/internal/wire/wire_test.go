@@ -18,7 +18,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// The enumeration in the .proto file is the table of operations, name by name.
+// TestOperations checks that the enumeration in the .proto file equals the table of operations.
 func TestOperations(t *testing.T) {
 	known := map[int32]bool{0: true}
 	for _, info := range program.Ops() {
@@ -46,7 +46,7 @@ func TestElementTypes(t *testing.T) {
 	}
 }
 
-// travel sends a program over the wire.
+// travel sends a program over the wire and returns the program received.
 func travel(t *testing.T, p *program.Program) *program.Program {
 	t.Helper()
 	data, err := proto.Marshal(wire.ToProgram(p))
@@ -88,7 +88,7 @@ func everyOp() []program.Op {
 	return ops
 }
 
-// Constants keep their bits, also those that print alike.
+// TestConstants checks that constants keep their bits, those of NaN and −0 included.
 func TestConstants(t *testing.T) {
 	b := program.NewBuilder("constants")
 	x := b.Input("x", program.FloatType())

@@ -58,7 +58,7 @@ func random(rng *rand.Rand, t program.Type) reference.Tensor {
 	return reference.Floats(data, t.Shape...)
 }
 
-// along is x + h·v.
+// along returns x + h·v.
 func along(x, v reference.Tensor, h float64) reference.Tensor {
 	x = x.Clone()
 	for i := range x.Floats {
@@ -67,9 +67,9 @@ func along(x, v reference.Tensor, h float64) reference.Tensor {
 	return x
 }
 
-// checkGradient compares the gradient of <dy, output> in random directions of each
-// float input with central differences. A central difference with step h is off by
-// h²·f‴/6 and by rounding of f over h: h = 1e-5 makes both about 1e-10 of the scale.
+// checkGradient compares the gradient of <dy, output> in random directions of each float input with
+// central differences. The error of a central difference with step h is h²·f‴/6, plus the rounding
+// error of f divided by h: h = 1e-5 makes both about 1e-10 of the scale.
 func checkGradient(t *testing.T, p *program.Program, output string, in tensors, seed uint64) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 1))
@@ -115,14 +115,14 @@ func TestRandomProgramsAgainstFiniteDifferences(t *testing.T) {
 
 type build = func(x, y program.Value) program.Value
 
-// shaped are the operand shapes every elementwise operation is tested with.
+// shaped lists the operand shapes with which every elementwise operation is tested.
 var shaped = [][2][]int{
 	{{3, 4}, {3, 4}}, {{3, 4}, {1, 4}}, {{3, 1}, {3, 4}}, {{3, 1}, {1, 4}}, {{}, {3, 4}},
 	{{3, 4}, {}}, {{}, {}}, {{1, 1}, {3, 4}}, {{2, 1, 3}, {1, 2, 3}}, {{1}, {}}, {{3, 1}, {}},
 }
 
-// TestElementwise tests elementwise operations, over all pairs of shapes, on
-// arguments between 0.2 and 2.2, where all of them are smooth.
+// TestElementwise checks elementwise operations with all pairs of shapes. The arguments are between
+// 0.2 and 2.2, away from singularities.
 func TestElementwise(t *testing.T) {
 	binary := map[string]build{
 		"add":    func(x, y program.Value) program.Value { return x.Add(y) },

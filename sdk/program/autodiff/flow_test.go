@@ -9,8 +9,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// pipes is a random network in the form that cut builds: pipe v carries weights[v],
-// later pipes may be fed by earlier ones.
+// pipes is a random network of the form that cut builds: pipe v has the capacity weights[v], and
+// earlier pipes may feed later ones.
 type pipes struct {
 	weights      []int64
 	feeds        [][2]int
@@ -55,9 +55,9 @@ func (p pipes) cut() []program.ID {
 	return f.cutPipes(2*n, 2*n+1, n)
 }
 
-// separates reports whether no way leads from source to sink without a pipe of the set.
+// separates reports whether every path from source to sink goes through a pipe of the set.
 func (p pipes) separates(set int) bool {
-	wet := make([]bool, len(p.weights)) // the pipe's far end is reached
+	wet := make([]bool, len(p.weights)) // whether the far end of each pipe is reached
 	for v := range p.weights {
 		fed := false
 		for _, s := range p.source {

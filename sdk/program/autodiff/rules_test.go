@@ -11,8 +11,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// Where finite differences say nothing, the table decides: ties, stopped and
-// piecewise constant paths, values that are not numbers.
+// TestRulesAtSpecialPoints checks gradients where finite differences do not apply: at ties, on
+// stopped and piecewise constant paths, and for non-finite values.
 func TestRulesAtSpecialPoints(t *testing.T) {
 	inf, nan := math.Inf(1), math.NaN()
 	two := func(f func(x, y program.Value) program.Value) build { return f }
@@ -106,8 +106,8 @@ func TestRulesAtSpecialPoints(t *testing.T) {
 	}
 }
 
-// The column Gradient of the table says for each operation on floats whether a
-// gradient passes, is zero, or is refused.
+// TestGradientColumn checks the column Gradient of the table for each operation on floats: whether
+// the gradient is passed on, is zero, or is refused.
 func TestGradientColumn(t *testing.T) {
 	attrs := map[program.Op]program.Attr{
 		program.OpTranspose: {Axes: []int{1, 0}}, program.OpBroadcast: {Axes: []int{0, 1}},

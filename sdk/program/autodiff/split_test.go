@@ -43,8 +43,8 @@ func runSplit(
 	return forward, run(t, s.Backward, args)
 }
 
-// The two halves give, bit for bit, what the whole gives. A quotient that was
-// replaced where it is infinite has NaN for a gradient there, in both.
+// TestSplitEqualsVJP checks that both halves together give the same bits as the whole program. A
+// quotient that is replaced where it is infinite has the gradient NaN there, in both.
 func TestSplitEqualsVJP(t *testing.T) {
 	for seed := range uint64(300) {
 		c := randprog.New(seed, randprog.Options{Nodes: 30})
@@ -75,7 +75,7 @@ func TestSplitEqualsVJP(t *testing.T) {
 	}
 }
 
-// checkResiduals verifies what Partition promises of its programs.
+// checkResiduals checks the properties that Partition documents for its programs.
 func checkResiduals(t *testing.T, s *autodiff.Partition) {
 	t.Helper()
 	for _, p := range []*program.Program{s.Forward, s.Backward} {
@@ -102,7 +102,7 @@ func checkResiduals(t *testing.T, s *autodiff.Partition) {
 	}
 }
 
-// quest is the fake quantization of QuEST (Panferov et al. 2025) in outline.
+// quest returns a simplified fake quantization of QuEST (Panferov et al. 2025).
 func quest(t *testing.T) *program.Program {
 	t.Helper()
 	b := program.NewBuilder("quest")
@@ -200,7 +200,8 @@ func TestResiduals(t *testing.T) {
 	}
 }
 
-// A state is an input and an output of one name; and names like r.0 may be taken.
+// TestResidualNamesAreFree checks residuals if an input and an output have the same name, as for a
+// state tensor, and if names like r.0 are taken.
 func TestResidualNamesAreFree(t *testing.T) {
 	b := program.NewBuilder("names")
 	m := b.Input("m", program.FloatType(2))
@@ -230,8 +231,8 @@ func TestResidualNamesAreFree(t *testing.T) {
 	}
 }
 
-// TestSplitBy: the halves of a program and of the backward pass that it is given compute what the
-// two do, and what both compute is passed on or is one of the outputs.
+// TestSplitBy checks that the halves compute the same as a program and its given backward pass, and
+// that a value that both need is either a residual or an output.
 func TestSplitBy(t *testing.T) {
 	b := program.NewBuilder("rounded")
 	x, s := b.Input("x", program.FloatType(4)), b.Input("s", program.FloatType())

@@ -9,8 +9,9 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// TestStochasticBFloat16: over all values of the 16 bits that matter, each neighbour comes as often
-// as the mean asks for. What is one of the numbers stays, and so does what is not finite.
+// TestStochasticBFloat16 checks, over all values of the 16 bits used, that the mean of the results
+// is x and that only its two neighbours occur. Numbers of bfloat16 and non-finite values do not
+// change.
 func TestStochasticBFloat16(t *testing.T) {
 	const all = 1 << 16
 	b := program.NewBuilder("rounding")

@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// evaluate builds a program with one output around the given tensors and runs it.
+// evaluate builds a program with one output, runs it on the given tensors and returns the output.
 func evaluate(
 	t *testing.T, build func(args []program.Value) program.Value, args ...reference.Tensor,
 ) reference.Tensor {
@@ -38,7 +38,7 @@ func apply(
 	t *testing.T, op program.Op, attr program.Attr, want program.Type, args ...reference.Tensor,
 ) reference.Tensor {
 	t.Helper()
-	if len(args) == 0 { // a program needs something that tells its builder
+	if len(args) == 0 { // an input is needed to get the builder
 		args = []reference.Tensor{reference.Float(0)}
 		return evaluate(t, func(v []program.Value) program.Value {
 			return v[0].Builder().Apply(op, attr, want)
@@ -219,7 +219,7 @@ func TestConvert(t *testing.T) {
 	}
 }
 
-// What the table leaves undefined must still not panic.
+// TestUndefinedResultsDoNotPanic checks that results that the table leaves undefined do not panic.
 func TestUndefinedResultsDoNotPanic(t *testing.T) {
 	for _, to := range []program.DType{program.Int, program.Uint} {
 		got := apply(t, program.OpConvert, program.Attr{}, program.Type{DType: to},
@@ -233,7 +233,7 @@ func TestUndefinedResultsDoNotPanic(t *testing.T) {
 	apply(t, program.OpLdexp, program.Attr{}, program.Type{}, f(1, 1, 1), f(inf, -inf, 0.5))
 }
 
-// rerun feeds a result to a program, whose input check finds elements out of range.
+// rerun passes x to a program, whose input check finds elements out of range.
 func rerun(x reference.Tensor) error {
 	b := program.NewBuilder("identity")
 	b.Output("y", b.Input("x", x.Type))

@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// matrices multiplies the matrices of the last two axes.
+// matrices multiplies the matrices on the last two axes.
 func matrices(x, y program.Value) program.Value {
 	return x.Dot(y, [2][]int{{2}, {1}}, [2][]int{{0}, {0}})
 }
@@ -27,7 +27,7 @@ func near(t *testing.T, what string, got, want reference.Tensor, tolerance float
 	}
 }
 
-// identities is a stack of unit matrices.
+// identities returns a stack of identity matrices.
 func identities(count, n int) reference.Tensor {
 	data := make([]float64, count*n*n)
 	for i := range count * n {
@@ -37,14 +37,14 @@ func identities(count, n int) reference.Tensor {
 }
 
 func TestQR(t *testing.T) {
-	const count, rows, cols = 3, 40, 25 // more than one block of LAPACK
+	const count, rows, cols = 3, 40, 25 // several blocks of LAPACK
 	a := normal(rand.New(rand.NewPCG(1, 1)), count, rows, cols)
 	gram := evaluate(t, func(v []program.Value) program.Value {
 		q := v[0].QR()
 		return matrices(q.Transpose(0, 2, 1), q)
 	}, a)
 	near(t, "QᵀQ", gram, identities(count, cols), 1e-13)
-	// R = QᵀA is upper triangular, and QR gives A back: Q spans the same flag of spaces.
+	// R = QᵀA is upper triangular and Q·R = A, so the first k columns of Q and A span the same space.
 	r := evaluate(t, func(v []program.Value) program.Value {
 		return matrices(v[0].QR().Transpose(0, 2, 1), v[0])
 	}, a)
@@ -60,8 +60,9 @@ func TestQR(t *testing.T) {
 	near(t, "Q·R", back, a, 1e-13)
 }
 
-// LAPACK's Householder vectors give a first column of Q opposite to that of A when
-// A's first element is positive; refresh programs see the same signs every time.
+// TestQRSigns checks the signs that LAPACK's Householder vectors give: if the first element of A is
+// positive, the first columns of Q and A have opposite directions. Refresh programs rely on the
+// same signs every time.
 func TestQRSigns(t *testing.T) {
 	got := evaluate(t, func(v []program.Value) program.Value { return v[0].QR() },
 		reference.Floats([]float64{3, 0, 4, 5}, 2, 2))
@@ -100,7 +101,7 @@ func TestEighReadsTheLowerTriangle(t *testing.T) {
 }
 
 func TestFactorizationsOfNonFiniteMatrices(t *testing.T) {
-	a := identities(2, 3) // the second matrix is spoilt, the first is not
+	a := identities(2, 3) // only the second matrix has an infinite element
 	a.Floats[9] = inf
 	for _, op := range []program.Op{program.OpQR, program.OpEighValues, program.OpEighVectors} {
 		got := apply(t, op, program.Attr{}, program.Type{}, a)
@@ -117,7 +118,7 @@ func TestSortColumns(t *testing.T) {
 	x := reference.Floats([]float64{1, 2, 3, 4, 5, 6, 7, 8}, 2, 4)
 	for _, c := range []struct{ keys, want []float64 }{
 		{[]float64{1, 3, 2, 0}, []float64{2, 3, 1, 4, 6, 7, 5, 8}},
-		{[]float64{2, 1, 2, 1}, []float64{1, 3, 2, 4, 5, 7, 6, 8}}, // equal ones as they come
+		{[]float64{2, 1, 2, 1}, []float64{1, 3, 2, 4, 5, 7, 6, 8}}, // equal keys keep their order
 		{[]float64{nan, -1, inf, nan}, []float64{3, 2, 1, 4, 7, 6, 5, 8}},
 	} {
 		near(t, fmt.Sprint(c.keys), evaluate(t, sorted, x, f(c.keys...)),

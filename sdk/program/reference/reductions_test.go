@@ -9,8 +9,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// TestPartsAndFolds: what methods that are made of other operations take and fold, and the shapes
-// that they leave.
+// TestPartsAndFolds checks the values and shapes of slices and reductions that are composed of
+// other operations.
 func TestPartsAndFolds(t *testing.T) {
 	x := reference.Floats([]float64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, 2, 2, 3)
 	for name, c := range map[string]struct {
@@ -52,7 +52,7 @@ func TestPartsAndFolds(t *testing.T) {
 	}
 }
 
-// TestPartsThatDoNotExist: the message names the axis, or what was asked of it.
+// TestPartsThatDoNotExist checks that the error names the axis or the slice that does not exist.
 func TestPartsThatDoNotExist(t *testing.T) {
 	for says, of := range map[string]func(x program.Value) program.Value{
 		"at: axis 2 does not exist: the rank is 2": func(x program.Value) program.Value {

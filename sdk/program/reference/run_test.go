@@ -105,8 +105,8 @@ func TestGoldenHadamard(t *testing.T) {
 	})
 }
 
-// Programs of the generator, factorizations included, run on inputs it did not
-// choose: nothing may panic.
+// FuzzRun checks that random programs, factorizations included, run without error or panic on
+// arbitrary inputs.
 func FuzzRun(f *testing.F) {
 	f.Add(uint64(1), int64(0), 1.0)
 	f.Add(uint64(2), int64(-1), math.Inf(1))

@@ -9,7 +9,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// count is the tensor 0, 1, 2, … of the given shape.
+// count returns the tensor 0, 1, 2, … of the given shape.
 func count(shape ...int) reference.Tensor {
 	data := make([]float64, program.FloatType(shape...).Size())
 	for i := range data {
@@ -115,7 +115,7 @@ func TestShapeOps(t *testing.T) {
 	}
 }
 
-// dot against its definition, written with explicit loops over all indices.
+// TestDot checks dot against its definition with explicit loops over all indices.
 func TestDot(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	cases := []struct {
@@ -157,8 +157,8 @@ func TestDot(t *testing.T) {
 	}
 }
 
-// naiveDot visits every pair of elements of x and y, keeps those whose contracted
-// and batch indices agree, and adds the product to the element it belongs to.
+// naiveDot adds the products of all pairs of elements of x and y whose contracted and batch indices
+// agree to the corresponding elements of the result.
 func naiveDot(x, y reference.Tensor, a program.Attr) []float64 {
 	var shape []int
 	for _, axis := range a.LhsBatch {
@@ -264,9 +264,9 @@ func TestHadamardSpoilsOnlyItsBlock(t *testing.T) {
 	}
 }
 
-// The known-answer vectors of Random123, kat_vectors: threefry2x32, 20 rounds.
-// random_bits counts from 0, so only vectors with a small counter can be seen
-// through a program; TestThreefry in the package tests all of them.
+// TestRandomBits checks a known-answer vector of Random123, kat_vectors (threefry2x32, 20 rounds),
+// and that all words differ. A program can only reach vectors with a small counter, because
+// random_bits counts from 0; TestThreefry in the package tests the others.
 func TestRandomBits(t *testing.T) {
 	bits := func(v []program.Value) program.Value { return v[0].Builder().RandomBits(v[0], 2, 3) }
 	got := evaluate(t, bits, u(0, 0))

@@ -8,7 +8,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// TestTables has what random programs do not show: ties, ends of ranges, and what is not finite.
+// TestTables checks what random programs do not contain: ties, ends of ranges, non-finite values.
 func TestTables(t *testing.T) {
 	do := func(op program.Op, to program.Type, args ...reference.Tensor) reference.Tensor {
 		return apply(t, op, program.Attr{}, to, args...)
@@ -53,7 +53,7 @@ func TestTables(t *testing.T) {
 	equal(t, at(2, 5, nan, 4), reference.Float(nan))
 }
 
-// TestPlacesInRows: the methods that are made of other operations.
+// TestPlacesInRows checks ArgMinRow and ArgMaxRow, which are composed of other operations.
 func TestPlacesInRows(t *testing.T) {
 	first := func(x reference.Tensor, f func(x program.Value) program.Value) reference.Tensor {
 		return evaluate(t, func(args []program.Value) program.Value { return f(args[0]) }, x)
@@ -64,7 +64,7 @@ func TestPlacesInRows(t *testing.T) {
 	equal(t, first(i(2, 5, 5), program.Value.ArgMaxRow), i(1))
 }
 
-// TestQuantiles: numpy.quantile(x, p) of NumPy 2.4 with x = [0.3, -1.7, 2.9, 0.8, -0.2, 1.1, 4.6].
+// TestQuantiles checks QuantileRow against numpy.quantile of NumPy 2.4.
 func TestQuantiles(t *testing.T) {
 	x := reference.Floats([]float64{0.3, -1.7, 2.9, 0.8, -0.2, 1.1, 4.6}, 1, 7)
 	for p, want := range map[float64]float64{

@@ -2,7 +2,7 @@ package reference
 
 import "testing"
 
-// The known-answer vectors for threefry2x32 with 20 rounds that Random123 ships.
+// TestThreefry checks the known-answer vectors of Random123 for threefry2x32 with 20 rounds.
 func TestThreefry(t *testing.T) {
 	cases := []struct{ counter, key, want [2]uint32 }{
 		{[2]uint32{0, 0}, [2]uint32{0, 0}, [2]uint32{0x6b200159, 0x99ba4efe}},

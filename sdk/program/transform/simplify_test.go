@@ -14,7 +14,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
-// bitwise tells −0 from 0 and takes all NaN as one.
+// bitwise compares bits: −0 differs from 0, NaN equals NaN.
 var bitwise = cmp.Comparer(func(a, b float64) bool {
 	return math.Float64bits(a) == math.Float64bits(b) || (math.IsNaN(a) && math.IsNaN(b))
 })
@@ -59,7 +59,7 @@ func TestRules(t *testing.T) {
 	cases := []struct {
 		name string
 		f    func(b *program.Builder, x, y value) value // x, y: float[2,3]
-		want string                                     // the operations left
+		want string                                     // the remaining operations
 	}{
 		{"equal operations", func(b *program.Builder, x, y value) value { return x.Exp().Add(x.Exp()) },
 			"exp add"},

@@ -9,7 +9,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
-// twoOutputs has y = (−x)², with z = |x| beside it.
+// twoOutputs returns a program with the outputs y = (−x)² and z = |x|.
 func twoOutputs(t *testing.T) *program.Program {
 	t.Helper()
 	b := program.NewBuilder("two")

@@ -8,7 +8,7 @@ import (
 	"github.com/cage-qat/cage/host/data/chat/jinja"
 )
 
-// A template writes messages as one text.
+// Example renders a list of messages as text.
 func Example() {
 	tmpl, err := jinja.Parse("marks",
 		"{% for m in messages %}<{{ m.role }}> {{ m.content | trim }}\n{% endfor %}")

@@ -10,8 +10,8 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testfile"
 )
 
-// FuzzTemplate: a template and messages, whatever they are, give a text or an [jinja.Error];
-// what generation blocks printed lies in the text, in order.
+// FuzzTemplate checks that any template and messages give a text or a [jinja.Error], and that the
+// spans of generation blocks lie in the text, in order.
 func FuzzTemplate(f *testing.F) {
 	var golden struct {
 		Variables json.RawMessage

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var noon = time.Date(2024, 7, 26, 13, 4, 5, 0, time.UTC)
 
-// variables makes those of a rendering from a JSON object.
+// variables returns the members of a JSON object as template variables.
 func variables(t testing.TB, text []byte) map[string]any {
 	t.Helper()
 	value, err := jinja.FromJSON(text)
@@ -43,7 +43,7 @@ func render(source string, vars map[string]any) (jinja.Rendering, error) {
 	return tmpl.Render(vars, noon, jinja.Limits{})
 }
 
-// TestSnippets: each snippet prints what Jinja2 prints (testdata/generate.py).
+// TestSnippets compares each snippet's text with that of Jinja2 (testdata/generate.py).
 func TestSnippets(t *testing.T) {
 	var golden struct {
 		Variables json.RawMessage
@@ -65,7 +65,7 @@ func TestSnippets(t *testing.T) {
 	}
 }
 
-// TestMistakes: each mistake is an error that names its place and what is wrong.
+// TestMistakes checks that each mistake is an error that names its place and what is wrong.
 func TestMistakes(t *testing.T) {
 	for _, c := range []struct{ source, want string }{
 		{"a\n{{ 1", `template test, line 2: a tag without }} at its end`},
@@ -140,7 +140,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// TestStopped: templates that compute or print without end are stopped.
+// TestStopped checks that templates that compute or print without end are stopped.
 func TestStopped(t *testing.T) {
 	testlevel.Long(t, "templates run until they reach the limits")
 	for _, c := range []struct{ source, want string }{
@@ -171,7 +171,7 @@ func TestStopped(t *testing.T) {
 	}
 }
 
-// TestRaised: a refusal by the template can be told from a mistake in it.
+// TestRaised checks that a template's own errors are distinguishable from mistakes in it.
 func TestRaised(t *testing.T) {
 	_, err := render("\n{{ raise_exception('roles must alternate') }}", nil)
 	var e *jinja.Error
@@ -183,7 +183,7 @@ func TestRaised(t *testing.T) {
 	}
 }
 
-// TestGenerated: what generation blocks print is found again in the text.
+// TestGenerated checks the spans of the text that generation blocks print.
 func TestGenerated(t *testing.T) {
 	source := "{% for w in ['ü', 'b'] %}<{% generation %}{{ w }}!{% endgeneration %}>{% endfor %}"
 	tmpl, err := jinja.Parse("test", source)
@@ -205,8 +205,8 @@ func TestGenerated(t *testing.T) {
 	}
 }
 
-// TestPrinted: what loops print for a mapping is found again in the text, but not what macros and
-// set blocks do.
+// TestPrinted checks the spans of the text that loops print for each mapping, except loops in
+// macros and set blocks.
 func TestPrinted(t *testing.T) {
 	list := []any{}
 	for _, role := range []string{"system", "user", "assistant"} {
@@ -247,7 +247,7 @@ func TestPrinted(t *testing.T) {
 	}
 }
 
-// TestVariablesStay: a rendering does not change the variables of the next.
+// TestVariablesStay checks that a rendering does not change the variables of the next one.
 func TestVariablesStay(t *testing.T) {
 	vars := map[string]any{"x": "a"}
 	for range 2 {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestIsPublished: a version that the go command made of a working copy cannot be fetched.
+// TestIsPublished checks which versions can be downloaded; those made in a working copy cannot.
 func TestIsPublished(t *testing.T) {
 	copied := []debug.BuildSetting{{Key: "vcs.revision", Value: "abcdef"}}
 	const between = "v0.3.1-0.20261120101112-0123456789ab"
