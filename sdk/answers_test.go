@@ -39,7 +39,7 @@ func (replay) NewStream(
 	return nil, errors.New("the protocol has no streams")
 }
 
-// optimizerAnswer returns the message that the SDK sends for an optimizer's programs.
+// optimizerAnswer returns the SDK's message for an optimizer's programs.
 func optimizerAnswer(t testing.TB, o spec.Optimizer) *pb.ProgramResponse {
 	t.Helper()
 	m, err := wire.ToOptimizer(o)
@@ -106,7 +106,7 @@ func TestCapabilitiesTravel(t *testing.T) {
 	}
 }
 
-// TestOptimizerAnswersRefused checks that the client refuses answers that the SDK would never send.
+// TestOptimizerAnswersRefused checks answers that the SDK would never send.
 func TestOptimizerAnswersRefused(t *testing.T) {
 	good := build(t, rotated)
 	cases := []struct {
@@ -204,7 +204,7 @@ func TestQuantizerAnswersRefused(t *testing.T) {
 	}
 }
 
-// summary describes the parts of an answer that must not change when it is sent.
+// summary returns a text of the parts that must not change when an answer is sent.
 func summary(programs func(func(string, *program.Program) bool), rest ...any) string {
 	var s strings.Builder
 	for name, p := range programs {
@@ -213,8 +213,8 @@ func summary(programs func(func(string, *program.Program) bool), rest ...any) st
 	return s.String() + fmt.Sprint(rest...)
 }
 
-// FuzzOptimizerAnswer checks that any answer is either refused, or valid with the right signatures
-// and unchanged when sent again.
+// FuzzOptimizerAnswer checks that any answer is refused, or has the right signatures and does not
+// change when sent again.
 func FuzzOptimizerAnswer(f *testing.F) {
 	once := rotated
 	once.due = sdk.Due{First: 7}
@@ -254,7 +254,7 @@ func FuzzOptimizerAnswer(f *testing.F) {
 	})
 }
 
-// FuzzQuantizerAnswer is the counterpart of FuzzOptimizerAnswer for quantizers.
+// See FuzzOptimizerAnswer.
 func FuzzQuantizerAnswer(f *testing.F) {
 	plain := quantizer(func(_ *program.Builder, x program.Value, _ sdk.Site) (sdk.Quantized, error) {
 		return sdk.Quantized{Value: x.Round(), Homogeneous: true}, nil

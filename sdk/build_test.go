@@ -151,7 +151,7 @@ func TestBuildQuantizerRefuses(t *testing.T) {
 	}
 }
 
-// TestScalarSite checks that a site without axes is refused, so that authors can rely on rows.
+// TestScalarSite checks that a site without axes is refused: authors can rely on rows.
 func TestScalarSite(t *testing.T) {
 	row := quantizer(func(_ *program.Builder, x program.Value, s sdk.Site) (sdk.Quantized, error) {
 		return sdk.Quantized{Value: x.Scale(float64(s.Shape[len(s.Shape)-1]))}, nil
@@ -236,8 +236,8 @@ func TestSiteLimits(t *testing.T) {
 	}
 }
 
-// TestTensorLimits checks that for every shape the limits are positive and did not overflow, and
-// that those of optimizers are at least those of quantizers.
+// TestTensorLimits checks that the limits of every shape are positive, without overflow, and that
+// those of optimizers are not below those of quantizers.
 func TestTensorLimits(t *testing.T) {
 	for _, shape := range [][]int{nil, {1}, {1 << 31}, {1 << 16, 1 << 15}, {1 << 20, 1}} {
 		site, tensor := spec.SiteLimits(shape), spec.TensorLimits(shape)
@@ -253,5 +253,5 @@ func TestTensorLimits(t *testing.T) {
 	}
 }
 
-// TestMain fails if a goroutine is still running after the tests.
+// TestMain fails when a goroutine outlives the tests.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

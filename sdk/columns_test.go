@@ -65,7 +65,7 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// TestColumnsAnswersRefused checks mistakes that a plugin in another language may make.
+// TestColumnsAnswersRefused checks mistakes of plugins in other languages.
 func TestColumnsAnswersRefused(t *testing.T) {
 	good, err := sdk.BuildQuantizer(smooth, weight)
 	if err != nil {

@@ -78,8 +78,7 @@ func TestDifferentiator(t *testing.T) {
 	}
 }
 
-// TestReverse checks that the backward pass of a surrogate has the inputs and outputs of a backward
-// program.
+// TestReverse checks the signature of the backward pass of a surrogate.
 func TestReverse(t *testing.T) {
 	out, err := sdk.BuildQuantizer(steps, weight)
 	if err != nil {
@@ -165,7 +164,7 @@ func TestDifferentiatorMistakes(t *testing.T) {
 	}
 }
 
-// TestDifferentiatorAnswersRefused checks mistakes that a plugin in another language may make.
+// TestDifferentiatorAnswersRefused checks mistakes of plugins in other languages.
 func TestDifferentiatorAnswersRefused(t *testing.T) {
 	good, err := sdk.BuildQuantizer(signed, weight)
 	if err != nil {

@@ -61,9 +61,9 @@ func capabilities(t *testing.T) map[string][]string {
 	return out
 }
 
-// TestCapabilitiesAreWritten checks that each optional interface has one row per method in the
-// tables of docs/reference/sdk.md, and one mention in the package comment or, if few algorithms
-// need it, in package ext.
+// TestCapabilitiesAreWritten checks that docs/reference/sdk.md has a table row for each method of
+// an optional interface, and the package comment (or, if few algorithms need it, that of package
+// ext) one mention.
 func TestCapabilitiesAreWritten(t *testing.T) {
 	page, comment := read(t, "../docs/reference/sdk.md"), read(t, "doc.go")
 	few, rare := read(t, "ext/ext.go"), read(t, "capabilities.go")

@@ -17,8 +17,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// TestErrorsTravel checks that an error of the author's code reaches the host with its type. The
-// plugin and the site are not sent, because the host knows them.
+// TestErrorsTravel checks that an error of the author's code reaches the host with its type,
+// without the plugin and the site, which the host knows.
 func TestErrorsTravel(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -66,8 +66,8 @@ func TestErrorsTravel(t *testing.T) {
 	}
 }
 
-// TestUnreadableTravels checks that a request of another protocol version gives ErrVersion instead
-// of a refusal.
+// TestUnreadableTravels checks that a request of another version is not refused, but gives
+// ErrVersion.
 func TestUnreadableTravels(t *testing.T) {
 	conn := dial(t, quantizer(nil), nil)
 	_, err := client.NewQuantizer(unreadable{conn}).Quantize(t.Context(), weight, program.Limits{})

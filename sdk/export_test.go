@@ -2,7 +2,7 @@ package sdk
 
 import pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
 
-// These names are exported for the tests of package sdk_test.
+// For the tests of package sdk_test.
 var (
 	Servers   = servers
 	NewLogger = newLogger

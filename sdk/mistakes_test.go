@@ -133,10 +133,10 @@ func TestFirstMistake(t *testing.T) {
 	}
 }
 
-// forgetful omits a value that it has to return, or returns a wrong one.
+// forgetful returns a wrong value or none.
 type forgetful struct{ wrong, packs bool }
 
-// These are the line numbers of its methods, set when the methods are called.
+// The line numbers of its methods, set when they are called.
 var forgetfulQuantize, forgetfulUnpack int
 
 func (forgetful) Describe() sdk.Description { return sdk.Description{Name: "forgetful"} }

@@ -44,8 +44,8 @@ func TestNoise(t *testing.T) {
 	}
 }
 
-// TestNoNoise checks that a program that uses no per-step inputs equals, byte for byte, one that
-// was built without them, and that there is no separate evaluation program.
+// TestNoNoise checks that a program without per-step inputs equals, byte for byte, one that was
+// built without them, and that there is no second program for evaluation.
 func TestNoNoise(t *testing.T) {
 	write := func(b *program.Builder, x program.Value) program.Value {
 		return x.Abs().MaxRow().Div(b.Const(7)).Mul(x).Round()
@@ -128,7 +128,7 @@ func TestNoiseMistakes(t *testing.T) {
 	}
 }
 
-// TestNoiseSignatures checks mistakes that a plugin in another language may make.
+// TestNoiseSignatures checks mistakes of plugins in other languages.
 func TestNoiseSignatures(t *testing.T) {
 	good, err := sdk.BuildQuantizer(drawn, weight)
 	if err != nil {

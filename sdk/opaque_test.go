@@ -97,14 +97,13 @@ func attach(t *testing.T, o *client.Optimizer) (client.Layout, *os.File) {
 	return l, f
 }
 
-// opaqueOptimizer returns a connection to an opaque optimizer.
 func opaqueOptimizer(t *testing.T, o sdk.OpaqueOptimizer) *client.Optimizer {
 	_, c := connect(t, nil, sdk.Opaque(o))
 	return c
 }
 
-// TestOpaque checks two steps, the second with the state that the first wrote. Each step is
-// repeated, as after a crash, and must give the same result.
+// TestOpaque checks two steps, the second from the state of the first. Each is repeated, as after a
+// crash, with the same result.
 func TestOpaque(t *testing.T) {
 	o := opaqueOptimizer(t, heavyBall{})
 	l, f := attach(t, o)
@@ -140,8 +139,8 @@ func put(t *testing.T, f *os.File, at int64, values ...float32) {
 	}
 }
 
-// TestOpaqueMistakes checks that a mistake of the author gives an error that names the tensor, and
-// that the plugin keeps running.
+// TestOpaqueMistakes checks that the error of an author's mistake names the tensor, and that the
+// plugin keeps running.
 func TestOpaqueMistakes(t *testing.T) {
 	for wrong, want := range map[string]string{
 		"error":    "no luck",
@@ -216,8 +215,7 @@ func TestOpaqueOrder(t *testing.T) {
 	}
 }
 
-// TestOpaqueNeedsAHost checks that an opaque optimizer describes itself to a host that supports it,
-// and that it has no programs.
+// TestOpaqueNeedsAHost checks the description of an opaque optimizer, and that it has no programs.
 func TestOpaqueNeedsAHost(t *testing.T) {
 	info, err := opaqueOptimizer(t, heavyBall{}).Describe(t.Context())
 	if err != nil || info.Name != "heavy-ball" {

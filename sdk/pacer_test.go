@@ -23,8 +23,7 @@ func (p pacer) Rate(b *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (progr
 	return p.rate(b, in), nil
 }
 
-// TestInputsThatAreUsed checks that a program takes only the inputs rate, steps and loss that it
-// uses.
+// TestInputsThatAreUsed checks that a program takes rate, steps and loss only if it uses them.
 func TestInputsThatAreUsed(t *testing.T) {
 	for used, u := range map[string]func(in sdk.UpdateInput) program.Value{
 		"":       func(in sdk.UpdateInput) program.Value { return in.Gradient },

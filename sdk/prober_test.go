@@ -24,7 +24,7 @@ func (p prober) Probe(b *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (pro
 
 func (p prober) ProbeAt(sdk.Tensor) sdk.Due { return p.due }
 
-// probes returns a prober that uses noise, a collected sum, and both inputs of a probe.
+// probes returns a prober that uses noise, a collected sum, and both probe inputs.
 func probes() prober {
 	p := prober{collector: sums, due: sdk.Due{First: 1, Next: 1, Every: 10}}
 	p.update = func(_ *program.Builder, in sdk.UpdateInput) (program.Value, sdk.State, error) {

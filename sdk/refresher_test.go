@@ -91,8 +91,7 @@ func TestBuildRefresher(t *testing.T) {
 	}
 }
 
-// TestRefreshesThatAreNotDue checks that there are no programs for refreshes that are never due and
-// for an Observe that returns nothing.
+// TestRefreshesThatAreNotDue checks that only refreshes that are due have programs.
 func TestRefreshesThatAreNotDue(t *testing.T) {
 	nothing := func(*program.Builder, sdk.UpdateInput) (sdk.State, error) { return nil, nil }
 	for _, c := range []struct {

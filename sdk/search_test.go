@@ -15,7 +15,7 @@ import (
 )
 
 // widest searches for the largest magnitude of a weight, times a trained factor, and adds up the
-// numbers of the steps of its searches.
+// numbers of its steps.
 type widest struct{ wrong string }
 
 func (widest) Describe() sdk.Description { return sdk.Description{Name: "widest"} }
@@ -143,8 +143,8 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// TestSearchMistakes checks that a mistake of the author gives an error that names the site, and
-// that the plugin keeps running.
+// TestSearchMistakes checks that the error of an author's mistake names the site, and that the
+// plugin keeps running.
 func TestSearchMistakes(t *testing.T) {
 	for wrong, want := range map[string]string{
 		"error":   "no luck",
@@ -167,7 +167,7 @@ func TestSearchMistakes(t *testing.T) {
 	}
 }
 
-// stateAndSearch has state of both kinds, which is not allowed.
+// stateAndSearch has state of both kinds, which is an error.
 type stateAndSearch struct{ widest }
 
 func (stateAndSearch) InitState(
@@ -176,8 +176,7 @@ func (stateAndSearch) InitState(
 	return sdk.State{"mean": x.MeanAll()}, nil
 }
 
-// TestSearchAnswers checks that invalid answers are refused, and that only weights in the forward
-// product have state for searches.
+// TestSearchAnswers checks invalid answers, and sites that have no state.
 func TestSearchAnswers(t *testing.T) {
 	for want, q := range map[string]sdk.Quantizer{
 		"axis 0 has 0 elements": widest{"shape"}, `SearchState returns "scale" twice`: widest{"twice"},

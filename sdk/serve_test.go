@@ -108,8 +108,7 @@ func TestInvalidDescriptions(t *testing.T) {
 	}
 }
 
-// TestQuantizerTravels checks that the request reaches the author's code, and the answer the host,
-// unchanged.
+// TestQuantizerTravels checks that request and answer arrive unchanged.
 func TestQuantizerTravels(t *testing.T) {
 	var asked sdk.Site
 	q := quantizer(func(_ *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
@@ -165,7 +164,7 @@ func TestOptimizerTravels(t *testing.T) {
 	}
 }
 
-// TestLogging checks that log/slog and package log write entries that the host can read.
+// TestLogging checks that the host can read the output of log/slog and package log.
 func TestLogging(t *testing.T) {
 	before, flags := slog.Default(), log.Flags()
 	defer func() {
@@ -248,7 +247,7 @@ func TestPartsTravel(t *testing.T) {
 	}
 }
 
-// TestUnknownRequests checks that requests of another protocol version are refused.
+// TestUnknownRequests checks that requests of another version are refused.
 func TestUnknownRequests(t *testing.T) {
 	conn := dial(t, quantizer(nil), momentum)
 	q, o := pb.NewQuantizerClient(conn), pb.NewOptimizerClient(conn)

@@ -24,7 +24,7 @@ func (s stateful) InitState(b *program.Builder, x program.Value, _ sdk.Site) (sd
 	return s.init(b, x), nil
 }
 
-// Maximum reports whether the state tensor s is a maximum.
+// Maximum reports whether s is a maximum.
 func (stateful) Maximum(s string, _ sdk.Site) bool { return s == "scale" }
 
 // averages rounds with a scale and a mean that are moving averages; the next scale includes noise.
@@ -147,7 +147,7 @@ func TestStatefulMistakes(t *testing.T) {
 	}
 }
 
-// TestStatefulAnswersRefused checks mistakes that a plugin in another language may make.
+// TestStatefulAnswersRefused checks mistakes of plugins in other languages.
 func TestStatefulAnswersRefused(t *testing.T) {
 	good, err := sdk.BuildQuantizer(averages, weight)
 	if err != nil {

@@ -109,8 +109,8 @@ func TestTrainedParameters(t *testing.T) {
 	}
 }
 
-// TestPackedValue checks that the three programs fit together: quantize takes what init returns,
-// and unpack restores the value from its codes and scale.
+// TestPackedValue checks that quantize takes what init returns, and that unpack restores the value
+// from its codes and scale.
 func TestPackedValue(t *testing.T) {
 	out, err := sdk.BuildQuantizer(steps, weight)
 	if err != nil {
@@ -258,7 +258,7 @@ func TestBuildTrainableRefuses(t *testing.T) {
 	}
 }
 
-// TestQuantizerFactorizes checks that a quantizer without trained parameters may not factorize.
+// TestQuantizerFactorizes checks a quantizer that is not Trainable.
 func TestQuantizerFactorizes(t *testing.T) {
 	q := quantizer(func(_ *program.Builder, x program.Value, _ sdk.Site) (sdk.Quantized, error) {
 		return sdk.Quantized{Value: x.Transpose(1, 0).QR().Transpose(1, 0)}, nil

@@ -13,7 +13,7 @@ import (
 )
 
 // TestCheckpointInParts checks that verify joins the parts of a tensor that several processes
-// wrote, names a missing part, and does not call a checkpoint damaged that it cannot read.
+// wrote, names a missing part, and does not report an unreadable checkpoint as damaged.
 func TestCheckpointInParts(t *testing.T) {
 	dir := vfs.At(t.TempDir())
 	var names []string

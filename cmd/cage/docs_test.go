@@ -235,7 +235,7 @@ func chapters(t *testing.T) (programs map[string][]string) {
 	return programs
 }
 
-// TestWritingShowsTheTemplates checks that the page shows the programs that plugins new writes.
+// TestWritingShowsTheTemplates checks that the page shows what `cage plugins new` writes.
 func TestWritingShowsTheTemplates(t *testing.T) {
 	programs := chapters(t)
 	for kind, name := range map[string]string{"quantizer": "rounder", "optimizer": "running-mean"} {

@@ -20,7 +20,7 @@ import (
 var fenced = regexp.MustCompile(
 	"(?ms)^(?:<!-- (not run|file): (.*?) -->\n)?```(sh|toml|json|go|python)\n(.*?)^```$")
 
-// smaller reduces the commands of the guide to seconds: trainings stop early, a tree of few files
+// smaller shortens the commands of the guide to seconds: trainings stop early, a tree of few files
 // replaces Go's source, and go test skips go vet, which would check the SDK again in each new
 // directory. TestModuleOfAPublishedVersion runs it on a new plugin.
 const smaller = `set -euo pipefail

@@ -17,7 +17,6 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 )
 
-// lossesOf returns the token losses of a model.
 func lossesOf(t *testing.T, m Model, weights [][]float32, tokens []int32, batch int) []float32 {
 	t.Helper()
 	return evaluate(t, m, weights, tokens, batch,
@@ -26,7 +25,6 @@ func lossesOf(t *testing.T, m Model, weights [][]float32, tokens []int32, batch 
 		})[0]
 }
 
-// indexOf returns the position of the named parameter.
 func indexOf(t *testing.T, m Model, name string) int {
 	t.Helper()
 	i := slices.IndexFunc(m.Params(), func(p architecture.Param) bool { return p.Name == name })
@@ -36,7 +34,7 @@ func indexOf(t *testing.T, m Model, name string) int {
 	return i
 }
 
-// near checks that losses differ from the expected ones by at most 2e-6, relatively.
+// near checks that losses are within 2e-6 of the expected ones, relatively.
 func near(t *testing.T, what string, got, want []float32) {
 	t.Helper()
 	for i := range want {
@@ -46,9 +44,9 @@ func near(t *testing.T, what string, got, want []float32) {
 	}
 }
 
-// TestPairingsArePermutations checks that a model with one pairing of rotary features equals a
-// model with the other pairing if the rows of queries and keys of each head are permuted: row 2i+c
-// of an interleaved head is row c·size/2+i of a half-split head.
+// TestPairingsArePermutations checks that the pairings of rotary features give equal models if the
+// rows of queries and keys of each head are permuted: row 2i+c of an interleaved head is row
+// c·size/2+i of a half-split one.
 func TestPairingsArePermutations(t *testing.T) {
 	half := tiny
 	half.RopePairs = architecture.HalfSplit
@@ -73,8 +71,8 @@ func TestPairingsArePermutations(t *testing.T) {
 	near(t, "permuted", lossesOf(t, split, weights, tokens, 2), want)
 }
 
-// TestSharedKeys checks that a model with fewer key-value heads than query heads equals a model
-// with one key-value head per query head, in which the key-value heads of a group are identical.
+// TestSharedKeys checks that a model with shared key-value heads equals a model with one for each
+// query head, in which the key-value heads of a group are identical.
 func TestSharedKeys(t *testing.T) {
 	config := architecture.Settings{Layers: 1, Heads: 6, KVHeads: 2, Width: 24, Hidden: 16, Vocab: 13}
 	full := config
@@ -106,9 +104,9 @@ func reflect(x *graph.Node) *graph.Node {
 }
 
 // TestOperandsMayBeRotated checks that losses and gradients do not change if an activation and the
-// weights that its site feeds are multiplied by the same orthogonal matrix along their last axes,
-// because the activation is only used in products with these weights. The float32 rounding errors
-// of about ten successive products remain.
+// weights that its site feeds are multiplied by one orthogonal matrix along their last axes: the
+// activation is only used in products with these weights. The limit allows for float32 rounding in
+// about ten successive products.
 func TestOperandsMayBeRotated(t *testing.T) {
 	eachLanguage(t, func(t *testing.T, m Language) {
 		const batch, context = 4, 16
@@ -141,12 +139,11 @@ func TestOperandsMayBeRotated(t *testing.T) {
 	})
 }
 
-// attentionLayer computes a layer of attention.
 type attentionLayer func(s architecture.Settings, x, w *graph.Node, more qkvParams) *graph.Node
 
 // attentionOutputs evaluates an attention layer on a device. It returns the adjoints of x, of the
-// weight, and of the bias and the gains, if any, and then the value of the layer. gains holds the
-// numbers of gains for queries and for keys.
+// weight, and of the bias and the gains, if any, and then the value. gains holds the numbers of
+// gains for queries and for keys.
 func attentionOutputs(
 	t *testing.T, d *engine.Device, s architecture.Settings, batch, context int, bias bool,
 	gains [2]int, attention attentionLayer,
@@ -185,9 +182,9 @@ func attentionOutputs(
 	})
 }
 
-// TestAttentionInGraphs checks that the CPU's native attention equals attention made of graph
-// operations, up to rounding: with each pairing, with shared keys, with norms over all heads or per
-// head, and with head sizes other than width/heads.
+// TestAttentionInGraphs checks that the CPU's native attention equals graph operations, up to
+// rounding, with each pairing, with shared keys, with norms over all heads or per head, and with
+// head sizes other than width/heads.
 func TestAttentionInGraphs(t *testing.T) {
 	const batch, context = 3, 10
 	fused, graphs := testdevice.OpenCPU(t, engine.Options{}),
@@ -228,7 +225,7 @@ func TestAttentionInGraphs(t *testing.T) {
 }
 
 // withFusedAttention opens a device and compares its fused attention with plain attention. It skips
-// the test if the device has no fused attention for these sizes.
+// the test if the device has none for these sizes.
 func withFusedAttention(t *testing.T, c coreSizes) *engine.Device {
 	t.Helper()
 	d := testdevice.Open(t, engine.Options{Precision: device.BFloat16})
@@ -246,8 +243,7 @@ func withFusedAttention(t *testing.T, c coreSizes) *engine.Device {
 	return d
 }
 
-// TestFusedAttention compares the device's fused attention with products and a softmax. It is
-// skipped if the device has no fused attention.
+// TestFusedAttention compares fused attention, if the device has it, with products and a softmax.
 func TestFusedAttention(t *testing.T) {
 	for _, c := range []coreSizes{{1, 64, 128, false, 1. / 8}, {1, 128, 512, false, 1. / 64},
 		{3, 64, 192, false, 1. / 8}, {2, 32, 129, false, 1. / 6}, {1, 64, 512, true, 1. / 8},
@@ -256,9 +252,9 @@ func TestFusedAttention(t *testing.T) {
 	}
 }
 
-// TestMarkedCore checks that the additional features of separatingCore separate documents as well
-// as a mask does, with a core that only masks later keys: in the values and their gradients, for
-// scores that are far apart.
+// TestMarkedCore checks that the additional features of separatingCore separate documents like a
+// mask, with a core that only masks later keys: in values and gradients, for scores that are far
+// apart.
 func TestMarkedCore(t *testing.T) {
 	for _, c := range []coreSizes{{1, 8, 12, true, 1. / 3}, {2, 16, 300, true, 1. / 4}} {
 		t.Run(c.kind(), func(t *testing.T) {

@@ -13,14 +13,12 @@ import (
 
 var allSites = Sites{Keys: true, Values: true, Queries: true, Head: true}
 
-// withSites returns the same model with other sites.
 func withSites(m Language, s Sites) *transformer {
 	return newTransformer(m.(*transformer).Settings, Options{Sites: s})
 }
 
-// bend stands for a quantizer at the sites other than the inputs of layers. It applies a different
-// smooth function for each kind of site, so that rounding errors stay small, and treats each token
-// separately.
+// bend stands for a quantizer at sites other than inputs of layers. It applies a different smooth
+// function for each kind, so that rounding errors stay small, and treats each token separately.
 func bend(site ActivationSite, x *graph.Node) *graph.Node {
 	factor := map[SiteKind]float64{KindQuery: 0.9, KindKey: 0.7, KindValue: 1.3,
 		KindHead: 1.1}[site.Kind]
@@ -140,8 +138,8 @@ func TestDecodeQuantizesOperands(t *testing.T) {
 	})
 }
 
-// TestSitesOfOperands checks that the additional sites exist only if requested, with their numbers
-// of heads, and that the site of a tied head feeds no weight.
+// TestSitesOfOperands checks that additional sites exist only on request, with their numbers of
+// heads, and that the site of a tied head feeds no weight.
 func TestSitesOfOperands(t *testing.T) {
 	s := tiny
 	s.Heads, s.KVHeads = 4, 2

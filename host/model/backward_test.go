@@ -100,7 +100,7 @@ func byFactors(t *testing.T, out, in, tokens int) Backward {
 }
 
 // TestBackwardInCheckpoints checks that recomputed layers have the backward quantizers of their
-// weights: the gradients have the same bits as without recomputation.
+// weights: gradients have the same bits as without recomputation.
 func TestBackwardInCheckpoints(t *testing.T) {
 	const batch, context = 2, 8
 	tokens := hashedTokens(0, batch*(context+1), tiny.Vocab)

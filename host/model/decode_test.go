@@ -150,9 +150,8 @@ func TestBlocks(t *testing.T) {
 }
 
 // TestRecomputeSameBits checks that losses and gradients have the same bits whether the backward
-// pass saves the intermediate values of a block, or recomputes all of them or those of attention.
-// If whole blocks are recomputed, the quantizer is called a second time, block by block from the
-// last.
+// pass saves the intermediate values of a block, or recomputes all or only those of attention. If
+// it recomputes blocks, it calls the quantizer again, block by block from the last.
 func TestRecomputeSameBits(t *testing.T) {
 	for _, build := range []func(architecture.Settings) *transformer{newLlama, newOLMo2} {
 		once := build(tiny)
@@ -178,8 +177,8 @@ func TestRecomputeSameBits(t *testing.T) {
 	}
 }
 
-// TestRecomputeUnquantized checks the same as TestRecomputeSameBits without quantizers, where
-// activations are computed in one pass.
+// TestRecomputeUnquantized checks the same without quantizers, where activations are computed in
+// one pass.
 func TestRecomputeUnquantized(t *testing.T) {
 	const batch, context = 3, 8
 	for name, options := range map[string]engine.Options{

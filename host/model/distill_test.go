@@ -254,8 +254,7 @@ type teaching struct {
 
 // TestDistilled checks for each architecture that losses, divergences and cross-entropies follow
 // from the logits, and that the gradient with respect to the parameters is that of the logits,
-// weighted by the loss's derivatives with respect to them. Activation quantizers must only affect
-// the model.
+// weighted by the loss's derivatives. Activation quantizers must only affect the model.
 func TestDistilled(t *testing.T) {
 	testlevel.Long(t, "gradients of every architecture")
 	eachLanguage(t, testDistilled)

@@ -78,8 +78,7 @@ func TestDocumentsAreKeptApart(t *testing.T) {
 	})
 }
 
-// TestDocumentsByPosition checks that the CPU's native attention within documents equals attention
-// made of graph operations.
+// TestDocumentsByPosition checks that native attention within documents equals graph operations.
 func TestDocumentsByPosition(t *testing.T) {
 	const batch, context = 2, 12
 	fused, graphs := testdevice.OpenCPU(t, engine.Options{}),

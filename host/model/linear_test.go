@@ -60,8 +60,8 @@ func TestBFloat16(t *testing.T) {
 }
 
 // TestFusedFloat32 compares losses and gradients of cage's own products, attention and one-pass
-// functions with those of the library's operations: only the order of sums differs. Nothing is
-// quantized, as in [TestBFloat16].
+// functions with library operations: only the order of sums differs. Nothing is quantized, as in
+// [TestBFloat16].
 func TestFusedFloat32(t *testing.T) {
 	eachLanguage(t, func(t *testing.T, m Language) {
 		const batch, context = 4, 16

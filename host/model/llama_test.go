@@ -40,7 +40,6 @@ func newOLMo2(s architecture.Settings) *transformer {
 	return newTransformer(s, Options{})
 }
 
-// initial returns the initial values of the model's parameters.
 func initial(m Model, seed uint64) [][]float32 {
 	var weights [][]float32
 	for _, p := range m.Params() {
@@ -51,7 +50,6 @@ func initial(m Model, seed uint64) [][]float32 {
 
 var tiny = architecture.Settings{Layers: 2, Heads: 2, Width: 16, Hidden: 24, Vocab: 13}
 
-// tiedHead returns the settings with a tied head.
 func tiedHead(c architecture.Settings) architecture.Settings {
 	c.Head = "tied"
 	return c
@@ -298,7 +296,6 @@ func evaluate(t *testing.T, m Model, weights [][]float32, tokens []int32, batch 
 	return evaluateIn(t, device.Float32, m, weights, tokens, batch, build)
 }
 
-// evaluateIn is like evaluate, in a given precision.
 func evaluateIn(t *testing.T, precision device.Precision, m Model, weights [][]float32,
 	tokens []int32, batch int,
 	build func(params []*graph.Node, ids *graph.Node) []*graph.Node) [][]float32 {
@@ -307,7 +304,6 @@ func evaluateIn(t *testing.T, precision device.Precision, m Model, weights [][]f
 		batch, build)
 }
 
-// evaluateOn is like evaluate, on a given device.
 func evaluateOn(t *testing.T, d *engine.Device, m Model, weights [][]float32, tokens []int32,
 	batch int,
 	build func(params []*graph.Node, ids *graph.Node) []*graph.Node) [][]float32 {

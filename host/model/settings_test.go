@@ -241,8 +241,8 @@ func TestStepFLOPs(t *testing.T) {
 }
 
 // TestTiedHead checks that a tied model has one parameter fewer. The shared table has the role and
-// the initial values of an embedding. The other parameters, the number of parameters without
-// embeddings and the operations of a step, which also multiplies by the table, are the same.
+// the initial values of an embedding. Other parameters, their number without embeddings and the
+// operations of a step, which also multiplies by the table, are the same.
 func TestTiedHead(t *testing.T) {
 	for _, tc := range []struct{ own, tied Language }{
 		{newLlama(tiny), newLlama(tiedHead(tiny))},

@@ -82,9 +82,9 @@ func described(t *testing.T, root string) map[string]string {
 	return out
 }
 
-// TestForeignFiles checks that where a study keeps a file or directory, it leaves one that it did
-// not make unchanged, as well as the target if that is a link. The study works all the same, or the
-// error names the obstacle.
+// TestForeignFiles checks that a study changes no file or directory that it did not make, even
+// where it keeps its own, and nothing behind a link. The study works all the same, or the error
+// names the obstacle.
 func TestForeignFiles(t *testing.T) {
 	const cell = "cells/CELL"
 	every, tried := testlevel.Sample(61, 13, 1), 0

@@ -32,7 +32,7 @@ func manyCells(t *testing.T) *study.Study {
 	return load(t, "many.toml")
 }
 
-// counted also counts in the cell's directory how often the cell is trained.
+// counted extends trainer: it counts in the cell's directory how often the cell is trained.
 const counted = `echo . >> "$(dirname "$1")/count"
 ` + trainer
 

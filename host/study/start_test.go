@@ -36,7 +36,7 @@ key = "seed"
 values = [0, 1]
 `
 
-// startTool trains. It records the model that it starts from, which must exist.
+// startTool is a script that trains, and records the model that it starts from, which must exist.
 const startTool = `from=$(sed -n 's/^init = "\(.*\)"/\1/p' "$1"); [ -z "$from" ] || [ -f "$from/summary.json" ] || { echo "cage: nothing in $from"; exit 1; }
 echo "$1 $from" >> order; ` + trainTool
 

@@ -64,7 +64,7 @@ func TestPair(t *testing.T) {
 			study.Difference{5, 3, math.Sqrt(2.5), 3 - 2.77644510519779*math.Sqrt(0.5),
 				3 + 2.77644510519779*math.Sqrt(0.5)}},
 		{[]float64{1, 2}, []float64{1, 2}, 0.95, study.Difference{2, 0, 0, 0, 0}},
-		// All values are zero: the difference is known to be zero, and the interval has ends.
+		// All values are zero: the difference is known to be zero, with an interval of width 0.
 		{make([]float64, 3), make([]float64, 3), 0.95, study.Difference{3, 0, 0, 0, 0}},
 		// 5 of 300 questions more for each seed: equal up to rounding, so there is no interval
 		{[]float64{187. / 300, 156. / 300, 214. / 300}, []float64{182. / 300, 151. / 300, 209. / 300},

@@ -11,12 +11,12 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// TestConformance tries each grid with each granularity, in addition to the combinations of the
-// kit; by default half of the pairs, which include each grid and each granularity.
+// TestConformance tries each grid with each granularity, beside the kit's combinations; by default
+// half of the pairs, which include each grid and each granularity.
 func TestConformance(t *testing.T) {
 	sdktest.Quantizer(t, absmax{}, plugintest.Kit(t, "absmax")...)
 	if testing.Short() {
-		return // the tests below compare the results of other settings
+		return // the rest covers other settings
 	}
 	for g, grid := range []string{gridSymmetric, gridFull, gridCentred, gridGPTQ} {
 		for i, granularity := range []string{perTensor, perRow, perGroup} {

@@ -24,7 +24,6 @@ func settings() map[string]map[string]any {
 	return list
 }
 
-// TestConformance runs the kit.
 func TestConformance(t *testing.T) {
 	for name, given := range settings() {
 		t.Run(name, func(t *testing.T) {

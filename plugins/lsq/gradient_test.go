@@ -66,9 +66,9 @@ func settings() (list []setting) {
 }
 
 // TestFormulas compares value, codes, mask and gradients with the formulas, for steps that clip
-// many and few elements. Steps are powers of two and offsets multiples of an eighth, so that r and
-// all decisions that depend on it are the same in binary32. Some elements lie exactly on a bound, a
-// level or a tie.
+// many and few elements. Steps are powers of two and offsets multiples of an eighth, so r and
+// decisions based on it are the same in binary32. Some elements lie exactly on a bound, a level or
+// a tie.
 func TestFormulas(t *testing.T) {
 	x, dy := plugintest.Normal(1, 6, 33), plugintest.Normal(2, 6, 33).Data
 	for i := range x.Data {
@@ -201,7 +201,7 @@ func TestResiduals(t *testing.T) {
 }
 
 // TestSineDerivative checks that the derivative is 1 halfway between levels, follows the formula
-// with a cosine of 1 at a level, and is always positive.
+// with a cosine of 1 at a level, and is positive.
 func TestSineDerivative(t *testing.T) {
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 		x := make([]float64, 129)

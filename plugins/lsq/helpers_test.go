@@ -40,7 +40,6 @@ type trained struct {
 	offset float64
 }
 
-// initial runs the init program.
 func (s subject) initial(t testing.TB, x []float64) trained {
 	t.Helper()
 	out := s.m.Run(t, s.built.Init,
@@ -64,7 +63,7 @@ func (s subject) inputs(x []float64, at trained) map[string]reference.Tensor {
 	return in
 }
 
-// quantize runs the program, and the unpack program on its codes and scale, which must give the
+// quantize runs the program and, on its codes and scale, the unpack program, which must give the
 // same value.
 func (s subject) quantize(t testing.TB, x []float64, at trained) (value, codes, mask []float64) {
 	t.Helper()
@@ -168,17 +167,17 @@ func unit(m plugintest.Bench) float64 {
 	return 0x1p-24
 }
 
-// roundings bounds the errors of ds and dβ for numbers with the relative rounding error u. A sum
-// may cancel, so the bound is proportional to the terms, not to the result. To first order in u,
-// with rounded inputs, the errors are at most:
+// roundings bounds the errors of ds and dβ for the relative rounding error u. A sum may cancel, so
+// the bound is proportional to the terms, not to the result. To first order in u, with rounded
+// inputs, the errors are at most:
 //
 //	r = (x − β)/s         u·((|x| + |β|)/s + 3|r|)
 //	round(r) − r          that of r, and u times the value
 //	gs·dx̂·(round(r) − r)  that of round(r) − r, and 4u times the value (2 factors, 2 products)
 //	a sum of n terms      those of the terms, and (n − 1)·u times each term
 //
-// The bound does not hold if an error of r changes a decision, because r is that close to a bound
-// or to the midpoint of two levels.
+// The bound does not hold if r is so close to a bound, or to the middle of two levels, that its
+// error changes a decision.
 func (f formula) roundings(
 	x []float64, at trained, row int, dy []float64, u float64,
 ) (bound trained) {

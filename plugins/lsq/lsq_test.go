@@ -14,8 +14,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// TestConformance covers each form with each granularity, in addition to the combinations of the
-// kit. testdata/stableqat.json has the values of StableQAT's published code, with both surrogates.
+// TestConformance covers each form with each granularity, beside the kit's combinations.
+// testdata/stableqat.json has the values of StableQAT's published code, with both surrogates.
 func TestConformance(t *testing.T) {
 	straight := sdktest.With(map[string]any{"surrogate": surrogateStraight})
 	sdktest.Quantizer(t, lsq{}, plugintest.Kit(t, "kit", straight)...)
@@ -26,7 +26,7 @@ func TestConformance(t *testing.T) {
 			plugintest.With(t, sine, sdktest.GoldenFile(t, "testdata/stableqat.json"))...)
 	})
 	if testing.Short() {
-		return // the tests below compare the results of other settings
+		return // the rest covers other settings
 	}
 	for _, form := range forms {
 		for _, granularity := range []string{perTensor, perRow} {
@@ -38,9 +38,9 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestGroups checks, with a step that clips some elements, that exactly the elements that share a
-// step with NaN or infinity become NaN, that the largest numbers do not change other rows, and that
-// values on the grid do not change. The kit does not know which elements share a step.
+// TestGroups checks steps that clip some elements: only the elements that share a step with NaN or
+// infinity become NaN, the largest numbers do not change other rows, and values on the grid do not
+// change. The kit does not know which elements share a step.
 func TestGroups(t *testing.T) {
 	const rows, d = 4, 33
 	x := plugintest.Normal(5, rows, d).Data
@@ -135,7 +135,6 @@ func TestLearning(t *testing.T) {
 	}
 }
 
-// residual returns x̂ − x.
 func (s subject) residual(t *testing.T, x []float64, at trained) []float64 {
 	t.Helper()
 	value, _, _ := s.quantize(t, x, at)
@@ -200,8 +199,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestScaleType checks that with scale_dtype the effective step is a number of that type, even if
-// the trained one is not, and that values are codes times this step.
+// TestScaleType checks that with scale_dtype the effective step is a number of that type, unlike
+// the trained one, and that values are codes times this step.
 func TestScaleType(t *testing.T) {
 	x := plugintest.Normal(7, 4, 32)
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {

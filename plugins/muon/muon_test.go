@@ -108,7 +108,6 @@ func changed(it iteration, change func(*iteration)) iteration {
 	return it
 }
 
-// orthogonalize runs only newtonSchulz.
 func orthogonalize(t *testing.T, m plugintest.Bench, g golden.Array, it iteration) []float64 {
 	t.Helper()
 	return m.Eval(t, func(_ *program.Builder, in []program.Value) []program.Value {

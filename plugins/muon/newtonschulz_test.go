@@ -65,8 +65,8 @@ func TestScale(t *testing.T) {
 	})
 }
 
-// TestIteratingTheSquare checks that the shorter iteration for a matrix with one side clearly
-// longer gives the result of the definition, in binary32 too, even with tiny singular values.
+// TestIteratingTheSquare checks that the iteration for one side clearly longer gives the result of
+// the definition, in binary32 too, even with tiny singular values.
 func TestIteratingTheSquare(t *testing.T) {
 	for name, decay := range map[string]float64{"even": 1, "graded": 0.1, "cliff": 1e-6} {
 		x := plugintest.Normal(9, 8, 40)
@@ -149,10 +149,10 @@ func TestTransposed(t *testing.T) {
 	}
 }
 
-// TestLean checks that there is no transposition, and that only products have the size of the
-// matrix; all other results are squares of the shorter side. Each step has three products. If one
-// side is clearly longer, it has four, but the first and the last step together have three fewer,
-// and there are two products with the matrix.
+// TestLean checks that there are no transpositions, and that only products have the size of the
+// matrix; all else works on the square of the shorter side. Each step has three products. If one
+// side is clearly longer, each has four, less three in the first and last step together, plus two
+// with the matrix.
 func TestLean(t *testing.T) {
 	for _, c := range []struct {
 		shape []int

@@ -20,12 +20,12 @@ import (
 var rules = []string{ruleOCP, ruleRound, ruleAbsMax34, ruleCeil, ruleQuest}
 
 // TestConformance covers each scale rule with each mask and each rule for ties, and each scale rule
-// with a rotation, in addition to the combinations of the kit. By default each scale rule is tried
-// once: with one mask, or with a rotation.
+// with a rotation, beside the kit's combinations. By default each scale rule is tried once: with
+// one mask, or with a rotation.
 func TestConformance(t *testing.T) {
 	sdktest.Quantizer(t, mxfp4{}, plugintest.Kit(t, "kit")...)
 	if testing.Short() {
-		return // the tests below compare the results of other settings
+		return // the rest covers other settings
 	}
 	masks := []string{maskNone, maskClip, maskTrust}
 	for r, rule := range rules {
@@ -149,8 +149,7 @@ func decode(q plugintest.Quantization, x golden.Array) golden.Array {
 	return golden.Array{Shape: x.Shape, Data: fpmodel.Decode(q.Codes, q.Scale, x.Shape[1], block)}
 }
 
-// TestSignsNeedRotation checks that random signs are refused without a rotation, where they would
-// change no rounding.
+// TestSignsNeedRotation checks that signs alone, which change no rounding, are refused.
 func TestSignsNeedRotation(t *testing.T) {
 	plugintest.RefusesWeight(t, mxfp4{}, map[string]any{"signs": microscaling.SignsRandom},
 		`signs = "random" have no effect without a rotation`, 2, 96)

@@ -34,15 +34,15 @@ func with(given map[string]any) map[string]any {
 }
 
 // TestConformance compares with values of a script for the format, and of the authors' code for
-// Four Over Six and for training. It covers each rule for ties and, in addition to the combinations
-// of the kit, a long rotation. The reference implementation, too, rounds the scale of the tensor to
-// binary32, so that only powers of two scale exactly, as ties claims.
+// Four Over Six and for training. It covers each rule for ties and, beside the kit's combinations,
+// a long rotation. The reference implementation, too, rounds the scale of the tensor to binary32,
+// so that only powers of two scale exactly, as ties claims.
 func TestConformance(t *testing.T) {
 	sdktest.Quantizer(t, nvfp4{}, plugintest.Kit(t, "kit", sdktest.With(forward),
 		sdktest.GoldenFile(t, "testdata/fouroversix.json"),
 		sdktest.GoldenFile(t, "testdata/training.json"))...)
 	if testing.Short() {
-		return // the tests below compare the results of other settings
+		return // the rest covers other settings
 	}
 	var list []map[string]any
 	for _, ties := range microscaling.TiesNames() {

@@ -18,13 +18,12 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// TestConformance covers all forms with each mask, with and without rotation, in addition to the
-// combinations of the kit. By default each form is tried with each mask once, with or without
-// rotation.
+// TestConformance covers all forms with each mask, with and without rotation, beside the kit's
+// combinations. By default each pair of form and mask is tried once.
 func TestConformance(t *testing.T) {
 	sdktest.Quantizer(t, quest{}, plugintest.Kit(t, "kit")...)
 	if testing.Short() {
-		return // the tests below compare the results of other settings
+		return // the rest covers other settings
 	}
 	for f, form := range []string{formPaper, formOfficial, formTernary} {
 		for m, mask := range []string{maskTrust, maskClip, maskNone} {
@@ -113,8 +112,8 @@ func TestRank(t *testing.T) {
 	})
 }
 
-// TestResidual checks that the backward pass keeps only the mask of the forward pass, at most one
-// bit of information for each entry.
+// TestResidual checks that the backward pass keeps only the mask of the forward pass, one bit of
+// information for each entry.
 func TestResidual(t *testing.T) {
 	for _, test := range []struct {
 		mask string
@@ -133,8 +132,8 @@ func TestResidual(t *testing.T) {
 	}
 }
 
-// TestOddRows checks that auto logs a warning for rows of odd length, which it cannot rotate, but
-// not for rows of one entry, which need no rotation.
+// TestOddRows checks that auto logs a warning for rows of odd length, which it cannot rotate; a row
+// of one entry needs no rotation.
 func TestOddRows(t *testing.T) {
 	var log bytes.Buffer
 	before := slog.Default()
@@ -178,8 +177,7 @@ func TestScaleType(t *testing.T) {
 	})
 }
 
-// TestTernaryConstants compares the factor and its error with the golden values, and checks that
-// the factor is optimal.
+// TestTernaryConstants compares the factor and its error with golden values, and with the optimum.
 func TestTernaryConstants(t *testing.T) {
 	want := golden.Load(t, "testdata/quest.json").Top(t).Object("ternary")
 	plugintest.Near(t, "matched k", []float64{ternaryK}, []float64{want.Float("exact_k")}, 1e-14)
@@ -262,7 +260,6 @@ func maskOf(t *testing.T, r []float64, bits int, mask string, trust float64) []f
 // squares of the row of 1e-20 are subnormal in binary32, but their sum still keeps 20 bits.
 const single = 1e-6
 
-// settings returns the settings of a case.
 func settings(c golden.Case) map[string]any {
 	return map[string]any{
 		"form":     c.Params.String("form"),
@@ -284,7 +281,7 @@ func TestParts(t *testing.T) {
 }
 
 // checkScale compares the scale and the quantities that determine it. The golden scale of the
-// official form is the largest level, that of the plugin half a step.
+// official form is the largest level, not half a step as in the plugin.
 func checkScale(m plugintest.Bench, c golden.Case, scale float64) {
 	bits, k := c.Params.Int("bits"), c.Params.Float("k")
 	if c.Params.String("form") == formPaper {

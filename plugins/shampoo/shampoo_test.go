@@ -20,7 +20,7 @@ import (
 func TestConformance(t *testing.T) {
 	sdktest.Optimizer(t, shampoo{}, plugintest.Kit(t, "kit")...)
 	if testing.Short() {
-		return // the tests below compare the results of other settings
+		return // the rest covers other settings
 	}
 	for name, given := range map[string]map[string]any{
 		"often":  {"freq": 2},
@@ -32,8 +32,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestVectorRoot checks the first update of a vector. Its only factor is ggᵀ + εI, to the power −½,
-// so the update is g/√(‖g‖² + ε).
+// TestVectorRoot checks that the first update of a vector, whose only factor is ggᵀ + εI to the
+// power −½, is g/√(‖g‖² + ε).
 func TestVectorRoot(t *testing.T) {
 	const eps = 0.5
 	g := plugintest.Normal(7, 1, 6)
@@ -100,8 +100,8 @@ func TestDue(t *testing.T) {
 	}
 }
 
-// TestAccepts checks that only vectors and matrices are accepted, the embedding and the head only
-// if the settings demand it.
+// TestAccepts checks that vectors and matrices are accepted; the embedding and the head only on
+// demand.
 func TestAccepts(t *testing.T) {
 	for _, role := range []sdk.TensorRole{sdk.TensorMatrix, sdk.TensorVector, sdk.TensorEmbedding,
 		sdk.TensorHead} {
@@ -169,7 +169,6 @@ func TestInverseRootShift(t *testing.T) {
 	}
 }
 
-// runRoot runs only inverseRoot.
 func runRoot(t *testing.T, a golden.Array, power, eps float64) []float64 {
 	t.Helper()
 	n := a.Shape[0]

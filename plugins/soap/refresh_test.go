@@ -35,7 +35,7 @@ func TestDue(t *testing.T) {
 	}
 }
 
-// oracle returns the results of body for the matrices x on the reference implementation.
+// oracle runs body on the reference implementation.
 func oracle(
 	t *testing.T, body func(b *program.Builder, in []program.Value) []program.Value,
 	x ...reference.Tensor,
@@ -44,7 +44,6 @@ func oracle(
 	return plugintest.Reference().Eval(t, body, x...)
 }
 
-// TestSort checks sorting along either axis.
 func TestSort(t *testing.T) {
 	v, keys := reference.Floats([]float64{1, 2, 3, 4, 5, 6}, 2, 3), []float64{1, 3, 2}
 	for axis, want := range [][]float64{{4, 5, 6, 1, 2, 3}, {2, 3, 1, 5, 6, 4}} {
@@ -88,8 +87,8 @@ func normal(seed uint64, shape ...int) reference.Tensor {
 	return reference.Floats(plugintest.Normal(seed, shape...).Data, shape...)
 }
 
-// TestEmpty checks that if a factor is zero or not finite, basis and moments of that side do not
-// change, while the other side is refreshed.
+// TestEmpty checks that a factor that is zero or not finite leaves basis and moments of its side
+// unchanged, while the other side is refreshed.
 func TestEmpty(t *testing.T) {
 	for name, factor := range map[string][]float64{
 		"zero":     {0, 0, 0, 0},
@@ -129,8 +128,8 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
-// TestDeficient checks that a singular factor determines as many axes of the basis as its rank, and
-// that the whole basis is orthonormal.
+// TestDeficient checks that a singular factor determines as many axes as its rank, and that the
+// basis is orthonormal.
 func TestDeficient(t *testing.T) {
 	turned := reference.Floats([]float64{0.6, -0.8, 0.8, 0.6}, 2, 2)
 	for _, c := range []struct {
@@ -152,9 +151,9 @@ func TestDeficient(t *testing.T) {
 	}
 }
 
-// TestZeroRows checks that rows that never have a gradient, such as those of tokens that do not
-// occur, do not move, and that the others move as if they were alone, bases included. The basis
-// stays orthonormal when all rows have gradients later.
+// TestZeroRows checks that rows without gradients, such as those of tokens that do not occur, do
+// not move, and that the others move as if they were alone, bases included. The basis stays
+// orthonormal when all rows get gradients.
 func TestZeroRows(t *testing.T) {
 	// Apart from the zero rows, the first factors lack at most one axis.
 	const rows, seen, cols, steps = 6, 3, 4, 40
@@ -204,7 +203,7 @@ func TestZeroRows(t *testing.T) {
 	})
 }
 
-// checkOrthonormal checks a basis whose elements may each have been rounded to binary32 once.
+// checkOrthonormal allows for one rounding of each element to binary32.
 func checkOrthonormal(t *testing.T, basis []float64, n int) {
 	t.Helper()
 	got := oracle(t, func(_ *program.Builder, in []program.Value) []program.Value {
@@ -217,8 +216,7 @@ func checkOrthonormal(t *testing.T, basis []float64, n int) {
 	plugintest.Near(t, "QᵀQ", got, eye, 5e-7)
 }
 
-// TestFirstBasis checks that the basis remains the identity if the first factor is not finite, and
-// that otherwise the largest eigenvalue comes first.
+// TestFirstBasis checks that a non-finite factor leaves the identity in place.
 func TestFirstBasis(t *testing.T) {
 	bad := reference.Floats([]float64{math.NaN(), 0, 0, 1}, 2, 2)
 	good := reference.Floats([]float64{1, 0, 0, 4}, 2, 2)
@@ -230,7 +228,7 @@ func TestFirstBasis(t *testing.T) {
 	plugintest.Near(t, "the largest first", out[1], []float64{0, 1, 1, 0}, 1e-15)
 }
 
-// TestBasesStayOrthonormal checks bases that are stored in binary32 and refreshed many times.
+// TestBasesStayOrthonormal checks bases in binary32 after many refreshes.
 func TestBasesStayOrthonormal(t *testing.T) {
 	const n, steps = 6, 60
 	run := plugintest.CPU(t).Train(t, soap{}, map[string]any{"freq": 1}, plugintest.Matrix(n, 9),

@@ -17,7 +17,7 @@ import (
 func TestConformance(t *testing.T) {
 	sdktest.Optimizer(t, soap{}, plugintest.Kit(t, "soap")...)
 	if testing.Short() {
-		return // the tests below compare the results of other settings
+		return // the rest covers other settings
 	}
 	for name, given := range map[string]map[string]any{
 		"often": {"freq": 2},
@@ -90,7 +90,6 @@ func TestShampooBeta(t *testing.T) {
 	}
 }
 
-// TestThreeAxes checks that tensors with more than two axes are refused.
 func TestThreeAxes(t *testing.T) {
 	_, err := sdk.BuildOptimizer(soap{}, sdk.Tensor{Role: sdk.TensorMatrix, Shape: []int{2, 3, 5},
 		Values: plugintest.Settings(t, soap{}.Describe(), nil)})

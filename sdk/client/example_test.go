@@ -16,5 +16,5 @@ func ExamplePlugins() {
 	// Output: protocol version 1 serves 2 kinds of plugins
 }
 
-// TestMain fails if a goroutine is still running after the tests.
+// TestMain fails when a goroutine outlives the tests.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

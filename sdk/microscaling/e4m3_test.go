@@ -19,8 +19,8 @@ func number(code int) float64 {
 	return math.Ldexp(1+mantissa/8, exponent-7)
 }
 
-// TestE4M3 checks all finite numbers of the format, the ties between them, the neighbours of the
-// ties, and saturation.
+// TestE4M3 checks all finite numbers of the format, the ties between them, their neighbours, and
+// saturation.
 func TestE4M3(t *testing.T) {
 	const last = 126 // 127 is NaN
 	if number(last) != microscaling.LargestE4M3 {
@@ -53,7 +53,7 @@ func TestE4M3(t *testing.T) {
 }
 
 // TestStochasticE4M3 checks that a number between two numbers of the format is rounded up if u is
-// at least the distance to the upper one, in ulps, and that numbers of the format do not change.
+// at least the distance to the upper one in ulps. Numbers of the format do not change.
 func TestStochasticE4M3(t *testing.T) {
 	var x []float64
 	parts := []float64{0, 0.25, 0.5, 0.75}

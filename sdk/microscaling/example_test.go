@@ -8,8 +8,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// The tensor is quantized to four-bit floats in blocks of 4. The maximum of each block becomes the
-// largest level.
+// Blocks of 4 become four-bit floats; the maximum of a block becomes the largest level.
 func Example() {
 	b := program.NewBuilder("fp4")
 	x := b.Input("x", program.FloatType(6))

@@ -62,7 +62,7 @@ func TestScaleTypes(t *testing.T) {
 }
 
 // scalesOf returns zero and, for each exponent of binary32, some numbers with the given number of
-// bits, ties between such numbers, and their neighbours.
+// bits, ties between them, and their neighbours.
 func scalesOf(bits int) []float64 {
 	list := []float64{0}
 	for exponent := -126; exponent <= 127; exponent++ {

@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// TestPeriodicSigns checks two signs that are repeated along each row.
+// TestPeriodicSigns checks two signs that repeat along rows.
 func TestPeriodicSigns(t *testing.T) {
 	x := reference.Floats([]float64{1, 2, 3, 4, 5, 6, 7, 0}, 2, 4)
 	for p, got := range apply(t, x, func(v program.Value) program.Value {

@@ -93,8 +93,8 @@ func TestMistakesNameTheLine(t *testing.T) {
 	}
 }
 
-// TestOperationOnAnAbsentValue checks that the error names the line of an operation on a zero
-// Value, although such a value belongs to no program.
+// TestOperationOnAnAbsentValue checks that the error names the line of the operation, although a
+// zero Value belongs to no program.
 func TestOperationOnAnAbsentValue(t *testing.T) {
 	b := program.NewBuilder("q")
 	x := b.Input("x", fl())
@@ -150,7 +150,7 @@ func TestValue(t *testing.T) {
 	}
 }
 
-// TestBuilderKeepsItsOwnSlices checks that an author may change a slice after passing it in.
+// TestBuilderKeepsItsOwnSlices checks that authors may change slices that they passed in.
 func TestBuilderKeepsItsOwnSlices(t *testing.T) {
 	b := program.NewBuilder("q")
 	shape, perm, data, to := []int{2, 3}, []int{1, 0}, []float64{1, 2}, []int{6}
@@ -197,7 +197,7 @@ func TestUnusedNodesAreDropped(t *testing.T) {
 	}
 }
 
-// scaled returns a program with y = x·c and z = −x, for x of the given shape.
+// scaled returns the program y = x·c, z = −x for x of the given shape.
 func scaled(t *testing.T, c float64, shape ...int) *program.Program {
 	t.Helper()
 	b := program.NewBuilder("scaled")

@@ -2,8 +2,7 @@ package program
 
 import "testing"
 
-// TestEveryOperationHasAGradient checks that every operation has a gradient rule, or that its
-// gradient is zero or refused.
+// TestEveryOperationHasAGradient checks that each gradient has a rule, is zero, or is refused.
 func TestEveryOperationHasAGradient(t *testing.T) {
 	for _, r := range table {
 		if constant := r.Gradient == zero.text || r.Gradient == refused.text; r.Gradient == "" ||

@@ -14,7 +14,7 @@ type (
 	types = []program.Type
 )
 
-// fl, in, un and bo are short forms of types for the tables below.
+// Short forms of types for the tables below.
 func fl(shape ...int) program.Type { return program.FloatType(shape...) }
 func in(shape ...int) program.Type { return program.Type{DType: program.Int, Shape: shape} }
 func un(shape ...int) program.Type { return program.Type{DType: program.Uint, Shape: shape} }
@@ -324,7 +324,7 @@ func operandTypes(info program.OpInfo) map[program.DType]bool {
 	return accepted
 }
 
-// TestOperandsColumn checks that the validator accepts the types in the column Operands.
+// TestOperandsColumn checks that the validator accepts the column Operands.
 func TestOperandsColumn(t *testing.T) {
 	attrs := map[program.Op]attr{
 		program.OpTranspose: {Axes: []int{1, 0}}, program.OpBroadcast: {Axes: []int{0, 1}},

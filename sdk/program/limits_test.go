@@ -31,7 +31,7 @@ func product(m, k, n int) *program.Program {
 		types{fl(m, k), fl(k, n)})
 }
 
-// joined returns a program whose nodes each concatenate the given number of copies of the input.
+// joined returns a program whose nodes each concatenate so many copies of the input.
 func joined(operands, nodes int) *program.Program {
 	p := chain(0, 1)
 	for i := range nodes {
@@ -108,7 +108,7 @@ func TestManyInputsAndOutputs(t *testing.T) {
 	}
 }
 
-// TestSizesDoNotOverflow checks that sizes beyond int64 do not overflow, but are refused.
+// TestSizesDoNotOverflow checks that sizes beyond int64 are refused.
 func TestSizesDoNotOverflow(t *testing.T) {
 	const huge = 1 << 31
 	for _, shape := range [][]int{

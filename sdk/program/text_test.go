@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// everyAttribute returns a program whose text form contains each attribute.
+// everyAttribute returns a program with each attribute.
 func everyAttribute(t *testing.T) *program.Program {
 	t.Helper()
 	b := program.NewBuilder("every/attribute-1.0")
@@ -45,8 +45,8 @@ func TestTextForm(t *testing.T) {
 	}
 }
 
-// TestHashIsStable checks that the hash does not change, because files that outlive a version
-// identify programs by it.
+// TestHashIsStable checks that the hash does not change: it names programs in files that outlive a
+// version.
 func TestHashIsStable(t *testing.T) {
 	const want = "fb5b0d384b24163ff8aa6f0988cab82e163454bbbf2680dce0734fc1c9f21659"
 	if got := everyAttribute(t).Hash(); got != want {

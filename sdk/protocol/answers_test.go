@@ -119,8 +119,8 @@ func calls() []struct {
 	}
 }
 
-// TestAnswers checks that the plugins give the recorded answers. Short mode skips the plugins of
-// examples/plugins, which would have to be built.
+// TestAnswers checks the recorded answers. Short mode skips the plugins of examples/plugins, which
+// it would have to build.
 func TestAnswers(t *testing.T) {
 	got, err := os.ReadFile("answers.jsonl")
 	if err != nil {
@@ -222,7 +222,7 @@ func executable(t *testing.T, dir, name string) string {
 	return path
 }
 
-// connect starts a plugin and returns the connection to it.
+// connect starts a plugin.
 func connect(t *testing.T, path string) *grpc.ClientConn {
 	t.Helper()
 	client := goplugin.NewClient(&goplugin.ClientConfig{

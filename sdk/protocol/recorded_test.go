@@ -57,8 +57,8 @@ func (n *numeral) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// TestPrograms checks the recorded results of random programs with all operations, and of each
-// elementwise operation on numbers at the ends of its range.
+// TestPrograms checks random programs with all operations, and each elementwise operation on
+// numbers at the ends of its range.
 func TestPrograms(t *testing.T) {
 	var all, random []program.Op
 	for _, info := range program.Ops() {
@@ -227,7 +227,7 @@ func integers(t *testing.T) randprog.Case {
 			"row": reference.Ints([]int32{0, 1, 5, 31}, 1, 4)}, "column", "row")
 }
 
-// eigenvectors multiplies the factors of a matrix, so that the signs of eigenvectors do not matter.
+// eigenvectors multiplies the factors of a matrix, so that their signs do not matter.
 func eigenvectors(t *testing.T) randprog.Case {
 	b := program.NewBuilder("edges/eigenvectors")
 	x := b.Input("x", program.FloatType(3, 3))

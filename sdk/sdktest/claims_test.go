@@ -59,7 +59,6 @@ func TestClaimsAreNamed(t *testing.T) {
 	}
 }
 
-// some runs one check.
 func some(q sdk.Quantizer, o sdk.Optimizer, claims []sdk.Claim, check string) sdktest.Report {
 	if q != nil {
 		return sdktest.SomeOfQuantizer(q, []string{check}, sdktest.Claim(claims...))
@@ -67,8 +66,8 @@ func some(q sdk.Quantizer, o sdk.Optimizer, claims []sdk.Claim, check string) sd
 	return sdktest.SomeOfOptimizer(o, []string{check}, sdktest.Claim(claims...))
 }
 
-// TestNothingToLookAt checks that skipped checks of a plugin without programs note this, and claim
-// nothing about its programs.
+// TestNothingToLookAt checks that notes of skipped checks do not describe programs that do not
+// exist.
 func TestNothingToLookAt(t *testing.T) {
 	q := broken(func(q *rows) { q.refuse = func(sdk.Site) error { return errors.New("no") } })
 	for _, r := range []sdktest.Report{
@@ -94,8 +93,8 @@ func TestNothingToLookAt(t *testing.T) {
 	}
 }
 
-// TestSmallestDecay checks that a direction of 2·10⁻⁸·x, such as the initial value of an estimated
-// rate gives, is not reported as decay.
+// TestSmallestDecay checks that 2·10⁻⁸·x, as at the start of an estimated rate, is not reported as
+// decay.
 func TestSmallestDecay(t *testing.T) {
 	for part, decays := range map[float64]bool{2e-8: false, 1e-4: true} {
 		o := momentum{u: func(in sdk.UpdateInput, m program.Value) program.Value {

@@ -77,8 +77,8 @@ func unsigned(scale func(program.Value, sdk.Site) program.Value) coarse {
 	}}
 }
 
-// stochastic returns rows that in training round up with the probability of the fractional part,
-// and in evaluation round to nearest.
+// stochastic rounds up with the probability of the fractional part in training, and to nearest in
+// evaluation.
 func stochastic(change func(*rows)) rows {
 	q := good()
 	q.drawn = func(r, u program.Value) program.Value { return r.Add(u).Floor() }
@@ -86,8 +86,8 @@ func stochastic(change func(*rows)) rows {
 	return q
 }
 
-// dithered returns rows that always round with the same noise, in evaluation, too. The noise of an
-// element depends on its position in the matrix.
+// dithered always rounds with the same noise, in evaluation, too. The noise of an element depends
+// on its position in the matrix.
 func dithered(change func(*rows)) rows {
 	q := good()
 	q.round = func(r program.Value) program.Value {
@@ -256,9 +256,9 @@ func (signs) Quantize(b *program.Builder, x program.Value, _ sdk.Site) (sdk.Quan
 	}, nil
 }
 
-// distance makes steps of 1 plus the largest distance from the start so far, as optimizers without
-// a learning rate do (Defazio and Mishchenko, "Learning-Rate-Free Learning by D-Adaptation", 2023).
-// One state tensor is the start; the other changes only because x moves.
+// distance makes steps as long as 1 plus the largest distance from the start so far, as optimizers
+// without a learning rate do (Defazio and Mishchenko, "Learning-Rate-Free Learning by
+// D-Adaptation", 2023). One state tensor is the start; the other changes only because x moves.
 type distance struct{ momentum }
 
 func (distance) Init(b *program.Builder, x program.Value, t sdk.Tensor) (sdk.State, error) {

@@ -22,8 +22,8 @@ func (halves) Quantize(b *program.Builder, x program.Value, _ sdk.Site) (sdk.Qua
 	return sdk.Quantized{Value: x.Div(scale).Round().Mul(scale), Homogeneous: true}, nil
 }
 
-// In a test of the plugin, one line runs the kit: sdktest.Quantizer(t, halves{}). This example
-// prints failures from the report, as the command "cage plugins test" does.
+// In a test of the plugin, one line runs the kit: sdktest.Quantizer(t, halves{}). Here the report
+// is printed, as by the command "cage plugins test".
 func ExampleCheckQuantizer() {
 	report := sdktest.CheckQuantizer(sdktest.NewQuantizer(halves{}))
 	for _, check := range report.Checks {

@@ -62,8 +62,7 @@ func TestGoldenFileQuantizer(t *testing.T) {
 	}
 }
 
-// says checks that a check failed with a message or, without a message, passed after the given
-// number of comparisons.
+// says checks that a check failed with a message or, without one, passed after so many comparisons.
 func says(t *testing.T, check sdktest.Check, says string, tried int) {
 	t.Helper()
 	if says == "" {
@@ -78,9 +77,8 @@ func says(t *testing.T, check sdktest.Check, says string, tried int) {
 }
 
 // TestGoldenFileOptimizer checks directions and states, or x, after each step. In the first case x
-// is constant: u = m = 1, then 0.9 + 1. In the second, with the rate 0.1 and decay 1, x changes
-// from 2 to 1.8 and 1.7, then to 1.53 and 1.34. With the decay last, and none in the first step, x
-// is 1.9, then 0.9·1.71.
+// is constant: u = m = 1, then 0.9 + 1. In the second, with the rate 0.1 and decay 1: 2 → 1.8 →
+// 1.7, then 1.53 → 1.34. With the decay last, and none in the first step: 1.9, then 0.9·1.71.
 func TestGoldenFileOptimizer(t *testing.T) {
 	const directions = `"inputs": {"x": [[2]], "gradient": [[[1]], [[1]]]}, "expected": {"direction": [[[1]], [[1.9]]], "state.m": [[[1]], [[1.9]]]}`
 	const path = `"role": "vector", "inputs": {"x": [2], "gradient": [[1], [1]], "rate": 0.1, "weight_decay": 1}, "expected": {"x": [[1.7], [1.34]]}`
@@ -159,7 +157,7 @@ func TestGoldenKind(t *testing.T) {
 	says(t, sdktest.CheckGoldenOptimizer(momentum{}, v), "for plugins of the kind quantizer", 0)
 }
 
-// FuzzGoldenFile checks that any file is either refused or compared without a panic.
+// FuzzGoldenFile checks that a file is refused, or compared without a panic.
 func FuzzGoldenFile(f *testing.F) {
 	f.Add(caseFile("quantizer", learnedCase))
 	f.Add(caseFile("optimizer",

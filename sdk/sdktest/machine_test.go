@@ -32,7 +32,7 @@ func (d device) Run(
 	return out, errors.Join(err, d.err)
 }
 
-// off returns a function that adds a relative error to the last element of an output.
+// off returns a change by a relative error in the last element of an output.
 func off(name string, by float64) func(*program.Program, map[string]reference.Tensor) {
 	return func(_ *program.Program, out map[string]reference.Tensor) {
 		if v, ok := out[name]; ok && v.Floats != nil {
@@ -118,8 +118,7 @@ func (reciprocal) Run(
 	return out, nil
 }
 
-// TestTiesOnDevice checks that a device may round values halfway between two levels either way, but
-// no other values.
+// TestTiesOnDevice checks that only values halfway between two levels may go either way.
 func TestTiesOnDevice(t *testing.T) {
 	tied := broken(func(q *rows) {
 		q.short = -1
@@ -174,7 +173,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestRefusal checks that a refusal of the author is distinguished from other errors.
+// TestRefusal checks that refusals are distinguished from other errors.
 func TestRefusal(t *testing.T) {
 	for _, c := range []struct {
 		q       sdk.Quantizer
@@ -203,7 +202,6 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-// describes panics in Describe.
 type describes struct{ rows }
 
 func (describes) Describe() sdk.Description { panic("who am I") }

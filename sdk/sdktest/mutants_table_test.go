@@ -471,7 +471,7 @@ func TestClaims(t *testing.T) {
 		sdktest.NewQuantizer(broken(func(q *rows) { q.refuse = odd(sdk.Refuse) }))), nil)
 }
 
-// odd returns a function that refuses rows of odd length with the given kind of error.
+// odd refuses rows of odd length, with an error of the given kind.
 func odd(refuse func(string, ...any) error) func(sdk.Site) error {
 	return func(site sdk.Site) error {
 		if site.RowLen()%2 == 1 {
@@ -481,7 +481,7 @@ func odd(refuse func(string, ...any) error) func(sdk.Site) error {
 	}
 }
 
-// fails checks that the named checks failed or, without names, that none failed.
+// fails checks that the named checks failed or, without names, that none did.
 func fails(t *testing.T, r sdktest.Report, want []string) {
 	t.Helper()
 	got := map[string]bool{}

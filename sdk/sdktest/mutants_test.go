@@ -24,16 +24,14 @@ type rows struct {
 	// scale changes the scale that is used; reported changes the scale that is returned.
 	scale, reported func(s, x program.Value) program.Value
 	// finite reports which rows are treated as finite; zero is the divisor in a row of zeros.
-	finite func(x program.Value) program.Value
-	zero   float64
-	// surrogate, mask and codes change the corresponding results.
+	finite                 func(x program.Value) program.Value
+	zero                   float64
 	surrogate, mask, codes func(v program.Value) program.Value
 	homogeneous            bool
 	// short is subtracted from the largest code.
 	short float64
 	// grid returns the declared grid for a number of bits.
-	grid func(bits int) sdk.Grid
-	// refuse is called first.
+	grid   func(bits int) sdk.Grid
 	refuse func(site sdk.Site) error
 }
 
@@ -388,11 +386,9 @@ func unstable(s, _ program.Value) program.Value { return s.Scale(1 + 1e-9*rand.F
 // momentum is a complete optimizer with one state tensor.
 type momentum struct {
 	// next changes the state that is returned, u the direction.
-	next func(in sdk.UpdateInput, m program.Value) program.Value
-	u    func(in sdk.UpdateInput, m program.Value) program.Value
-	// initial is the initial state.
+	next    func(in sdk.UpdateInput, m program.Value) program.Value
+	u       func(in sdk.UpdateInput, m program.Value) program.Value
 	initial float64
-	// accepts selects tensors.
 	accepts func(t sdk.Tensor) bool
 }
 

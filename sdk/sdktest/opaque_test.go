@@ -14,7 +14,7 @@ import (
 // mistake.
 type opaqueAverage struct {
 	mistake string
-	kept    *sync.Map // data outside the state, which is not allowed
+	kept    *sync.Map // forbidden memory outside the state
 }
 
 func (opaqueAverage) Describe() sdk.Description {

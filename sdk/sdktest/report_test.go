@@ -51,8 +51,8 @@ skip  unpack  not a packer; …
 	}
 }
 
-// TestFailureText checks that a failure of a single number shows no index, and that the input is
-// shown if there is one.
+// TestFailureText checks that a failure of a single number shows no index, but the input if there
+// is one.
 func TestFailureText(t *testing.T) {
 	for want, f := range map[string]sdktest.Failure{
 		"on reference: value at [1 2], where x is 0.3: got NaN, want 0.1": {Machine: "reference",

@@ -13,7 +13,7 @@ import (
 // seeking is [observing] with a search for the largest magnitude; mistake selects a mistake.
 type seeking struct {
 	mistake string
-	kept    *sync.Map // data outside the state, which is not allowed
+	kept    *sync.Map // forbidden memory outside the state
 }
 
 func (seeking) Describe() sdk.Description {

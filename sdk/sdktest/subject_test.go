@@ -14,7 +14,6 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// find returns the check with the given name.
 func find(t *testing.T, r sdktest.Report, name string) sdktest.Check {
 	t.Helper()
 	for _, c := range r.Checks {
@@ -26,7 +25,7 @@ func find(t *testing.T, r sdktest.Report, name string) sdktest.Check {
 	return sdktest.Check{}
 }
 
-// TestLimitsOfHosts checks that programs beyond the limits of hosts fail in an author's own test.
+// TestLimitsOfHosts checks that programs that hosts refuse fail in an author's own test.
 func TestLimitsOfHosts(t *testing.T) {
 	testlevel.Long(t, "checks large programs")
 	q := good()
@@ -42,8 +41,8 @@ func TestLimitsOfHosts(t *testing.T) {
 	}
 }
 
-// TestLargeIntegers checks that large integer parameters are tried within their declared range, and
-// that the trial ends.
+// TestLargeIntegers checks that large integers are tried within their range, and that the trial
+// ends.
 func TestLargeIntegers(t *testing.T) {
 	testlevel.Long(t, "tries many settings")
 	q := good()
@@ -67,8 +66,7 @@ func (rounding) Quantize(_ *program.Builder, x program.Value, _ sdk.Site) (sdk.Q
 	return sdk.Quantized{Value: x.Round()}, nil
 }
 
-// TestNothingToCheck checks that a check that does not apply is skipped with a note, and that no
-// note states what was not tested.
+// TestNothingToCheck checks that a check that does not apply is skipped, with a note.
 func TestNothingToCheck(t *testing.T) {
 	c := find(t, sdktest.SomeOfQuantizer(rounding{}, []string{"codes"}), "codes")
 	if text, _ := json.Marshal(c); c.Status != sdktest.Skip ||
@@ -85,7 +83,7 @@ func TestNothingToCheck(t *testing.T) {
 	}
 }
 
-// TestMain makes the garbage collector run less often. The reference implementation produces much
+// TestMain makes the garbage collector run less often: the reference implementation makes much
 // garbage and keeps little, so the collector would take half of the time.
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(800)

@@ -19,7 +19,7 @@ import (
 	"github.com/cage-qat/cage/tools/syscallfault"
 )
 
-// cageEnv makes this test binary act as the command that is killed.
+// cageEnv is the environment variable that makes this test binary act as the killed command.
 const cageEnv = "CAMPAIGN_TEST_CAGE"
 
 func TestMain(m *testing.M) {
@@ -84,7 +84,7 @@ const content = `{"step": 8, "seconds": 1}`
 
 func save() error { return atomicfile.WriteBytes(vfs.At("summary.json"), []byte(content)) }
 
-// against runs a whole campaign against one of cages.
+// against runs a whole campaign against one of the commands in cages.
 func against(t *testing.T, which string, o options) ([]Record, string, error) {
 	t.Helper()
 	if err := syscallfault.Supported(t.Context()); err != nil {

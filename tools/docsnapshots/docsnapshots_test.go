@@ -169,8 +169,8 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// TestNothingYet checks that a table without results says so, once for its means and once for its
-// differences.
+// TestNothingYet checks that a table without results has a note in place of its means and another
+// in place of its differences.
 func TestNothingYet(t *testing.T) {
 	out, err := prepare(t).Render(t.Context(), []byte(strings.Replace(table, `"4"`, `"2"`, 1)))
 	if text := string(out); err != nil ||
@@ -302,7 +302,7 @@ func TestCaveats(t *testing.T) {
 	}
 }
 
-// TestStale checks that results of changed programs stay, and are called stale.
+// TestStale checks that results whose programs have changed stay, and are marked as stale.
 func TestStale(t *testing.T) {
 	r := prepare(t)
 	r.Survey = func(_ context.Context, list []*config.Config) []config.Finding {

@@ -16,7 +16,7 @@ import (
 	"github.com/cage-qat/cage/tools/syscallfault"
 )
 
-// workEnv makes this test binary act as the watched command, and names it.
+// workEnv is the environment variable that names the command that this test binary acts as.
 const workEnv = "TRAP_TEST_WORK"
 
 func TestMain(m *testing.M) {

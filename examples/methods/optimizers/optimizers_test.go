@@ -97,7 +97,6 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// TestConformance runs the conformance kit on every method.
 func TestConformance(t *testing.T) {
 	for _, m := range methods {
 		t.Run(m.name, func(t *testing.T) {

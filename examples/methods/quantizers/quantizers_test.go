@@ -36,7 +36,7 @@ type references struct {
 	}
 }
 
-// notCompared lists methods without a short formula for their values, with the reason.
+// notCompared lists methods whose values have no short formula.
 var notCompared = map[string]string{"quip": "its signs are those of random bits"}
 
 // TestReference compares values, and gradients of methods with a custom backward pass, with
@@ -161,7 +161,6 @@ func within(t *testing.T, what string, got, want []float64) {
 	}
 }
 
-// TestConformance runs the conformance kit on every method.
 func TestConformance(t *testing.T) {
 	for _, m := range methods {
 		t.Run(m.name, func(t *testing.T) {
@@ -172,8 +171,8 @@ func TestConformance(t *testing.T) {
 				sdktest.Quantizer(t, quantizer{}, sdktest.With(settings))
 				return
 			}
-			// In training, qdrop leaves numbers unquantized, which share no scale with others. The check for
-			// NaN does not expect this.
+			// In training, qdrop leaves numbers unquantized. They share no scale with others, unlike what
+			// the check for NaN expects.
 			r := sdktest.CheckQuantizer(sdktest.NewQuantizer(quantizer{}), sdktest.With(settings))
 			for _, c := range r.Checks {
 				if c.Status == sdktest.Fail && c.Name != "non-finite" {

@@ -29,8 +29,8 @@ func site(t *testing.T, role sdk.Role, tokens, context int, settings map[string]
 		Context: context, Values: values}
 }
 
-// TestSequences checks that groups of keys do not extend beyond a sequence, and that value tokens
-// do not affect each other.
+// TestSequences checks that groups of keys end with a sequence, and that value tokens do not affect
+// each other.
 func TestSequences(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	x := make([]float64, 14*6)
@@ -64,8 +64,7 @@ func values(t *testing.T, s sdk.Site, x []float64) []float64 {
 	return out[spec.OutputValue].Float64s()
 }
 
-// TestRefuses checks that groups of tokens without a sequence, roles other than keys and values,
-// and unsuitable shapes are refused.
+// TestRefuses checks groups of tokens without a sequence, other roles, and unsuitable shapes.
 func TestRefuses(t *testing.T) {
 	headless, row := site(t, sdk.RoleValue, 14, 7, nil), site(t, sdk.RoleValue, 14, 7, nil)
 	headless.Heads, row.Shape = 0, []int{6}

@@ -81,8 +81,7 @@ func TestDescription(t *testing.T) {
 	}
 }
 
-// TestQuantize checks that both implementations give the same programs, and the same results on the
-// same numbers.
+// TestQuantize checks that both programs, and their results on the same numbers, are equal.
 func TestQuantize(t *testing.T) {
 	client := start(t)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -114,7 +113,7 @@ func TestQuantize(t *testing.T) {
 	}
 }
 
-// numbers returns normal numbers with a zero and, if there are several rows, a NaN in the last.
+// numbers returns normal numbers, a zero and, in the last of several rows, a NaN.
 func numbers(random *rand.Rand, shape []int) reference.Tensor {
 	n := 1
 	for _, d := range shape {
@@ -166,7 +165,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestRefusal checks that an unsupported site is refused with the author's message.
+// TestRefusal checks that an unsupported site is refused.
 func TestRefusal(t *testing.T) {
 	client := start(t)
 	values, err := client.Resolve(nil)
@@ -179,8 +178,8 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-// TestMistake checks that an exception is not a refusal. A single bit is outside the declared
-// range, so no host requests it.
+// TestMistake checks that an exception is not a refusal. No host asks for a single bit, which is
+// not declared.
 func TestMistake(t *testing.T) {
 	values := sdk.NewValues(map[string]any{"bits": 1})
 	_, err := start(t).Quantize(t.Context(),
@@ -201,7 +200,7 @@ func TestByHand(t *testing.T) {
 	}
 }
 
-// TestEnds checks that the process ends when the host closes the plugin.
+// TestEnds checks that the process ends when the host closes it.
 func TestEnds(t *testing.T) {
 	client := start(t)
 	client.Close()

@@ -173,7 +173,7 @@ func TestShortOutputs(t *testing.T) {
 	}
 }
 
-// outputs runs both passes on memory filled with NaN, and returns the output and the adjoints.
+// outputs runs both passes on memory filled with NaN.
 func outputs(
 	t testing.TB, p *attention.Plan, in attention.Inputs, dOutput []float32,
 	parallel func(int, func(int)),
@@ -220,8 +220,7 @@ var tolerances = map[matmul.Arithmetic]float64{matmul.BFloat16: 1. / (1 << 7),
 	matmul.Float32: 1. / (1 << 20)}
 
 // TestReference compares attention with the definition. It also checks that all tiers without
-// bfloat16 instructions give the same bits, and that each tier gives the same bits in any order of
-// tasks.
+// bfloat16 instructions give the same bits, and each tier in any order of tasks.
 func TestReference(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, s := range []attention.Sizes{
@@ -342,8 +341,8 @@ func TestNaN(t *testing.T) {
 	}
 }
 
-// TestNotFinite checks that a NaN or infinity makes the same results not finite, whether a 32-bit
-// word holds one operand element or two.
+// TestNotFinite checks that a NaN or infinity makes the same results not finite in words of one
+// element and of two.
 func TestNotFinite(t *testing.T) {
 	pairs, err := matmul.Named("avx512bf16")
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
-// quest returns the forward pass of 4-bit QuEST, as its plugin writes it. If rotated is set, it
-// omits the last rotation and its values stay rotated.
+// quest returns the forward pass of 4-bit QuEST, as its plugin writes it, without the last rotation
+// if rotated is set.
 func quest(t testing.TB, n, columns, block int, rotated bool) *program.Program {
 	t.Helper()
 	b := program.NewBuilder("quest")
@@ -181,8 +181,7 @@ func gateBack(t testing.TB, n, columns int) *program.Program {
 	return built(t, b)
 }
 
-// BenchmarkStep measures programs of a training step in bfloat16. Their inputs are float32 in
-// memory.
+// BenchmarkStep measures programs of a training step in bfloat16, with float32 inputs in memory.
 func BenchmarkStep(b *testing.B) {
 	const n = 512
 	stored := map[string]passes.Storage{"x": passes.Rounded, "y": passes.Rounded, "dy": passes.Rounded,

@@ -7,8 +7,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// This example quantizes each row to integers from −7 to 7 times a scale, and finds the positive
-// elements.
+// This example quantizes rows to integers from −7 to 7 times a scale, and finds positive elements.
 func Example() {
 	b := program.NewBuilder("whole")
 	x := b.Input("x", program.FloatType(2, 4))

@@ -78,8 +78,7 @@ func compile(t testing.TB, p *program.Program) *cpu.Kernel {
 	return k
 }
 
-// inTiles runs the program with package cpu. If inPlace is set, outputs overwrite the inputs of the
-// same name.
+// inTiles runs a program. If inPlace is set, outputs overwrite the inputs of the same name.
 func inTiles(
 	t testing.TB, k *cpu.Kernel, threads int, inputs [][]float32, inPlace bool,
 ) [][]float32 {
@@ -117,8 +116,8 @@ func same(t *testing.T, what string, p *program.Program, got, want [][]float32) 
 	}
 }
 
-// TestFlatRandomPrograms checks that random programs give the same bits as a graph, with one
-// goroutine and separate outputs, and with three goroutines in place.
+// TestFlatRandomPrograms checks that random programs give the bits of a graph, with separate
+// outputs and in place, for one goroutine and three.
 func TestFlatRandomPrograms(t *testing.T) {
 	dev := openCPU(t)
 	for seed := range testlevel.Choose[uint64](100, 400) {
@@ -136,8 +135,8 @@ func TestFlatRandomPrograms(t *testing.T) {
 	}
 }
 
-// TestRotation checks that rotations among elementwise operations, also of equal elements, agree
-// with those of a graph.
+// TestRotation compares rotations among elementwise operations, also of equal elements, with a
+// graph.
 func TestRotation(t *testing.T) {
 	dev := openCPU(t)
 	for _, block := range []int{2, 16, 128, 2048, 4096} {

@@ -47,8 +47,8 @@ func blocks(t testing.TB, n, columns, group int) *program.Program {
 	return built(t, b)
 }
 
-// TestShapes compares programs on several numbers and lengths of rows and storages with the
-// reference implementation. The inputs avoid the discontinuities of the programs.
+// TestShapes compares programs on rows of several numbers, lengths and storages with the reference
+// implementation. The inputs avoid discontinuities.
 func TestShapes(t *testing.T) {
 	for _, n := range []int{1, 3, 17, 64} {
 		for _, shape := range [][2]int{{32, 16}, {48, 16}, {100, 4}, {96, 32}, {320, 64}, {704, 64},
@@ -118,8 +118,7 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// TestNumbersForRuns checks operations on operands whose elements stand for runs of different
-// lengths.
+// TestNumbersForRuns checks operands whose elements stand for runs of different lengths.
 func TestNumbersForRuns(t *testing.T) {
 	const n, columns = 300, 80
 	rng := rand.New(rand.NewPCG(9, 7))
@@ -191,8 +190,8 @@ func compareWithOracle(
 	}
 }
 
-// TestSpecialNumbers checks that NaN, infinities and zeros of both signs in some rows give the
-// results of the reference implementation, and do not affect other rows.
+// TestSpecialNumbers compares rows with NaN, infinities and zeros of both signs, and other rows
+// beside them, with the reference implementation.
 func TestSpecialNumbers(t *testing.T) {
 	const n, columns = 12, 80
 	rng := rand.New(rand.NewPCG(3, 5))
@@ -226,8 +225,7 @@ func withoutCasts(t *testing.T, n, columns int) *program.Program {
 	return p
 }
 
-// TestRounded checks that floats rounded to bfloat16 on reading give the same bits as floats stored
-// in bfloat16.
+// TestRounded checks that floats rounded on reading give the bits of floats stored in bfloat16.
 func TestRounded(t *testing.T) {
 	const n, columns = 9, 48
 	p := quest(t, n, columns, 16, true)
@@ -302,7 +300,7 @@ func TestTasks(t *testing.T) {
 	calls.Wait()
 }
 
-// TestRefusals checks the reasons with which programs that cannot run row by row are refused.
+// TestRefusals checks the reasons for which programs not over rows are refused.
 func TestRefusals(t *testing.T) {
 	for want, write := range map[string]func(b *program.Builder, x, y, z program.Value) program.Value{
 		"executors of rows do not have this operation": func(b *program.Builder, x, y,

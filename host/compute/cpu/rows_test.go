@@ -62,7 +62,7 @@ func TestRandomPrograms(t *testing.T) {
 	}
 }
 
-// FuzzPrograms does the same as TestRandomPrograms, with programs chosen by the fuzzer's bytes.
+// FuzzPrograms is TestRandomPrograms with programs chosen by the fuzzer.
 func FuzzPrograms(f *testing.F) {
 	f.Add([]byte("rows"))
 	f.Fuzz(func(t *testing.T, data []byte) {

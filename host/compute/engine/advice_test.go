@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// TestAdvice checks that the remedy is in the first line of a message, and that the rest of the
-// message remains.
+// TestAdvice checks that the remedy is in the first line of a message, and the rest is unchanged.
 func TestAdvice(t *testing.T) {
 	for _, c := range []struct{ message, first, rest string }{
 		{"something else\nin two lines", "something else", "in two lines"},

@@ -43,8 +43,7 @@ func expect(t *testing.T, what string, got, want []float32) {
 	}
 }
 
-// straightThrough returns a node that equals value and whose gradient with respect to x is vjp(dy),
-// or dy if vjp is nil.
+// straightThrough returns value as a node whose gradient for x is vjp(dy), or dy if vjp is nil.
 func straightThrough(value, x *graph.Node, vjp func(dy *graph.Node) *graph.Node) *graph.Node {
 	return engine.Custom(value, []*graph.Node{x}, func(dy *graph.Node) []*graph.Node {
 		if vjp == nil {
@@ -115,8 +114,7 @@ func TestStraightThroughNested(t *testing.T) {
 	expect(t, "value", out[1], []float32{1, -1})
 }
 
-// TestGradientOfOtherInput checks the gradient with respect to a node that the value is not
-// computed from.
+// TestGradientOfOtherInput checks the gradient of a node that the value is not computed from.
 func TestGradientOfOtherInput(t *testing.T) {
 	out := evaluate(t, [][]float32{{1, 2}, {3, 4}}, [][]int{{2}, {2}},
 		func(g *graph.Graph, in []*graph.Node) []*graph.Node {
@@ -165,7 +163,7 @@ func TestCustomMatchesAutomatic(t *testing.T) {
 }
 
 // TestCustomNilAdjoint checks that an input with a nil adjoint gets no gradient from the custom
-// node, but still gets those from other nodes.
+// node.
 func TestCustomNilAdjoint(t *testing.T) {
 	out := evaluate(t, [][]float32{{1, 2}, {3, 4}}, [][]int{{2}, {2}},
 		func(g *graph.Graph, in []*graph.Node) []*graph.Node {

@@ -99,8 +99,7 @@ func TestFinalize(t *testing.T) {
 	}
 }
 
-// TestData checks that Data returns the memory of a buffer on the CPU, and that Take moves it to a
-// new buffer.
+// TestData checks that Data returns a CPU buffer's memory, and that Take moves it to a new buffer.
 func TestData(t *testing.T) {
 	d := open(t)
 	if d.Kind() != device.CPU {

@@ -113,8 +113,8 @@ func TestCheckpointIsLazy(t *testing.T) {
 	}
 }
 
-// TestMemoryOfCheckpoints checks that checkpoints at least halve the memory of a step: the
-// intermediate values of a block live only while it is computed.
+// TestMemoryOfCheckpoints checks that checkpoints at least halve the memory of a step, because the
+// values of a block live only while it is computed.
 func TestMemoryOfCheckpoints(t *testing.T) {
 	if racing.Enabled {
 		t.Skip("the race detector takes memory of its own")

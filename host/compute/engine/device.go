@@ -105,7 +105,7 @@ func Built() []string {
 	return []string{device.CPU}
 }
 
-// Compiled returns the number of executables compiled for the device so far.
+// Open opens a device of one of the [Kinds]. Options with their zero value get their defaults.
 func Open(kind string, opts Options) (*Device, error) {
 	open := openCPU
 	switch kind {

@@ -69,8 +69,7 @@ func TestNestedLoops(t *testing.T) {
 	}
 }
 
-// TestOnce checks that Once calls its function once for each key, and that warnings reach the
-// function in the options.
+// TestOnce checks that Once calls its function once for each key, and that Options.Warn is called.
 func TestOnce(t *testing.T) {
 	var heard []string
 	d, err := engine.Open(device.CPU,
@@ -147,8 +146,7 @@ func inBFloat16(values []float32) []float32 {
 	return rounded
 }
 
-// TestPrecisionIsKnown checks that the build info names the precision of products, and that the CPU
-// ignores TF32.
+// TestPrecisionIsKnown checks the products in the build info. The CPU ignores TF32.
 func TestPrecisionIsKnown(t *testing.T) {
 	d, err := engine.Open(device.CPU, engine.Options{Precision: device.BFloat16, TF32: true})
 	if err != nil {

@@ -28,8 +28,7 @@ func double(n int) engine.Native {
 	}
 }
 
-// TestNative checks natives whose inputs come from operations of the backend and whose results go
-// to them, and that inputs keep their values.
+// TestNative checks natives between operations of the backend, and that inputs keep their values.
 func TestNative(t *testing.T) {
 	for _, threads := range []int{0, 1, 2, 5} {
 		d := testdevice.OpenCPU(t, engine.Options{Threads: threads})
@@ -57,8 +56,8 @@ func TestNative(t *testing.T) {
 	}
 }
 
-// TestGradientAtNative checks that there are gradients with respect to the outputs of a native, and
-// none with respect to its inputs.
+// TestGradientAtNative checks that a native's outputs have gradients, and its inputs none through
+// it.
 func TestGradientAtNative(t *testing.T) {
 	d := testdevice.OpenCPU(t, engine.Options{})
 	x := engine.Input{Spec: engine.Spec{Name: "x", Shape: shapes.Make(dtypes.Float32, 3)},
@@ -108,8 +107,7 @@ func TestNativeFails(t *testing.T) {
 	}
 }
 
-// TestOrdinaryCallBesideNative checks that the backend still executes calls of ordinary functions
-// in a graph with natives.
+// TestOrdinaryCallBesideNative checks that ordinary functions can be called beside natives.
 func TestOrdinaryCallBesideNative(t *testing.T) {
 	d := testdevice.OpenCPU(t, engine.Options{Kernels: "body"})
 	in := engine.Input{Spec: engine.Spec{Name: "x", Shape: shapes.Make(dtypes.Float32, 3)},

@@ -26,8 +26,7 @@ func (p *countedPool) StartIfAvailable(task func()) bool {
 
 func (p *countedPool) IsUnlimited() bool { return !p.limited }
 
-// rests waits until no goroutine of the pools runs, and checks that none is idle and no call is
-// left.
+// rests waits until no goroutine of the pools runs, and checks that none is idle and no call left.
 func rests(t *testing.T, pools ...*workers) {
 	t.Helper()
 	deadline := time.Now().Add(10 * time.Second)

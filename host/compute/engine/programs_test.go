@@ -26,8 +26,7 @@ func record(t *testing.T, opts engine.Options) (*engine.Device, *pjrtrecord.Reco
 	return d, r
 }
 
-// descent builds a step that updates w in place; rate before it and the batch x after it are not
-// donated.
+// descent builds a step that updates w in place; rate before it and x after it are not donated.
 func descent(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 	rate, w, x := in[0], in[1], in[2]
 	loss := graph.ReduceAllMean(graph.Square(engine.DotGeneral(x, []int{1}, nil, w, []int{0}, nil)))
@@ -111,8 +110,8 @@ func TestReplicasGetTheirBuffers(t *testing.T) {
 	}
 }
 
-// TestDonatedInputsTakeOutputsInOrder checks that only donated inputs take outputs: the first free
-// one of their shape, if there is one.
+// TestDonatedInputsTakeOutputsInOrder checks that donated inputs alone are paired, each with the
+// first free output of its shape.
 func TestDonatedInputsTakeOutputsInOrder(t *testing.T) {
 	d, r := record(t, engine.Options{})
 	specs := []engine.Spec{

@@ -12,8 +12,8 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 )
 
-// TestShards checks that Gather, Rows and ScatterSum give the results of whole tensors for any
-// number of replicas.
+// TestShards compares Gather, Rows and ScatterSum with whole tensors, for several numbers of
+// replicas.
 func TestShards(t *testing.T) {
 	for _, count := range []int{1, 2, 4} {
 		d := testdevice.Open(t, engine.Options{Count: count})

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// TestLogFrom checks that logFrom, by its series or by math.Log, has errors of a few units in the
-// last place.
+// TestLogFrom checks that the series and math.Log have errors of a few units in the last place.
 func TestLogFrom(t *testing.T) {
 	for _, least := range []float64{0.5, 0.3, 0.25, 0.2, 0.1, 1e-3, 1e-30} {
 		x := make([]float32, 1000)

@@ -170,7 +170,7 @@ func TestGroups(t *testing.T) {
 }
 
 // TestExp checks that exponentials and hyperbolic tangents have errors of at most two units in the
-// last place, and the right values at the ends of the range and for NaN.
+// last place, and have the right limits.
 func TestExp(t *testing.T) {
 	ulps := func(got float32, want float64) float64 {
 		unit := math.Abs(float64(math.Nextafter32(float32(want), 0)) - float64(float32(want)))
@@ -287,8 +287,8 @@ func differs(got, want []float32) int {
 	return -1
 }
 
-// TestRotate checks that blocks of every size are multiplied by the Hadamard matrix, into another
-// slice and in place.
+// TestRotate multiplies blocks of every size by the Hadamard matrix, into another slice and in
+// place.
 func TestRotate(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for block := 1; block <= 2048; block *= 2 {
@@ -318,8 +318,7 @@ func TestRotate(t *testing.T) {
 	}
 }
 
-// TestRotateLoops checks that Rotate gives the bits of single butterflies, special numbers
-// included.
+// TestRotateLoops checks that Rotate gives the bits of butterflies, special numbers included.
 func TestRotateLoops(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	special := []float32{0, float32(math.Copysign(0, -1)), 1e-45, -1e-39, math.MaxFloat32,

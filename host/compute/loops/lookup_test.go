@@ -188,8 +188,7 @@ func inTurn(n int, f func(i int)) {
 	}
 }
 
-// BenchmarkNearest reports the time per element of x, for tables of numbers and codebooks of
-// vectors of 8.
+// BenchmarkNearest reports the time per element of x, for tables of numbers and of vectors of 8.
 func BenchmarkNearest(b *testing.B) {
 	for _, c := range []struct{ n, d int }{{16, 1}, {256, 1}, {256, 8}, {4096, 8}} {
 		b.Run(fmt.Sprintf("%dx%d", c.n, c.d), func(b *testing.B) {

@@ -79,8 +79,7 @@ var questSizes = []struct{ rows, cols, block int }{
 	{2048, 256, 256}, {704, 256, 256}, {2048, 704, 64}, {2048, 256, 128},
 }
 
-// BenchmarkLowerQuest compares a lowered quantizer with a handwritten one, forward alone and with
-// its gradient.
+// BenchmarkLowerQuest compares a lowered with a handwritten quantizer, with and without gradient.
 func BenchmarkLowerQuest(b *testing.B) {
 	for _, s := range questSizes {
 		x := normal(1, s.rows, s.cols)

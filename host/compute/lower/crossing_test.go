@@ -67,8 +67,7 @@ func TestCrossings(t *testing.T) {
 	}
 }
 
-// crossed describes the communication that a program needs if each replica has its rows of all
-// matrix inputs.
+// crossed describes the communication of a program if each replica has its rows of matrix inputs.
 func crossed(t *testing.T, p *program.Program) string {
 	t.Helper()
 	c, err := lower.Crosses(p, crossingReplicas, func(in program.Input) bool {

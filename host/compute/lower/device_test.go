@@ -154,8 +154,7 @@ func compare(
 	}
 }
 
-// check compares all outputs of p on the device with the reference implementation in single
-// precision.
+// check compares all outputs of p on the device with reference.Run32.
 func check(t testing.TB, tol tolerance, p *program.Program, inputs map[string]reference.Tensor) {
 	t.Helper()
 	want, err := reference.Run32(p, inputs)

@@ -329,8 +329,7 @@ func TestClamp(t *testing.T) {
 	}
 }
 
-// TestClampPoisoned checks that the result of a clamp of NaN has no effect where NaN is added, and
-// that the masks of gradients are false there.
+// TestClampPoisoned checks that the clamp of a NaN does not show where NaN is added and in masks.
 func TestClampPoisoned(t *testing.T) {
 	x := operand(program.Float, 47, 9)
 	p := build(t, func(b *program.Builder) {
@@ -370,8 +369,7 @@ func TestRounding(t *testing.T) {
 	})
 }
 
-// TestSortColumns checks that columns are moved unchanged, also if they or their keys have special
-// values.
+// TestSortColumns checks that columns are moved unchanged, with special values in them and in keys.
 func TestSortColumns(t *testing.T) {
 	special := []float64{0, math.Copysign(0, -1), math.NaN(), 1, math.Inf(-1), 1, math.Inf(1),
 		math.NaN(), -2, 1e-30, 0}

@@ -27,8 +27,7 @@ func Fused(q Quantizer, s Source) (forward, backward *program.Program, memory In
 	return forward, backward, q.fusedMemory(s), err
 }
 
-// A Crossing describes the communication that a program needs if each replica has its rows of some
-// inputs.
+// A Crossing is the communication that a program needs if each replica has its rows of some inputs.
 type Crossing struct {
 	// Gathered lists the operations that need the rows of all replicas, with repetitions.
 	Gathered []program.Op

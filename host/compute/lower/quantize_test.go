@@ -38,8 +38,8 @@ func quest(block int, shape ...int) func(b *program.Builder) {
 	}
 }
 
-// squareSurrogate writes rounding on a symmetric grid, with a surrogate whose gradient depends on
-// x: its square.
+// squareSurrogate writes rounding on a symmetric grid. Its surrogate is the square of x, whose
+// gradient depends on x.
 func squareSurrogate(shape ...int) func(b *program.Builder) {
 	return func(b *program.Builder) {
 		x := b.Input(spec.InputX, program.FloatType(shape...))

@@ -33,8 +33,8 @@ func learned(block int, shape ...int) func(b *program.Builder) {
 	}
 }
 
-// straight writes a quantizer of rotated rows that passes gradients straight through: its backward
-// pass has no rotation to save.
+// straight writes a quantizer of rotated rows with the identity as its surrogate: its backward pass
+// has no rotation to save.
 func straight(block int, shape ...int) func(b *program.Builder) {
 	return func(b *program.Builder) {
 		x := b.Input(spec.InputX, program.FloatType(shape...))

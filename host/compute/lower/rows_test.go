@@ -112,8 +112,8 @@ func bfloat(x float32, rounded bool) float32 {
 	return math.Float32frombits((bits + 0x7fff + bits>>16&1) &^ 0xffff)
 }
 
-// BenchmarkRows compares a quantizer computed row by row and as a graph, forward alone and with its
-// gradient, on one thread.
+// BenchmarkRows compares a quantizer by rows and as a graph, with and without gradient, on one
+// thread.
 func BenchmarkRows(b *testing.B) {
 	for _, s := range []struct{ rows, cols, block int }{{2048, 256, 128}, {2048, 704, 64},
 		{4096, 512, 128}} {

@@ -17,8 +17,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// TestShardsOfRandomPrograms compares random programs with sharded inputs with the reference
-// implementation.
+// TestShardsOfRandomPrograms compares random programs on sharded inputs with package reference.
 func TestShardsOfRandomPrograms(t *testing.T) {
 	for _, replicas := range []int{2, 4} {
 		d := testdevice.Open(t, engine.Options{Count: replicas})

@@ -12,7 +12,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// normal returns a tensor of normally distributed floats for a seed.
+// normal returns a tensor of seeded, normally distributed floats.
 func normal(seed uint64, shape ...int) reference.Tensor {
 	r := rand.New(rand.NewPCG(seed, 1))
 	x := reference.Tensor{Type: program.FloatType(shape...)}
@@ -102,8 +102,7 @@ func TestRandomBits(t *testing.T) {
 	}
 }
 
-// TestReductions checks rows with NaN, with infinities of both signs, and of −Inf only, over axes
-// in every position.
+// TestReductions checks reductions of NaN, of infinities, and of −Inf only, along all sets of axes.
 func TestReductions(t *testing.T) {
 	for _, shape := range [][]int{{1}, {5}, {47}, {1, 33}, {33, 1}, {6, 16}, {5, 24}, {6, 32}, {3, 64},
 		{3, 65}, {2, 128}, {3, 5, 16}, {2, 3, 4, 5}} {

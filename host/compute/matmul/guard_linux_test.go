@@ -6,8 +6,7 @@ import (
 	"unsafe"
 )
 
-// guarded returns a slice of n zeros that ends at an inaccessible page or, if front is set, begins
-// after one.
+// guarded returns n zeros that end at an inaccessible page or, if front is set, begin after one.
 func guarded[T any](t testing.TB, n int, front bool) []T {
 	t.Helper()
 	var zero T

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestRoundBits checks that roundBits returns the nearest bfloat16, by distances in float64, and of
-// two nearest the one whose last bit is 0.
+// TestRoundBits checks, in float64, that roundBits returns the nearest bfloat16, or the even one of
+// two.
 func TestRoundBits(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	number := func(bits uint32) float64 { return float64(math.Float32frombits(bits)) }
@@ -118,8 +118,7 @@ func TestVectorRounding(t *testing.T) {
 	})
 }
 
-// TestFinish checks that vector code finishes tiles with the bits of plain Go, and writes nothing
-// else.
+// TestFinish checks that vector code finishes tiles like plain Go, bit for bit, and writes no more.
 func TestFinish(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	eachTier(t, func(t *testing.T, tier *Tier) {
@@ -170,8 +169,7 @@ func TestFinish(t *testing.T) {
 	})
 }
 
-// TestBytes checks that formats with an offset add it to every byte, and that addColumns sums
-// bytes.
+// TestBytes checks that formats with an offset add it to every byte, and that they sum bytes.
 func TestBytes(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	eachTier(t, func(t *testing.T, tier *Tier) {

@@ -9,9 +9,8 @@ import (
 	"github.com/cage-qat/cage/host/compute/matmul"
 )
 
-// TestPanels multiplies parts of strided operands panel by panel, and compares the sums with
-// float64. Elements are multiples of 1/2, so that sums are exact; some elements are rounded to
-// bfloat16.
+// TestPanels multiplies parts of strided operands panel by panel, and compares with float64.
+// Elements are multiples of 1/2: sums are exact, and some elements are rounded to bfloat16.
 func TestPanels(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, tier := range matmul.Tiers() {
@@ -37,8 +36,7 @@ func testPanels(
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The operands are parts of larger ones, with two more rows and elements before and one more
-	// after.
+	// The operands are parts of larger ones: two more rows and elements before, one more after.
 	axes := func(rows int) (cross, contracted matmul.Axis) {
 		if across {
 			return matmul.Axis{Size: rows + 3, Stride: 1}, matmul.Axis{Size: k + 3, Stride: rows + 5}

@@ -104,8 +104,7 @@ func values(t *Tier, a Arithmetic, e Elements) []float64 {
 	return all
 }
 
-// An exact is an element of a product: its value, and the sum of the magnitudes of all its
-// summands.
+// An exact is an element of a product: its value, and the sum of its summands' magnitudes.
 type exact struct{ sum, magnitude float64 }
 
 // flushes reports whether products of a tier treat subnormal operands as zero, so that infinity

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestOrderOfTiers checks that the tier with VDPBF16PS comes first where that instruction is fast.
+// TestOrderOfTiers checks that the tier with VDPBF16PS is first where that instruction is fast.
 // This tier and avx512vnni both multiply integers by VPDPBUSD.
 func TestOrderOfTiers(t *testing.T) {
 	for _, c := range []struct {

@@ -9,8 +9,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// build returns a program of x, float[2,8], and a factor for each row, float[2,1], with the output
-// value.
+// build returns a program with output value of x, float[2,8], and row factors, float[2,1].
 func build(
 	t *testing.T, body func(b *program.Builder, x, row program.Value) program.Value,
 ) *program.Program {
@@ -130,8 +129,7 @@ func TestEnding(t *testing.T) {
 	}
 }
 
-// TestElements counts the elements of two rotations of 16 elements, before and after one is
-// removed.
+// TestElements counts the elements of two rotations of 16 each, before and after one is removed.
 func TestElements(t *testing.T) {
 	p := build(t, func(_ *program.Builder, x, _ program.Value) program.Value {
 		return x.Hadamard(4).Round().Hadamard(4)

@@ -248,8 +248,7 @@ func TestCheckDelay(t *testing.T) {
 	}
 }
 
-// onDevice checks that the second part of a refresh, which the device computes, has no
-// factorization.
+// onDevice checks that the second part of a refresh, for the device, has no factorization.
 func onDevice(t *testing.T, name string, o spec.Optimizer) {
 	t.Helper()
 	_, apply, err := refresh.Split(o)

@@ -9,8 +9,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// A quantizer to integers from −7 to 7. Each instance of its kernel computes one row, whose scale
-// is a scalar.
+// A quantizer to integers from −7 to 7. Each instance of its kernel computes one row.
 func ExampleNew() {
 	b := program.NewBuilder("seven/weight.forward")
 	x := b.Input("x", program.FloatType(256, 1024))

@@ -47,8 +47,7 @@ func TestLdexpOfNaN(t *testing.T) {
 			"n": reference.Floats(n, 2, 4)})
 }
 
-// TestCountsOfUndividedAxes checks an iota along each axis of a single row. Along axes of size 1,
-// it is 0.
+// TestCountsOfUndividedAxes checks an iota along each axis of one row: 0 along axes of size 1.
 func TestCountsOfUndividedAxes(t *testing.T) {
 	for axis := range 3 {
 		b := program.NewBuilder("count")

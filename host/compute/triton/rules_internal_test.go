@@ -7,8 +7,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// TestEveryOperationIsWrittenOrRefused checks that kernels either support an operation or refuse it
-// with a reason.
+// TestEveryOperationIsWrittenOrRefused checks that each operation has a rule or a reason to refuse
+// it.
 func TestEveryOperationIsWrittenOrRefused(t *testing.T) {
 	for _, info := range program.Ops() {
 		if written, no := rules[info.Op] != nil, passes.UnsupportedByRows[info.Op] != ""; written == no {

@@ -116,8 +116,8 @@ func TestTilings(t *testing.T) {
 	}
 }
 
-// TestCodesNeedRegisters checks that a kernel that writes codes of four bits besides values has
-// more warps, hence fewer elements in a thread, than one that writes only values.
+// TestCodesNeedRegisters checks that a kernel has more warps, hence fewer elements per thread, if
+// it writes codes of four bits besides values.
 func TestCodesNeedRegisters(t *testing.T) {
 	const rows, length = 64, 1664
 	warps := func(codes bool) int {

@@ -185,8 +185,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// One step of gradient descent. The job names the tensors that its program reads and writes, and
-// Run replaces them.
+// One step of gradient descent. The job names the tensors that its program reads and writes.
 func Example() {
 	dev, err := engine.Open(device.CPU, engine.Options{})
 	if err != nil {

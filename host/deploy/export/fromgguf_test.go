@@ -23,7 +23,6 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// opened opens a GGUF file as a checkpoint.
 func opened(t *testing.T, path string) (*huggingface.Checkpoint, map[string][]byte) {
 	t.Helper()
 	c, files, err := export.OpenGGUF(vfs.At(path), 0)

@@ -220,7 +220,7 @@ func TestCompressedTensors(t *testing.T) {
 		"ct_centred_as_int8", "ct_mxfp4", "ct_nvfp4"} {
 		t.Run(dir, func(t *testing.T) {
 			var leftOut []string
-			// In the golden each layer has a global scale. An export has one for queries, keys and values,
+			// In the golden each layer has a global scale. Exports have one for queries, keys and values,
 			// and one for both layers before the gate.
 			own := []string{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.up_proj"}
 			if dir == "ct_nvfp4" {

@@ -12,7 +12,6 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
-// options holds the settings of GPTQ and of its scales.
 type options struct {
 	posttrain.Settings
 	Rescale posttrain.Rescale

@@ -191,7 +191,6 @@ func TestTraining(t *testing.T) {
 	}
 }
 
-// difference returns the largest difference of losses.
 func difference(got, want []float64) (most float64) {
 	for i, v := range got {
 		most = max(most, math.Abs(v-want[i]))
@@ -199,7 +198,6 @@ func difference(got, want []float64) (most float64) {
 	return most
 }
 
-// losses returns the losses of the steps of a run.
 func losses(t *testing.T, dir string) (list []float64) {
 	t.Helper()
 	for _, record := range testrun.Records(t, dir) {
@@ -270,7 +268,6 @@ func trainInPython(t *testing.T, settings map[string]any) (losses []float64) {
 	return losses
 }
 
-// writeModule writes the module of a plugin.
 func writeModule(t *testing.T, name, path string) {
 	t.Helper()
 	about := Plugin{Name: name, Doc: "for a test"}

@@ -111,7 +111,6 @@ func layersOf(kind string) int {
 	return max(2, map[string]int{architecture.KindSmolLM3: 4, architecture.KindGemma3: 6}[kind])
 }
 
-// programs returns the programs of a quantizer for all weights.
 func programs(t testing.TB, m model.Model, q sdk.Quantizer) map[string]spec.Quantizer {
 	t.Helper()
 	list := map[string]spec.Quantizer{}
@@ -128,7 +127,6 @@ func programs(t testing.TB, m model.Model, q sdk.Quantizer) map[string]spec.Quan
 	return list
 }
 
-// sequences returns sequences of random tokens.
 func sequences(n int) (list [][]int32) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for range n {

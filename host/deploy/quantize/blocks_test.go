@@ -16,7 +16,6 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
-// usual holds the usual settings.
 var usual = posttrain.Settings{Method: posttrain.GPTQ, Damping: 0.01, Scales: posttrain.AutoScales}
 
 // outputError returns ‖(a − b)X‖² by its definition.

@@ -46,7 +46,6 @@ func gptqOptions(t *testing.T, plugin string, params map[string]any) quantize.Op
 		Finder: testrun.Finder(t)}
 }
 
-// quantizerCase is a quantizer with its parameters.
 type quantizerCase struct {
 	plugin string
 	params map[string]any

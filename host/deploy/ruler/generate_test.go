@@ -9,7 +9,6 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
-// first makes the first sample of a task.
 func first(ctx context.Context, g *Generator, task string, length int) (s Sample, err error) {
 	tasks, err := Select([]string{task})
 	if err != nil {

@@ -110,7 +110,6 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// judged returns the result of a task with one answer for each question.
 func judged(
 	t *testing.T, task Task, length int, answers []string, targets [][]string,
 ) *tasks.Result {
@@ -194,7 +193,6 @@ type longCase struct {
 	Samples       []digest
 }
 
-// digest identifies a sample.
 type digest struct {
 	Index   int
 	Length  int

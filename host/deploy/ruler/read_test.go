@@ -11,7 +11,6 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testfile"
 )
 
-// files writes files into a directory.
 func files(t *testing.T, texts map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -78,7 +78,6 @@ func (m *model) Generate(
 	return texts, nil
 }
 
-// questions returns the questions of a task.
 func questions(t *testing.T, name string) tasks.Questions {
 	t.Helper()
 	task, err := tasks.Open(name)

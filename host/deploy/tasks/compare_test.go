@@ -8,8 +8,8 @@ import (
 	"github.com/cage-qat/cage/host/study"
 )
 
-// TestOnlyBetter compares models on 100 items, of which the first has 59 right and the second 51: 9
-// only the first, 1 only the second.
+// TestOnlyBetter compares models on 100 items. The first has 59 right and the second 51: 9 only the
+// first, 1 only the second.
 func TestOnlyBetter(t *testing.T) {
 	c := tasks.Comparison{}
 	for i := range 100 {

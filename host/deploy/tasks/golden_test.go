@@ -69,7 +69,6 @@ func readJSON(t *testing.T, path string, to any) {
 	}
 }
 
-// encoder returns the encoder of llama32.
 func encoder(t *testing.T) *tasks.Encoder {
 	t.Helper()
 	tok, err := tokenizer.Open(llama32)
@@ -80,7 +79,6 @@ func encoder(t *testing.T) *tasks.Encoder {
 	return &tasks.Encoder{Encode: tok.Encode, BOS: begin, Prefix: begin, EOS: "<|eot_id|>"}
 }
 
-// conversation returns the chat template of llama32.
 func conversation(t *testing.T) *chat.Template {
 	t.Helper()
 	template, err := chat.OpenTemplate("", llama32, true)

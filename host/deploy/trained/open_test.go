@@ -223,7 +223,6 @@ func records(t *testing.T, dir string) []metrics.Record {
 	return list
 }
 
-// stopAfterTwo trains two steps of a run.
 func stopAfterTwo(t *testing.T, cfg *config.Config) {
 	t.Helper()
 	if _, err := train.Run(t.Context(), cfg,

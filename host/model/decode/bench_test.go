@@ -13,8 +13,8 @@ import (
 	"github.com/cage-qat/cage/host/model/decode"
 )
 
-// BenchmarkNext measures reading one token of each sequence after 150 others, for a model of the
-// size of SmolLM2-135M whose weights are exact in bfloat16.
+// BenchmarkNext reads one token of each sequence after 150 others, with the sizes of SmolLM2-135M
+// and weights that are exact in bfloat16.
 func BenchmarkNext(b *testing.B) {
 	s := architecture.Settings{Kind: architecture.KindLlama, Layers: 30, Width: 576, Heads: 9,
 		KVHeads: 3, Hidden: 1536, Vocab: 49152, Context: 2048, Head: "tied"}

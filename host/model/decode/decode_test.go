@@ -42,7 +42,6 @@ var settings = map[string]architecture.Settings{
 	"qwen3": {Kind: architecture.KindQwen3, Heads: 6, KVHeads: 2, HeadSize: 8},
 }
 
-// example is a model with its weights.
 type example struct {
 	m       model.Language
 	device  *engine.Device
@@ -244,9 +243,8 @@ func (e *example) nextByGraph(
 }
 
 // TestBFloat16 checks that with products in bfloat16, logits are near those of a graph in that
-// precision. Sums in another order change a few roundings, but have less than a quarter of the
-// effect of no rounding at all. With exact products except in attention, the logits must be more
-// than twice as far away.
+// precision. Sums in another order change a few roundings, which has less than a quarter of the
+// effect of not rounding. With only attention rounded, logits are more than twice as far away.
 func TestBFloat16(t *testing.T) {
 	for name, s := range settings {
 		t.Run(name, func(t *testing.T) {

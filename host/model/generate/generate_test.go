@@ -66,7 +66,6 @@ func (s *counting) logits(tokens []int32) ([]float32, error) {
 
 func (s *counting) Close() {}
 
-// one continues a single prompt.
 func one(t *testing.T, m Model, prompt []int32, o Options) []int32 {
 	t.Helper()
 	got, err := Continue(context.Background(), m, [][]int32{prompt}, o, nil)

@@ -163,7 +163,7 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// TestWriterRefuses checks that the writer refuses entries and tensors that make no valid file.
+// TestWriterRefuses checks that entries and tensors that make no valid file are refused.
 func TestWriterRefuses(t *testing.T) {
 	ok := gguf.Tensor{Name: "x", Type: gguf.F32, Shape: []int{1},
 		Write: func(w io.Writer) error { _, err := w.Write(make([]byte, 4)); return err }}

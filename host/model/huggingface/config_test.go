@@ -247,7 +247,7 @@ func TestConfigFaults(t *testing.T) {
 	}
 }
 
-// TestStopIDs checks that the stop tokens of config.json and generation_config.json are combined.
+// TestStopIDs checks that the stop tokens of both configuration files are combined.
 func TestStopIDs(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS("testdata/llama32")); err != nil {

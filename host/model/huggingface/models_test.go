@@ -66,7 +66,6 @@ func open(t testing.TB, dir string, o huggingface.Options) *huggingface.Checkpoi
 	return c
 }
 
-// network is a model with its parameters on a device.
 type network struct {
 	model  model.Language
 	device *engine.Device

@@ -13,7 +13,6 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// stored is a tensor with its data.
 type stored struct {
 	Name  string
 	DType safetensors.DType
@@ -36,7 +35,6 @@ func load(t testing.TB, tensors []safetensors.Tensor) []stored {
 	return list
 }
 
-// raw returns a tensor with the given data.
 func raw(name string, dtype safetensors.DType, shape []int, data ...byte) safetensors.Tensor {
 	return safetensors.Tensor{Name: name, DType: dtype, Shape: shape, Write: func(w io.Writer) error {
 		_, err := w.Write(data)
@@ -58,7 +56,6 @@ func all(t testing.TB, f *safetensors.File) []safetensors.Tensor {
 	return list
 }
 
-// content returns the tensors and the metadata of a file.
 func content(t testing.TB, path string) ([]stored, map[string]string) {
 	t.Helper()
 	f, err := safetensors.Open(vfs.At(path))
@@ -106,7 +103,6 @@ func write(t testing.TB, tensors []safetensors.Tensor, metadata map[string]strin
 	return file
 }
 
-// memory is a file in memory.
 type memory []byte
 
 func (m *memory) WriteAt(p []byte, offset int64) (int, error) {

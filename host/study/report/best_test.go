@@ -221,8 +221,8 @@ func TestBestIsShown(t *testing.T) {
 	}
 }
 
-// TestBestOfFew checks that a value that diverged, or is not done yet, is not chosen, and that the
-// note says if the choice flatters the result.
+// TestBestOfFew checks that a value that diverged, or is not done yet, is not chosen, and that a
+// note warns if the choice flatters the result.
 func TestBestOfFew(t *testing.T) {
 	nan := math.NaN()
 	for name, c := range map[string]struct {

@@ -71,16 +71,16 @@ func testSort(b *testbrowser.Browser) {
 		hostile)
 }
 
-// shown returns the values in the legend: x, then one for each curve; "--" without a pointer.
+// shown is a script for the values in the legend: x, then one per curve; "--" without a pointer.
 const shown = `[...document.querySelectorAll(".u-legend .u-series:not(.end) .u-value")].map(v => v.textContent)`
 
-// drawn counts the visible curves.
+// drawn is a script that counts the visible curves.
 const drawn = `document.querySelectorAll(".u-legend .u-series:not(.end):not(.u-off)").length - 1`
 
-// over selects the area of the curves, without the axes.
+// over is the CSS selector of the area of the curves, without the axes.
 const over = ".plot .u-over"
 
-// canvas returns the image of the curves.
+// canvas is a script for the image of the curves.
 const canvas = `document.querySelector(".plot canvas").toDataURL()`
 
 // testCurves checks the values that are shown under the pointer and for the arrow keys.

@@ -58,7 +58,7 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// TestNothingIsDone checks that a report can be written before any cell is done, and says so.
+// TestNothingIsDone checks a report that is written before any cell is done.
 func TestNothingIsDone(t *testing.T) {
 	s := parse(t, grid, filepath.Join(t.TempDir(), "bits"))
 	r := reportOf(t, s)

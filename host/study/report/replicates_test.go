@@ -45,7 +45,7 @@ func trained(s *study.Study, losses map[string][]float64) []study.Result {
 }
 
 // TestOppositeReplicates checks an entry that is better than the best mean on their common seeds,
-// because the best mean lacks a hard seed. It is untested, not clearly worse.
+// because the best mean lacks a hard seed. It is marked as untested, not as clearly worse.
 func TestOppositeReplicates(t *testing.T) {
 	s := parse(t, again, "")
 	tables := report.Tables(s,

@@ -87,7 +87,7 @@ baseline = {method = "QuEST"}`, []string{
 }
 
 // TestHigherIsBetter checks that the direction of an evaluation's metric is known: if higher is
-// better, the highest of a row is marked as the best, and the report says so.
+// better, the highest value of a row is marked as the best, and the report states the direction.
 func TestHigherIsBetter(t *testing.T) {
 	const evaluated = `
 [[study.evaluations]]

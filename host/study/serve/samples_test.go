@@ -53,7 +53,7 @@ func add(t *testing.T, path, text string) {
 	}
 }
 
-// TestSamplesInABrowser checks that the page shows texts as they are written.
+// TestSamplesInABrowser checks that the page shows texts when they are written.
 func TestSamplesInABrowser(t *testing.T) {
 	testlevel.Long(t, "starts a browser")
 	t.Parallel()

@@ -47,7 +47,7 @@ func records(from, to int) string {
 	return b.String()
 }
 
-// runs returns a root with four runs: done, interrupted, with hostile texts, and unreadable.
+// runs writes four runs to a root: done, interrupted, with hostile texts, and unreadable.
 func runs(t testing.TB) (root string) {
 	t.Helper()
 	root = filepath.Join(t.TempDir(), "runs")

@@ -182,7 +182,7 @@ func TestCollect(t *testing.T) {
 	}
 }
 
-// TestUnknown checks cells that the study file no longer has.
+// TestUnknown checks that cells that the study file no longer has are listed, and are not kept.
 func TestUnknown(t *testing.T) {
 	s := load(t)
 	f := collect(t, s, done(t, s, "1", 0, 1), nil, "r1")

@@ -26,8 +26,7 @@ func TestReasonsTravel(t *testing.T) {
 	}
 }
 
-// TestForeignStatuses checks statuses without the SDK's details: those of other plugins and of
-// gRPC.
+// TestForeignStatuses checks statuses of other plugins and of gRPC, without the SDK's details.
 func TestForeignStatuses(t *testing.T) {
 	of := func(code codes.Code, info *errdetails.ErrorInfo) error {
 		s := status.New(code, "text")
@@ -64,7 +63,7 @@ func TestForeignStatuses(t *testing.T) {
 	}
 }
 
-// TestLongTexts checks that texts that gRPC could not send are shortened or made valid UTF-8.
+// TestLongTexts checks that texts that gRPC cannot send are cut or made valid UTF-8.
 func TestLongTexts(t *testing.T) {
 	for _, text := range []string{strings.Repeat("ü", 10000), "x" + strings.Repeat("ü", 10000),
 		"not \xff UTF-8"} {

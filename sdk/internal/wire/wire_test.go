@@ -46,7 +46,7 @@ func TestElementTypes(t *testing.T) {
 	}
 }
 
-// travel sends a program over the wire and returns the program received.
+// travel sends a program over the wire and returns it.
 func travel(t *testing.T, p *program.Program) *program.Program {
 	t.Helper()
 	data, err := proto.Marshal(wire.ToProgram(p))

@@ -43,8 +43,8 @@ func runSplit(
 	return forward, run(t, s.Backward, args)
 }
 
-// TestSplitEqualsVJP checks that both halves together give the same bits as the whole program. A
-// quotient that is replaced where it is infinite has the gradient NaN there, in both.
+// TestSplitEqualsVJP checks that the halves give the same bits as the whole. A quotient that is
+// replaced where it is infinite has the gradient NaN there, in both.
 func TestSplitEqualsVJP(t *testing.T) {
 	for seed := range uint64(300) {
 		c := randprog.New(seed, randprog.Options{Nodes: 30})
@@ -200,8 +200,8 @@ func TestResiduals(t *testing.T) {
 	}
 }
 
-// TestResidualNamesAreFree checks residuals if an input and an output have the same name, as for a
-// state tensor, and if names like r.0 are taken.
+// TestResidualNamesAreFree checks a name that is both an input and an output, as for state tensors,
+// and names like r.0 that are taken.
 func TestResidualNamesAreFree(t *testing.T) {
 	b := program.NewBuilder("names")
 	m := b.Input("m", program.FloatType(2))
@@ -232,7 +232,7 @@ func TestResidualNamesAreFree(t *testing.T) {
 }
 
 // TestSplitBy checks that the halves compute the same as a program and its given backward pass, and
-// that a value that both need is either a residual or an output.
+// that values that both need are residuals or outputs.
 func TestSplitBy(t *testing.T) {
 	b := program.NewBuilder("rounded")
 	x, s := b.Input("x", program.FloatType(4)), b.Input("s", program.FloatType())

@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// evaluate builds a program with one output, runs it on the given tensors and returns the output.
+// evaluate runs a program with one output on the given tensors.
 func evaluate(
 	t *testing.T, build func(args []program.Value) program.Value, args ...reference.Tensor,
 ) reference.Tensor {
@@ -219,7 +219,7 @@ func TestConvert(t *testing.T) {
 	}
 }
 
-// TestUndefinedResultsDoNotPanic checks that results that the table leaves undefined do not panic.
+// TestUndefinedResultsDoNotPanic checks results that the table leaves undefined.
 func TestUndefinedResultsDoNotPanic(t *testing.T) {
 	for _, to := range []program.DType{program.Int, program.Uint} {
 		got := apply(t, program.OpConvert, program.Attr{}, program.Type{DType: to},

@@ -27,7 +27,6 @@ func near(t *testing.T, what string, got, want reference.Tensor, tolerance float
 	}
 }
 
-// identities returns a stack of identity matrices.
 func identities(count, n int) reference.Tensor {
 	data := make([]float64, count*n*n)
 	for i := range count * n {
@@ -61,8 +60,7 @@ func TestQR(t *testing.T) {
 }
 
 // TestQRSigns checks the signs that LAPACK's Householder vectors give: if the first element of A is
-// positive, the first columns of Q and A have opposite directions. Refresh programs rely on the
-// same signs every time.
+// positive, the first columns of Q and A are opposite. Refresh programs always get these signs.
 func TestQRSigns(t *testing.T) {
 	got := evaluate(t, func(v []program.Value) program.Value { return v[0].QR() },
 		reference.Floats([]float64{3, 0, 4, 5}, 2, 2))

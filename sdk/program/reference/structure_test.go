@@ -115,7 +115,7 @@ func TestShapeOps(t *testing.T) {
 	}
 }
 
-// TestDot checks dot against its definition with explicit loops over all indices.
+// TestDot compares with the definition, written with explicit loops over all indices.
 func TestDot(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	cases := []struct {
@@ -264,9 +264,9 @@ func TestHadamardSpoilsOnlyItsBlock(t *testing.T) {
 	}
 }
 
-// TestRandomBits checks a known-answer vector of Random123, kat_vectors (threefry2x32, 20 rounds),
-// and that all words differ. A program can only reach vectors with a small counter, because
-// random_bits counts from 0; TestThreefry in the package tests the others.
+// TestRandomBits checks a known-answer vector of Random123, kat_vectors (threefry2x32, 20 rounds).
+// random_bits counts from 0, so programs reach only vectors with a small counter; TestThreefry in
+// the package tests all of them.
 func TestRandomBits(t *testing.T) {
 	bits := func(v []program.Value) program.Value { return v[0].Builder().RandomBits(v[0], 2, 3) }
 	got := evaluate(t, bits, u(0, 0))
