@@ -258,7 +258,7 @@ func TestBuildTrainableRefuses(t *testing.T) {
 	}
 }
 
-// TestQuantizerFactorizes checks a quantizer that is not Trainable.
+// TestQuantizerFactorizes checks that quantizers may not factorize.
 func TestQuantizerFactorizes(t *testing.T) {
 	q := quantizer(func(_ *program.Builder, x program.Value, _ sdk.Site) (sdk.Quantized, error) {
 		return sdk.Quantized{Value: x.Transpose(1, 0).QR().Transpose(1, 0)}, nil

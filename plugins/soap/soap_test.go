@@ -74,7 +74,7 @@ func TestVectorIsAdam(t *testing.T) {
 			plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
 				given := map[string]any{"beta1": 0.9, "beta2": 0.8, "eps": eps, "max_precond_dim": 1}
 				got := m.Train(t, soap{}, given, tensor, make([]float64, n)).Steps(t, gradients, 0.1)
-				plugintest.Near(t, "x", got, want, 1e-6) // binary32: five steps with errors of a few units of 6e-8
+				plugintest.Near(t, "x", got, want, 1e-6) // binary32: five steps of a few units of 6e-8
 			})
 		})
 	}

@@ -62,7 +62,7 @@ func (n *numeral) UnmarshalJSON(text []byte) error {
 func TestPrograms(t *testing.T) {
 	var all, random []program.Op
 	for _, info := range program.Ops() {
-		if all = append(all, info.Op); info.Op != program.OpEighVectors { // the signs of eigenvectors are not defined
+		if all = append(all, info.Op); info.Op != program.OpEighVectors { // its signs are not defined
 			random = append(random, info.Op)
 		}
 	}
