@@ -264,7 +264,7 @@ func TestSkippedStepDelay(t *testing.T) {
 // TestFailedRefreshDelay checks that a failed refresh is reported when it would have taken effect,
 // also after resuming, and that the fourth failure in a row ends the run.
 func TestFailedRefreshDelay(t *testing.T) {
-	testlevel.Long(t, "compiles SOAP")
+	testlevel.Long(t, "compiles an optimizer with refreshes")
 	c := testrun.Compile(t, delayed(t, clock{}, 1))
 	c.SetExecutor(func(p *program.Program, in map[string]reference.Tensor) (
 		map[string]reference.Tensor, error) {
