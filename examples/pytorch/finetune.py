@@ -23,7 +23,7 @@ data = [{"input_ids": row, "labels": row} for row in rows]
 
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=0.0)
 schedule = get_cosine_schedule_with_warmup(optimizer, 10, steps)
-quest.CAGE(optimizer, model, steps, silence=0.5, scheduler=schedule)
+quest.CAGE(optimizer, model, steps, scheduler=schedule)
 
 arguments = TrainingArguments(out, max_steps=steps, per_device_train_batch_size=4, logging_steps=10,
                               report_to="none", save_strategy="no")
