@@ -29,13 +29,14 @@ const (
 	weightsLatent    = "latent"
 )
 
-// exportCommand is the command line of cage export.
+// exportCommand holds the command line of cage export.
 type exportCommand struct {
 	export.Options
 	to, out, weights, data string
 	step                   int
 	check                  bool
-	configuration, run     string // the argument; and the run, which --check may have to train
+	argument               string // a run, or with --check a configuration
+	run                    string // the run: the argument, or what is trained with it
 }
 
 func newExport() *cobra.Command {
@@ -67,7 +68,7 @@ trained in a temporary directory:
 	}
 	e.addFlags(cmd.Flags())
 	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
-		e.configuration, e.run = args[0], args[0]
+		e.argument, e.run = args[0], args[0]
 		if err := e.usage(); err != nil {
 			return nil, err
 		}
@@ -78,7 +79,7 @@ trained in a temporary directory:
 				return nil, err
 			}
 			defer os.RemoveAll(temporary)
-			if err := e.writeInto(cmd, temporary); err != nil {
+			if err := e.prepareCheck(cmd, temporary); err != nil {
 				return nil, err
 			}
 		}
@@ -109,7 +110,7 @@ func (e *exportCommand) addFlags(flags *pflag.FlagSet) {
 		"only say how the weights of RUN, or of a file to be trained, would be stored")
 }
 
-// usage returns an error for flags that do not fit together.
+// usage returns an error if a flag is missing, has an unknown value or does not fit the others.
 func (e *exportCommand) usage() error {
 	switch {
 	case !slices.Contains(export.Formats(), e.to):
@@ -123,21 +124,20 @@ func (e *exportCommand) usage() error {
 	case e.Embedding != "" && e.to != "gguf":
 		return usagef("--embedding: the type of the embedding can be chosen --to gguf")
 	case e.weights != weightsQuantized && e.weights != weightsLatent:
-		return usagef("--weights %q: want %s or %s",
-			e.weights, weightsQuantized, weightsLatent)
+		return usagef("--weights %q: want %s or %s", e.weights, weightsQuantized, weightsLatent)
 	}
 	return nil
 }
 
-// writeInto makes the command write into a temporary directory, where it trains a step if there is
-// a configuration in the place of a run.
-func (e *exportCommand) writeInto(cmd *cobra.Command, temporary string) error {
+// prepareCheck sets out to a path in the temporary directory. If the argument is a configuration,
+// it trains a step of it there.
+func (e *exportCommand) prepareCheck(cmd *cobra.Command, temporary string) error {
 	e.out = filepath.Join(temporary, "export")
-	if filepath.Ext(e.configuration) != ".toml" {
+	if filepath.Ext(e.argument) != ".toml" {
 		return nil
 	}
 	e.run = filepath.Join(temporary, "run")
-	return trainStep(cmd, e.configuration, e.run)
+	return trainStep(cmd, e.argument, e.run)
 }
 
 // write writes the export, and computes losses if there is data.
@@ -188,7 +188,7 @@ func (e *exportCommand) write(cmd *cobra.Command) (*output, error) {
 
 // commandLine returns the command with the flags that were given.
 func (e *exportCommand) commandLine(flags *pflag.FlagSet) string {
-	words := []string{"cage export", e.configuration}
+	words := []string{"cage export", e.argument}
 	flags.Visit(func(f *pflag.Flag) {
 		if words = append(words, "--"+f.Name); f.Value.Type() != "bool" {
 			words = append(words, f.Value.String())
@@ -199,7 +199,7 @@ func (e *exportCommand) commandLine(flags *pflag.FlagSet) string {
 
 func (e *exportCommand) print(w io.Writer, step int, report *export.Report, losses []float64) {
 	if e.check {
-		fmt.Fprintf(w, "%s can be exported to %s:\n", e.configuration, report.Format)
+		fmt.Fprintf(w, "%s can be exported to %s:\n", e.argument, report.Format)
 	} else {
 		fmt.Fprintf(w, "%s, step %d, as %s in %s\n", e.run, step, report.Format, report.Path)
 	}

@@ -57,7 +57,7 @@ func runProgram(
 	if rule.Quantizer != nil {
 		q = *rule.Quantizer
 	}
-	return oracle(t, p, stepInputs(t, rule, tensors, q, oracle, g, scalars))
+	return runReference(t, p, stepInputs(t, rule, tensors, q, runReference, g, scalars))
 }
 
 func testRule(t *testing.T, opt sdk.Optimizer, quantizer string, shape ...int) Rule {

@@ -21,9 +21,9 @@ func TestFactor(t *testing.T) {
 			t.Fatal(err)
 		}
 		in := map[string]reference.Tensor{spec.InputX: reference.Floats(sampleX, 2, 3)}
-		in = stepInputs(t, rule, in, spec.Quantizer{}, oracle, sampleG, testScalars)
+		in = stepInputs(t, rule, in, spec.Quantizer{}, runReference, sampleG, testScalars)
 		in[InputError] = reference.Floats(e, 2, 3)
-		return oracle(t, p, in)
+		return runReference(t, p, in)
 	}
 	off := runRule(t, testRule(t, sgd{}, "", 2, 3), sampleX, sampleG, testScalars)[spec.InputX].Floats
 	for _, form := range []Form{Decoupled, Coupled} {
@@ -63,7 +63,7 @@ func TestFrozenStatistics(t *testing.T) {
 	if in := jobs[0].Inputs[spec.InputX]; in != "merged/x" || len(jobs[0].Outputs) > 0 {
 		t.Errorf("the statistics read %s and replace %v", in, jobs[0].Outputs)
 	}
-	out := oracle(t, jobs[0].Program, map[string]reference.Tensor{
+	out := runReference(t, jobs[0].Program, map[string]reference.Tensor{
 		spec.InputX:    reference.Floats(sampleX, 2, 3),
 		InputQuantized: reference.Floats(make([]float64, 6), 2, 3)})
 	want := 0.0

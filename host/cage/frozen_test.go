@@ -62,7 +62,7 @@ func TestFrozen(t *testing.T) {
 					for _, s := range rule.State() {
 						in[spec.StatePrefix+s.Name] = reference.Floats(make([]float64, size(s.Shape)), s.Shape...)
 					}
-					out := oracle(t, p, stepInputs(t, rule, in, q, oracle, sampleG, testScalars))
+					out := runReference(t, p, stepInputs(t, rule, in, q, runReference, sampleG, testScalars))
 					for _, s := range rule.computed() {
 						state = append(state, out[spec.StatePrefix+s.Name].Floats...)
 					}

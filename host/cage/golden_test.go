@@ -13,11 +13,11 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// executor runs a program on named tensors. oracle and device are executors.
+// executor runs a program on named tensors: runReference or device.
 type executor func(t *testing.T, p *program.Program,
 	in map[string]reference.Tensor) map[string]reference.Tensor
 
-func oracle(
+func runReference(
 	t *testing.T, p *program.Program, in map[string]reference.Tensor,
 ) map[string]reference.Tensor {
 	t.Helper()
@@ -59,7 +59,7 @@ func TestStepsGolden(t *testing.T) {
 			t.Skip("the optimizer muon is not part of these tests")
 		}
 		ran++
-		runGoldenSteps(t, c, oracle,
+		runGoldenSteps(t, c, runReference,
 			func(o golden.Object, key string, got []float64) { o.Close(key, got) })
 	})
 	if ran < 9 {
@@ -191,17 +191,17 @@ func iterateToy(t *testing.T, form Form, lambda, x float64) float64 {
 	}
 	for range 400 {
 		tensors := map[string]reference.Tensor{spec.InputX: reference.Floats([]float64{x}, 1)}
-		in := stepInputs(t, rule, tensors, q, oracle, []float64{x - 0.5}, map[string]float64{
+		in := stepInputs(t, rule, tensors, q, runReference, []float64{x - 0.5}, map[string]float64{
 			spec.InputStep: 1, spec.InputRate: 0.1 / (1 + lambda), InputNextRate: 0, InputClip: 1,
 			InputLambda: lambda,
 		})
-		x = oracle(t, p, in)[spec.InputX].Floats[0]
+		x = runReference(t, p, in)[spec.InputX].Floats[0]
 	}
 	return x
 }
 
 func TestParetoMetricGolden(t *testing.T) {
-	paretoMetric(t, oracle, golden.Object.Close)
+	paretoMetric(t, runReference, golden.Object.Close)
 }
 
 // paretoMetric compares the norms that run computes with those of the golden file.

@@ -39,7 +39,8 @@ func TestOsciResetGolden(t *testing.T) {
 			for name, v := range state {
 				in[spec.StatePrefix+name] = reference.Floats(v, x.Shape...)
 			}
-			out := oracle(t, p, stepInputs(t, rule, in, *rule.Quantizer, oracle, gradients.Row(i).Data,
+			out := runReference(t, p, stepInputs(t, rule, in, *rule.Quantizer, runReference,
+				gradients.Row(i).Data,
 				map[string]float64{spec.InputStep: float64(i + 1), spec.InputRate: 1, InputNextRate: 1,
 					InputClip: 1, InputLambda: 0}))
 			changed := 0.0

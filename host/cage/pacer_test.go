@@ -101,9 +101,9 @@ func TestCollect(t *testing.T) {
 	}
 	const name = "global.2.norm2"
 	tensors := map[string]reference.Tensor{spec.InputX: reference.Floats(sampleX, rule.Shape...)}
-	in := stepInputs(t, rule, tensors, *rule.Quantizer, oracle, sampleG, testScalars)
+	in := stepInputs(t, rule, tensors, *rule.Quantizer, runReference, sampleG, testScalars)
 	delete(in, name) // it is not known yet
-	got := oracle(t, p, in)[name].Floats[0]
+	got := runReference(t, p, in)[name].Floats[0]
 	want := 0.0
 	for i, x := range sampleX {
 		g := 0.5*sampleG[i] + 1.5*(x-0.25*math.RoundToEven(x/0.25))
@@ -163,13 +163,13 @@ func TestProbe(t *testing.T) {
 		t.Fatal(err)
 	}
 	tensors := map[string]reference.Tensor{spec.InputX: reference.Floats(sampleX, rule.Shape...)}
-	in := stepInputs(t, rule, tensors, *rule.Quantizer, oracle, sampleG, testScalars)
+	in := stepInputs(t, rule, tensors, *rule.Quantizer, runReference, sampleG, testScalars)
 	second := make([]float64, len(sampleG))
 	for i := range second {
 		second[i] = float64(i) - 2.5
 	}
 	in[spec.InputProbed] = reference.Floats(second, rule.Shape...)
-	after := oracle(t, p, in)[spec.InputX].Floats
+	after := runReference(t, p, in)[spec.InputX].Floats
 	for i, x := range sampleX {
 		e := 1.5 * (x - 0.25*math.RoundToEven(x/0.25))
 		g, s := 0.5*sampleG[i]+e, 0.5*second[i]+e

@@ -132,7 +132,8 @@ func TestPARQStatistics(t *testing.T) {
 			t.Fatal(err)
 		}
 		in := map[string]reference.Tensor{spec.InputX: reference.Floats(x, 2, 4)}
-		return oracle(t, p, stepInputs(t, rule, in, *rule.Quantizer, oracle, make([]float64, 8),
+		return runReference(t, p, stepInputs(t, rule, in, *rule.Quantizer, runReference,
+			make([]float64, 8),
 			map[string]float64{spec.InputStep: 1, spec.InputRate: 1, InputNextRate: 1, InputClip: 1,
 				InputLambda: 0.5}))
 	}

@@ -10,7 +10,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -216,7 +215,7 @@ func (h Holder) write(file vfs.Path, flag int) ([]byte, error) {
 	return text, errors.Join(err, f.Close()) // closing makes it visible to other machines
 }
 
-// holderStart is how every text of Holder.write begins.
+// holderStart is the beginning of every claim that Holder.write writes.
 const holderStart = `{"machine":"`
 
 // isHolder reports whether content was written by Holder.write, perhaps only in part because the
@@ -227,8 +226,8 @@ func isHolder(content io.Reader) bool {
 		return false
 	}
 	lost := len(bytes.Trim(text, "\x00")) == 0
-	return lost || strings.HasPrefix(string(text), holderStart) ||
-		strings.HasPrefix(holderStart, string(text))
+	return lost || bytes.HasPrefix(text, []byte(holderStart)) ||
+		bytes.HasPrefix([]byte(holderStart), text)
 }
 
 const maxHolder = 4 << 10 // bytes; longer than a claim

@@ -35,8 +35,8 @@ func TestDue(t *testing.T) {
 	}
 }
 
-// oracle runs body on the reference implementation.
-func oracle(
+// runReference runs body on the reference implementation.
+func runReference(
 	t *testing.T, body func(b *program.Builder, in []program.Value) []program.Value,
 	x ...reference.Tensor,
 ) [][]float64 {
@@ -48,7 +48,7 @@ func TestSort(t *testing.T) {
 	v, keys := reference.Floats([]float64{1, 2, 3, 4, 5, 6}, 2, 3), []float64{1, 3, 2}
 	for axis, want := range [][]float64{{4, 5, 6, 1, 2, 3}, {2, 3, 1, 5, 6, 4}} {
 		k := [][]float64{{0, 1}, keys}[axis]
-		got := oracle(t, func(_ *program.Builder, in []program.Value) []program.Value {
+		got := runReference(t, func(_ *program.Builder, in []program.Value) []program.Value {
 			return []program.Value{sort(in[0], axis, in[1])}
 		}, v, reference.Floats(k, len(k)))[0]
 		plugintest.Near(t, fmt.Sprint("axis ", axis), got, want, 0)
@@ -61,7 +61,7 @@ func TestIterate(t *testing.T) {
 	// The eigenvalues of Q·diag(d)·Qᵀ are d for any orthonormal Q.
 	const n = 5
 	d := []float64{16, 8, 4, 2, 1}
-	out := oracle(t, func(b *program.Builder, in []program.Value) []program.Value {
+	out := runReference(t, func(b *program.Builder, in []program.Value) []program.Value {
 		truth := in[0].QR()
 		f := product(truth.Mul(b.Table(d, 1, n)), truth, 1, 1)
 		q := identity(b, n)
@@ -141,7 +141,7 @@ func TestDeficient(t *testing.T) {
 		{"rank 1", []float64{1, 2, 2, 4}, []float64{math.Sqrt(0.2), math.Sqrt(0.8), math.Sqrt(0.8),
 			math.Sqrt(0.2)}},
 	} {
-		out := oracle(t, func(_ *program.Builder, in []program.Value) []program.Value {
+		out := runReference(t, func(_ *program.Builder, in []program.Value) []program.Value {
 			basis, _, ok := iterate(in[0], in[1])
 			return []program.Value{basis.Abs(), product(basis, basis, 0, 0), ok.Convert(program.Float)}
 		}, reference.Floats(c.factor, 2, 2), turned)
@@ -206,7 +206,7 @@ func TestZeroRows(t *testing.T) {
 // checkOrthonormal allows for one rounding of each element to binary32.
 func checkOrthonormal(t *testing.T, basis []float64, n int) {
 	t.Helper()
-	got := oracle(t, func(_ *program.Builder, in []program.Value) []program.Value {
+	got := runReference(t, func(_ *program.Builder, in []program.Value) []program.Value {
 		return []program.Value{product(in[0], in[0], 0, 0)}
 	}, reference.Floats(basis, n, n))[0]
 	eye := make([]float64, n*n)
@@ -221,7 +221,7 @@ func TestFirstBasis(t *testing.T) {
 	bad := reference.Floats([]float64{math.NaN(), 0, 0, 1}, 2, 2)
 	good := reference.Floats([]float64{1, 0, 0, 4}, 2, 2)
 	eye := reference.Floats([]float64{1, 0, 0, 1}, 2, 2)
-	out := oracle(t, func(_ *program.Builder, in []program.Value) []program.Value {
+	out := runReference(t, func(_ *program.Builder, in []program.Value) []program.Value {
 		return []program.Value{eigenvectors(in[0], in[2]), eigenvectors(in[1], in[2]).Abs()}
 	}, bad, good, eye)
 	plugintest.Near(t, "without a basis", out[0], eye.Floats, 0)

@@ -54,7 +54,7 @@ var parsers = []struct{ what, pkg, targets string }{
 		"FuzzDescribeAnswer FuzzOptimizerAnswer FuzzQuantizeRequest FuzzQuantizerAnswer"},
 	{"programs on the wire", "sdk/internal/wire", "FuzzProgram"},
 	{"programs", "sdk/program", "FuzzValidate"},
-	{"programs, run by the oracle", "sdk/program/reference", "FuzzRun"},
+	{"programs, run by the reference implementation", "sdk/program/reference", "FuzzRun"},
 	{"products of matrices, on every tier", "host/compute/matmul", "FuzzProduct"},
 	{"programs, run by rows", "host/compute/cpu", "FuzzPrograms"},
 	{"programs, run by every executor", "internal/testing/executortest", "FuzzExecutors"},

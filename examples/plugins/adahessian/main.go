@@ -1,6 +1,6 @@
 // Command adahessian is AdaHessian (Yao et al. 2020, "ADAHESSIAN: An Adaptive Second Order
 // Optimizer for Machine Learning", arXiv 2006.00719, Algorithm 1): Adam with the diagonal of the
-// Hessian in the place of the gradient in the second moment:
+// Hessian instead of the gradient in the second moment:
 //
 //	d = z ⊙ (H·z)     z random, −1 or 1 (Hutchinson); without a new estimate, the last one
 //	d ← mean of d over each block of a matrix's row

@@ -1,7 +1,7 @@
-// Command opaque-adamw is AdamW as an optimizer that computes by itself, in the place of a program:
-// the form for algorithms that cannot be programs, such as somebody's C++. AdamW can be one, and as
-// one, plugins/adamw, it is shorter and faster; here it shows what such a plugin looks like, and
-// tests hold its training to the program's.
+// Command opaque-adamw is AdamW as an opaque optimizer: the plugin computes the update itself,
+// instead of giving the host a program. This form is for algorithms that cannot be written as
+// programs, such as existing C++ code. As a program, AdamW is shorter and faster (plugins/adamw);
+// this plugin is an example, and tests compare its training with the program's.
 package main
 
 import (

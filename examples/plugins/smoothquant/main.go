@@ -85,7 +85,7 @@ func round(b *program.Builder, x program.Value, site sdk.Site) program.Value {
 		largest = x.Abs().MaxAll()
 	}
 	top := math.Exp2(float64(site.Int("bits")-1)) - 1
-	// XLA divides by s·scale in the place of s and scale, so that their product must not become 0.
+	// XLA divides by s·scale instead of by s and scale, so that their product must not become 0.
 	scale := largest.Div(b.Const(top)).Max(b.Const(0x1p-100))
 	scale = largest.IsFinite().Select(scale, b.Const(math.NaN()))
 	return x.Div(scale).Round().Mul(scale)

@@ -30,12 +30,12 @@ func wide(x []float32) []float64 {
 	return out
 }
 
-// oracle executes an operation with the reference implementation, in float64.
-func oracle(
+// runReference executes an operation with the reference implementation, in float64.
+func runReference(
 	t *testing.T, op program.Op, result program.Type, args ...reference.Tensor,
 ) reference.Tensor {
 	t.Helper()
-	b := program.NewBuilder("oracle")
+	b := program.NewBuilder("reference")
 	values, inputs := []program.Value{}, map[string]reference.Tensor{}
 	for i, a := range args {
 		name := fmt.Sprint("x", i)
@@ -100,23 +100,24 @@ func TestAgainstOracle(t *testing.T) {
 		}
 		nearest := make([]int32, rows)
 		loops.Nearest(nearest, x, table, d, atOnce)
-		ints("nearest", nearest, oracle(t, program.OpNearest, program.Type{}, xT, tableT))
+		ints("nearest", nearest, runReference(t, program.OpNearest, program.Type{}, xT, tableT))
 		found := make([]float32, rows*d)
 		loops.Lookup(found, index, table, d, atOnce)
-		floats("lookup", found, oracle(t, program.OpLookup, program.Type{}, indexT, tableT))
+		floats("lookup", found, runReference(t, program.OpLookup, program.Type{}, indexT, tableT))
 		sums := make([]float32, n*d)
 		loops.ScatterAdd(sums, index, x, d, atOnce)
-		floats("scatter_add", sums, oracle(t, program.OpScatterAdd, program.FloatType(n, d), indexT, xT))
+		floats("scatter_add", sums, runReference(t, program.OpScatterAdd, program.FloatType(n, d), indexT,
+			xT))
 		largest := make([]bool, rows*d)
 		loops.TopK(largest, x, d, k, atOnce)
-		if want := oracle(t, program.OpTopK, program.Type{}, xT, reference.Int(int32(k))).
+		if want := runReference(t, program.OpTopK, program.Type{}, xT, reference.Int(int32(k))).
 			Bools(); !slices.Equal(largest, want) {
 			t.Fatalf("seed %d: the %d largest of rows of %d of %v are %v, want %v", seed, k, d, x, largest,
 				want)
 		}
 		at := make([]float32, rows)
 		loops.OrderStatistic(at, x, d, k, atOnce)
-		floats("order_statistic", at, oracle(t, program.OpOrderStatistic, program.Type{}, xT,
+		floats("order_statistic", at, runReference(t, program.OpOrderStatistic, program.Type{}, xT,
 			reference.Int(int32(k))))
 	}
 }
@@ -140,7 +141,7 @@ func TestNearestOfSomeNumbers(t *testing.T) {
 		}
 		got := make([]int32, len(x))
 		loops.Nearest(got, x, table, 1, atOnce)
-		want := oracle(t, program.OpNearest, program.Type{}, reference.Floats(wide(x), len(x)),
+		want := runReference(t, program.OpNearest, program.Type{}, reference.Floats(wide(x), len(x)),
 			reference.Floats(wide(table), len(table)))
 		for i, w := range want.Ints {
 			if int64(got[i]) != w {
@@ -157,7 +158,7 @@ func TestNearestOfRandomVectors(t *testing.T) {
 	x, table := normal(rng, rows*d), normal(rng, n*d)
 	got := make([]int32, rows)
 	loops.Nearest(got, x, table, d, atOnce)
-	want := oracle(t, program.OpNearest, program.Type{}, reference.Floats(wide(x), rows, d),
+	want := runReference(t, program.OpNearest, program.Type{}, reference.Floats(wide(x), rows, d),
 		reference.Floats(wide(table), n, d))
 	distance := func(i int, j int64) (sum float64) {
 		for k := range d {

@@ -276,7 +276,8 @@ func compareKernel(t *testing.T, name string, p *program.Program, stored map[str
 			}
 		}
 		if size := p.TypeOf(o.Value).Size(); apart > 0 {
-			t.Errorf("%s: %d of %d elements of %s are not those of the oracle", name, apart, size, o.Name)
+			t.Errorf("%s: %d of %d elements of %s are not those of the reference implementation", name,
+				apart, size, o.Name)
 		}
 	}
 }
