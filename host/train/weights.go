@@ -61,7 +61,8 @@ func (r *run) readFactors() error {
 	if err != nil {
 		return err
 	}
-	factors, err := r.cfg.Adapters.Load(vfs.At(dir), r.Compiled.Plan().Adapters, layout)
+	plan := r.Compiled.Plan()
+	factors, err := r.cfg.Adapters.Load(plan.Seed, vfs.At(dir), plan.Adapters, layout)
 	r.Compiled.SetFactors(factors)
 	return err
 }

@@ -38,6 +38,10 @@ const (
 	thetaKey        = "rope_theta"
 	beginKey        = "bos_token_id"
 	endKey          = "eos_token_id"
+	tiedKey         = "tie_word_embeddings"
+	windowKey       = "sliding_window"
+	scalingKey      = "rope_scaling"    // of transformers 4
+	parametersKey   = "rope_parameters" // of transformers 5
 	quantizationKey = "quantization_config"
 )
 
@@ -72,7 +76,7 @@ func ParseConfig(text []byte, context int) (*Config, error) {
 	}
 	s.NormEps = k.requiredNumber("rms_norm_eps")
 	s.Head = "own"
-	if k.flag("tie_word_embeddings") {
+	if k.flag(tiedKey) || f.tied && !k.has(tiedKey) {
 		s.Head = "tied"
 	}
 	k.rope(s)
@@ -101,7 +105,7 @@ func ParseConfig(text []byte, context int) (*Config, error) {
 	}
 	if !s.Windowed() {
 		if n := cmp.Or(context, c.MaxPositions); s.Window > 0 && s.Window < n {
-			k.fault("sliding_window", fmt.Sprintf("%d, but sequences have %d tokens", s.Window, n),
+			k.fault(windowKey, fmt.Sprintf("%d, but sequences have %d tokens", s.Window, n),
 				"sequences that are no longer than that (model.context)")
 		}
 		s.Window = 0
@@ -174,9 +178,12 @@ func (c *Config) Describe() (d Description, err error) {
 	maps.Copy(config, map[string]any{"architectures": []string{f.architecture},
 		"model_type": f.modelType, cmp.Or(f.activationKey, "hidden_act"): activation(s),
 		"attention_bias": false, "mlp_bias": false, "attention_dropout": 0.0,
-		"initializer_range": s.InitStd, positionsKey: c.MaxPositions, "use_cache": true,
+		"initializer_range": decimal(s.InitStd), positionsKey: c.MaxPositions, "use_cache": true,
 		// null, for SmolLM3 has a default that may not be below vocab_size
 		"pad_token_id": nil})
+	if s.Kind == architecture.KindOLMo3 { // version 5 does not use rope_theta in layers with a window
+		config[parametersKey] = ropeParameters(s)
+	}
 	if f.describe != nil {
 		maps.Copy(config, f.describe(s, c.MaxPositions))
 	}
@@ -215,7 +222,7 @@ func shape(s architecture.Settings) map[string]any {
 	m := map[string]any{"hidden_size": s.Width, "num_hidden_layers": s.Layers,
 		"num_attention_heads": s.Heads, "num_key_value_heads": s.KVHeads,
 		"head_dim": s.HeadSize, "intermediate_size": s.Hidden, vocabKey: s.Vocab,
-		"rms_norm_eps": s.NormEps, "tie_word_embeddings": s.Head == "tied"}
+		"rms_norm_eps": s.NormEps, tiedKey: s.Head == "tied"}
 	switch s.Kind {
 	case architecture.KindGranite:
 		s.AttentionMultiplier = s.ScoreScale()
@@ -234,6 +241,7 @@ func shape(s architecture.Settings) map[string]any {
 	return m
 }
 
+// wavelengths returns the keys of rotary positions in the form of transformers 4.
 func wavelengths(s architecture.Settings) map[string]any {
 	var scaling any // null without scaling
 	if s.RopeFactor > 1 {
@@ -248,5 +256,21 @@ func wavelengths(s architecture.Settings) map[string]any {
 		}
 		scaling = keys
 	}
-	return map[string]any{thetaKey: s.RopeTheta, "rope_scaling": scaling}
+	return map[string]any{thetaKey: s.RopeTheta, scalingKey: scaling}
+}
+
+// ropeParameters returns the value of rope_parameters, the form of transformers 5.
+func ropeParameters(s architecture.Settings) map[string]any {
+	plain := func(theta float64) map[string]any {
+		return map[string]any{"rope_type": "default", thetaKey: theta}
+	}
+	parameters := plain(s.RopeTheta)
+	if scaling, ok := wavelengths(s)[scalingKey].(map[string]any); ok {
+		maps.Copy(parameters, scaling)
+	}
+	if s.Kind != architecture.KindGemma3 && s.Kind != architecture.KindOLMo3 {
+		return parameters
+	}
+	return map[string]any{fullAttention: parameters,
+		slidingAttention: plain(s.LayerRope(0).RopeTheta)}
 }

@@ -1,6 +1,7 @@
 package huggingface
 
 import (
+	"cmp"
 	"encoding/json/jsontext"
 	"encoding/json/v2"
 	"errors"
@@ -81,7 +82,7 @@ func (d Description) For(s architecture.Settings, trained Tokens) (Description, 
 			"kind %s", c.Settings.Kind, s.Kind)}, nil
 	}
 	for _, key := range slices.Sorted(maps.Keys(want)) {
-		if found[key] != want[key] && (key != vocabKey || s.Vocab < c.Settings.Vocab) {
+		if !reflect.DeepEqual(found[key], want[key]) && (key != vocabKey || s.Vocab < c.Settings.Vocab) {
 			faults = append(faults, fmt.Sprintf("%s: found %v, want %v", key, found[key], want[key]))
 		}
 	}
@@ -95,20 +96,18 @@ func (d Description) For(s architecture.Settings, trained Tokens) (Description, 
 	if s.Context > c.MaxPositions {
 		changes[positionsKey] = s.Context
 	}
+	if s.Window != c.Settings.Window {
+		maps.Copy(changes, c.windowed(s))
+	}
 	if now := wavelengths(s); !reflect.DeepEqual(now, wavelengths(c.Settings)) {
 		// The version of transformers that wrote the file determines the form.
-		const before, since5 = "rope_scaling", "rope_parameters"
 		k, _ := newKeys(d.Config) // it was parsed successfully before
 		maps.Copy(changes, now)
-		if k.has(since5) {
-			parameters := map[string]any{"rope_type": "default", thetaKey: now[thetaKey]}
-			if scaling, ok := now[before].(map[string]any); ok {
-				maps.Copy(parameters, scaling)
-			}
-			changes[since5] = parameters
-			if !k.has(before) && !k.has(thetaKey) {
-				changes[before], changes[thetaKey] = nil, nil
-			}
+		if k.has(parametersKey) || s.Kind == architecture.KindOLMo3 {
+			changes[parametersKey] = ropeParameters(s)
+		}
+		if k.has(parametersKey) && !k.has(scalingKey) && !k.has(thetaKey) {
+			changes[scalingKey], changes[thetaKey] = nil, nil
 		}
 	}
 	if d.Config, err = change(d.Config, changes, c.Tokens, trained); err == nil &&
@@ -116,6 +115,18 @@ func (d Description) For(s architecture.Settings, trained Tokens) (Description, 
 		d.Generation, err = change(d.Generation, map[string]any{}, c.Tokens, trained)
 	}
 	return d, err
+}
+
+// windowed returns the keys that give the described model the window of s.
+func (c *Config) windowed(s architecture.Settings) map[string]any {
+	switch {
+	case s.Kind != architecture.KindLlama:
+		return map[string]any{windowKey: cmp.Or(s.Window, max(s.Context, c.MaxPositions))}
+	case s.Window == 0:
+		return map[string]any{windowKey: jsontext.Value("null")} // not absent: that means 4096
+	}
+	return map[string]any{windowKey: s.Window, "model_type": mistralFamily.modelType,
+		"architectures": []string{mistralFamily.architecture}}
 }
 
 // change returns the text of an object with new values for some keys, where nil removes a key, and

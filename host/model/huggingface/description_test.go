@@ -92,11 +92,15 @@ func TestDescriptionFor(t *testing.T) {
 			texts{"eos_token_id": "[2,5,9]"}},
 		"another begin": {version4, func(*architecture.Settings) {},
 			huggingface.Tokens{Begin: []int32{7}}, texts{"bos_token_id": "7"}, texts{"bos_token_id": "7"}},
+		"another window": {version4, func(s *architecture.Settings) { s.Window = 16 },
+			huggingface.Tokens{}, texts{"sliding_window": "16"}, texts{}},
+		"no window": {version4, func(s *architecture.Settings) { s.Window = 0 },
+			huggingface.Tokens{}, texts{"sliding_window": "null"}, texts{}},
 	} {
 		s := architecture.Settings{Kind: "llama", Layers: 2, Width: 64, Heads: 4, Hidden: 96, Vocab: 160,
 			NormEps: 1e-5, Head: "own", RopeTheta: 500000,
 			RopeScaling: architecture.ScalingLlama3, RopeFactor: 1, RopeLow: 1, RopeHigh: 4,
-			RopeOriginal: 8192, InitStd: 0.02, Context: 2048}
+			RopeOriginal: 8192, InitStd: 0.02, Context: 2048, Window: 4096}
 		c.change(&s)
 		before := huggingface.Description{Config: []byte(c.config), Generation: []byte(generation)}
 		after, err := before.For(s, c.learned)
@@ -110,6 +114,109 @@ func TestDescriptionFor(t *testing.T) {
 		if err != nil || !bytes.Equal(again.Config, after.Config) ||
 			!bytes.Equal(again.Generation, after.Generation) {
 			t.Errorf("%s: what was changed changes once more, error %v", name, err)
+		}
+	}
+}
+
+// TestChangedModel checks, for models of all families, that the description is unchanged if nothing
+// was changed, and that a changed window or changed positions are read again from the new
+// description.
+func TestChangedModel(t *testing.T) {
+	for _, name := range []string{"gemma2", "gemma3", "granite", "linear", "llama2", "llama32",
+		"mistral", "nemo", "olmo2", "olmo3", "qwen2", "qwen3", "smollm3", "window"} {
+		d, err := huggingface.ReadDescription(vfs.At(filepath.Join("testdata", name)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for what, change := range map[string]func(*architecture.Settings){
+			"nothing": func(*architecture.Settings) {},
+			"theta":   func(s *architecture.Settings) { s.RopeTheta = 12345 },
+			"factor": func(s *architecture.Settings) {
+				s.RopeScaling, s.RopeFactor = architecture.ScalingLinear, 4
+			},
+			"window": func(s *architecture.Settings) { s.Window = 5 },
+			"all":    func(s *architecture.Settings) { s.Window = 0 },
+		} {
+			const context = 32
+			c, err := huggingface.ParseConfig(d.Config, context)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := c.Settings
+			if change(&s); !s.Windowed() {
+				s.Window = 0
+			}
+			s.Context = context
+			after, err := d.For(s, huggingface.Tokens{})
+			if err != nil {
+				t.Errorf("%s, %s: %v", name, what, err)
+				continue
+			}
+			if what == "nothing" {
+				checkKeys(t, name, d.Config, after.Config, map[string]string{})
+			}
+			c, err = huggingface.ParseConfig(after.Config, context)
+			if err != nil {
+				t.Errorf("%s, %s: %v", name, what, err)
+				continue
+			}
+			if s.RopeScaling == architecture.ScalingLinear { // has no other parameters
+				for _, x := range []*architecture.Settings{&s, &c.Settings} {
+					x.RopeLow, x.RopeHigh, x.RopeOriginal = 0, 0, 0
+				}
+			}
+			if s.Window == 0 && c.Settings.Window >= context {
+				c.Settings.Window = 0
+			}
+			s.Context = 0
+			if diff := cmp.Diff(s, c.Settings); diff != "" {
+				t.Errorf("%s, %s (-want +got):\n%s", name, what, diff)
+			}
+		}
+	}
+}
+
+// TestTiedByDefault checks that a missing tie_word_embeddings means what it means in the classes of
+// transformers.
+func TestTiedByDefault(t *testing.T) {
+	for name, want := range map[string]string{"gemma2": "tied", "gemma3": "tied", "smollm3": "tied",
+		"granite": "own", "llama32": "own", "mistral": "own", "olmo2": "own", "olmo3": "own",
+		"qwen2": "own", "qwen3": "own"} {
+		_, text := readConfig(t, name)
+		var keys object
+		if err := json.Unmarshal(text, &keys); err != nil {
+			t.Fatal(err)
+		}
+		delete(keys, "tie_word_embeddings")
+		text, err := json.Marshal(keys)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c, err := huggingface.ParseConfig(text, 0); err != nil || c.Settings.Head != want {
+			t.Errorf("%s: the head is %q, want %q, error %v", name, c.Settings.Head, want, err)
+		}
+	}
+}
+
+// TestPattern checks that a Gemma 3 that has another layer without a window than the sixth is
+// refused.
+func TestPattern(t *testing.T) {
+	_, text := readConfig(t, "gemma3")
+	for _, key := range []string{"sliding_window_pattern", "_sliding_window_pattern"} {
+		var keys object
+		if err := json.Unmarshal(text, &keys); err != nil {
+			t.Fatal(err)
+		}
+		delete(keys, "layer_types")
+		for pattern, ok := range map[int]bool{2: false, 6: true} {
+			keys[key] = pattern
+			text, err := json.Marshal(keys)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := huggingface.ParseConfig(text, 0); (err == nil) != ok {
+				t.Errorf("%s = %d: %v", key, pattern, err)
+			}
 		}
 	}
 }

@@ -18,6 +18,7 @@ type family struct {
 	kind                    string // architecture.Settings.Kind
 	tensors                 table
 	freeHeads               bool   // the head size does not follow from the width
+	tied                    bool   // without the key, the head is the embedding
 	activationKey           string // key of the gate's activation; "" means hidden_act
 	// check reads keys of its own; it may be nil
 	check func(k *keys, s *architecture.Settings)
@@ -104,13 +105,13 @@ var llamaFamily = family{architecture: "LlamaForCausalLM", modelType: "llama",
 var mistralFamily = family{architecture: "MistralForCausalLM", modelType: "mistral",
 	kind: architecture.KindLlama, tensors: llamaTensors,
 	window: func(k *keys) int {
-		if _, exists := k.values["sliding_window"]; !exists {
+		if _, exists := k.values[windowKey]; !exists {
 			return 4096 // default of transformers
 		}
-		return k.size("sliding_window", maxPositions)
+		return k.size(windowKey, maxPositions)
 	},
 	describe: func(s architecture.Settings, _ int) map[string]any {
-		return map[string]any{"sliding_window": s.Window}
+		return map[string]any{windowKey: s.Window}
 	}}
 
 // llamaTensors has the tensors of Llama, whose post_attention_layernorm is the norm before the
@@ -134,7 +135,7 @@ var olmo3Family = family{architecture: "Olmo3ForCausalLM", modelType: "olmo3",
 	kind: architecture.KindOLMo3, tensors: olmo2Family.tensors, window: ownWindow,
 	check: checkLayerTypes, describe: describeLayers}
 
-func ownWindow(k *keys) int { return k.size("sliding_window", maxPositions) }
+func ownWindow(k *keys) int { return k.size(windowKey, maxPositions) }
 
 // qwen2Family is Qwen2 and Qwen2.5: a Llama with biases of queries, keys and values.
 var qwen2Family = family{architecture: "Qwen2ForCausalLM", modelType: "qwen2",
@@ -146,7 +147,7 @@ func qwenWindow(k *keys) int {
 	if !k.flag("use_sliding_window") {
 		return 0
 	}
-	return k.size("sliding_window", maxPositions)
+	return k.size(windowKey, maxPositions)
 }
 
 // qwen3Family is dense Qwen3: a Llama that normalizes each head of queries and keys, and has an
@@ -157,7 +158,7 @@ var qwen3Family = family{architecture: "Qwen3ForCausalLM", modelType: "qwen3",
 
 // smolLM3Family is SmolLM3: a Llama of which every fourth layer has no rotary positions.
 var smolLM3Family = family{architecture: "SmolLM3ForCausalLM", modelType: "smollm3",
-	kind: architecture.KindSmolLM3, tensors: llamaTensors, window: qwenWindow,
+	kind: architecture.KindSmolLM3, tied: true, tensors: llamaTensors, window: qwenWindow,
 	check: func(k *keys, s *architecture.Settings) {
 		only(k, "no_rope_layer_interval", 4)
 		var rotated []int
@@ -178,7 +179,7 @@ var smolLM3Family = family{architecture: "SmolLM3ForCausalLM", modelType: "smoll
 
 // gemma2Family is Gemma 2: norms before and after the layers, and caps of scores and logits.
 var gemma2Family = family{architecture: "Gemma2ForCausalLM", modelType: "gemma2",
-	kind: architecture.KindGemma2, freeHeads: true, activationKey: "hidden_activation",
+	kind: architecture.KindGemma2, freeHeads: true, tied: true, activationKey: "hidden_activation",
 	window: ownWindow, check: checkGemma, describe: describeLayers,
 	tensors: commonTensors.merged(table{
 		"layers.*.attn_norm":      {plainSource("model.layers.*.input_layernorm.weight")},
@@ -190,7 +191,7 @@ var gemma2Family = family{architecture: "Gemma2ForCausalLM", modelType: "gemma2"
 // gemma3Family is the text model of Gemma 3. Layers with a window, five of six, have rotary
 // positions of their own.
 var gemma3Family = family{architecture: "Gemma3ForCausalLM", modelType: "gemma3_text",
-	kind: architecture.KindGemma3, freeHeads: true, activationKey: "hidden_activation",
+	kind: architecture.KindGemma3, freeHeads: true, tied: true, activationKey: "hidden_activation",
 	window: ownWindow, check: checkGemma, tensors: gemma2Family.tensors.merged(headNorms),
 	describe: func(s architecture.Settings, positions int) map[string]any {
 		m := describeLayers(s, positions)
@@ -231,6 +232,10 @@ func checkGemma(k *keys, s *architecture.Settings) {
 		}
 	}
 	checkLayerTypes(k, s)
+	if s.Kind == architecture.KindGemma3 && !k.has("layer_types") {
+		only(k, "sliding_window_pattern", 6)
+		only(k, "_sliding_window_pattern", 6)
+	}
 }
 
 // graniteFamily is Granite 3: a Llama with factors.
@@ -253,13 +258,12 @@ func checkLayerTypes(k *keys, s *architecture.Settings) {
 	var types []string
 	want := layerTypes(*s)
 	if k.read("layer_types", &types, "a list of strings") && !slices.Equal(types, want) {
-		k.fault("layer_types", k.found("layer_types"), fmt.Sprintf("full_attention in every layer "+
-			"divisible by %d, and sliding_attention in others", slices.Index(want, fullAttention)+1))
+		k.fault("layer_types", k.found("layer_types"), fmt.Sprintf("%q", want))
 	}
 }
 
 func describeLayers(s architecture.Settings, positions int) map[string]any {
-	return map[string]any{"layer_types": layerTypes(s), "sliding_window": cmp.Or(s.Window, positions)}
+	return map[string]any{"layer_types": layerTypes(s), windowKey: cmp.Or(s.Window, positions)}
 }
 
 // layerTypes lists the types of the layers, as config.json names them.

@@ -142,7 +142,7 @@ func (k *keys) ids(key string, vocab int) (list []int32) {
 
 // Version 4 of transformers wrote rope_theta and rope_scaling, version 5 writes both as
 // rope_parameters. A file may have either, or both if they agree.
-var scalingKeys = []string{"rope_scaling", "rope_parameters"}
+var scalingKeys = []string{scalingKey, parametersKey}
 
 func (k *keys) rope(s *architecture.Settings) {
 	s.RopePairs = architecture.Interleaved

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cage-qat/cage/host/model/architecture"
@@ -61,7 +63,7 @@ func FuzzLoad(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		factors, err := s.Load(vfs.At(dir), list, layout)
+		factors, err := s.Load(1, vfs.At(dir), list, layout)
 		if err != nil {
 			return
 		}
@@ -77,4 +79,63 @@ func FuzzLoad(f *testing.F) {
 			t.Errorf("unknown factors: %v", factors)
 		}
 	})
+}
+
+// TestLoadParts checks that rows of attn.qkv that the files do not have start as in a new adapter,
+// and that files whose adapters need a changed model are refused.
+func TestLoadParts(t *testing.T) {
+	model := architecture.Settings{Kind: architecture.KindLlama, Layers: 1, Width: 8, Heads: 2,
+		KVHeads: 2, Hidden: 4, Vocab: 3, HeadSize: 4, RopePairs: architecture.Interleaved}
+	s := lora.Settings{Rank: 2, Alpha: 4, Targets: []string{"attn.qkv"}}
+	list := s.Of(model.Params())
+	layout, err := huggingface.Layout(model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tensors []safetensors.Tensor
+	for _, x := range lora.TensorsOf(list, layout) {
+		if x.Module == "k_proj" {
+			continue
+		}
+		tensor, err := safetensors.New(x.Name, []int{len(x.Rows), x.Dims[1]},
+			slices.Repeat([]float32{9}, len(x.Rows)*x.Dims[1]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		tensors = append(tensors, tensor)
+	}
+	dir := vfs.At(t.TempDir())
+	if err := safetensors.WriteFile(t.Context(), dir.Join(lora.PEFTFile), tensors, nil); err != nil {
+		t.Fatal(err)
+	}
+	for start, refused := range map[string]bool{`true`: false, `"gaussian"`: false, `"pissa"`: true,
+		`"loftq"`: true} {
+		text := strings.Replace(config, "{", `{"init_lora_weights": `+start+`, `, 1)
+		if err := os.WriteFile(dir.Join(lora.PEFTConfigFile).String(), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		const seed = 7
+		factors, err := s.Load(seed, dir, list, layout)
+		if refused {
+			if err == nil || !strings.Contains(err.Error(), "init_lora_weights") {
+				t.Errorf("init_lora_weights %s: the error is %v", start, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range []lora.Factor{list[0].A(), list[0].B()} {
+			want, width, third := make([]float32, f.Dims[0]*f.Dims[1]), f.Dims[1], f.Dims[0]/3
+			f.Draw(seed, want)
+			for i := range want {
+				if row := i / width; row < third || row >= 2*third { // queries and values
+					want[i] = 9
+				}
+			}
+			if !slices.Equal(factors[f.Name], want) {
+				t.Errorf("%s is %v, want %v", f.Name, factors[f.Name], want)
+			}
+		}
+	}
 }

@@ -36,6 +36,7 @@ type PEFTConfig struct {
 	Ranks      map[string]any `json:"rank_pattern,omitzero"`
 	Alphas     map[string]any `json:"alpha_pattern,omitzero"`
 	Whole      []string       `json:"modules_to_save,omitzero"`
+	Start      any            `json:"init_lora_weights,omitzero"`
 }
 
 func (c PEFTConfig) check(s Settings) error {
@@ -48,6 +49,9 @@ func (c PEFTConfig) check(s Settings) error {
 		"use_rslora, use_dora, rank_pattern and alpha_pattern must not be set": c.RankScaled || c.DoRA ||
 			len(c.Ranks)+len(c.Alphas) > 0,
 		"modules_to_save must not be set": len(c.Whole) > 0,
+		fmt.Sprintf("init_lora_weights is %q, with which PEFT may change the weights of the model "+
+			"before it adds the adapters (PEFT converts such an adapter if it is saved with "+
+			"path_initial_model_for_weight_conversion)", c.Start): c.changesModel(),
 	} {
 		if found {
 			faults = append(faults, fault)
@@ -60,9 +64,18 @@ func (c PEFTConfig) check(s Settings) error {
 	return nil
 }
 
+// changesModel reports whether PEFT may subtract the adapters' first values from the weights of the
+// model, as it does for "pissa".
+func (c PEFTConfig) changesModel() bool {
+	name, ok := c.Start.(string)
+	return ok && !slices.Contains([]string{"gaussian", "eva", "orthogonal"}, name)
+}
+
 // Load reads factors of the adapters in list from the files of PEFT in dir, by their names. The
-// tensors of the model are those of layout. Factors that the files do not have are left out.
-func (s Settings) Load(dir vfs.Path, list []Adapter, layout []huggingface.Mapping) (
+// tensors of the model are those of layout. Factors that the files do not have are left out; rows
+// that they do not have, such as those of keys in attn.qkv, start as in a new adapter with this
+// seed.
+func (s Settings) Load(seed uint64, dir vfs.Path, list []Adapter, layout []huggingface.Mapping) (
 	factors map[string][]float32, err error) {
 	text, err := dir.Join(PEFTConfigFile).ReadFile()
 	if err != nil {
@@ -106,6 +119,7 @@ func (s Settings) Load(dir vfs.Path, list []Adapter, layout []huggingface.Mappin
 		width := t.Dims[1]
 		if factors[t.Factor.Name] == nil {
 			factors[t.Factor.Name] = make([]float32, t.Dims[0]*width)
+			t.Factor.Draw(seed, factors[t.Factor.Name])
 		}
 		for i, row := range t.Rows {
 			copy(factors[t.Factor.Name][row*width:][:width], values[i*width:])
