@@ -6,14 +6,14 @@ import (
 )
 
 // Average is a running mean x̄ of a trained tensor over training steps, which evaluation and export
-// use in place of the tensor. With x_t the tensor after step t and F = From:
+// use in place of the tensor. With x_t the tensor after update t and F = From:
 //
 //	x̄_t = x_t                            t ≤ F
 //	x̄_t = x̄_{t−1} + w·(x_t − x̄_{t−1})    t > F
 //
 // The weight w is 1 − Decay (exponential moving average, Polyak and Juditsky 1992; as in QuEST's
 // training code), or 1/(t − F + 1), which makes x̄_t the mean of x_F…x_t (Izmailov et al. 2018,
-// "SWA"). A skipped step changes neither x nor x̄, but counts in t.
+// "SWA"). A skipped step is no update: it changes neither x nor x̄, and does not count in t.
 type Average struct {
 	Uniform bool    // w = 1/(t − F + 1)
 	Decay   float64 // if not Uniform; in [0, 1)

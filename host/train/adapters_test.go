@@ -31,6 +31,16 @@ func TestAdapters(t *testing.T) {
 	testlevel.Long(t, "trains nine runs more")
 	t.Run("all", func(t *testing.T) { testAdapters(t, true, all, `quantizer.plugin="quest"`) })
 	t.Run("some", func(t *testing.T) { testAdapters(t, false, some, `quantizer.plugin="quest"`) })
+	t.Run("of a rounded model", func(t *testing.T) {
+		whole := testrun.Config(t, "train.steps=6", "schedule.rate=0.02")
+		testrun.Train(t, whole, train.Options{})
+		cfg := testrun.Elsewhere(t, whole, fmt.Sprintf("model={init=%q}", whole.Train.Out),
+			`adapters={rank=2, base="bfloat16"}`, "train.final_eval_batches=0")
+		summary := testrun.Train(t, cfg, train.Options{})
+		if got := evaluate(t, cfg.Train.Out); got != float64(*summary.ValLoss) {
+			t.Errorf("the loss is %v in training and %v in evaluation", *summary.ValLoss, got)
+		}
+	})
 }
 
 func testAdapters(t *testing.T, all bool, targets, quantizer string) {

@@ -54,6 +54,9 @@ func withoutEffect(cfg *config.Config, programs *build.Programs) (messages []str
 		if cfg.Method.Name == cage.NameCAGE && m.Form != cage.Off {
 			idle(fmt.Sprintf("method.form = %q", m.Form), reason)
 		}
+		if cfg.IsSet("method.strength") {
+			idle("method.strength", reason)
+		}
 		if cfg.Method.ParetoEvery > 0 {
 			idle("method.pareto_every", reason)
 		}
@@ -89,24 +92,42 @@ func withoutEffect(cfg *config.Config, programs *build.Programs) (messages []str
 const weakStrength, strongStrength = 0.05, 5
 
 // correctionPull returns what the decoupled correction does in the run; nil if it does nothing, or
-// if the rates are unknown.
+// if the rates are unknown. With λ given, it follows the rate of each weight's group: the pull is
+// that of the highest.
 func (r *run) correctionPull() *cage.Pull {
 	m := r.method.CAGE
 	if r.method.Name != cage.NameCAGE || m.Form != cage.Decoupled || len(r.Programs.Weights) == 0 ||
 		r.choosesRates() {
 		return nil
 	}
-	if p := m.Pull(r.rates); p.Strength > 0 {
+	factor := 0.0
+	for _, t := range r.correctedTensors() {
+		factor = max(factor, t.RateFactor)
+	}
+	if m.Strength != nil && factor > 0 { // Σ α·λ uses the rates of the schedule
+		factor = 1
+	}
+	r.pullRates = r.rates
+	r.pullRates.Peak *= factor
+	if p := m.Pull(r.pullRates); p.Strength > 0 {
 		return &p
 	}
 	return nil
 }
 
+// correctedTensors lists the trained tensors that are quantized weights or factors of their
+// adapters.
+func (r *run) correctedTensors() []build.TrainedTensor {
+	return slices.DeleteFunc(slices.Clone(r.Programs.Tensors), func(t build.TrainedTensor) bool {
+		_, quantized := r.Programs.Weights[cmp.Or(t.FactorOf, t.Name)]
+		return !quantized || t.Frozen
+	})
+}
+
 // choosesRates reports whether the optimizer of a quantized weight chooses its learning rate.
 func (r *run) choosesRates() bool {
-	return slices.ContainsFunc(r.Programs.Tensors, func(t build.TrainedTensor) bool {
-		_, quantized := r.Programs.Weights[cmp.Or(t.FactorOf, t.Name)]
-		return quantized && t.Optimizer.Rate != nil
+	return slices.ContainsFunc(r.correctedTensors(), func(t build.TrainedTensor) bool {
+		return t.Optimizer.Rate != nil
 	})
 }
 
@@ -153,6 +174,10 @@ func (r *run) reportPull() {
 			"lambda", m.Lambda)
 		return
 	case p == nil:
+		if m.Strength != nil && *m.Strength == 0 && !r.cfg.IsSet("method.strength") {
+			log.Warn("the correction does nothing: the learning rate is 0 in all of its steps",
+				"set", "a schedule.floor above 0, or a smaller method.silence")
+		}
 		return
 	case r.cfg.Adapters.Rank > 0:
 		log.Info("the correction reduces the quantization error as far as the factors of adapters "+
@@ -218,6 +243,12 @@ func (r *run) checkExtension(previous *config.Config) error {
 	if a != nil && a.From != b.From && min(a.From, b.From) < r.done.Step {
 		return refuse("train.average_from", fmt.Sprintf("give train.average_from = %d", a.From),
 			"the average began at step %d, and would have begun at step %d", a.From, b.From)
+	}
+	for _, t := range r.Programs.Tensors {
+		if r.done.Step > 0 && t.Optimizer.HasInput(spec.InputSteps) {
+			return refuse(plaintoml.JoinKey(t.Table, "plugin"), "use another optimizer",
+				"the optimizer computes with the number of steps")
+		}
 	}
 	rates := previous.Schedule.Schedule(total)
 	was, is := previous.ResolvedMethod().Method(), r.method.Method()

@@ -143,9 +143,13 @@ func (r *run) sameRun(previous *config.Config) error {
 	if err != nil {
 		return err
 	}
-	if changed := build.Changed(made.Programs, hashes); len(changed) > 0 {
+	if changed := build.Differing(made.Programs, hashes); len(changed) > 0 {
 		return fmt.Errorf("%s: cannot resume: a plugin has changed and now gives another program for %s "+
 			"(%d programs in all)", r.cfg.Train.Out, changed[0], len(changed))
+	}
+	if made.Declared != "" && made.Declared != r.Programs.Declared() {
+		return fmt.Errorf("%s: cannot resume: a plugin has changed and now declares other states, "+
+			"refreshes, probes, searches or codes", r.cfg.Train.Out)
 	}
 	return nil
 }
@@ -154,6 +158,10 @@ func (r *run) sameRun(previous *config.Config) error {
 func (r *run) instead(separator string) string {
 	if !r.cfg.Model.Language() {
 		return ""
+	}
+	if entries, err := checkpoint.List(r.dir.Checkpoints()); err == nil && len(entries) == 0 {
+		return fmt.Sprintf("%sthe run has no checkpoint yet: to begin again, remove %s, or give "+
+			"another train.out", separator, r.cfg.Train.Out)
 	}
 	return fmt.Sprintf("%sto start another run from its weights, with a new optimizer state, set "+
 		"model.init = %q, and another train.out", separator, r.cfg.Train.Out)
@@ -347,7 +355,8 @@ func (r *run) describe() error {
 func (r *run) writeProvenance() error {
 	p := &provenance.Record{
 		Run: r.identity, Build: r.Device.BuildInfo(), Initial: r.initial, Teacher: r.teacher,
-		Data: r.verified, Plugins: r.Programs.Used, Programs: r.Programs.Hashes()}
+		Data: r.verified, Plugins: r.Programs.Used, Programs: r.Programs.Hashes(),
+		Declared: r.Programs.Declared()}
 	if r.data != nil {
 		info := r.data.Train.Tokenizer()
 		p.Tokenizer = &info

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
@@ -121,6 +123,14 @@ func TestExtendedWithItsStrength(t *testing.T) {
 // the key and the number of the step, and that the run stays unchanged.
 func TestNotExtended(t *testing.T) {
 	testlevel.Long(t, "trains several runs")
+	finder, err := plugin.NewFinder() // builds a plugin
+	if err != nil {
+		t.Fatal(err)
+	}
+	exe, err := finder.Find(t.Context(), filepath.Join("..", "..", "examples", "plugins", "ademamix"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		settings, longer []string
 		key, want        string
@@ -131,6 +141,10 @@ func TestNotExtended(t *testing.T) {
 			`method={form="off"}`}, nil, "schedule", "the learning rate of step 5 was 0.0021"},
 		"on its ramp": {[]string{`schedule={kind="constant", rate=3e-3, warmup=2}`,
 			"method={silence=0.5}"}, nil, "method.silence", "λ of step 4 was"},
+		"an optimizer that knows the number of steps": {[]string{
+			`schedule={kind="constant", rate=3e-3, warmup=2}`, `method={form="off"}`,
+			fmt.Sprintf("optimizer={plugin=%q}", exe.Path)}, nil, "optimizer.plugin",
+			"the optimizer computes with the number of steps"},
 		"another rate": {[]string{`schedule={kind="constant", rate=3e-3, warmup=2}`,
 			`method={form="off"}`}, []string{"schedule.rate=1e-3"}, "", "schedule.rate was 0.003, is 0.001"},
 		"an average": {[]string{`schedule={kind="constant", rate=3e-3}`, `method={form="off"}`,

@@ -27,11 +27,7 @@ func (r *run) train(ctx context.Context) (*metrics.Summary, error) {
 	for _, message := range withoutEffect(r.cfg, r.Programs) {
 		r.log.Warn(message)
 	}
-	if r.pull = r.correctionPull(); r.pull != nil {
-		for t := 1; t <= r.done.Step; t++ {
-			r.applied += r.method.CAGE.PullOf(t, r.rates)
-		}
-	}
+	r.pull = r.correctionPull()
 	if !r.follows() { // process 0 reports for all
 		r.reportPull()
 		r.reportExport()
@@ -132,8 +128,8 @@ func (r *run) step(ctx context.Context, ahead *feed) error {
 		return err
 	}
 	r.done.Step++
-	if r.pull != nil {
-		r.applied += r.method.CAGE.PullOf(t, r.rates)
+	if r.pull != nil && !res.Skipped {
+		r.done.Strength += r.method.CAGE.PullOf(t, r.pullRates)
 	}
 	r.done.Tokens += next.targets
 	r.done.Seconds += (time.Since(began) - res.Overhead).Seconds()
@@ -186,7 +182,7 @@ func (r *run) search(ctx context.Context) error {
 		return nil
 	}
 	began := time.Now()
-	err := r.Compiled.Search(ctx, r.state, r.done.Step)
+	err := r.Compiled.Search(ctx, r.state, r.done.Step-r.done.Skipped)
 	r.done.Seconds += time.Since(began).Seconds()
 	switch {
 	case err != nil && ctx.Err() != nil:

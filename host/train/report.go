@@ -80,7 +80,7 @@ func (r *run) newRecord(losses metrics.Record, rate metrics.Number,
 	case cage.NameCAGE:
 		rec.Lambda = metrics.Some(coefficient)
 		if r.pull != nil {
-			rec.Strength = metrics.Some(r.applied)
+			rec.Strength = metrics.Some(r.done.Strength)
 		}
 	case cage.NamePARQ:
 		rec.Strength = metrics.Some(coefficient)

@@ -139,13 +139,14 @@ type run struct {
 	log   hclog.Logger
 	began time.Time
 
-	data    *build.Data // nil for a problem without data
-	model   model.Model
-	rates   cage.Schedule
-	method  cage.Settings // resolved
-	pull    *cage.Pull    // of the decoupled correction; nil if there is none or it is unknown
-	applied float64       // Σ α_t·λ_t of the steps done
-	batches build.Batches
+	data   *build.Data // nil for a problem without data
+	model  model.Model
+	rates  cage.Schedule
+	method cage.Settings // resolved
+	pull   *cage.Pull    // of the decoupled correction; nil if there is none or it is unknown
+	// pullRates are the learning rates of the correction; see correctionPull.
+	pullRates cage.Schedule
+	batches   build.Batches
 	build.Runtime
 
 	verification *build.Verification // of the data, in the background

@@ -71,8 +71,12 @@ func (r *run) saveFailed(step int, err error) {
 	s := &r.saving
 	s.wait = min(max(1, 2*s.wait), maxWait) // twice as many steps as before the last try
 	s.retry = step + s.wait
+	next := min(s.retry, r.cfg.Train.Steps)
+	if every := r.cfg.Train.CheckpointEvery; every > 0 {
+		next = min(next, (step/every+1)*every)
+	}
 	r.log.Warn("the checkpoint could not be saved: training continues",
-		"step", step, "next_try_after_step", r.saving.retry, "error", err)
+		"step", step, "next_try_after_step", next, "error", err)
 }
 
 // collect handles the result of the save in progress if it has ended. If wait is set, it first

@@ -17,6 +17,44 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
+// TestSearchAfterSkippedSteps checks that searches follow the updates, also after skipped steps,
+// which are none, and that skipped steps do not count in the strength of the correction.
+func TestSearchAfterSkippedSteps(t *testing.T) {
+	exe := ownExecutable(t, "kmeans")
+	quantizer := fmt.Sprintf(
+		`quantizer={weights={plugin=%q, bits=3, every=2}, activations={plugin="none"}}`, exe.Path)
+	cfg := poisoned(t, 1, quantizer, "train.checkpoint_every=1", "train.keep=100", "train.log_every=1",
+		"train.max_skipped=30", "train.steps=30", "method={strength=0.5, silence=0.1}")[0]
+	testrun.Train(t, testrun.Again(t, cfg), train.Options{Resume: true})
+	name := program.KindQuantizerState.PartOf("layers.0.mlp.down", "codebook")
+	codebook := func(step int) []float32 {
+		return testrun.Values(t, testrun.Checkpoint(t, cfg.Train.Out, step))[name]
+	}
+	before, skipped, last := codebook(2), 0, 0.0
+	for _, r := range records(t, cfg.Train.Out) {
+		if r.Strength != nil {
+			if now := float64(*r.Strength); r.Skipped > skipped && now != last {
+				t.Errorf("step %d was skipped, and changed the strength from %v to %v", r.Step, last, now)
+			} else {
+				last = now
+			}
+		}
+		if r.Step <= 2 || r.ValLoss != nil {
+			skipped = r.Skipped
+			continue
+		}
+		after := codebook(r.Step)
+		due := r.Skipped == skipped && (r.Step-r.Skipped)%2 == 0
+		if changed := !slices.Equal(before, after); changed != due {
+			t.Errorf("step %d, of which %d skipped: the codebook changed: %t", r.Step, r.Skipped, changed)
+		}
+		before, skipped = after, r.Skipped
+	}
+	if skipped == 0 || last >= 0.5 || last <= 0 {
+		t.Errorf("%d steps were skipped, and the strength is %v", skipped, last)
+	}
+}
+
 // TestSearch checks that a run with a quantizer that searches trains, and gives the same bits if it
 // is stopped and resumed, or if the plugin's process is killed. If the plugin is lost, the run ends
 // with the state after the step, and continues from there with the search.

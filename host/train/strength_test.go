@@ -110,6 +110,13 @@ func TestStrengthIsReported(t *testing.T) {
 			[]string{"[WARN]", "before the run ends: strength=6"}},
 		{[]string{`method={form="coupled", lambda=0.1}`}, []string{"part of the gradient", "lambda=0.1"}},
 		{[]string{`method={form="off"}`}, nil},
+		{[]string{"method={lambda=2000.0}", `optimizer.groups=[{roles="matrix", rate=0.1}]`},
+			[]string{"strength=0.02"}},
+		{[]string{"method={lambda=2000.0}", `optimizer.groups=[{roles="matrix", rate=0.0}]`}, nil},
+		{[]string{"schedule={kind=\"linear\", rate=1e-4, floor=0.0}", "method={silence=0.99999}"},
+			[]string{"[WARN]", "the correction does nothing: the learning rate is 0"}},
+		{[]string{"method.strength=1.0", `quantizer={plugin="none"}`},
+			[]string{"[WARN]", "method.strength has no effect: no weight is quantized"}},
 	} {
 		got := messages(testrun.Config(t, append(short, c.settings...)...))
 		for _, want := range c.want {

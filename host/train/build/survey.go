@@ -2,6 +2,8 @@ package build
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"iter"
@@ -13,6 +15,7 @@ import (
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // Survey checks whether configurations can be trained with their data, model and plugins; for
@@ -141,6 +144,50 @@ func Changed(recorded, now map[string]string) []string {
 		hash, ok := now[name]
 		return !ok || hash == recorded[name]
 	})
+}
+
+// Differing returns the sorted names of programs whose recorded and current hashes differ, or that
+// only one of the maps contains.
+func Differing(recorded, now map[string]string) (names []string) {
+	for name, hash := range recorded {
+		if now[name] != hash {
+			names = append(names, name)
+		}
+	}
+	for name := range now {
+		if _, ok := recorded[name]; !ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Declared returns a SHA-256 of what the plugins' answers declare beside programs, and of which
+// tensors they are for.
+func (p *Programs) Declared() string {
+	h := sha256.New()
+	tensors := func(list []spec.Tensor) {
+		for _, t := range list {
+			t.Constrain = nil // a program
+			fmt.Fprintf(h, "%+v;", t)
+		}
+	}
+	for _, sites := range []map[string]spec.Quantizer{p.Weights, p.Activations} {
+		for _, name := range slices.Sorted(maps.Keys(sites)) {
+			q := sites[name]
+			fmt.Fprintf(h, "\n%s %t %d %+v ", name, q.Homogeneous, q.SearchEvery, q.Grid)
+			tensors(q.Trained)
+			tensors(q.State)
+		}
+	}
+	for _, t := range p.Tensors {
+		o := t.Optimizer
+		fmt.Fprintf(h, "\n%s %t %+v %+v %t %s ", t.Name, o.Opaque, o.Due, o.ProbeDue, o.Sampled,
+			o.Rounded)
+		tensors(o.State)
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // recordedPrograms returns the hashes of the programs that the run in dir was trained with, or nil

@@ -54,9 +54,9 @@ func resolve(doc *plaintoml.Document, text []byte, overrides []string) (*Config,
 			WithHint("want one run, or: cage study run " + doc.File())
 	}
 	d := newDecoder(doc)
-	changeAll(d, overrides, doc.Override, func(text string) bool {
+	changeAll(d, overrides, doc.Override, func(text string) string {
 		key, _, _ := strings.Cut(text, "=")
-		return strings.TrimSpace(key) == "method"
+		return strings.TrimSpace(key)
 	})
 	return d.result()
 }
@@ -78,7 +78,7 @@ func Resolve(doc *plaintoml.Document, settings []plaintoml.Setting,
 			settings[n].Line == settings[0].Line {
 			n++
 		}
-		changeAll(d, settings[:n], doc.Set, func(s plaintoml.Setting) bool { return s.Key == "method" })
+		changeAll(d, settings[:n], doc.Set, func(s plaintoml.Setting) string { return s.Key })
 		settings = settings[n:]
 	}
 	return d.result()
@@ -86,18 +86,19 @@ func Resolve(doc *plaintoml.Document, settings []plaintoml.Setting,
 
 // changeAll applies settings to the document and records the problems with them. Settings of
 // method.strength replace lambda, and settings of lambda, and of another form or name, replace
-// strength, unless both are among the settings. isMethod reports whether a setting replaces the
-// whole table.
+// strength, unless both are among the settings. keyOf returns the key of a setting.
 func changeAll[T any](
-	d *decoder, settings []T, apply func(T) *plaintoml.Error, isMethod func(T) bool,
+	d *decoder, settings []T, apply func(T) *plaintoml.Error, keyOf func(T) string,
 ) {
+	given := map[string]bool{}
 	method, _ := d.raw("method").(map[string]any)
 	before := maps.Clone(method)
 	for _, s := range settings {
 		if problem := apply(s); problem != nil {
 			d.Errs = append(d.Errs, problem)
 		}
-		if isMethod(s) {
+		given[keyOf(s)] = true
+		if given["method"] { // replaces the whole table
 			before = nil
 		}
 		d.expandShort()
@@ -106,7 +107,7 @@ func changeAll[T any](
 	isNew := func(key string) bool {
 		value, found := method[key]
 		old, was := before[key]
-		return found && !(was && reflect.DeepEqual(value, old))
+		return found && (given["method."+key] || !(was && reflect.DeepEqual(value, old)))
 	}
 	other := isNew("form") && method["form"] != string(cage.Decoupled) ||
 		isNew("name") && method["name"] != cage.NameCAGE

@@ -87,6 +87,7 @@ func (d *decoder) strength() {
 				`moves a weight; or method.form = "decoupled"`
 		}
 		d.Report(key, fmt.Sprintf("found with method.form = %q", m.Form), hint)
+		m.Strength = nil
 	case !decoupled: // another method, no quantized weight, or no training
 		m.Strength = nil
 	case !given && !d.Given("method.lambda"):
@@ -95,9 +96,14 @@ func (d *decoder) strength() {
 	d.problems(c.strengthProblems())
 }
 
+// defaultStrength sets the default of method.strength, which is 0 if the learning rate is 0 in all
+// steps of the correction.
 func (c *Config) defaultStrength() {
 	s := cage.DefaultStrength(c.Train.Steps)
 	c.Method.CAGE.Strength, c.Method.CAGE.Lambda = &s, 0
+	if len(c.strengthProblems()) > 0 {
+		s = 0
+	}
 }
 
 // strengthProblems reports a strength that no finite λ gives. Train.Steps is 0 if it is unknown.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -70,6 +71,7 @@ func TestStrengthProblems(t *testing.T) {
 		"[method]\nstrength = 0.5\nsilence = 0.999\n": "",
 		"[method]\nsilence = 0.999999\nstrength = 0.5\n#0\n": "method.strength: found a learning rate " +
 			"of 0, or nearly, in all steps of the correction; want a smaller method.silence",
+		"[method]\nsilence = 0.999999\n#0\n": "", // the strength is 0 by default
 	} {
 		base := small
 		if strings.HasSuffix(text, "#0\n") {
@@ -80,6 +82,9 @@ func TestStrengthProblems(t *testing.T) {
 			(err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
+		if strings.Contains(text, "form") && strings.Contains(fmt.Sprint(err), "learning rate") {
+			t.Errorf("%s: the learning rate is mentioned in %v", text, err)
+		}
 	}
 }
 
@@ -89,6 +94,7 @@ func TestStrengthBesideLambdaInSettings(t *testing.T) {
 	text := []byte(small + quantized + "[method]\nstrength = 1.0\n")
 	for _, overrides := range [][]string{
 		{"method.lambda=3", "method.strength=0.75"},
+		{"method.lambda=3", "method.strength=1.0"}, // that of the file
 		{"method = {strength=1.0, lambda=2.0}"},
 	} {
 		if _, err := Parse("test.toml", text, overrides); err == nil ||

@@ -3,6 +3,7 @@ package provenance
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/halffloat"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -59,7 +61,16 @@ func UseWeights(
 	for _, a := range cfg.Adapters.Of(m.Params()) {
 		adapters[step.ParamName(a.Weight)] = a
 	}
-	from, err := LoadInitial(found, cfg.Model, m, func(base step.LoadFunc) error {
+	from, err := LoadInitial(found, cfg.Model, m, func(initial step.LoadFunc) error {
+		base := func(name string) (step.Tensor, error) {
+			t, err := initial(name)
+			if err == nil && cfg.Adapters.Base == lora.BFloat16 { // as in training
+				for i, x := range t.Data {
+					t.Data[i] = math.Float32frombits(uint32(halffloat.ToBFloat16(x)) << 16)
+				}
+			}
+			return t, err
+		}
 		return use(Overlaid(base, m, func(name string) (step.Tensor, error) {
 			a, adapted := adapters[name]
 			if !adapted {

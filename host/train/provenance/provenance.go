@@ -42,6 +42,8 @@ type Record struct {
 	Plugins []build.Used `json:"plugins"`
 	// Programs maps names to the hashes of programs; see build.Programs.Hashes.
 	Programs map[string]string `json:"programs"`
+	// Declared is the hash of what plugins declare beside programs; see build.Programs.Declared.
+	Declared string `json:"declared,omitempty"`
 }
 
 // File describes one part of a run's data, which may consist of several token files.
@@ -130,6 +132,8 @@ type Progress struct {
 	Skipped int     `json:"skipped"` // steps skipped because they were not finite
 	Tokens  int64   `json:"tokens"`
 	Seconds float64 `json:"seconds"`
+	// Strength is Σ α·λ of the decoupled correction in the steps that were not skipped.
+	Strength float64 `json:"strength,omitempty"`
 	// Uncorrected counts omitted corrections: one for each weight tensor and step.
 	Uncorrected int `json:"uncorrected,omitempty"`
 	// Counts holds the counters of the method, by name.

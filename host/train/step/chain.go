@@ -41,7 +41,7 @@ func (c *Compiled) Run(s *State, b *Batches, set Settings) (Result, error) {
 	}
 	res, err := run(s, b, set)
 	if err == nil {
-		s.Unsearched = len(c.plan.searched(set.Step)) > 0
+		s.Unsearched = !res.Skipped && len(c.plan.searched(set.Step)) > 0
 	}
 	return res, err
 }
