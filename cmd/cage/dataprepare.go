@@ -3,9 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
-	"maps"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -181,7 +179,7 @@ func printLeftOut(w io.Writer, list []data.LeftOut) {
 type chatFlags struct {
 	kind, template, trainOn, date string
 	addTokens, plainMarks         bool
-	variables                     map[string]string
+	variables                     []string // NAME=TEXT
 }
 
 func (c *chatFlags) add(cmd *cobra.Command) {
@@ -198,7 +196,7 @@ func (c *chatFlags) add(cmd *cobra.Command) {
 		"that are not tokens as ordinary text, instead of failing")
 	flags.StringVar(&c.date, "template-date", chat.DefaultTime.Format(time.DateOnly),
 		"chat: current `DATE` for templates that print it")
-	flags.StringToStringVar(&c.variables, "template-var", nil,
+	flags.StringArrayVar(&c.variables, "template-var", nil,
 		"chat: set a variable of the template: `NAME=TEXT` (repeatable)")
 }
 
@@ -284,9 +282,14 @@ func (c *chatFlags) openTemplate(spec string, tok tokenizer.Tokenizer) (*chat.Te
 	if t.Time, err = time.Parse(time.DateOnly, c.date); err != nil {
 		return nil, usagef("--template-date %q: want a date such as 2024-07-26", c.date)
 	}
-	t.Variables = map[string]any{}
-	for _, name := range slices.Sorted(maps.Keys(c.variables)) {
-		t.Variables[name] = c.variables[name]
+	for _, variable := range c.variables {
+		name, text, found := strings.Cut(variable, "=")
+		if !found {
+			return nil, usagef("--template-var %s: want NAME=TEXT", variable)
+		}
+		if err := t.Set(name, text); err != nil {
+			return nil, usagef("--template-var %s: %w", variable, err)
+		}
 	}
 	return t, nil
 }

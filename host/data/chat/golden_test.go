@@ -62,7 +62,7 @@ func goldenTokenizer(t testing.TB) tokenizer.Tokenizer {
 func (g goldenFile) template(t *testing.T, c goldenCase) *Template {
 	t.Helper()
 	tmpl := &Template{Name: c.Template, Source: g.Templates[c.Template],
-		Tokens: SpecialTokens{BOS: c.BOS, EOS: c.EOS}, Variables: map[string]any{}}
+		Tokens: SpecialTokens{BOS: c.BOS, EOS: c.EOS}}
 	if err := tmpl.parse(); err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,11 @@ func (g goldenFile) template(t *testing.T, c goldenCase) *Template {
 	}
 	d := value.(*jinja.Dict)
 	for _, key := range d.Keys() {
-		tmpl.Variables[key], _ = d.Get(key)
+		if value, _ := d.Get(key); value != nil { // as by default
+			if err := tmpl.Set(key, value.(string)); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 	return tmpl
 }

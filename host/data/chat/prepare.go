@@ -126,7 +126,7 @@ func Prepare(ctx context.Context, o PrepareOptions) (m *Manifest, err error) {
 	}
 	m = &Manifest{
 		Manifest: dataset.Manifest{ValFraction: o.ValFraction, Seed: o.Seed},
-		Tokens:   t.Tokens, Variables: t.Variables, AddedTokens: added, Counts: p.counts,
+		Tokens:   t.Tokens, AddedTokens: added, Counts: p.counts,
 	}
 	return m, folder.Commit(&m.Manifest, m)
 }
@@ -263,9 +263,8 @@ func (p *preparation) split(ctx context.Context, folder *dataset.Folder) error {
 // Manifest describes the sources and the contents of a dataset; it is stored as chat.json.
 type Manifest struct {
 	dataset.Manifest
-	// Tokens and Variables are the inputs of the template.
-	Tokens    SpecialTokens  `json:"tokens"`
-	Variables map[string]any `json:"variables,omitempty"`
+	// Tokens are the special tokens that the template uses.
+	Tokens SpecialTokens `json:"tokens"`
 	// AddedTokens are the template's delimiters that were added to the tokenizer.
 	AddedTokens []AddedToken `json:"added_tokens,omitempty"`
 	Counts

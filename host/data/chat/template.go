@@ -3,12 +3,13 @@ package chat
 import (
 	"embed"
 	"encoding/json"
+	"encoding/json/jsontext"
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,8 +30,6 @@ type Template struct {
 	Source string
 	// Tokens are the special tokens that it uses.
 	Tokens SpecialTokens
-	// Variables are additional variables for the template, such as date_string.
-	Variables map[string]any
 	// Time is the current time for the template. Zero means DefaultTime.
 	Time time.Time
 
@@ -162,6 +161,31 @@ func (t *Template) parse() (err error) {
 	return err
 }
 
+var (
+	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	settings     = regexp.MustCompile(`^(?:\{% set \w+ = "(?:[^"\\]|\\.)*" %\}\n?)*`)
+)
+
+// Set sets a variable of the template, such as date_string, to a text. The assignment becomes part
+// of the source, after earlier ones, so that programs that get the template render the same.
+func (t *Template) Set(name, text string) error {
+	if !variableName.MatchString(name) || name == messagesVariable || name == promptVariable {
+		return fmt.Errorf("%q: want the name of a variable other than %s and %s",
+			name, messagesVariable, promptVariable)
+	}
+	literal, err := jsontext.AppendQuote(nil, text)
+	if err != nil {
+		return err
+	}
+	at := len(settings.FindString(t.Source))
+	set, rest := fmt.Sprintf("{%% set %s = %s %%}", name, literal), t.Source[at:]
+	if strings.TrimLeft(rest, " \t\r\n") != rest {
+		set += "\n" // which is removed by trim_blocks, instead of white space of the template
+	}
+	t.Source = t.Source[:at] + set + rest
+	return t.parse()
+}
+
 // Render renders a conversation as text. If prompt is set, the text ends with the generation
 // prompt. Errors are of type [*jinja.Error].
 func (t *Template) Render(c Conversation, prompt bool) (jinja.Rendering, error) {
@@ -186,7 +210,6 @@ func (t *Template) variables(c Conversation, prompt bool) map[string]any {
 			variables[name] = *token
 		}
 	}
-	maps.Copy(variables, t.Variables)
 	variables[messagesVariable], variables[promptVariable] = messages, prompt
 	return variables
 }

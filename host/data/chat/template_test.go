@@ -2,6 +2,7 @@ package chat
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -88,13 +89,47 @@ func TestTemplateFile(t *testing.T) {
 		"tokenizer.json": "{}", "tokenizer_config.json": `{"bos_token": "<s>"}`})
 	tmpl := openTemplate(t, filepath.Join(dir, "own.jinja"), filepath.Join(dir, "tokenizer.json"),
 		false)
-	tmpl.Variables = map[string]any{"date_string": "today"}
+	if err := tmpl.Set("date_string", "today"); err != nil {
+		t.Fatal(err)
+	}
 	for now, want := range map[time.Time]string{{}: "<s>26 Jul 2024 today", time.Unix(0, 0).
 		UTC(): "<s>01 Jan 1970 today"} {
 		tmpl.Time = now
 		if got, err := tmpl.Render(nil, false); err != nil || got.Text != want {
 			t.Errorf("got %q, %v, want %q", got.Text, err, want)
 		}
+	}
+}
+
+// TestTemplateVariables checks that variables become part of the source, that each text is taken
+// literally, and that the rest of the template renders the same.
+func TestTemplateVariables(t *testing.T) {
+	for source, want := range map[string]string{
+		"{% macro f() %}{{ v }}{% endmacro %}{{ f() }}\n\n": "V\n",
+		"\n {% if v is defined %}\n {{ v }}{% endif %}":     "\n V",
+		"\r\n{{- v }}": "V", "{{ v }}": "V", " \n{{ v }}": " \nV", "x{{ v }}": "xV",
+	} {
+		for _, text := range []string{"", `a=1,b="2"`, `\n'%}{{`, "Zoë\r\n\t\x00\u2028 😀", "-%}"} {
+			tmpl := &Template{Source: source}
+			for name, value := range map[string]string{"v": text, "other": "%}\n"} {
+				if err := errors.Join(tmpl.Set(name, "replaced"), tmpl.Set(name, value)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want := strings.Replace(want, "V", text, 1)
+			if got, err := tmpl.Render(nil, false); err != nil || got.Text != want {
+				t.Errorf("%q:\ngot %q, %v\nwant %q", tmpl.Source, got.Text, err, want)
+			}
+		}
+	}
+	tmpl := &Template{}
+	for _, name := range []string{"", "messages", "add_generation_prompt", "a.b", "a = 1 %}"} {
+		if err := tmpl.Set(name, ""); err == nil {
+			t.Errorf("the name %q is accepted", name)
+		}
+	}
+	if err := tmpl.Set("v", "\xff"); err == nil {
+		t.Error("a text that is not valid UTF-8 is accepted")
 	}
 }
 
