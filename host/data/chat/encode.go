@@ -89,9 +89,15 @@ const (
 		"mark it in the template ({% generation %} … {% endgeneration %}), or use another --template"
 	refusal   Reason = "the template refuses: "
 	maxReason        = 200 // maximal bytes of a template's text
+	maxQuote         = 20  // and of a row's text
 )
 
 func (d *Dropped) Error() string { return string(d.Reason) }
+
+// A rowError reports a fault of a row, rather than of the template or the tokenizer.
+type rowError string
+
+func (e rowError) Error() string { return string(e) }
 
 // asDropped converts an error that a template raised with raise_exception to a [Dropped]. It
 // returns other errors unchanged.
@@ -190,20 +196,24 @@ func (e *Encoder) document(rendered learnedText) (*Document, error) {
 		return nil, err
 	}
 	d := &Document{IDs: ids, Loss: make([]bool, len(ids))}
-	changes := func() error {
-		return fmt.Errorf("tokenizer %s changes the text: its tokens decode to another text, "+
-			"so that the assistant's tokens cannot be found; "+
-			"use a byte-level tokenizer", e.tokenizer.Info().Name)
-	}
 	text, spans := e.normalize(rendered)
 	at, next := 0, 0
+	changes := func(to string) error {
+		from := text[at:]
+		if len(from) > maxQuote {
+			from = strings.ToValidUTF8(from[:maxQuote], "") + "…"
+		}
+		return rowError(fmt.Sprintf("tokenizer %s changes the text: its tokens give %q at %q, "+
+			"so that the assistant's tokens cannot be found; change the row, "+
+			"or use a tokenizer that keeps every text", e.tokenizer.Info().Name, to, from))
+	}
 	for i, id := range ids {
 		piece, err := e.piece(id)
 		if err != nil {
 			return nil, err
 		}
 		if piece == "" || !strings.HasPrefix(text[at:], piece) {
-			return nil, changes()
+			return nil, changes(piece)
 		}
 		end := at + len(piece)
 		for next < len(spans) && spans[next].End <= at {
@@ -213,7 +223,7 @@ func (e *Encoder) document(rendered learnedText) (*Document, error) {
 		at = end
 	}
 	if at != len(text) {
-		return nil, changes()
+		return nil, changes("")
 	}
 	return d, nil
 }

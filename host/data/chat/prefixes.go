@@ -53,7 +53,9 @@ func (p *prefixes) render(c Conversation, prompt bool) (rendered, error) {
 
 func (p *prefixes) spend(work int) error {
 	if p.left -= work; p.left < 0 {
-		return &longError{len(p.c)}
+		return rowError(fmt.Sprintf("the conversation has %d messages, too many to render it for "+
+			"each turn: divide it, or mark the assistant's text in the template ({%% generation %%})",
+			len(p.c)))
 	}
 	return p.ctx.Err()
 }
@@ -242,12 +244,4 @@ func (p *prefixes) texts(turns, printed []int) (list []learnedText, err error) {
 		list = append(list, whole)
 	}
 	return list, nil
-}
-
-// longError reports a conversation whose turns cannot be found within the work limit.
-type longError struct{ messages int }
-
-func (e *longError) Error() string {
-	return fmt.Sprintf("the conversation has %d messages, too many to render it for each turn: "+
-		"divide it, or mark the assistant's text in the template ({%% generation %%})", e.messages)
 }

@@ -185,7 +185,7 @@ func (p *preparation) each(ctx context.Context, list Rows, use func([]*Document)
 		badRow := err != nil
 		if err == nil {
 			o.documents, err = p.encoder.Encode(ctx, c)
-			_, badRow = errors.AsType[*longError](err)
+			_, badRow = errors.AsType[rowError](err)
 		}
 		dropped, ok := errors.AsType[*Dropped](err)
 		switch {

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -270,6 +271,32 @@ func TestPrepareCounts(t *testing.T) {
 	if len(c.Dropped) != maxReasons+1 || c.Dropped[0].Rows != 50-maxReasons ||
 		c.Dropped[0].Reason != otherReasons {
 		t.Errorf("50 reasons give %+v", c.Dropped)
+	}
+}
+
+// TestPrepareChanges checks that a text which the tokenizer changes is a fault of its row: here,
+// white space after special tokens is lost.
+func TestPrepareChanges(t *testing.T) {
+	file := testfile.Read(t, "testdata/llama32.tokenizer.json")
+	tok, err := tokenizer.ReadHuggingFace(
+		bytes.ReplaceAll(file, []byte(`"rstrip": false`), []byte(`"rstrip": true`)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const row = `{"prompt": "q", "completion": "%s"}`
+	o := options(t, rowsOf(fmt.Sprintf(row, "one"), fmt.Sprintf(row, "a<|eot_id|> b"),
+		fmt.Sprintf(row, "two")), t.TempDir())
+	o.Tokenizer = tok
+	_, err = Prepare(t.Context(), o)
+	for _, want := range []string{"rows: line 2: tokenizer", `its tokens give "b" at " b;"`,
+		"--skip-bad"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %s", err, want)
+		}
+	}
+	o.SkipBad = true
+	if m := prepare(t, o); m.Bad != 1 || m.Documents != 2 {
+		t.Errorf("%d bad rows and %d documents, want 1 and 2", m.Bad, m.Documents)
 	}
 }
 
