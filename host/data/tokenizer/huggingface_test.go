@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -108,5 +109,26 @@ func TestSpacesThatAreGone(t *testing.T) {
 	if _, err := with("null", split); err == nil ||
 		!strings.Contains(err.Error(), "MergedWithPrevious") {
 		t.Errorf("with spaces: %v", err)
+	}
+}
+
+// TestSpacedWords checks that ByteLevel puts a space before every word of a Split. The ids are
+// those of tokenizers 0.23.3.
+func TestSpacedWords(t *testing.T) {
+	text := testfile.Read(t, "testdata/llama3.tokenizer.json")
+	spaced := bytes.Replace(text, []byte(`"add_prefix_space":false`),
+		[]byte(`"add_prefix_space":true`), 1)
+	tok, err := ReadHuggingFace(spaced, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string][]int32{
+		"foo.\nbar":  {375, 78, 78, 220, 288, 274, 328},
+		" foo":       {375, 78, 78},
+		"a1b22 333x": {264, 220, 16, 274, 220, 17, 17, 220, 220, 18, 18, 18, 220, 87},
+	} {
+		if got, err := tok.Encode(text); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q: %v, %v; want %v", text, got, err, want)
+		}
 	}
 }

@@ -11,6 +11,7 @@ type preTokenizer struct {
 	byteLevel   bool // words are written in the byte-level alphabet
 	isolate     bool // every digit is split off
 	prefixSpace bool // a space is put before each text, unless it begins with one
+	prefixWords bool // or before each word
 	scan        *scanner
 	metaspace   *metaspace
 }
@@ -41,6 +42,9 @@ func newPreTokenizer(section json.RawMessage, n normalizer) (*preTokenizer, erro
 		case step.Type == "ByteLevel":
 			p.byteLevel = true
 			p.prefixSpace = step.AddPrefixSpace == nil || *step.AddPrefixSpace
+			if p.scan != nil { // its texts are the words of Split
+				p.prefixSpace, p.prefixWords = false, p.prefixSpace
+			}
 			if step.UseRegex == nil || *step.UseRegex {
 				pattern = byteLevelPattern
 			}
@@ -141,7 +145,11 @@ func (p *preTokenizer) eachWord(text string, first bool, emit func(word string) 
 			if p.scan != nil {
 				end = p.scan.next(p.scan, part, at)
 			}
-			if err := emit(part[at:end]); err != nil {
+			word := part[at:end]
+			if p.prefixWords && word[0] != ' ' {
+				word = " " + word
+			}
+			if err := emit(word); err != nil {
 				return err
 			}
 			at = end
