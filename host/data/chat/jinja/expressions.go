@@ -432,7 +432,8 @@ func (p *parser) mapping(line int) expression {
 	}
 }
 
-// parseNumber returns an int64, or a float64 if the text has a fraction or an exponent.
+// parseNumber returns an int64, or a float64 if the text has a fraction or an exponent. With the
+// error that it overflows, it is the nearest number.
 func parseNumber(s string) (number any, err error) {
 	if strings.ContainsAny(s, ".eE") {
 		number, err = strconv.ParseFloat(s, 64)
@@ -440,7 +441,7 @@ func parseNumber(s string) (number any, err error) {
 		number, err = strconv.ParseInt(s, 10, 64)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the number %s overflows 64 bits", s)
+		err = fmt.Errorf("the number %s overflows 64 bits", s)
 	}
-	return number, nil
+	return number, err
 }

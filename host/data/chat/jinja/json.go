@@ -11,7 +11,8 @@ import (
 )
 
 // FromJSON decodes a JSON text. Mappings keep the order of their keys, and integer literals become
-// integers. Duplicate keys and unpaired surrogates are errors.
+// integers. As in Python, these have any size, and larger floating-point numbers become infinite.
+// Duplicate keys and unpaired surrogates are errors.
 func FromJSON(text []byte) (any, error) {
 	dec := jsontext.NewDecoder(bytes.NewReader(text))
 	value, err := readJSON(dec, 0)
@@ -62,7 +63,11 @@ func readJSON(dec *jsontext.Decoder, depth int) (any, error) {
 		_, err := dec.ReadToken()
 		return d, err
 	case '0':
-		return parseNumber(t.String())
+		number, err := parseNumber(t.String())
+		if err != nil && !is[float64](number) {
+			return longInteger(t.String()), nil
+		}
+		return number, nil
 	case '"':
 		return t.String(), nil
 	case 'n':

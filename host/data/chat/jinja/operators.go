@@ -57,7 +57,7 @@ func (m *machine) equal(a, b any, depth int) bool {
 		return true
 	case *undefined:
 		return is[*undefined](b)
-	case nil, string, *namespace:
+	case nil, string, longInteger, *namespace:
 		return a == b
 	}
 	return false

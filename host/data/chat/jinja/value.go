@@ -40,6 +40,8 @@ type (
 	// undefined is the value of a missing variable, attribute or element. It prints nothing, counts
 	// as false, and most other uses of it are errors.
 	undefined struct{ what string }
+	// longInteger is an integer beyond int64. It can be printed and compared for equality.
+	longInteger string
 	// namespace is the only object whose attributes a template can set.
 	namespace struct{ Dict }
 	// position is the value of the variable "loop" in the body of a loop.
@@ -107,6 +109,8 @@ func typeName(value any) string {
 		return "a boolean"
 	case int64:
 		return "an integer"
+	case longInteger:
+		return "an integer beyond 64 bits"
 	case float64:
 		return "a number"
 	case string:

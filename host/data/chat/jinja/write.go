@@ -57,6 +57,9 @@ func (w *writer) write(value any, depth int) {
 		w.out.WriteString(words[v])
 	case int64:
 		w.out.WriteString(strconv.FormatInt(v, 10))
+	case longInteger:
+		w.make(len(v))
+		w.out.WriteString(string(v))
 	case float64:
 		w.out.WriteString(w.float(v))
 	case string:
