@@ -112,8 +112,8 @@ func TestVerifyRefuses(t *testing.T) {
 	}
 }
 
-// TestKeepsTokenizer checks that the files published with a tokenizer are copied unchanged. Earlier
-// files are removed only if another tokenizer.json replaces theirs.
+// TestKeepsTokenizer checks that the files published with a tokenizer are copied unchanged, and
+// replace those of an earlier dataset. A file that no tokenizer brought stays.
 func TestKeepsTokenizer(t *testing.T) {
 	dir := t.TempDir()
 	out := filepath.Join(dir, "set")
@@ -133,13 +133,23 @@ func TestKeepsTokenizer(t *testing.T) {
 			Separator: ";", Out: out, Tokenizer: tok, ValFraction: 0.4}); err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range tokenizer.CompanionFiles {
+		if h, ok := tok.(*tokenizer.HuggingFace); ok {
+			want["tokenizer.json"] = string(h.Definition())
+		}
+		for _, name := range tokenizer.Files {
 			content, err := os.ReadFile(filepath.Join(out, name))
 			if string(content) != want[name] || os.IsNotExist(err) != (want[name] == "") {
 				t.Errorf("%s is %q, want %q, error %v", name, content, want[name], err)
 			}
 		}
 	}
+	prepare(tokenizer.Bytes{}, map[string]string{})
+	testfile.Tree(t, dir, map[string]string{"own/generation_config.json": "{}"})
+	out = filepath.Join(dir, "own")
+	for range 2 {
+		prepare(tokenizer.Bytes{}, map[string]string{"generation_config.json": "{}"})
+	}
+	out = filepath.Join(dir, "set")
 	const config = `{"eos_token": "a",   "pad_token": null}`
 	llama := published("llama", "llama3.tokenizer.json",
 		map[string]string{"tokenizer_config.json": config, "chat_template.jinja": "{{ x }}",
@@ -148,12 +158,11 @@ func TestKeepsTokenizer(t *testing.T) {
 		"special_tokens_map.json": "{}"})
 	same := published("same", "llama3.tokenizer.json",
 		map[string]string{"chat_template.jinja": "{{ y }}"})
-	prepare(same, map[string]string{"tokenizer_config.json": config, "chat_template.jinja": "{{ y }}",
-		"special_tokens_map.json": "{}"})
+	prepare(same, map[string]string{"chat_template.jinja": "{{ y }}"})
 	prepare(published("other", "gpt2.tokenizer.json",
 		map[string]string{"special_tokens_map.json": "[]"}),
 		map[string]string{"special_tokens_map.json": "[]"})
-	prepare(tokenizer.Bytes{}, map[string]string{"special_tokens_map.json": "[]"})
+	prepare(tokenizer.Bytes{}, map[string]string{})
 }
 
 // TestVerify checks that Verify names only the damaged file, for each file of a dataset.

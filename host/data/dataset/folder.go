@@ -1,7 +1,6 @@
 package dataset
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -40,6 +39,7 @@ type Folder struct {
 	origin     Origin
 
 	fresh     bool // the directory was created for this dataset
+	replaces  bool // it holds an earlier dataset with files of a tokenizer
 	committed bool
 
 	// Train and Val write the documents.
@@ -100,8 +100,10 @@ func (f *Folder) checkOurs() error {
 	}
 	dataset := false
 	if err == nil {
-		_, err = parseManifest(manifest)
+		var m *Manifest
+		m, err = parseManifest(manifest)
 		dataset = err == nil
+		f.replaces = dataset && (m.Conversations() || m.Tokenizer != tokenizer.Bytes{}.Info())
 	}
 	entries, err := f.path.ReadDir()
 	if err != nil {
@@ -159,21 +161,15 @@ func (f *Folder) Commit(m *Manifest, whole any) error {
 }
 
 // writeCompanions writes the tokenizer's files, so that runs, which copy them, and models exported
-// from runs have all files that were published with the tokenizer. Those of a replaced tokenizer
-// are removed.
+// from runs have all files that were published with the tokenizer. Others of an earlier dataset are
+// removed.
 func (f *Folder) writeCompanions() error {
-	definition, defined := f.companions[tokenizer.DefinitionFile]
-	before, err := f.path.Join(tokenizer.DefinitionFile).ReadFile()
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	replaces := defined && err == nil && !bytes.Equal(before, definition)
 	for _, name := range append(slices.Clone(tokenizer.CompanionFiles), tokenizer.DefinitionFile) {
 		path := f.path.Join(name)
-		err = nil
+		var err error
 		if content, ok := f.companions[name]; ok {
 			err = atomicfile.WriteBytes(path, content)
-		} else if replaces {
+		} else if f.replaces {
 			if err = path.Remove(); errors.Is(err, fs.ErrNotExist) {
 				err = nil
 			}
