@@ -79,9 +79,9 @@ func (s *addedSet) split(
 	return nil
 }
 
-// WithTokens returns a copy of the tokenizer with special tokens added, whose ids follow the
-// largest existing one. A token that is already in the vocabulary keeps its id. In the definition,
-// the tokens are appended to added_tokens.
+// WithTokens returns a copy of the tokenizer with special tokens added. Their ids follow the number
+// of tokens, as in the reference library, even if ids before are unused. A token that is already in
+// the vocabulary keeps its id. In the definition, the tokens are appended to added_tokens.
 func (t *HuggingFace) WithTokens(contents []string) (*HuggingFace, error) {
 	var file map[string]json.RawMessage
 	if err := json.Unmarshal(t.definition, &file); err != nil {
@@ -93,7 +93,7 @@ func (t *HuggingFace) WithTokens(contents []string) (*HuggingFace, error) {
 			return nil, fmt.Errorf("added_tokens: %w", err)
 		}
 	}
-	next := int32(t.info.VocabSize)
+	next := int32(len(t.tokens))
 	for _, content := range contents {
 		id, exists := t.find(content)
 		if !exists {

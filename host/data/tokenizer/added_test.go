@@ -98,6 +98,25 @@ func TestWithTokenOfVocabulary(t *testing.T) {
 	}
 }
 
+// TestWithTokensInGaps checks that new tokens get the ids that tokenizers 0.23.3 gives them when it
+// reads the definition, even where the vocabulary leaves ids unused.
+func TestWithTokensInGaps(t *testing.T) {
+	before, err := tokenizer.ReadHuggingFace([]byte(`{"model":{"type":"BPE","merges":[],"vocab":
+		{"a":0,"b":1,"<s>":9}},"added_tokens":[{"id":9,"content":"<s>"},{"id":3,"content":"<x>"}]}`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tok, err := before.WithTokens([]string{"<y>", "<z>"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []int32{0, 3, 4, 5, 9}
+	if ids, err := tok.Encode("a<x><y><z><s>"); err != nil || !slices.Equal(ids, want) ||
+		tok.Info().VocabSize != 10 {
+		t.Errorf("ids %v of %d, %v, want %v", ids, tok.Info().VocabSize, err, want)
+	}
+}
+
 // TestMain fails when a goroutine outlives the tests, except the clock of regexp2, which ends by
 // itself some time after the last match.
 func TestMain(m *testing.M) {
