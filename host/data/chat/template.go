@@ -100,6 +100,10 @@ func OpenTemplate(spec, folder string, addsBOS bool) (*Template, error) {
 		return t, t.parse()
 	case slices.Contains(BuiltIn(), spec):
 		text, err = templates.ReadFile("templates/" + spec + ".jinja")
+		if t.Tokens.EOS == "" && strings.Contains(string(text), "eos_token") {
+			return nil, fmt.Errorf("template %s needs an EOS token, but the tokenizer %s names none "+
+				"(eos_token in %s): want chatml, llama3 or another tokenizer", spec, dir, tokenizer.ConfigFile)
+		}
 		if !addsBOS {
 			t.Tokens.BOS = ""
 		}
