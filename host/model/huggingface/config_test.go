@@ -123,8 +123,8 @@ func TestConfig(t *testing.T) {
 			c.Warnings = []string{"attention_dropout is 0.1, but is ignored"}
 		}},
 		"a factor of scores": {change{"architectures": []string{"Gemma3ForCausalLM"},
-			"model_type": "gemma3_text", "head_dim": 16, "tie_word_embeddings": false, "query_pre_attn_scalar": 21,
-			"hidden_activation": "gelu_pytorch_tanh"}, 0,
+			"model_type": "gemma3_text", "head_dim": 16, "query_pre_attn_scalar": 21,
+			"tie_word_embeddings": false, "hidden_activation": "gelu_pytorch_tanh"}, 0,
 			func(c *huggingface.Config) {
 				c.Architecture, c.Settings.Kind, c.Settings.RopePairs = "Gemma3ForCausalLM", "gemma3",
 					architecture.HalfSplit

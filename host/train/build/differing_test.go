@@ -34,7 +34,9 @@ func TestDeclared(t *testing.T) {
 		"fewer refreshes": func(_ *spec.Quantizer, o *spec.Optimizer) {
 			o.Due = spec.Due{First: 1, Every: 3}
 		},
-		"probes":   func(_ *spec.Quantizer, o *spec.Optimizer) { o.ProbeDue = spec.Due{First: 1, Every: 3} },
+		"probes": func(_ *spec.Quantizer, o *spec.Optimizer) {
+			o.ProbeDue = spec.Due{First: 1, Every: 3}
+		},
 		"labels":   func(_ *spec.Quantizer, o *spec.Optimizer) { o.Sampled = true },
 		"rounding": func(_ *spec.Quantizer, o *spec.Optimizer) { o.Rounded = spec.StoreBFloat16 },
 	} {
