@@ -3,7 +3,6 @@ package study
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -25,7 +24,7 @@ const (
 	Missing     State = "missing"     // it has no files yet
 	Running     State = "running"     // it is being trained
 	Interrupted State = "interrupted" // it has begun, and can be resumed
-	Stale       State = "stale"       // its plugins, data or source have changed since
+	Stale       State = "stale"       // its plugins or inputs have changed since
 	Failed      State = "failed"      // its training ended in an error
 	Unevaluated State = "unevaluated" // trained, but not all evaluations are done
 	Done        State = "done"
@@ -205,15 +204,15 @@ func RecordMetrics() []string {
 // each.
 type Survey func(ctx context.Context, list []*config.Config) []config.Finding
 
-// FindStale sets the state of results whose plugins or data have changed since to [Stale]: in a
-// table with newly trained cells, they would mix two algorithms. If the questions of an evaluation
-// have changed, the state becomes [Unevaluated]. Running and missing cells are skipped. If survey
-// is nil, only questions are compared. The error reports cells that could not be compared, whose
-// results are left unchanged.
+// FindStale sets the state of results whose plugins, data or initial models have changed since to
+// [Stale]: in a table with newly trained cells, they would mix two algorithms or models. If the
+// questions of an evaluation have changed, the state becomes [Unevaluated]. Running and missing
+// cells are skipped. If survey is nil, only questions are compared. The error reports cells that
+// could not be compared, whose results are left unchanged.
 func (s *Study) FindStale(ctx context.Context, results []Result, survey Survey) error {
 	s.findOutdated(results)
 	defer s.markRemade(results, func(c, source Cell) bool { // the source has been trained again since
-		was, now := s.identities(c).Initial.Run, s.identities(source).Run
+		was, now := readRecord(s.run(c)).Initial.Run, readRecord(s.run(source)).Run
 		return now != "" && was != "" && now != was
 	})
 	if survey == nil {
@@ -221,7 +220,9 @@ func (s *Study) FindStale(ctx context.Context, results []Result, survey Survey) 
 	}
 	begun := func(r Result) bool { return r.State != Missing && r.State != Running }
 	stale := func(_ Result, f config.Finding) string { return f.Stale }
-	return MarkStale(ctx, results, survey, begun, stale)
+	err := MarkStale(ctx, results, survey, begun, stale)
+	s.findReplaced(results)
+	return err
 }
 
 // MarkStale surveys the results for which compared is true, and sets the state of those for which
@@ -254,19 +255,6 @@ func MarkStale(
 		return &NotCompared{len(failed), failed[0].Err}
 	}
 	return nil
-}
-
-// identities returns the IDs that a run recorded for itself and its source; "" if there is none.
-func (s *Study) identities(c Cell) (id struct {
-	Run     string `json:"run"`
-	Initial struct {
-		Run string `json:"run"`
-	} `json:"initial"`
-}) {
-	if text, err := s.run(c).Provenance().ReadFile(); err == nil {
-		_ = json.Unmarshal(text, &id)
-	}
-	return id
 }
 
 // NotCompared is the error for results that could not be checked for staleness.
