@@ -192,3 +192,41 @@ func TestDeleteCheckpoints(t *testing.T) {
 		}
 	}
 }
+
+// TestDeletedCheckpoints checks that a study does nothing if models are needed whose checkpoints it
+// has deleted: for another evaluation, or to make another cell. Once their directories are deleted,
+// they are trained again.
+func TestDeletedCheckpoints(t *testing.T) {
+	text := strings.Replace(quantizing, "parallel = 1", "checkpoints = \"delete\"", 1)
+	text = text[:strings.Index(text, `, {label = "RTN"`)] + "]\n"
+	more := asking(t)
+	for name, now := range map[string]string{"another evaluation": text + more,
+		"another cell": strings.Replace(text, `"full"}`, `"full"}, {label = "RTN", `+
+			`set = {quantizer = {plugin = "quest", bits = 4}}, quantize = "rtn"}`, 1)} {
+		s := quantizes(t, text)
+		o := standIns()
+		if _, err := checkpoint.Save(t.Context(), vfs.At("saved"), checkpoint.State{Step: 1}); err != nil {
+			t.Fatal(err)
+		}
+		o.Command[2] = `cp -r saved $(dirname "$1")/checkpoints; ` + o.Command[2]
+		if _, err := run(t, s, o); err != nil {
+			t.Fatal(err)
+		}
+		write(t, "q.toml", now)
+		s = load(t, "q.toml")
+		if _, err := run(t, s, o); err == nil ||
+			!strings.Contains(err.Error(), "the checkpoints of 1 cells were deleted") ||
+			!strings.Contains(err.Error(), s.Cells[0].Dir) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if files, _ := filepath.Glob(filepath.Join(s.Out, "cells", "*", "failed.json")); files != nil {
+			t.Errorf("%s: failed %v", name, files)
+		}
+		if err := os.RemoveAll(s.Cells[0].Dir); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := run(t, s, o); err != nil {
+			t.Errorf("%s, with the cell's directory deleted: %v", name, err)
+		}
+	}
+}

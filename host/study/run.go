@@ -10,6 +10,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/console"
@@ -188,6 +189,9 @@ func (s *Study) rounds(ctx context.Context, o RunOptions) (Outcome, error) {
 		if err != nil {
 			return Outcome{}, err
 		}
+		if err := s.checkModels(plan); err != nil {
+			return Outcome{}, err
+		}
 		if err := s.check(ctx, plan.Run, o.Survey); err != nil {
 			return Outcome{}, err
 		}
@@ -231,6 +235,43 @@ func (s *Study) checkOurs() error {
 		doc, err := plaintoml.Parse(path.Name, text)
 		return err == nil && (doc.Values()["study"] != nil || doc.Values()["base"] != nil)
 	})
+}
+
+// checkModels returns an error if work of the plan needs models whose checkpoints were deleted.
+func (s *Study) checkModels(p Plan) error {
+	planned := map[string]Result{}
+	for _, r := range p.Results {
+		planned[r.Cell.ID] = r
+	}
+	kept := func(c Cell) bool { // its model is not made again
+		r := planned[c.ID]
+		return r.Trained() && r.State != Stale
+	}
+	var deleted []string
+	for _, c := range p.Run {
+		from := &c // the cell whose model is needed
+		if !kept(c) {
+			from = c.made
+		}
+		if from == nil || !kept(*from) || slices.Contains(deleted, from.Dir) {
+			continue
+		}
+		// Deletion leaves the empty directory.
+		files, err := s.run(*from).Checkpoints().ReadDir()
+		if err != nil || len(files) > 0 {
+			continue
+		}
+		now := []Result{s.readCellResult(c, false)} // another process may have done it meanwhile
+		if s.findOutdated(now); now[0].State != Done {
+			deleted = append(deleted, from.Dir)
+		}
+	}
+	if len(deleted) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the checkpoints of %d cells were deleted when they were done "+
+		"(study.checkpoints), but their models are needed: delete their directories to train them "+
+		"again: %s", len(deleted), strings.Join(deleted, " "))
 }
 
 // check runs the survey and prepares the questions of evaluations before any cell is trained. It
