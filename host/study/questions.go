@@ -188,7 +188,7 @@ func (e *taskQuestions) Rows() (string, error) {
 func (e *taskQuestions) Check() error {
 	encoder := &tasks.Encoder{
 		Encode: func(text string) ([]int32, error) { return []rune(text), nil },
-		BOS:    -1, Context: 1 << 10,
+		BOS:    -1, Context: math.MaxInt32,
 	}
 	for _, t := range e.List {
 		if _, _, err := e.Source.Items(t, encoder, tasks.Options{}); err != nil {

@@ -106,6 +106,31 @@ func questions(t *testing.T, name string) tasks.Questions {
 		Settings: map[string]string{"model": "m"}}
 }
 
+// TestLongChoice checks that a choice that is longer than the context is an error, which names its
+// row: its last tokens alone would be another text.
+func TestLongChoice(t *testing.T) {
+	task, err := tasks.Open("piqa")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := task.NewDoc("row 7", []byte(`{"goal": "Long?", "sol1": "no", "sol2": "yes, it is", `+
+		`"label": 0}`), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &tasks.Encoder{BOS: -1, Prefix: 0, Context: 10,
+		Encode: func(s string) ([]int32, error) { return []int32(s), nil }}
+	const want = "row 7: an answer to be scored has 11 tokens, and the context 10"
+	if _, err := task.Items([]tasks.Doc{d}, nil, e, tasks.Options{}); err == nil ||
+		!strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	e.Context = 11
+	if _, err := task.Items([]tasks.Doc{d}, nil, e, tasks.Options{}); err != nil {
+		t.Error(err)
+	}
+}
+
 // evaluate asks questions, judges the answers and writes the results.
 func evaluate(dir vfs.Path, m tasks.Model, a tasks.Questions) error {
 	if err := dir.Join("answers").MkdirAll(); err != nil {

@@ -17,7 +17,8 @@ type Encoder struct {
 	// Prefix precedes a continuation without context: BOS, or else EOS; −1 if the tokenizer has
 	// neither.
 	Prefix int32
-	// Context is the model's context length; longer texts are divided into windows.
+	// Context is the model's context length; longer texts are divided into windows, and longer
+	// choices are errors. 0 means no limit, and no texts.
 	Context int
 	// EOS is the text of the EOS token.
 	EOS string

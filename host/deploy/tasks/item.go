@@ -101,6 +101,10 @@ func (t *Task) fill(
 	for i, c := range continuations {
 		text := RequestText{prompts[min(i, len(prompts)-1)], delimiter + c}
 		before, after, err := e.Pair(text.Context, text.Continuation)
+		if err == nil && e.Context > 0 && len(after) > e.Context { // its beginning would have no score
+			err = fmt.Errorf("an answer to be scored has %d tokens, and the context %d: "+
+				"want a model with a longer one", len(after), e.Context)
+		}
 		if err != nil {
 			return err
 		}

@@ -59,8 +59,9 @@ func Tokens(context, minimum int) int {
 
 // Batches divides requests into batches of the given number of tokens, which must be a result of
 // [Tokens]. The longest requests come first, so that a lack of memory shows at once. A sequence
-// longer than context + 1 tokens, the last of which is only a target, is truncated at the front. If
-// share is set, requests with the same context can share a row, which holds the context once.
+// longer than context + 1 tokens, the last of which is only a target, is truncated at the front; a
+// continuation longer than context is an error. If share is set, requests with the same context can
+// share a row, which holds the context once.
 //
 // Equal requests give equal batches, so that interrupted work can be resumed after any batch.
 func Batches(requests []Request, tokens, context int, share bool) ([]Batch, error) {
@@ -68,6 +69,10 @@ func Batches(requests []Request, tokens, context int, share bool) ([]Batch, erro
 		if len(r.Context) == 0 || len(r.Continuation) == 0 {
 			return nil, fmt.Errorf("score: request %d has %d tokens of context and %d of continuation, "+
 				"want at least one of each", i, len(r.Context), len(r.Continuation))
+		}
+		if len(r.Continuation) > context {
+			return nil, fmt.Errorf("score: request %d has %d tokens of continuation, want at most %d",
+				i, len(r.Continuation), context)
 		}
 	}
 	list := rows(requests, tokens, context, share)
@@ -110,7 +115,7 @@ func newBatch(requests []Request, list []row, count, length, context int) Batch 
 		all = all[max(0, len(all)-context-1):]
 		seen := len(all) - 1
 		copy(b.Tokens[at:], all[:seen])
-		targets := min(len(r.Continuation), seen)
+		targets := len(r.Continuation)
 		for k := seen - targets; k < seen; k++ {
 			b.Indices = append(b.Indices, int32(at+k))
 			b.Targets = append(b.Targets, all[k+1])

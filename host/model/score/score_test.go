@@ -73,10 +73,10 @@ func TestBatches(t *testing.T) {
 		var requests []score.Request
 		for range rng.IntN(100) {
 			requests = append(requests,
-				score.Request{Context: ids(1 + rng.IntN(150)), Continuation: ids(1 + rng.IntN(60))})
+				score.Request{Context: ids(1 + rng.IntN(150)), Continuation: ids(1 + rng.IntN(min(60, context)))})
 			for rng.IntN(2) == 0 { // more requests with the same context
 				requests = append(requests, score.Request{Context: requests[len(requests)-1].Context,
-					Continuation: ids(1 + rng.IntN(60))})
+					Continuation: ids(1 + rng.IntN(min(60, context)))})
 			}
 		}
 		rng.Shuffle(len(requests)/2,
@@ -131,7 +131,8 @@ func alone(r score.Request, context int) score.Score {
 }
 
 func TestBatchesRefuse(t *testing.T) {
-	for _, r := range []score.Request{{Context: []int32{1}}, {Continuation: []int32{1}}} {
+	for _, r := range []score.Request{{Context: []int32{1}}, {Continuation: []int32{1}},
+		{Context: []int32{1}, Continuation: make([]int32, 9)}} {
 		if _, err := score.Batches([]score.Request{r}, 192, 8, true); err == nil {
 			t.Errorf("%+v is taken", r)
 		}
