@@ -106,6 +106,7 @@ func readRun(dir string, l Labels) (p Point, err error) {
 		return p, damaged(err)
 	}
 	var from struct { // provenance of the weights, from provenance.json
+		Initial     *struct{} `json:"initial"`     // set unless the weights were randomly initialized
 		Posttrained *struct{} `json:"posttrained"` // set for a model that was quantized after training
 		Plugins     []struct {
 			Table  string         `json:"table"`
@@ -115,8 +116,11 @@ func readRun(dir string, l Labels) (p Point, err error) {
 	if err := plainjson.ReadFile(rundir.At(dir).Provenance(), &from); err != nil {
 		return p, damaged(err)
 	}
-	if from.Posttrained != nil {
+	switch {
+	case from.Posttrained != nil:
 		return p, &SkippedRun{dir, "it was quantized after its training", false}
+	case from.Initial != nil: // its tokens are not all that the weights were trained on
+		return p, &SkippedRun{dir, "it started from another trained model", false}
 	}
 	var values map[string]any // the parameters of the weights' quantizer, including defaults
 	for _, used := range from.Plugins {

@@ -163,18 +163,22 @@ func TestStaleRuns(t *testing.T) {
 	}
 }
 
-// TestQuantizedAfterTraining checks that a run that was quantized after training gives no point,
-// even if it has a loss.
-func TestQuantizedAfterTraining(t *testing.T) {
-	dir := t.TempDir()
-	writeRun(t, dir, "", "", summaryText(1000, 3))
-	if err := os.WriteFile(filepath.Join(dir, rundir.ProvenanceFile),
-		[]byte(`{"plugins": [], "posttrained": {}}`), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	points, left, err := ReadRuns(dir, Labels{})
-	if err != nil || len(points) > 0 || len(left) != 1 ||
-		left[0].Reason != "it was quantized after its training" {
-		t.Errorf("%v, %v, %v", points, left, err)
+// TestNotPretrained checks that a run that was quantized after training, or that started from
+// another model, gives no point, even if it has a loss.
+func TestNotPretrained(t *testing.T) {
+	for record, want := range map[string]string{
+		`"initial": {"run": "A"}, "posttrained": {}`: "it was quantized after its training",
+		`"initial": {"run": "A"}`:                    "it started from another trained model",
+	} {
+		dir := t.TempDir()
+		writeRun(t, dir, "", "", summaryText(1000, 3))
+		if err := os.WriteFile(filepath.Join(dir, rundir.ProvenanceFile),
+			[]byte(`{"plugins": [], `+record+`}`), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		points, left, err := ReadRuns(dir, Labels{})
+		if err != nil || len(points) > 0 || len(left) != 1 || left[0].Reason != want {
+			t.Errorf("%s: %v, %v, %v", record, points, left, err)
+		}
 	}
 }
