@@ -68,7 +68,7 @@ func (s *Study) findOutdated(results []Result) {
 		}
 		for i := range results {
 			r := &results[i]
-			if r.State != Done && r.State != Unevaluated {
+			if r.State != Done && r.State != Unevaluated || r.Diverged {
 				continue
 			}
 			if a, begun, err := readEvaluation(s.answers(r.Cell, e)); err != nil || !begun || a.Rows == now {
@@ -81,6 +81,9 @@ func (s *Study) findOutdated(results []Result) {
 
 func (r *runner) evaluate(ctx context.Context, c Cell) (State, *Failure, error) {
 	for _, e := range r.study.evaluationsOf(c) {
+		if r.study.readCellResult(c, false).Diverged {
+			break
+		}
 		dir := r.study.answers(c, e)
 		done, err := r.study.beginEvaluation(ctx, c, e)
 		if ctx.Err() != nil {

@@ -159,11 +159,11 @@ func Better(direction string, a, b float64) bool {
 	return a < b
 }
 
-// Value returns the value of a metric; ok is false if there is none. It is NaN if the run diverged.
+// Value returns the value of a metric; ok is false if there is none. If the run diverged, metrics
+// that it does not have are NaN.
 func (r Result) Value(metric string) (v float64, ok bool) {
-	if r.Diverged {
+	if v, ok = r.Summary[metric]; !ok && r.Diverged {
 		return math.NaN(), true
 	}
-	v, ok = r.Summary[metric]
 	return v, ok
 }

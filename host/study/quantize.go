@@ -288,9 +288,13 @@ func (r *runner) source(c Cell) (State, *Failure) {
 	r.mu.Unlock()
 	is := func(o Cell) bool { return o.ID == source.ID }
 	toBeTrained := state == Running || slices.ContainsFunc(r.plan.Run, is)
-	_, trained, err := metrics.ReadNumbers(r.study.run(*source).Summary())
+	summary, trained, err := metrics.ReadNumbers(r.study.run(*source).Summary())
 	switch {
 	case trained && err == nil && !(toBeTrained && state == Stale):
+		if NotFinite(summary) {
+			why := "its source model diverged: " + r.study.Label(*source)
+			return Failed, &Failure{Error: why, File: logFile}
+		}
 		return Done, nil
 	case stopped:
 		return Interrupted, nil

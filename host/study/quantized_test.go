@@ -230,3 +230,29 @@ func TestDeletedCheckpoints(t *testing.T) {
 		}
 	}
 }
+
+// TestDivergedLate checks that a cell whose validation loss is not finite counts as diverged, and is
+// asked no questions, and that the cells that are made from it are not made, and diverged, too.
+func TestDivergedLate(t *testing.T) {
+	s := quantizes(t, strings.Replace(quantizing, `{label = "full"}`,
+		`{label = "full"}, {label = "QAT", init = {method = "full"}, set = {seed = 1}}`, 1)+asking(t))
+	o := standIns()
+	o.Command[2] = strings.Replace(o.Command[2], `"val_loss": 2`, `"val_loss": "NaN"`, 1)
+	o.Tool[2] = "echo $1 >> asked; exit 1"
+	for _, retry := range []bool{false, true} {
+		o.Retry = retry
+		if out, err := run(t, s, o); err != nil || out.Done != 1 || out.Failed != 3 {
+			t.Fatalf("%+v, %v", out, err)
+		}
+		for i, r := range results(t, s) {
+			v, ok := r.Value("quiz.acc")
+			if !r.Diverged || !ok || v == v || (r.State == study.Done) != (i == 0) ||
+				i > 0 && r.Err != "its source model diverged: full" {
+				t.Errorf("%s: %s, %v, %s", r.Cell.ID, r.State, v, r.Err)
+			}
+		}
+		if asked, err := os.ReadFile("asked"); err == nil {
+			t.Errorf("cage %s was run", asked)
+		}
+	}
+}

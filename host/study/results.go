@@ -37,8 +37,9 @@ type Result struct {
 	// Err is, for a failed cell, its last error message or the file that cannot be read, and for a
 	// stale cell, the change that made it stale.
 	Err string
-	// Diverged reports whether the cell failed because the loss or gradient was not finite. Such a
-	// cell has no results, but is not left out of means.
+	// Diverged reports whether the cell failed because the loss or gradient was not finite, is done
+	// with such a validation loss, or is made from a model that diverged. It is not left out of means:
+	// the metrics that it does not have are NaN.
 	Diverged bool
 	// Unreadable reports whether the cell counts as failed because a file of its run is damaged.
 	Unreadable bool
@@ -78,7 +79,31 @@ func (s *Study) Results() ([]Result, error) {
 		r.Cell = c
 		list[i] = r
 	}
+	s.FindDiverged(list)
 	return list, nil
+}
+
+// FindDiverged sets the state of cells that are made from a model that diverged to [Failed].
+func (s *Study) FindDiverged(results []Result) {
+	diverged := map[string]bool{}
+	for _, r := range results {
+		diverged[r.Cell.ID] = r.Diverged
+	}
+	for i := range results {
+		r := &results[i]
+		for from := r.Cell.made; from != nil && r.State != Done && r.State != Running; from = from.made {
+			if diverged[from.ID] {
+				r.State, r.Diverged, r.Err = Failed, true, "its source model diverged: "+s.Label(*from)
+				break
+			}
+		}
+	}
+}
+
+// NotFinite reports whether the validation loss in a summary is NaN or infinite.
+func NotFinite(summary map[string]float64) bool {
+	loss, ok := summary["val_loss"]
+	return ok && loss-loss != 0
 }
 
 // readCellResult reads the result of a cell. If one of its files is damaged, only this cell counts
@@ -97,6 +122,9 @@ func (s *Study) readCellResult(c Cell, running bool) Result {
 				r.State = Unevaluated
 			}
 			err = cmp.Or(err, unread)
+		}
+		if r.Diverged = NotFinite(r.Summary); r.Diverged { // it is asked no questions
+			r.State = Done
 		}
 	}
 	switch {

@@ -64,7 +64,7 @@ func (r *Blocks) Do(ctx context.Context) error {
 	defer forward.close()
 	if len(r.Sequences) > 0 {
 		first := r.Model.Params()[0]
-		embedding, err := r.Values(first.Name)
+		embedding, err := r.read(first.Name)
 		if err != nil {
 			return err
 		}
@@ -84,16 +84,25 @@ func (r *Blocks) Do(ctx context.Context) error {
 	return nil
 }
 
+// read returns the elements of a parameter, which must be finite.
+func (r *Blocks) read(param string) ([]float32, error) {
+	values, err := r.Values(param)
+	if err == nil {
+		err = checkFinite(values)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", param, err)
+	}
+	return values, nil
+}
+
 func (r *Blocks) block(ctx context.Context, f *forward, block int) (list []*Quantized, err error) {
 	params := r.Model.BlockParams(block)
 	values := map[string][]float32{}
 	for _, p := range params {
-		read, err := r.Values(p.Name)
-		if err == nil {
-			err = checkFinite(read)
-		}
+		read, err := r.read(p.Name)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", p.Name, err)
+			return nil, err
 		}
 		values[p.Name] = slices.Clone(read)
 	}

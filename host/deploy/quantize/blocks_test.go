@@ -13,6 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/deploy/posttrain"
 	"github.com/cage-qat/cage/host/deploy/quantize"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
@@ -191,6 +192,13 @@ func TestRefuses(t *testing.T) {
 				return w, err
 			}
 		}},
+		{"embedding: 1280 of 1280 numbers are NaN or infinite", func(r *quantize.Blocks) {
+			r.Values = scaled(values, "embedding", math.NaN())
+		}},
+		{"layers.0.attn.qkv: the outputs of the layer are NaN or too large", func(r *quantize.Blocks) {
+			r.Settings.Method = posttrain.RTN
+			r.Values = scaled(values, "layers.0.attn.qkv", 1e30)
+		}},
 		{"no disk", func(r *quantize.Blocks) {
 			r.Block = func(int, []*quantize.Quantized) error { return errors.New("no disk") }
 		}},
@@ -206,6 +214,19 @@ func TestRefuses(t *testing.T) {
 	cancel()
 	if err := base.Do(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
+	}
+}
+
+// scaled multiplies the values of one parameter.
+func scaled(
+	values func(string) ([]float32, error), param string, by float64,
+) func(string) ([]float32, error) {
+	return func(name string) ([]float32, error) {
+		w, err := values(name)
+		if name == param {
+			w = lists.Map(w, func(x float32) float32 { return x * float32(by) })
+		}
+		return w, err
 	}
 }
 

@@ -351,9 +351,12 @@ func (in *inputs) errors(w, quantized, rounded []float32) (*posttrain.OutputErro
 			sums[i] += float64(v) * float64(in.samples) / 2
 		}
 	}
-	errors := &posttrain.OutputErrors{OutputError: sums[0], RoundingError: sums[1]}
-	if sums[2] > 0 {
-		errors.RelativeError = sums[0] / sums[2]
+	if slices.ContainsFunc(sums[:], func(v float64) bool { return v-v != 0 }) {
+		return nil, errors.New("the outputs of the layer are NaN or too large")
 	}
-	return errors, nil
+	found := &posttrain.OutputErrors{OutputError: sums[0], RoundingError: sums[1]}
+	if sums[2] > 0 {
+		found.RelativeError = sums[0] / sums[2]
+	}
+	return found, nil
 }

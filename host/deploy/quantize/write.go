@@ -47,7 +47,7 @@ func (w *quantizedRun) write(ctx context.Context, run *Blocks, out string, dir r
 	}
 	if err == nil {
 		result := &trained.ModelRun{Config: cfg, Method: w.Config.Method, Record: w.record,
-			Params: run.Model.Params(), Values: w.values, Precomputed: w.ready, From: w.Dir}
+			Params: run.Model.Params(), Values: run.read, Precomputed: w.ready, From: w.Dir}
 		err = result.Write(ctx, dir)
 	}
 	for _, part := range w.parts {

@@ -99,6 +99,9 @@ func Collect(
 			continue
 		}
 		c, made, err := newCell(r)
+		if r.Diverged && errors.Is(err, fs.ErrNotExist) { // it was not made, because its source diverged
+			continue
+		}
 		if err == nil {
 			c.Evaluations, err = s.Evaluated(r.Cell)
 		}
@@ -172,10 +175,11 @@ func (f *File) Results(s *study.Study) []study.Result {
 		for name, x := range k.Metrics {
 			out[i].Summary[name] = float64(x)
 		}
-		if k.Evaluations != nil {
+		if out[i].Diverged = study.NotFinite(out[i].Summary); !out[i].Diverged && k.Evaluations != nil {
 			s.FindUnevaluated(&out[i], k.Evaluations)
 		}
 	}
+	s.FindDiverged(out)
 	return out
 }
 
@@ -227,7 +231,8 @@ type provenance struct {
 }
 
 func newCell(r study.Result) (Cell, Source, error) {
-	c := Cell{ID: r.Cell.ID, Metrics: map[string]metrics.Number{}, Diverged: r.Diverged}
+	c := Cell{ID: r.Cell.ID, Metrics: map[string]metrics.Number{},
+		Diverged: r.Diverged && !r.Trained()}
 	for name, x := range r.Summary {
 		if !metrics.Timed(name) {
 			c.Metrics[name] = metrics.Number(x)

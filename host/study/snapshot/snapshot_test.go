@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -144,6 +145,27 @@ func TestTakeDiverged(t *testing.T) {
 	if other := again(t, collect(t, s, done(t, s, "1", 0, 1), f, "r2")).
 		Results(s); other[1].State != study.Done || other[1].Diverged {
 		t.Errorf("trained again it is %+v", other[1])
+	}
+}
+
+// TestDivergedSource checks that cells that are made from a model that diverged are not kept, but
+// count as diverged, also if it is the validation loss that is not finite.
+func TestDivergedSource(t *testing.T) {
+	for name, change := range map[string]func(r *study.Result){
+		"failed":  func(r *study.Result) { r.State, r.Summary = study.Failed, nil },
+		"no loss": func(r *study.Result) { r.Summary["val_loss"] = math.NaN() },
+	} {
+		t.Chdir(t.TempDir())
+		write(t, "small.toml", quantized)
+		s := loadFile(t)
+		results := done(t, s, "1", 0)
+		results[0].Diverged = true
+		change(&results[0])
+		s.FindDiverged(results)
+		f := again(t, collect(t, s, results, nil, "r1"))
+		if got := f.Results(s); len(f.Cells) != 1 || !got[0].Diverged || !got[1].Diverged {
+			t.Errorf("%s: %+v of %+v", name, got, f.Cells)
+		}
 	}
 }
 
