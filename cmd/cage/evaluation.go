@@ -73,7 +73,10 @@ func newEval() *cobra.Command {
 	cmd.AddCommand(newEvalCompare())
 	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		watchParent(f.parentPipe)
-		var err error
+		err := f.check(cmd)
+		if err != nil {
+			return nil, err
+		}
 		if f.open.Quantizer, err = quantizer.replacement(); err != nil {
 			return nil, err
 		}
@@ -195,6 +198,24 @@ type taskFlags struct {
 	parentPipe time.Duration
 }
 
+// check returns an error about flags that would have no effect.
+func (f *taskFlags) check(cmd *cobra.Command) error {
+	unused, when := []string{"batches"}, "with"
+	if len(f.Names) == 0 {
+		unused, when = []string{"out", "examples", "fewshot", "limit", "batch", "max-tokens", "chat",
+			"one-turn"}, "without"
+	}
+	for _, name := range unused {
+		if cmd.Flags().Changed(name) {
+			return usagef("--%s cannot be used %s --tasks", name, when)
+		}
+	}
+	if f.OneTurn && !f.Chat {
+		return usagef("--one-turn applies only to conversations: want --chat with it")
+	}
+	return nil
+}
+
 func (f *taskFlags) run(cmd *cobra.Command, dir string) (*output, error) {
 	if f.Data == "" {
 		return nil, usagef("--data is missing: want the directory with the files of the tasks")
@@ -288,14 +309,17 @@ texts are left out.`,
 			d := study.Pair(c.First, c.Second, study.Level)
 			first, second := study.Describe(c.First).Mean, study.Describe(c.Second).Mean
 			onlyFirst, onlySecond := c.OnlyBetter()
+			interval := "–"
+			if d.HasInterval() {
+				interval = fmt.Sprintf("[%+.4f, %+.4f]", d.Low, d.High)
+			}
 			metric := strings.Replace(c.Metric, tasks.Perplexity, "logprob", 1)
 			value = append(value, map[string]any{"task": c.Task, "metric": metric, "items": d.N,
 				"first": metrics.Number(first), "second": metrics.Number(second),
 				"difference": metrics.Number(d.Mean), "low": metrics.Number(d.Low),
 				"high": metrics.Number(d.High), "only_first": onlyFirst, "only_second": onlySecond})
 			rows = append(rows, []string{c.Task, metric, fmt.Sprint(d.N), fmt.Sprintf("%.4f", first),
-				fmt.Sprintf("%.4f", second), fmt.Sprintf("%+.4f", d.Mean),
-				fmt.Sprintf("[%+.4f, %+.4f]", d.Low, d.High),
+				fmt.Sprintf("%.4f", second), fmt.Sprintf("%+.4f", d.Mean), interval,
 				fmt.Sprint(onlyFirst), fmt.Sprint(onlySecond)})
 		}
 		return tableOutput(value, rows), nil
