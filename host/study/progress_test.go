@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cage-qat/cage/host/train/console"
 	"github.com/cage-qat/cage/host/train/rundir"
 )
 
@@ -50,5 +51,31 @@ func TestRefreshKeeps(t *testing.T) {
 	a.record.Step = 75
 	if a.refresh(); a.record.Step != 75 {
 		t.Errorf("step %d without records, want 75", a.record.Step)
+	}
+}
+
+// TestRetriesLeft checks that failed cells that are to be tried again are not counted as ended.
+func TestRetriesLeft(t *testing.T) {
+	s := parsed(t, "two.toml", `
+		[base]
+		model = {kind = "toy"}
+		train = {steps = 100}
+		schedule = {rate = 0.1}
+		quantizer = {plugin = "grid"}
+		[study]
+		[[study.axes]]
+		name = "seed"
+		key = "seed"
+		values = [0, 1]
+	`)
+	failed := Plan{Results: []Result{{Cell: s.Cells[0], State: Done}, {Cell: s.Cells[1], State: Failed}}}
+	var shown console.Progress
+	o := RunOptions{Watch: func(p console.Progress) { shown = p }}
+	if newRunner(s, o, failed).show(console.Progress{}); shown.Done != 1 || shown.Failed != 1 {
+		t.Errorf("without a retry: %+v", shown)
+	}
+	failed.Run = s.Cells[1:]
+	if newRunner(s, o, failed).show(console.Progress{}); shown.Done != 1 || shown.Failed != 0 {
+		t.Errorf("before the retry: %+v", shown)
 	}
 }

@@ -21,7 +21,7 @@ type runner struct {
 	gpus  *gpus
 	began time.Time
 
-	attempts  map[string]int // failed attempts at the plan, by the cell's ID
+	attempts  map[string]int // failed attempts at the plan, by the ID of failed cells
 	surveying sync.Mutex     // held while stale runs are checked again
 
 	mu      sync.Mutex // guards the fields below, and calls of Watch
@@ -38,6 +38,11 @@ func newRunner(s *Study, o RunOptions, p Plan) *runner {
 	r := &runner{
 		study: s, opts: o, plan: p, gpus: newGPUs(), began: time.Now(),
 		states: statesOf(p.Results), stopped: map[string]bool{}, attempts: map[string]int{},
+	}
+	for _, c := range p.Run {
+		if r.states[c.ID] == Failed { // it has not ended: it waits for another attempt
+			r.states[c.ID] = Interrupted
+		}
 	}
 	for _, result := range p.Results {
 		switch result.State {

@@ -58,7 +58,8 @@ func (r *runner) recheck(ctx context.Context, c Cell) (State, bool) {
 	case Done:
 		return state, false
 	case Failed:
-		return state, planned == Failed && r.attempts[c.ID] == r.study.attempts(c)
+		before, failed := r.attempts[c.ID]
+		return state, failed && before == r.study.attempts(c)
 	default:
 		return state, true
 	}
