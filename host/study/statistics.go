@@ -53,8 +53,8 @@ type Difference struct {
 	N    int     // number of pairs
 	Mean float64 // NaN when N is 0
 	SD   float64 // standard deviation of the differences; NaN when N < 2
-	// Low and High are the confidence interval of the mean. They are NaN if N < 2, or if all
-	// differences are equal and not zero.
+	// Low and High are the confidence interval of the mean. They are NaN if N < 2, if all differences
+	// are equal and not zero, or if one is not finite.
 	Low, High float64
 }
 
@@ -78,6 +78,9 @@ func Pair(a, b []float64, level float64) Difference {
 		if low, high = s.Mean, s.Mean; math.Abs(s.Mean) > rounding*largest {
 			low, high = math.NaN(), math.NaN()
 		}
+	}
+	if s.Mean-s.Mean != 0 { // it is NaN or infinite
+		low, high = math.NaN(), math.NaN()
 	}
 	return Difference{N: s.N, Mean: s.Mean, SD: s.SD, Low: low, High: high}
 }

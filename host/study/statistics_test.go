@@ -71,6 +71,7 @@ func TestPair(t *testing.T) {
 			0.95, study.Difference{3, 5. / 300, 0, nan, nan}},
 		{[]float64{inf, 2}, []float64{1, 2}, 0.95, study.Difference{2, inf, nan, nan, nan}},
 		{[]float64{inf, 2}, []float64{inf, 2}, 0.95, study.Difference{2, nan, nan, nan, nan}},
+		{[]float64{inf, inf}, []float64{1, 2}, 0.95, study.Difference{2, inf, 0, nan, nan}},
 	}
 	for _, test := range tests {
 		got := study.Pair(test.a, test.b, test.level)
