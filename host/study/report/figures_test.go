@@ -69,7 +69,7 @@ func TestNothingIsDone(t *testing.T) {
 	if text := string(r.Markdown()); !strings.Contains(text, "0 of 19 cells are done, 19 missing.") ||
 		!strings.Contains(text,
 			"No cell of this figure is done, or none has a value that can be drawn.") ||
-		!strings.Contains(text, "No cell of this table is done.") {
+		!strings.Contains(text, "No cell of this table is done, or none has its metric.") {
 		t.Errorf("the report says\n%s", text)
 	}
 }

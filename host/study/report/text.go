@@ -185,7 +185,7 @@ func (t *Table) common() int {
 
 func (t *Table) notes() []string {
 	if t.common() == 0 {
-		return []string{"No cell of this table is done."}
+		return []string{"No cell of this table is done, or none has its metric."}
 	}
 	what := "Mean ± standard deviation"
 	if t.common() < 2 {

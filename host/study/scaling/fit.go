@@ -391,7 +391,10 @@ func (o Options) Check() error {
 func (o Options) reference(all []Group) (Group, bool, error) {
 	var found []Group
 	for _, g := range all {
-		is := g.Method == o.Reference || g.String() == o.Reference
+		if g.String() == o.Reference {
+			return g, true, nil
+		}
+		is := g.Method == o.Reference
 		if o.Reference == "" {
 			is = g.Bits >= fullPrecision
 		}

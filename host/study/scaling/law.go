@@ -51,7 +51,7 @@ type Group struct {
 
 // String returns the group's name for messages and legends.
 func (g Group) String() string {
-	if g.Bits >= fullPrecision {
+	if g.Bits == fullPrecision {
 		return g.Method
 	}
 	return fmt.Sprintf("%s, %s", g.Method, bitsText(g.Bits))
