@@ -34,8 +34,8 @@ values = [
 ]
 `
 
-// TestReplacedInputs checks that cells are stale if the model that they start from, their teacher or
-// their calibration texts have been replaced since, and only then.
+// TestReplacedInputs checks that cells are stale if the model that they start from, their teacher
+// or their calibration texts have been replaced since, and only then.
 func TestReplacedInputs(t *testing.T) {
 	testlevel.Long(t, "makes a data set")
 	texts, other := testrun.Dataset(t)

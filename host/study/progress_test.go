@@ -68,7 +68,9 @@ func TestRetriesLeft(t *testing.T) {
 		key = "seed"
 		values = [0, 1]
 	`)
-	failed := Plan{Results: []Result{{Cell: s.Cells[0], State: Done}, {Cell: s.Cells[1], State: Failed}}}
+	failed := Plan{Results: []Result{
+		{Cell: s.Cells[0], State: Done}, {Cell: s.Cells[1], State: Failed},
+	}}
 	var shown console.Progress
 	o := RunOptions{Watch: func(p console.Progress) { shown = p }}
 	if newRunner(s, o, failed).show(console.Progress{}); shown.Done != 1 || shown.Failed != 1 {

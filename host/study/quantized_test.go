@@ -205,7 +205,8 @@ func TestDeletedCheckpoints(t *testing.T) {
 			`set = {quantizer = {plugin = "quest", bits = 4}}, quantize = "rtn"}`, 1)} {
 		s := quantizes(t, text)
 		o := standIns()
-		if _, err := checkpoint.Save(t.Context(), vfs.At("saved"), checkpoint.State{Step: 1}); err != nil {
+		state := checkpoint.State{Step: 1}
+		if _, err := checkpoint.Save(t.Context(), vfs.At("saved"), state); err != nil {
 			t.Fatal(err)
 		}
 		o.Command[2] = `cp -r saved $(dirname "$1")/checkpoints; ` + o.Command[2]
@@ -231,8 +232,8 @@ func TestDeletedCheckpoints(t *testing.T) {
 	}
 }
 
-// TestDivergedLate checks that a cell whose validation loss is not finite counts as diverged, and is
-// asked no questions, and that the cells that are made from it are not made, and diverged, too.
+// TestDivergedLate checks that a cell whose validation loss is not finite counts as diverged, and
+// is asked no questions, and that the cells that are made from it are not made, and diverged, too.
 func TestDivergedLate(t *testing.T) {
 	s := quantizes(t, strings.Replace(quantizing, `{label = "full"}`,
 		`{label = "full"}, {label = "QAT", init = {method = "full"}, set = {seed = 1}}`, 1)+asking(t))

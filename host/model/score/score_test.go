@@ -70,13 +70,14 @@ func TestBatches(t *testing.T) {
 	for round := range 100 {
 		share := round%2 == 0
 		context := 1 + rng.IntN(200)
+		longest := min(60, context)
 		var requests []score.Request
 		for range rng.IntN(100) {
 			requests = append(requests,
-				score.Request{Context: ids(1 + rng.IntN(150)), Continuation: ids(1 + rng.IntN(min(60, context)))})
+				score.Request{Context: ids(1 + rng.IntN(150)), Continuation: ids(1 + rng.IntN(longest))})
 			for rng.IntN(2) == 0 { // more requests with the same context
 				requests = append(requests, score.Request{Context: requests[len(requests)-1].Context,
-					Continuation: ids(1 + rng.IntN(min(60, context)))})
+					Continuation: ids(1 + rng.IntN(longest))})
 			}
 		}
 		rng.Shuffle(len(requests)/2,

@@ -46,8 +46,8 @@ func TestReference(t *testing.T) {
 			`no reference "FP16"; there are "BF16", "CAGE, 4 bits"`},
 		"several": {points, Options{Reference: "CAGE"},
 			`several groups could be the reference with eff = 1: "CAGE, 4 bits", "CAGE, 2 bits"; name one of them`},
-		"several of 16 bits or more": {append([]Point{{Method: "BF16", Bits: 32, N: 1e6, D: 1e9, Loss: 3}},
-			points...), Options{}, `several groups could be the reference with eff = 1: ` +
+		"several of 16 bits or more": {append([]Point{
+			{Method: "BF16", Bits: 32, N: 1e6, D: 1e9, Loss: 3}}, points...), Options{}, `several groups could be the reference with eff = 1: ` +
 			`"BF16, 32 bits", "BF16"; name one of them`},
 		"no such basis": {points, Options{Baseline: "STE"}, `no method "STE" to compare with`},
 		"no points":     {nil, Options{}, "no points to fit"},
