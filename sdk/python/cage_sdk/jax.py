@@ -7,6 +7,7 @@ JAX lacks are written with `op`.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import traceback
@@ -78,9 +79,7 @@ def _type(aval: Any) -> Type:
 
 
 # The operation of a primitive that has the same operands; JAX's round has an attribute.
-_SAME = {op: op for op in ELEMENTWISE if op != "round"} | {
-    "add_any": "add", "shift_left": "shl", "shift_right_logical": "shr", "shift_right_arithmetic": "shr"
-}  # fmt: skip
+_SAME = {op: op for op in ELEMENTWISE if op != "round"} | {"add_any": "add"}
 _IDENTITY = {"copy", "copy_p", "device_put", "optimization_barrier", "pvary", "reduce_precision"}
 _HINTS = {
     "sort": '; cage_sdk.jax.op("order_statistic", x, k) and op("top_k", x, k) order the elements of a row',
@@ -150,6 +149,16 @@ class _Writer:
                 self.negated[out.id] = other
         return out
 
+    def node(self, v: int) -> Node | None:
+        """The node that computes a value, by its number; None for an input."""
+        first = len(self.b._program.inputs)
+        return self.b._program.nodes[v - first] if v >= first else None
+
+    def within(self, v: Value, low: int, high: int) -> bool:
+        """Whether v is a constant of integers from low to high."""
+        n = self.node(v.id)
+        return n is not None and n.op == "constant" and all(low <= i <= high for i in n.attr["ints"])
+
     def equation(self, e: Any, a: list[Value]) -> list[Value]:
         name, q = e.primitive.name, e.params
         if name == "scan":
@@ -169,7 +178,10 @@ class _Writer:
         t = _type(e.outvars[0].aval)
         if name == "cage_op":
             return [self.b.apply(q["name"], *a, type=q["type"], **dict(q["attr"]))]
-        return [self.one(name, q, a, t)]
+        result = self.one(name, q, a, t)
+        if result.type != t:
+            raise NotImplementedError(f"{name} of {a[0].type} to {t} has no operation in docs/reference/operations.md")
+        return [result]
 
     def one(self, name: str, q: Mapping[str, Any], a: list[Value], t: Type) -> Value:
         """An equation with one result, of type t."""
@@ -178,21 +190,25 @@ class _Writer:
             a[1] = a[1].convert("float")
         if name == "neg" and a[0].id in self.negated:
             return self.negated[a[0].id]
-        if name in ("div", "rem") and t.dtype == "int":  # of numbers below 2²⁴
-            ratio = a[0].convert("float") / a[1].convert("float")
-            whole = (ratio.sign() * ratio.abs().floor()).convert("int")
-            return whole if name == "div" else a[0] - whole * a[1]
+        if name in ("div", "rem") and t.dtype in ("int", "uint"):
+            return self.divide(name, a[0], a[1])
+        if name.startswith("shift_"):
+            return self.shift(name, a[0], a[1])
         if name in _SAME:
             return self.elementwise(_SAME[name], a, t)
         match name:
             case "round":
                 if int(q["rounding_method"]) == 1:
                     return a[0].round()
-                return a[0].sign() * (a[0].abs() + 0.5).floor()
+                size = a[0].abs()
+                whole = size.floor()
+                return a[0].sign() * (whole + (size - whole).ge(0.5).convert("float"))
             case "ceil":
                 return -(-a[0]).floor()
             case "square":
                 return a[0].square()
+            case "integer_pow" if q["y"] == 0:
+                return self.filled(1, t)
             case "integer_pow":
                 power = a[0]
                 for _ in range(abs(q["y"]) - 1):
@@ -251,13 +267,59 @@ class _Writer:
                 axis = q["axes"][0]
                 kept = [1 if i == axis else d for i, d in enumerate(a[0].shape)]
                 extreme = (a[0].reduce_min(axis) if name == "argmin" else a[0].reduce_max(axis)).reshape(*kept)
-                places = b.iota(Type("int", a[0].shape), axis)
-                return a[0].eq(extreme).select(places, b.const_int(a[0].shape[axis])).reduce_min(axis)
+                found = a[0].eq(extreme)
+                if a[0].dtype == "float":
+                    found = found.or_(a[0].ne(a[0]))  # the first NaN
+                places = b.iota(Type(t.dtype, a[0].shape), axis)
+                return found.select(places, b._scalar(t.dtype, a[0].shape[axis])).reduce_min(axis)
             case "gather":
                 return self.gather(q, a[0], a[1])
         if name in _IDENTITY and (name != "reduce_precision" or q["exponent_bits"] == 8 and q["mantissa_bits"] == 23):
             return a[0]
         raise NotImplementedError(f"{name} has no operation in docs/reference/operations.md{_HINTS.get(name, '')}")
+
+    def shift(self, name: str, x: Value, by: Value) -> Value:
+        """A shift, which is by no more than 31 bits in programs and by any number of bits in JAX."""
+        op, kind = "shl" if name == "shift_left" else "shr", x.dtype
+        if name == "shift_right_logical":
+            kind = "uint"
+        if name == "shift_right_arithmetic":
+            kind = "int"
+
+        def shifted(bits: Value) -> Value:
+            if kind != x.dtype:
+                return self.b.apply(op, x.bitcast(kind), bits.bitcast(kind)).bitcast(x.dtype)
+            return self.elementwise(op, [x, bits], x.type)
+
+        if self.within(by, 0, 31):
+            return shifted(by)
+        count = by.bitcast("uint")  # JAX counts a negative number of bits as many
+        bits = count.min(31).bitcast(by.dtype)
+        if name == "shift_right_arithmetic":
+            return shifted(bits)
+        return count.lt(32).select(shifted(bits), self.b._scalar(x.dtype, 0))
+
+    def divide(self, name: str, x: Value, y: Value) -> Value:
+        """The quotient or remainder of integers, rounded toward zero, in floats of which only 22 bits need to be right."""
+        signed, zero = x.dtype == "int", self.b.const_uint(0)
+
+        def size(v: Value) -> Value:
+            u = v.bitcast("uint")
+            return v.lt(0).select(zero - u, u) if signed else u
+
+        rest, divisor = size(x), size(y)
+        quotient = zero
+        for _ in range(2):  # the first leaves less than 2¹² divisors, the second less than 2
+            part = (rest.convert("float") / divisor.convert("float") * (1 - 2.0**-21)).convert("uint")
+            quotient, rest = quotient + part, rest - part * divisor
+        last = rest.ge(divisor).convert("uint")
+        out = quotient + last if name == "div" else rest - last * divisor
+        if signed:
+            minus = x.lt(0).xor(y.lt(0)) if name == "div" else x.lt(0)
+            out = minus.select(zero - out, out).bitcast("int")
+        if self.within(y, 1, 2**31 - 1):
+            return out
+        return y.eq(0).select((y.not_() if name == "div" else x), out)
 
     def broadcast(self, x: Value, t: Type, axes: Sequence[int]) -> Value:
         if x.id in self.literals:
@@ -284,7 +346,25 @@ class _Writer:
         last = d.offset_dims == tuple(range(index.type.rank - 1, index.type.rank - 2 + table.type.rank))
         if not (whole and last and table.type.rank in (1, 2) and not d.operand_batching_dims):
             raise NotImplementedError("only rows of a table of one or two axes can be looked up, as in table[index]")
-        return index.reshape(*index.shape[:-1]).lookup(table)
+        rows = index.reshape(*index.shape[:-1]).lookup(table)
+        if q["mode"] != jax.lax.GatherScatterMode.FILL_OR_DROP or self.within(index, 0, table.shape[0] - 1):
+            return rows
+        if table.type.rank == 1:
+            index = index.reshape(*rows.shape)
+        exists = index.ge(0) & index.lt(table.shape[0])
+        return exists.select(rows, self.b.const(math.nan if q["fill_value"] is None else q["fill_value"]))
+
+    def straight(self, v: Value) -> Value:
+        """v; where it is x + stop_gradient(q − x), it is q."""
+        last = self.node(v.id)
+        for x, stopped in (last.args, last.args[::-1]) if last and last.op == "add" else ():
+            stop = self.node(stopped)
+            difference = self.node(stop.args[0]) if stop and stop.op == "stop_gradient" else None
+            if difference and difference.op == "sub" and difference.args[1] == x:
+                q = difference.args[0]
+                out = Value(self.b, q, self.b._program.type_of(q))
+                return out if out.type == v.type else out.broadcast(v.shape)
+        return v
 
     def choose(self, which: Value, cases: Sequence[Value]) -> Value:
         out = cases[0]
@@ -372,7 +452,8 @@ def from_jax(
 
             w = _Writer(b)
             args = (x, site.trained, {"state": site.state, "fresh": site.fresh})
-            given = w.call(lambda *a: {**outputs(*a), "value": _straight(value, a)}, *args)
+            given = w.call(outputs, *args)
+            given["value"] = w.straight(given["value"])
             if "surrogate" not in given and _says_gradient(value, args) and _is_linear(value, args):
                 given["surrogate"] = w.call(surrogate, *args)
             unknown = set(given) - {"value", "surrogate", "codes", "scale", "mask", "next"}
@@ -438,21 +519,6 @@ def _is_linear(f: Callable[..., Any], args: Any) -> bool:
     except (NotImplementedError, AssertionError, TypeError):
         return False
     return True
-
-
-def _straight(f: Callable[..., Any], args: Any) -> Any:
-    """f of the arguments; where f ends in x + stop_gradient(q − x), it is q."""
-    closed = jax.make_jaxpr(f)(*args)
-    made = {v: e for e in closed.jaxpr.eqns for v in e.outvars}
-    last = made.get(closed.jaxpr.outvars[0]) if not hasattr(closed.jaxpr.outvars[0], "val") else None
-    target = closed.jaxpr.outvars[0]
-    if last is not None and last.primitive.name in ("add", "add_any"):
-        for x, stopped in (last.invars, last.invars[::-1]):
-            stop = None if hasattr(stopped, "val") else made.get(stopped)
-            difference = made.get(stop.invars[0]) if stop is not None and stop.primitive.name == "stop_gradient" else None
-            if difference is not None and difference.primitive.name == "sub" and difference.invars[1] is x:
-                target = difference.invars[0]
-    return jax.core.eval_jaxpr(closed.jaxpr.replace(outvars=[target]), closed.consts, *jax.tree.leaves(args))[0]
 
 
 def from_optax(

@@ -11,9 +11,9 @@ optax = pytest.importorskip("optax")
 import jax.numpy as jnp
 import optax.contrib
 
-from cage_sdk import Description, ProgramError, Site, Tensor, Type, build_optimizer, build_quantizer, executor
+from cage_sdk import Builder, Description, ProgramError, Site, Tensor, Type, build_optimizer, build_quantizer, executor
 from cage_sdk.executor import run
-from cage_sdk.jax import from_jax, from_optax, op
+from cage_sdk.jax import _Writer, from_jax, from_optax, op
 
 X = np.array([[3.0, -1.5, 0.25, 2.0], [0.0, 1.0, -7.0, 4.0]], np.float32)
 SITE = Site(role="weight", name="w", shape=X.shape)
@@ -80,12 +80,80 @@ def test_functions(name):
     np.testing.assert_allclose(got["value"], f(X), rtol=2e-6, atol=1e-6)
 
 
-def test_straight_through(monkeypatch):
+INTS = np.array([[5, -5, 2**31 - 1, -(2**31)], [33554435, -33554435, 0, 7]], np.int32)
+SHIFTS = np.array([[0, 1, 31, 4], [32, 33, -1, 2]], np.int32)
+FLOATS = np.array([0.49999997, -0.49999997, 0.5, -2.5, 8388609, 16777215, -np.inf, np.nan], np.float32)
+TABLE = np.array([1.0, 2.0, 3.0], np.float32)
+
+
+def uint(f):
+    """f of the bits of two operands."""
+    return lambda x, y: f(x.view(jnp.uint32), y.view(jnp.uint32))
+
+
+EXACT = {
+    "power of zero": (lambda x: x**0, FLOATS),
+    "polynomial": (lambda x: sum(c * x**i for i, c in enumerate([1.0, 2.0, 3.0])), X),
+    "integer to the power of zero": (lambda x: x**0, INTS),
+    "round": (jax.lax.round, FLOATS),
+    "argmax": (lambda x: jnp.argmax(x, axis=0), np.stack([FLOATS, X.ravel()])),
+    "argmin": (lambda x: jnp.argmin(x), FLOATS),
+    "argmax of another type": (lambda x: jax.lax.argmax(x, 0, jnp.uint32), FLOATS),
+    "take": (lambda i: jnp.take(TABLE, i), SHIFTS),
+    "take rows": (lambda i: jnp.take(jnp.stack([TABLE, -TABLE]), i, axis=0), SHIFTS),
+    "take one": (lambda i: jnp.take(TABLE, i[0, 2]), SHIFTS),
+    "take with a filling": (lambda i: jnp.take(TABLE, i, mode="fill", fill_value=7.5), SHIFTS),
+    "take with clipping": (lambda i: jnp.take(TABLE, i, mode="clip"), SHIFTS),
+    "shift left": (jax.lax.shift_left, INTS, SHIFTS),
+    "shift right": (jax.lax.shift_right_logical, INTS, SHIFTS),
+    "shift right with sign": (jax.lax.shift_right_arithmetic, INTS, SHIFTS),
+    "unsigned shift left": (uint(jax.lax.shift_left), INTS, SHIFTS),
+    "unsigned shift right": (uint(jax.lax.shift_right_logical), INTS, SHIFTS),
+    "unsigned shift right with sign": (uint(jax.lax.shift_right_arithmetic), INTS, SHIFTS),
+    "constant shifts": (lambda x: (x << 33) + (x >> 40) + (x >> 3) + jax.lax.shift_right_logical(x, 23), INTS),
+    "quotient": (jax.lax.div, INTS, SHIFTS),
+    "remainder": (jax.lax.rem, INTS, SHIFTS),
+    "unsigned quotient": (uint(jax.lax.div), INTS, SHIFTS),
+    "unsigned remainder": (uint(jax.lax.rem), INTS, SHIFTS),
+    "modulo": (lambda x: x % 7 + 10 * (x // 1000), INTS),
+}
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_exact(name):
+    f, *given = EXACT[name]
+    b = Builder("exact")
+    inputs = [b.input(f"x{i}", Type("float" if v.dtype == np.float32 else "int", v.shape)) for i, v in enumerate(given)]
+    b.output("y", _Writer(b).call(f, *inputs))
+    want = np.asarray(f(*map(jnp.asarray, given)))
+    for precision in (np.float32, np.float64):
+        got = run(b.build(), {f"x{i}": v for i, v in enumerate(given)}, precision)["y"]
+        np.testing.assert_array_equal(got, want)
+
+
+def test_division():
+    """Dividends and divisors of all sizes."""
+    rng = np.random.default_rng(1)
+    x, y = (rng.integers(-(2**31), 2**31, 1 << 20) >> rng.integers(0, 32, 1 << 20) for _ in range(2))
+    x, y = x.astype(np.int32), np.where(y == 0, 1, y).astype(np.int32)
+    b = Builder("division")
+    inputs = [b.input(name, Type("int", x.shape)) for name in "xy"]
+    whole, rest = _Writer(b).call(lambda x, y: (jax.lax.div(x, y), jax.lax.rem(x, y)), *inputs)
+    b.output("whole", whole)
+    b.output("rest", rest)
+    got = run(b.build(), {"x": x, "y": y}, np.float32)
+    np.testing.assert_array_equal(got["whole"], jax.lax.div(x, y))
+    np.testing.assert_array_equal(got["rest"], jax.lax.rem(x, y))
+
+
+def test_straight_through():
     def f(x, site):
         q = jnp.round(x / 3) * 3
         return x + jax.lax.stop_gradient(q - x)
 
     got, q = values(f)
+    assert values(lambda x, site: jax.jit(lambda x: f(x, site))(x))[1].program == q.program
+    np.testing.assert_array_equal(values(lambda x, site: x + jax.lax.stop_gradient(x.mean() - x))[0]["value"], np.full_like(X, X.mean()))
     np.testing.assert_array_equal(got["value"], np.rint(X / np.float32(3)) * 3)
     assert dict(q.program.outputs)["surrogate"] == 0  # x itself
 
@@ -180,6 +248,7 @@ LACKING = {
     "while": lambda x: jax.lax.while_loop(lambda v: v.sum() < 9, lambda v: v + 1, x),
     "bfloat16": lambda x: x.astype(jnp.bfloat16).astype(jnp.float32),
     "a loop of 100 rounds": lambda x: jax.lax.fori_loop(0, 100, lambda i, y: y * 0.5, x),
+    "reduce_and of int[2,4] to int[4]": lambda x: jax.lax.reduce(x.view(jnp.int32), np.int32(-1), jax.lax.bitwise_and, (0,)),
     "only rows of a table": lambda x: x[jnp.array([0, 1]), jnp.array([1, 2])][:, None] * x,
 }
 
