@@ -68,6 +68,19 @@ class Due:
     next: int = 0
     every: int = 0
 
+    def check(self, where: str) -> Due:
+        """Returns the schedule, that of the method where. Raises ProgramError for one that there cannot be."""
+        wrong = ""
+        if min(self.first, self.next, self.every) < 0 or max(self.first, self.next, self.every) > 2**31 - 1:
+            wrong = f"want numbers from 0 to {2**31 - 1}"
+        elif not self.first and (self.next or self.every):
+            wrong = "first = 0 means never, so next and every must be 0"
+        elif not self.every and self.next:
+            wrong = "every = 0 means only once, so next must be 0"
+        if wrong:
+            raise ProgramError(f"{where} returns {self}: {wrong}")
+        return self
+
 
 class Optimizer(ABC):
     """Writes the update of a tensor as two pure functions: state in, state out."""
@@ -218,12 +231,12 @@ def build_optimizer(o: Optimizer, t: Tensor) -> OptimizerProgram | None:
         b, given, fixed = start("collect")
         sums += output_state(b, "global.", o.collect(b, given, t))
         collect = b.build(fixed) if sums else None
-    probe, probe_due = None, o.probe_at(t) if isinstance(o, Prober) else Due()
+    probe, probe_due = None, o.probe_at(t).check("probe_at") if isinstance(o, Prober) else Due()
     if isinstance(o, Prober) and probe_due.first:
         b, given, fixed = start("probe")
         b.output("offset", o.probe(b, given, t))
         probe = b.build(fixed)
-    sample_due = o.sample_at(t) if isinstance(o, Sampler) else Due()
+    sample_due = o.sample_at(t).check("sample_at") if isinstance(o, Sampler) else Due()
     if sample_due.first and probe_due.first:
         raise ProgramError("there is one second gradient, but probe_at and sample_at are both ever due: let one return Due()")
     sampled = sample_due.first > 0
@@ -259,7 +272,7 @@ def build_optimizer(o: Optimizer, t: Tensor) -> OptimizerProgram | None:
 def _refresher(o: Refresher, out: OptimizerProgram, name: str, t: Tensor, b: Builder, given: UpdateInput, fixed: int) -> None:
     if output_state(b, "state.", o.observe(b, given, t)):
         out.observe = b.build(fixed)
-    out.due = o.refresh_at(t)
+    out.due = o.refresh_at(t).check("refresh_at")
     for which, wanted in (("first_refresh", out.due.first), ("refresh", out.due.every)):
         if wanted:
             b = Builder(f"{name}/{which}/{t.name}")

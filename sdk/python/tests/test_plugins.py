@@ -214,6 +214,32 @@ def test_sampled():
         build_optimizer(Both(), TENSOR)
 
 
+@pytest.mark.parametrize("method", ["probe_at", "sample_at", "refresh_at"])
+@pytest.mark.parametrize(
+    "due, text",
+    [
+        (Due(0, 1, 1), "first = 0 means never, so next and every must be 0"),
+        (Due(1, 2), "every = 0 means only once, so next must be 0"),
+        (Due(1, 1, -1), "want numbers from 0 to 2147483647"),
+    ],
+)
+def test_due(method, due, text):
+    class Optimizer(Everything):
+        def sample_at(self, t):
+            return Due()
+
+        def probe(self, b, given, t):
+            return given.gradient
+
+        def probe_at(self, t):
+            return Due()
+
+    setattr(Optimizer, method, lambda self, t: due)
+    with pytest.raises(ProgramError) as e:
+        build_optimizer(Optimizer(), TENSOR)
+    assert str(e.value) == f"{method} returns {due}: {text}"
+
+
 def test_shared_and_constrained():
     class Rotated(Learned):
         def shared(self, p, site):
