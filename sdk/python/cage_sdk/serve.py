@@ -35,7 +35,8 @@ def serve(*plugins: Quantizer | Optimizer) -> None:
         sys.exit(1)
     import grpc
 
-    logging.basicConfig(handlers=[_Lines()], level=os.environ.get("CAGE_PLUGIN_LOG", "info").upper().replace("TRACE", "DEBUG"))
+    level = {"trace": "DEBUG", "debug": "DEBUG", "warn": "WARNING", "error": "ERROR"}.get(os.environ.get("CAGE_PLUGIN_LOG", ""), "INFO")
+    logging.basicConfig(handlers=[_Lines()], format="%(message)s", level=level)
     limits = [("grpc.max_receive_message_length", MAX_MESSAGE), ("grpc.max_send_message_length", MAX_MESSAGE)]
     server = grpc.server(futures.ThreadPoolExecutor(max_workers=4), options=limits)
     server.add_generic_rpc_handlers((_handlers(plugins),))
@@ -80,6 +81,7 @@ def _handlers(plugins: tuple[Quantizer | Optimizer, ...]) -> Any:
                 return answer(m)
             except BaseException as e:  # noqa: BLE001 - of the author's code, SystemExit included, which gRPC does not answer
                 code, reason, text = _failure(e)
+                text = text[:MAX_TEXT].encode(errors="replace").decode()  # without lone surrogates
                 logging.debug("%s", traceback.format_exc())
                 context.set_trailing_metadata((("grpc-status-details-bin", _details(code.value[0], reason, text)),))
                 context.abort(code, text)
@@ -131,11 +133,11 @@ def _failure(e: BaseException) -> tuple[Any, str, str]:
     from .wire import Unreadable
 
     if isinstance(e, Refusal):
-        return grpc.StatusCode.INVALID_ARGUMENT, "REFUSED", str(e)[:MAX_TEXT]
+        return grpc.StatusCode.INVALID_ARGUMENT, "REFUSED", str(e)
     if isinstance(e, Unreadable):
-        return grpc.StatusCode.INVALID_ARGUMENT, "UNREADABLE_REQUEST", str(e)[:MAX_TEXT]
+        return grpc.StatusCode.INVALID_ARGUMENT, "UNREADABLE_REQUEST", str(e)
     text = str(e) if isinstance(e, ProgramError) else f"{type(e).__name__}{': ' * bool(str(e))}{e}{_raised_at(e)}"
-    return grpc.StatusCode.INTERNAL, "MISTAKE", text[:MAX_TEXT]
+    return grpc.StatusCode.INTERNAL, "MISTAKE", text
 
 
 def _raised_at(e: BaseException) -> str:
@@ -165,4 +167,7 @@ class _Lines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         level = "debug" if record.levelno < 20 else "info" if record.levelno < 30 else "warn" if record.levelno < 40 else "error"
-        print(json.dumps({"@level": level, "@message": record.getMessage()}), file=sys.__stderr__, flush=True)
+        try:
+            print(json.dumps({"@level": level, "@message": self.format(record)}), file=sys.__stderr__, flush=True)
+        except Exception:  # such as arguments that do not fit the message
+            self.handleError(record)

@@ -15,6 +15,8 @@ class Quantize(Quantizer):
             raise Refusal("use another")
         if trouble == "divide":
             1 / 0
+        if trouble == "surrogate":
+            raise ValueError("half \ud800 of a pair")
         if trouble == "exit":
             sys.exit("no license")
         if trouble == "interrupt":
@@ -24,6 +26,11 @@ class Quantize(Quantizer):
         if trouble == "print":
             print("printed")
             logging.warning("logged")
+            logging.warning("%d items", "three")
+            try:
+                1 / 0
+            except ZeroDivisionError:
+                logging.exception("could not")
         return Quantized(x.round())
 
 

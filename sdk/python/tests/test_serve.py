@@ -22,8 +22,13 @@ def environment(**more):
 
 
 @pytest.fixture
-def plugin(tmp_path):
-    env = environment(CAGE_PLUGIN=COOKIE, PLUGIN_UNIX_SOCKET_DIR=str(tmp_path), CAGE_PLUGIN_LIFELINE="stdin", CAGE_PLUGIN_LOG="debug")
+def level():
+    return "debug"
+
+
+@pytest.fixture
+def plugin(tmp_path, level):
+    env = environment(CAGE_PLUGIN=COOKIE, PLUGIN_UNIX_SOCKET_DIR=str(tmp_path), CAGE_PLUGIN_LIFELINE="stdin", CAGE_PLUGIN_LOG=level)
     process = subprocess.Popen([sys.executable, PLUGIN], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     core, protocol, network, address, kind = process.stdout.readline().decode().strip().split("|")
     assert (core, protocol, network, kind) == ("1", "1", "unix", "grpc") and address.startswith(str(tmp_path))
@@ -56,6 +61,7 @@ def test_answers(plugin):
     [
         ("refuse", 1, "INVALID_ARGUMENT", b"REFUSED", "use another"),
         ("divide", 1, "INTERNAL", b"MISTAKE", "ZeroDivisionError: division by zero (plugin_of_tests.py:"),
+        ("surrogate", 1, "INTERNAL", b"MISTAKE", "ValueError: half ? of a pair (plugin_of_tests.py:"),
         ("exit", 1, "INTERNAL", b"MISTAKE", "SystemExit: no license (plugin_of_tests.py:"),
         ("interrupt", 1, "INTERNAL", b"MISTAKE", "KeyboardInterrupt (plugin_of_tests.py:"),
         ("shape", 1, "INTERNAL", b"MISTAKE", "do not go together: ranks must be equal and axes equal or 1 (reshape or broadcast one operand) (plugin_of_tests.py:"),
@@ -71,12 +77,14 @@ def test_errors(plugin, trouble, role, code, reason, text):
     assert reason in details and b"cage.plugin.v1" in details
 
 
-def test_log(plugin):
+@pytest.mark.parametrize("level", ["debug", "trace", "off", "WARN"])
+def test_log(plugin, level):
     process, call = plugin
     quantize(call, trouble="print")
     process.stdin.close()
     log = process.stderr.read().decode()
     assert "printed\n" in log and '{"@level": "warn", "@message": "logged"}' in log
+    assert "three" in log and '"@message": "could not\\nTraceback' in log and "ZeroDivisionError" in log
 
 
 def test_missing_service(plugin):
