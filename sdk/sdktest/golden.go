@@ -156,8 +156,9 @@ func (a *array) UnmarshalJSON(text []byte) error {
 // goldenTrial runs one case. An error fails the trial and ends the case.
 type goldenTrial struct {
 	goldenCase
-	t  *trial
-	of Values
+	t        *trial
+	of       Values
+	compared map[string]bool // names of expected values
 }
 
 func (c goldenTrial) must(err error) {
@@ -176,12 +177,26 @@ func (s *session) goldenChecks(run func(goldenTrial)) (list []check) {
 				return
 			}
 			for _, c := range v.cases {
-				t.run(func() { run(goldenTrial{c, t, v}) })
+				t.run(func() {
+					g := goldenTrial{c, t, v, map[string]bool{}}
+					run(g)
+					g.complete()
+				})
 			}
 			t.notef("%d cases", len(v.cases))
 		}, ""})
 	}
 	return list
+}
+
+// complete fails the case if expected values were not compared.
+func (c goldenTrial) complete() {
+	for name := range inOrder(c.Expected) {
+		if !c.compared[name] {
+			c.must(fmt.Errorf("expected: the case computes no %s: initial values need column statistics "+
+				"among the inputs, and next values a plugin with state", name))
+		}
+	}
 }
 
 func (c goldenTrial) variant(s *session) variant {
@@ -204,6 +219,7 @@ func (c goldenTrial) compare(on example, prefix string, got map[string][]float64
 		if prefixOf(name) != prefix {
 			continue
 		}
+		c.compared[name] = true
 		if _, ok := got[name]; !ok {
 			c.must(fmt.Errorf("expected: the plugin does not return %s", name))
 		}
@@ -347,6 +363,11 @@ func (o *optimizerRun) goldenCase(c goldenTrial) {
 	case 1:
 		rates = full(rates[0], steps)
 	}
+	last, given := c.Inputs[decayLast]
+	decaysLast := given && slices.Equal(last.data, []float64{1})
+	if given && !decaysLast && !slices.Equal(last.data, []float64{0}) {
+		c.must(fmt.Errorf("inputs: %s is %v, want true or false", decayLast, last.data))
+	}
 	losses, decays := len(c.Inputs[spec.InputLoss].data), len(c.Inputs[decayName].data)
 	wrong := len(rates) != steps || len(gradients.data) != steps*len(x.data)
 	if wrong || losses > 0 && losses != steps || decays > 1 {
@@ -367,7 +388,7 @@ func (o *optimizerRun) goldenCase(c goldenTrial) {
 	r := s.untrained(c.t, Reference{}, at)
 	r.exact, r.steps = true, float64(steps)
 	c.must(r.init())
-	decay, last := 0.0, c.Inputs[decayLast].data != nil
+	decay := 0.0
 	if decays > 0 {
 		decay = c.Inputs[decayName].data[0]
 	}
@@ -378,12 +399,12 @@ func (o *optimizerRun) goldenCase(c goldenTrial) {
 		}
 		c.must(r.pace(at, gradient))
 		rate, keep := r.rate, 1-r.rate*decay
-		if !last {
+		if !decaysLast {
 			at = scaled(keep, at)
 		}
 		u, err := r.step(at, gradient)
 		c.must(err)
-		if at = axpy(at, -rate, u); last && i > 0 {
+		if at = axpy(at, -rate, u); decaysLast && i > 0 {
 			at = scaled(keep, at)
 		}
 		got[spec.InputX] = append(got[spec.InputX], at...)
