@@ -17,6 +17,7 @@ package sdktest
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"iter"
 	"maps"
@@ -222,7 +223,12 @@ func newSession(kind sdk.Kind, describe func() (sdk.Description, error),
 }
 
 func (s *session) do(c check) Check {
-	t, before := &trial{check: Check{Name: c.name, Asks: c.asks}}, s.answered
+	t, before := &trial{check: Check{Name: c.name, Asks: c.asks}, until: s.until}, s.answered
+	if s.until != nil && s.until.Err() != nil {
+		t.check.Status = Skip
+		t.notef("%v", s.until.Err())
+		return t.check
+	}
 	func() {
 		defer func() {
 			if r := recover(); r != nil {
@@ -231,6 +237,7 @@ func (s *session) do(c check) Check {
 		}()
 		t.run(func() { c.run(t) })
 	}()
+	explained := len(t.check.Notes) > 0
 	if t.refused > 0 {
 		t.notef("%d requests refused, the first with: %v", t.refused, t.refusal)
 	}
@@ -243,7 +250,7 @@ func (s *session) do(c check) Check {
 		t.check.Status = Skip
 		if s.answered == before {
 			t.notef("not tested: the plugin refused or failed to write all programs")
-		} else if c.skipReason != "" {
+		} else if !explained && c.skipReason != "" {
 			t.notef("%s", c.skipReason)
 		}
 	default:
@@ -286,6 +293,7 @@ type options struct {
 	claims   []sdk.Claim // in addition to those in the description; for tests of the kit
 	machines []Machine
 	golden   []Values
+	until    context.Context // nil: the checks are not interrupted
 	// defaultsOnly keeps parameters that the caller has not fixed at their defaults.
 	defaultsOnly bool
 }
@@ -294,6 +302,9 @@ type options struct {
 func With(settings map[string]any) Option {
 	return func(o *options) { maps.Copy(o.settings, settings) }
 }
+
+// Until ends the checks when ctx ends: those that are left are skipped, and the report is worthless.
+func Until(ctx context.Context) Option { return func(o *options) { o.until = ctx } }
 
 // On adds machines that run programs, in addition to the reference implementation.
 func On(machines ...Machine) Option {

@@ -1,6 +1,7 @@
 package sdktest_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/sdktest"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 func find(t *testing.T, r sdktest.Report, name string) sdktest.Check {
@@ -88,4 +90,32 @@ func TestNothingToCheck(t *testing.T) {
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(800)
 	os.Exit(m.Run())
+}
+
+// TestReasonsOfSkippedChecks checks that a check's own reason to skip is the only one.
+func TestReasonsOfSkippedChecks(t *testing.T) {
+	r := sdktest.SomeOfQuantizer(good(), []string{"nearest"},
+		sdktest.Claim(sdk.Claim{Name: sdk.ClaimAnyRounding}))
+	c := find(t, r, "nearest")
+	if c.Status != sdktest.Skip || len(c.Notes) != 1 || c.Notes[0] != "any_rounding is claimed" {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestUntil checks that the kit ends soon after the context, though the plugin still answers.
+func TestUntil(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	subject, asked := sdktest.NewQuantizer(good()), 0
+	programs := subject.Programs
+	subject.Programs = func(site sdk.Site) (spec.Quantizer, error) {
+		if asked++; asked == 3 {
+			stop()
+		}
+		return programs(site)
+	}
+	r := sdktest.CheckQuantizer(subject, sdktest.Until(ctx))
+	if last := r.Checks[len(r.Checks)-1]; asked > 4 || last.Status != sdktest.Skip ||
+		last.Notes[0] != "context canceled" {
+		t.Errorf("%d requests; the last check: %+v", asked, last)
+	}
 }

@@ -2,6 +2,7 @@ package sdktest
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"iter"
@@ -28,6 +29,7 @@ type trial struct {
 	open    bool  // whether the last begun example has not failed yet
 	refused int   // number of requests that the plugin legitimately refused
 	refusal error // the first refusal, shown so that a person can judge its message
+	until   context.Context
 }
 
 // example describes what is tested: the machine, the site or tensor, the settings and the input.
@@ -83,8 +85,11 @@ func (t *trial) add(f Failure) {
 	}
 }
 
-// begin starts an example, to be checked with the methods below.
+// begin starts an example, to be checked with the methods below, unless the checks are to end.
 func (t *trial) begin() {
+	if t.until != nil && t.until.Err() != nil {
+		panic(stopped{})
+	}
 	t.check.Tried++
 	t.open = true
 }
@@ -100,7 +105,7 @@ func (t *trial) ok(e example, err error) bool {
 	return err == nil
 }
 
-// stopped is the panic value of [trial.must].
+// stopped is the panic value of [trial.must] and [trial.begin].
 type stopped struct{}
 
 // must fails the example if err is not nil, and then returns from the enclosing [trial.run], as
@@ -111,7 +116,7 @@ func (t *trial) must(e example, err error) {
 	}
 }
 
-// run calls f; it returns when f returns or [trial.must] fails.
+// run calls f; it returns when f returns, [trial.must] fails or the checks are to end.
 func (t *trial) run(f func()) {
 	defer func() {
 		r := recover()

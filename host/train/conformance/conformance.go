@@ -35,13 +35,13 @@ func Optimizer(ctx context.Context, c *plugin.Client) sdktest.OptimizerSubject {
 	}
 }
 
-// Check runs the kit on a running plugin with these settings.
+// Check runs the kit on a running plugin with these settings, until ctx ends.
 func Check(ctx context.Context, c *plugin.Client, settings map[string]any,
 	options []sdktest.Option) (report sdktest.Report, err error) {
 	if _, err := c.Resolve(settings); err != nil {
 		return report, err
 	}
-	options = append(slices.Clone(options), sdktest.With(settings))
+	options = append(slices.Clone(options), sdktest.With(settings), sdktest.Until(ctx))
 	tested, done := context.WithCancel(ctx)
 	defer done()
 	if c.Kind() == sdk.KindQuantizer {
