@@ -83,7 +83,12 @@ func (c *Client) PID() int {
 func (c *Client) Restart(ctx context.Context) (*Client, error) {
 	opts := c.opts
 	opts.SHA256 = c.sum
-	return Start(ctx, c.exe, c.kind, opts)
+	next, err := Start(ctx, c.exe, c.kind, opts)
+	if errors.Is(err, ErrChecksum) {
+		err = c.exe.complete(failure(ErrChecksum, "the executable has changed since the run started: "+
+			"put back the one with SHA-256 %s", c.sum))
+	}
+	return next, err
 }
 
 // Description returns the plugin's description, which is valid.

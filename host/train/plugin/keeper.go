@@ -20,9 +20,10 @@ import (
 // results are read back. The host uses file reads and writes for this, which fail instead of
 // raising a signal if a plugin truncates the memory.
 type keeper struct {
-	origin   *Client // restarted to start the process; it may be closed
-	running  *Client // nil: not running
-	call     string  // the kind of call, for messages: step or search
+	origin   *Client         // restarted to start the process; it may be closed
+	running  *Client         // nil: not running
+	asked    context.Context // ends when the run is asked to stop: then no call is repeated
+	call     string          // the kind of call, for messages: step or search
 	attach   callFunc
 	memory   *sharedMemory
 	own      []float32 // the host's private copy
@@ -47,7 +48,7 @@ var pauses = []time.Duration{0, 100 * time.Millisecond, 2 * time.Second}
 // [*Error].
 func (k *keeper) open(ctx context.Context, bytes int64, variable string,
 	timeout time.Duration) error {
-	k.variable, k.timeout = variable, timeout
+	k.asked, k.variable, k.timeout = ctx, variable, timeout
 	if text := os.Getenv(variable); text != "" {
 		limit, err := time.ParseDuration(text)
 		if err != nil || limit <= 0 {
@@ -98,7 +99,7 @@ func (k *keeper) view(at int64, shape []int) []float32 {
 }
 
 // ask makes a call and reads back the results in list. After a crash or a timeout, it restarts the
-// plugin and repeats the call, at most twice. Errors are [*Error].
+// plugin and repeats the call, at most twice, unless the run is asked to stop. Errors are [*Error].
 func (k *keeper) ask(ctx context.Context, step int, call callFunc, list []result) (err error) {
 	for i, pause := range pauses {
 		time.Sleep(pause)
@@ -113,6 +114,9 @@ func (k *keeper) ask(ctx context.Context, step int, call callFunc, list []result
 			return err
 		}
 		k.stop()
+		if k.asked.Err() != nil {
+			return err
+		}
 		if i+1 < len(pauses) {
 			k.origin.opts.Logger.Warn("a "+k.call+" of a plugin is repeated", "step", step,
 				"after", pauses[i+1], "error", err)

@@ -6,11 +6,14 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/sdk"
@@ -217,6 +220,41 @@ func TestPinnedChecksum(t *testing.T) {
 	_, err = Start(t.Context(), direct(filepath.Join(t.TempDir(), "none")), sdk.KindQuantizer,
 		Options{})
 	check(t, err, ErrNotFound, "no such file")
+}
+
+// TestChangedExecutable checks the error of a restart with another executable, if none is pinned.
+func TestChangedExecutable(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "quantizer")
+	own, err := os.ReadFile(link(t, "quantizer").Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, own, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Start(t.Context(), direct(path), sdk.KindQuantizer, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	if err := os.WriteFile(path, append(own, 0), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Restart(t.Context())
+	check(t, err, ErrChecksum, "the executable has changed since the run started: put back the one "+
+		"with SHA-256 "+c.SHA256())
+}
+
+// TestLogLevel checks that plugins are given a level that the protocol has.
+func TestLogLevel(t *testing.T) {
+	for level, want := range map[hclog.Level]string{hclog.NoLevel: "info", hclog.Trace: "trace",
+		hclog.Error: "error", hclog.Off: "error"} {
+		env := environment(hclog.New(&hclog.LoggerOptions{Level: level}))
+		if !slices.Contains(env, "CAGE_PLUGIN_LOG="+want) {
+			t.Errorf("%v: %q", level, env)
+		}
+	}
 }
 
 // TestTemporaryDirectory checks that a long path of the temporary directory does not break the

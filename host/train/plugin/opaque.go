@@ -31,7 +31,8 @@ const (
 )
 
 // NewStepper starts another process of c's plugin and shares memory for the tensors with it. The
-// process runs until Close, even if c is closed or ctx canceled. Errors are [*Error].
+// process runs until Close, even if c is closed or ctx canceled; then no step is repeated. Errors
+// are [*Error].
 func NewStepper(ctx context.Context, c *Client, list []OpaqueTensor) (*Stepper, error) {
 	s := &Stepper{layout: client.Arrange(list), tensors: map[string]client.Placed{}}
 	for _, t := range s.layout.Tensors {

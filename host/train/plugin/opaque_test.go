@@ -1,12 +1,14 @@
 package plugin
 
 import (
+	"context"
 	"errors"
 	"math"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -183,6 +185,20 @@ func TestOpaqueCrashes(t *testing.T) {
 				t.Errorf("u = %v, want %v", u, want)
 			}
 		})
+	}
+}
+
+// TestOpaqueStop checks that a step is not repeated once the run is asked to stop.
+func TestOpaqueStop(t *testing.T) {
+	t.Setenv(StepTimeoutVariable, "500ms")
+	s := stepper(t, map[string]any{"do": "hang"})
+	asked, stop := context.WithCancel(t.Context())
+	stop()
+	s.asked = asked
+	_, err := threeSteps(t, s)
+	check(t, err, ErrTimeout, "did not answer within 500ms")
+	if strings.Contains(err.Error(), "3 times") {
+		t.Error(err)
 	}
 }
 

@@ -175,7 +175,8 @@ func environment(logger hclog.Logger) []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "PLUGIN_")
 	})
-	level := cmp.Or(logger.GetLevel(), hclog.Info) // hclog.NoLevel is 0
+	// hclog.NoLevel is 0, and plugins have no word for hclog.Off.
+	level := min(cmp.Or(logger.GetLevel(), hclog.Info), hclog.Error)
 	return append(env, client.Environment(level.String())...)
 }
 
