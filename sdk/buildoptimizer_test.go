@@ -139,7 +139,7 @@ func TestOptimizerCheck(t *testing.T) {
 				o.State = []spec.Tensor{o.State[1], o.State[0]}
 			}, "not sorted by name"},
 		{"state twice", func(o *spec.Optimizer) { o.State = []spec.Tensor{o.State[0], o.State[0]} },
-			"not sorted by name"},
+			"is listed twice"},
 		{"init for update", func(o *spec.Optimizer) { o.Update = o.Init },
 			"the update program must take x: float[2,8], gradient: float[2,8], step: float, state.m: " +
 				"float[2,8]"},

@@ -166,7 +166,8 @@ func TestOpaqueMistakes(t *testing.T) {
 func TestOpaqueAnswers(t *testing.T) {
 	matrix := sdk.Tensor{Name: "w", Role: sdk.TensorMatrix, Shape: []int{2, 3}}
 	for wrong, want := range map[string]string{
-		"shape": "axis 0 has 0 elements", "twice": "not sorted by name", "name": "the name contains",
+		"shape": "axis 0 has 0 elements", "twice": "state tensor m is listed twice",
+		"name": "the name contains",
 		"axes": "100 axes", "size": "elements",
 		"many": "100000 state tensors, want at most 1024",
 	} {

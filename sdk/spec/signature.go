@@ -76,7 +76,9 @@ func (r listRules) check(list []Tensor) error {
 		case !slices.Contains([]Storage{StoreFloat32, StoreInt8, StoreUint8, StoreBFloat16}, s.Storage):
 			return fmt.Errorf("%s %s is stored as %q: use %s, %s or %s, or nothing for float32",
 				r.what, s.Name, s.Storage, StoreInt8, StoreUint8, StoreBFloat16)
-		case i > 0 && list[i-1].Name >= s.Name:
+		case i > 0 && list[i-1].Name == s.Name:
+			return fmt.Errorf("%s %s is listed twice", r.what, s.Name)
+		case i > 0 && list[i-1].Name > s.Name:
 			return fmt.Errorf("%ss are not sorted by name", r.what)
 		case !r.trained && (s.Shared != "" || s.Constrain != nil):
 			return fmt.Errorf("%s %s is shared or constrained: only trained parameters of quantizers can be",
