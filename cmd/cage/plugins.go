@@ -223,7 +223,10 @@ module with its own go.mod.`,
 		if err != nil {
 			return err
 		}
-		if notice != nil {
+		if notice != nil && strings.Contains(notice.Error(), "go.work") {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s is below a go.work that does not list it: run "+
+				"go work use . there, or set GOWORK=off\n", s.Path())
+		} else if notice != nil {
 			fmt.Fprintf(cmd.ErrOrStderr(), "go mod tidy failed in %s: run it again there, or remove the "+
 				"directory and give --sdk DIR, a copy of cage's source: %v\n", s.Path(), notice)
 		}
