@@ -303,7 +303,7 @@ func With(settings map[string]any) Option {
 	return func(o *options) { maps.Copy(o.settings, settings) }
 }
 
-// Until ends the checks when ctx ends: those that are left are skipped, and the report is worthless.
+// Until ends the checks when ctx ends: the rest is skipped, so that the report is incomplete.
 func Until(ctx context.Context) Option { return func(o *options) { o.until = ctx } }
 
 // On adds machines that run programs, in addition to the reference implementation.
