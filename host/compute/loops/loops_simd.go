@@ -197,7 +197,8 @@ func unary(op Op, dst, a []float32) (i int) {
 		case Neg:
 			y = x.Mul(all(-1)) // flips the sign of zeros, too
 		case Abs:
-			y = x.Abs()
+			// simd's Abs keeps the sign of −0 on processors without AVX.
+			y = x.ToBits().And(simd.BroadcastUint32s(math.MaxInt32)).BitsToFloat32()
 		case Sign:
 			y = one.IfElse(x.Greater(zero), all(-1).Masked(x.Less(zero)))
 			y = x.IfElse(x.NotEqual(x), y)
