@@ -38,8 +38,8 @@
 // bytes on the left: codes are stored with an offset, and the offset times the sums of the right
 // columns is subtracted in the end. Intermediate sums may wrap around, which does not matter in
 // two's complement. Without either, codes are widened to 16 bits for VPMADDWD: AVX2's VPMADDUBSW,
-// on bytes, is twice as fast, but adds in 16 bits and saturates. Sums must fit int32: 133144
-// products of codes in −127 … 127 do, and 131071 if −128 occurs. [New] refuses longer sums.
+// on bytes, is twice as fast, but adds in 16 bits and saturates. Sums must fit int32: those of
+// 131071 products do. [New] refuses longer sums.
 //
 // # Other processors
 //

@@ -223,8 +223,8 @@ func TestExtremeCodes(t *testing.T) {
 				checkCodes(t, tier, square(3, 5, 3000), false, always(x), always(y))
 			}
 		}
-		checkCodes(t, tier, square(2, 2, maxCodes), false, always(127), always(127))
-		checkCodes(t, tier, square(2, 2, maxCodes), false, always(-127), always(127))
+		checkCodes(t, tier, square(2, 2, maxCodes), false, always(-128), always(-128))
+		checkCodes(t, tier, square(2, 2, maxCodes), false, always(-128), always(127))
 		checkCodes(t, tier, square(2, 2, maxCodes), false, always(1), always(-3))
 	})
 }

@@ -74,8 +74,8 @@ func New(t *Tier, a Arithmetic, left, right Layout) (*Product, error) {
 	return p, nil
 }
 
-// maxCodes is the largest number of products of integers in −127 … 127 whose sum fits in an int32.
-const maxCodes = math.MaxInt32 / (127 * 127)
+// maxCodes is the largest number of products of 8-bit integers whose sum fits in an int32.
+const maxCodes = math.MaxInt32 / (math.MinInt8 * math.MinInt8)
 
 func equalSizes(which string, left, right []Axis) error {
 	if len(left) != len(right) {

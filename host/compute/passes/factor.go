@@ -10,14 +10,11 @@ import (
 
 // Names of the outputs that [FactorRows] adds.
 const (
-	// OutputIntegers is a float matrix [n, m] with the integers, from −127 to 127.
+	// OutputIntegers is a float matrix [n, m] with the integers, from −128 to 127.
 	OutputIntegers = "factor.integers"
 	// OutputScale has the shape [n, 1]. The scale of a row is NaN if one of its integers is NaN.
 	OutputScale = "factor.scale"
 )
-
-// largest is the largest magnitude of the integers, which must fit in 8 bits.
-const largest = 127
 
 // FactorRows returns p with two more outputs, integers and scales, whose product is the named
 // output, a matrix. In binary32 the product is exact, too, because the integers are small, except
@@ -38,7 +35,8 @@ func FactorRows(p *program.Program, output string) (factored *program.Program, o
 		step := min(c.step, 1) // with a larger one, the scale could become infinite
 		t := p.TypeOf(scale)   // one number for each row, or one for all
 		isScale := t.Size() == 1 || slices.Equal(t.Shape, []int{matrix.Shape[0], 1})
-		if !p.TypeOf(codes).Equal(matrix) || !isScale || step == 0 || c.magnitude()/step > largest {
+		fits := step > 0 && c.lo/step >= math.MinInt8 && c.hi/step <= math.MaxInt8
+		if !p.TypeOf(codes).Equal(matrix) || !isScale || !fits {
 			continue
 		}
 		b := program.NewBuilder(p.Name)

@@ -60,10 +60,10 @@ func TestRows(t *testing.T) {
 			return x.Clip(0, 1).Round().Scale(64), b.Const(math.Exp2(122))
 		}, 64},
 		"8 bits": {func(_ *program.Builder, x value) (value, value) {
-			return x.Clip(-127, 127).Round(), highest(x)
-		}, 127},
+			return x.Scale(64).Round().Clip(-128, 127), highest(x)
+		}, 128},
 		"more than 8 bits": {func(_ *program.Builder, x value) (value, value) {
-			return x.Clip(-128, 127).Round(), highest(x)
+			return x.Clip(-127, 128).Round(), highest(x)
 		}, 0},
 		"without limits": {func(_ *program.Builder, x value) (value, value) {
 			return x.Round(), highest(x)

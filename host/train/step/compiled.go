@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/host/cage"
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/refresh"
 	"github.com/cage-qat/cage/host/compute/update"
@@ -64,6 +65,10 @@ func Compile(dev *engine.Device, plan Plan) (*Compiled, error) {
 			return nil, err
 		}
 		p.findCodes(dev)
+	}
+	if dev.Products() == device.IntegerProducts && len(plan.codes) == 0 {
+		dev.Warn("device.products = \"integer\" has no effect: no quantizers of an activation and its " +
+			"weight both give whole numbers from −128 to 127 with one scale for each row")
 	}
 	c := &Compiled{dev: dev, plan: plan, evaluationPlan: evaluation,
 		stages:  map[string]*update.Executable{},

@@ -158,7 +158,9 @@ func (p *Plan) findCodes(d *engine.Device) {
 			continue
 		}
 		for _, weight := range s.Feeds {
-			p.codes[weight] = specs(weight, p.Weights[weight])
+			if codes := specs(weight, p.Weights[weight]); codes != nil {
+				p.codes[weight] = codes
+			}
 		}
 	}
 }

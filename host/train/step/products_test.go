@@ -30,6 +30,7 @@ func TestIntegerProducts(t *testing.T) {
 		{[]string{`quantizer={plugin="quest", form="official"}`, `train.recompute="blocks"`},
 			step.Single},
 		{[]string{`quantizer={plugin="absmax", bits=8}`, `model.kind="olmo2"`}, step.Single},
+		{[]string{`quantizer={plugin="quest", bits=8}`}, step.Single},
 		{[]string{`quantizer={plugin="quest", form="ternary"}`, `model.kind="qwen3"`}, step.Chain},
 		{[]string{`quantizer={plugin="lsq"}`}, step.Single},
 		{[]string{`quantizer.weights={plugin="quest", rotation="none"}`,
@@ -59,6 +60,26 @@ func TestIntegerProducts(t *testing.T) {
 					t.Error("all losses are the same, to the last bit: no integers were multiplied")
 				}
 			})
+		}
+	}
+}
+
+// TestNoIntegerProducts checks that a warning says if no product has codes of both operands.
+func TestNoIntegerProducts(t *testing.T) {
+	for settings, want := range map[string]int{
+		`quantizer={plugin="absmax"}`: 0, `quantizer={plugin="mxfp4"}`: 1, `quantizer={plugin="none"}`: 1,
+		`quantizer={weights={plugin="absmax"}, activations={plugin="mxfp4"}}`: 1,
+	} {
+		warnings := 0
+		d := testdevice.Open(t, engine.Options{Products: device.IntegerProducts,
+			Warn: func(message string, _ ...any) {
+				if strings.Contains(message, "device.products") {
+					warnings++
+				}
+			}})
+		compileOn(t, d, testrun.Plan(t, testrun.Config(t, settings, "model.vocab=32")))
+		if warnings != want {
+			t.Errorf("%s: %d warnings, want %d", settings, warnings, want)
 		}
 	}
 }
