@@ -79,8 +79,9 @@ exhaustive: plugins ## Run all tests with everything that make test takes a samp
 	CAGE_TESTS=all $(GO) test -timeout 2h $(PACKAGES)
 
 .PHONY: avx2
-avx2: ## Run the tests of what computes numbers once more, as a processor without AVX-512 does
+avx2: ## Run the tests of what computes numbers once more, as processors without AVX-512, and without AVX, do
 	GODEBUG=cpu.avx512f=off $(GO) test -vet=off ./host/compute/cpu ./host/compute/engine ./host/compute/loops ./host/compute/lower ./host/compute/matmul ./host/model/decode ./host/compute/update/... ./internal/linalg
+	GODEBUG=cpu.avx=off,cpu.avx2=off $(GO) test -vet=off ./host/compute/engine ./host/compute/loops ./host/compute/lower
 
 .PHONY: emulated
 emulated: ## Run the tests of kernels on an emulated processor with AVX-512, BF16 and VNNI (Debian, root; half an hour)

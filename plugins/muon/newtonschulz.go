@@ -1,6 +1,10 @@
 package main
 
-import "github.com/cage-qat/cage/sdk/program"
+import (
+	"math"
+
+	"github.com/cage-qat/cage/sdk/program"
+)
 
 // iteration holds the parameters of the orthogonalization.
 type iteration struct {
@@ -24,8 +28,9 @@ type iteration struct {
 // columns the first step produces Xᵀ, and the last one transposes it back, so that no other product
 // needs a transposed operand.
 //
-// If one side is much longer, only S is iterated. P commutes with S, so the next S is PSP, and X is
-// read only twice: for the first S, and for its product with the product of all P.
+// If one side is much longer, and the steps are few, only S is iterated. P commutes with S, so the
+// next S is PSP, and X is read only twice: for the first S, and for its product with the product of
+// all P.
 func newtonSchulz(u program.Value, it iteration) program.Value {
 	x := stack{u}
 	rows, cols := x.sides()
@@ -39,7 +44,7 @@ func newtonSchulz(u program.Value, it iteration) program.Value {
 	eye := x.identity(min(rows, cols))
 	norm := x.trace(s, eye).Sqrt().Shift(it.eps)
 	s = s.Div(norm.Square())
-	if it.shorter(min(rows, cols), max(rows, cols)) {
+	if it.stable() && it.shorter(min(rows, cols), max(rows, cols)) {
 		p := it.product(stack{s}, eye, norm)
 		if tall {
 			return x.times(p, 1, 0)
@@ -75,6 +80,13 @@ func newtonSchulz(u program.Value, it iteration) program.Value {
 func (it iteration) shorter(short, long int) bool {
 	alone := (4*it.steps-3)*short + long
 	return it.steps > 1 && alone < it.steps*(short+2*long)-long
+}
+
+// stable reports whether rounding errors stay small if only S is iterated. Each step multiplies the
+// eigenvalues of S near zero by a². Iterating S also does that to those that rounding has made
+// negative, about −2⁻²⁴, and the iteration diverges when they reach −1; S = XXᵀ has none.
+func (it iteration) stable() bool {
+	return math.Pow(it.a, 2*float64(it.steps-1))*0x1p-24 < 0.01
 }
 
 // product returns the product of the matrices P of all steps, divided by norm. The iteration's

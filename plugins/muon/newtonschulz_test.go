@@ -86,6 +86,33 @@ func TestIteratingTheSquare(t *testing.T) {
 	}
 }
 
+// TestManySteps checks that rounding errors stay those of the definition in many steps, too, for a
+// matrix of rank 3, whose other singular values are rounding errors that each step enlarges.
+func TestManySteps(t *testing.T) {
+	x := plugintest.Normal(9, 8, 40)
+	for row := 3; row < 8; row++ {
+		for col := range 40 {
+			x.Data[40*row+col] = float64(float32(x.Data[40*(row-3)+col] + x.Data[40*(row%3)+col]))
+		}
+	}
+	for _, c := range [][3]float64{{3.4445, -4.7750, 2.0315}, {2, -1.5, 0.5}, {1.5, -0.5, 0}} {
+		for _, steps := range []int{10, 30} {
+			it := published(steps)
+			it.a, it.b, it.c = c[0], c[1], c[2]
+			what := fmt.Sprint(steps, " steps with ", c)
+			got := orthogonalize(t, plugintest.CPU(t), x, it)
+			if steps == 10 {
+				plugintest.Near(t, what, got, byDefinition(x.Data, 8, it), 0.02)
+			}
+			for _, s := range singularValues(t, got, x.Shape) {
+				if !(s < 1.25) {
+					t.Errorf("%s: a singular value of %g", what, s)
+				}
+			}
+		}
+	}
+}
+
 // byDefinition iterates X ← aX + (bS + cS²)X with S = XXᵀ.
 func byDefinition(u []float64, rows int, it iteration) []float64 {
 	cols := len(u) / rows
