@@ -8,6 +8,7 @@ import (
 
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/passes"
+	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/internal/plaintoml"
@@ -84,6 +85,26 @@ func withoutEffect(cfg *config.Config, programs *build.Programs) (messages []str
 		}
 	}
 	return messages
+}
+
+// checkParameters fails if a parameter is not finite: then no step will be. Parameters of which
+// other processes have parts are not checked, so that all processes decide alike.
+func (r *run) checkParameters() error {
+	for _, t := range r.Programs.Tensors {
+		b := r.state.Param(t.Name)
+		if t.Frozen || b.Elsewhere() {
+			continue
+		}
+		values, err := update.View(b)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(values, func(x float32) bool { return x-x != 0 }) {
+			return fmt.Errorf("parameter %s is %w since an update: the direction of the optimizer in [%s] "+
+				"was not finite, or schedule.rate is too large", t.Name, ErrNotFinite, t.Table)
+		}
+	}
+	return nil
 }
 
 // Strengths of the correction outside of this range are warned of: below, it moves weights by less

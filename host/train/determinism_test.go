@@ -251,14 +251,15 @@ func TestPolicyStop(t *testing.T) {
 	testrun.SameRun(t, "stopped by the policy and not", cfg.Train.Out, whole.Train.Out)
 }
 
-// TestPoisonedWeight checks that with a NaN in a quantized weight no step is finite.
-func TestPoisonedWeight(t *testing.T) {
-	cfg := testrun.Config(t, "train.max_skipped=3")
-	runParts(t, cfg, 2)
-	poison(t, cfg, "param/layers.0.mlp.w1", func([]int) (from, to int) { return 5, 6 })
-	failing(t, testrun.Again(t, cfg))
-	if n := newest(t, cfg); n != 5 {
-		t.Errorf("the newest checkpoint is of step %d, want 2 finite ones and 3 skipped", n)
+// TestDirectionThatIsNotFinite checks that a run ends at the first step after an optimizer has made
+// a parameter NaN, here by an iteration that diverges.
+func TestDirectionThatIsNotFinite(t *testing.T) {
+	err := failing(t, testrun.Config(t, `optimizer={plugin="muon", ns_a=100.0, ns_steps=30}`))
+	for _, want := range []string{"step 2: parameter layers.0.", "not finite since an update",
+		"[optimizer]"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not say %q: %v", want, err)
+		}
 	}
 }
 

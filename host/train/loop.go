@@ -150,6 +150,10 @@ func (r *run) step(ctx context.Context, ahead *feed) error {
 		r.done.Skipped++
 		r.log.Warn("skipping a step whose loss or gradient is not finite",
 			"step", r.done.Step, "loss", res.Loss, "grad_norm", res.GradNorm)
+		if err := r.checkParameters(); err != nil {
+			r.done = before
+			return err
+		}
 		skipped, c := r.done.Skipped, r.cfg.Train
 		if c.NaNPolicy == "stop" || skipped > c.MaxSkipped {
 			r.done = before // a resumed run repeats this step

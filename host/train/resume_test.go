@@ -121,7 +121,7 @@ func TestCheckpointThatIsNotFinite(t *testing.T) {
 		poisoned := testrun.Elsewhere(t, whole)
 		runParts(t, poisoned, 12)
 		last := func([]int) (from, to int) { return 7, 8 }
-		poison(t, poisoned, name, last)
+		poison(t, poisoned, name, nan, last)
 		log := &lines{}
 		logger := hclog.New(&hclog.LoggerOptions{Output: log})
 		testrun.Train(t, testrun.Again(t, poisoned), train.Options{Resume: true, Logger: logger})
@@ -134,7 +134,7 @@ func TestCheckpointThatIsNotFinite(t *testing.T) {
 
 		alone := testrun.Elsewhere(t, whole)
 		runParts(t, alone, 2)
-		poison(t, alone, name, last)
+		poison(t, alone, name, nan, last)
 		_, err := train.Run(t.Context(), testrun.Again(t, alone),
 			train.Options{Resume: true, Finder: testrun.Finder(t), Logger: logger})
 		if !errors.Is(err, train.ErrNotFinite) || log.count("no checkpoint has finite values") != 1 {
