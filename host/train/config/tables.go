@@ -135,8 +135,8 @@ func (d *Device) keys() []schema.Key {
 				"Parameters, optimizer states, quantizers and losses are float32. On the CPU, bfloat16 is " +
 				"faster if the processor multiplies it: AMD since Zen 4, Intel with AMX"},
 		{Name: "tf32", To: &d.TF32, Is: onOff, Default: "off",
-			Doc: "cuda only: float32 products, including those of quantizers and optimizers, round their " +
-				"operands to 10 bits of mantissa. Faster; off is exact"},
+			Doc: "cuda only: float32 products, also in quantizers and optimizers, round operands to 10 " +
+				"mantissa bits. Faster; Muon can err by a third"},
 		{Name: "attention", To: &d.Attention, Default: device.AutoAttention,
 			Is: schema.OneOf(device.AutoAttention, device.FusedAttention, device.PlainAttention),
 			Doc: "how attention is computed, on GPUs in bfloat16; fused: as one operation (cuDNN's on " +
