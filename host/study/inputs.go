@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/model/huggingface"
@@ -67,10 +66,6 @@ func (s *Study) findReplaced(results []Result) {
 // replaced describes a change of the inputs of a cell; it is empty if there is none.
 func (in *inputs) replaced(c Cell) string {
 	made := readRecord(in.study.run(c))
-	provenance, err := in.study.run(c).Provenance().Stat()
-	if err != nil {
-		return ""
-	}
 	if q := c.Quantize; q != nil && q.Data != "" && made.Posttrained.Calibration.SHA256 != "" {
 		if f, err := dataset.Open(q.Data); err == nil {
 			now, was := f.SHA256(), made.Posttrained.Calibration.SHA256
@@ -88,18 +83,17 @@ func (in *inputs) replaced(c Cell) string {
 	if teacher == config.TeacherInitial {
 		teacher = ""
 	}
-	read := provenance.ModTime()
-	return cmp.Or(in.changed(initial, made.Initial, read), in.changed(teacher, made.Teacher, read))
+	return cmp.Or(in.changed(initial, made.Initial), in.changed(teacher, made.Teacher))
 }
 
-// changed describes how the model in dir differs from the one that was read before a time.
-func (in *inputs) changed(dir string, was origin, read time.Time) string {
+// changed describes how the model in dir differs from the one that was read.
+func (in *inputs) changed(dir string, was origin) string {
 	if dir == "" {
 		return ""
 	}
 	if was.Run == "" {
 		for _, part := range was.Files {
-			if in.differs(vfs.At(dir).Join(part.File), part.SHA256, read) {
+			if in.differs(vfs.At(dir).Join(part.File), part.SHA256) {
 				return fmt.Sprintf("the model in %s has changed: %s has another SHA-256", dir, part.File)
 			}
 		}
@@ -123,13 +117,9 @@ func (in *inputs) changed(dir string, was origin, read time.Time) string {
 	return ""
 }
 
-// differs reports whether the content of a file has another hash. Files of weights are large: only
-// those that were written after they were read are read again.
-func (in *inputs) differs(path vfs.Path, hash string, read time.Time) bool {
-	info, err := path.Stat()
-	if err != nil || info.ModTime().Before(read) {
-		return false
-	}
+// differs reports whether the content of a file has another hash. Times do not tell: a file that
+// was moved or copied to its place may be older than the one that it replaces.
+func (in *inputs) differs(path vfs.Path, hash string) bool {
 	now, ok := in.hashes[path.Name]
 	if !ok {
 		if f, err := path.Open(); err == nil {

@@ -87,7 +87,7 @@ func TestReplacedInputs(t *testing.T) {
 		put(s.Cells[i].Run, "provenance.json", "{"+text+"}")
 		write(t, filepath.Join(s.Cells[i].Run, "summary.json"), `{"completed": true, "val_loss": 1}`)
 	}
-	later := time.Now().Add(time.Hour)
+	later, earlier := time.Now().Add(time.Hour), time.Now().Add(-time.Hour)
 	const cells = "run checkpoint distilled GPTQ"
 	for _, tt := range []struct {
 		name, stale string
@@ -97,7 +97,7 @@ func TestReplacedInputs(t *testing.T) {
 		{"new times", "", func() error { return os.Chtimes("hub/model.safetensors", later, later) }},
 		{"another checkpoint", "checkpoint", func() error {
 			write(t, "hub/model.safetensors", "2")
-			return os.Chtimes("hub/model.safetensors", later, later)
+			return os.Chtimes("hub/model.safetensors", earlier, earlier)
 		}},
 		{"another teacher", "checkpoint distilled", func() error {
 			return os.WriteFile("runs/b/provenance.json", []byte(`{"run": "C"}`), 0o644)

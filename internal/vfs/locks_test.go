@@ -2,6 +2,8 @@ package vfs
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,5 +24,29 @@ func TestNoLocks(t *testing.T) {
 	}
 	if err := lockError("run/.lock", nil); err != nil {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestLockFile checks that other users can look whether a file is locked.
+func TestLockFile(t *testing.T) {
+	umask := syscall.Umask(0o022)
+	defer syscall.Umask(umask)
+	name := filepath.Join(t.TempDir(), ".lock")
+	l, err := OS.Lock(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if locked, err := OS.Locked(name); !locked || err != nil {
+		t.Errorf("locked: %t, %v", locked, err)
+	}
+	if _, err := OS.Lock(name); !errors.Is(err, ErrLocked) {
+		t.Errorf("a second lock: %v", err)
+	}
+	if err := l.Unlock(); err != nil {
+		t.Error(err)
+	}
+	info, err := os.Stat(name)
+	if err != nil || info.Mode().Perm() != 0o644 {
+		t.Errorf("the mode is %v, %v", info.Mode(), err)
 	}
 }

@@ -34,12 +34,21 @@ func (osFS) Lstat(name string) (fs.FileInfo, error)     { return os.Lstat(name) 
 func (osFS) Rename(from, to string) error               { return os.Rename(from, to) }
 func (osFS) Remove(name string) error                   { return os.Remove(name) }
 
+// SyncDir does nothing for a directory that cannot be read, or whose file system cannot sync
+// directories: what was written to it is complete.
 func (osFS) SyncDir(name string) error {
 	d, err := os.Open(name)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
-	return errors.Join(d.Sync(), d.Close())
+	err = d.Sync()
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
+		err = nil
+	}
+	return errors.Join(err, d.Close())
 }
 
 func (osFS) Lock(name string) (Lock, error) { return take(name, (*flock.Flock).TryLock) }
@@ -48,8 +57,16 @@ func (osFS) LockShared(name string) (Lock, error) { return take(name, (*flock.Fl
 
 // take locks a file, which it creates if necessary.
 func take(name string, try func(*flock.Flock) (bool, error)) (Lock, error) {
-	if _, err := lockFileAt(name); err != nil {
+	there, err := lockFileAt(name)
+	if err != nil {
 		return nil, err
+	}
+	if !there { // other users may look whether it is locked; flock's own files are private
+		f, err := openRegular(name, os.O_RDONLY|os.O_CREATE, 0o644)
+		if err != nil {
+			return nil, lockError(name, err)
+		}
+		_ = f.Close()
 	}
 	l := flock.New(name, flock.SetFlag(os.O_CREATE|os.O_RDONLY|syscall.O_NONBLOCK))
 	held, err := try(l)

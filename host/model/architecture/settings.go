@@ -194,7 +194,7 @@ func (s *Settings) languageKeys() []schema.Key {
 			Doc:     "standard deviation of the initial weights"},
 		{Name: "head", To: &s.Head, Is: schema.OneOf("own", "tied"), For: Languages, Default: "own",
 			Doc: "the matrix of the output head. tied: it is the embedding, as in the small models of " +
-				"Llama 3, without quantization and decay"},
+				"Llama 3, without decay"},
 	}
 }
 

@@ -272,8 +272,8 @@ func (c *Config) trainKeys() []schema.Key {
 			Derived: "`runs/NAME`, NAME being the configuration file's name without its extension",
 			Doc:     "run directory"},
 		{Name: "nan_policy", To: &t.NaNPolicy, Is: schema.OneOf("skip", "stop"), Default: "skip",
-			Doc: "what to do at a step whose loss or gradient is not finite; skip: leave the parameters " +
-				"unchanged and continue; stop: end the run"},
+			Doc: "what to do at a step whose loss or gradient is not finite; skip: continue with " +
+				"unchanged parameters, if finite; stop: end the run"},
 		{Name: "max_skipped", To: &t.MaxSkipped, Is: counts, Default: 10,
 			Doc: "nan_policy = \"skip\": total number of skipped steps after which the next one ends the " +
 				"run"},

@@ -70,6 +70,23 @@ func TestNarrowTerminals(t *testing.T) {
 	}
 }
 
+// TestUnknownWidth checks that a terminal which reports a size of zero is taken to be usual.
+func TestUnknownWidth(t *testing.T) {
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0) // a new one has this size
+	if err != nil {
+		t.Skip(err)
+	}
+	defer terminal.Close()
+	t.Setenv("TERM", "xterm")
+	width := console.Width(terminal)
+	if width == nil {
+		t.Skip("it is no terminal here")
+	}
+	if got := width(); got != 80 {
+		t.Errorf("the width is %d, want 80", got)
+	}
+}
+
 func TestRedrawsAtMostTenTimesASecond(t *testing.T) {
 	c, s := newClock(), &screen{}
 	d := console.NewRun(s, console.RunOptions{Total: 10_000, Width: columns(100), Now: c.read})

@@ -94,8 +94,13 @@ func scan(ctx context.Context, root string, known map[string]entry) (list []entr
 			return err
 		}
 		for _, child := range children {
-			if child.IsDir() {
-				if err := walk(filepath.Join(dir, child.Name())); err != nil {
+			path := filepath.Join(dir, child.Name())
+			isRun := false
+			if child.Type()&fs.ModeSymlink != 0 { // followed to runs only, so that there are no cycles
+				_, isRun = stampsOf(path, known[path])
+			}
+			if child.IsDir() || isRun {
+				if err := walk(path); err != nil {
 					return err
 				}
 			}

@@ -142,6 +142,21 @@ func TestLister(t *testing.T) {
 		}
 	}
 	want("an empty directory", "")
+	elsewhere := filepath.Join(filepath.Dir(root), "elsewhere")
+	link := filepath.Join(root, "link")
+	for _, to := range []string{elsewhere, root} {
+		if err := os.Symlink(to, link); err != nil {
+			t.Fatal(err)
+		}
+		want("a link to what is no run", "")
+		if to == elsewhere {
+			put(filepath.Join("..", "elsewhere"), "run.toml", "seed = 1\n")
+			want("a link to a run", "link interrupted")
+		}
+		if err := os.Remove(link); err != nil {
+			t.Fatal(err)
+		}
+	}
 	put("a", "run.toml", "seed = 1\n")
 	want("one run", "a interrupted")
 	lock, err := rundir.At(filepath.Join(root, "a")).Lock().Lock()
