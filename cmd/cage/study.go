@@ -47,7 +47,7 @@ func newStudyRun() *cobra.Command {
 		Short: "Train the cells of a study that are not done",
 		Long: `Train the cells of a study that are not done, several at once. Each is a separate process
 'cage train'. An interrupted cell is resumed from its last checkpoint, a failed cell only
-with --retry. A run whose plugins, data or initial models have changed since is stale: it is
+with --retry. A run whose plugins, data or models have changed since is stale: it is
 moved to the directory stale of the study, and the cell is trained again, unless
 --keep-stale is given. If the study file has evaluations, each trained cell is evaluated
 by 'cage eval'.

@@ -24,8 +24,8 @@ confidence intervals, in Markdown and LaTeX; figures as SVG, PNG and PDF; and a 
 all of them, index.html, which needs no network.
 
 Equal results give equal bytes: a report contains no times, speeds or paths. Runs with a
-damaged file, and stale runs, whose plugins, data or initial models have changed since, are left out and
-named, and the exit code is 1.`,
+damaged file, and stale runs, whose plugins, data or models have changed since, are left
+out and named, and the exit code is 1.`,
 		Args: atLeastOne("study file"),
 	}
 	cmd.Flags().StringVar(&out, "out", "",
