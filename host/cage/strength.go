@@ -35,8 +35,8 @@ type Pull struct {
 // Pull returns the total effect of the correction under a schedule.
 func (m CAGE) Pull(rates Schedule) Pull {
 	p, left := Pull{}, 1.0
-	silent := int(min(m.Silence, 1) * float64(rates.Total))
-	for t := max(1, silent); t <= rates.Total; t++ {
+	// Steps of the silence add nothing, and a run may have many.
+	for t := max(1, int(m.Silence*float64(rates.Total))); t <= rates.Total; t++ {
 		αλ := m.PullOf(t, rates)
 		p.Strength += αλ
 		p.Largest = max(p.Largest, αλ)

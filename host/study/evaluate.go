@@ -81,7 +81,7 @@ func (s *Study) findOutdated(results []Result) {
 
 func (r *runner) evaluate(ctx context.Context, c Cell) (State, *Failure, error) {
 	for _, e := range r.study.evaluationsOf(c) {
-		if r.study.readCellResult(c, false).Diverged {
+		if r.study.readCellResult(c, false).Diverged { // also by the loss of the first evaluation
 			break
 		}
 		dir := r.study.answers(c, e)

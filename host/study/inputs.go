@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"io"
 
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/model/huggingface"
@@ -65,23 +64,29 @@ func (s *Study) findReplaced(results []Result) {
 
 // replaced describes a change of the inputs of a cell; it is empty if there is none.
 func (in *inputs) replaced(c Cell) string {
-	made := readRecord(in.study.run(c))
-	if q := c.Quantize; q != nil && q.Data != "" && made.Posttrained.Calibration.SHA256 != "" {
-		if f, err := dataset.Open(q.Data); err == nil {
-			now, was := f.SHA256(), made.Posttrained.Calibration.SHA256
-			_ = f.Close()
-			if why := config.ChangedData(map[string]string{q.Data: was},
-				map[string]string{q.Data: now}); why != "" {
-				return why
-			}
-		}
-	}
-	initial, teacher := c.Config.Init, c.Config.Train.Distillation.Teacher
+	initial, teacher, texts := c.Config.Init, c.Config.Train.Distillation.Teacher, ""
 	if c.made != nil { // the model of a cell, which markRemade compares
 		initial = ""
 	}
 	if teacher == config.TeacherInitial {
 		teacher = ""
+	}
+	if c.Quantize != nil {
+		texts = c.Quantize.Data
+	}
+	if initial == "" && teacher == "" && texts == "" {
+		return ""
+	}
+	made := readRecord(in.study.run(c))
+	if was := made.Posttrained.Calibration.SHA256; texts != "" && was != "" {
+		if f, err := dataset.Open(texts); err == nil {
+			now := f.SHA256()
+			_ = f.Close()
+			if why := config.ChangedData(map[string]string{texts: was},
+				map[string]string{texts: now}); why != "" {
+				return why
+			}
+		}
 	}
 	return cmp.Or(in.changed(initial, made.Initial), in.changed(teacher, made.Teacher))
 }
@@ -123,9 +128,8 @@ func (in *inputs) differs(path vfs.Path, hash string) bool {
 	now, ok := in.hashes[path.Name]
 	if !ok {
 		if f, err := path.Open(); err == nil {
-			sum := digest.New()
-			if _, err = io.Copy(sum, f); err == nil {
-				now = fmt.Sprintf("%x", sum.Sum(nil))
+			if sum, err := digest.Of(f); err == nil {
+				now = sum
 			}
 			_ = f.Close()
 		}

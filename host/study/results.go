@@ -123,7 +123,7 @@ func (s *Study) readCellResult(c Cell, running bool) Result {
 			}
 			err = cmp.Or(err, unread)
 		}
-		if r.Diverged = NotFinite(r.Summary); r.Diverged { // it is asked no questions
+		if r.Diverged = NotFinite(r.Summary); r.Diverged { // it is not evaluated
 			r.State = Done
 		}
 	}

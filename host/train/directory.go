@@ -139,15 +139,15 @@ func (r *run) sameRun(previous *config.Config) error {
 		return err
 	}
 	r.identity, r.initial, r.teacher = made.Run, made.Initial, made.Teacher
-	hashes, err := r.hashesFor(previous)
+	programs, err := r.programsFor(previous)
 	if err != nil {
 		return err
 	}
-	if changed := build.Differing(made.Programs, hashes); len(changed) > 0 {
+	if changed := build.Differing(made.Programs, programs.Hashes()); len(changed) > 0 {
 		return fmt.Errorf("%s: cannot resume: a plugin has changed and now gives another program for %s "+
 			"(%d programs in all)", r.cfg.Train.Out, changed[0], len(changed))
 	}
-	if made.Declared != "" && made.Declared != r.Programs.Declared() {
+	if made.Declared != "" && made.Declared != programs.Declared() {
 		return fmt.Errorf("%s: cannot resume: a plugin has changed and now declares other states, "+
 			"refreshes, probes, searches or codes", r.cfg.Train.Out)
 	}

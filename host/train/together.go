@@ -327,18 +327,14 @@ func (r *run) lostHint(err error) error {
 		"the number that is left", err)
 }
 
-// hashesFor returns the hashes of the programs that the plugins return for the GPU count that the
-// run had before: some programs depend on the number of sequences per GPU.
-func (r *run) hashesFor(previous *config.Config) (map[string]string, error) {
+// programsFor returns the programs that the plugins return for the GPU count that the run had
+// before: some programs depend on the number of sequences per GPU.
+func (r *run) programsFor(previous *config.Config) (*build.Programs, error) {
 	if build.ReplicaBatch(previous) == build.ReplicaBatch(r.cfg) {
-		return r.Programs.Hashes(), nil
+		return r.Programs, nil
 	}
 	r.log.Warn("the number of GPUs has changed: sums are computed in another order, and quantizers "+
 		"with statistics over all tokens of a GPU see different tokens",
 		"before", previous.Device.Count, "now", r.cfg.Device.Count)
-	programs, err := build.Collect(context.Background(), r.request(previous))
-	if err != nil {
-		return nil, err
-	}
-	return programs.Hashes(), nil
+	return build.Collect(context.Background(), r.request(previous))
 }

@@ -12,6 +12,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash"
+	"io"
 	"maps"
 	"slices"
 )
@@ -33,6 +34,13 @@ func Named(hashes map[string]string) string {
 
 // New is like [sha256.New], but faster for large data. The digests are the same.
 func New() hash.Hash { return pieces{sha256.New()} }
+
+// Of returns the digest of what r returns until its end, in hexadecimal.
+func Of(r io.Reader) (string, error) {
+	sum := New()
+	_, err := io.Copy(sum, r)
+	return hex.EncodeToString(sum.Sum(nil)), err
+}
 
 type pieces struct{ hash.Hash }
 

@@ -3,6 +3,7 @@ package digest
 import (
 	"bytes"
 	"crypto/sha256"
+	"fmt"
 	"maps"
 	"runtime"
 	"sync/atomic"
@@ -25,6 +26,9 @@ func TestNew(t *testing.T) {
 		}
 		if got := h.Sum(nil); !bytes.Equal(got, want[:]) {
 			t.Errorf("the digest of %d bytes is %x, want %x", n, got, want)
+		}
+		if got, err := Of(bytes.NewReader(data[:n])); got != fmt.Sprintf("%x", want) || err != nil {
+			t.Errorf("Of %d bytes is %s, %v, want %x", n, got, err, want)
 		}
 		h.Reset()
 		h.Write(data[:n])

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/gomlx/compute"
@@ -169,13 +168,9 @@ func across(op compute.ReduceOpType, nodes []*graph.Node) []*graph.Node {
 	return all
 }
 
-// LongestIntegers is the largest length of an inner product of 8-bit integers that cannot overflow
-// int32.
-const LongestIntegers = math.MaxInt32 / (math.MinInt8 * math.MinInt8)
-
 // DotIntegers returns a·bᵀ, float32 [m, n], for two int8 nodes [m, k] and [n, k], with row i
 // scaled by rows[i] ([m, 1]) and column j by columns[j] ([n, 1], or nil). The sums are exact for k
-// up to [LongestIntegers]. If rounded is set, the result is rounded to the precision of the device.
+// up to [matmul.MaxCodes]. If rounded is set, the result is rounded to the precision of the device.
 func DotIntegers(a, b, rows, columns *graph.Node, rounded bool) *graph.Node {
 	if OnCPU(a.Graph()) {
 		p := product{a, []int{1}, nil, b, []int{1}, nil}

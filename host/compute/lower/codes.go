@@ -6,6 +6,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/matmul"
 	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
@@ -86,7 +87,7 @@ var codesInMemory = InMemory{passes.OutputIntegers: passes.Int8}
 func ProductOfCodes(x, w *graph.Node, rounded bool) (product *graph.Node, ok bool) {
 	a, xCoded := CodesOf(x)
 	b, wCoded := CodesOf(w)
-	if !xCoded || !wCoded || a.Integers.Shape().Dim(1) > engine.LongestIntegers {
+	if !xCoded || !wCoded || a.Integers.Shape().Dim(1) > matmul.MaxCodes {
 		return nil, false
 	}
 	if b.moved && rounded {

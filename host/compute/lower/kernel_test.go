@@ -14,6 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/matmul"
 	"github.com/cage-qat/cage/internal/testing/pjrtrecord"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 	"github.com/cage-qat/cage/sdk/program"
@@ -135,7 +136,7 @@ func TestProductOfCodes(t *testing.T) {
 // TestLongProductOfCodes checks that codes are not multiplied if their sums may exceed 32 bits.
 func TestLongProductOfCodes(t *testing.T) {
 	d := testdevice.Open(t, engine.Options{Products: device.IntegerProducts})
-	for columns, want := range map[int]bool{engine.LongestIntegers: true, engine.LongestIntegers +
+	for columns, want := range map[int]bool{matmul.MaxCodes: true, matmul.MaxCodes +
 		1: false} {
 		q := uniform(t, 1, columns)
 		x := testdevice.Upload(t, d, make([]float32, columns), 1, columns)

@@ -223,9 +223,9 @@ func TestExtremeCodes(t *testing.T) {
 				checkCodes(t, tier, square(3, 5, 3000), false, always(x), always(y))
 			}
 		}
-		checkCodes(t, tier, square(2, 2, maxCodes), false, always(-128), always(-128))
-		checkCodes(t, tier, square(2, 2, maxCodes), false, always(-128), always(127))
-		checkCodes(t, tier, square(2, 2, maxCodes), false, always(1), always(-3))
+		checkCodes(t, tier, square(2, 2, MaxCodes), false, always(-128), always(-128))
+		checkCodes(t, tier, square(2, 2, MaxCodes), false, always(-128), always(127))
+		checkCodes(t, tier, square(2, 2, MaxCodes), false, always(1), always(-3))
 	})
 }
 
@@ -538,7 +538,7 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%s: no error", what)
 		}
 	}
-	long := []Axis{{maxCodes + 1, 0}}
+	long := []Axis{{MaxCodes + 1, 0}}
 	if _, err := New(portable, Int8, Layout{Contracted: long}, Layout{Contracted: long}); err == nil {
 		t.Error("sums beyond 32 bits: no error")
 	}

@@ -64,9 +64,9 @@ func New(t *Tier, a Arithmetic, left, right Layout) (*Product, error) {
 	}
 	p.batch, p.k = p.left.batch.size, p.left.contracted.size
 	p.m, p.n = p.left.cross.size, p.right.cross.size
-	if a == Int8 && p.k > maxCodes {
+	if a == Int8 && p.k > MaxCodes {
 		return nil, fmt.Errorf("sums of %d products of 8-bit integers may overflow: want at most %d",
-			p.k, maxCodes)
+			p.k, MaxCodes)
 	}
 	if p.m > 0 && p.n > 0 && p.batch > maxElements/p.m/p.n {
 		return nil, fmt.Errorf("the output has more than %d elements", uint64(maxElements))
@@ -74,8 +74,8 @@ func New(t *Tier, a Arithmetic, left, right Layout) (*Product, error) {
 	return p, nil
 }
 
-// maxCodes is the largest number of products of 8-bit integers whose sum fits in an int32.
-const maxCodes = math.MaxInt32 / (math.MinInt8 * math.MinInt8)
+// MaxCodes is the largest number of products of 8-bit integers whose sum fits in an int32.
+const MaxCodes = math.MaxInt32 / (math.MinInt8 * math.MinInt8)
 
 func equalSizes(which string, left, right []Axis) error {
 	if len(left) != len(right) {

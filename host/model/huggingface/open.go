@@ -3,7 +3,6 @@ package huggingface
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -260,12 +259,11 @@ func (c *Checkpoint) Parts() ([]Part, error) {
 		if err != nil {
 			return nil, err
 		}
-		sum := digest.New()
-		_, err = io.Copy(sum, f)
+		sum, err := digest.Of(f)
 		if err = errors.Join(err, f.Close()); err != nil {
 			return nil, err
 		}
-		list = append(list, Part{path.Base(), fmt.Sprintf("%x", sum.Sum(nil))})
+		list = append(list, Part{path.Base(), sum})
 	}
 	return list, nil
 }

@@ -3,7 +3,6 @@ package build
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"iter"
@@ -148,19 +147,13 @@ func Changed(recorded, now map[string]string) []string {
 
 // Differing returns the sorted names of programs whose recorded and current hashes differ, or that
 // only one of the maps contains.
-func Differing(recorded, now map[string]string) (names []string) {
-	for name, hash := range recorded {
-		if now[name] != hash {
-			names = append(names, name)
-		}
-	}
-	for name := range now {
-		if _, ok := recorded[name]; !ok {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
+func Differing(recorded, now map[string]string) []string {
+	all := map[string]string{}
+	maps.Copy(all, recorded)
+	maps.Copy(all, now)
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(all)), func(name string) bool {
+		return recorded[name] == now[name] // no hash is ""
+	})
 }
 
 // Declared returns a SHA-256 of what the plugins' answers declare beside programs, and of which
@@ -187,7 +180,7 @@ func (p *Programs) Declared() string {
 			o.Rounded)
 		tensors(o.State)
 	}
-	return hex.EncodeToString(h.Sum(nil))
+	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
 // recordedPrograms returns the hashes of the programs that the run in dir was trained with, or nil

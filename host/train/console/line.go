@@ -76,7 +76,7 @@ func Width(out io.Writer) func() int {
 	}
 	return func() int {
 		width, _, err := term.GetSize(int(f.Fd()))
-		if err != nil || width <= 0 { // unknown, as below script(1) or in a container
+		if err != nil || width <= 0 { // unknown, as under script(1) or in a container
 			return 80
 		}
 		return width

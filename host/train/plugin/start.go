@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -175,7 +174,7 @@ func environment(logger hclog.Logger) []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "PLUGIN_")
 	})
-	// hclog.NoLevel is 0, and plugins have no word for hclog.Off.
+	// hclog.NoLevel is 0, and the protocol has no level for hclog.Off.
 	level := min(cmp.Or(logger.GetLevel(), hclog.Info), hclog.Error)
 	return append(env, client.Environment(level.String())...)
 }
@@ -257,11 +256,10 @@ func checksum(path, pinned string) (string, error) {
 		return "", &Error{Kind: ErrNotFound, Err: err}
 	}
 	defer f.Close()
-	h := digest.New()
-	if _, err := io.Copy(h, f); err != nil {
+	sum, err := digest.Of(f)
+	if err != nil {
 		return "", &Error{Kind: ErrNotFound, Err: fmt.Errorf("read %s: %w", path, err)}
 	}
-	sum := fmt.Sprintf("%x", h.Sum(nil))
 	if pinned != "" && !strings.EqualFold(pinned, sum) {
 		return "", failure(ErrChecksum, "its SHA-256 is %s, but %s is pinned: use the plugin with that "+
 			"hash, or change sha256 in the TOML file", sum, pinned)

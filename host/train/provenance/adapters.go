@@ -3,12 +3,12 @@ package provenance
 import (
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/huggingface"
@@ -19,7 +19,6 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/host/train/step"
-	"github.com/cage-qat/cage/internal/halffloat"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -65,9 +64,7 @@ func UseWeights(
 		base := func(name string) (step.Tensor, error) {
 			t, err := initial(name)
 			if err == nil && cfg.Adapters.Base == lora.BFloat16 { // as in training
-				for i, x := range t.Data {
-					t.Data[i] = math.Float32frombits(uint32(halffloat.ToBFloat16(x)) << 16)
-				}
+				loops.RoundToBFloat16(t.Data, t.Data)
 			}
 			return t, err
 		}
