@@ -54,7 +54,7 @@ func (c *Compiled) runChain(s *State, batches *Batches, set Settings) (res Resul
 	if err := c.addStepInputs(t, set.Step); err != nil {
 		return res, err
 	}
-	for _, k := range c.plan.optimizerKeys() { // separately, as updates read them
+	for _, k := range c.plan.keys.optimizer { // separately, as updates read them
 		words := c.plan.keyValues([]key{k}, set.Step, 0, 0)
 		if t[k.node], err = engine.Upload(c.dev, words, 2); err != nil {
 			return res, err
@@ -140,7 +140,7 @@ func (c *Compiled) runGradients(
 		kind.sum = i > 0
 		e, err := c.gradient(kind)
 		if err == nil && !kind.full {
-			err = c.addBatchKeys(t, activationKeysName, c.plan.activationKeys(), step, i, i+1)
+			err = c.addBatchKeys(t, activationKeysName, c.plan.keys.activations, step, i, i+1)
 		}
 		if err == nil && kind.sampled {
 			err = c.addBatchKeys(t, labelKeysName, labelKeys, step, i, i+1)

@@ -65,6 +65,7 @@ func Compile(dev *engine.Device, plan Plan) (*Compiled, error) {
 			return nil, err
 		}
 		p.findCodes(dev)
+		p.findKeys()
 	}
 	if dev.Products() == device.IntegerProducts && len(plan.codes) == 0 {
 		dev.Warn("device.products = \"integer\" has no effect: no quantizers of an activation and its " +

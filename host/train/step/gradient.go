@@ -85,7 +85,7 @@ func (p *Plan) batchSpecs(full bool) []engine.Spec {
 	if full {
 		return specs
 	}
-	return append(specs, keySpecs(activationKeysName, p.activationKeys())...)
+	return append(specs, keySpecs(activationKeysName, p.keys.activations)...)
 }
 
 // gradientStage maps the inputs of the forward pass to the mean losses and the gradients of a
@@ -114,7 +114,7 @@ func (p *Plan) gradients(kind gradientKind, in update.Nodes) update.Nodes {
 	var hook model.ActivationQuantizer
 	next := update.Nodes{}
 	if !kind.full {
-		addKeys(in, activationKeysName, p.activationKeys())
+		addKeys(in, activationKeysName, p.keys.activations)
 		if quantize := activationQuantizer(p.Activations, in); quantize != nil {
 			hook = func(site model.ActivationSite, x *graph.Node) *graph.Node {
 				if q, ok := p.Activations[site.Name]; ok {
@@ -253,7 +253,7 @@ func (p *Plan) finishStage(quantize *update.Executable) update.Stage {
 	if quantize != nil && !p.FullPrecision { // otherwise already gradients of the parameters
 		specs = append(specs, quantize.Inputs...)
 		isKey := func(s engine.Spec) bool { // the keys are among its inputs, too
-			return slices.ContainsFunc(p.weightKeys(), func(k key) bool { return k.node == s.Name })
+			return slices.ContainsFunc(p.keys.weights, func(k key) bool { return k.node == s.Name })
 		}
 		values := slices.DeleteFunc(quantize.OutputSpecs(), func(s engine.Spec) bool {
 			return isKey(s) || strings.HasPrefix(s.Name, nextName(""))
@@ -272,7 +272,7 @@ func (p *Plan) finishStage(quantize *update.Executable) update.Stage {
 func (p *Plan) meanGradients(in update.Nodes) update.Nodes {
 	out := update.Nodes{}
 	if !p.FullPrecision {
-		addKeys(in, weightKeysName, p.weightKeys())
+		addKeys(in, weightKeysName, p.keys.weights)
 	}
 	for _, t := range p.gradientTensors(p.FullPrecision) {
 		mean := in[sumName(t.Name)]

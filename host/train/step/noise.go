@@ -1,6 +1,7 @@
 package step
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"slices"
@@ -46,43 +47,39 @@ func newKey(node, of string, shared bool) key {
 	return key{node, [2]uint32{word(hash[:]), word(hash[4:])}, shared}
 }
 
-func (p *Plan) weightKeys() []key {
-	var list []key
+// keys holds the keys that the programs of a step take.
+type keys struct{ weights, activations, optimizer []key }
+
+func (p *Plan) findKeys() {
+	sites := p.Model.ActivationSites(p.Batch, p.Context)
+	products := productNames(sites)
+	product := func(operand string) string { return cmp.Or(products[operand], operand) }
+	p.keys = keys{}
 	for _, t := range p.quantizedParams() {
-		product := "product of " + p.productName(t.Name)
-		list = append(list, keysOf(p.Weights[t.Name], t.Name, "weight "+t.Name, product)...)
+		own := keysOf(p.Weights[t.Name], t.Name, "weight "+t.Name, "product of "+product(t.Name))
+		p.keys.weights = append(p.keys.weights, own...)
 	}
-	return list
-}
-
-func (p *Plan) optimizerKeys() []key {
-	var list []key
-	for _, r := range p.Rules {
-		if r.NeedsKey() {
-			node := program.KindOptimizerNoise.Of(r.Name)
-			list = append(list, newKey(node, "optimizer of "+r.Name, false))
-		}
-	}
-	return list
-}
-
-func (p *Plan) activationKeys() (list []key) {
 	if len(p.Backward) > 0 {
-		sites, _ := BackwardSites(p.Model, p.Batch, p.Context)
-		for _, s := range sites {
+		operands, _ := BackwardSites(p.Model, p.Batch, p.Context)
+		for _, s := range operands {
 			if q, ok := p.Backward[s]; ok {
-				product := string(s.Product) + " " + p.productName(s.Name)
-				list = append(list, keysOf(q, s.String(), s.String(), product)...)
+				own := keysOf(q, s.String(), s.String(), string(s.Product)+" "+product(s.Name))
+				p.keys.activations = append(p.keys.activations, own...)
 			}
 		}
 	}
-	for _, s := range p.Model.ActivationSites(p.Batch, p.Context) {
+	for _, s := range sites {
 		if q := p.Activations[s.Name]; q != nil {
-			product := "product of " + p.productName(s.Name)
-			list = append(list, keysOf(q, s.Name, "activation "+s.Name, product)...)
+			own := keysOf(q, s.Name, "activation "+s.Name, "product of "+product(s.Name))
+			p.keys.activations = append(p.keys.activations, own...)
 		}
 	}
-	return list
+	for _, r := range p.Rules {
+		if r.NeedsKey() {
+			node := program.KindOptimizerNoise.Of(r.Name)
+			p.keys.optimizer = append(p.keys.optimizer, newKey(node, "optimizer of "+r.Name, false))
+		}
+	}
 }
 
 // labelKeys holds the key of the labels drawn in a micro-batch.
@@ -103,21 +100,24 @@ func keysOf(q inputChecker, name, owner, product string) (list []key) {
 	return list
 }
 
-// productName returns a name for the product of an operand, the same for both of its operands.
-func (p *Plan) productName(operand string) string {
-	sites := p.Model.ActivationSites(p.Batch, p.Context)
-	for _, s := range sites {
-		ofScores := s.Kind == model.KindKey || s.Kind == model.KindQuery // operands of Q·Kᵀ
-		if s.Name == operand && ofScores {
-			return architecture.LayerPrefix(architecture.LayerOf(operand)) + "attn.scores"
-		}
-	}
+// productNames maps operands of products to the names of the products, the same for both operands.
+func productNames(sites []model.ActivationSite) map[string]string {
+	names := map[string]string{}
 	for _, g := range operandGroups(sites) {
-		if g.has(operand) {
-			return strings.Join(g.weights, ",")
+		name := strings.Join(g.weights, ",")
+		for _, s := range g.sites {
+			names[s.Name] = name
+		}
+		for _, w := range g.weights {
+			names[w] = name
 		}
 	}
-	return operand
+	for _, s := range sites {
+		if s.Kind == model.KindKey || s.Kind == model.KindQuery { // operands of Q·Kᵀ
+			names[s.Name] = architecture.LayerPrefix(architecture.LayerOf(s.Name)) + "attn.scores"
+		}
+	}
+	return names
 }
 
 // keySpecs returns the stage inputs for the keys of one micro-batch; nil if there are no keys.
@@ -152,8 +152,8 @@ func (p *Plan) stepSpecs() []engine.Spec {
 	if number == nil {
 		number = p.batchNumberSpecs()
 	}
-	return slices.Concat(keySpecs(weightKeysName, p.weightKeys()),
-		keySpecs(optimizerKeysName, p.optimizerKeys()), number)
+	return slices.Concat(keySpecs(weightKeysName, p.keys.weights),
+		keySpecs(optimizerKeysName, p.keys.optimizer), number)
 }
 
 func addKeys(in update.Nodes, name string, keys []key) {
@@ -199,9 +199,9 @@ func (c *Compiled) addStepInputs(t update.Tensors, step int) (err error) {
 		if spec.Name == stepNumberName {
 			t[spec.Name], err = engine.Upload(c.dev, []float32{float32(step)})
 		} else {
-			keys := c.plan.weightKeys()
+			keys := c.plan.keys.weights
 			if spec.Name == optimizerKeysName {
-				keys = c.plan.optimizerKeys()
+				keys = c.plan.keys.optimizer
 			}
 			values := c.plan.keyValues(keys, step, 0, 0)
 			t[spec.Name], err = engine.Upload(c.dev, values, spec.Shape.Dimensions...)

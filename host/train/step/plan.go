@@ -77,6 +77,7 @@ type Plan struct {
 
 	replicas int                      // of the device
 	codes    map[string][]engine.Spec // of weights that are multiplied by their codes; see findCodes
+	keys     keys
 }
 
 func (p *Plan) check() error {

@@ -17,7 +17,7 @@ import (
 // their values Q(x), rotated if the plan keeps them rotated, and residuals; in training also to the
 // next states of the quantizers, and before that the merged weights of adapters.
 func (p *Plan) quantizeStage() update.Stage {
-	parameters, keys := append(p.quantizeInputs(), p.weightQuantizerParameters()...), p.weightKeys()
+	parameters, keys := append(p.quantizeInputs(), p.weightQuantizerParameters()...), p.keys.weights
 	specs := slices.Concat(inputSpecs(parameters, program.KindParam.Of, false),
 		inputSpecs(p.weightQuantizerStates(), asNamed, false),
 		keySpecs(weightKeysName, keys), numberSpecs(p.Weights))

@@ -96,7 +96,7 @@ func (p *Plan) singleStage(w *single, name string) update.Stage {
 		maps.Copy(have, sums)
 		maps.Copy(have, p.meanGradients(have))
 		norms := have[normsName]
-		addKeys(have, optimizerKeysName, p.optimizerKeys())
+		addKeys(have, optimizerKeysName, p.keys.optimizer)
 
 		// Scalars derived from these are computed in float64, as on the host.
 		scalars := update.Unpack(in[update.ScalarsName], w.scalars)
@@ -188,7 +188,7 @@ func (c *Compiled) runSingle(s *State, b *Batches, set Settings) (res Result, er
 		return res, err
 	}
 	if n := c.plan.Accumulate; !c.plan.FullPrecision {
-		keys := c.plan.activationKeys()
+		keys := c.plan.keys.activations
 		if err := c.addBatchKeys(t, activationKeysName, keys, set.Step, 0, n, n); err != nil {
 			return res, err
 		}
