@@ -242,3 +242,21 @@ func BenchmarkUpdate(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkDeep measures a step of 32 layers of width 16, of which most is the host's work.
+func BenchmarkDeep(b *testing.B) {
+	cfg := testrun.Config(b, "model.vocab=32", "model.layers=32", "model.width=16", "model.heads=2",
+		`optimizer={plugin="adamw"}`)
+	for _, dispatch := range []step.Dispatch{step.Chain, step.Single} {
+		plan := testrun.Plan(b, cfg)
+		plan.Dispatch = dispatch
+		k := started(b, cfg, plan)
+		tokens := batches(cfg, 1, 1)
+		b.Run(fmt.Sprint(dispatch), func(b *testing.B) {
+			for i := 0; b.Loop(); i++ {
+				set := step.Settings{Step: i + 1, Rate: 1e-3, NextRate: 1e-3, Lambda: 1}
+				run(b, k.Compiled, k.State, tokens, set)
+			}
+		})
+	}
+}
