@@ -201,7 +201,7 @@ func sameCheckpoints(t *testing.T, one, parts *config.Config) {
 func TestXLAProcesses(t *testing.T) {
 	onXLA(t, 2)
 	pjrtrecord.Exactly(t)
-	cage := testrun.Cage(t, "cuda")
+	cage := testrun.Cage(t, "cuda", "netgo", "osusergo")
 	whole := onCUDA(t, testrun.Config(t, testrun.TwoLayers, "train.checkpoint_every=4"), 2)
 	testrun.Train(t, whole, train.Options{})
 
