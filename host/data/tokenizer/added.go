@@ -22,23 +22,38 @@ type addedToken struct {
 
 // addedSet finds the leftmost added token in a text, and the longest one of those that begin there.
 type addedSet struct {
-	byFirst [256][]addedToken
-	empty   bool
+	tokens  map[string]addedToken
+	lengths [256][]int // of the tokens that begin with a byte, longest first
 }
 
 func newAddedSet(tokens []addedToken) *addedSet {
-	set := &addedSet{empty: true}
+	set := &addedSet{tokens: map[string]addedToken{}}
 	for _, t := range tokens {
-		if t.Content == "" {
+		if _, again := set.tokens[t.Content]; t.Content == "" || again {
 			continue
 		}
-		set.byFirst[t.Content[0]] = append(set.byFirst[t.Content[0]], t)
-		set.empty = false
+		set.tokens[t.Content] = t
+		lengths := &set.lengths[t.Content[0]]
+		if !slices.Contains(*lengths, len(t.Content)) {
+			*lengths = append(*lengths, len(t.Content))
+		}
 	}
-	for _, list := range set.byFirst {
-		slices.SortStableFunc(list, func(a, b addedToken) int { return len(b.Content) - len(a.Content) })
+	for _, lengths := range set.lengths {
+		slices.SortFunc(lengths, func(a, b int) int { return b - a })
 	}
 	return set
+}
+
+// at returns the longest token with which text begins; without content if there is none.
+func (s *addedSet) at(text string) addedToken {
+	for _, n := range s.lengths[text[0]] {
+		if n <= len(text) {
+			if t, ok := s.tokens[text[:n]]; ok {
+				return t
+			}
+		}
+	}
+	return addedToken{}
 }
 
 // split passes the ranges between added tokens to emitText and the added tokens to emitToken, in
@@ -47,16 +62,12 @@ func (s *addedSet) split(
 	input string, emitText func(start, end int) error, emitToken func(id int32),
 ) error {
 	done := 0
-	for i := 0; !s.empty && i < len(input); {
-		list := s.byFirst[input[i]]
-		at := slices.IndexFunc(list, func(t addedToken) bool {
-			return strings.HasPrefix(input[i:], t.Content)
-		})
-		if at < 0 {
+	for i := 0; len(s.tokens) > 0 && i < len(input); {
+		t := s.at(input[i:])
+		if t.Content == "" {
 			i++
 			continue
 		}
-		t := &list[at]
 		start, end := i, i+len(t.Content)
 		i = end
 		if t.LStrip && done < start {

@@ -65,19 +65,17 @@ func (s *scanner) nextGPT4(text string, at int) int {
 	switch {
 	case c == letter:
 		return s.run(text, begin, letter)
-	case c == number:
-		end := s.run(text, begin, number)
-		if s.digits > 0 { // at most that many in a word
-			end = begin
-			for n := 1; n < s.digits && end < len(text); n++ {
-				next, size := s.classAt(text, end)
-				if next != number {
-					break
-				}
-				end += size
+	case c == number && s.digits == 0:
+		return s.run(text, begin, number)
+	case c == number: // at most that many in a word
+		for n := 1; n < s.digits && begin < len(text); n++ {
+			next, size := s.classAt(text, begin)
+			if next != number {
+				break
 			}
+			begin += size
 		}
-		return end
+		return begin
 	case begin < len(text) && text[at] != '\r' && text[at] != '\n':
 		next, nextSize := s.classAt(text, begin)
 		if next == letter {

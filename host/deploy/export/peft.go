@@ -57,7 +57,7 @@ func planPEFT(m *Model, _ Options) (*Plan, error) {
 			if err != nil {
 				return err
 			}
-			values, err := floats(t)
+			values, err := huggingface.Floats(t)
 			if err == nil {
 				err = each(info.Name, values)
 			}

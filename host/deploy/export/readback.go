@@ -1,15 +1,14 @@
 package export
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
 
+	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/model/safetensors"
-	"github.com/cage-qat/cage/internal/halffloat"
 	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -99,7 +98,7 @@ func (c checkpoint) values(name string) ([]float32, error) {
 		if t.DType == safetensors.U32 {
 			return c.words(strings.TrimSuffix(name, ".weight"), t)
 		}
-		return floats(t)
+		return huggingface.Floats(t)
 	}
 	t, err := c.files.Tensor(name + packedSuffix)
 	if err != nil {
@@ -149,31 +148,6 @@ func (c checkpoint) formatOf(module string) (format string, bits int) {
 	return format, bits
 }
 
-func floats(t safetensors.Tensor) ([]float32, error) {
-	data, err := t.Bytes()
-	if err != nil {
-		return nil, err
-	}
-	var out []float32
-	switch t.DType {
-	case safetensors.F32:
-		for ; len(data) > 0; data = data[4:] {
-			out = append(out, math.Float32frombits(binary.LittleEndian.Uint32(data)))
-		}
-	case safetensors.BF16:
-		for ; len(data) > 0; data = data[2:] {
-			out = append(out, math.Float32frombits(uint32(binary.LittleEndian.Uint16(data))<<16))
-		}
-	case safetensors.F16:
-		for ; len(data) > 0; data = data[2:] {
-			out = append(out, halffloat.FromHalf(binary.LittleEndian.Uint16(data)))
-		}
-	default:
-		return nil, fmt.Errorf("%s has the type %s, want F32, BF16 or F16", t.Name, t.DType)
-	}
-	return out, nil
-}
-
 // integers reads packed codes plus 2^(bits−1) from words, and returns code·scale. The shape tensor
 // must match the packed one. There is a scale for each row or group.
 func (c checkpoint) integers(name string, words safetensors.Tensor, bits int) ([]float32, error) {
@@ -208,7 +182,7 @@ func (c checkpoint) integers(name string, words safetensors.Tensor, bits int) ([
 		return nil, fmt.Errorf("%s has shape %v, which does not match a weight of [%d %d]",
 			scale.Name, s, rows, columns)
 	}
-	scales, err := floats(scale)
+	scales, err := huggingface.Floats(scale)
 	if err != nil {
 		return nil, err
 	}
@@ -249,7 +223,7 @@ func (c checkpoint) words(module string, t safetensors.Tensor) ([]float32, error
 	for i, suffix := range []string{scalesSuffix, biasesSuffix} {
 		s, err := c.files.Tensor(module + suffix)
 		if err == nil {
-			of[i], err = floats(s)
+			of[i], err = huggingface.Floats(s)
 		}
 		if err == nil && len(of[i])*m.Group != len(out) {
 			err = fmt.Errorf("%s has %d numbers, want one for %d of %d elements",
@@ -300,9 +274,11 @@ func (c checkpoint) fourBit(scales string, t safetensors.Tensor, block int, dtyp
 	if err != nil {
 		return nil, err
 	}
-	out := make([]float32, 0, 2*len(data))
+	out, scale := make([]float32, 0, 2*len(data)), float32(0)
 	for i, b := range data {
-		scale := number(bytes[2*i/block])
+		if 2*i%block == 0 {
+			scale = number(bytes[2*i/block])
+		}
 		out = append(out, level(b&15)*scale, level(b>>4)*scale)
 	}
 	return out, nil

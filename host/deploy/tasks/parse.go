@@ -146,13 +146,15 @@ func (t *Task) checkKind(r *plaintoml.Reader) {
 // checkTemplates reports mistakes in templates. A missing column is reported only when a template
 // is rendered.
 func (t *Task) checkTemplates(r *plaintoml.Reader) {
+	t.templates = map[string]*jinja.Template{}
 	for _, part := range []struct {
 		key  string
 		list []string
 	}{{"question", t.Question}, {"choices", t.Choice}, {"target", []string{t.Target}},
 		{"gold", []string{t.Gold}}} {
 		for i, source := range part.list {
-			if _, err := jinja.Parse(t.Name, source); err != nil {
+			var err error
+			if t.templates[source], err = jinja.Parse(t.Name, source); err != nil {
 				key := part.key
 				if len(part.list) > 1 {
 					key = plaintoml.Indexed(key, i)

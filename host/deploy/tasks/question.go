@@ -128,15 +128,11 @@ func (t *Task) NewDoc(place string, object []byte, example bool) (Doc, error) {
 }
 
 func (t *Task) render(key, source string, d Doc) (string, error) {
-	p, err := jinja.Parse(t.Name, source)
-	if err != nil {
-		return "", err
-	}
 	variables := map[string]any{}
 	for _, key := range d.fields.Keys() {
 		variables[key], _ = d.fields.Get(key)
 	}
-	r, err := p.Render(variables, time.Time{}, jinja.Limits{Strict: true})
+	r, err := t.templates[source].Render(variables, time.Time{}, jinja.Limits{Strict: true})
 	if e, ok := errors.AsType[*jinja.Error](err); ok && !e.Raised {
 		return "", fmt.Errorf("%s: %s = %q: %s", d.Position, key, source, e.Problem)
 	}

@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/cage-qat/cage/host/data/chat/jinja"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -81,7 +82,8 @@ type Task struct {
 	IgnoreCase bool     // ignore case when comparing
 
 	clean, ignore []*regexp.Regexp
-	hash          string // hash of the file
+	templates     map[string]*jinja.Template // by their sources
+	hash          string                     // hash of the file
 }
 
 // Hash returns the SHA-256 of the task's file, in hexadecimal.

@@ -49,6 +49,23 @@ func (o Options) draw(rng *rand.Rand, logits []float32) (int32, error) {
 	return list[len(list)-1].id, nil
 }
 
+// largest returns the k candidates with the largest weights in descending order, and of those with
+// the same weight the first. To sort all tokens of a vocabulary takes longer than a small model.
+func largest(list []candidate, k int) []candidate {
+	best := make([]candidate, 0, k+1)
+	for _, c := range list {
+		if len(best) == k && c.weight <= best[k-1].weight {
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(best, c.weight, func(b candidate, weight float64) int {
+			return cmp.Or(cmp.Compare(weight, b.weight), -1) // after those with the same weight
+		})
+		best = slices.Insert(best, at, c)
+		best = best[:min(len(best), k)]
+	}
+	return best
+}
+
 // restrict applies TopK and then TopP to the candidates, and returns the remaining ones with the
 // sum of their weights.
 func (o Options) restrict(list []candidate, total float64) ([]candidate, float64) {
@@ -59,14 +76,13 @@ func (o Options) restrict(list []candidate, total float64) ([]candidate, float64
 		least := (1 - o.TopP) * total / float64(len(list))
 		list = slices.DeleteFunc(list, func(c candidate) bool { return c.weight < least })
 	}
-	if nucleus || few {
-		slices.SortStableFunc(list, func(a, b candidate) int { return cmp.Compare(b.weight, a.weight) })
-	}
 	if few { // TopP then refers to the sum of these
-		list, total = list[:o.TopK], 0
+		list, total = largest(list, o.TopK), 0
 		for _, c := range list {
 			total += c.weight
 		}
+	} else if nucleus {
+		slices.SortStableFunc(list, func(a, b candidate) int { return cmp.Compare(b.weight, a.weight) })
 	}
 	if !nucleus {
 		return list, total

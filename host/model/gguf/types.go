@@ -153,8 +153,9 @@ func decodeBlock(out []float32, t Type, b []byte) []float32 {
 		})
 	case NVFP4:
 		for i, s := range b[:4] {
+			scale := scaleE4M3(s)
 			out = decodeNibbles(out, b[4+8*i:12+8*i],
-				func(code byte) float32 { return levels[code] * scaleE4M3(s) })
+				func(code byte) float32 { return levels[code] * scale })
 		}
 		return out
 	case Q2_0:

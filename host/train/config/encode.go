@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/BurntSushi/toml"
 
@@ -323,13 +324,18 @@ func (t table) names() []string {
 
 func (t table) children() []string {
 	var names []string
-	for _, other := range new(Config).tables() {
-		if other.name != "" && plaintoml.ParentKey(other.name) == t.name {
-			names = append(names, other.name[strings.LastIndexByte(other.name, '.')+1:])
+	for _, other := range tableNames() {
+		if other != "" && plaintoml.ParentKey(other) == t.name {
+			names = append(names, other[strings.LastIndexByte(other, '.')+1:])
 		}
 	}
 	return names
 }
+
+// tableNames is called many times for each configuration, and the tables have all keys.
+var tableNames = sync.OnceValue(func() []string {
+	return lists.Map(new(Config).tables(), func(t table) string { return t.name })
+})
 
 // selector returns the key on which the valid keys of a table depend, and its value.
 func (t table) selector(c *Config) (key, value string) {

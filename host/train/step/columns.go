@@ -59,19 +59,19 @@ func (p *Plan) columnSpecs() (specs []engine.Spec) {
 	return specs
 }
 
-// columnsFor returns those nodes of in that hold the statistics for a weight or an activation site;
-// nil if there are no statistics for it.
-func (p *Plan) columnsFor(operand string, in update.Nodes) lower.Columns {
+// columns maps weights and activation sites to those nodes of in that hold their statistics.
+func (p *Plan) columns(in update.Nodes) map[string]lower.Columns {
+	of := map[string]lower.Columns{}
 	for _, g := range p.calibratedGroups() {
-		if g.has(operand) {
-			columns := lower.Columns{}
-			for _, input := range spec.ColumnInputs(nil) {
-				columns[input.Name] = in[g.columnsName(input.Name)]
-			}
-			return columns
+		columns := lower.Columns{}
+		for _, input := range spec.ColumnInputs(nil) {
+			columns[input.Name] = in[g.columnsName(input.Name)]
+		}
+		for _, o := range p.operandsOf(g) {
+			of[o.name] = columns
 		}
 	}
-	return nil
+	return of
 }
 
 // columnStatistics computes the column statistics with the unquantized model, from the parameters

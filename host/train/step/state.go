@@ -388,8 +388,9 @@ func (c *Compiled) initWeightQuantizers(t, columns update.Tensors) error {
 		out := update.Nodes{}
 		p.widen(in)
 		p.merge(in, update.Nodes{})
+		of := p.columns(in)
 		for _, t := range p.quantizedParams() {
-			q, x, columns := p.Weights[t.Name], in[p.pointName(t.Name)], p.columnsFor(t.Name, in)
+			q, x, columns := p.Weights[t.Name], in[p.pointName(t.Name)], of[t.Name]
 			setTrained(nil, out, q, t.Name, q.Init(x, columns))
 			setNext(out, q, t.Name, q.InitState(x, columns), asNamed)
 		}
@@ -435,13 +436,13 @@ func (c *Compiled) initActivationQuantizers(t, columns update.Tensors, tokens []
 		inputSpecs(shared, program.KindParam.Of, false),
 		[]engine.Spec{p.tokenSpec()}, p.columnSpecs())
 	build := func(in update.Nodes) update.Nodes {
-		out := update.Nodes{}
+		out, of := update.Nodes{}, p.columns(in)
 		calibrate := func(site model.ActivationSite, x *graph.Node) *graph.Node {
 			q, ok := p.Activations[site.Name]
 			if !ok {
 				return x
 			}
-			columns := p.columnsFor(site.Name, in)
+			columns := of[site.Name]
 			trained := setTrained(in, out, q, site.Name, replicaMeans(q.Init(x, columns)))
 			state := q.InitState(x, columns)
 			for i, s := range statesOf(q, site.Name) {
