@@ -198,6 +198,8 @@ func (r *run) reportPull() {
 		if m.Strength != nil && *m.Strength == 0 && !r.cfg.IsSet("method.strength") {
 			log.Warn("the correction does nothing: the learning rate is 0 in all of its steps",
 				"set", "a schedule.floor above 0, or a smaller method.silence")
+		} else {
+			log.Info("the correction does nothing: its strength is 0, or no quantized weight is trained")
 		}
 		return
 	case r.cfg.Adapters.Rank > 0:
@@ -223,7 +225,7 @@ func (r *run) reportPull() {
 	case p.Largest > 1:
 		log.Warn("a step of the correction moves weights past their quantized values",
 			"largest α·λ", short(p.Largest),
-			"strength", short(p.Strength), "set", set)
+			"strength", short(p.Strength), "lambda", short(m.Lambda), "set", set)
 	case p.Strength > strongStrength:
 		log.Warn("the correction moves weights to their quantized values before the run ends",
 			"strength", short(p.Strength), "set", set)
@@ -294,9 +296,12 @@ func (r *run) checkExtension(previous *config.Config) error {
 		// divided by three is not exactly a third.
 		switch different := float32(a) != float32(b); {
 		case different && r.cfg.Method.Name == cage.NameCAGE:
-			return refuse("method.silence", "change method.silence so that the correction begins at "+
-				"the same step; a run on its ramp cannot be extended",
-				"λ of step %d was %v, and would have been %v", t, a, b)
+			key, hint := "method.silence", "change method.silence so that the correction begins at "+
+				"the same step; a run on its ramp cannot be extended"
+			if a > 0 && b > 0 && r.method.CAGE.Ramp == cage.Constant {
+				key, hint = "method.strength", fmt.Sprintf("give method.lambda = %v", a)
+			}
+			return refuse(key, hint, "λ of step %d was %v, and would have been %v", t, a, b)
 		case different:
 			return refuse("method.name", fractions,
 				"the coefficient of the method at step %d was %v, and would have been %v", t, a, b)

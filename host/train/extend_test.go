@@ -141,6 +141,9 @@ func TestNotExtended(t *testing.T) {
 			`method={form="off"}`}, nil, "schedule", "the learning rate of step 5 was 0.0021"},
 		"on its ramp": {[]string{`schedule={kind="constant", rate=3e-3, warmup=2}`,
 			"method={silence=0.5}"}, nil, "method.silence", "λ of step 4 was"},
+		"a constant λ": {[]string{`schedule={kind="constant", rate=3e-3, warmup=2}`,
+			`method={strength=0.3, silence=0.5, ramp="constant"}`}, []string{"method.silence=0.25"},
+			"method.strength", "λ of step 4 was"},
 		"an optimizer that knows the number of steps": {[]string{
 			`schedule={kind="constant", rate=3e-3, warmup=2}`, `method={form="off"}`,
 			fmt.Sprintf("optimizer={plugin=%q}", exe.Path)}, nil, "optimizer.plugin",

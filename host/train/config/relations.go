@@ -111,8 +111,11 @@ func (c *Config) strengthProblems() (out schema.Problems) {
 	if _, found := c.Schedule.Problem(c.Train.Steps); found || c.Train.Steps == 0 {
 		return nil
 	}
-	// Steps compute with λ in float32.
-	out.Unless(c.ResolvedMethod().CAGE.Lambda <= math.MaxFloat32, schema.Problem{
+	m := c.ResolvedMethod().CAGE
+	// Steps compute with λ in float32. The rate after the decay of "one-cycle" is hardly above 0.
+	possible := m.Lambda <= math.MaxFloat32 &&
+		(m.Strength == nil || m.Lambda*c.Schedule.Rate <= 1e12**m.Strength)
+	out.Unless(possible, schema.Problem{
 		Key: "method.strength", Found: "a learning rate of 0, or nearly, in all steps of the correction",
 		Hint: "want a smaller method.silence, or a schedule.floor above 0"})
 	return out

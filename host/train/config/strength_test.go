@@ -72,10 +72,14 @@ func TestStrengthProblems(t *testing.T) {
 		"[method]\nsilence = 0.999999\nstrength = 0.5\n#0\n": "method.strength: found a learning rate " +
 			"of 0, or nearly, in all steps of the correction; want a smaller method.silence",
 		"[method]\nsilence = 0.999999\n#0\n": "", // the strength is 0 by default
+		"[method]\nsilence = 0.999\nstrength = 0.5\n#one-cycle\n": "method.strength: found a " +
+			"learning rate of 0, or nearly", // of 1e-34
 	} {
 		base := small
 		if strings.HasSuffix(text, "#0\n") {
 			base = strings.Replace(small, "rate", "kind = \"linear\"\nfloor = 0.0\nrate", 1)
+		} else if strings.HasSuffix(text, "#one-cycle\n") {
+			base = strings.Replace(small, "rate", "floor = 0.0\nrate", 1)
 		}
 		_, err := Parse("test.toml", []byte(base+quantized+text), nil)
 		if want == "" && err != nil || want != "" &&

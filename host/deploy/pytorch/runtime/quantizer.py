@@ -176,10 +176,12 @@ def CAGE(optimizer, model, steps, strength=None, silence=0.9, lambda_=None, sche
     if steps < 1 or steps != int(steps) or not 0 <= silence < 1:
         raise ValueError(f"CAGE: steps = {steps}, silence = {silence}: "
                          "want steps of at least 1, and a silence of at least 0, below 1")
+    if strength is not None and lambda_ is not None:
+        raise ValueError("CAGE: want strength or lambda_, not both")
     if strength is None:
         strength = 0.24 * min(1, steps / 1000)
-    if strength < 0 or lambda_ is not None and lambda_ < 0:
-        raise ValueError("CAGE: want a strength, or lambda_, of at least 0")
+    if not 0 <= (strength if lambda_ is None else lambda_) < float("inf"):
+        raise ValueError("CAGE: want a strength, or lambda_, of at least 0, and finite")
     quantizers = {id(m.weight): m.weight_quantizer for m in model.modules()
                   if hasattr(m, "weight_quantizer")}
     if not any(id(x) in quantizers for group in optimizer.param_groups for x in group["params"]):
@@ -189,6 +191,8 @@ def CAGE(optimizer, model, steps, strength=None, silence=0.9, lambda_=None, sche
     if lambda_ is None:
         rates = learning_rates(optimizer, scheduler, int(steps))
         sums = [sum(r[i] * w for r, w in zip(rates, ramp)) for i in range(len(rates[0]))]
+        if strength > 0 and max(sums) == 0:
+            raise ValueError("CAGE: the learning rate is 0 in all steps of the correction")
         lambdas = [strength / total if total > 0 else 0.0 for total in sums]
     else:
         lambdas = [lambda_] * len(optimizer.param_groups)
@@ -227,6 +231,8 @@ def learning_rates(optimizer, scheduler, steps):
     """The learning rates of each step, by group of parameters."""
     now = lambda: [float(group["lr"]) for group in optimizer.param_groups]
     if scheduler is None:
+        if any("initial_lr" in group for group in optimizer.param_groups):
+            raise ValueError("CAGE: the optimizer has a scheduler: want it as scheduler, or lambda_")
         return [now()] * steps
     state, rates = copy.deepcopy(scheduler.state_dict()), []
     settings = [copy.deepcopy({k: v for k, v in group.items() if k != "params"})

@@ -149,7 +149,9 @@ def test_refusals():
         raise AssertionError("no error")
     m = model()
     opt = torch.optim.SGD(m.parameters(), lr=0.1)
-    for arguments in {"steps": 10}, {"steps": 0}, {"steps": 10, "silence": 1.0}, {"steps": 10, "strength": -1}:
+    for arguments in ({"steps": 10}, {"steps": 0}, {"steps": 10, "silence": 1.0}, {"steps": 10, "strength": -1},
+                      {"steps": 10, "strength": math.nan}, {"steps": 10, "strength": math.inf},
+                      {"steps": 10, "strength": 1, "lambda_": 2}, {"steps": 10, "lambda_": math.inf}):
         try:
             written_quest.CAGE(opt, m, **arguments)
         except ValueError as error:
@@ -157,6 +159,16 @@ def test_refusals():
         else:
             raise AssertionError(f"no error for {arguments}")
         written_quest.quantize_(m)
+    still = torch.optim.SGD(m.parameters(), lr=0.0)
+    scheduled = torch.optim.SGD(m.parameters(), lr=0.1)
+    torch.optim.lr_scheduler.LinearLR(scheduled)
+    for opt, problem in (still, "the learning rate is 0"), (scheduled, "want it as scheduler"):
+        try:
+            written_quest.CAGE(opt, m, 10)
+        except ValueError as error:
+            assert problem in str(error), error
+        else:
+            raise AssertionError(problem)
 
 
 def test_rates():
