@@ -232,7 +232,7 @@ def learning_rates(optimizer, scheduler, steps):
     now = lambda: [float(group["lr"]) for group in optimizer.param_groups]
     if scheduler is None:
         if any("initial_lr" in group for group in optimizer.param_groups):
-            raise ValueError("CAGE: the optimizer has a scheduler: want it as scheduler, or lambda_")
+            raise ValueError("CAGE: the optimizer has a scheduler: want scheduler, or lambda_")
         return [now()] * steps
     state, rates = copy.deepcopy(scheduler.state_dict()), []
     settings = [copy.deepcopy({k: v for k, v in group.items() if k != "params"})

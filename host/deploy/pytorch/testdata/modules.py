@@ -162,7 +162,7 @@ def test_refusals():
     still = torch.optim.SGD(m.parameters(), lr=0.0)
     scheduled = torch.optim.SGD(m.parameters(), lr=0.1)
     torch.optim.lr_scheduler.LinearLR(scheduled)
-    for opt, problem in (still, "the learning rate is 0"), (scheduled, "want it as scheduler"):
+    for opt, problem in (still, "the learning rate is 0"), (scheduled, "want scheduler"):
         try:
             written_quest.CAGE(opt, m, 10)
         except ValueError as error:
