@@ -33,7 +33,7 @@ done
 ${GO:-go} test -vet=off -count=1 ./examples/plugins/python-absmax
 
 # PyTorch computes what cage plugins program --to torch writes as the reference implementation does.
-CAGE_TORCH=$python CAGE_TEST_PLUGINS=$PWD/bin/plugins ${GO:-go} test -vet=off -count=1 ./host/deploy/pytorch
+CAGE_TORCH=$python CAGE_TEST_PLUGINS=$PWD/bin/plugins ${GO:-go} test -vet=off -count=1 -timeout 30m ./host/deploy/pytorch
 
 # What cage plugins new writes works as written.
 for language in python jax; do
