@@ -63,7 +63,7 @@ GO_TEST = scripts/in-memory.sh $(GO) test -vet=off $(AT_A_TIME)
 # They build much and keep little: with a rarer garbage collection they need a seventh less
 # processor time. make check runs go vet.
 test quick exhaustive: export CAGE_TEST_PLUGINS := $(CURDIR)/bin/plugins
-test quick exhaustive: export GOGC := 400
+test quick exhaustive vet staticcheck deadcode: export GOGC := 400
 
 .PHONY: test
 test: plugins ## Run all tests whose code has changed (some: PACKAGES=./host/data/...)
@@ -80,8 +80,9 @@ exhaustive: plugins ## Run all tests with everything that make test takes a samp
 
 .PHONY: avx2
 avx2: ## Run the tests of what computes numbers once more, as processors without AVX-512, and without AVX, do
-	@grep -q avx512f /proc/cpuinfo || echo "SKIPPED without AVX-512: make test runs the same"
-	! grep -q avx512f /proc/cpuinfo || GODEBUG=cpu.avx512f=off $(GO) test -vet=off ./host/compute/cpu ./host/compute/engine ./host/compute/loops ./host/compute/lower ./host/compute/matmul ./host/model/decode ./host/compute/update/... ./internal/linalg
+	@if grep -q avx512f /proc/cpuinfo; then set -x; \
+		GODEBUG=cpu.avx512f=off $(GO) test -vet=off ./host/compute/cpu ./host/compute/engine ./host/compute/loops ./host/compute/lower ./host/compute/matmul ./host/model/decode ./host/compute/update/... ./internal/linalg; \
+	else echo "SKIPPED without AVX-512: make test has run the same"; fi
 	GODEBUG=cpu.avx=off,cpu.avx2=off $(GO) test -vet=off ./host/compute/engine ./host/compute/loops ./host/compute/lower
 
 .PHONY: emulated
@@ -165,8 +166,6 @@ site: ## Make a web site of the documents in bin/site/html, and follow their lin
 .PHONY: pictures
 pictures: build ## Make the pictures of README.md and docs/lab/gallery.md again (half an hour; needs Chromium)
 	scripts/pictures.sh
-
-vet staticcheck deadcode: export GOGC := 400
 
 .PHONY: check
 check: vet staticcheck deadcode generated tidy reproducible vulnerabilities ## What CI checks beside the tests

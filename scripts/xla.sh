@@ -30,7 +30,7 @@ if [ $# -gt 0 ]; then
 	exec "$@"
 fi
 
-tags=cuda,netgo,osusergo # what does not need cgo is the same as without it, and compiled already
+tags=cuda,netgo,osusergo # net and os/user without cgo, as builds without CUDA have compiled them
 # check PACKAGE TESTS [FLAG...] runs the tests of a package whose names match.
 check() {
 	go test -vet=off -tags "$tags" -count=1 -timeout 20m "$1" -run "$2" "${@:3}"

@@ -112,7 +112,7 @@ func (s *Settings) Keys(quantized func() bool) []schema.Key {
 			"none with lambda", defaultStrength, fullStrengthSteps),
 		Doc: "strength S of the correction: λ is chosen so that Σ α·λ over the run is S, whatever " +
 			"the rates and the number of steps; a weight that nothing else moves keeps the share " +
-			"e^(−S) of its quantization error, but with adapters. Tensors with a rate of their own " +
+			"e^(−S) of its quantization error (not with adapters). Tensors with a rate of their own " +
 			"([[optimizer.groups]]) have the same S"}
 	// A configuration's fingerprint depends on the order of the keys: append new ones.
 	return slices.Concat([]schema.Key{name}, slices.Insert(s.CAGE.keys(form), 1, gradient),

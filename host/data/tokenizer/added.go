@@ -44,16 +44,16 @@ func newAddedSet(tokens []addedToken) *addedSet {
 	return set
 }
 
-// at returns the longest token with which text begins; without content if there is none.
-func (s *addedSet) at(text string) addedToken {
+// prefix returns the longest token with which text begins.
+func (s *addedSet) prefix(text string) (t addedToken, ok bool) {
 	for _, n := range s.lengths[text[0]] {
 		if n <= len(text) {
-			if t, ok := s.tokens[text[:n]]; ok {
-				return t
+			if t, ok = s.tokens[text[:n]]; ok {
+				break
 			}
 		}
 	}
-	return addedToken{}
+	return t, ok
 }
 
 // split passes the ranges between added tokens to emitText and the added tokens to emitToken, in
@@ -63,8 +63,8 @@ func (s *addedSet) split(
 ) error {
 	done := 0
 	for i := 0; len(s.tokens) > 0 && i < len(input); {
-		t := s.at(input[i:])
-		if t.Content == "" {
+		t, ok := s.prefix(input[i:])
+		if !ok {
 			i++
 			continue
 		}

@@ -50,7 +50,7 @@ func (o Options) draw(rng *rand.Rand, logits []float32) (int32, error) {
 }
 
 // largest returns the k candidates with the largest weights in descending order, and of those with
-// the same weight the first. To sort all tokens of a vocabulary takes longer than a small model.
+// the same weight the first. Sorting a large vocabulary can take longer than a small model's step.
 func largest(list []candidate, k int) []candidate {
 	best := make([]candidate, 0, k+1)
 	for _, c := range list {

@@ -332,7 +332,8 @@ func (t table) children() []string {
 	return names
 }
 
-// tableNames is called many times for each configuration, and the tables have all keys.
+// tableNames lists the names of all tables. It builds the tables, with all of their keys, only once,
+// because reading a configuration asks for the names many times.
 var tableNames = sync.OnceValue(func() []string {
 	return lists.Map(new(Config).tables(), func(t table) string { return t.name })
 })

@@ -112,9 +112,10 @@ func (c *Config) strengthProblems() (out schema.Problems) {
 		return nil
 	}
 	m := c.ResolvedMethod().CAGE
-	// Steps compute with λ in float32. The rate after the decay of "one-cycle" is hardly above 0.
+	// Steps compute with λ in float32. With a floor of 0, "one-cycle" ends at a rate of 1e-32 times
+	// the peak, where a λ that gives the strength is finite, but useless.
 	possible := m.Lambda <= math.MaxFloat32 &&
-		(m.Strength == nil || m.Lambda*c.Schedule.Rate <= 1e12**m.Strength)
+		(m.Strength == nil || m.Lambda*c.Schedule.Rate <= 1e12*(*m.Strength))
 	out.Unless(possible, schema.Problem{
 		Key: "method.strength", Found: "a learning rate of 0, or nearly, in all steps of the correction",
 		Hint: "want a smaller method.silence, or a schedule.floor above 0"})

@@ -50,6 +50,7 @@ func newKey(node, of string, shared bool) key {
 // keys holds the keys that the programs of a step take.
 type keys struct{ weights, activations, optimizer []key }
 
+// findKeys lists the keys once for all steps: it takes a search among all pairs of sites.
 func (p *Plan) findKeys() {
 	sites := p.Model.ActivationSites(p.Batch, p.Context)
 	products := productNames(sites)

@@ -77,7 +77,7 @@ type Plan struct {
 
 	replicas int                      // of the device
 	codes    map[string][]engine.Spec // of weights that are multiplied by their codes; see findCodes
-	keys     keys
+	keys     keys                     // see findKeys
 }
 
 func (p *Plan) check() error {
