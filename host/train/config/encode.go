@@ -332,8 +332,8 @@ func (t table) children() []string {
 	return names
 }
 
-// tableNames lists the names of all tables. It builds the tables, with all of their keys, only once,
-// because reading a configuration asks for the names many times.
+// tableNames lists the names of all tables. It builds the tables, with all of their keys, only
+// once, because reading a configuration asks for the names many times.
 var tableNames = sync.OnceValue(func() []string {
 	return lists.Map(new(Config).tables(), func(t table) string { return t.name })
 })
