@@ -168,7 +168,7 @@ pictures: build ## Make the pictures of README.md and docs/lab/gallery.md again 
 	scripts/pictures.sh
 
 .PHONY: check
-check: vet staticcheck deadcode generated tidy reproducible vulnerabilities ## What CI checks beside the tests
+check: vet conventions staticcheck deadcode generated tidy reproducible vulnerabilities ## What CI checks beside the tests
 
 .PHONY: size
 size: ## Count the lines of Go by layer, without tests and generated code
@@ -178,6 +178,10 @@ size: ## Count the lines of Go by layer, without tests and generated code
 vet: ## gofmt and go vet
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then echo "gofmt needed: $$unformatted"; exit 1; fi
 	$(GO) vet $(EVERYTHING)
+
+.PHONY: conventions
+conventions: ## The repository's own rules: imports, lengths of lines, names (make test runs them, too)
+	$(GO) test -count=1 ./tools/repocheck
 
 .PHONY: staticcheck
 staticcheck: ## staticcheck at a fixed version
