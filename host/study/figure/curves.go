@@ -282,37 +282,43 @@ func (s Sum) Plus(x float64) Sum {
 const maxPoints = 2000
 
 // Thin returns about n points or fewer that look like the given curve when drawn: the first and
-// last point and, from each run of consecutive points, those with the lowest and highest y and the
-// first with y = NaN, which breaks the line.
+// last point and, from each run of consecutive points, its [Extremes].
 func Thin[P any](points []P, n int, y func(P) float64) []P {
 	if len(points) <= n {
 		return points
 	}
 	stretch := (2*len(points) + n - 1) / n
 	out := []P{points[0]}
-	for from := 1; from < len(points)-1; from += stretch {
-		low, high, broken := -1, -1, -1
-		for i := from; i < min(from+stretch, len(points)-1); i++ {
-			switch v := y(points[i]); {
-			case math.IsNaN(v):
-				if broken < 0 {
-					broken = i
-				}
-			case low < 0:
-				low, high = i, i
-			case v < y(points[low]):
-				low = i
-			case v > y(points[high]):
-				high = i
-			}
-		}
-		kept := []int{low, high, broken}
-		slices.Sort(kept)
-		for _, i := range slices.Compact(kept) {
-			if i >= 0 {
-				out = append(out, points[i])
-			}
-		}
+	for inner := range slices.Chunk(points[1:len(points)-1], stretch) {
+		out = append(out, Extremes(inner, y)...)
 	}
 	return append(out, points[len(points)-1])
+}
+
+// Extremes returns, in their order, the points with the lowest and the highest y, and the first
+// with y = NaN, which breaks the line.
+func Extremes[P any](points []P, y func(P) float64) (out []P) {
+	low, high, broken := -1, -1, -1
+	for i, p := range points {
+		switch v := y(p); {
+		case math.IsNaN(v):
+			if broken < 0 {
+				broken = i
+			}
+		case low < 0:
+			low, high = i, i
+		case v < y(points[low]):
+			low = i
+		case v > y(points[high]):
+			high = i
+		}
+	}
+	kept := []int{low, high, broken}
+	slices.Sort(kept)
+	for _, i := range slices.Compact(kept) {
+		if i >= 0 {
+			out = append(out, points[i])
+		}
+	}
+	return out
 }

@@ -15,7 +15,7 @@ func TestSmoothed(t *testing.T) {
 		}
 		c.add(step, y)
 	}
-	list := c.smoothed()
+	list := c.smoothed(c.points())
 	for i, want := range map[int]float64{0: 11, 250: 3, 600: 3, 999: 3} {
 		if list[i] != want {
 			t.Errorf("smoothed value %d is %v, want %v", i, list[i], want)

@@ -137,8 +137,9 @@ func (p panel) chart(runs []*rundir.Run, read []*runLog) report.Chart {
 			c := report.Curve{Name: metrics.Label(metric), Low: []*float64{}, High: []*float64{}}
 			var smoothed []float64
 			if recorded != nil {
-				smoothed = recorded.smoothed()
-				for _, p := range recorded.points {
+				points := recorded.points()
+				smoothed = recorded.smoothed(points)
+				for _, p := range points {
 					c.X, c.Y = append(c.X, float64(p.step)), append(c.Y, report.Finite(p.value))
 				}
 			}

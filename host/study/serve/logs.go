@@ -129,9 +129,14 @@ func (s *Server) samplesOf(run *rundir.Run) (v samplesView) {
 	return v
 }
 
-// curve stores a curve of any length in bounded memory: of each group of consecutive points, the
-// lowest and the highest are kept, so that no peak is lost.
-type curve struct{ points []point }
+// curve stores a curve of any length in bounded memory: of each stretch of consecutive points, the
+// lowest and the highest are kept, so that no peak is lost. All stretches have the same length.
+type curve struct {
+	kept    []point
+	stretch int     // points of a stretch; 0 and 1: all points are kept
+	tail    []point // of the stretch that is not complete
+	last    point
+}
 
 // point is a point of a curve. Values that were not finite become NaN, which breaks the curve.
 type point struct {
@@ -141,40 +146,60 @@ type point struct {
 	count int        // number of these values
 }
 
+func (p point) y() float64 { return p.value }
+
 // add appends the value at a step. If a step has several values, the first one counts.
 func (c *curve) add(step int, y float64) {
-	p := point{}
-	if n := len(c.points); n > 0 {
-		if p = c.points[n-1]; step <= p.step {
-			return
-		}
+	p := c.last
+	if len(c.kept)+len(c.tail) > 0 && step <= p.step {
+		return
 	}
 	if p.step, p.value = step, math.NaN(); !math.IsInf(y, 0) && !math.IsNaN(y) {
 		p.value, p.sum, p.count = y, p.sum.Plus(y), p.count+1
 	}
-	if c.points = append(c.points, p); len(c.points) > 2*maxPoints {
-		c.points = figure.Thin(c.points, maxPoints, func(p point) float64 { return p.value })
+	c.last, c.tail = p, append(c.tail, p)
+	if len(c.tail) < c.stretch {
+		return
+	}
+	c.kept, c.tail = append(c.kept, figure.Extremes(c.tail, point.y)...), c.tail[:0]
+	if n := len(c.kept); n > 2*maxPoints { // of two stretches with two points each, two points
+		c.kept, c.stretch = figure.Thin(c.kept, (n+1)/2, point.y), max(4, 2*c.stretch)
 	}
 }
 
-// smoothed returns, for each point, the mean of all values around it, NaN where the curve breaks,
-// or nil for a short curve. The window is centred; it narrows at the beginning, where a loss falls
-// too steeply to be averaged, and is truncated at the end.
-func (c *curve) smoothed() []float64 {
-	n := len(c.points)
-	if n == 0 || c.points[n-1].count < figure.SmoothFrom {
+// points returns the points to draw, the last one among them.
+func (c *curve) points() []point {
+	all := slices.Concat(c.kept, c.tail)
+	if n := len(all); n > 0 && all[n-1].step < c.last.step {
+		all = append(all, c.last)
+	}
+	return all
+}
+
+// smoothed returns, for each of points, the mean of all values around it, NaN where the curve
+// breaks, or nil for a short curve. The window is centred; it narrows at the beginning, where a
+// loss falls too steeply to be averaged, and is truncated at the end.
+func (c *curve) smoothed(points []point) []float64 {
+	if c.last.count < figure.SmoothFrom {
 		return nil
 	}
-	reach := max(1, int(figure.SmoothShare*float64(n)/2))
-	out := make([]float64, n)
-	for i, p := range c.points {
-		r := min(reach, i)
-		last := c.points[min(i+r, n-1)]
-		var before point
-		if i > r {
-			before = c.points[i-r-1]
+	reach := max(1, int(figure.SmoothShare*float64(c.last.count)/2))
+	out := make([]float64, len(points))
+	from, to := 0, 0 // the window is between the points before from and at to
+	for i, p := range points {
+		r := min(reach, max(0, p.count-1))
+		for points[from].count < p.count-r {
+			from++
 		}
-		if out[i] = last.sum.Minus(before.sum) / float64(last.count-before.count); math.IsNaN(p.value) {
+		for to < len(points)-1 && points[to].count < p.count+r {
+			to++
+		}
+		var before point
+		if from > 0 {
+			before = points[from-1]
+		}
+		out[i] = points[to].sum.Minus(before.sum) / float64(points[to].count-before.count)
+		if math.IsNaN(p.value) {
 			out[i] = math.NaN()
 		}
 	}
