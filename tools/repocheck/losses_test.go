@@ -17,12 +17,17 @@ import (
 // directory that the user has named, and only regular files are removed or replaced. But only the
 // code that changes a file can determine whose file it is. So each such place is listed in knows,
 // with how it determines that.
+//
+// Files that are kept are written only through internal/vfs, so that tests can make any operation
+// fail, or simulate a power failure after it. So each use of a function of package os that changes
+// the file system is listed, too, with the reason why it need not be tested in this way.
 
 // losing lists the functions that may lose the content of an existing file, by package, or "" for
-// methods of any type.
+// methods of any type. Those of package os include all that change the file system.
 var losing = map[string][]string{
-	"os": {"CopyFS", "Create", "Link", "OpenFile", "OpenRoot", "Remove", "RemoveAll", "Rename",
-		"Symlink", "Truncate", "WriteFile"},
+	"os": {"Chmod", "Chtimes", "CopyFS", "Create", "CreateTemp", "Link", "Mkdir", "MkdirAll",
+		"MkdirTemp", "OpenFile", "OpenRoot", "Remove", "RemoveAll", "Rename", "Symlink", "Truncate",
+		"WriteFile"},
 	"syscall": unixCalls, "golang.org/x/sys/unix": unixCalls,
 	module + "/internal/atomicfile": {"Create", "RemoveAbandoned", "Temporary", "Write", "WriteBytes",
 		"WriteDir", "WriteJSON"},
@@ -50,9 +55,10 @@ func TestLosses(t *testing.T) {
 		for _, site := range losses(t, file) {
 			used[name+": "+site] = true
 			if knows[name][site] == "" {
-				t.Errorf("%s: %q removes, renames, truncates, appends to or replaces a file. See that it is "+
-					"one "+
-					"of cage's own, by its name and its content (atomicfile.CheckOurs), or one that the user "+
+				t.Errorf("%s: %q removes, renames, truncates, appends to or replaces a file, or changes the "+
+					"file system by package os. Write kept files through internal/vfs or "+
+					"internal/atomicfile, so that tests can inject faults. See that the file is one of "+
+					"cage's own, by its name and its content (atomicfile.CheckOurs), or one that the user "+
 					"has named, and add it to knows in owners_test.go with how that is known", name, site)
 			}
 		}

@@ -1,7 +1,8 @@
 package repocheck
 
 // knows lists the places that may lose the content of a file, by source file and "function:
-// expression", with the reason why the file is cage's or was named by the user.
+// expression", with the reason why the file is cage's or was named by the user, or why it is not
+// kept.
 var knows = map[string]map[string]string{
 	"cmd/cage/bench.go": {
 		"newBenchStep: os.Create": "the user names the file",
@@ -45,6 +46,8 @@ var knows = map[string]map[string]string{
 		"write: atomicfile.WriteBytes": "in a directory of atomicfile.WriteDir",
 	},
 	"cmd/cage/export.go": {
+		"newExport: os.MkdirTemp":    "export --check: nothing in the directory is kept",
+		"lossOfExport: os.MkdirTemp": "export --check: nothing in the directory is kept",
 		"newExport: os.RemoveAll":    "a directory with a random name, which this process made",
 		"lossOfExport: os.RemoveAll": "a directory with a random name, which this process made",
 	},
@@ -150,6 +153,9 @@ var knows = map[string]map[string]string{
 		"Close: os.RemoveAll": "a directory of sockets with a random name, which this process made",
 	},
 	"host/train/plugin/gomain.go": {
+		"build: os.Chtimes":     "in the cache of built plugins: what is lost is built again",
+		"compile: os.MkdirAll":  "in the cache of built plugins: what is lost is built again",
+		"compile: os.MkdirTemp": "in the cache of built plugins: what is lost is built again",
 		"compile: os.RemoveAll": "a directory with a random name, which this process made",
 		"compile: os.Rename":    "in the cache, under the hash of what is built",
 	},
@@ -161,6 +167,8 @@ var knows = map[string]map[string]string{
 		"write: atomicfile.WriteBytes": "in a directory with a random name, which this process made",
 	},
 	"host/train/plugin/scaffold/scaffold.go": {
+		"place: os.Chmod":     "a directory with a random name, which this process made",
+		"place: os.MkdirTemp": "a new module is made there and then moved into place",
 		"place: os.RemoveAll": "a directory with a random name, which this process made",
 		"place: os.Rename": "it fails where there is a file, or a directory that is not " +
 			"empty",
@@ -213,6 +221,7 @@ var knows = map[string]map[string]string{
 		"open: path.OpenFile":     "its callers are listed as those of Continue",
 	},
 	"internal/vfs/os.go": {
+		"Mkdir: os.Mkdir":          "it is the file system of the operating system",
 		"openRegular: os.OpenFile": "its callers are listed",
 		"Remove: os.Remove":        "its callers are listed",
 		"Rename: os.Rename":        "its callers are listed",
