@@ -32,13 +32,6 @@ if [ $# -eq 0 ]; then
 	exit 2
 fi
 zig=${ZIG_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/cage-zig}
-if [ ! -f "$zig/ready" ]; then
-	mkdir -p "$zig"
-	python3 -m venv --clear "$zig/venv" >"$zig/log" 2>&1 && "$zig/venv/bin/pip" install --quiet ziglang==0.17.1 >"$zig/log" 2>&1 || {
-		echo "pip install ziglang failed: $(tail -n 1 "$zig/log")" >&2
-		exit 1
-	}
-	touch "$zig/ready"
-fi
+"$(dirname "$0")/venv.sh" "$zig" ziglang==0.17.1
 export CGO_ENABLED=1 CC="$zig/venv/bin/python -m ziglang cc -target $(uname -m)-linux-gnu.$oldest"
 exec "$@"

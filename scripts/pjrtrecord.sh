@@ -16,17 +16,10 @@ missing() {
 compiler=$(go env CC)
 command -v "${compiler%% *}" >/dev/null || missing "there is no C compiler ($compiler)"
 
-# install PYTHON DIRECTORY PACKAGE... makes the virtual environment DIRECTORY/venv with packages of
-# Python, each with its version, unless it is there.
+# install PYTHON DIRECTORY PACKAGE... makes a virtual environment by scripts/venv.sh.
 install() {
-	local interpreter=$1 directory=$2
-	shift 2
-	mkdir -p "$directory"
-	if [ "$(cat "$directory/packages" 2>/dev/null)" != "$*" ]; then
-		"$interpreter" -m venv --clear "$directory/venv" >"$directory/log" 2>&1 || missing "$interpreter -m venv failed: $(tail -n 1 "$directory/log")"
-		"$directory/venv/bin/pip" install --quiet "$@" >"$directory/log" 2>&1 || missing "pip install $* failed: $(tail -n 1 "$directory/log")"
-		echo "$*" >"$directory/packages"
-	fi
+	local said
+	said=$(PYTHON=$1 scripts/venv.sh "${@:2}" 2>&1) || missing "$said"
 }
 
 # record compiles the PJRT plugin, and has cage take it.

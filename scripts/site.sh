@@ -4,14 +4,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-version=0.0.73
-venv=${XDG_CACHE_HOME:-$HOME/.cache}/cage-site/$version
-if [ ! -x "$venv/bin/zensical" ]; then
-	command -v python3 >/dev/null || { echo "SKIPPED: the site: there is no python3" && exit 0; }
-	mkdir -p "$(dirname "$venv")"
-	{ python3 -m venv "$venv" && "$venv/bin/pip" install --quiet "zensical==$version"; } ||
-		{ rm -rf "$venv" && echo "SKIPPED: the site: PyPI cannot be reached" && exit 0; }
-fi
+work=${XDG_CACHE_HOME:-$HOME/.cache}/cage-site
+said=$(scripts/venv.sh "$work" zensical==0.0.73 2>&1) || { echo "SKIPPED: the site: $said" && exit 0; }
 
 # Links out of docs/ lead to the repository.
 source=https://github.com/cage-qat/cage/blob/main
@@ -22,5 +16,5 @@ sed -E "s#\]\(docs/#](@#g; s#\]\(([A-Za-z][^):]*)\)#]($source/\1)#g; s#\]\(@#](#
 find bin/site/docs/*/ -name '*.md' -exec sed -i.orig -E "s#\]\(\.\./\.\./#]($source/#g" {} +
 find bin/site/docs -name '*.orig' -delete
 rm -rf bin/site/docs/results
-"$venv/bin/zensical" build --clean --strict
+"$work/venv/bin/zensical" build --clean --strict
 echo "the site is in bin/site/html"

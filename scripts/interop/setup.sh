@@ -3,13 +3,8 @@
 # people's programs, and cage. They set $work, a directory, and $packages, of PyPI; it sets
 # $repo, and leaves them in $work, with $work/venv, $work/cage and the plugins.
 repo=$PWD
-if [ ! -x "$work/venv/bin/python" ]; then
-	mkdir -p "$work"
-	python3 -m venv "$work/venv"
-fi
 # shellcheck disable=SC2086 # it is a list
-"$work/venv/bin/pip" install --quiet $packages
-
+scripts/venv.sh "$work" $packages
 go build -o "$work/cage" ./cmd/cage
 go build -o "$work/plugins/" ./plugins/*
 export CAGE_PLUGIN_PATH=$work/plugins
