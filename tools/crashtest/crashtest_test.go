@@ -208,9 +208,32 @@ func TestGoesOn(t *testing.T) {
 		t.Errorf("experiments %v, then %v", a, b)
 	}
 	o.Only = "careful:1:3"
-	if _, out, err := against(t, "careful", o); err != nil ||
-		!strings.Contains(out, "1 experiments to do") {
+	repeated, out, err := against(t, "careful", o)
+	if err != nil || !strings.Contains(out, "1 experiments to do") {
 		t.Errorf("error %v, output:\n%s", err, out)
+	}
+	if a, b := keys(whole), keys(repeated); !slices.Equal(a, b) {
+		t.Errorf("experiments %v, with one repeated %v", a, b)
+	}
+}
+
+// TestFailuresStay checks that a campaign that is continued after a failure fails again, even if
+// nothing is left to do.
+func TestFailuresStay(t *testing.T) {
+	o := options{Rounds: 1, Dir: t.TempDir()}
+	_, out, first := against(t, "in place", o)
+	_, again, second := against(t, "in place", o)
+	if first == nil || second == nil || first.Error() != second.Error() ||
+		!strings.Contains(again, " 0 experiments to do") {
+		t.Errorf("errors %v, then %v; output:\n%s\n%s", first, second, out, again)
+	}
+}
+
+// TestTimeLimit checks that preparations do not count in the time limit: an experiment is done.
+func TestTimeLimit(t *testing.T) {
+	records, out, err := against(t, "careful", options{Rounds: 8, For: time.Nanosecond})
+	if err != nil || len(records) != 1 {
+		t.Errorf("%d experiments, want 1; error %v, output:\n%s", len(records), err, out)
 	}
 }
 

@@ -4,7 +4,7 @@
 //	make build && go run ./tools/crashtest
 //
 // It can be interrupted at any time and continued with the same command. At the end, it prints how
-// many experiments failed, and exits with code 1 if anything was lost.
+// many experiments failed, also before an interruption, and exits with code 1 if anything was lost.
 //
 // For each scenario (a training run, a study, the preparation of data), it counts the system calls
 // that change a file in an undisturbed run. For each of them, it then runs the scenario again and
@@ -43,7 +43,7 @@ type options struct {
 	Dir      string        // directory for results
 	Seed     uint64        // determines the kind of each kill, and the order of the kills
 	Rounds   int           // number of experiments at each call
-	For      time.Duration // no experiment begins after this time; 0: all are done
+	For      time.Duration // how long experiments begin once all is prepared; 0: all are done
 	Parallel int           // number of experiments at once
 	Only     string        // SCENARIO, SCENARIO:ROUND or SCENARIO:ROUND:CALL; empty: all
 	Out      io.Writer     // receives progress messages
@@ -63,8 +63,7 @@ type runner struct {
 	options
 	results  *results
 	subjects map[string]subject
-	mu       sync.Mutex // guards Out and failed
-	failed   int
+	mu       sync.Mutex // guards Out
 }
 
 // experiments performs the experiments that have no stored result, and returns all outcomes. For
@@ -86,7 +85,6 @@ func experiments(ctx context.Context, o options, scenarios []Scenario) ([]Record
 		return nil, err
 	}
 	defer c.results.log.Close()
-	end := time.Now().Add(o.For)
 	for _, s := range scenarios {
 		if name, _, _ := strings.Cut(o.Only, ":"); name != "" && name != s.Name {
 			continue
@@ -95,7 +93,7 @@ func experiments(ctx context.Context, o options, scenarios []Scenario) ([]Record
 			return nil, fmt.Errorf("%s, undisturbed: %w", s.Name, err)
 		}
 	}
-	err = c.doAll(ctx, end)
+	err = c.doAll(ctx)
 	return c.results.records, err
 }
 
@@ -155,8 +153,9 @@ func (c *runner) keys() []Key {
 }
 
 // doAll performs the experiments, several at a time.
-func (c *runner) doAll(ctx context.Context, end time.Time) error {
+func (c *runner) doAll(ctx context.Context) error {
 	keys := c.keys()
+	end := time.Now().Add(c.For)
 	fmt.Fprintf(c.Out, "%d scenarios, %d experiments to do, %d done before, in %s\n", len(c.subjects),
 		len(keys), len(c.results.records), c.Dir)
 	queue := make(chan Key)
@@ -173,7 +172,8 @@ func (c *runner) doAll(ctx context.Context, end time.Time) error {
 		})
 	}
 	for i, k := range keys {
-		if c.For > 0 && time.Now().After(end) || ctx.Err() != nil {
+		// at least one experiment begins, so that success means something
+		if c.For > 0 && i > 0 && time.Now().After(end) || ctx.Err() != nil {
 			break
 		}
 		queue <- k
@@ -188,8 +188,14 @@ func (c *runner) doAll(ctx context.Context, end time.Time) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	if c.failed > 0 {
-		return fmt.Errorf("%d experiments failed", c.failed)
+	failed := 0
+	for _, r := range c.results.records { // also those of earlier, interrupted campaigns
+		if len(r.Failures) > 0 {
+			failed++
+		}
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d experiments failed", failed)
 	}
 	return nil
 }
@@ -242,7 +248,6 @@ func (c *runner) keep(dir string, e *experiment) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.failed++
 	fmt.Fprintf(c.Out, "FAILED %s:\n", e.record.Key)
 	for _, k := range e.record.Kills {
 		fmt.Fprintf(c.Out, "  killed at %s %s (%+v)\n", k.Call, k.Path, k)
@@ -278,7 +283,8 @@ func run(ctx context.Context) error {
 	flag.Uint64Var(&o.Seed, "seed", 1, "seed of how each kill is done, and of their order")
 	flag.IntVar(&o.Rounds, "rounds", 1,
 		"experiments at each system call, which differ in how the kill is done")
-	flag.DurationVar(&o.For, "for", 0, "begin no experiment later than this; 0: do all")
+	flag.DurationVar(&o.For, "for", 0,
+		"begin no experiment later than this after all is prepared; 0: do all")
 	flag.IntVar(&o.Parallel, "parallel", 2, "experiments at once")
 	flag.StringVar(&o.Only, "only", "", "`SCENARIO[:ROUND[:CALL]]`, as failures are printed")
 	flag.Parse()

@@ -16,8 +16,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// results is a file with one outcome per line. After an interruption, a test continues after the
-// last complete line.
+// results is a file with one outcome per line. An experiment's last line counts. After an
+// interruption, a test continues after the last complete line.
 type results struct {
 	mu      sync.Mutex
 	log     *jsonlines.Log[Record]
@@ -34,7 +34,8 @@ func openResults(path vfs.Path) (*results, error) {
 		if err != nil {
 			return nil, err
 		}
-		r.records, size = append(r.records, e.Value), e.End
+		r.put(e.Value)
+		size = e.End
 	}
 	var err error
 	r.log, err = jsonlines.Continue[Record](path, size)
@@ -50,8 +51,14 @@ func (r *results) has(k Key) bool {
 func (r *results) add(record Record) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.records = append(r.records, record)
+	r.put(record)
 	return r.log.Append(record)
+}
+
+// put stores a record. It replaces that of the same experiment, which was repeated.
+func (r *results) put(record Record) {
+	r.records = slices.DeleteFunc(r.records, func(old Record) bool { return old.Key == record.Key })
+	r.records = append(r.records, record)
 }
 
 // identity returns a hash of the cage executable and the plugins beside it.
