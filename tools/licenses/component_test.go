@@ -68,7 +68,10 @@ func TestRefused(t *testing.T) {
 		want  string
 	}{
 		{nil, "no licence was recognized"},
-		{map[string]string{"LICENSE": "Do as you please, on Tuesdays."}, "no licence was recognized"},
+		{map[string]string{"LICENSE": "Do as you please, on Tuesdays."}, "0 % of LICENSE are the text"},
+		{map[string]string{"LICENSE": own(t), "COPYING": "Pay a pound."}, "0 % of COPYING are the text"},
+		{map[string]string{"LICENSE": own(t) + strings.Repeat("But pay a pound. ", 400)},
+			" % of LICENSE are the text of known licences, want at least 75 %"},
 		{map[string]string{"LICENSE": own(t), "COPYING": gpl}, "COPYING has the licence GPL"},
 	} {
 		c := files(t, test.texts)

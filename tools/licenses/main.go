@@ -16,6 +16,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -142,11 +143,23 @@ var chosen = map[string]struct{ file, license string }{
 	"github.com/golang/freetype": {"licenses/ftl.txt", "FTL"},
 }
 
+// referring maps modules to documents that were read, and only refer to the licences that are in
+// others.
+var referring = map[string]string{
+	"github.com/ajstarks/svgo":   "LICENSE-link.txt",
+	"github.com/golang/freetype": "LICENSE",
+}
+
 // document is a file that contains licences or notices.
 type document struct {
 	name, text string
 	licenses   []string // SPDX names of its licences
+	known      float64  // percentage of its words that are the text of licences
 }
+
+// enough is the smallest percentage of known words, by the advice of package licensecheck. A
+// document with less may have further conditions.
+const enough = 75
 
 // documents reads the component's files.
 func (c component) documents() (docs []document, err error) {
@@ -179,7 +192,9 @@ func (c component) documents() (docs []document, err error) {
 func (c component) document(name string) (document, error) {
 	text, err := os.ReadFile(filepath.Join(c.dir, name))
 	d := document{name: filepath.ToSlash(name), text: strings.ReplaceAll(string(text), "\r\n", "\n")}
-	for _, match := range licensecheck.Scan(text).Match {
+	coverage := licensecheck.Scan(text)
+	d.known = coverage.Percent
+	for _, match := range coverage.Match {
 		if !match.IsURL && !slices.Contains(d.licenses, match.ID) {
 			d.licenses = append(d.licenses, match.ID)
 		}
@@ -192,6 +207,11 @@ func (c component) document(name string) (document, error) {
 func (c component) licenses(docs []document) (names []string, err error) {
 	found := map[string]bool{}
 	for _, d := range docs {
+		notice := strings.HasPrefix(strings.ToLower(path.Base(d.name)), "notice")
+		if d.known < enough && !notice && referring[c.name] != d.name {
+			return nil, fmt.Errorf("%s %s: %.0f %% of %s are the text of known licences, want at least "+
+				"%d %%: read the rest", c.name, c.version, d.known, d.name, enough)
+		}
 		for _, name := range d.licenses {
 			if acceptedLicences[name] == "" {
 				return nil, fmt.Errorf("%s %s: %s has the licence %s, want one of %s",
