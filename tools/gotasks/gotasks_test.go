@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -161,5 +162,27 @@ func TestTooLittle(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%d files: %v, want %s", files, err, want)
 		}
+	}
+}
+
+// TestQuotable checks that files without a long part of ASCII are no source: snippet would look for
+// one forever.
+func TestQuotable(t *testing.T) {
+	root := t.TempDir()
+	for i := range 60 {
+		text := strings.Repeat("var a int // größer als b\n", 20)
+		path := filepath.Join(root, fmt.Sprintf("f%d.go", i))
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := newCorpus(options{Root: root, Bytes: 1000, Items: 5})
+	if err == nil || !strings.Contains(err.Error(), "one must have 80 bytes of ASCII in a row") {
+		t.Error(err)
+	}
+	random, text := rand.New(rand.NewPCG(0, 0)), "é"+strings.Repeat("x", noiseBytes)
+	if quotable(text) || !quotable(text+"x") || snippet(random, []string{text + "x"}, noiseBytes) !=
+		text[2:] {
+		t.Error("snippet does not find what is quotable")
 	}
 }

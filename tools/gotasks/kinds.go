@@ -95,7 +95,21 @@ func needleText(r *rand.Rand, sources []string) string {
 	return text
 }
 
-// snippet returns an ASCII part of a random source file.
+// quotable reports whether [snippet] can take noiseBytes of ASCII from a source file.
+func quotable(source string) bool {
+	ascii := 0
+	for i := range len(source) - 1 { // snippet does not take the last byte
+		if ascii++; source[i] >= 0x80 {
+			ascii = 0
+		}
+		if ascii == noiseBytes {
+			return true
+		}
+	}
+	return false
+}
+
+// snippet returns an ASCII part of a random source file. At least one must be [quotable].
 func snippet(r *rand.Rand, sources []string, size int) string {
 	for {
 		s := sources[r.IntN(len(sources))]

@@ -19,6 +19,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -121,9 +122,9 @@ func read(o options) (train, held []string, err error) {
 		train = append(train, string(text))
 		return nil
 	})
-	if err == nil && (len(train) == 0 || len(held) == 0) {
-		err = fmt.Errorf("%s has too few Go files: %d to train on, %d for tasks", o.Root, len(train),
-			len(held))
+	if err == nil && !(slices.ContainsFunc(train, quotable) && slices.ContainsFunc(held, quotable)) {
+		err = fmt.Errorf("%s has too few Go files: %d to train on, %d for tasks; of each, one must have "+
+			"%d bytes of ASCII in a row", o.Root, len(train), len(held), noiseBytes)
 	}
 	return train, held, err
 }
