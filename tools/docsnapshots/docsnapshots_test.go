@@ -357,6 +357,8 @@ func TestErrors(t *testing.T) {
 			`where = {bits = "4"}`, `show = "differences", where = {method = "STE"}`, 1),
 		"where.bits: found the integer 4; want a label": strings.Replace(table, `"4"`, "4",
 			1),
+		`where: the study small has no axis "bit"`: strings.Replace(table, "bits", "bit", 1),
+		`where.bits: the axis has no label "8"`:    strings.Replace(table, `"4"`, `"8"`, 1),
 	} {
 		_, err := prepare(t).Render(t.Context(), []byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -397,14 +399,11 @@ func FuzzMarks(f *testing.F) {
 	})
 }
 
-// TestWhere checks that unknown axes and labels in a restriction are errors.
-func TestWhere(t *testing.T) {
-	for _, where := range []string{`{bit = "4"}`, `{bits = "8"}`} {
-		out, err := prepare(t).
-			Render(t.Context(), []byte(strings.Replace(table, `{bits = "4"}`, where, 1)))
-		if err == nil {
-			t.Errorf("%s: no error, and the document is\n%s", where, out)
-		}
+// TestNoDocuments checks that a list without documents is an error, as that of git is outside of a
+// repository.
+func TestNoDocuments(t *testing.T) {
+	if err := run(".", "", true, nil); err == nil || !strings.Contains(err.Error(), "no document") {
+		t.Errorf("got %v, want an error", err)
 	}
 }
 
@@ -417,7 +416,7 @@ func TestWhereWidens(t *testing.T) {
 	}
 	out, err := r.Render(t.Context(),
 		[]byte(strings.Replace(table, `{bits = "4"}`, `{bits = ["4", "2"]}`, 1)))
-	if err == nil && strings.Contains(string(out), "| 2 |") {
-		t.Errorf("the comment widens the table:\n%s", out)
+	if err == nil || !strings.Contains(err.Error(), `where.bits: the table has no label "2"`) {
+		t.Errorf("got %v, want an error about the label 2; the document is\n%s", err, out)
 	}
 }

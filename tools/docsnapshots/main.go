@@ -44,13 +44,16 @@ func main() {
 		"write nothing, and fail where a document disagrees with the results")
 	flag.Parse()
 	if err := run(*results, *plugins, *check, flag.Args()); err != nil {
-		fmt.Fprintln(os.Stderr, "keptdocs:", err)
+		fmt.Fprintln(os.Stderr, "docsnapshots:", err)
 		os.Exit(1)
 	}
 }
 
 func run(dir, plugins string, check bool, documents []string) error {
-	r := &renderer{Dir: dir, Warn: func(err error) { fmt.Fprintln(os.Stderr, "keptdocs:", err) }}
+	r := &renderer{Dir: dir, Warn: func(err error) { fmt.Fprintln(os.Stderr, "docsnapshots:", err) }}
+	if len(documents) == 0 {
+		return errors.New("no documents: want the names of Markdown files")
+	}
 	if plugins != "" {
 		finder, err := plugin.NewFinder() // also builds plugins that are Go packages
 		if err != nil {
