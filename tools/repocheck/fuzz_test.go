@@ -11,8 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
 // parsers lists everything that reads bytes that somebody else may have written, or that a crash
@@ -109,7 +107,6 @@ func TestParsersHaveTargets(t *testing.T) {
 
 // TestFuzzScriptFindsTargets checks that `make fuzz` runs all targets.
 func TestFuzzScriptFindsTargets(t *testing.T) {
-	testlevel.Long(t, "asks the go command for every package")
 	out, err := exec.Command("bash", "../../scripts/fuzz.sh", "--list").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -135,42 +132,54 @@ var decode = []string{"json.Unmarshal", "json.NewDecoder", "toml.Decode", "toml.
 	"csv.NewReader", "binary.Read", "binary.Decode", "xml.Unmarshal", "gob.NewDecoder",
 	"yaml.Unmarshal"}
 
-// noCode lists directories without packages of the product; those with a slash are in the root.
-var noCode = []string{"testdata", "templates", "testrun", "/bin", "/data", "/runs", "/studies"}
+// notWalked lists directories without packages and documents of the product; those with a slash are
+// in the root.
+var notWalked = []string{"testdata", "templates", "testrun", "/bin", "/data", "/dist", "/runs",
+	"/studies"}
 
-// decoders returns, by package, the uses of decode outside of tests, and the sorted fuzz targets.
-func decoders(t *testing.T) (decoding, targets map[string][]string) {
-	const root = "../.."
-	decoding, targets = map[string][]string{}, map[string][]string{}
-	err := filepath.WalkDir(root, func(name string, d os.DirEntry, err error) error {
+// walk returns the files of the repository with an extension, relative to its root.
+func walk(t *testing.T, extension string) (files []string) {
+	t.Helper()
+	err := filepath.WalkDir(repository, func(name string, d os.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		below, err := filepath.Rel(root, name)
+		below, err := filepath.Rel(repository, name)
 		if err != nil {
 			return err
 		}
 		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && below != "." ||
-			slices.Contains(noCode, d.Name()) || slices.Contains(noCode, "/"+below)) {
+			slices.Contains(notWalked, d.Name()) || slices.Contains(notWalked, "/"+below)) {
 			return filepath.SkipDir
 		}
-		if filepath.Ext(name) != ".go" || strings.HasSuffix(name, ".pb.go") {
-			return nil
+		if filepath.Ext(name) == extension {
+			files = append(files, filepath.ToSlash(below))
 		}
-		pkg := path.Dir(filepath.ToSlash(below))
-		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// decoders returns, by package, the uses of decode outside of tests, and the sorted fuzz targets.
+func decoders(t *testing.T) (decoding, targets map[string][]string) {
+	decoding, targets = map[string][]string{}, map[string][]string{}
+	for _, name := range walk(t, ".go") {
+		if strings.HasSuffix(name, ".pb.go") {
+			continue
+		}
+		pkg := path.Dir(name)
+		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(repository, name), nil, 0)
 		if err != nil {
-			return err
+			t.Fatal(err)
 		}
 		if strings.HasSuffix(name, "_test.go") {
 			targets[pkg] = slices.Sorted(slices.Values(append(targets[pkg], fuzzed(file)...)))
 		} else if calls := decoded(file); calls != nil {
 			decoding[pkg] = append(decoding[pkg], calls...)
 		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	for pkg, names := range targets {
 		if len(names) == 0 {

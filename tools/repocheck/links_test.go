@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -21,15 +20,8 @@ const repository = "../.."
 // TestLinks checks that relative links of all Markdown files lead to a file, and their fragments to
 // a heading of it.
 func TestLinks(t *testing.T) {
-	names, err := exec.Command("git", "-C", repository, "ls-files", "*.md").Output()
-	if err != nil {
-		t.Skip("SKIPPED: not a git checkout: ", err)
-	}
 	pages := map[string]page{}
-	for name := range strings.FieldsSeq(string(names)) {
-		if strings.Contains(name, "testdata/") {
-			continue
-		}
+	for _, name := range walk(t, ".md") {
 		if p, err := readPage(name); err != nil {
 			t.Error(err)
 		} else {
