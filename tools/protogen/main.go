@@ -1,6 +1,7 @@
 // Command protogen writes the enumeration of operations into program.proto, the Go code of the
 // plugin protocol, and its message descriptors for Python. It compiles the .proto files itself and
-// runs the code generators pinned by go.mod, so that the output is the same on every machine.
+// runs the code generators pinned by go.mod, so that the output is the same on every machine. Files
+// are replaced as a whole: make check may compile them meanwhile.
 //
 // go generate runs it in the directory of package wire. Given names of other .proto files in the
 // working directory, it writes only their Go code.
@@ -22,6 +23,8 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/pluginpb"
 
+	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -87,7 +90,7 @@ func writeOperations() error {
 		}
 		fmt.Fprintf(&list, "  OP_%s = %d;\n", strings.ToUpper(info.Name), info.Op)
 	}
-	return os.WriteFile(path, []byte(before+first+list.String()+last+after), 0o644)
+	return atomicfile.WriteBytes(vfs.At(path), []byte(before+first+list.String()+last+after))
 }
 
 // compile parses the .proto files, including comments.
@@ -120,7 +123,7 @@ func writeDescriptors(compiled []*descriptorpb.FileDescriptorProto) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(forPython, data, 0o644)
+	return atomicfile.WriteBytes(vfs.At(forPython), data)
 }
 
 // toRequest returns the input for the generators.
@@ -148,8 +151,8 @@ func run(generator string, request []byte) error {
 		return fmt.Errorf("%s", response.GetError())
 	}
 	for _, f := range response.File {
-		if err := os.WriteFile(filepath.Join(root, f.GetName()), []byte(f.GetContent()),
-			0o644); err != nil {
+		path := vfs.At(filepath.Join(root, f.GetName()))
+		if err := atomicfile.WriteBytes(path, []byte(f.GetContent())); err != nil {
 			return err
 		}
 	}
