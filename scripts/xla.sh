@@ -31,9 +31,9 @@ if [ $# -gt 0 ]; then
 fi
 
 tags=cuda,netgo,osusergo # net and os/user without cgo, as builds without CUDA have compiled them
-# check PACKAGE TESTS [FLAG...] runs the tests of a package whose names match.
+# check PACKAGE TESTS runs the tests of a package whose names match.
 check() {
-	go test -vet=off -tags "$tags" -count=1 -timeout 20m "$1" -run "$2" "${@:3}"
+	go test -v -vet=off -tags "$tags" -count=1 -timeout 20m "$1" -run "$2"
 }
 
 # XLA compiles a program on one processor, and processes wait for each other: three parts of the
@@ -43,23 +43,37 @@ processes() {
 	check ./host/train/step Shards
 }
 training() {
-	check ./host/train 'XLA($|[^P])'
+	check ./host/train 'XLA$|XLA[^P]'
 }
-processes >"$work/processes" 2>&1 &
-processes=$!
-training >"$work/training" 2>&1 &
-training=$!
+programs() {
+	check ./host/compute/engine .
+	# XLA makes numbers below 2^-126 zero on processors: the tests that have such are left out.
+	check ./host/compute/lower 'ShardsOf|Rounding|Select|PlainRules|Quantize|RandomPrograms|RandomBits|Products|Shape|Dot$|Hadamard|ProductOf|OwnBackward'
+	check ./host/model 'GradientsMatchPyTorch|TestLoss$|LossInChunks|BFloat16|SharedKeys|DivergenceAgrees|Decode/qwen3|DocumentsAreKeptApart/qwen3'
+	check ./host/train/step 'Replicas|Sampled|Columns|Single|BFloat16|Evaluat|Scores|SkippedStep$|Quantized$|RefreshDelay|IntegerProducts|OwnBackward'
+	check ./internal/testing/pjrtrecord Processes
+}
 
-check ./host/compute/engine .
-# XLA makes numbers below 2^-126 zero on processors: the tests that have such are left out.
-check ./host/compute/lower 'ShardsOf|Rounding|Select|PlainRules|Quantize|RandomPrograms|RandomBits|Products|Shape|Dot$|Hadamard|ProductOf|ProductTrials|OwnBackward'
-check ./host/model 'GradientsMatchPyTorch|TestLoss$|LossInChunks|BFloat16|SharedKeys|DivergenceAgrees|Decode/qwen3|DocumentsAreKeptApart/qwen3'
-check ./host/train/step 'Replicas|Sampled|Columns|Single|BFloat16|Evaluat|Scores|SkippedStep$|Quantized$|RefreshDelay|IntegerProducts|BlockProducts|OwnBackward'
-check ./internal/testing/pjrtrecord Processes
+# show ends what still runs, and shows what was found, also where this script is ended before.
+show() {
+	kill -- "${parts[@]/#/-}" 2>/dev/null || true
+	awk -f scripts/tests.awk "$work/processes" "$work/training" "$work/programs"
+}
+trap show EXIT
+trap 'trap "" TERM; exit 143' TERM # timeout and make send it once more, to each process
+parts=()
+set -m # each part gets a process group, so that it can be ended with all that it has started
+for part in processes training programs; do
+	$part >"$work/$part" 2>&1 &
+	parts+=($!)
+done
+set +m
 rc=0
-wait $processes || rc=$?
-wait $training || rc=$?
-cat "$work/processes" "$work/training"
+for part in "${parts[@]}"; do
+	wait "$part" || rc=$?
+done
+trap - EXIT TERM
+show
 [ $rc = 0 ]
 
 # kit PLUGIN runs the conformance kit on a plugin in examples, and shows its last line, or all of it after a failure.
