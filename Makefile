@@ -23,7 +23,7 @@ help: ## Show this list
 
 # The product is built from its own go.mod, as for everybody else; all else is done in the
 # workspace of the three modules.
-build plugins cuda: export GOWORK := off
+build plugins cuda reproducible: export GOWORK := off
 
 .PHONY: build
 build: ## Build bin/cage and bin/plugins/*
@@ -32,19 +32,21 @@ build: ## Build bin/cage and bin/plugins/*
 	@$(MAKE) --no-print-directory plugins
 
 # A run records the hash of its plugins: it must not change with every commit. Files that are the
-# same stay, so that the go command need not repeat the tests that use them.
+# same stay, so that the go command need not repeat the tests that use them; those in bin/built
+# stay, so that it need not link them again.
 .PHONY: plugins
 plugins:
 	@mkdir -p bin/plugins bin/built
 	$(GO) build -buildvcs=false -o bin/built/ $(addprefix ./plugins/,$(PLUGINS))
-	@cd bin && for p in $(PLUGINS); do cmp -s built/$$p plugins/$$p || mv built/$$p plugins/; done
+	@cd bin && for p in $(PLUGINS); do cmp -s built/$$p plugins/$$p || cp -f built/$$p plugins/; done
 
 .PHONY: cuda
 cuda: ## Build bin/cage-cuda, for NVIDIA's GPUs and Linux with glibc 2.28 or newer (Zig's C compiler from PyPI, 101 MB)
 	scripts/old-libc.sh $(GO) build -tags cuda,netgo,osusergo -o bin/cage-cuda ./cmd/cage
 	scripts/old-libc.sh --check bin/cage-cuda
 
-PACKAGES ?= $(EVERYTHING)
+# The go command begins with what is named first: packages whose tests take longest.
+PACKAGES ?= ./cmd/cage ./host/train ./host/study ./host/train/step ./plugins/mxfp4 ./plugins/nvfp4 ./examples/plugins/vq ./sdk/sdktest $(EVERYTHING)
 
 # Some tests wait for processes and clocks: with twice as many packages at a time as there are
 # processors, others run meanwhile.
@@ -57,7 +59,7 @@ define tests
 	$(if $(filter-out $(OUTSIDE),$(PACKAGES)),$(GO_TEST) $(1) $(filter-out $(OUTSIDE),$(PACKAGES)))
 	$(if $(OUTSIDE),$(GO_TEST) $(1) -count=1 $(OUTSIDE))
 endef
-GO_TEST = scripts/in-memory.sh $(GO) test -vet=off $(AT_A_TIME)
+GO_TEST = scripts/in-memory.sh $(GO) test -vet=off $(AT_A_TIME) $(FLAGS)
 
 # Tests find the plugins built, so that not each of them asks the go command for each plugin.
 # They build much and keep little: with a rarer garbage collection they need a seventh less
@@ -176,7 +178,8 @@ size: ## Count the lines of Go by layer, without tests and generated code
 
 .PHONY: vet
 vet: ## gofmt and go vet
-	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then echo "gofmt needed: $$unformatted"; exit 1; fi
+	@files=$$(git ls-files '*.go') && [ -n "$$files" ] || { echo "git lists no files of Go: make vet needs a clone"; exit 1; }; \
+	unformatted=$$(gofmt -l $$files) && [ -z "$$unformatted" ] || { echo "gofmt needed: $$unformatted"; exit 1; }
 	$(GO) vet $(EVERYTHING)
 
 .PHONY: conventions
@@ -204,8 +207,8 @@ tidy: ## Fail when go.mod or go.sum of a module is not tidy
 	@for module in $(MODULES); do (cd $$module && GOWORK=off $(GO) mod tidy -diff) || exit 1; done
 
 .PHONY: reproducible
-reproducible: ## Build twice, in different directories, and fail when the outcomes differ
-	scripts/build-twice.sh
+reproducible: plugins ## Build twice, in different directories, and fail when the outcomes differ
+	GO=$(GO) scripts/build-twice.sh
 
 .PHONY: vulnerabilities
 vulnerabilities: ## Look for known vulnerabilities in what is called of others' code
