@@ -175,7 +175,8 @@ func TestGolden(t *testing.T) {
 			s := newSubject(t, m, role, given, x.Shape...)
 			if g, _ := newGrid(s.site); g.qn != c.Params.Float("qn") || g.qp != c.Params.Float("qp") ||
 				math.Abs(g.gradientScale-c.Params.Float("grad_scale")) > 1e-15 {
-				t.Errorf("the grid is %+v, want that of %v", g, c.Params.Map())
+				t.Errorf("the grid is %+v, want %v, %v, %v", g, c.Params.Float("qn"),
+					c.Params.Float("qp"), c.Params.Float("grad_scale"))
 			}
 			at := trained{[]float64{c.Params.Float("step")}, c.Params.FloatOr("offset", 0)}
 			value, _, _ := s.quantize(t, x.Data, at)

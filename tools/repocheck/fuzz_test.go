@@ -57,7 +57,6 @@ var parsers = []struct{ what, pkg, targets string }{
 	{"programs, run by rows", "host/compute/cpu", "FuzzPrograms"},
 	{"programs, run by every executor", "internal/testing/executortest", "FuzzExecutors"},
 	{"values of other implementations, put to plugins", "sdk/sdktest", "FuzzGoldenFile"},
-	{"golden files", "internal/testing/golden", "FuzzParse"},
 	{"lines of JSON of files that grow", "internal/jsonlines", "FuzzRead"},
 	{"foreign text on a terminal, labels as names of files", "internal/safetext",
 		"FuzzASCII FuzzText"},
@@ -70,6 +69,7 @@ var parsers = []struct{ what, pkg, targets string }{
 // unfuzzed lists packages that decode something but need no target, with the reasons.
 var unfuzzed = map[string]string{
 	"host/train/plugin/scaffold": "what the go command says of a module that it has fetched",
+	"internal/testing/golden":    "for tests only",
 	"internal/testing/testfile":  "for tests only",
 	"tools/crashtest":            "reads what its own processes have just written",
 	"tools/protogen":             "a generator of this repository",

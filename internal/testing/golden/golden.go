@@ -5,13 +5,11 @@
 // represent are the strings "NaN", "Inf" and "-Inf"; an absent number is null; matrices are lists
 // of rows.
 //
-// [Parse] returns errors, as the conformance kit needs. [Load] is for tests: its values are bound
-// to the running test, so that a missing key, a wrong type or a ragged matrix fails that test with
-// the path of the value, and callers need not check errors.
+// The values of a file are bound to the running test, so that a missing key, a wrong type or a
+// ragged matrix fails that test with the path of the value, and callers need not check errors.
 package golden
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -28,7 +26,7 @@ func Load(t testing.TB, path string) *File {
 	if err != nil {
 		t.Fatalf("golden: %v", err)
 	}
-	f, err := Parse(data)
+	f, err := parseFile(data)
 	if err != nil {
 		t.Fatalf("golden: %s: %v", path, err)
 	}
@@ -47,10 +45,10 @@ type Case struct {
 // no cases, because nothing would be tested.
 func (f *File) Run(t *testing.T, fn func(t *testing.T, c Case)) {
 	t.Helper()
-	if len(f.Cases) == 0 {
+	if len(f.cases) == 0 {
 		t.Fatalf("golden: %s has no cases", f.Name)
 	}
-	for _, m := range f.Cases {
+	for _, m := range f.cases {
 		o := f.object(t, "cases["+m["id"].(string)+"]", m)
 		t.Run(m["id"].(string), func(t *testing.T) {
 			o.t = t
@@ -125,45 +123,45 @@ func (o Object) Keys() []string { return slices.Sorted(maps.Keys(o.fields)) }
 // Float returns the number at key. "NaN", "Inf" and "-Inf" are numbers, and null is NaN.
 func (o Object) Float(key string) float64 {
 	o.t.Helper()
-	return get(o, key, Float)
+	return get(o, key, toFloat)
 }
 
 // FloatOr is like Float, but returns def if the object lacks the key.
 func (o Object) FloatOr(key string, def float64) float64 {
 	o.t.Helper()
-	return getOr(o, key, def, Float)
+	return getOr(o, key, def, toFloat)
 }
 
 // Int returns the integer at key.
 func (o Object) Int(key string) int {
 	o.t.Helper()
-	return get(o, key, Int)
+	return get(o, key, toInt)
 }
 
 // Bool returns the bool at key.
 func (o Object) Bool(key string) bool {
 	o.t.Helper()
-	return get(o, key, Bool)
+	return get(o, key, toBool)
 }
 
 // String returns the string at key. It returns a number as written, because some settings can be
 // either (a mode is "full" or 128).
 func (o Object) String(key string) string {
 	o.t.Helper()
-	return get(o, key, Text)
+	return get(o, key, toText)
 }
 
 // StringOr is like String, but returns def if the object lacks the key.
 func (o Object) StringOr(key, def string) string {
 	o.t.Helper()
-	return getOr(o, key, def, Text)
+	return getOr(o, key, def, toText)
 }
 
 // Array returns the number or nested list at key as a flat array with a shape. null is NaN. A
 // ragged list fails the test; use Lists for it.
 func (o Object) Array(key string) Array {
 	o.t.Helper()
-	return get(o, key, NewArray)
+	return get(o, key, toArray)
 }
 
 // Lists returns the list of lists of numbers at key. Their lengths may differ.
@@ -176,7 +174,7 @@ func (o Object) Lists(key string) [][]float64 {
 		}
 		rows := make([][]float64, len(list))
 		for i, item := range list {
-			row, err := NewArray(item)
+			row, err := toArray(item)
 			if err != nil || row.Rank() != 1 {
 				return nil, fmt.Errorf("[%d]: is not a list of numbers", i)
 			}
@@ -216,31 +214,6 @@ func (o Object) List(key string) []Object {
 		}
 		return objects, nil
 	})
-}
-
-// Map returns the object's scalars as Go values (int, float64, bool, string), the form in which
-// code under test takes settings. Lists, objects and nulls are omitted.
-func (o Object) Map() map[string]any {
-	out := make(map[string]any, len(o.fields))
-	for key, v := range o.fields {
-		switch v := v.(type) {
-		case bool:
-			out[key] = v
-		case json.Number:
-			if n, err := strconv.Atoi(v.String()); err == nil {
-				out[key] = n
-			} else if x, err := v.Float64(); err == nil {
-				out[key] = x
-			}
-		case string:
-			if x, ok := nonFinite(v); ok {
-				out[key] = x
-			} else {
-				out[key] = v
-			}
-		}
-	}
-	return out
 }
 
 func (o Object) child(key string, m map[string]any) Object {

@@ -15,31 +15,31 @@ type File struct {
 	Tolerance   Tolerance // the author's tolerance for the values
 	// Fields is the whole top-level object, with numbers as [json.Number].
 	Fields map[string]any
-	// Cases are the objects in the file's list of cases. Each has a unique id and no keys except
+	// cases are the objects in the file's list of cases. Each has a unique id and no keys except
 	// id, params, inputs and expected.
-	Cases []map[string]any
+	cases []map[string]any
 }
 
-// Parse parses a golden file. Errors name the wrong key.
-func Parse(data []byte) (*File, error) {
+// parseFile parses a golden file. Errors name the wrong key.
+func parseFile(data []byte) (*File, error) {
 	fields, err := decodeObject(data)
 	if err != nil {
 		return nil, err
 	}
 	f := &File{Fields: fields}
-	if n, err := Int(fields["format"]); err != nil || n != 1 {
+	if n, err := toInt(fields["format"]); err != nil || n != 1 {
 		return nil, fmt.Errorf("format: is %v, want 1", fields["format"])
 	}
-	if f.Name, err = Text(fields["name"]); err != nil {
+	if f.Name, err = toText(fields["name"]); err != nil {
 		return nil, fmt.Errorf("name: %w", err)
 	}
-	if f.Description, err = Text(fields["description"]); err != nil {
+	if f.Description, err = toText(fields["description"]); err != nil {
 		return nil, fmt.Errorf("description: %w", err)
 	}
 	if f.Tolerance, err = parseTolerance(fields["tolerance"]); err != nil {
 		return nil, fmt.Errorf("tolerance: %w", err)
 	}
-	if f.Cases, err = parseCases(fields["cases"]); err != nil {
+	if f.cases, err = parseCases(fields["cases"]); err != nil {
 		return nil, err
 	}
 	return f, nil
@@ -68,11 +68,11 @@ func parseTolerance(v any) (Tolerance, error) {
 	if !ok {
 		return Tolerance{}, fmt.Errorf(`is %s, want an object {"abs", "rel"}`, jsonType(v))
 	}
-	abs, err := Float(m["abs"])
+	abs, err := toFloat(m["abs"])
 	if err != nil || !(abs >= 0) {
 		return Tolerance{}, fmt.Errorf("abs: is %v, want a number of at least 0", m["abs"])
 	}
-	rel, err := Float(m["rel"])
+	rel, err := toFloat(m["rel"])
 	if err != nil || !(rel >= 0) {
 		return Tolerance{}, fmt.Errorf("rel: is %v, want a number of at least 0", m["rel"])
 	}
@@ -95,7 +95,7 @@ func parseCases(v any) ([]map[string]any, error) {
 		if !ok {
 			return nil, fmt.Errorf("cases[%d]: is %s, want an object", i, jsonType(item))
 		}
-		id, err := Text(m["id"])
+		id, err := toText(m["id"])
 		if err != nil {
 			return nil, fmt.Errorf("cases[%d].id: %w", i, err)
 		}

@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// Float converts a value to a number. "NaN", "Inf" and "-Inf" are numbers, and null is NaN.
-func Float(v any) (float64, error) {
+// toFloat converts a value to a number. "NaN", "Inf" and "-Inf" are numbers, and null is NaN.
+func toFloat(v any) (float64, error) {
 	switch v := v.(type) {
 	case nil:
 		return math.NaN(), nil
@@ -23,8 +23,8 @@ func Float(v any) (float64, error) {
 	return 0, fmt.Errorf("is %s, want a number", jsonType(v))
 }
 
-// Int converts a value to an integer.
-func Int(v any) (int, error) {
+// toInt converts a value to an integer.
+func toInt(v any) (int, error) {
 	n, ok := v.(json.Number)
 	if !ok {
 		return 0, fmt.Errorf("is %s, want an integer", jsonType(v))
@@ -39,8 +39,8 @@ func Int(v any) (int, error) {
 	return int(x), nil
 }
 
-// Bool converts a value to a bool.
-func Bool(v any) (bool, error) {
+// toBool converts a value to a bool.
+func toBool(v any) (bool, error) {
 	b, ok := v.(bool)
 	if !ok {
 		return false, fmt.Errorf("is %s, want true or false", jsonType(v))
@@ -48,9 +48,9 @@ func Bool(v any) (bool, error) {
 	return b, nil
 }
 
-// Text converts a value to a string. It returns a number as written, because some settings can be
+// toText converts a value to a string. It returns a number as written, because some settings can be
 // either (a mode is "full" or 128).
-func Text(v any) (string, error) {
+func toText(v any) (string, error) {
 	switch v := v.(type) {
 	case string:
 		return v, nil
@@ -128,11 +128,11 @@ func (x Array) Clone() Array {
 	return Array{Shape: slices.Clone(x.Shape), Data: slices.Clone(x.Data)}
 }
 
-// NewArray flattens a number or a nested list of numbers.
-func NewArray(v any) (Array, error) {
+// toArray flattens a number or a nested list of numbers.
+func toArray(v any) (Array, error) {
 	list, ok := v.([]any)
 	if !ok {
-		x, err := Float(v)
+		x, err := toFloat(v)
 		if err != nil {
 			return Array{}, err
 		}
@@ -140,7 +140,7 @@ func NewArray(v any) (Array, error) {
 	}
 	out := Array{Shape: []int{len(list)}}
 	for i, item := range list {
-		sub, err := NewArray(item)
+		sub, err := toArray(item)
 		if err != nil {
 			return Array{}, fmt.Errorf("[%d]: %w", i, err)
 		}
@@ -165,16 +165,16 @@ type Tolerance struct {
 // got passes, and infinite if no finite tolerance would suffice. NaN is close only to NaN, and an
 // infinity only to itself.
 func (tol Tolerance) excess(got, want float64) float64 {
-	d := Distance(got, want)
+	d := distance(got, want)
 	if d == 0 || math.IsInf(d, 1) {
 		return d
 	}
 	return d / (tol.Abs + tol.Rel*math.Abs(want))
 }
 
-// Distance returns |x − y|. It is 0 if both are NaN or the same infinity, and infinite if
+// distance returns |x − y|. It is 0 if both are NaN or the same infinity, and infinite if
 // only one is.
-func Distance(x, y float64) float64 {
+func distance(x, y float64) float64 {
 	switch {
 	case x == y, math.IsNaN(x) && math.IsNaN(y):
 		return 0
@@ -219,12 +219,12 @@ func (tol Tolerance) Compare(got []float64, want Array) error {
 	w := want.Data[worst]
 	return fmt.Errorf("%d of %d elements differ; worst at %v: got %v, want %v, difference %.3g, "+
 		"allowed %.3g",
-		failed, len(got), Unravel(worst, want.Shape), got[worst], w, math.Abs(got[worst]-w),
+		failed, len(got), unravel(worst, want.Shape), got[worst], w, math.Abs(got[worst]-w),
 		tol.Abs+tol.Rel*math.Abs(w))
 }
 
-// Unravel converts a row-major offset to one index per axis.
-func Unravel(offset int, shape []int) []int {
+// unravel converts a row-major offset to one index per axis.
+func unravel(offset int, shape []int) []int {
 	index := make([]int, len(shape))
 	for axis, d := range slices.Backward(shape) {
 		index[axis] = offset % d
