@@ -1,4 +1,4 @@
-package executortest_test
+package executortest
 
 import (
 	"errors"
@@ -11,7 +11,6 @@ import (
 	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/compute/refresh"
-	"github.com/cage-qat/cage/internal/testing/executortest"
 	"github.com/cage-qat/cage/internal/testing/randprog"
 	"github.com/cage-qat/cage/internal/testing/testkernel"
 	"github.com/cage-qat/cage/sdk/program"
@@ -21,24 +20,16 @@ import (
 // kernels is the executor of package triton. Package testkernel interprets its kernels.
 type kernels struct{}
 
-func (kernels) Compile(p *program.Program) (executortest.Kernel, error) {
+func (kernels) Compile(p *program.Program) (any, error) {
 	k, err := testkernel.Compile(p, testkernel.Rows(p), nil)
-	var refused *passes.Refusal
-	if errors.As(err, &refused) {
-		return nil, errors.Join(executortest.ErrRefused, err)
-	}
-	return k, err
+	return k, refusal(err)
 }
 
-func (kernels) Run(_ int, calls []executortest.Call) error {
+func (kernels) Run(_ int, calls []call) error {
 	for _, c := range calls {
 		in := map[string]reference.Tensor{}
 		for _, input := range c.Program.Inputs {
-			data := make([]float64, len(c.Inputs[input.Name]))
-			for i, x := range c.Inputs[input.Name] {
-				data[i] = float64(x)
-			}
-			in[input.Name] = reference.Floats(data, input.Type.Shape...)
+			in[input.Name] = wide(c.Inputs[input.Name], input.Type.Shape)
 		}
 		out, err := c.Kernel.(*testkernel.Program).Run(in)
 		if err != nil {
@@ -54,10 +45,10 @@ func (kernels) Run(_ int, calls []executortest.Call) error {
 }
 
 // kernelSubject refuses rows of more than 16,384 elements and rotations of few elements.
-var kernelSubject = executortest.Subject{Executor: kernels{},
+var kernelSubject = subject{executor: kernels{},
 	Accepts: map[randprog.Family]float64{randprog.Elementwise: 0.8}}
 
-func TestKernels(t *testing.T) { executortest.Run(t, kernelSubject) }
+func TestKernels(t *testing.T) { testExecutor(t, kernelSubject) }
 
 // byRows is the executor of package cpu for a given number of rows. The reference implementation
 // computes the part that needs whole tensors.
@@ -68,20 +59,17 @@ type rowsKernel struct {
 	kernel *cpu.Kernel
 }
 
-func (byRows) Compile(p *program.Program) (executortest.Kernel, error) {
+func (byRows) Compile(p *program.Program) (any, error) {
 	count := testkernel.Rows(p)
 	d, err := cpu.Divide(p, count)
 	if err != nil || d.Rows == nil {
 		return rowsKernel{d, nil}, err
 	}
 	k, err := cpu.Compile(d.Rows, count, nil)
-	if refused := (*passes.Refusal)(nil); errors.As(err, &refused) {
-		return nil, errors.Join(executortest.ErrRefused, err)
-	}
-	return rowsKernel{d, k}, err
+	return rowsKernel{d, k}, refusal(err)
 }
 
-func (byRows) Run(threads int, calls []executortest.Call) error {
+func (byRows) Run(threads int, calls []call) error {
 	for _, c := range calls {
 		k := c.Kernel.(rowsKernel)
 		// outputs may share the memory of inputs
@@ -156,26 +144,22 @@ func floats(x []int64) []float64 {
 }
 
 // rowsSubject refuses operations that move elements.
-var rowsSubject = executortest.Subject{Executor: byRows{},
+var rowsSubject = subject{executor: byRows{},
 	Accepts: map[randprog.Family]float64{randprog.Elementwise: 0.8}}
 
-func TestRows(t *testing.T) { executortest.Run(t, rowsSubject) }
+func TestRows(t *testing.T) { testExecutor(t, rowsSubject) }
 
 // refreshes is the executor of package refresh, which computes matrix products and QR in float32
 // and everything else in float64.
 type refreshes struct{}
 
-func (refreshes) Compile(p *program.Program) (executortest.Kernel, error) { return p, nil }
+func (refreshes) Compile(p *program.Program) (any, error) { return p, nil }
 
-func (refreshes) Run(_ int, calls []executortest.Call) error {
+func (refreshes) Run(_ int, calls []call) error {
 	for _, c := range calls {
 		in := map[string]reference.Tensor{}
 		for _, input := range c.Program.Inputs {
-			wide := make([]float64, input.Type.Size())
-			for i, v := range c.Inputs[input.Name] {
-				wide[i] = float64(v)
-			}
-			in[input.Name] = reference.Floats(wide, input.Type.Shape...)
+			in[input.Name] = wide(c.Inputs[input.Name], input.Type.Shape)
 		}
 		out, err := refresh.Execute(c.Program, in)
 		if err != nil {
@@ -190,22 +174,22 @@ func (refreshes) Run(_ int, calls []executortest.Call) error {
 	return nil
 }
 
-var refreshSubject = executortest.Subject{
-	Executor: refreshes{}, Double: true,
+var refreshSubject = subject{
+	executor: refreshes{}, Double: true,
 	Accepts: map[randprog.Family]float64{randprog.Elementwise: 1, randprog.General: 1},
 }
 
-func TestRefresh(t *testing.T) { executortest.Run(t, refreshSubject) }
+func TestRefresh(t *testing.T) { testExecutor(t, refreshSubject) }
 
 // flat is the executor of package cpu with [cpu.CompileFlat], which chooses the rows.
 type flat struct{}
 
-func (flat) Compile(p *program.Program) (executortest.Kernel, error) {
+func (flat) Compile(p *program.Program) (any, error) {
 	k, err := cpu.CompileFlat(p)
 	return k, refusal(err)
 }
 
-func (flat) Run(threads int, calls []executortest.Call) error {
+func (flat) Run(threads int, calls []call) error {
 	var list []cpu.Call
 	for _, c := range calls {
 		call := cpu.Call{Kernel: c.Kernel.(*cpu.Kernel)}
@@ -238,20 +222,20 @@ func goroutines(count int) loops.Parallel {
 	}
 }
 
-// refusal adds ErrRefused to the error of a refused program.
+// refusal adds errRefused to the error of a refused program.
 func refusal(err error) error {
 	var refused *passes.Refusal
 	if errors.As(err, &refused) {
-		return errors.Join(executortest.ErrRefused, err)
+		return errors.Join(errRefused, err)
 	}
 	return err
 }
 
-var sliceSubject = executortest.Subject{Executor: flat{},
+var sliceSubject = subject{executor: flat{},
 	Accepts: map[randprog.Family]float64{randprog.Elementwise: 1}}
 
 // TestSlices tests package cpu directly, on slices between guard elements that must not be written.
-func TestSlices(t *testing.T) { executortest.Run(t, sliceSubject) }
+func TestSlices(t *testing.T) { testExecutor(t, sliceSubject) }
 
 // FuzzExecutors generates a program and its inputs from the bytes, and runs it on all executors for
 // its family. The first byte determines the family, and whether the program is exact.
@@ -266,13 +250,13 @@ func FuzzExecutors(f *testing.F) {
 		o := randprog.UpdateOptions{Family: randprog.Families[int(data[0])%len(randprog.Families)],
 			Exact: data[0]/16%2 == 0}
 		c := randprog.NewUpdate(randprog.Bytes(data[1:]), o)
-		for name, s := range map[string]executortest.Subject{"cpu": cpuSubject, "slices": sliceSubject,
+		for name, s := range map[string]subject{"cpu": cpuSubject, "slices": sliceSubject,
 			"graph": graphSubject, "refresh": refreshSubject, "rows": rowsSubject,
 			"kernels": kernelSubject} {
 			if _, ok := s.Accepts[o.Family]; !ok {
 				continue
 			}
-			if _, err := s.Check([]randprog.Case{c}, o.Exact); err != nil {
+			if _, err := s.check([]randprog.Case{c}, o.Exact); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		}

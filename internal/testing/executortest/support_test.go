@@ -1,4 +1,4 @@
-package executortest_test
+package executortest
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package executortest_test
+package executortest
 
 import (
 	"fmt"
@@ -7,7 +7,6 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/internal/testing/executortest"
 	"github.com/cage-qat/cage/internal/testing/randprog"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -35,21 +34,21 @@ func (x updates) compile(
 }
 
 // Compile refuses a program that the required executor does not execute.
-func (x updates) Compile(p *program.Program) (executortest.Kernel, error) {
-	_, u, err := x.compile(1, jobOf(0, executortest.Call{Program: p}))
+func (x updates) Compile(p *program.Program) (any, error) {
+	_, u, err := x.compile(1, jobOf(0, call{Program: p}))
 	if err != nil {
 		return nil, err
 	}
 	defer u.Close()
 	if x.only != "" && u.Executed[x.only] == 0 {
-		return nil, executortest.ErrRefused
+		return nil, errRefused
 	}
 	return p, nil
 }
 
 // Run runs the calls as one update. Inputs that are overwritten by an output are donated, and the
 // tensors of each call have unique names.
-func (x updates) Run(threads int, calls []executortest.Call) error {
+func (x updates) Run(threads int, calls []call) error {
 	var jobs []update.Job
 	for i, c := range calls {
 		jobs = append(jobs, jobOf(i, c))
@@ -87,7 +86,7 @@ func (x updates) Run(threads int, calls []executortest.Call) error {
 }
 
 // jobOf returns the job of call i, with all inputs and outputs bound.
-func jobOf(i int, c executortest.Call) update.Job {
+func jobOf(i int, c call) update.Job {
 	j := update.Job{Tensor: fmt.Sprint("call ", i), Program: c.Program, Inputs: map[string]string{},
 		Outputs: map[string]string{}, Donated: map[string]bool{}}
 	for _, in := range c.Program.Inputs {
@@ -104,23 +103,23 @@ func jobOf(i int, c executortest.Call) update.Job {
 }
 
 var (
-	graphSubject = executortest.Subject{
-		Executor: updates{oneGraph: true, devices: map[int]*engine.Device{}},
+	graphSubject = subject{
+		executor: updates{oneGraph: true, devices: map[int]*engine.Device{}},
 		Accepts:  map[randprog.Family]float64{randprog.Elementwise: 1, randprog.General: 1},
 	}
-	cpuSubject = executortest.Subject{
-		Executor: updates{only: "cpu", devices: map[int]*engine.Device{}},
+	cpuSubject = subject{
+		executor: updates{only: "cpu", devices: map[int]*engine.Device{}},
 		Accepts:  map[randprog.Family]float64{randprog.Elementwise: 1},
 	}
-	bothSubject = executortest.Subject{
-		Executor: updates{devices: map[int]*engine.Device{}},
+	bothSubject = subject{
+		executor: updates{devices: map[int]*engine.Device{}},
 		Accepts:  map[randprog.Family]float64{randprog.Elementwise: 1, randprog.General: 1},
 	}
 )
 
-func TestGraph(t *testing.T) { executortest.Run(t, graphSubject) }
+func TestGraph(t *testing.T) { testExecutor(t, graphSubject) }
 
-func TestCPU(t *testing.T) { executortest.Run(t, cpuSubject) }
+func TestCPU(t *testing.T) { testExecutor(t, cpuSubject) }
 
 // TestBoth checks that graphs execute programs that package cpu refuses.
-func TestBoth(t *testing.T) { executortest.Run(t, bothSubject) }
+func TestBoth(t *testing.T) { testExecutor(t, bothSubject) }

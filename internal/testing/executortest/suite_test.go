@@ -1,7 +1,7 @@
 // Package executortest tests that executors compute programs correctly. A single suite runs
 // hundreds of random optimizer-like programs on an executor and compares the results with the
-// reference implementation (package reference). The executor is adapted to the interface
-// [Executor]; the tests of this package do that for all executors.
+// reference implementation (package reference). All executors are adapted to the
+// interface [executor].
 //
 // It tests only what every executor must satisfy: results, memory, goroutines. What a single
 // executor guarantees (passes over memory, refusals) is tested next to that executor.
@@ -20,33 +20,30 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// An Executor compiles programs and runs them on named tensors.
-type Executor interface {
-	// Compile prepares a program. It returns an error that wraps [ErrRefused] if it does not
-	// support the program.
-	Compile(p *program.Program) (Kernel, error)
+// An executor compiles programs and runs them on named tensors.
+type executor interface {
+	// Compile prepares a program as a kernel. It returns an error that wraps [errRefused] if it does
+	// not support the program.
+	Compile(p *program.Program) (any, error)
 	// Run executes calls on the given number of goroutines. The calls share no memory that one of
 	// them writes.
-	Run(threads int, calls []Call) error
+	Run(threads int, calls []call) error
 }
 
-// A Kernel is a program compiled by an executor.
-type Kernel any
-
-// A Call is a kernel with a slice for each input and output of its program. An output may
+// A call is a kernel with a slice for each input and output of its program. An output may
 // share its slice with the input of the same name.
-type Call struct {
-	Kernel          Kernel
+type call struct {
+	Kernel          any
 	Program         *program.Program
 	Inputs, Outputs map[string][]float32
 }
 
-// ErrRefused is the error for a valid program that an executor does not support.
-var ErrRefused = errors.New("refused")
+// errRefused is the error for a valid program that an executor does not support.
+var errRefused = errors.New("refused")
 
-// A Subject is an executor under test.
-type Subject struct {
-	Executor
+// A subject is an executor under test.
+type subject struct {
+	executor
 	// Accepts is the smallest accepted share of each family's random programs. Families that the
 	// executor does not support have no entry.
 	Accepts map[randprog.Family]float64
@@ -54,14 +51,15 @@ type Subject struct {
 	Double bool
 }
 
-// goroutines are the numbers of goroutines on which calls are run. Results must not depend on them.
-var goroutines = []int{1, 2, 5}
+// threadCounts are the numbers of goroutines on which calls are run. Results must not depend on
+// them.
+var threadCounts = []int{1, 2, 5}
 
 // group is the number of programs that run concurrently.
 const group = 8
 
-// Run tests an executor with programs of all families that it supports.
-func Run(t *testing.T, s Subject) {
+// testExecutor tests an executor with programs of all families that it supports.
+func testExecutor(t *testing.T, s subject) {
 	count := testlevel.Choose[uint64](48, 320)
 	if testing.Short() {
 		count = 16
@@ -84,14 +82,14 @@ func Run(t *testing.T, s Subject) {
 }
 
 // runFamily runs count random programs. The test fails if a smaller share than least is accepted.
-func (s Subject) runFamily(t *testing.T, o randprog.UpdateOptions, count uint64, least float64) {
+func (s subject) runFamily(t *testing.T, o randprog.UpdateOptions, count uint64, least float64) {
 	accepted := 0
 	for first := uint64(0); first < count; first += group {
 		var cases []randprog.Case
 		for seed := first; seed < min(first+group, count); seed++ {
 			cases = append(cases, randprog.NewUpdate(rand.New(rand.NewPCG(seed, 11)), o))
 		}
-		n, err := s.Check(cases, o.Exact)
+		n, err := s.check(cases, o.Exact)
 		if err != nil {
 			t.Fatalf("seeds from %d: %v", first, err)
 		}
@@ -105,14 +103,14 @@ func (s Subject) runFamily(t *testing.T, o randprog.UpdateOptions, count uint64,
 	}
 }
 
-// Check compiles the programs and runs the accepted ones concurrently: with separate outputs, with
+// check compiles the programs and runs the accepted ones concurrently: with separate outputs, with
 // outputs in place of inputs, and on several numbers of goroutines. It returns the number of
 // accepted programs.
-func (s Subject) Check(cases []randprog.Case, exact bool) (accepted int, err error) {
+func (s subject) check(cases []randprog.Case, exact bool) (accepted int, err error) {
 	var trials []*trial
 	for _, c := range cases {
 		k, err := s.Compile(c.Program)
-		if errors.Is(err, ErrRefused) {
+		if errors.Is(err, errRefused) {
 			continue
 		}
 		if err != nil {
@@ -124,8 +122,8 @@ func (s Subject) Check(cases []randprog.Case, exact bool) (accepted int, err err
 		}
 		trials = append(trials, x)
 	}
-	for i, threads := range goroutines {
-		var calls []Call
+	for i, threads := range threadCounts {
+		var calls []call
 		for _, x := range trials {
 			calls = append(calls, x.call(i > 0))
 		}
@@ -145,7 +143,7 @@ func (s Subject) Check(cases []randprog.Case, exact bool) (accepted int, err err
 // trial is a program with inputs and expected results.
 type trial struct {
 	c      randprog.Case
-	kernel Kernel
+	kernel any
 	want   map[string][]float32
 	exact  bool
 	first  map[string][]float32 // results of the first run
@@ -162,7 +160,7 @@ const most = 1e4
 // newTrial computes the expected results with the reference implementation. For exact programs,
 // whose results are correctly rounded, it uses the executor's precision. For others it uses
 // float64, so that the executor's float32 errors are measured.
-func (s Subject) newTrial(c randprog.Case, k Kernel, exact bool) (*trial, error) {
+func (s subject) newTrial(c randprog.Case, k any, exact bool) (*trial, error) {
 	run := reference.Run
 	if exact && !s.Double {
 		run = reference.Run32
@@ -189,27 +187,27 @@ func narrow(list []float64) []float32 {
 	return out
 }
 
-func (x *trial) call(inPlace bool) Call {
+func (x *trial) call(inPlace bool) call {
 	x.memory, x.from, x.to = map[string]fenced{}, map[string][]float32{}, map[string][]float32{}
-	call := Call{Kernel: x.kernel, Program: x.c.Program, Inputs: map[string][]float32{},
+	c := call{Kernel: x.kernel, Program: x.c.Program, Inputs: map[string][]float32{},
 		Outputs: map[string][]float32{}}
 	for _, in := range x.c.Program.Inputs {
 		x.from[in.Name] = narrow(x.c.Inputs[in.Name].Floats)
 		x.memory["input "+in.Name] = fence(x.from[in.Name])
-		call.Inputs[in.Name] = x.memory["input "+in.Name].data
+		c.Inputs[in.Name] = x.memory["input "+in.Name].data
 	}
 	for _, o := range x.c.Program.Outputs {
 		t := x.c.Program.TypeOf(o.Value)
 		if i := x.c.Program.Input(o.Name); inPlace && i >= 0 && x.c.Program.Inputs[i].Type.Equal(t) {
-			call.Outputs[o.Name] = call.Inputs[o.Name]
+			c.Outputs[o.Name] = c.Inputs[o.Name]
 			delete(x.from, o.Name)
 			continue
 		}
 		x.memory["output "+o.Name] = fence(make([]float32, t.Size()))
-		call.Outputs[o.Name] = x.memory["output "+o.Name].data
+		c.Outputs[o.Name] = x.memory["output "+o.Name].data
 	}
-	x.to = call.Outputs
-	return call
+	x.to = c.Outputs
+	return c
 }
 
 // verify compares the outputs with the expected ones and with the bits of the first run. Inputs
