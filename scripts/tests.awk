@@ -17,6 +17,7 @@
 	}
 	for (name in reasons) {
 		gsub(/[ \n]+/, " ", reasons[name])
+		sub(/ $/, "", reasons[name])
 		skipped[++n] = $2 " " name ":" reasons[name]
 		delete reasons[name]
 	}
