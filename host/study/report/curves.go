@@ -36,6 +36,9 @@ func (f drawing) curves() (figure.Picture, string, error) {
 				continue
 			}
 			c, err := readCurve(rundir.At(cell.Run).Metrics(), f.Metric)
+			if r.result.Diverged && errors.Is(err, fs.ErrNotExist) {
+				continue // it was not trained, because its source diverged
+			}
 			if err != nil {
 				return nil, "", &unreadableError{cell.ID, err}
 			}

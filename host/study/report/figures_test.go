@@ -130,3 +130,15 @@ func TestCurvesOfQuantized(t *testing.T) {
 		t.Errorf("the curve of the trained cell is %v", points)
 	}
 }
+
+// TestCurvesOfDiverged checks that a cell that was not trained, because the model that it starts
+// from diverged, counts as diverged in tables rather than as damaged, although it has no curve.
+func TestCurvesOfDiverged(t *testing.T) {
+	s := parse(t, strings.Replace(afterwards, `quantize = {method = "rtn", windows = 0}`,
+		`init = {method = "full"}`, 1), t.TempDir())
+	run(t, s.Cells[0], math.NaN(), 0)
+	r := reportOf(t, s)
+	if e := r.Tables[0].Entries[1][0]; len(r.Unreadable) > 0 || e.N != 1 || e.Mean == e.Mean {
+		t.Errorf("left out: %v; the entry of the cell that was not trained is %+v", r.Unreadable, e)
+	}
+}
