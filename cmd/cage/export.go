@@ -248,9 +248,11 @@ func lossOfExport(cmd *cobra.Command, dir, data string, context int) (loss float
 }
 
 // trainStep trains the first step of the configuration at path, in a directory that it creates.
+// Settings that are wrong in a run of one step, such as a longer warm-up, are replaced.
 func trainStep(cmd *cobra.Command, path, dir string) error {
 	cfg, err := config.Load(path, []string{fmt.Sprintf("train.out=%q", dir), "train.steps=1",
-		"train.eval_every=0", "train.final_eval_batches=1"})
+		"train.eval_every=0", "train.final_eval_batches=1", "train.average_from=0",
+		`schedule.kind="constant"`})
 	if err != nil {
 		return err
 	}
