@@ -247,6 +247,9 @@ func (f *Failure) readError(log vfs.File, start int64) {
 		f.Error = err.Error()
 		return
 	}
+	if start > end { // the log was emptied since
+		start = 0
+	}
 	start = max(start, end-tailBytes)
 	text := make([]byte, end-start)
 	n, err := log.ReadAt(text, start)

@@ -58,6 +58,23 @@ set = {quantizer.bitz = 3}
 	}
 }
 
+// TestEmptiedLog checks that the error of a cell is found in a log that is emptied meanwhile.
+func TestEmptiedLog(t *testing.T) {
+	s := tiny(t, "")
+	const fails = `log="$(dirname "$0")/train.log"
+[ -s "$log" ] && : > "$log" && echo "cage: no space" || echo "cage: the first and longer message"
+exit 1`
+	o := study.RunOptions{Command: []string{"sh", "-c", fails}}
+	for _, o.Retry = range []bool{false, true} {
+		if out, err := run(t, s, o); err != nil || out.Failed != 4 {
+			t.Fatalf("%+v, %v", out, err)
+		}
+	}
+	if f := failure(t, s.Cells[0]); f.Attempts != 2 || f.Error != "no space" {
+		t.Errorf("failure %+v", f)
+	}
+}
+
 // TestDamagedFiles checks that a damaged file affects only its cell, which a retry restores.
 func TestDamagedFiles(t *testing.T) {
 	path := command(t)
