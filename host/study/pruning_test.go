@@ -88,6 +88,23 @@ func TestSpareWhereAllFail(t *testing.T) {
 	}
 }
 
+// TestSpareRetriesOnce checks that a cell that fails is not tried again when a table has chosen.
+func TestSpareRetriesOnce(t *testing.T) {
+	s := tiny(t, rates)
+	fails := "grep -q '^rate = 0.004' \"$0\" && grep -q '^form = \"off\"' \"$0\" && exit 3\n" + loses
+	o := study.RunOptions{Command: []string{"sh", "-c", fails}, Retry: true}
+	out, err := run(t, s, o)
+	if want := (study.Outcome{Cells: 8, Done: 6, Failed: 1, Missing: 1, Trained: 6}); err != nil ||
+		out != want {
+		t.Fatalf("%+v, %v, want %+v", out, err, want)
+	}
+	for _, r := range results(t, s) {
+		if r.State == study.Failed && failure(t, r.Cell).Attempts != 1 {
+			t.Errorf("%+v", failure(t, r.Cell))
+		}
+	}
+}
+
 // TestSpareWhereAnotherTableWants checks that a cell that one table does not need is trained if
 // another table needs it.
 func TestSpareWhereAnotherTableWants(t *testing.T) {

@@ -26,7 +26,7 @@ type RunOptions struct {
 	// is also 0, the cores determine it: one cell per core if the models are small, one cell on all
 	// cores if they are large, and on GPUs as many cells as can have their own GPUs.
 	Parallel int
-	// Retry also trains failed cells, which continue where they stopped.
+	// Retry also trains failed cells, once; they continue where they stopped.
 	Retry bool
 	// Only restricts the cells to those that match these labels, by axis; nil means all cells.
 	Only map[string][]string
@@ -207,7 +207,7 @@ func (s *Study) rounds(ctx context.Context, o RunOptions) (Outcome, error) {
 		trained += out.Trained
 		more := len(plan.Waiting) > 0 && out.Trained+r.found > 0 || len(r.later) > 0
 		if more && err == nil && ctx.Err() == nil && len(r.stopped) == 0 {
-			o.Retry = o.Retry && !o.Share // failed cells have been retried
+			o.Retry = false // failed cells have been retried
 			continue
 		}
 		out.Trained = trained
