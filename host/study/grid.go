@@ -188,6 +188,9 @@ func (p plan) name(axes []axis) string {
 	return strings.Join(Cell{Labels: p.labels}.Of(axisNames(axes)), " · ")
 }
 
+// keyOf returns a text that differs between cells with different labels.
+func keyOf(labels map[string]string) string { return fmt.Sprintf("%q", labels) }
+
 // readCells returns the plans of the grid without the excluded cells, followed by those of the
 // single cells ([[study.cells]]). It adds labels that occur only in these to the axes.
 func readCells(study *table, axes []axis, exclude, cells []*table) []plan {
@@ -201,6 +204,7 @@ func readCells(study *table, axes []axis, exclude, cells []*table) []plan {
 		excludes = append(excludes, where)
 	}
 	var plans []plan
+	seen := map[string]bool{} // by the key of the labels
 	if n := size(axes, nil); n > maxCells {
 		most := fmt.Sprintf("want at most %d", maxCells)
 		study.report(study.key("axes"), most, "the grid has %.3g cells", n)
@@ -211,16 +215,19 @@ func readCells(study *table, axes []axis, exclude, cells []*table) []plan {
 			return len(where) > 0 && Cell{Labels: p.labels}.Matches(where)
 		}) {
 			plans = append(plans, p)
+			seen[keyOf(p.labels)] = true
 		}
 	}
 	for _, t := range cells {
 		for _, p := range readCell(t, axes) {
-			if indexOf(plans, p.labels) >= 0 {
+			key := keyOf(p.labels)
+			if seen[key] {
 				t.report(t.path, "want other labels, or leave it out of the grid with [[study.exclude]]",
 					"there are two cells %s", p.name(axes))
 				break
 			}
 			plans = append(plans, p)
+			seen[key] = true
 		}
 	}
 	if len(plans) == 0 && len(study.Errs) == 0 { // otherwise there may be cells once these are fixed
@@ -228,11 +235,6 @@ func readCells(study *table, axes []axis, exclude, cells []*table) []plan {
 			"the study has no cells")
 	}
 	return plans
-}
-
-// indexOf returns the index of the plan with the given labels, or −1 if there is none.
-func indexOf(plans []plan, labels map[string]string) int {
-	return slices.IndexFunc(plans, func(p plan) bool { return maps.Equal(p.labels, labels) })
 }
 
 // maxCells is the maximum number of cells in a study.
@@ -386,6 +388,10 @@ func (r *reader) resolve(base *plaintoml.Document, plans []plan, axes []axis) []
 // one with the labels in init and otherwise its own labels; 0 if there is no init.
 func (r *reader) findStarts(plans []plan, axes []axis) []int {
 	starts := make([]int, len(plans))
+	byLabels := map[string]int{} // as starts
+	for i, p := range plans {
+		byLabels[keyOf(p.labels)] = i + 1
+	}
 	named := map[*table]map[string][]string{} // nil: invalid, which has been reported
 	var found problems
 	for i, p := range plans {
@@ -412,15 +418,15 @@ func (r *reader) findStarts(plans []plan, axes []axis) []int {
 		}
 		const hint = "want those of a cell that is trained; " +
 			"an axis that is left out has the label of the cell itself"
-		j := indexOf(plans, want)
+		start := byLabels[keyOf(want)]
 		switch {
 		case labels == nil:
-		case j < 0:
+		case start == 0:
 			wrong("no cell has these labels", hint)
-		case plans[j].quantize != nil:
+		case plans[start-1].quantize != nil:
 			wrong("the model of the cell with these labels is quantized", hint)
 		default:
-			starts[i] = j + 1
+			starts[i] = start
 		}
 	}
 	for i := range plans { // cycles: cells that start from each other
