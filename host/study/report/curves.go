@@ -40,9 +40,8 @@ func (f drawing) curves() (figure.Picture, string, error) {
 				continue // it was not trained, because its source diverged
 			}
 			if err != nil {
-				return nil, "", &unreadableError{cell.ID, err}
-			}
-			if len(c.steps) > 0 {
+				f.damaged[cell.ID] = err
+			} else if len(c.steps) > 0 {
 				runs = append(runs, c)
 			}
 		}
@@ -131,7 +130,8 @@ func (f drawing) trajectories() (figure.Picture, string, error) {
 					return nil, "", err // the runs of this study record no trajectories
 				}
 				if err != nil {
-					return nil, "", &unreadableError{r.result.Cell.ID, err}
+					f.damaged[r.result.Cell.ID] = err
+					continue
 				}
 				paths = append(paths, path)
 				line := figure.Series{Name: name, Color: i + 1, Line: figure.Varied, Ends: true}

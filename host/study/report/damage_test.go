@@ -53,6 +53,32 @@ func TestDamagedRunsAreLeftOut(t *testing.T) {
 	}
 }
 
+// TestDamagedRunsAreFoundTogether checks that one pass over the runs finds all that are damaged, so
+// that a report is not made again for each of them.
+func TestDamagedRunsAreFoundTogether(t *testing.T) {
+	s := parse(t, grid, filepath.Join(t.TempDir(), "studies", "bits"))
+	results(t, s)
+	for i, c := range s.Cells {
+		if c.Labels["method"] == "QuEST" {
+			name := map[string]string{"2": "trajectory.jsonl", "4": "metrics.jsonl"}[c.Labels["bits"]]
+			if i%3 == 0 {
+				name = "provenance.json"
+			}
+			write(t, c.Dir, name, "{\n{}\n")
+		}
+	}
+	list, err := s.Results()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if damaged, err := report.Damaged(s, list); err != nil || len(damaged) != 6 {
+		t.Errorf("one pass finds %d of 6 damaged runs: %v, %v", len(damaged), damaged, err)
+	}
+	if r := newReport(t, s, list); len(r.Unreadable) != 6 {
+		t.Errorf("left out are %+v", r.Unreadable)
+	}
+}
+
 // entries returns the number of values in tables.
 func entries(r *report.Report) int {
 	n := 0

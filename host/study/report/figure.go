@@ -35,12 +35,14 @@ func (f Figure) file(ending string) string { return "figures/" + f.Name + "." + 
 
 // figures draws a figure of the study file. If it would be overcrowded, it becomes several figures,
 // which have the same vertical axis so that they can be compared.
-func figures(s *study.Study, f study.Figure, results []study.Result) ([]*Figure, error) {
+func figures(
+	s *study.Study, f study.Figure, results []study.Result, damaged unreadable,
+) ([]*Figure, error) {
 	var out []*Figure
 	var charts []*figure.Chart
 	low, high := math.Inf(1), math.Inf(-1)
 	for _, part := range smallMultiples(s, f, results) {
-		one, err := newFigure(s, part, results)
+		one, err := newFigure(drawing{part, s, results, damaged})
 		if err != nil {
 			return nil, err
 		}
@@ -92,18 +94,18 @@ type drawing struct {
 	study.Figure
 	study   *study.Study
 	results []study.Result
+	damaged unreadable
 }
 
 func (f drawing) group(sides ...[]string) *grouped {
 	return group(f.study, f.results, f.Over, f.Where, sides...)
 }
 
-func newFigure(s *study.Study, given study.Figure, results []study.Result) (*Figure, error) {
-	f := drawing{given, s, results}
-	out := &Figure{Kind: f.Kind, Title: cmp.Or(f.Title, defaultTitle(given))}
+func newFigure(f drawing) (*Figure, error) {
+	out := &Figure{Kind: f.Kind, Title: cmp.Or(f.Title, defaultTitle(f.Figure))}
 	note := ""
 	if f.Best != nil { // only the results with the chosen label are shown
-		g := f.group(s.OtherAxes(f.Over, []string{f.Best.Axis}), nil, []string{f.Best.Axis})
+		g := f.group(f.study.OtherAxes(f.Over, []string{f.Best.Axis}), nil, []string{f.Best.Axis})
 		f.results = nil
 		for _, labels := range g.labels[0] {
 			_, reported := g.choose(f.Best, labels, nil)

@@ -45,20 +45,24 @@ type Report struct {
 // results to failed.
 func New(s *study.Study, results []study.Result) (*Report, error) {
 	for {
-		r, err := build(s, results)
-		d, ok := errors.AsType[*unreadableError](err)
-		if !ok {
+		damaged := unreadable{}
+		r, err := build(s, results, damaged)
+		if err != nil || len(damaged) == 0 {
 			return r, err
 		}
-		for i := range results {
-			if r := &results[i]; r.Cell.ID == d.id {
-				*r = study.Damaged(r.Cell, d.err)
+		for i, r := range results {
+			if err := damaged[r.Cell.ID]; err != nil {
+				results[i] = study.Damaged(r.Cell, err)
 			}
 		}
 	}
 }
 
-func build(s *study.Study, results []study.Result) (*Report, error) {
+// unreadable holds, by the ID of a cell, why a file of its run cannot be read.
+type unreadable map[string]error
+
+// build computes a report without the files that cannot be read, and adds these to damaged.
+func build(s *study.Study, results []study.Result, damaged unreadable) (*Report, error) {
 	r := &Report{Name: s.Name, Axes: s.Axes, Cells: len(results), States: map[string]int{}}
 	left := map[string]bool{} // omitted runs, by ID: cells may share a run
 	for _, result := range results {
@@ -74,11 +78,11 @@ func build(s *study.Study, results []study.Result) (*Report, error) {
 	}
 	r.Tables = Tables(s, results)
 	var err error
-	if r.Figures, err = allFigures(s, results); err != nil {
+	if r.Figures, err = allFigures(s, results, damaged); err != nil {
 		return nil, err
 	}
 	for _, result := range results {
-		if err := r.addRun(s, result); err != nil {
+		if err := r.addRun(s, result, damaged); err != nil {
 			return nil, fmt.Errorf("study %s: cell %s: %w", s.Name, result.Cell.ID, err)
 		}
 	}
@@ -90,9 +94,11 @@ func Tables(s *study.Study, results []study.Result) []Table {
 	return lists.Map(s.Tables, func(t study.Table) Table { return newTable(s, t, results) })
 }
 
-func allFigures(s *study.Study, results []study.Result) (all []Figure, err error) {
+func allFigures(
+	s *study.Study, results []study.Result, damaged unreadable,
+) (all []Figure, err error) {
 	for i, f := range s.Figures {
-		list, err := figures(s, f, results)
+		list, err := figures(s, f, results, damaged)
 		if err != nil {
 			return nil, fmt.Errorf("study %s: figure %d, %s: %w", s.Name, i+1, cmp.Or(f.Title, f.Kind), err)
 		}
@@ -113,7 +119,7 @@ func Figures(s *study.Study, results []study.Result) ([]Figure, error) {
 				s.Name, i+1, f.Kind)
 		}
 	}
-	return allFigures(s, results)
+	return allFigures(s, results, nil)
 }
 
 // OmittedRun is a run that a report omits because one of its files cannot be read, or because it is
@@ -122,14 +128,6 @@ type OmittedRun struct {
 	Run string `json:"run"` // directory of the run
 	Err string `json:"error"`
 }
-
-type unreadableError struct {
-	id  string
-	err error
-}
-
-func (d *unreadableError) Error() string { return d.err.Error() }
-func (d *unreadableError) Unwrap() error { return d.err }
 
 // Run is a cell as it is listed in the report.
 type Run struct {
@@ -143,7 +141,7 @@ type Run struct {
 	Provenance int      // index plus 1 in Report.Provenances; 0: the cell has not been trained
 }
 
-func (r *Report) addRun(s *study.Study, result study.Result) error {
+func (r *Report) addRun(s *study.Study, result study.Result, damaged unreadable) error {
 	out := Run{
 		ID: result.Cell.ID, Labels: result.Cell.Of(s.AxisNames()), State: result.State,
 		Err: anonymize(strings.ToValidUTF8(result.Err, "\uFFFD")), Summary: map[string]float64{},
@@ -172,7 +170,7 @@ func (r *Report) addRun(s *study.Study, result study.Result) error {
 	if result.Trained() {
 		provenance, err := readProvenance(rundir.At(result.Cell.Run).Provenance())
 		if err != nil {
-			return &unreadableError{result.Cell.ID, err}
+			damaged[result.Cell.ID] = err
 		}
 		if provenance != "" {
 			if !slices.Contains(r.Provenances, provenance) {

@@ -20,6 +20,7 @@ type Table struct {
 	Entries      [][]Entry  // by row and column
 
 	axes        []study.Axis // all of the study
+	common      int          // the largest number of replicates; most entries have as many
 	baseColumn  int          // the column with which the others are compared; -1: not a single one
 	intervals   int          // number of differences with an interval
 	differences string       // format of a difference
@@ -84,7 +85,7 @@ func newTable(s *study.Study, t study.Table, results []study.Result) Table {
 	return out
 }
 
-// entries returns a row of the table with its marks.
+// entries returns a row of the table with its marks, and raises t.common.
 func (t *Table) entries(groups [][]replicate) []Entry {
 	row := make([]Entry, len(groups))
 	means := make([]float64, len(groups))
@@ -92,6 +93,7 @@ func (t *Table) entries(groups [][]replicate) []Entry {
 	for c, list := range groups {
 		_, x := values(list, t.Metric)
 		row[c] = Entry{Sample: study.Describe(x), Expected: len(list)}
+		t.common = max(t.common, len(x))
 		if means[c] = row[c].Mean; !math.IsNaN(means[c]) {
 			known++
 		}
@@ -215,13 +217,13 @@ func (t *Table) Grids() []grid {
 		switch {
 		case e.Mark == Tied:
 			c.Sign = " ≈"
-		case e.Mark == Untested && t.common() > 1: // in a table of single runs a note says so once
+		case e.Mark == Untested && t.common > 1: // in a table of single runs a note says so once
 			c.Sign = " ?"
 		}
 		notes := []string{e.ChoiceText()}
 		if e.N < e.Expected {
 			notes = append(notes, fmt.Sprintf("%d of %d", e.N, e.Expected))
-		} else if t.common() != e.N {
+		} else if t.common != e.N {
 			notes = append(notes, fmt.Sprintf("n = %d", e.N))
 		}
 		c.Note = strings.Join(slices.DeleteFunc(notes, func(s string) bool { return s == "" }), "; ")
@@ -241,7 +243,7 @@ func (t *Table) Grids() []grid {
 		if t.clearWithHolm(e) {
 			c.Sign = " ‡"
 		}
-		if d.N != t.common() {
+		if d.N != t.common {
 			c.Note = fmt.Sprintf("n = %d", d.N)
 		}
 		return c

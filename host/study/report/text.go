@@ -172,27 +172,16 @@ func intervalText(write func(float64) string, d study.Difference) string {
 	return s
 }
 
-// common returns the largest number of replicates of an entry; most entries have as many.
-func (t *Table) common() int {
-	n := 0
-	for _, row := range t.Entries {
-		for _, e := range row {
-			n = max(n, e.N)
-		}
-	}
-	return n
-}
-
 func (t *Table) notes() []string {
-	if t.common() == 0 {
+	if t.common == 0 {
 		return []string{"No cell of this table is done, or none has its metric."}
 	}
 	what := "Mean ± standard deviation"
-	if t.common() < 2 {
+	if t.common < 2 {
 		what = "Values"
 	}
-	first := fmt.Sprintf("%s of %s, n = %d", what, metricPhrase(t.Metric), t.common())
-	if len(t.Over) > 0 && t.common() > 1 {
+	first := fmt.Sprintf("%s of %s, n = %d", what, metricPhrase(t.Metric), t.common)
+	if len(t.Over) > 0 && t.common > 1 {
 		first += " (" + strings.Join(t.Over, ", ") + ")"
 	}
 	first += " unless noted"
@@ -214,7 +203,7 @@ func (t *Table) notes() []string {
 			"for the 95 % interval of the paired difference includes zero.")
 	}
 	switch untested := t.any(func(e Entry) bool { return e.Mark == Untested }); {
-	case untested && t.common() < 2:
+	case untested && t.common < 2:
 		notes = append(notes, "These are single runs: chance is not ruled out for any difference.")
 	case untested:
 		notes = append(notes, "?: chance is not ruled out: the replicates that the best has as well "+
@@ -224,7 +213,7 @@ func (t *Table) notes() []string {
 }
 
 func (t *Table) differenceNotes() []string {
-	if t.common() == 0 {
+	if t.common == 0 {
 		return t.notes()
 	}
 	has := func(is func(e Entry, d *study.Difference) bool) bool {
@@ -232,7 +221,7 @@ func (t *Table) differenceNotes() []string {
 	}
 	bold := has(func(_ Entry, d *study.Difference) bool { return d.Clear() })
 	first := fmt.Sprintf("Differences from %s, paired by replicate (n = %d unless noted), "+
-		"with 95 %% intervals of Student's t", t.baseName(), t.common())
+		"with 95 %% intervals of Student's t", t.baseName(), t.common)
 	if t.intervals > 1 {
 		first += fmt.Sprintf(", of which %.2g of %d would leave out zero by chance",
 			(1-study.Level)*float64(t.intervals), t.intervals)

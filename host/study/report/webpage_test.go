@@ -36,7 +36,7 @@ func full() *Report {
 			{Sample: study.Sample{N: 1, Mean: 1, SD: math.NaN()}, Expected: 1,
 				Difference: &study.Difference{N: 1, Mean: 1, Low: math.NaN(), High: math.NaN()}},
 		}},
-		axes: []study.Axis{axis}, differences: "%g",
+		axes: []study.Axis{axis}, common: 1, differences: "%g",
 	}
 	return &Report{
 		Name: hostile, Axes: []study.Axis{axis}, States: map[string]int{}, Tables: []Table{table},
