@@ -147,9 +147,9 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 
 // Run trains the cells that are not done, each in a process of its own, so that a crash of one does
 // not affect the others. If a cell fails, its error is recorded, and it is not tried again without
-// Retry. If a single cell is stopped by a request in its directory, the other cells continue, and
-// Run returns [ErrInterrupted] at the end. When ctx ends, the running cells save checkpoints, and
-// Run returns [ErrInterrupted]. They also save checkpoints if this process is killed.
+// Retry. If the process of a single cell is stopped by a signal, the other cells continue, and Run
+// returns [ErrInterrupted] at the end. When ctx ends, the running cells save checkpoints, and Run
+// returns [ErrInterrupted]. They also save checkpoints if this process is killed.
 func Run(ctx context.Context, s *Study, o RunOptions) (Outcome, error) {
 	self, err := os.Executable()
 	if err != nil {

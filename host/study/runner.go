@@ -31,7 +31,7 @@ type runner struct {
 	worked  float64         // estimated operations of the cells that have ended
 	found   int             // cells that other processes have done since the plan was made
 	later   []Cell          // to check again: other processes work on them, or on their sources
-	stopped map[string]bool // by ID, cells that were stopped by a request for that cell alone
+	stopped map[string]bool // by ID, cells whose own processes were stopped by a signal
 }
 
 func newRunner(s *Study, o RunOptions, p Plan) *runner {
@@ -131,7 +131,7 @@ func (r *runner) cell(ctx context.Context, c Cell) (err error) {
 	releaseGPUs()
 	if err == nil && state == Interrupted && ctx.Err() == nil {
 		r.mu.Lock()
-		r.stopped[c.ID] = true // by a request for this cell alone
+		r.stopped[c.ID] = true
 		r.mu.Unlock()
 	}
 	if err == nil && failure != nil {
