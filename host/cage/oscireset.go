@@ -2,7 +2,6 @@ package cage
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/cage-qat/cage/internal/schema"
 	"github.com/cage-qat/cage/sdk/program"
@@ -34,20 +33,11 @@ type OsciReset struct {
 	Every     int     // steps of a period
 	Window    int     // steps in which path lengths are measured; at most Every − 2
 	Threshold float64 // minimum d_Q/d of a weight that is reset, at least 1
-	By        string  // byRatio; another form was removed, which used Edge
-	Edge      float64
 }
-
-// The values of method.reset_by. Only old configurations have byEdge, which is not supported.
-const (
-	byRatio = "distance_ratio"
-	byEdge  = "bin_edge"
-)
 
 // DefaultOsciReset holds the authors' settings for training 150M parameters (configs/150m_100bt,
 // TJv2-mix_fp8-osci_reset.yaml): from step 15,000 of 25,500, 50 steps of every 200, ratio 8.
-var DefaultOsciReset = OsciReset{Start: 0.6, Every: 200, Window: 50, Threshold: 8,
-	By: byRatio, Edge: 0.495}
+var DefaultOsciReset = OsciReset{Start: 0.6, Every: 200, Window: 50, Threshold: 8}
 
 func (m *OsciReset) keys() []schema.Key {
 	of, d := []string{NameOsciReset}, DefaultOsciReset
@@ -62,11 +52,6 @@ func (m *OsciReset) keys() []schema.Key {
 		{Name: "reset_threshold", To: &m.Threshold, Is: schema.Between(1, 1e12), For: of,
 			Default: d.Threshold,
 			Doc:     "minimum ratio of the path length of Q(x) to that of x at which a weight is reset"},
-		{Name: "reset_by", To: &m.By, Is: schema.OneOf(byRatio, byEdge), For: of, Default: d.By,
-			Doc: "which weights are reset: those whose Q(x) moves farther than x in a window of steps " +
-				"(distance_ratio); bin_edge is no longer supported"},
-		{Name: "reset_edge", To: &m.Edge, Is: schema.Between(0, 1), For: of, Default: d.Edge,
-			Doc: "no longer has an effect"},
 	}
 }
 
@@ -113,10 +98,7 @@ func (OsciReset) State(shape []int) []spec.Tensor {
 
 // Forward returns the quantizer unchanged. It returns an error if the quantizer is stochastic: the
 // distance between random values of Q(x) does not measure oscillation.
-func (m OsciReset) Forward(w *Weight, _ int) (spec.Quantizer, error) {
-	if m.By == byEdge {
-		return w.Quantizer, fmt.Errorf("reset_by = %q is no longer supported: want %q", byEdge, byRatio)
-	}
+func (OsciReset) Forward(w *Weight, _ int) (spec.Quantizer, error) {
 	if w.Quantizer.Draws() {
 		return w.Quantizer, errors.New("its quantizer is stochastic, so Q(x) moves even if x does not")
 	}

@@ -123,7 +123,7 @@ func (s *Settings) Keys(quantized func() bool) []schema.Key {
 // Check returns the problems that involve several keys.
 func (s Settings) Check() (out schema.Problems) {
 	m := s.OsciReset
-	out.Unless(m.By == byEdge || m.Window <= m.Every-2, schema.Problem{
+	out.Unless(m.Window <= m.Every-2, schema.Problem{
 		Key:   "method.reset_window",
 		Found: fmt.Sprintf("%d steps of every %d", m.Window, m.Every),
 		Hint: fmt.Sprintf("want at most %d: a period has its first step before the window, "+
