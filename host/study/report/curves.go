@@ -1,7 +1,6 @@
 package report
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,7 +13,6 @@ import (
 	"github.com/cage-qat/cage/host/study/figure"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
-	"github.com/cage-qat/cage/internal/jsonlines"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -59,34 +57,22 @@ type curve struct {
 	values map[int]float64
 }
 
-// readCurve reads a field of metrics.jsonl by its JSON name, which may be unknown to this version.
+// readCurve reads a number of the records in a metrics.jsonl by its name.
 func readCurve(path vfs.Path, metric string) (curve, error) {
 	c := curve{values: map[int]float64{}}
-	for record, err := range jsonlines.Read[map[string]json.RawMessage](path) {
-		if errors.Is(err, jsonlines.ErrTorn) {
-			break
-		}
+	for r, err := range metrics.Each[metrics.Record](path) {
 		if err != nil {
 			return curve{}, err
 		}
-		raw, ok := record.Value[metric]
-		if !ok {
-			continue
+		for _, v := range r.Values() {
+			if v.Name != metric {
+				continue
+			}
+			if _, again := c.values[r.Step]; !again {
+				c.steps = append(c.steps, r.Step)
+			}
+			c.values[r.Step] = v.Number
 		}
-		var step int
-		var value metrics.Number
-		name := "step"
-		if err = json.Unmarshal(record.Value[name], &step); err == nil {
-			name, err = metric, value.UnmarshalJSON(raw)
-		}
-		if err != nil {
-			err = fmt.Errorf("%s: %w", name, err)
-			return curve{}, &jsonlines.Error{Path: path, Line: record.Line, Err: err}
-		}
-		if _, again := c.values[step]; !again {
-			c.steps = append(c.steps, step)
-		}
-		c.values[step] = float64(value)
 	}
 	return c, nil
 }
