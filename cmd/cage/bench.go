@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"runtime/pprof"
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -36,14 +33,6 @@ optimizer = {plugin = "adamw"}
 quantizer = {plugin = "quest"}
 `
 
-// benchFlags maps the flags of 'cage bench step' to configuration keys.
-var benchFlags = map[string]string{
-	"preset": "model.preset", "layers": "model.layers", "width": "model.width",
-	"heads": "model.heads", "context": "model.context", "vocab": "model.vocab",
-	"batch": "train.batch", "optimizer": "optimizer.plugin", "quantizer": "quantizer.plugin",
-	"bits": "quantizer.bits", "device": "device.kind", "precision": "device.precision",
-}
-
 func newBenchStep() *cobra.Command {
 	o, profile := bench.Options{}, ""
 	cmd := &cobra.Command{
@@ -54,7 +43,7 @@ correction in turn. Ratios are taken round by round, so that other load on the m
 affects both alike.
 
 The settings are those of a run's TOML file or, without one, a small Llama with AdamW and
-QuEST. --set changes them, and short flags such as --layers do the same:
+QuEST. --set changes them:
 
   cage bench step --set model.layers=6 --set model.width=512 --set train.batch=4
   cage bench step --set 'model.preset="30M"' --set 'device.precision="bfloat16"'
@@ -64,26 +53,13 @@ go tool pprof -tagfocus executable=gradient cage FILE`,
 		Args: arguments(0, 1, "at most one TOML file"),
 	}
 	flags := cmd.Flags()
-	short := map[string]*string{}
-	for flag, key := range benchFlags {
-		short[flag] = flags.String(flag, "", "short for --set "+key)
-	}
 	sets := flags.StringArray("set", nil, "override a key of the TOML: `KEY=VALUE` (repeatable)")
 	flags.IntVar(&o.Rounds, "steps", 12, "rounds to count, after a warm-up of a quarter as many")
 	flags.StringVar(&profile, "cpuprofile", "", "write a CPU profile to `FILE`, for go tool pprof")
 	flags.BoolVar(&o.ConfiguredOnly, "alone", false,
 		"measure the configured step only, and print one line of JSON")
 	return withOutput(cmd, func(cmd *cobra.Command, args []string) (a *output, err error) {
-		var settings []string
-		for _, flag := range slices.Sorted(maps.Keys(short)) {
-			if value := *short[flag]; value != "" {
-				if _, err := strconv.Atoi(value); err != nil {
-					value = strconv.Quote(value)
-				}
-				settings = append(settings, benchFlags[flag]+"="+value)
-			}
-		}
-		cfg, err := benchConfig(args, append(settings, *sets...))
+		cfg, err := benchConfig(args, *sets)
 		if err != nil {
 			return nil, err
 		}
