@@ -58,23 +58,16 @@ func readEvaluation(dir vfs.Path) (a savedEvaluation, begun bool, err error) {
 	return a, true, err
 }
 
-// findOutdated marks results as unevaluated if the questions of an evaluation have changed.
-// Questions that cannot be read at present are assumed to be unchanged.
+// findOutdated marks results as unevaluated if an evaluation is missing or its questions have
+// changed.
 func (s *Study) findOutdated(results []Result) {
-	for _, e := range s.evaluations {
-		now, err := e.rows()
-		if err != nil {
+	for i := range results {
+		r := &results[i]
+		if r.State != Done && r.State != Unevaluated || r.Diverged {
 			continue
 		}
-		for i := range results {
-			r := &results[i]
-			if r.State != Done && r.State != Unevaluated || r.Diverged {
-				continue
-			}
-			if a, begun, err := readEvaluation(s.answers(r.Cell, e)); err != nil || !begun || a.Rows == now {
-				continue
-			}
-			r.unevaluated(e, "the questions of "+e.ID()+" have changed")
+		if recorded, err := s.Evaluated(r.Cell); err == nil {
+			s.FindUnevaluated(r, recorded)
 		}
 	}
 }
