@@ -224,38 +224,20 @@ func (f drawing) heatmap() (figure.Picture, string, error) {
 		Scale: metrics.Label(f.Metric), Log: f.LogY, Rows: g.single(0), Columns: g.single(1),
 	}
 	var n counts
+	var shown [][]Entry // the means alone, since deviations are not shown
 	for _, row := range g.labels[0] {
 		means := make([]float64, len(out.Columns))
+		entries := make([]Entry, len(means))
 		for i, column := range g.labels[1] {
 			_, x := values(g.at(row, column), f.Metric)
 			d := study.Describe(x)
 			n.add(d.N)
-			means[i] = d.Mean
+			means[i], entries[i].Mean = d.Mean, d.Mean
 		}
-		out.Values = append(out.Values, means)
+		out.Values, shown = append(out.Values, means), append(shown, entries)
 	}
-	out.Format = equalDigits(out.Values)
+	out.Format = chooseFormat(shown)
 	return out, n.note("Mean", f.Over), nil
-}
-
-// equalDigits returns a format that gives all numbers the same decimals, so that the largest has
-// four digits or more; if the smallest would then lose its digits, it gives each number four
-// digits.
-func equalDigits(rows [][]float64) string {
-	low, high := math.Inf(1), 0.0
-	for _, v := range slices.Concat(rows...) {
-		if a := math.Abs(v); a > 0 && !math.IsInf(a, 0) {
-			low, high = min(low, a), max(high, a)
-		}
-	}
-	if high == 0 {
-		return "%g"
-	}
-	decimals := 3 - int(math.Floor(math.Log10(high)))
-	if decimals < 0 || decimals > 6 || low < high/100 {
-		return "%#.4g"
-	}
-	return fmt.Sprintf("%%.%df", decimals)
 }
 
 // scatter draws a point for each cell, or for the mean over its replicates.

@@ -294,21 +294,3 @@ func TestSeriesName(t *testing.T) {
 		}
 	}
 }
-
-func TestEqualDigits(t *testing.T) {
-	for _, c := range []struct {
-		values []float64
-		want   string
-	}{
-		{[]float64{0.133, 0.1824, math.NaN()}, "%.4f"},
-		{[]float64{1.283, 0.499}, "%.3f"},
-		{[]float64{123456, 1000}, "%#.4g"},
-		{[]float64{1e-9, 1}, "%#.4g"},
-		{[]float64{0, math.Inf(1)}, "%g"},
-		{[]float64{-12.5, 3}, "%.2f"},
-	} {
-		if got := equalDigits([][]float64{c.values, nil}); got != c.want {
-			t.Errorf("%v: %s, want %s", c.values, got, c.want)
-		}
-	}
-}
