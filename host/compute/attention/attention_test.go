@@ -306,6 +306,40 @@ func TestReference(t *testing.T) {
 	}
 }
 
+// TestLongWindow checks that tokens before all windows change no bits. Their number is a multiple of
+// 256 and 288, so that the remaining tokens are in the same places of blocks without them.
+func TestLongWindow(t *testing.T) {
+	const before = 2304
+	long := attention.Sizes{Batch: 1, Context: before + 801, Heads: 2, KeyHeads: 1, Size: 5, Window: 99}
+	short := long
+	short.Context -= before
+	rng := rand.New(rand.NewPCG(10, 11))
+	in, dOutput := inputs(rng, long)
+	rest := attention.Inputs{Query: in.Query.From(before * long.Heads * long.Size),
+		Key: in.Key.From(before * long.Size), Value: in.Value.From(before * long.Size)}
+	dRest := dOutput[before*long.Heads*long.Size:]
+	for _, tier := range matmul.Tiers() {
+		for arithmetic := range tolerances {
+			var got [2][][]float32
+			for i, s := range []attention.Sizes{long, short} {
+				p, err := attention.New(tier, arithmetic, s)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got[i] = outputs(t, p, []attention.Inputs{in, rest}[i], [][]float32{dOutput, dRest}[i], atOnce)
+			}
+			// The windows of the first 288 tokens begin in blocks with tokens before them.
+			n := (short.Context - 288) * long.Heads * long.Size
+			for output, name := range []string{"output", "adjoint of queries"} {
+				a, b := got[0][output], got[1][output]
+				if !slices.Equal(a[len(a)-n:], b[len(b)-n:]) {
+					t.Errorf("%s in %v: the %s has other bits after more tokens", tier.Name(), arithmetic, name)
+				}
+			}
+		}
+	}
+}
+
 // distance returns the norm of the difference, relative to the norm of sizes.
 func distance(got []float32, want, sizes []float64) float64 {
 	difference, norm := 0.0, 0.0

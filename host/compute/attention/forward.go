@@ -13,8 +13,8 @@ const forwardQueries = 256
 
 type forward struct {
 	*matmul.Multiplier
-	keys          []float32 // rows
-	values        []float32 // across
+	keys          []float32 // rows, from the first key of a task
+	values        []float32 // across, from the first key of a task
 	query         []float32 // columns
 	weights       []float32 // [keys, width]: a row for each key, finally one for each word of keys
 	result        []float32 // [elements, width]
@@ -46,8 +46,8 @@ func (p *Plan) forward(s *forward, batch, keyHead, from, to int, output matmul.E
 	logs []float32, in Inputs) {
 	group, first := p.Heads/p.KeyHeads, p.firstKey(from)
 	at := p.key(batch, 0, keyHead*group)
-	p.keys.rows.Pack(s.keys, in.Key.From(at), 0, to, 0, p.Size)
-	p.keys.across.Pack(s.values, in.Value.From(at), 0, p.Size, 0, to)
+	p.keys.rows.Pack(s.keys, in.Key.From(at), first, to-first, 0, p.Size)
+	p.keys.across.Pack(s.values, in.Value.From(at), 0, p.Size, first, to-first)
 	for head := keyHead * group; head < (keyHead+1)*group; head++ {
 		for query := from; query < to; query += p.width {
 			p.forwardBlock(s, batch, head, query, first, to, output, logs, in)
@@ -63,7 +63,7 @@ func (p *Plan) forwardBlock(s *forward, batch, head, query, first, to int,
 	queries, last := min(width, to-query), min(query+width, p.Context)
 	keys, words := last-first, p.panels.Words
 	p.queries.columns.Pack(s.query, in.Query.From(p.query(batch, 0, head)), query, queries, 0, p.Size)
-	s.Multiply(divideUp(keys, height), size, s.keys[first*size:], height*size, s.query, s.weights,
+	s.Multiply(divideUp(keys, height), size, s.keys, height*size, s.query, s.weights,
 		width, false)
 	weights := s.weights[:keys*width]
 	loops.Softcap(weights, p.limit)
@@ -78,8 +78,8 @@ func (p *Plan) forwardBlock(s *forward, batch, head, query, first, to int,
 	loops.ExpColumns(weights, p.scale, s.largest, s.sums, p.form)
 	p.pad(s.weights, keys)
 
-	s.Multiply(p.padded/height, words(keys), s.values[words(first)*height:], height*words(to),
-		s.weights, s.result, width, false)
+	s.Multiply(p.padded/height, words(keys), s.values, height*words(to-first), s.weights, s.result,
+		width, false)
 	for i := range queries {
 		logs[(batch*p.Heads+head)*p.Context+query+i] = s.largest[i] +
 			float32(math.Log(float64(s.sums[i])))
