@@ -175,6 +175,18 @@ func TestNearestOfRandomVectors(t *testing.T) {
 	}
 }
 
+// TestNearestOfCloseVectors checks that vectors which differ little, compared with their lengths,
+// are found.
+func TestNearestOfCloseVectors(t *testing.T) {
+	for _, table := range [][]float32{{1000, 1000, 1000.2, 1000}, {1, 1, 1.0002, 1},
+		{1e30, 0, 1e30, 1e25}} {
+		got := make([]int32, 2)
+		if loops.Nearest(got, table, table, 2, inTurn); !slices.Equal(got, []int32{0, 1}) {
+			t.Errorf("the rows of %v are nearest to its rows %v, want 0 and 1", table, got)
+		}
+	}
+}
+
 func normal(rng *rand.Rand, n int) []float32 {
 	out := make([]float32, n)
 	for i := range out {

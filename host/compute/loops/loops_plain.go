@@ -14,6 +14,7 @@ func intoAddS(_, _ []float32, _, _ float32) int                       { return 0
 func siluSlope(_, _, _ []float32) int                                 { return 0 }
 func linAdd(_, _ []float32, _ float32, _ []float32, _ float32) int    { return 0 }
 func linMul(_, _ []float32, _ float32, _, _ []float32, _ float32) int { return 0 }
+func addSquares(_, _ []float32, _ float32) int                        { return 0 }
 func sqrtLin(_, _ []float32, _, _ float32) int                        { return 0 }
 func expLin(_, _ []float32, _, _ float32) int                         { return 0 }
 func clamp(_, _ []float32, _, _ float32) int                          { return 0 }

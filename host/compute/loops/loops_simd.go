@@ -354,6 +354,18 @@ func linMul(dst, a []float32, s float32, b, c []float32, t float32) (i int) {
 	return i
 }
 
+// addSquares adds (a − s)² to dst.
+func addSquares(dst, a []float32, s float32) (i int) {
+	a = a[:len(dst)]
+	width, x := simd.Float32s{}.Len(), simd.BroadcastFloat32s(s)
+	for ; i <= len(dst)-width; i += width {
+		difference := simd.LoadFloat32s(a[i:]).Sub(x)
+		simd.LoadFloat32s(dst[i:]).Add(difference.Mul(difference)).Store(dst[i:])
+	}
+	done()
+	return i
+}
+
 func sqrtLin(dst, a []float32, s, t float32) (i int) {
 	a = a[:len(dst)]
 	width, all := simd.Float32s{}.Len(), simd.BroadcastFloat32s

@@ -114,28 +114,20 @@ func ordered(x float32) int32 {
 	return bits ^ bits>>31&math.MaxInt32
 }
 
-// vectors is a table of vectors, prepared to compute the distances of x to all rows at once: it
-// holds half the squared length of each row t, and the transposed rows. The order of the distances
-// is that of |t|²/2 − x·t = (|x − t|² − |x|²)/2.
+// vectors is a table of vectors, transposed to compute the distances of x to all rows at once.
 type vectors struct {
 	d, n    int
-	halves  []float32 // +Inf for rows that are not finite
-	columns []float32 // [d, n]
+	columns []float32 // [d, n]; +Inf in rows that are not finite, whose distances are then infinite
 }
 
 func newVectors(table []float32, d int) *vectors {
 	n := len(table) / d
-	v := &vectors{d, n, make([]float32, n), make([]float32, d*n)}
+	v := &vectors{d, n, make([]float32, d*n)}
 	Transpose(v.columns, n, table, d, n, d, nil)
 	for i := range n {
-		half := 0.0
-		for _, x := range table[i*d : (i+1)*d] {
-			half += float64(x) * float64(x) / 2
-		}
-		if v.halves[i] = float32(half); !isNumber(v.halves[i]) {
-			v.halves[i] = float32(math.Inf(1))
-			for k := range d { // so that sums with them are not NaN
-				v.columns[k*n+i] = 0
+		if slices.ContainsFunc(table[i*d:(i+1)*d], func(x float32) bool { return !isNumber(x) }) {
+			for k := range d {
+				v.columns[k*n+i] = float32(math.Inf(1))
 			}
 		}
 	}
@@ -145,16 +137,21 @@ func newVectors(table []float32, d int) *vectors {
 func (v *vectors) find(dst []int32, x []float32) {
 	sums := make([]float32, v.n)
 	for i := range dst {
-		copy(sums, v.halves)
+		clear(sums)
 		finite := true
 		for k, e := range x[i*v.d : (i+1)*v.d] {
 			finite = finite && isNumber(e)
-			LinAdd(sums, sums, 1, v.columns[k*v.n:], -e)
+			// Subtracting first is more accurate than |t|² − 2x·t, which cancels if x and t are long.
+			column := v.columns[k*v.n:]
+			for i := addSquares(sums, column, e); i < v.n; i++ {
+				difference := column[i] - e
+				sums[i] += float32(difference * difference)
+			}
 		}
 		if finite {
 			var least [1]float32
 			GroupFold(Min, least[:], sums, v.n)
-			dst[i] = int32(max(slices.Index(sums, least[0]), 0))
+			dst[i] = int32(slices.Index(sums, least[0]))
 		} else {
 			dst[i] = 0
 		}
