@@ -5,17 +5,13 @@
 // cannot be recovered on another one. The output of the failed call is lost.
 package recovered
 
-import (
-	"fmt"
-	"runtime/debug"
-)
+import "fmt"
 
 // A PanicError is the error for a recovered panic.
 type PanicError struct {
 	Executor string // name of the executor that panicked
 	Program  string // name of the program that it executed or compiled
 	Cause    any    // the panic value
-	Stack    []byte // where it happened; not part of the message
 }
 
 // Error implements error. The message names the executor and the program.
@@ -34,6 +30,6 @@ func (e *PanicError) Unwrap() error {
 // Catch recovers and sets *err to a [*PanicError].
 func Catch(executor, program string, err *error) {
 	if cause := recover(); cause != nil {
-		*err = &PanicError{Executor: executor, Program: program, Cause: cause, Stack: debug.Stack()}
+		*err = &PanicError{Executor: executor, Program: program, Cause: cause}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -63,8 +62,7 @@ const (
 type StepError struct {
 	Step  string // name given to Compile
 	Phase Phase
-	Err   error  // the cause
-	Stack []byte // stack of the panic, if one was the cause; not part of the message
+	Err   error // the cause
 }
 
 // Error implements the error interface.
@@ -78,14 +76,6 @@ func (e *StepError) Error() string {
 
 // Unwrap returns the cause.
 func (e *StepError) Unwrap() error { return e.Err }
-
-func stepError(step string, phase Phase, err error) error {
-	var p *panicError
-	if errors.As(err, &p) {
-		return &StepError{Step: step, Phase: phase, Err: p.cause, Stack: p.stack}
-	}
-	return &StepError{Step: step, Phase: phase, Err: err}
-}
 
 // A MemoryError reports that a device ran out of memory.
 type MemoryError struct{ error }
@@ -107,25 +97,17 @@ func asMemoryError(err error) error {
 	return &MemoryError{err}
 }
 
-type panicError struct {
-	cause error
-	stack []byte
-}
-
-func (e *panicError) Error() string { return e.cause.Error() }
-func (e *panicError) Unwrap() error { return e.cause }
-
-// catch calls f and turns a panic into an error that carries the stack separately from its message.
-// Errors that report exhausted device memory become a [MemoryError].
+// catch calls f and turns a panic into an error. Errors that report exhausted device memory become
+// a [MemoryError].
 func catch(f func() error) (err error) {
 	defer func() {
 		switch r := recover().(type) {
 		case nil:
 			err = asMemoryError(err)
 		case error:
-			err = &panicError{cause: asMemoryError(r), stack: debug.Stack()}
+			err = asMemoryError(r)
 		default:
-			err = &panicError{cause: fmt.Errorf("%v", r), stack: debug.Stack()}
+			err = fmt.Errorf("%v", r)
 		}
 	}()
 	return f()

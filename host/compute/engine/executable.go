@@ -55,7 +55,7 @@ type Executable struct {
 // error of the step. The caller must Close the executable to free its memory.
 func (d *Device) Compile(name string, inputs []Spec, build BuildFunc) (*Executable, error) {
 	if err := d.checkOpen(); err != nil {
-		return nil, stepError(name, Building, err)
+		return nil, &StepError{name, Building, err}
 	}
 	backend := &recordingBackend{Backend: d.backend}
 	g := graph.NewGraph(backend, name)
@@ -82,7 +82,7 @@ func (d *Device) Compile(name string, inputs []Spec, build BuildFunc) (*Executab
 		return nil
 	}); err != nil {
 		g.Finalize()
-		return nil, stepError(name, Building, err)
+		return nil, &StepError{name, Building, err}
 	}
 	d.compiled.Add(1)
 	e := &Executable{device: d, name: name, inputs: inputs, graph: g}
@@ -116,7 +116,7 @@ func (d *Device) Compile(name string, inputs []Spec, build BuildFunc) (*Executab
 		return nil
 	}); err != nil {
 		g.Finalize()
-		return nil, stepError(name, Compiling, err)
+		return nil, &StepError{name, Compiling, err}
 	}
 	return e, nil
 }
@@ -158,14 +158,14 @@ func timesReplicas(part shapes.Shape, count int) shapes.Shape {
 func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 	buffers, err := e.checkInputs(inputs, donate)
 	if err != nil {
-		return nil, stepError(e.name, Running, err)
+		return nil, &StepError{e.name, Running, err}
 	}
 	_, own := e.device.mine()
 	donated := slices.Repeat(donate, own)
 	if e.graph.State(replicaKey{}) != nil { // the last input of each replica is its index
 		numbers, err := e.device.replicaNumbers()
 		if err != nil {
-			return nil, stepError(e.name, Running, err)
+			return nil, &StepError{e.name, Running, err}
 		}
 		all, n := []compute.Buffer(nil), len(e.inputs)
 		donated = nil
@@ -193,7 +193,7 @@ func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 		err = e.device.execute(execute)
 	})
 	if err != nil {
-		return nil, stepError(e.name, Running, err)
+		return nil, &StepError{e.name, Running, err}
 	}
 	outputs := make([]*Buffer, len(e.outputs))
 	for i, shape := range e.outputs {

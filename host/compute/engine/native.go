@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/gomlx/compute/shapes"
@@ -58,10 +57,7 @@ func (n Native) Call(inputs ...*graph.Node) []*graph.Node {
 
 // run calls Run on the backend's tensors. The error of a failure names the native.
 func (n *Native) run(in, out []Tensor) error {
-	err := catch(func() error { return n.Run(in, out, n.device.Parallel) })
-	if p := (*panicError)(nil); errors.As(err, &p) {
-		return &panicError{fmt.Errorf("native %s: %w", n.Name, p.cause), p.stack}
-	} else if err != nil {
+	if err := catch(func() error { return n.Run(in, out, n.device.Parallel) }); err != nil {
 		return fmt.Errorf("native %s: %w", n.Name, err)
 	}
 	return nil
