@@ -16,9 +16,10 @@ import (
 // also close to the limits of these facts.
 func TestKnown(t *testing.T) {
 	const rows, length = 64, 32
-	masked := func(v program.Value) program.Value {
-		return v.Bitcast(program.Uint).And(v.Builder().ConstUint(0x7F800000)).Bitcast(program.Float)
+	maskedBy := func(v program.Value, mask uint32) program.Value {
+		return v.Bitcast(program.Uint).And(v.Builder().ConstUint(mask)).Bitcast(program.Float)
 	}
+	masked := func(v program.Value) program.Value { return maskedBy(v, 0x7F800000) }
 	for _, tt := range []struct {
 		name   string
 		absent string // from the text if a fact was used
@@ -40,6 +41,10 @@ func TestKnown(t *testing.T) {
 		}},
 		{"no power", "", func(x program.Value) program.Value {
 			return x.Div(masked(x.Clip(-6, 6)).Clip(1, 3))
+		}},
+		{"a mask that rounds to that of powers", "", func(x program.Value) program.Value {
+			x = x.Clip(-6, 6)
+			return x.Div(maskedBy(x, 0x7F800040).Clip(1, 4)).Clip(-2, 2)
 		}},
 		{"a power of something else", "", func(x program.Value) program.Value {
 			return x.Clip(-6, 6).Div(masked(x.Clip(-1, 1)).Clip(0.25, 1)).Clip(-2, 2)

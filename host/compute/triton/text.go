@@ -92,10 +92,12 @@ func (w *writer) constant(elem string, x float64) value {
 		text = float(float32(x)) + " : " + elem
 	}
 	v := w.set(elem, nil, "arith.constant %s", text)
-	c := float64(float32(x))
-	if elem == "i32" || elem == "f32" && !math.IsInf(c, 0) && !math.IsNaN(c) {
-		v.facts = between(c, c)
-		v.power = isPower(c)
+	if elem == "f32" {
+		x = float64(float32(x))
+	}
+	if elem == "i32" || elem == "f32" && !math.IsInf(x, 0) && !math.IsNaN(x) {
+		v.facts = between(x, x)
+		v.power = isPower(x)
 	}
 	v.inBFloat16 = elem == "f32" && math.Float32bits(float32(x))&0xffff == 0
 	return v
