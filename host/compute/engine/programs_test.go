@@ -195,3 +195,23 @@ func TestMemory(t *testing.T) {
 		t.Errorf("the program needs %s (%t)", m, ok)
 	}
 }
+
+// TestMissedKernel checks that a step does not compile if only some calls of kernels were found.
+func TestMissedKernel(t *testing.T) {
+	d, _ := record(t, engine.Options{})
+	_, err := d.Compile("missed", []engine.Spec{{Name: "x", Shape: f32(3)}},
+		func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+			call := func(name string, x *graph.Node) *graph.Node {
+				return engine.Kernel{Name: name}.Call([]*graph.Node{x},
+					func(in []*graph.Node) []*graph.Node { return []*graph.Node{graph.Neg(in[0])} })[0]
+			}
+			inner := graph.NewFunction(g, "inner", func(*graph.Graph) []*graph.Node {
+				return []*graph.Node{call("missed", graph.Parameter(g, "", f32(3)))}
+			})
+			return []*graph.Node{graph.Add(call("found", in[0]), inner.Call(in[0])[0])}
+		})
+	const want = "only 1 of the 2 kernels and collectives"
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got error %v, want %q in it", err, want)
+	}
+}
