@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io/fs"
@@ -84,6 +85,9 @@ func (s pluginSearch) find() (string, error) {
 			if err != nil {
 				return "", fmt.Errorf("searching %s: %w", pattern, err)
 			}
+			slices.SortStableFunc(directories, func(a, b string) int { // python3.9 before python3.12
+				return cmp.Compare(len(a), len(b))
+			})
 			for _, directory := range slices.Backward(directories) { // newest CUDA and Python first
 				if plugin := pluginIn(directory); plugin != "" {
 					return filepath.Abs(plugin)

@@ -29,6 +29,7 @@ func TestFindCUDAPlugin(t *testing.T) {
 	system := touch(t, root, "usr/local/"+site+"xla_cuda13/xla_cuda_plugin.so")
 	touch(t, root, "usr/local/"+site+"xla_cuda12/xla_cuda_plugin.so")
 	touch(t, root, "usr/local/lib/python3.9/site-packages/jax_plugins/xla_cuda12/README")
+	touch(t, root, "usr/local/lib/python3.9/site-packages/jax_plugins/xla_cuda13/xla_cuda_plugin.so")
 	user := touch(t, root, "home/.local/lib/go-xla/pjrt_c_api_cuda13_plugin.so")
 	venv := touch(t, root, "venv/"+site+"xla_cuda13/xla_cuda_plugin.so")
 	python := touch(t, root, "opt/torch/site/jax_plugins/xla_cuda13/xla_cuda_plugin.so")
