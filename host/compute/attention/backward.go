@@ -159,7 +159,8 @@ func (p *Plan) capBackward(products, d, means []float32) {
 	loops.Softcap(products, p.limit)
 	for i, x := range products {
 		t, mean := x/float32(p.limit), means[i/p.width]
-		d[i] = mean + (d[i]-mean)*(1-t*t)
+		// A product that is converted is not fused with a sum, which some processors do.
+		d[i] = mean + float32((d[i]-mean)*(1-float32(t*t)))
 	}
 }
 
