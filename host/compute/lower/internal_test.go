@@ -26,13 +26,19 @@ func TestSubjects(t *testing.T) {
 	for _, tt := range []struct {
 		kind         Kind
 		width, block int
+		columnFirst  bool // the first input has a number for each row
 	}{
-		{Quantizers, 640, 0}, {Quantizers, 77, 0}, {Rotations, 384, 128}, {LargeRotations, 512, 512},
-		{Joined, 640, 128}, {Joined, 48, 0},
+		{kind: Quantizers, width: 640}, {kind: Quantizers, width: 77},
+		{kind: Rotations, width: 384, block: 128}, {kind: LargeRotations, width: 512, block: 512},
+		{kind: Joined, width: 640, block: 128}, {kind: Joined, width: 48},
+		{kind: Rotations, width: 384, block: 128, columnFirst: true},
 	} {
 		t.Run(fmt.Sprint(tt), func(t *testing.T) {
 			d := testdevice.Open(t, engine.Options{Precision: device.BFloat16, Kernels: device.BodyKernels})
 			b := program.NewBuilder("test/quantizer")
+			if tt.columnFirst {
+				b.Input("scale", program.FloatType(64, 1))
+			}
 			y := b.Input("x", program.FloatType(64, tt.width)).Round()
 			if tt.block > 0 {
 				y = y.Hadamard(tt.block)

@@ -48,9 +48,9 @@ type Subject struct {
 }
 
 // subjectOf returns the subject of a quantizer's pass over a number of rows. Its trial program is
-// an integer quantizer with typical operations: sums over rows, maxima over groups, and a mask. The
-// rows have the same width. If the pass rotates, the trial includes its largest rotation; if joined
-// is set, it also normalizes the rows that it reads.
+// an integer quantizer with typical operations: sums over rows, maxima over groups, and a mask. Its
+// rows are as wide as those of the widest input. If the pass rotates, the trial includes its largest
+// rotation; if joined is set, it also normalizes the rows that it reads.
 func subjectOf(p *program.Program, rows int, joined bool) Subject {
 	block := 0
 	for _, n := range p.Nodes {
@@ -67,7 +67,10 @@ func subjectOf(p *program.Program, rows int, joined bool) Subject {
 	case block > 0:
 		kind = Rotations
 	}
-	width := int(p.Inputs[0].Type.Size()) / rows
+	width := 0
+	for _, in := range p.Inputs {
+		width = max(width, int(in.Type.Size())/rows)
+	}
 	of := func(rows int) (*program.Program, error) {
 		const largestGroup = 32
 		group := min(1<<bits.TrailingZeros(uint(width)), largestGroup)
