@@ -277,7 +277,7 @@ func Take(b *Buffer) (*Buffer, error) {
 	return newBuffer(b.device, *b.data.Swap(nil), b.shape, b.sharded), nil
 }
 
-// Data returns the buffer's own memory; only the buffers of the [CPU] device are in host memory.
+// Data returns the buffer's own memory; only the buffers of the CPU device are in host memory.
 // The slice is valid until the buffer is finalized or donated. Write to it only while nothing else
 // reads it.
 func Data[T Element](b *Buffer) ([]T, error) {

@@ -28,8 +28,9 @@
 //
 // # Precision and reproducibility
 //
-// Buffers are float32. On a device opened with [BFloat16], the operands of products built with
-// [DotGeneral] are rounded to bfloat16; all other products keep float32 operands.
+// [Element] lists the types of buffers. On a device opened with bfloat16 as its [Options.Precision],
+// the operands of products built with [DotGeneral] are rounded to bfloat16; all other products keep
+// float32 operands.
 //
 // On the CPU device the same executable with the same inputs gives the same bits, whatever the
 // number of threads. Other builds and processors round differently: [Device.BuildInfo] describes a
