@@ -15,7 +15,6 @@ host/compute/engine/cuda(plugin|libraries)\.go:.*	called in builds with the tag 
 host/compute/engine/graph\.go:KernelsIn	tests of what uses kernels look at those of a graph
 internal/testing/.*/.*	for tests only
 sdk/(program/reference/|sdktest/)?[a-z]+\.go:.*	what authors of plugins call
-host/compute/matmul/peaks_amd64\.go:.*	benchmarks compare products with the peaks of instructions
 host/study/load\.go:Parse	tests and examples have their studies in their text
 '
 # judge says which functions on its input no exception names, and which exceptions name

@@ -1,6 +1,6 @@
 // Command kernelgen writes the assembly code of host/compute/matmul: kernels that multiply panels
-// of words, packers, and loops that measure instructions. The kernels are the same loop with
-// different instructions, some of which Go's assembler does not support.
+// of words, and packers. The kernels are the same loop with different instructions, some of which
+// Go's assembler does not support.
 //
 //	go run ./tools/kernelgen host/compute/matmul
 package main
@@ -32,7 +32,6 @@ func files() map[string][]byte {
 		"kernels_avx512_amd64.s": assembler(floats512, halves512, quads512, upperHalves,
 			transpositions512, acrossAll512, shifted512, columnSums512, finish512),
 		"kernels_amx_amd64.s": assembler(amxKernels, tileShapes, upperHalves, tiledPackers),
-		"peaks_amd64.s":       assembler(peaks, peaksAMX, tileShapes, peakNumbers),
 	}
 }
 

@@ -66,24 +66,3 @@ func BenchmarkProduct(b *testing.B) {
 		}
 	}
 }
-
-// A peak is an instruction whose peak rate is measured.
-type peak struct {
-	instruction string
-	has         bool // whether the processor has it
-	products    int  // in one repetition
-	run         func(repetitions int)
-}
-
-// BenchmarkPeak measures each multiplication instruction without access to memory, on one thread.
-// Products reach only part of this rate.
-func BenchmarkPeak(b *testing.B) {
-	for _, p := range peaks() {
-		b.Run(p.instruction, func(b *testing.B) {
-			for b.Loop() {
-				p.run(10000)
-			}
-			b.ReportMetric(2e4*float64(p.products)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
-		})
-	}
-}

@@ -204,7 +204,7 @@ func TestBytes(t *testing.T) {
 // TestKernelsCheck checks that a kernel panics before it accesses memory outside a slice.
 func TestKernelsCheck(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
-		for _, f := range []*format{tier.bfloat16, tier.float32, tier.codes} {
+		for kind, f := range []*format{tier.bfloat16, tier.float32, tier.codes} {
 			tile, words := f.rows*f.columns, f.words(5*f.per)
 			for i := range 5 {
 				s := &strip{words: words, tiles: 2, apart: words * f.rows, stride: f.columns,
@@ -227,7 +227,7 @@ func TestKernelsCheck(t *testing.T) {
 				func() {
 					defer func() {
 						if recover() == nil {
-							t.Errorf("%s: no panic", f.name)
+							t.Errorf("format %d, slice %d: no panic", kind, i)
 						}
 					}()
 					f.multiply(f, s)

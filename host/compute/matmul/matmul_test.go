@@ -602,22 +602,6 @@ func TestBest(t *testing.T) {
 	}
 }
 
-// TestPeaks checks that BenchmarkPeak measures each instruction with which a tier multiplies.
-func TestPeaks(t *testing.T) {
-	known := map[string]bool{}
-	for _, p := range peaks() {
-		known[p.instruction] = true
-		p.run(2)
-	}
-	for _, tier := range processorTiers() {
-		for _, f := range []*format{tier.codes, tier.float32, tier.bfloat16} {
-			if !known[f.name] {
-				t.Errorf("%s multiplies with %q, whose peak is not measured", tier.Name(), f.name)
-			}
-		}
-	}
-}
-
 // TestTasksCoverRows checks that tasks cover every row once, begin at panels, and never have more
 // rows than the task before.
 func TestTasksCoverRows(t *testing.T) {

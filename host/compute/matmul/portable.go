@@ -13,7 +13,7 @@ var portableHelpers = &helpers{
 }
 
 var portableFloats = &format{
-	name: "float32 multiply, add", rows: 4, columns: 4, per: 1, cut: &blocksForVectors,
+	rows: 4, columns: 4, per: 1, cut: &blocksForVectors,
 	multiply:  tileKernel(floatsPortable).tileByTile,
 	float32s:  packer[float32]{along: roundFloat32s, across: acrossOne(roundFloat32s)},
 	bfloat16s: packer[uint16]{along: widenBFloat16s, across: acrossOne(widenBFloat16s)},
@@ -21,7 +21,7 @@ var portableFloats = &format{
 }
 
 var portableSingles = &format{
-	name: "float32 fused multiply-add", rows: 4, columns: 4, per: 1, cut: &blocksForVectors,
+	rows: 4, columns: 4, per: 1, cut: &blocksForVectors,
 	multiply:  tileKernel(singlesPortable).tileByTile,
 	float32s:  packer[float32]{along: copyFloat32s, across: acrossOne(copyFloat32s)},
 	bfloat16s: portableFloats.bfloat16s,
@@ -29,7 +29,7 @@ var portableSingles = &format{
 }
 
 var portableCodes = &format{
-	name: "int32 multiply, add", integers: true, rows: 4, columns: 4, per: 4, cut: &blocksForVectors,
+	integers: true, rows: 4, columns: 4, per: 4, cut: &blocksForVectors,
 	multiply: tileKernel(codesPortable).tileByTile,
 	int8s:    packer[int8]{along: quadsAlong, across: quadsAcross},
 	helpers:  portableHelpers,

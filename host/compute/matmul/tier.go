@@ -54,7 +54,6 @@ func Best() (*Tier, error) {
 
 // A format is a kernel, together with the functions that pack operands into its panels.
 type format struct {
-	name     string // of the instruction that multiplies
 	integers bool
 	rows     int // of a panel of the left operand, and of a tile
 	columns  int // of a panel of the right operand, and of a tile

@@ -72,13 +72,13 @@ var helpers512 = &helpers{
 }
 
 var formatFloats256 = &format{
-	name: "VFMADD231PS 256", rows: 6, columns: 16, per: 1, cut: &blocksForVectors,
+	rows: 6, columns: 16, per: 1, cut: &blocksForVectors,
 	multiply: checked(floats256).tileByTile,
 	float32s: wordsOfFloat32s, bfloat16s: wordsOfBFloat16s, helpers: helpers256,
 }
 
 var formatFloats512 = &format{
-	name: "VFMADD231PS 512", rows: 12, columns: 32, per: 1, cut: &blocksForVectors,
+	rows: 12, columns: 32, per: 1, cut: &blocksForVectors,
 	multiply: strip512(floats512),
 	float32s: packer[float32]{
 		along: wordsOfFloat32s.along, across: wordsOfFloat32s.across, exact: true,
@@ -89,13 +89,13 @@ var formatFloats512 = &format{
 }
 
 var formatSingles256 = &format{
-	name: "VFMADD231PS 256", rows: 6, columns: 16, per: 1, cut: &blocksForVectors,
+	rows: 6, columns: 16, per: 1, cut: &blocksForVectors,
 	multiply: checked(floats256).tileByTile,
 	float32s: unroundedFloat32s, bfloat16s: wordsOfBFloat16s, helpers: helpers256,
 }
 
 var formatSingles512 = &format{
-	name: "VFMADD231PS 512", rows: 12, columns: 32, per: 1, cut: &blocksForVectors,
+	rows: 12, columns: 32, per: 1, cut: &blocksForVectors,
 	multiply: strip512(floats512),
 	float32s: packer[float32]{
 		along: unroundedFloat32s.along, across: unroundedFloat32s.across, exact: true,
@@ -106,7 +106,7 @@ var formatSingles512 = &format{
 }
 
 var formatHalves512 = &format{
-	name: "VDPBF16PS 512", rows: 12, columns: 32, per: 2, cut: &blocksForVectors,
+	rows: 12, columns: 32, per: 2, cut: &blocksForVectors,
 	multiply: strip512(halves512),
 	float32s: packer[float32]{
 		along: halvesOfFloat32s, across: halvesOfFloat32sAcross, exact: true,
@@ -122,7 +122,7 @@ var formatHalves512 = &format{
 }
 
 var formatPairs256 = &format{
-	name: "VPMADDWD, VPADDD 256", integers: true, rows: 6, columns: 16, per: 2, cut: &blocksForVectors,
+	integers: true, rows: 6, columns: 16, per: 2, cut: &blocksForVectors,
 	multiply: checked(pairs256).tileByTile,
 	int8s: packer[int8]{
 		along: pairsAlong, across: pairsAcross, straightAlong: alongBy[int8](transposePairs8, 2),
@@ -132,7 +132,7 @@ var formatPairs256 = &format{
 }
 
 var formatQuads512 = &format{
-	name: "VPDPBUSD 512", integers: true, rows: 12, columns: 32, per: 4, unsigned: true,
+	integers: true, rows: 12, columns: 32, per: 4, unsigned: true,
 	cut: &blocksForVectors, multiply: strip512(quads512),
 	int8s: packer[int8]{
 		along: copyAlong[int8], across: quadsAcross, exact: true,

@@ -19,7 +19,7 @@ func amx() *Tier {
 }
 
 var formatHalvesAMX = &format{
-	name: "TDPBF16PS", rows: 32, columns: 32, per: 2, tiled: true, cut: &blocksForTiles,
+	rows: 32, columns: 32, per: 2, tiled: true, cut: &blocksForTiles,
 	multiply: stripAMX(halvesAMX),
 	float32s: tiledToo(formatHalves512.float32s, alongRoundedHalvesTiled, acrossRoundedHalvesTiled,
 		2),
@@ -28,7 +28,7 @@ var formatHalvesAMX = &format{
 }
 
 var formatQuadsAMX = &format{
-	name: "TDPBSSD", integers: true, rows: 32, columns: 32, per: 4, tiled: true, cut: &blocksForTiles,
+	integers: true, rows: 32, columns: 32, per: 4, tiled: true, cut: &blocksForTiles,
 	multiply: stripAMX(quadsAMX),
 	int8s:    tiledToo(formatQuads512.int8s, alongTiled, acrossQuadsTiled, 4),
 	helpers:  helpers512,
