@@ -9,9 +9,10 @@
 // repacking. On processors that multiply pairs of bfloat16 elements, the exponential also joins
 // pairs of the block's rows into words. Weights are rounded after they are summed.
 //
-// Results have the same bits for any number of threads, and on all processors except those that
-// multiply pairs, which sum in another order. This package works on slices, independent of graphs
-// and devices.
+// Results have the same bits for any number of threads. They have the same bits on all processors,
+// too, except in bfloat16 on those that multiply pairs, which sum in another order, and in float32
+// on those without vector kernels, where products are rounded before they are added. This package
+// works on slices, independent of graphs and devices.
 package attention
 
 import (

@@ -451,7 +451,8 @@ func TestSameBits(t *testing.T) {
 }
 
 // TestFloatTiersAgree checks that tiers that multiply float32 words give equal bits: in bfloat16 if
-// all products are normal numbers, and in float32 always.
+// all products are normal numbers, and in float32 with fused instructions, which the portable tier
+// does not have.
 func TestFloatTiersAgree(t *testing.T) {
 	r := rand.New(rand.NewPCG(13, 14))
 	every := testlevel.Sample(6, 1, 1)
@@ -467,17 +468,17 @@ func TestFloatTiersAgree(t *testing.T) {
 			x, y := elements(t, "float32", reaches(t, l), false, c.value),
 				elements(t, "float32", reaches(t, rl), false, c.value)
 			var want []float32
-			for i, tier := range slices.Backward(Tiers()) {
-				if tier.format(c.a).per != 1 {
+			for _, tier := range slices.Backward(Tiers()) {
+				if tier.format(c.a).per != 1 || c.a == Float32 && tier.IsPortable() {
 					continue
 				}
 				p := plan(t, tier, c.a, s)
 				out := make([]float32, p.Size())
 				run1(t, p, out, x, y, nil)
-				if i == len(Tiers())-1 {
+				if want == nil {
 					want = out
 				} else if !slices.EqualFunc(out, want, sameNumber) {
-					t.Errorf("%s, %v: %v has other bits than the portable tier", tier.name, c.a, s)
+					t.Errorf("%s, %v: %v has other bits than with an older tier", tier.name, c.a, s)
 				}
 			}
 		}

@@ -22,7 +22,7 @@ var portableFloats = &format{
 
 var portableSingles = &format{
 	rows: 4, columns: 4, per: 1, cut: &blocksForVectors,
-	multiply:  tileKernel(singlesPortable).tileByTile,
+	multiply:  tileKernel(floatsPortable).tileByTile,
 	float32s:  packer[float32]{along: copyFloat32s, across: acrossOne(copyFloat32s)},
 	bfloat16s: portableFloats.bfloat16s,
 	helpers:   portableHelpers,
@@ -117,54 +117,6 @@ func floatsPortable(words int, a, b, c []uint32, stride int, accumulate bool) {
 		}
 		to[0], to[1], to[2], to[3] = s0, s1, s2, s3
 	}
-}
-
-// singlesPortable rounds a multiplication and addition once, like the fused instructions of other
-// tiers.
-func singlesPortable(words int, a, b, c []uint32, stride int, accumulate bool) {
-	a, b = a[:4*words], b[:4*words]
-	for r := range 4 {
-		var s [4]float32
-		for i := 0; i+4 <= len(a) && i+4 <= len(b); i += 4 {
-			x := math.Float32frombits(a[i+r])
-			for j, y := range (*[4]uint32)(b[i:]) {
-				s[j] = fusedMultiplyAdd(x, math.Float32frombits(y), s[j])
-			}
-		}
-		to := asFloats((*[4]uint32)(c[r*stride:])[:])
-		for j := range to {
-			if accumulate {
-				to[j] += s[j]
-			} else {
-				to[j] = s[j]
-			}
-		}
-	}
-}
-
-// fusedMultiplyAdd returns x·y + z, rounded once. The product is exact in float64. If the float64
-// sum is inexact, it is rounded to odd, that is, to the adjacent float64 whose last bit is 1.
-// Rounding this to float32 gives the correctly rounded result (Boldo and Melquiond, "Emulation of
-// FMA and Correctly Rounded Sums: Proved Algorithms Using Rounding to Odd", IEEE Transactions on
-// Computers 57(4), 2008).
-func fusedMultiplyAdd(x, y, z float32) float32 {
-	product, addend := float64(x)*float64(y), float64(z)
-	sum := product + addend
-	bits := math.Float64bits(sum)
-	if bits&1 == 0 && !math.IsInf(sum, 0) && !math.IsNaN(sum) {
-		// Compute the error of the sum (Knuth, The Art of Computer Programming, volume 2, section
-		// 4.2.2, theorem B).
-		part := sum - product
-		rest := (product - (sum - part)) + (addend - part)
-		switch {
-		case rest == 0:
-		case (rest > 0) == (sum > 0):
-			bits++
-		default:
-			bits--
-		}
-	}
-	return float32(math.Float64frombits(bits))
 }
 
 func codesPortable(words int, a, b, c []uint32, stride int, accumulate bool) {
