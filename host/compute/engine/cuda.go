@@ -18,12 +18,9 @@ const builtCUDA = true
 
 // openCUDA loads the PJRT plugin and opens an XLA client on it.
 func openCUDA(opts Options) (compute.Backend, error) {
-	plugin := opts.Plugin
-	if plugin == "" {
-		var err error
-		if plugin, err = FindCUDAPlugin(); err != nil {
-			return nil, err
-		}
+	plugin, err := FindCUDAPlugin()
+	if err != nil {
+		return nil, err
 	}
 	if err := checkPluginPath(plugin); err != nil {
 		return nil, err

@@ -23,10 +23,6 @@ type Options struct {
 	// limit and is fastest: it keeps all processors busy. CUDA ignores it.
 	Threads int
 
-	// Plugin is the path of the PJRT plugin for the CUDA device, a shared library. If it is empty,
-	// [FindCUDAPlugin] searches for one. The CPU ignores it.
-	Plugin string
-
 	// TF32 lets the CUDA device round the operands of float32 products to 10 bits of mantissa, which
 	// is faster. The default is exact float32. The CPU ignores it.
 	TF32 bool

@@ -178,7 +178,8 @@ func TestMemoryLimit(t *testing.T) {
 // TestMemory checks the memory that XLA reports for a program.
 func TestMemory(t *testing.T) {
 	plugin, _ := pjrtrecord.XLA(t, 1)
-	d, err := engine.Open(device.CUDA, engine.Options{Plugin: plugin})
+	t.Setenv(engine.PluginPathVariable, plugin)
+	d, err := engine.Open(device.CUDA, engine.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

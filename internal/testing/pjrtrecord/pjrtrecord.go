@@ -52,7 +52,7 @@ type Recorder struct{ dir string }
 func Open(t *testing.T, gpus int, opts engine.Options) (*engine.Device, *Recorder, error) {
 	t.Helper()
 	plugin, r := Plugin(t, gpus)
-	opts.Plugin = plugin
+	t.Setenv(engine.PluginPathVariable, plugin)
 	d, err := engine.Open(device.CUDA, opts)
 	if err != nil {
 		return nil, nil, err
