@@ -121,9 +121,7 @@ func (a *analysis) fuseLinear(n *node, once func(x operand, op loops.Op) bool) {
 			return
 		}
 		second, t := parts(y)
-		if n.op = opLinAdd + n.op - loops.Add; n.op != opLinAdd {
-			n.op = opLinSub
-		}
+		n.op = opLinAdd + n.op - loops.Add // the differences follow the sums in both lists
 		n.in = []operand{first, s, second, t}
 	}
 }
