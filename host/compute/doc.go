@@ -8,9 +8,9 @@
 //	cpu        runs programs on the CPU, in one pass through its caches
 //	passes     rewrites and divides programs: rows, codes and scales, rotations that cancel
 //	attention  computes causal attention on the CPU, in blocks
-//	loops      implements the CPU's loops over elements, norms, losses and random bits
 //	engine     provides devices, compiled graphs and buffers; only it uses GoMLX's internals
 //	matmul     multiplies matrices of bfloat16 and of 8-bit integers on the CPU
+//	loops      implements the CPU's loops over elements, norms, losses and random bits
 //	device     defines the device settings of a configuration
 //
 // A plugin's program (package sdk/program) is differentiated and simplified (sdk/program/autodiff,

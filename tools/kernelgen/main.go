@@ -27,8 +27,8 @@ func main() {
 // files returns the generated files by name.
 func files() map[string][]byte {
 	return map[string][]byte{
-		"kernels_avx2_amd64.s": assembler(floats256, pairs256, transpositions, acrossAll, rounded,
-			prefetch, finish),
+		"kernels_avx2_amd64.s": assembler(floats256, pairs256, transpositions, acrossAll, prefetch,
+			finish),
 		"kernels_avx512_amd64.s": assembler(floats512, halves512, quads512, upperHalves,
 			transpositions512, acrossAll512, shifted512, columnSums512, finish512),
 		"kernels_amx_amd64.s": assembler(amxKernels, tileShapes, upperHalves, tiledPackers),

@@ -87,9 +87,9 @@ func roundingConstants(w *writer) {
 	}
 }
 
-// round rounds the words of a register to bfloat16, to nearest, ties to even, like roundBits in
-// matmul. It adds half a unit less one, and one more if the truncated result is odd. NaNs become
-// quiet.
+// round rounds the words of a register to bfloat16, to nearest, ties to even, like
+// halffloat.ToBFloat16. It adds half a unit less one, and one more if the truncated result is odd.
+// NaNs become quiet.
 func round(w *writer, x, s, t string) {
 	w.line("VPSRLD $16, %s, %s", x, s)
 	w.line("VPAND Y13, %s, %[1]s", s)
@@ -99,25 +99,6 @@ func round(w *writer, x, s, t string) {
 	w.line("VCMPPS $3, %s, %[1]s, %[1]s", x) // unordered
 	w.line("VPBLENDVB %s, %s, %s, %[1]s", x, t, s)
 	w.line("VPAND Y15, %s, %[1]s", x)
-}
-
-// rounded writes a function that rounds words in blocks of eight.
-func rounded(w *writer) {
-	w.function("rounded8(dst, src *uint32, blocks int)", "rounded8", 24)
-	w.line("MOVQ dst+0(FP), DI")
-	w.line("MOVQ src+8(FP), SI")
-	w.line("MOVQ blocks+16(FP), CX")
-	roundingConstants(w)
-	w.label("loop")
-	w.line("VMOVDQU (SI), Y0")
-	round(w, "Y0", "Y1", "Y2")
-	w.line("VMOVDQU Y0, (DI)")
-	w.line("ADDQ $32, SI")
-	w.line("ADDQ $32, DI")
-	w.line("DECQ CX")
-	w.line("JNZ loop")
-	w.line("VZEROUPPER")
-	w.line("RET")
 }
 
 // prefetch writes a function that prefetches rows. The row stride is in bytes.

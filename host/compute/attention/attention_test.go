@@ -220,8 +220,8 @@ var tolerances = map[matmul.Arithmetic]float64{matmul.BFloat16: 1. / (1 << 7),
 	matmul.Float32: 1. / (1 << 20)}
 
 // TestReference compares attention with the definition. It also checks that all tiers without
-// bfloat16 instructions give the same bits, in float32 those with vector instructions, and each tier
-// in any order of tasks.
+// bfloat16 instructions give the same bits, in float32 all with vector instructions, and that each
+// tier does in any order of tasks.
 func TestReference(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, s := range []attention.Sizes{
@@ -309,11 +309,12 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// TestLongWindow checks that tokens before all windows change no bits. Their number is a multiple of
-// 256 and 288, so that the remaining tokens are in the same places of blocks without them.
+// TestLongWindow checks that tokens before all windows change no bits. Their number is a multiple
+// of 256 and 288, so that the remaining tokens are in the same places of blocks without them.
 func TestLongWindow(t *testing.T) {
 	const before = 2304
-	long := attention.Sizes{Batch: 1, Context: before + 801, Heads: 2, KeyHeads: 1, Size: 5, Window: 99}
+	long := attention.Sizes{Batch: 1, Context: before + 801, Heads: 2, KeyHeads: 1, Size: 5,
+		Window: 99}
 	short := long
 	short.Context -= before
 	rng := rand.New(rand.NewPCG(10, 11))

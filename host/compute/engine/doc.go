@@ -28,8 +28,8 @@
 //
 // # Precision and reproducibility
 //
-// [Element] lists the types of buffers. On a device opened with bfloat16 as its [Options.Precision],
-// the operands of products built with [DotGeneral] are rounded to bfloat16; all other products keep
+// [Element] lists the types of buffers. If the [Options.Precision] of a device is bfloat16, the
+// operands of products built with [DotGeneral] are rounded to bfloat16; all other products keep
 // float32 operands.
 //
 // On the CPU device the same executable with the same inputs gives the same bits, whatever the

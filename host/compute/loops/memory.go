@@ -1,6 +1,10 @@
 package loops
 
-import "math"
+import (
+	"math"
+
+	"github.com/cage-qat/cage/internal/halffloat"
+)
 
 // FromBFloat16 converts bfloat16 bits to float32. a must be at least as long as dst.
 func FromBFloat16(dst []float32, a []uint16) {
@@ -59,10 +63,4 @@ func Spread(dst, a []float32, times int) {
 	}
 }
 
-func short(x float32) uint16 {
-	bits := math.Float32bits(x)
-	if bits&^(1<<31) > 0xff<<23 { // NaN: its set bits may all be in the lower half
-		return uint16(bits>>16 | 1<<6)
-	}
-	return uint16((bits + 0x7fff + bits>>16&1) >> 16)
-}
+func short(x float32) uint16 { return halffloat.ToBFloat16(x) }

@@ -49,8 +49,8 @@ type Subject struct {
 
 // subjectOf returns the subject of a quantizer's pass over a number of rows. Its trial program is
 // an integer quantizer with typical operations: sums over rows, maxima over groups, and a mask. Its
-// rows are as wide as those of the widest input. If the pass rotates, the trial includes its largest
-// rotation; if joined is set, it also normalizes the rows that it reads.
+// rows are as wide as those of the widest input. If the pass rotates, the trial includes its
+// largest rotation; if joined is set, it also normalizes the rows that it reads.
 func subjectOf(p *program.Program, rows int, joined bool) Subject {
 	block := 0
 	for _, n := range p.Nodes {

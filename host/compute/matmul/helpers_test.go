@@ -5,48 +5,19 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/cage-qat/cage/internal/halffloat"
 )
 
-// TestRoundBits checks, in float64, that roundBits returns the nearest bfloat16, or the even one of
-// two.
-func TestRoundBits(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	number := func(bits uint32) float64 { return float64(math.Float32frombits(bits)) }
-	for range 100000 {
-		x := r.Uint32()
-		got := roundBits(x)
-		switch down := x &^ 0xffff; {
-		case math.IsNaN(number(x)):
-			if !math.IsNaN(number(got)) || got&0x400000 == 0 || got&0xffff != 0 {
-				t.Fatalf("%#x, which is NaN, becomes %#x", x, got)
-			}
-		// the next number is infinity, which counts as 2¹²⁸
-		case x&0x7fff0000 == 0x7f7f0000:
-			if want := (x + 0x8000) &^ 0xffff; got != want {
-				t.Fatalf("%#x becomes %#x, want %#x", x, got, want)
-			}
-		default:
-			below, above := math.Abs(number(x)-number(down)), math.Abs(number(down+0x10000)-number(x))
-			want := down
-			if above < below || above == below && down&0x10000 != 0 {
-				want = down + 0x10000
-			}
-			if got != want {
-				t.Fatalf("%#x becomes %#x, want %#x", x, got, want)
-			}
-		}
-	}
-}
-
-// TestVectorRounding checks that packers round like roundBits, for all upper halves of words with
-// lower halves that round up, down, and to even.
+// TestVectorRounding checks that packers round like package halffloat, for all upper halves of
+// words with lower halves that round up, down, and to even.
 func TestVectorRounding(t *testing.T) {
 	var x []float32
 	var want []uint32
 	for upper := range uint32(1 << 16) {
 		for _, lower := range []uint32{0, 1, 0x7fff, 0x8000, 0x8001, 0xffff} {
-			x = append(x, math.Float32frombits(upper<<16|lower))
-			want = append(want, roundBits(upper<<16|lower))
+			number := math.Float32frombits(upper<<16 | lower)
+			x, want = append(x, number), append(want, uint32(halffloat.ToBFloat16(number))<<16)
 		}
 	}
 	eachTier(t, func(t *testing.T, tier *Tier) {

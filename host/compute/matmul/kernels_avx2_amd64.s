@@ -1001,42 +1001,6 @@ vector:
 	VZEROUPPER
 	RET
 
-// func rounded8(dst, src *uint32, blocks int)
-TEXT ·rounded8(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ blocks+16(FP), CX
-	MOVL $0x7fff, AX
-	VMOVD AX, X12
-	VPBROADCASTD X12, Y12
-	MOVL $0x1, AX
-	VMOVD AX, X13
-	VPBROADCASTD X13, Y13
-	MOVL $0x400000, AX
-	VMOVD AX, X14
-	VPBROADCASTD X14, Y14
-	MOVL $0xffff0000, AX
-	VMOVD AX, X15
-	VPBROADCASTD X15, Y15
-
-loop:
-	VMOVDQU (SI), Y0
-	VPSRLD $16, Y0, Y1
-	VPAND Y13, Y1, Y1
-	VPADDD Y12, Y0, Y2
-	VPADDD Y1, Y2, Y1
-	VPOR Y14, Y0, Y2
-	VCMPPS $3, Y0, Y0, Y0
-	VPBLENDVB Y0, Y2, Y1, Y0
-	VPAND Y15, Y0, Y0
-	VMOVDQU Y0, (DI)
-	ADDQ $32, SI
-	ADDQ $32, DI
-	DECQ CX
-	JNZ loop
-	VZEROUPPER
-	RET
-
 // func prefetchRows(at unsafe.Pointer, stride, rows, bytes int)
 TEXT ·prefetchRows(SB), NOSPLIT, $0-32
 	MOVQ at+0(FP), SI

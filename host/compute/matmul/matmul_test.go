@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/cage-qat/cage/internal/halffloat"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
@@ -372,7 +373,7 @@ func TestShortResults(t *testing.T) {
 						}
 					}
 					for i, b := range short.BFloat16 {
-						want := math.Float32frombits(roundBits(math.Float32bits(long.Float32[i])))
+						want := math.Float32frombits(uint32(halffloat.ToBFloat16(long.Float32[i])) << 16)
 						if got := math.Float32frombits(uint32(b) << 16); !sameNumber(got, want) {
 							t.Fatalf("%v %v, element %d is %v, want %v", a, s, i, got, want)
 						}

@@ -3,6 +3,9 @@ package matmul
 import (
 	"math"
 	"unsafe"
+
+	"github.com/cage-qat/cage/host/compute/loops"
+	"github.com/cage-qat/cage/internal/halffloat"
 )
 
 var portable = &Tier{"portable", portableFloats, portableSingles, portableCodes}
@@ -40,15 +43,6 @@ func acrossOne[T any](along func(dst []uint32, src []T)) func(dst []uint32, src 
 	return func(dst []uint32, src *[4][]T) { along(dst, src[0]) }
 }
 
-// roundBits rounds float32 bits to the nearest bfloat16, ties to even; the lower half of the result
-// is zero. NaN becomes quiet: cutting off a payload in the lower half would leave infinity.
-func roundBits(x uint32) uint32 {
-	if x&0x7fffffff > 0x7f800000 {
-		return (x | 0x400000) &^ 0xffff
-	}
-	return (x + 0x7fff + x>>16&1) &^ 0xffff
-}
-
 func narrowPortable(dst []uint16, stride int, src []uint32, srcStride, rows, columns int) {
 	narrowFrom(0, dst, stride, src, srcStride, rows, columns)
 }
@@ -57,26 +51,18 @@ func narrowPortable(dst []uint16, stride int, src []uint32, srcStride, rows, col
 func narrowFrom(column int, dst []uint16, stride int, src []uint32, srcStride, rows, columns int) {
 	for r := range rows {
 		for c := column; c < columns; c++ {
-			dst[r*stride+c] = uint16(roundBits(src[r*srcStride+c]) >> 16)
+			dst[r*stride+c] = halffloat.ToBFloat16(math.Float32frombits(src[r*srcStride+c]))
 		}
 	}
 }
 
 func roundFloat32s(dst []uint32, src []float32) {
-	src = src[:len(dst)]
-	for i, x := range src {
-		dst[i] = roundBits(math.Float32bits(x))
-	}
+	loops.RoundToBFloat16(asFloats(dst), src[:len(dst)])
 }
 
 func copyFloat32s(dst []uint32, src []float32) { copy(dst, asWords(src[:len(dst)])) }
 
-func widenBFloat16s(dst []uint32, src []uint16) {
-	src = src[:len(dst)]
-	for i, x := range src {
-		dst[i] = uint32(x) << 16
-	}
-}
+func widenBFloat16s(dst []uint32, src []uint16) { loops.FromBFloat16(asFloats(dst), src) }
 
 func quadsAlong(dst []uint32, src []int8) {
 	for i := range dst {

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/cage-qat/cage/internal/halffloat"
 )
 
 // A shape describes a product: the sizes of its axes and their layout in memory.
@@ -86,7 +88,7 @@ func values(t *Tier, a Arithmetic, e Elements) []float64 {
 	all := make([]float64, max(len(e.Float32), len(e.BFloat16), len(e.Int8)))
 	for i, x := range e.Float32 {
 		if a == BFloat16 {
-			x = math.Float32frombits(roundBits(math.Float32bits(x)))
+			x = math.Float32frombits(uint32(halffloat.ToBFloat16(x)) << 16)
 		}
 		all[i] = float64(x)
 	}

@@ -145,7 +145,7 @@ var formatQuads512 = &format{
 // Packers that several formats use.
 var (
 	wordsOfFloat32s = packer[float32]{
-		along: roundFloat32s256, across: acrossOne(roundFloat32s256),
+		along: roundFloat32s, across: acrossOne(roundFloat32s),
 		straightAlong:  alongBy[float32](transposeRounded8, 1),
 		straightAcross: acrossBy[float32](acrossRounded, 1),
 	}
@@ -155,7 +155,7 @@ var (
 		straightAcross: acrossBy[float32](acrossSingles, 1),
 	}
 	wordsOfBFloat16s = packer[uint16]{
-		along: widenBFloat16s256, across: acrossOne(widenBFloat16s256),
+		along: widenBFloat16s, across: acrossOne(widenBFloat16s),
 		straightAlong:  alongBy[uint16](transposeWidened8, 1),
 		straightAcross: acrossBy[uint16](acrossWidened, 1),
 	}
@@ -226,9 +226,6 @@ func transpose8(dst *uint32, stride int, src ptr, ld, blocks int)
 func transposeWidened8(dst *uint32, stride int, src ptr, ld, blocks int)
 func transposePairs8(dst *uint32, stride int, src ptr, ld, blocks int)
 func transposeRounded8(dst *uint32, stride int, src ptr, ld, blocks int)
-
-//go:noescape
-func rounded8(dst, src *uint32, blocks int)
 
 //go:noescape
 func prefetchRows(at ptr, stride, rows, bytes int)

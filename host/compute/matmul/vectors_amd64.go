@@ -5,9 +5,12 @@ package matmul
 import (
 	"simd/archsimd"
 	"unsafe"
+
+	"github.com/cage-qat/cage/host/compute/loops"
+	"github.com/cage-qat/cage/internal/halffloat"
 )
 
-// A rounding holds the vector constants for rounding float32 bits as [roundBits] does.
+// A rounding holds the vector constants for rounding float32 bits to bfloat16.
 type rounding struct{ half, one, quiet, upper archsimd.Uint32x8 }
 
 func newRounding() rounding {
@@ -34,26 +37,6 @@ func narrow256(dst []uint16, stride int, src []uint32, srcStride, rows, columns 
 	if whole < columns {
 		narrowFrom(whole, dst, stride, src, srcStride, rows, columns)
 	}
-}
-
-func roundFloat32s256(dst []uint32, src []float32) {
-	x := asWords(src[:len(dst)])
-	whole := len(dst) &^ 7
-	if whole > 0 {
-		rounded8(&dst[0], &x[0], whole/8)
-	}
-	roundFloat32s(dst[whole:], src[whole:])
-}
-
-func widenBFloat16s256(dst []uint32, src []uint16) {
-	src = src[:len(dst)]
-	i := 0
-	for ; i+8 <= len(dst) && i+8 <= len(src); i += 8 {
-		x := archsimd.LoadUint16x8Array((*[8]uint16)(src[i:])).ExtendToUint32()
-		x.ShiftAllLeft(16).StoreArray((*[8]uint32)(dst[i:]))
-	}
-	archsimd.ClearAVXUpperBits()
-	widenBFloat16s(dst[i:], src[i:])
 }
 
 // parts reinterprets words as their 8-bit or 16-bit parts, the lowest first.
@@ -88,17 +71,15 @@ func pairsAcross(dst []uint32, src *[4][]int8) {
 }
 
 func halvesOfFloat32s(dst []uint32, src []float32) {
-	to, x := parts[uint16](dst), asWords(src)
-	for i, v := range x {
-		to[i] = uint16(roundBits(v) >> 16)
-	}
-	clear(to[len(x):])
+	to := parts[uint16](dst)
+	loops.ToBFloat16(to[:len(src)], src)
+	clear(to[len(src):])
 }
 
 func halvesOfFloat32sAcross(dst []uint32, src *[4][]float32) {
-	s0, s1 := asWords(src[0])[:len(dst)], asWords(src[1])[:len(dst)]
+	s0, s1 := src[0][:len(dst)], src[1][:len(dst)]
 	for i := range dst {
-		dst[i] = roundBits(s0[i])>>16 | roundBits(s1[i])
+		dst[i] = uint32(halffloat.ToBFloat16(s0[i])) | uint32(halffloat.ToBFloat16(s1[i]))<<16
 	}
 }
 
