@@ -26,6 +26,23 @@ func TestNVFP4ScaleBetweenTwo(t *testing.T) {
 	}
 }
 
+// TestManyNVFP4Scales checks that nothing is tried for more scales than there are E4M3 numbers. The
+// trials of a large weight, which cannot succeed, would take minutes.
+func TestManyNVFP4Scales(t *testing.T) {
+	scales := make([]float32, 200)
+	for i := range scales {
+		scales[i] = 1 + float32(i)/256
+	}
+	n := testing.AllocsPerRun(1, func() {
+		if s, ok := findNVFP4(scales); !ok || s.exact || len(s.blocks) != len(scales) {
+			t.Errorf("%+v, %t: want rounded scales", s, ok)
+		}
+	})
+	if n > 200 { // each of the 631 trials would make a map
+		t.Errorf("%v allocations, want a few", n)
+	}
+}
+
 // e4m3 returns the E4M3 number of a code, by its definition.
 func e4m3(code byte) float32 {
 	exponent, mantissa := int(code>>3), float32(code&7)

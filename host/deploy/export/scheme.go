@@ -2,6 +2,7 @@ package export
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 )
@@ -203,9 +204,11 @@ func around(estimate float32) (list []float32) {
 // the global scale; the first that reproduces all scales is chosen, a power of two if possible. If
 // none does, the largest scale is mapped to 448 and the others are rounded to nearest.
 func findNVFP4(scales []float32) (nvfp4Scales, bool) {
-	distinct := slices.Clone(scales)
-	slices.Sort(distinct)
-	distinct = slices.Compact(distinct)
+	set := map[float32]bool{}
+	for _, s := range scales {
+		set[s] = true
+	}
+	distinct := slices.Sorted(maps.Keys(set))
 	largest := distinct[len(distinct)-1]
 	if distinct[0] < 0 {
 		return nvfp4Scales{}, false
@@ -215,15 +218,17 @@ func findNVFP4(scales []float32) (nvfp4Scales, bool) {
 	}
 	values := valuesE4M3()
 	top := values[len(values)-1]
-	_, exponent := math.Frexp(float64(top / largest))
-	if s := nvfp4With(distinct, float32(math.Ldexp(0.5, exponent)), values); s.exact {
-		return s, true
+	var candidates []float32
+	if len(distinct) <= len(values) { // there is a number of E4M3 for each scale
+		_, exponent := math.Frexp(float64(top / largest))
+		candidates = append(candidates, float32(math.Ldexp(0.5, exponent)))
+		for _, block := range slices.Backward(values[1:]) {
+			candidates = append(candidates, around(block/largest)...)
+		}
 	}
-	for _, block := range slices.Backward(values[1:]) {
-		for _, global := range around(block / largest) {
-			if s := nvfp4With(distinct, global, values); s.exact {
-				return s, true
-			}
+	for _, global := range candidates {
+		if s := nvfp4With(distinct, global, values); s.exact {
+			return s, true
 		}
 	}
 	s := nvfp4With(distinct, top/largest, values)
