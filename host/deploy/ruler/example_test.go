@@ -20,7 +20,7 @@ func Example() {
 		Count: func(text string) (int, error) { return len(strings.Fields(text)), nil },
 		Seed:  ruler.DefaultSeed,
 	}
-	samples, err := g.Samples(context.Background(), list[0], 300, 1)
+	samples, err := g.Samples(context.Background(), list[0], 300, 1, 1)
 	if err != nil {
 		panic(err)
 	}

@@ -39,11 +39,12 @@ type Sample struct {
 // Prompt returns the text that is given to the model.
 func (s Sample) Prompt() string { return s.Input + s.AnswerPrefix }
 
-// Samples makes samples of a task. The question, its prefix and the answer have at most length
-// tokens together. As in RULER, all samples of a file are drawn from one random stream: the first
-// samples do not depend on the number of samples, but samples at different lengths are unrelated.
+// Samples makes some of the samples of a task: the first ones, made in number. The question, its
+// prefix and the answer have at most length tokens together. As in RULER, all samples of a file are
+// drawn from one random stream: the first samples do not depend on the number of samples, but
+// samples at different lengths are unrelated.
 func (g *Generator) Samples(
-	ctx context.Context, t Task, length, samples int,
+	ctx context.Context, t Task, length, samples, made int,
 ) (list []Sample, err error) {
 	defer func() {
 		if err != nil {
@@ -59,7 +60,7 @@ func (g *Generator) Samples(
 	if err != nil {
 		return nil, err
 	}
-	for i := range samples {
+	for i := range made {
 		sample, err := next(i)
 		if err != nil {
 			return nil, fmt.Errorf("sample %d: %w", i, err)

@@ -14,7 +14,7 @@ func first(ctx context.Context, g *Generator, task string, length int) (s Sample
 	if err != nil {
 		return s, err
 	}
-	samples, err := g.Samples(ctx, tasks[0], length, 1)
+	samples, err := g.Samples(ctx, tasks[0], length, 1, 1)
 	if err != nil {
 		return s, err
 	}
@@ -126,7 +126,7 @@ func TestErrors(t *testing.T) {
 	}
 	tasks := selected(t, []string{"qa_2"})
 	_, err := (&Generator{Inputs: inputs, Count: countWords}).
-		Samples(context.Background(), tasks[0], 1000, 9)
+		Samples(context.Background(), tasks[0], 1000, 9, 1)
 	if err == nil || !strings.Contains(err.Error(),
 		"the file has 8 questions, but 9 samples were requested") {
 		t.Errorf("the error is %v", err)

@@ -99,7 +99,7 @@ func TestGolden(t *testing.T) {
 				t.Errorf("answers have %d tokens, want %d", list[0].NewTokens, c.New)
 			}
 			gen := &Generator{Inputs: inputs, Count: countWords, Seed: c.Seed}
-			got, err := gen.Samples(context.Background(), list[0], c.Length, len(c.Samples))
+			got, err := gen.Samples(context.Background(), list[0], c.Length, len(c.Samples), len(c.Samples))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -151,7 +151,7 @@ func TestPerfectAnswers(t *testing.T) {
 		var results []*tasks.Result
 		for _, length := range lengths {
 			for _, task := range Tasks() {
-				samples, err := g.Samples(t.Context(), task, length, 2)
+				samples, err := g.Samples(t.Context(), task, length, 2, 2)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -216,7 +216,8 @@ func TestLong(t *testing.T) {
 			g := &Generator{Inputs: inputs, Count: countWords, Seed: c.Seed, Before: c.Before,
 				After: c.After}
 			var got []digest
-			samples, err := g.Samples(context.Background(), list[0], c.Length, len(c.Samples))
+			n := len(c.Samples)
+			samples, err := g.Samples(context.Background(), list[0], c.Length, n, n)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -53,14 +53,14 @@ func (r *Ruler) Ask(ctx context.Context) (*ruler.Report, error) {
 	}
 	questions := map[*tasks.Task]question{}
 	var all []*tasks.Task
-	// Tasks whose prompts do not fit are found before the model is asked, which takes much longer
-	// than to make a prompt twice.
+	// Tasks whose prompts do not fit, and files with too few questions, are found before the model
+	// is asked, which takes much longer than to make a prompt twice.
 	var unfit []error
 	for _, length := range lengths {
 		for _, t := range list {
 			all = append(all, t.At(length))
 			questions[all[len(all)-1]] = question{t, length}
-			if _, err := g.Samples(ctx, t, length, 1); err != nil {
+			if _, err := g.Samples(ctx, t, length, r.Samples, 1); err != nil {
 				unfit = append(unfit, err)
 			}
 		}
@@ -71,7 +71,7 @@ func (r *Ruler) Ask(ctx context.Context) (*ruler.Report, error) {
 	r.whole = true
 	r.items = func(ctx context.Context, t *tasks.Task) (items []tasks.Item, err error) {
 		q := questions[t]
-		samples, err := g.Samples(ctx, q.Task, q.length, r.Samples)
+		samples, err := g.Samples(ctx, q.Task, q.length, r.Samples, r.Samples)
 		if err != nil {
 			return nil, err
 		}
