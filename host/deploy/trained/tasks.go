@@ -70,6 +70,15 @@ func (e *Tasks) Ask(ctx context.Context, list []*tasks.Task) (results []*tasks.R
 			return nil, fmt.Errorf("--chat: %w", err)
 		}
 	}
+	if e.items == nil {
+		// Missing files and invalid rows are found before the model is asked, which takes much longer
+		// than to make the questions twice.
+		for _, t := range list {
+			if _, _, err := e.questions(t); err != nil {
+				return nil, fmt.Errorf("%s: %w", t.Name, err)
+			}
+		}
+	}
 	if e.Out != "" {
 		run, err := rundir.At(e.Out).Config().Exists()
 		if err == nil && (run || IsHub(e.Out)) {
@@ -112,8 +121,7 @@ func (e *Tasks) askTask(ctx context.Context, t *tasks.Task) (*tasks.Result, erro
 	if e.items != nil {
 		items, err = e.items(ctx, t)
 	} else {
-		o := tasks.Options{Chat: e.template, OneTurn: e.OneTurn}
-		items, all, err = e.Source.Items(t, e.encoder, o)
+		items, all, err = e.questions(t)
 	}
 	if err != nil {
 		return nil, err
@@ -136,6 +144,10 @@ func (e *Tasks) askTask(ctx context.Context, t *tasks.Task) (*tasks.Result, erro
 		r.All = all
 	}
 	return r, err
+}
+
+func (e *Tasks) questions(t *tasks.Task) (items []tasks.Item, all int, err error) {
+	return e.Source.Items(t, e.encoder, tasks.Options{Chat: e.template, OneTurn: e.OneTurn})
 }
 
 // Summarize returns the results in lm-eval's form and, if Out is set, writes them to it.
