@@ -28,8 +28,8 @@ var peculiar = map[string]func(row, column int) float32{
 		}
 		return 0
 	},
-	"layers.0.mlp.gate": func(row, column int) float32 { return 0.25 },
-	"layers.0.mlp.up": func(row, column int) float32 {
+	"layers.0.mlp.w1": func(row, column int) float32 { return 0.25 },
+	"layers.0.mlp.w2": func(row, column int) float32 {
 		return 0.3 * float32(1-2*((row+column)%2))
 	},
 	// one nonzero element in sixteen, in eight rows only
@@ -125,7 +125,7 @@ func typesFollowSettings(
 	}
 	known := map[string]*export.Quantized{} // by the parameter and whether it is peculiar
 	model := func(only string) *export.Model {
-		return small(t, architecture.KindLlama,
+		m := small(t, architecture.KindLlama,
 			func(p architecture.Param, x []float32) *export.Quantized {
 				number := peculiar[p.Name]
 				if only != "" && only != p.Name {
@@ -148,6 +148,13 @@ func typesFollowSettings(
 				out := *known[key]
 				return &out
 			})
+		for name := range peculiar {
+			named := func(p architecture.Param) bool { return p.Name == name }
+			if !slices.ContainsFunc(m.Params, named) {
+				t.Fatalf("the model has no parameter %s", name)
+			}
+		}
+		return m
 	}
 	typesEqual(t, fmt.Sprintf("%s %v", client.Description().Name, settings), model)
 }
