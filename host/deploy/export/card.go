@@ -23,8 +23,8 @@ type Card struct {
 
 var cardTemplate = template.Must(template.New(cardFile).Parse(`---
 {{with .Card.License}}license: {{.}}{{else}}# license: choose one before you publish the model{{end}}
-{{- if ne .Report.Format "gguf"}}
-library_name: transformers{{end}}
+{{- with .Library}}
+library_name: {{.}}{{end}}
 {{- with .Card.Base}}
 {{.}}{{end}}
 tags:
@@ -59,6 +59,10 @@ Made by cage {{.Card.Version}} with
 ` + "```toml\n{{.Card.Config}}```" + `
 `))
 
+// libraries maps formats to the library that loads them, as the Hugging Face Hub names it.
+var libraries = map[string]string{"hf": "transformers", "compressed-tensors": "transformers",
+	"mlx": "mlx", "peft": "peft"}
+
 func (c Card) render(r *Report, m *Model) ([]byte, error) {
 	var types []string
 	quantized, difference := 0, 0.0
@@ -84,7 +88,7 @@ func (c Card) render(r *Report, m *Model) ([]byte, error) {
 		s.Kind, s.Layers, s.Width, s.Heads, s.Vocab, s.Context)
 	var out bytes.Buffer
 	err := cardTemplate.Execute(&out, map[string]any{"Card": c, "Report": r,
-		"Types": strings.Join(types, "; "), "Exact": exact, "What": what})
+		"Library": libraries[r.Format], "Types": strings.Join(types, "; "), "Exact": exact, "What": what})
 	return out.Bytes(), err
 }
 

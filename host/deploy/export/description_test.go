@@ -54,3 +54,21 @@ func TestDescription(t *testing.T) {
 		t.Errorf("a list as config.json: error %v", err)
 	}
 }
+
+// TestLibrary checks that the model card of each format names the library that loads it.
+func TestLibrary(t *testing.T) {
+	for format, want := range map[string]string{"hf": "transformers",
+		"compressed-tensors": "transformers", "mlx": "mlx", "peft": "peft", "gguf": ""} {
+		m := small(t, architecture.KindLlama, integers(32, halfSeventh))
+		dir, _ := exported(t, format, m, export.Options{Inexact: true})
+		var got string
+		for line := range strings.Lines(string(testfile.Read(t, filepath.Join(dir, "README.md")))) {
+			if name, ok := strings.CutPrefix(line, "library_name: "); ok {
+				got = strings.TrimSpace(name)
+			}
+		}
+		if got != want {
+			t.Errorf("the card of %s names the library %q, want %q", format, got, want)
+		}
+	}
+}
