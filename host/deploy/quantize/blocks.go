@@ -112,7 +112,8 @@ func (r *Blocks) block(ctx context.Context, f *forward, block int) (list []*Quan
 	if err := f.loadBlock(block, values); err != nil {
 		return nil, err
 	}
-	sites := r.Model.BlockSites(block, r.Batch, r.Context)
+	sites := slices.DeleteFunc(r.Model.BlockSites(block, r.Batch, r.Context),
+		func(s model.ActivationSite) bool { return len(s.Feeds) == 0 }) // operands of attention
 	groupSize := 1 // number of sites whose inputs are computed in one pass
 	if r.Settings.OnePass {
 		groupSize = max(1, len(sites))

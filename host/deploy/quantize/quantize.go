@@ -70,18 +70,19 @@ func Run(ctx context.Context, dir string, o Options) (*trained.Posttrained, erro
 }
 
 func (s *source) quantize(ctx context.Context, o Options) (*trained.Posttrained, error) {
-	m, err := model.New(s.Config.Model, model.Options{})
-	if err != nil {
-		return nil, err
-	}
-	blockwise, ok := m.(model.Language)
-	if !ok {
+	if !s.Config.Model.Language() {
 		return nil, fmt.Errorf("%s: a model of kind %q has no blocks to quantize",
 			s.Dir, s.Config.Model.Kind)
 	}
+	var err error
 	if s.Config, err = s.withQuantizer(o); err != nil {
 		return nil, err
 	}
+	m, err := build.Model(s.Config) // as evaluation of the result does
+	if err != nil {
+		return nil, err
+	}
+	blockwise := m.(model.Language)
 	run := &Blocks{Settings: o.Settings, Model: blockwise, Values: s.values,
 		Context: s.Config.Model.Context}
 	calibration, err := s.texts(o, run)
@@ -132,7 +133,7 @@ func (s *source) withQuantizer(o Options) (*config.Config, error) {
 			return err
 		}
 		if !o.Activations {
-			q.Activations = nil
+			q.Activations, q.Keys, q.Values, q.Queries, q.Head = nil, nil, nil, nil, nil
 			q.Overrides = slices.DeleteFunc(q.Overrides, func(v config.Override) bool {
 				return !v.About(config.RoleWeights)
 			})

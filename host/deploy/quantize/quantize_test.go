@@ -160,6 +160,61 @@ func TestQuantizeOwn(t *testing.T) {
 	}
 }
 
+// TestQuantizeOperands checks that a run's own quantizers of operands of attention and of the head
+// are used in calibration and in the result. Without a request, neither has them.
+func TestQuantizeOperands(t *testing.T) {
+	const operand = `={plugin="absmax", bits=2}`
+	cfg := testrun.Config(t, "train.steps=2", "train.final_eval_batches=0", "train.eval_batches=0",
+		"quantizer.keys"+operand, "quantizer.values"+operand, "quantizer.queries"+operand,
+		`quantizer.head={plugin="absmax", bits=8}`)
+	testrun.Train(t, cfg, train.Options{})
+	// quantized returns the new run, and the error of the layer behind attention.
+	quantized := func(activations bool) (dir string, outputError float64) {
+		o := gptqOptions(t, "", nil)
+		o.Method, o.Activations = posttrain.RTN, activations
+		for _, m := range run(t, cfg.Train.Out, o).Matrices {
+			if m.Name == "layers.0.attn.out" {
+				outputError = m.OutputError
+			}
+		}
+		return o.Out, outputError
+	}
+	dir, all := quantized(true)
+	loss := func(dir string) float64 {
+		loss, _, err := open(t, dir, trained.Options{Finder: testrun.Finder(t)}).Evaluate(t.Context(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return loss
+	}
+	if got, want := loss(dir), loss(cfg.Train.Out); relative(got, want) > 1e-3 {
+		t.Errorf("the loss is %v, that of the run %v", got, want)
+	}
+	if head, err := exportOf(t, dir).Quantized("head"); err != nil || head == nil {
+		t.Errorf("the head is %v: %v", head, err)
+	}
+	_, none := quantized(false)
+
+	// The same run without the tables of the operands.
+	path := rundir.At(cfg.Train.Out).Config()
+	text, err := path.ReadFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, _ := strings.Cut(string(text), "[quantizer.keys]")
+	_, after, found := strings.Cut(rest, "[optimizer]")
+	if !found {
+		t.Fatalf("no tables of operands in\n%s", text)
+	}
+	testfile.Write(t, path.Name, before+"[optimizer]"+after)
+	if _, got := quantized(true); relative(got, all) < 0.01 {
+		t.Errorf("the error is %v with and %v without quantized operands, want another", all, got)
+	}
+	if _, got := quantized(false); got != none {
+		t.Errorf("without activations the error is %v, want %v", none, got)
+	}
+}
+
 // TestQuantizeInterrupted checks that an interruption leaves no files, and that remains of a killed
 // process are replaced.
 func TestQuantizeInterrupted(t *testing.T) {
