@@ -112,6 +112,5 @@ func servedMXFP4(largest float32) float32 {
 
 // servedNVFP4 returns an E4M3 number over the global scale.
 func servedNVFP4(largest, global float32) float32 {
-	values := valuesE4M3()
-	return values[nearestE4M3(largest/6*global, values)] / global
+	return e4m3Numbers[nearestE4M3(largest/6*global)] / global
 }

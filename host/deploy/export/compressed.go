@@ -17,8 +17,8 @@ const headTensor = "lm_head.weight"
 // compressedPlan adds packed weights to a hubPlan.
 type compressedPlan struct {
 	*hubPlan
-	globals map[string]nvfp4Scales // by parameter
-	inputs  map[string]inputs      // by parameter and type
+	globals map[string]float32 // scales of weights in NVFP4, by parameter
+	inputs  map[string]inputs  // by parameter and type
 }
 
 func planCompressed(m *Model, o Options) (*Plan, error) {
@@ -26,7 +26,7 @@ func planCompressed(m *Model, o Options) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &compressedPlan{hubPlan: hub, globals: map[string]nvfp4Scales{}, inputs: map[string]inputs{}}
+	p := &compressedPlan{hubPlan: hub, globals: map[string]float32{}, inputs: map[string]inputs{}}
 	hub.packed = p.tensors
 	unpacked, err := p.pack(parts, o, layout{
 		unpacked: func(part part, w weight) error {
@@ -44,7 +44,7 @@ func planCompressed(m *Model, o Options) (*Plan, error) {
 		check: func(part part, w weight, typ string) error {
 			s, err := scheme{typ: typ, group: nvfp4Block}, error(nil)
 			if typ == typeNVFP4 {
-				p.globals[part.Param.Name], err = p.twoLevels(part, w, parts, o.Inexact)
+				p.globals[part.Param.Name], err = p.globalScale(part, w, parts, o.Inexact)
 			} else {
 				s, err = schemeOf(w.grid, typ)
 			}
@@ -86,12 +86,12 @@ func (p *compressedPlan) quantizesInputs(param, typ string) (bool, error) {
 	return p.inputs[key].quantized, err
 }
 
-// twoLevels returns the scales of a weight in NVFP4. The gate and up projections of a layer share
-// the global scale: vLLM divides both by the larger of the two, and leaves the scales of blocks as
+// globalScale returns the global scale of a weight in NVFP4. The gate and up projections of a layer
+// share it: vLLM divides both by the larger of the two, and leaves the scales of blocks as
 // they are (CompressedTensorsW4A4Fp4.process_weights_after_loading in vLLM 0.32).
-func (p *compressedPlan) twoLevels(
+func (p *compressedPlan) globalScale(
 	t part, w weight, parts []part, inexact bool,
-) (nvfp4Scales, error) {
+) (float32, error) {
 	grids, joined := []*Grid{w.grid}, ""
 	other := strings.NewReplacer("gate_proj", "up_proj", "up_proj", "gate_proj").Replace(t.Tensor)
 	for _, o := range parts {
@@ -100,20 +100,20 @@ func (p *compressedPlan) twoLevels(
 		}
 		sibling, err := p.source.weight(o.Param)
 		if err != nil {
-			return nvfp4Scales{}, err
+			return 0, err
 		}
 		if sibling.grid != nil && sibling.grid.Group == w.grid.Group {
 			grids = append(grids, sibling.grid)
 			joined = ", the same for gate_proj and up_proj, which vLLM joins"
 		}
 	}
-	s, err := nvfp4Of(grids...)
-	if err == nil && !s.exact && !inexact {
+	global, exact, err := nvfp4Of(grids...)
+	if err == nil && !exact && !inexact {
 		err = fmt.Errorf("scales are not E4M3 numbers divided by one float32%s; those of the quantizer "+
 			`nvfp4 with scale_form = "power_of_two" are, unless two weights are very different; `+
 			"--type int8 is exact, --inexact rounds them", joined)
 	}
-	return s, err
+	return global, err
 }
 
 func (p *compressedPlan) tensors(t Stored, s scheme) []safetensors.Tensor {
@@ -135,13 +135,12 @@ func (p *compressedPlan) tensors(t Stored, s scheme) []safetensors.Tensor {
 		if s.typ == typeMXFP4 {
 			return []safetensors.Tensor{codes, ofGrid(t.Name+"_scale", shape, grid, mxfp4Exponents)}
 		}
-		two := p.globals[t.part.Param.Name]
-		scales := ofGrid(t.Name+"_scale", shape, grid, two.of)
+		global := p.globals[t.part.Param.Name]
+		scales := ofGrid(t.Name+"_scale", shape, grid,
+			func(g *Grid) ([]byte, error) { return nvfp4Codes(g, global) })
 		scales.DType = safetensors.F8E4M3
-		global := func() ([]float32, error) { return []float32{two.global}, nil }
-		list := []safetensors.Tensor{
-			codes, scales, safetensors.Lazy(t.Name+"_global_scale", []int{1}, global),
-		}
+		list := []safetensors.Tensor{codes, scales, safetensors.Lazy(t.Name+"_global_scale", []int{1},
+			func() ([]float32, error) { return []float32{global}, nil })}
 		if s.inputs {
 			input := func() ([]float32, error) { return []float32{p.inputs[t.Param+" "+s.typ].global}, nil }
 			name := strings.TrimSuffix(t.Name, "weight") + "input_global_scale"

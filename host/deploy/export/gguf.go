@@ -36,7 +36,7 @@ type ggufPlan struct {
 	inexact bool
 	entries []gguf.Entry
 	tensors []ggufTensor
-	scales  map[string]nvfp4Scales // of weights in NVFP4, by parameter
+	globals map[string]float32 // scales of weights in NVFP4, by parameter
 }
 
 type ggufTensor struct {
@@ -70,7 +70,7 @@ func planGGUF(m *Model, o Options) (*Plan, error) {
 		return nil, err
 	}
 	p := &ggufPlan{source: &source{Model: m, latent: o.Latent}, inexact: o.Inexact,
-		scales: map[string]nvfp4Scales{}}
+		globals: map[string]float32{}}
 	if factors := ropeFactors(settings); factors != nil {
 		p.add(Stored{Name: "rope_freqs.weight", Shape: []int{len(factors)}, Type: floatF32}, factors)
 	}
@@ -115,7 +115,7 @@ func planGGUF(m *Model, o Options) (*Plan, error) {
 				err = errors.New("llama.cpp knows NVFP4's scale of a tensor only in linear layers of blocks, " +
 					"and only in models of kind llama and qwen3")
 			default:
-				p.scales[part.Param.Name], err = ggufScales(w.grid, o.Inexact)
+				p.globals[part.Param.Name], err = ggufScale(w.grid, o.Inexact)
 			}
 			return err
 		},
@@ -132,7 +132,7 @@ func planGGUF(m *Model, o Options) (*Plan, error) {
 		if p.add(t, nil); t.Type == typeNVFP4 {
 			name := gguf.Info{Name: t.Name, Shape: t.Shape}.ScaleName()
 			p.add(Stored{Name: name, Shape: []int{1}, Type: floatF32},
-				[]float32{1 / p.scales[t.Param].global})
+				[]float32{1 / p.globals[t.Param]})
 		}
 	}
 	main, quantizes := p.mainType()
@@ -220,11 +220,12 @@ func (p *ggufPlan) write(ctx context.Context, dir vfs.Path) error {
 				_, err := out.Write(roundQ8(pick(t.part, w.values)))
 				return err
 			}
-			pack := func(g *Grid) ([]byte, error) { return ggufBlocks(g, t.typ, p.inexact) }
-			if t.typ == gguf.NVFP4 {
-				pack = p.scales[t.Param].pack
+			var data []byte
+			if grid := w.grid.of(t.part); t.typ == gguf.NVFP4 {
+				data, err = ggufNVFP4(grid, p.globals[t.Param])
+			} else {
+				data, err = ggufBlocks(grid, t.typ, p.inexact)
 			}
-			data, err := pack(w.grid.of(t.part))
 			if err == nil {
 				_, err = out.Write(data)
 			}
@@ -336,25 +337,24 @@ func ggufBlocks(g *Grid, typ gguf.Type, inexact bool) (out []byte, err error) {
 	return out, nil
 }
 
-// ggufScales returns the scales of a weight in NVFP4. llama.cpp multiplies by that of the tensor
-// last, so that only a power of two gives Q(x); if inexact is set, others may differ in the last
-// bit.
-func ggufScales(g *Grid, inexact bool) (nvfp4Scales, error) {
+// ggufScale returns the global scale of a weight in NVFP4. llama.cpp multiplies by it last, so that
+// only a power of two gives Q(x); if inexact is set, others may differ in the last bit.
+func ggufScale(g *Grid, inexact bool) (float32, error) {
 	if size, _ := gguf.NVFP4.Block(); g.Columns%size != 0 {
-		return nvfp4Scales{}, &shortGroupError{g.Columns, size, g.Columns % size}
+		return 0, &shortGroupError{g.Columns, size, g.Columns % size}
 	}
-	s, err := nvfp4Of(g)
-	if fraction, _ := math.Frexp(float64(s.global)); err == nil && !inexact &&
-		!(s.exact && fraction == 0.5) {
+	global, exact, err := nvfp4Of(g)
+	if fraction, _ := math.Frexp(float64(global)); err == nil && !inexact &&
+		!(exact && fraction == 0.5) {
 		err = errors.New("scales are not E4M3 numbers times one power of two, as those of the " +
 			`quantizer nvfp4 with scale_form = "power_of_two" are; --inexact rounds them`)
 	}
-	return s, err
+	return global, err
 }
 
-// pack packs a grid into blocks of 64 elements of GGUF's NVFP4.
-func (s nvfp4Scales) pack(g *Grid) (out []byte, err error) {
-	scales, err := s.of(g)
+// ggufNVFP4 packs a grid into blocks of 64 elements of GGUF's NVFP4.
+func ggufNVFP4(g *Grid, global float32) (out []byte, err error) {
+	scales, err := nvfp4Codes(g, global)
 	if err != nil {
 		return nil, err
 	}

@@ -42,9 +42,8 @@ func codeE8M0(scale float32) (code byte, err error) {
 	return byte(exponent - 1 + 127), nil
 }
 
-// valuesE4M3 returns the numbers of E4M3 from 0 to 448, indexed by code.
-func valuesE4M3() []float32 {
-	list := make([]float32, 127)
+// e4m3Numbers holds the numbers of E4M3 from 0 to 448, indexed by code.
+var e4m3Numbers = func() (list [127]float32) {
 	for code := range list {
 		exponent, mantissa := code>>3, code&7
 		if exponent == 0 {
@@ -54,4 +53,4 @@ func valuesE4M3() []float32 {
 		}
 	}
 	return list
-}
+}()

@@ -1,10 +1,13 @@
 package export
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
 	"slices"
+
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // Values of Options.Type: the types in which compressed-tensors and MLX store weights.
@@ -129,21 +132,17 @@ func mxfp4Exponents(g *Grid) ([]byte, error) {
 	return out, nil
 }
 
-// nvfp4Of returns the two-level scales that whole weights share.
-func nvfp4Of(grids ...*Grid) (nvfp4Scales, error) {
+// nvfp4Of returns the global scale that whole weights share, and whether it is exact.
+func nvfp4Of(grids ...*Grid) (global float32, exact bool, err error) {
 	var scales []float32
 	for _, g := range grids {
 		g, err := floatBlocks(g, nvfp4Block)
 		if err != nil {
-			return nvfp4Scales{}, err
+			return 0, false, err
 		}
 		scales = append(scales, g.Scales...)
 	}
-	s, ok := findNVFP4(scales)
-	if !ok {
-		return s, fmt.Errorf("scales are negative, or too small for a global scale")
-	}
-	return s, nil
+	return findNVFP4(scales)
 }
 
 // floatBlocks converts a grid to E2M1 codes and splits its groups into blocks.
@@ -172,17 +171,6 @@ func mxfp4Blocks(g *Grid) (*Grid, error) {
 	return &out, nil
 }
 
-// nvfp4Scales are the scales of NVFP4 as compressed-tensors stores them: an element is
-//
-//	E2M1(code) · float32(E4M3(block) / global)
-//
-// so global is the reciprocal of NVFP4's usual global scale.
-type nvfp4Scales struct {
-	global float32
-	blocks map[float32]byte // E4M3 codes by the scale of a block
-	exact  bool             // every scale is float32(block/global)
-}
-
 // maxUlps is the number of ulps by which an estimate is varied in either direction: it is computed
 // from a quotient that was rounded once.
 const maxUlps = 2
@@ -199,81 +187,70 @@ func around(estimate float32) (list []float32) {
 	return list
 }
 
-// findNVFP4 finds the two levels of scales from the scales of a whole tensor. The largest scale is
-// one of the 126 positive E4M3 numbers divided by the global scale, so there are few candidates for
-// the global scale; the first that reproduces all scales is chosen, a power of two if possible. If
-// none does, the largest scale is mapped to 448 and the others are rounded to nearest.
-func findNVFP4(scales []float32) (nvfp4Scales, bool) {
+// findNVFP4 finds the two levels of scales from the scales of a whole tensor. An element in NVFP4,
+// as compressed-tensors stores it, is
+//
+//	E2M1(code) · float32(E4M3(block) / global)
+//
+// so global is the reciprocal of NVFP4's usual global scale. The largest scale is one of the 126
+// positive E4M3 numbers divided by the global scale, so there are few candidates for the global
+// scale; the first that reproduces all scales is chosen, a power of two if possible. If none does,
+// the result is not exact: the largest scale is mapped to 448 and the others are rounded to nearest.
+func findNVFP4(scales []float32) (global float32, exact bool, err error) {
 	set := map[float32]bool{}
 	for _, s := range scales {
 		set[s] = true
 	}
 	distinct := slices.Sorted(maps.Keys(set))
 	largest := distinct[len(distinct)-1]
-	if distinct[0] < 0 {
-		return nvfp4Scales{}, false
+	if distinct[0] == 0 && largest == 0 { // a tensor of zeros
+		return 1, true, nil
 	}
-	if largest == 0 { // a tensor of zeros
-		return nvfp4Scales{1, map[float32]byte{0: 0}, true}, true
-	}
-	values := valuesE4M3()
-	top := values[len(values)-1]
-	var candidates []float32
-	if len(distinct) <= len(values) { // there is a number of E4M3 for each scale
-		_, exponent := math.Frexp(float64(top / largest))
-		candidates = append(candidates, float32(math.Ldexp(0.5, exponent)))
-		for _, block := range slices.Backward(values[1:]) {
-			candidates = append(candidates, around(block/largest)...)
-		}
+	top := e4m3Numbers[len(e4m3Numbers)-1]
+	_, exponent := math.Frexp(float64(top / largest))
+	candidates := []float32{float32(math.Ldexp(0.5, exponent))}
+	for _, block := range slices.Backward(e4m3Numbers[1:]) {
+		candidates = append(candidates, around(block/largest)...)
 	}
 	for _, global := range candidates {
-		if s := nvfp4With(distinct, global, values); s.exact {
-			return s, true
+		different := func(s float32) bool { return e4m3Numbers[codeNVFP4(s, global)]/global != s }
+		if !slices.ContainsFunc(distinct, different) {
+			return global, true, nil
 		}
 	}
-	s := nvfp4With(distinct, top/largest, values)
-	return s, s.global-s.global == 0
+	global = top / largest
+	if distinct[0] < 0 || global-global != 0 {
+		err = errors.New("scales are negative, or too small for a global scale")
+	}
+	return global, false, err
 }
 
-// nvfp4With rounds each scale to the nearest E4M3 number for a global scale, ties to the even code,
-// as a cast to E4M3 and the nvfp4 plugin do. exact reports whether all scales are reproduced.
-func nvfp4With(scales []float32, global float32, values []float32) nvfp4Scales {
-	out := nvfp4Scales{global, make(map[float32]byte, len(scales)), true}
-	for _, s := range scales {
-		code := nearestE4M3(float32(float64(s)*float64(global)), values)
-		out.blocks[s] = byte(code)
-		out.exact = out.exact && values[code]/global == s
-	}
-	return out
+// codeNVFP4 rounds the scale of a block to the nearest E4M3 number for a global scale, ties to the
+// even code, as a cast to E4M3 and the nvfp4 plugin do. It returns the code of that number.
+func codeNVFP4(scale, global float32) byte {
+	return nearestE4M3(float32(float64(scale) * float64(global)))
 }
 
 // nearestE4M3 returns the code of the E4M3 number nearest to v, ties to even, at most that of 448.
-func nearestE4M3(v float32, values []float32) int {
-	code, _ := slices.BinarySearch(values, v)
-	if code == len(values) {
-		return code - 1
+func nearestE4M3(v float32) byte {
+	code, _ := slices.BinarySearch(e4m3Numbers[:], v)
+	if code == len(e4m3Numbers) {
+		return byte(code - 1)
 	}
 	if code > 0 {
-		below, above := v-values[code-1], values[code]-v
+		below, above := v-e4m3Numbers[code-1], e4m3Numbers[code]-v
 		if below < above || below == above && code%2 == 1 {
 			code--
 		}
 	}
-	return code
+	return byte(code)
 }
 
-func (s nvfp4Scales) of(g *Grid) ([]byte, error) {
+// nvfp4Codes returns the E4M3 codes of the scales of a grid's blocks.
+func nvfp4Codes(g *Grid, global float32) ([]byte, error) {
 	g, err := floatBlocks(g, nvfp4Block)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]byte, len(g.Scales))
-	for i, scale := range g.Scales {
-		code, ok := s.blocks[scale]
-		if !ok {
-			return nil, fmt.Errorf("scale %v was not planned", scale)
-		}
-		out[i] = code
-	}
-	return out, nil
+	return lists.Map(g.Scales, func(s float32) byte { return codeNVFP4(s, global) }), nil
 }
