@@ -13,6 +13,15 @@ class Optimizer(torch.optim.Optimizer):
                 programs(x.shape)
         self.steps, self.generator = steps, torch.Generator().manual_seed(seed)
 
+    def load_state_dict(self, state_dict):
+        """Loads the state in its own types. PyTorch converts it to those of the parameters."""
+        super().load_state_dict(state_dict)
+        own = [x for group in self.param_groups for x in group["params"]]
+        saved = [i for group in state_dict["param_groups"] for i in group["params"]]
+        for x, i in zip(own, saved):
+            for name, value in state_dict["state"].get(i, {}).items():
+                self.state[x][name] = value.to(x.device) if torch.is_tensor(value) else value
+
     @torch.no_grad()
     def step(self, closure=None):
         loss = None

@@ -191,6 +191,24 @@ def test_steps_in_bfloat16():
     assert m[0].weight_quantizer.step == 301
 
 
+def test_loaded_state():
+    """State is loaded in its own types, also beside parameters in bfloat16."""
+    m = model().bfloat16()
+    opt = written_adamw.Optimizer(m.parameters())
+    for _ in range(2):
+        m(torch.ones(1, 64, dtype=torch.bfloat16)).sum().backward()
+        opt.step()
+    other = written_adamw.Optimizer(m.parameters())
+    other.load_state_dict(pickle.loads(pickle.dumps(opt.state_dict())))
+    for p in m.parameters():
+        kept, loaded = opt.state[p], other.state[p]
+        assert kept.keys() == loaded.keys() and loaded["step"] == 2
+        assert any(torch.is_tensor(v) for v in kept.values())
+        for name, value in kept.items():
+            if torch.is_tensor(value):
+                assert loaded[name].dtype == value.dtype and torch.equal(loaded[name], value), name
+
+
 for name, test in list(globals().items()):
     if name.startswith("test_"):
         test()
