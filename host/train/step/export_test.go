@@ -11,6 +11,9 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
+// Stages returns the number of executables that are kept.
+func Stages(c *Compiled) int { return len(c.stages) }
+
 // SetExecutor replaces the executor of refresh programs.
 func (c *Compiled) SetExecutor(f refresh.Executor) { c.refresher.Execute = f }
 

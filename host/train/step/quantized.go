@@ -36,13 +36,30 @@ func (c *Compiled) Quantized(s *State, weight string) (*Quantized, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Weights share an executable if their programs differ in name only, and inputs have the same
+	// shapes on the device. Its inputs have the names of the first weight's.
+	unnamed := *w.program
+	unnamed.Name = ""
+	key := "quantized " + unnamed.Hash()
+	for _, in := range c.plan.dividedTensors().Specs(c.dev, w.inputs) {
+		key += fmt.Sprint(" ", in.Shape, in.Sharded)
+	}
+	exec, err := c.compileOnce(key, func() update.Stage {
+		return update.Stage{Name: "quantized " + weight, Inputs: w.inputs,
+			Build: func(in update.Nodes) update.Nodes {
+				return w.evaluate(in, spec.OutputValue, spec.OutputCodes, spec.OutputScale)
+			}}
+	})
+	if err != nil {
+		return nil, err
+	}
+	inputs := update.Tensors{}
+	for i, in := range exec.Inputs {
+		inputs[in.Name] = s.Tensors[w.inputs[i].Name]
+	}
 	t := update.Tensors{}
 	defer finalize(t)
-	build := func(in update.Nodes) update.Nodes {
-		return w.evaluate(in, spec.OutputValue, spec.OutputCodes, spec.OutputScale)
-	}
-	stage := update.Stage{Name: "quantized " + weight, Inputs: w.inputs, Build: build}
-	if err := c.runOnce(stage, t, s.Tensors); err != nil {
+	if err := exec.Run(t, inputs); err != nil {
 		return nil, err
 	}
 	out := &Quantized{Rotation: passes.EndingRotation(w.program, spec.OutputValue)}

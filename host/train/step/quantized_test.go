@@ -1,6 +1,7 @@
 package step_test
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -42,6 +43,12 @@ func TestQuantized(t *testing.T) {
 			if err != nil || len(want) == 0 {
 				t.Fatalf("%d weights, error %v", len(want), err)
 			}
+			before, shapes := step.Stages(k), map[string]bool{}
+			for _, p := range plan.Model.Params() {
+				if want[p.Name] != nil {
+					shapes[fmt.Sprint(p.Dims)] = true
+				}
+			}
 			for weight, values := range want {
 				q, err := k.Quantized(s, weight)
 				if err != nil {
@@ -57,6 +64,9 @@ func TestQuantized(t *testing.T) {
 						t.Fatalf("%s: %v at %d, the step has %v", weight, v, i, values[i])
 					}
 				}
+			}
+			if n := step.Stages(k) - before; n != len(shapes) || n == len(want) {
+				t.Errorf("%d executables for %d weights of %d shapes", n, len(want), len(shapes))
 			}
 			if _, err := k.Quantized(s, "norm"); err == nil {
 				t.Error("a norm was quantized")
