@@ -14,20 +14,15 @@ import (
 
 const headTensor = "lm_head.weight"
 
-// compressedPlan adds packed weights to a hubPlan.
-type compressedPlan struct {
-	*hubPlan
-	globals map[string]float32 // scales of weights in NVFP4, by parameter
-	inputs  map[string]inputs  // by parameter and type
-}
-
 func planCompressed(m *Model, o Options) (*Plan, error) {
-	hub, parts, err := newHubPlan(m, o)
+	p, parts, err := newHubPlan(m, o)
 	if err != nil {
 		return nil, err
 	}
-	p := &compressedPlan{hubPlan: hub, globals: map[string]float32{}, inputs: map[string]inputs{}}
-	hub.packed = p.tensors
+	p.packed = p.compressedTensors
+	if m.Activation != nil {
+		p.inputs = inputsByParam(m)
+	}
 	unpacked, err := p.pack(parts, o, layout{
 		unpacked: func(part part, w weight) error {
 			if part.Param.Role == architecture.RoleEmbedding {
@@ -41,18 +36,13 @@ func planCompressed(m *Model, o Options) (*Plan, error) {
 			}
 			return []string{typeInt4, typeInt8}
 		},
-		check: func(part part, w weight, typ string) error {
-			s, err := scheme{typ: typ, group: nvfp4Block}, error(nil)
-			if typ == typeNVFP4 {
-				p.globals[part.Param.Name], err = p.globalScale(part, w, parts, o.Inexact)
-			} else {
-				s, err = schemeOf(w.grid, typ)
+		pack: func(part part, w weight, typ string) (packing, error) {
+			if typ != typeNVFP4 {
+				s, err := schemeOf(w.grid, typ)
+				return packing{scheme: s}, err
 			}
-			if err == nil {
-				s.inputs, err = p.quantizesInputs(part.Param.Name, typ)
-			}
-			p.schemes[part.Tensor] = s
-			return err
+			global, err := p.globalScale(part, w, parts, o.Inexact)
+			return packing{scheme: scheme{group: nvfp4Block}, global: global}, err
 		},
 	})
 	if err != nil {
@@ -60,36 +50,38 @@ func planCompressed(m *Model, o Options) (*Plan, error) {
 	}
 	plan := p.plan()
 	plan.Inputs = map[string]bool{}
-	for name, s := range p.schemes {
-		p.fourBitFloats = p.fourBitFloats || s.float()
-		plan.Inputs[name] = s.inputs
+	for _, t := range p.stored {
+		if t.packing != nil {
+			p.fourBitFloats = p.fourBitFloats || t.packing.float()
+			plan.Inputs[t.Name] = t.packing.inputs
+		}
 	}
-	p.quantization = map[string]any{"quantization_config": p.quantizationConfig()}
+	p.quantization = map[string]any{"quantization_config": p.compressedConfig()}
 	return plan, unpacked
 }
 
-// quantizesInputs reports whether programs quantize the inputs of the layer of a weight as the run
-// does, if they are described as having the type of the weight.
-func (p *compressedPlan) quantizesInputs(param, typ string) (bool, error) {
-	if p.source.Activation == nil {
-		return false, nil
+// inputsByParam returns a function that compares the inputs of a weight's layer in the run with
+// those of programs, if they are described as having the type of the weight. The parts of a weight
+// have the same inputs and type.
+func inputsByParam(m *Model) func(param, typ string) (inputs, error) {
+	known := map[string]inputs{} // by parameter
+	return func(param, typ string) (inputs, error) {
+		if in, ok := known[param]; ok {
+			return in, nil
+		}
+		a, err := m.Activation(param)
+		if err != nil || a == nil {
+			return inputs{}, err
+		}
+		known[param], err = inputsOf(a, typ)
+		return known[param], err
 	}
-	key := param + " " + typ
-	if in, ok := p.inputs[key]; ok {
-		return in.quantized, nil
-	}
-	a, err := p.source.Activation(param)
-	if err != nil || a == nil {
-		return false, err
-	}
-	p.inputs[key], err = inputsOf(a, typ)
-	return p.inputs[key].quantized, err
 }
 
 // globalScale returns the global scale of a weight in NVFP4. The gate and up projections of a layer
 // share it: vLLM divides both by the larger of the two, and leaves the scales of blocks as
 // they are (CompressedTensorsW4A4Fp4.process_weights_after_loading in vLLM 0.32).
-func (p *compressedPlan) globalScale(
+func (p *hubPlan) globalScale(
 	t part, w weight, parts []part, inexact bool,
 ) (float32, error) {
 	grids, joined := []*Grid{w.grid}, ""
@@ -116,8 +108,8 @@ func (p *compressedPlan) globalScale(
 	return global, err
 }
 
-func (p *compressedPlan) tensors(t Stored, s scheme) []safetensors.Tensor {
-	rows, columns := t.Shape[0], t.Shape[1]
+func (p *hubPlan) compressedTensors(t Stored) []safetensors.Tensor {
+	rows, columns, s := t.Shape[0], t.Shape[1], t.packing.scheme
 	grid := func() (*Grid, error) {
 		g, err := p.gridOf(t)
 		if err != nil {
@@ -135,14 +127,13 @@ func (p *compressedPlan) tensors(t Stored, s scheme) []safetensors.Tensor {
 		if s.typ == typeMXFP4 {
 			return []safetensors.Tensor{codes, ofGrid(t.Name+"_scale", shape, grid, mxfp4Exponents)}
 		}
-		global := p.globals[t.part.Param.Name]
 		scales := ofGrid(t.Name+"_scale", shape, grid,
-			func(g *Grid) ([]byte, error) { return nvfp4Codes(g, global) })
+			func(g *Grid) ([]byte, error) { return nvfp4Codes(g, t.packing.global) })
 		scales.DType = safetensors.F8E4M3
 		list := []safetensors.Tensor{codes, scales, safetensors.Lazy(t.Name+"_global_scale", []int{1},
-			func() ([]float32, error) { return []float32{global}, nil })}
+			func() ([]float32, error) { return []float32{t.packing.global}, nil })}
 		if s.inputs {
-			input := func() ([]float32, error) { return []float32{p.inputs[t.Param+" "+s.typ].global}, nil }
+			input := func() ([]float32, error) { return []float32{t.packing.globalInput}, nil }
 			name := strings.TrimSuffix(t.Name, "weight") + "input_global_scale"
 			list = append(list, safetensors.Lazy(name, []int{1}, input))
 		}
@@ -174,18 +165,21 @@ func ofGrid[G any, T safetensors.Element](name string, shape []int, grid func() 
 	})
 }
 
-// quantizationConfig returns the value of quantization_config in config.json. A single scheme
+// compressedConfig returns the value of quantization_config in config.json. A single scheme
 // applies to all linear layers except the listed ones; if there are several, each lists its layers.
-func (p *compressedPlan) quantizationConfig() map[string]any {
+func (p *hubPlan) compressedConfig() map[string]any {
 	modules := map[scheme][]string{}
 	ignore := []string{}
-	if _, ok := p.schemes[headTensor]; !ok {
+	packedHead := slices.ContainsFunc(p.stored, func(t Stored) bool {
+		return t.Name == headTensor && t.packing != nil
+	})
+	if !packedHead {
 		ignore = append(ignore, strings.TrimSuffix(headTensor, ".weight"))
 	}
 	for _, t := range p.stored {
 		module := strings.TrimSuffix(t.Name, ".weight")
-		if s, ok := p.schemes[t.Name]; ok {
-			modules[s] = append(modules[s], module)
+		if t.packing != nil {
+			modules[t.packing.scheme] = append(modules[t.packing.scheme], module)
 		} else if param := t.part.Param; param.Quantized && param.Role == architecture.RoleMatrix {
 			ignore = append(ignore, module) // a linear layer that is not packed
 		}
@@ -198,7 +192,7 @@ func (p *compressedPlan) quantizationConfig() map[string]any {
 		targets := modules[s]
 		if len(modules) == 1 {
 			targets = []string{"Linear"}
-			if _, ok := p.schemes[headTensor]; ok { // which is no Linear in vLLM
+			if packedHead { // which is no Linear in vLLM
 				targets = append(targets, strings.TrimSuffix(headTensor, ".weight"))
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/deploy/export"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/huggingface"
+	"github.com/cage-qat/cage/internal/halffloat"
 	"github.com/cage-qat/cage/internal/testing/testfile"
 	"github.com/cage-qat/cage/internal/testing/testgguf"
 )
@@ -69,6 +70,32 @@ func TestLibrary(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("the card of %s names the library %q, want %q", format, got, want)
+		}
+	}
+}
+
+// TestWalks checks that an exact export computes Q(x) of each weight twice: to plan the export and
+// to write it. What is read back is compared with a digest.
+func TestWalks(t *testing.T) {
+	for _, format := range []string{"hf", "compressed-tensors", "mlx", "gguf"} {
+		m := small(t, architecture.KindLlama, integers(32, func(x float32) float32 {
+			return halffloat.FromHalf(halffloat.ToHalf(seventh(x)))
+		}))
+		calls, quantized := map[string]int{}, m.Quantized
+		m.Quantized = func(name string) (*export.Quantized, error) {
+			q, err := quantized(name)
+			if q != nil {
+				calls[name]++
+			}
+			return q, err
+		}
+		if _, report := exported(t, format, m, export.Options{}); !report.Exact || len(calls) == 0 {
+			t.Errorf("%s: exact is %t, with %d weights", format, report.Exact, len(calls))
+		}
+		for name, n := range calls {
+			if n != 2 {
+				t.Errorf("%s: %s is quantized %d times, want twice", format, name, n)
+			}
 		}
 	}
 }

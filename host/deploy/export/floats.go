@@ -1,6 +1,7 @@
 package export
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -8,7 +9,9 @@ import (
 	"math"
 	"slices"
 
+	"github.com/cage-qat/cage/internal/digest"
 	"github.com/cage-qat/cage/internal/halffloat"
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // Values of [Options].Float.
@@ -59,6 +62,16 @@ func writeFloats(w io.Writer, typ string, values []float32) error {
 		}
 	}
 	return nil
+}
+
+// sumOf returns a digest of values, in which −0 counts as 0.
+func sumOf(values []float32) [sha256.Size]byte {
+	h := digest.New()
+	for part := range slices.Chunk(values, 1<<14) {
+		withoutSign := func(v float32) float32 { return v + 0 }
+		_ = writeFloats(h, floatF32, lists.Map(part, withoutSign)) // a hash has no errors
+	}
+	return [sha256.Size]byte(h.Sum(nil))
 }
 
 // checkFloats returns an error if typ does not represent all values exactly or, if inexact is set,

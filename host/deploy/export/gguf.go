@@ -36,7 +36,6 @@ type ggufPlan struct {
 	inexact bool
 	entries []gguf.Entry
 	tensors []ggufTensor
-	globals map[string]float32 // scales of weights in NVFP4, by parameter
 }
 
 type ggufTensor struct {
@@ -69,8 +68,7 @@ func planGGUF(m *Model, o Options) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &ggufPlan{source: &source{Model: m, latent: o.Latent}, inexact: o.Inexact,
-		globals: map[string]float32{}}
+	p := &ggufPlan{source: &source{Model: m, latent: o.Latent}, inexact: o.Inexact}
 	if factors := ropeFactors(settings); factors != nil {
 		p.add(Stored{Name: "rope_freqs.weight", Shape: []int{len(factors)}, Type: floatF32}, factors)
 	}
@@ -105,19 +103,19 @@ func planGGUF(m *Model, o Options) (*Plan, error) {
 				return typ != typeQ8 && ggufCodes(w.grid, ggufTypes[typ]) != nil
 			})
 		},
-		check: func(part part, w weight, typ string) (err error) {
+		pack: func(part part, w weight, typ string) (how packing, err error) {
 			switch {
 			case slices.Contains(floatTypes, typ):
-				return checkFloats(typ, w.values, o.Inexact)
+				err = checkFloats(typ, w.values, o.Inexact)
 			case typ != typeNVFP4:
 				_, err = ggufBlocks(w.grid, ggufTypes[typ], o.Inexact)
 			case part.Param.Role != architecture.RoleMatrix || family != "llama" && family != "qwen3":
 				err = errors.New("llama.cpp knows NVFP4's scale of a tensor only in linear layers of blocks, " +
 					"and only in models of kind llama and qwen3")
 			default:
-				p.globals[part.Param.Name], err = ggufScale(w.grid, o.Inexact)
+				how.global, err = ggufScale(w.grid, o.Inexact)
 			}
-			return err
+			return how, err
 		},
 		exactHint:  "--type f32 stores the numbers of Q(x) as they are",
 		floatsHint: "--allow-floats stores them as float32, rotated back, and the others packed",
@@ -132,7 +130,7 @@ func planGGUF(m *Model, o Options) (*Plan, error) {
 		if p.add(t, nil); t.Type == typeNVFP4 {
 			name := gguf.Info{Name: t.Name, Shape: t.Shape}.ScaleName()
 			p.add(Stored{Name: name, Shape: []int{1}, Type: floatF32},
-				[]float32{1 / p.globals[t.Param]})
+				[]float32{1 / t.packing.global})
 		}
 	}
 	main, quantizes := p.mainType()
@@ -222,7 +220,7 @@ func (p *ggufPlan) write(ctx context.Context, dir vfs.Path) error {
 			}
 			var data []byte
 			if grid := w.grid.of(t.part); t.typ == gguf.NVFP4 {
-				data, err = ggufNVFP4(grid, p.globals[t.Param])
+				data, err = ggufNVFP4(grid, t.packing.global)
 			} else {
 				data, err = ggufBlocks(grid, t.typ, p.inexact)
 			}

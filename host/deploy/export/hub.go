@@ -19,13 +19,14 @@ import (
 
 // hubPlan plans a Hugging Face directory, plain or in the layout of compressed-tensors or MLX.
 type hubPlan struct {
-	source  *source
-	float   string // type of plain tensors in Options
-	limit   int64
-	stored  []Stored
-	schemes map[string]scheme // of packed tensors, by name
-	// packed returns the tensors in the file that represent t, which is packed.
-	packed func(t Stored, s scheme) []safetensors.Tensor
+	source *source
+	float  string // type of plain tensors in Options
+	limit  int64
+	stored []Stored
+	// packed returns the tensors in the file that represent t, which is packed; nil: all are plain.
+	packed func(t Stored) []safetensors.Tensor
+	// inputs compares the inputs of a weight's layer with those of a type; nil: they stay as they are.
+	inputs func(param, typ string) (inputs, error)
 	// quantization holds the entries of config.json that describe packed weights.
 	quantization map[string]any
 	// fourBitFloats reports whether a weight is packed as four-bit floats.
@@ -41,8 +42,7 @@ func newHubPlan(m *Model, o Options) (*hubPlan, []part, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	p := &hubPlan{source: &source{Model: m, latent: o.Latent}, float: float, limit: o.ShardSize,
-		schemes: map[string]scheme{}}
+	p := &hubPlan{source: &source{Model: m, latent: o.Latent}, float: float, limit: o.ShardSize}
 	parts, err := huggingface.Layout(m.Settings)
 	return p, parts, err
 }
@@ -60,16 +60,15 @@ func planHub(m *Model, o Options) (*Plan, error) {
 		float:    func(part, weight) string { return p.float },
 		unpacked: func(part, weight) error { return nil },
 		types:    func(weight) []string { return []string{p.float} },
-		check: func(_ part, w weight, typ string) error {
-			return checkFloats(typ, w.values, o.Inexact)
+		pack: func(_ part, w weight, typ string) (packing, error) {
+			return packing{}, checkFloats(typ, w.values, o.Inexact)
 		},
 		exactHint: "--dtype f32 stores the numbers of Q(x) as they are",
 	})
 	return p.plan(), err
 }
 
-// pack determines how each tensor is stored. l contains unpacked, types and check, which records
-// the schemes. unpacked is an error if weights are stored as floats without o.Floats.
+// pack determines how each tensor is stored. l contains unpacked, types and pack. unpacked is an error if weights are stored as floats without o.Floats.
 func (p *hubPlan) pack(parts []part, o Options, l layout) (unpacked, err error) {
 	l.float = func(part, weight) string { return p.float }
 	if o.Type != "" {
@@ -81,16 +80,25 @@ func (p *hubPlan) pack(parts []part, o Options, l layout) (unpacked, err error) 
 	if p.stored, unpacked, err = p.source.plan(parts, o, l); err != nil {
 		return nil, err
 	}
+	packed := false
 	for i := range p.stored {
 		t := &p.stored[i]
-		if s, ok := p.schemes[t.Name]; ok {
-			t.Type = s.String()
-			for _, x := range p.packed(*t, s) {
-				t.Bytes += int64(x.DType.Bits()) / 8 * program.FloatType(x.Shape...).Size()
+		if t.packing == nil {
+			continue
+		}
+		if packed = true; p.inputs != nil {
+			in, err := p.inputs(t.Param, t.packing.typ)
+			if err != nil {
+				return nil, err
 			}
+			t.packing.inputs, t.packing.globalInput = in.quantized, in.global
+		}
+		t.Type = t.packing.String()
+		for _, x := range p.packed(*t) {
+			t.Bytes += int64(x.DType.Bits()) / 8 * program.FloatType(x.Shape...).Size()
 		}
 	}
-	if len(p.schemes) > 0 {
+	if packed {
 		return unpacked, nil
 	}
 	for _, t := range p.stored {
@@ -146,8 +154,8 @@ func (p *hubPlan) plain(t Stored) []safetensors.Tensor {
 func (p *hubPlan) write(ctx context.Context, dir vfs.Path) error {
 	var tensors []safetensors.Tensor
 	for _, t := range p.stored {
-		if s, ok := p.schemes[t.Name]; ok {
-			tensors = append(tensors, p.packed(t, s)...)
+		if t.packing != nil && p.packed != nil {
+			tensors = append(tensors, p.packed(t)...)
 		} else {
 			tensors = append(tensors, p.plain(t)...)
 		}

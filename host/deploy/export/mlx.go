@@ -30,9 +30,9 @@ func planMLX(m *Model, o Options) (*Plan, error) {
 			}
 			return []string{typeInt2, typeInt4, typeInt8}
 		},
-		check: func(part part, w weight, typ string) (err error) {
-			p.schemes[part.Tensor], err = p.mlxScheme(w, typ, o.Inexact)
-			return err
+		pack: func(_ part, w weight, typ string) (packing, error) {
+			s, err := p.mlxScheme(w, typ, o.Inexact)
+			return packing{scheme: s}, err
 		},
 	})
 	if err != nil {
@@ -119,8 +119,9 @@ func affineOf(g *Grid, bits int) (*affine, error) {
 	return a, nil
 }
 
-func (p *hubPlan) mlxTensors(t Stored, s scheme) []safetensors.Tensor {
+func (p *hubPlan) mlxTensors(t Stored) []safetensors.Tensor {
 	module, rows, columns := strings.TrimSuffix(t.Name, ".weight"), t.Shape[0], t.Shape[1]
+	s := t.packing.scheme
 	grid := func() (*affine, error) {
 		g, err := p.gridOf(t)
 		if err != nil {
@@ -153,10 +154,10 @@ func (p *hubPlan) mlxTensors(t Stored, s scheme) []safetensors.Tensor {
 func (p *hubPlan) mlxConfig() (config map[string]any) {
 	var first scheme
 	for _, t := range p.stored {
-		s, ok := p.schemes[t.Name]
-		if !ok || s == first {
+		if t.packing == nil || t.packing.scheme == first {
 			continue
 		}
+		s := t.packing.scheme
 		entry := map[string]any{"group_size": s.group, "bits": s.bits(), "mode": "affine"}
 		if s.float() {
 			entry["mode"] = s.typ

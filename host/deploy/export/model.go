@@ -85,6 +85,7 @@ func pick[T any](p part, values []T) []T {
 type source struct {
 	*Model
 	latent bool // read quantized weights without quantization
+	grids  bool // make the grids of quantized weights
 	cached []weight
 }
 
@@ -121,7 +122,9 @@ func (s *source) read(p architecture.Param) (w weight, err error) {
 		}
 		if q != nil {
 			w.values, w.quantized, w.settings = q.Value, true, q.Settings
-			w.grid, w.gridErr = NewGrid(q, p.Dims)
+			if s.grids {
+				w.grid, w.gridErr = NewGrid(q, p.Dims)
+			}
 		}
 	}
 	if w.values == nil {

@@ -3,6 +3,7 @@ package export
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -11,15 +12,24 @@ type layout struct {
 	float func(p part, w weight) string
 	// unpacked returns why a quantized weight is stored as floats, or nil if it gets one of types.
 	unpacked func(p part, w weight) error
-	// types lists the types for a quantized weight, in order of preference. check returns an error
-	// if the given type cannot represent the weight.
+	// types lists the types for a quantized weight, in order of preference. They depend only on its
+	// settings and on the numbers of its grid.
 	types func(w weight) []string
-	check func(p part, w weight, typ string) error
-	// needsGrid reports whether types and check need the weight's grid.
+	// pack determines how a type stores a weight, or returns an error if it cannot represent it.
+	pack func(p part, w weight, typ string) (packing, error)
+	// needsGrid reports whether unpacked, types and pack need the weight's grid.
 	needsGrid bool
 	// exactHint ends the error about quantized weights that cannot be stored exactly, and
 	// floatsHint the error about quantized weights that would be stored as floats.
 	exactHint, floatsHint string
+}
+
+// packing is how a type stores a quantized weight.
+type packing struct {
+	scheme              // only its type if the format is GGUF, or plain floats
+	global      float32 // global scale of NVFP4
+	globalInput float32 // that of the inputs of the weight's layer; see inputs
+	err         error   // why the type cannot represent the weight; nil if it can
 }
 
 // plan chooses the type of each tensor. All weights with the same settings and grid get the first
@@ -27,15 +37,17 @@ type layout struct {
 // weight, such as zeros. unpacked is an error if weights are stored as floats without o.Floats.
 func (s *source) plan(parts []part, o Options, l layout) (list []Stored, unpacked, err error) {
 	var refused, floats refusals
-	var packed []part
+	groups := map[string][]int{} // indices of the weights to pack, by settings and grid
 	quantized := 0
+	s.grids = l.needsGrid
 	for _, p := range parts {
 		w, err := s.weight(p.Param)
 		if err != nil {
 			return nil, nil, err
 		}
 		t := Stored{Name: p.Tensor, Param: p.Param.Name, Type: l.float(p, w),
-			Shape: append([]int{len(p.Rows)}, p.Param.Dims[1:]...), Quantized: w.quantized, part: p}
+			Shape: append([]int{len(p.Rows)}, p.Param.Dims[1:]...), Quantized: w.quantized, part: p,
+			sum: sumOf(pick(p, w.values))}
 		var reason error
 		if w.quantized {
 			quantized++
@@ -45,7 +57,16 @@ func (s *source) plan(parts []part, o Options, l layout) (list []Stored, unpacke
 		case pack && w.grid == nil && l.needsGrid:
 			refused.add(p.Tensor, true, w.gridErr)
 		case pack:
-			packed = append(packed, p)
+			key := w.settings
+			if w.grid != nil {
+				key += fmt.Sprint(w.grid.Numbers)
+			}
+			for _, typ := range l.types(w) {
+				how, err := l.pack(p, w, typ)
+				how.typ, how.err = typ, err
+				t.tried = append(t.tried, how)
+			}
+			groups[key] = append(groups[key], len(list))
 		case reason != nil && !o.Inexact && !holds(t.Type, w.values):
 			refused.add(p.Tensor, false, fmt.Errorf("it is stored as floats because %w, but %s "+
 				"does not represent all values: --dtype f32 is exact", reason, t.Type))
@@ -59,55 +80,28 @@ func (s *source) plan(parts []part, o Options, l layout) (list []Stored, unpacke
 		}
 		list = append(list, t)
 	}
-	tried := map[string]int{} // index of the type that is tried, by settings and grid
-	chosen := map[string]string{}
-	keys, checked := map[string]string{}, map[string]int{} // of the last check of each weight
-	// After a change of type, earlier weights must be checked again.
-	for again := true; again; {
-		again = false
-		for _, p := range packed {
-			if key, ok := keys[p.Tensor]; ok && checked[p.Tensor] == tried[key] {
+	for _, members := range groups {
+		for i := range list[members[0]].tried {
+			failed := func(member int) bool { return list[member].tried[i].err != nil }
+			if slices.ContainsFunc(members, failed) {
 				continue
 			}
-			w, err := s.weight(p.Param)
-			if err != nil {
-				return nil, nil, err
+			for _, member := range members {
+				t := &list[member]
+				t.packing, t.Type = &t.tried[i], t.tried[i].typ
 			}
-			types, key := l.types(w), w.settings
-			if w.grid != nil {
-				key += fmt.Sprint(w.grid.Numbers)
-			}
-			for tried[key] < len(types) && l.check(p, w, types[tried[key]]) != nil {
-				tried[key]++
-				again = true
-			}
-			keys[p.Tensor], checked[p.Tensor] = key, tried[key]
-			if chosen[p.Tensor] = ""; tried[key] < len(types) {
-				chosen[p.Tensor] = types[tried[key]]
-			}
+			break
 		}
 	}
-	for _, p := range packed {
-		if chosen[p.Tensor] != "" {
-			continue
-		}
-		w, err := s.weight(p.Param)
-		if err != nil {
-			return nil, nil, err
-		}
+	for _, t := range list {
 		var reasons []error
-		for _, typ := range l.types(w) {
-			if err := l.check(p, w, typ); err != nil {
-				reasons = append(reasons, fmt.Errorf("as %s: %w", typ, err))
+		for _, p := range t.tried {
+			if t.packing == nil && p.err != nil {
+				reasons = append(reasons, fmt.Errorf("as %s: %w", p.typ, p.err))
 			}
 		}
 		if len(reasons) > 0 {
-			refused.add(p.Tensor, true, errors.Join(reasons...))
-		}
-	}
-	for i, t := range list {
-		if typ, ok := chosen[t.Name]; ok {
-			list[i].Type = typ
+			refused.add(t.Name, true, errors.Join(reasons...))
 		}
 	}
 	if len(floats.reasons) > 0 && !o.Floats {
