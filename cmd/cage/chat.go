@@ -52,7 +52,7 @@ model sees the last part. With --message there is one message and one answer, wh
 			return nil, err
 		}
 		defer model.Close()
-		d, err := trained.NewDialogue(model, args[0], template, system, opts)
+		d, err := trained.NewDialogue(model, template, system, opts)
 		if err != nil {
 			return nil, err
 		}

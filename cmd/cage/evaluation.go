@@ -237,8 +237,8 @@ func (f *taskFlags) run(cmd *cobra.Command, dir string) (*output, error) {
 		return nil, err
 	}
 	defer model.Close()
-	e := trained.Tasks{Model: model, Dir: dir, Quantizer: o.Quantizer, Settings: f.Settings,
-		Out: f.out, Progress: func(task string) func(done, of int) { return taskProgress(cmd, task) }}
+	e := trained.Tasks{Model: model, Settings: f.Settings, Out: f.out,
+		Progress: func(task string) func(done, of int) { return taskProgress(cmd, task) }}
 	answered, err := e.Ask(cmd.Context(), list)
 	if err != nil {
 		return nil, err

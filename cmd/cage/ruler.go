@@ -61,13 +61,12 @@ them. Words are generated, unless --words gives lists.
 		if err := checkKeys(cmd, r.Keys()); err != nil {
 			return nil, err
 		}
-		r.Dir = args[0]
-		hub := trained.IsHub(r.Dir)
+		hub := trained.IsHub(args[0])
 		if hub {
 			o.Context = cmp.Or(o.Context, slices.Max(r.Lengths))
 		}
 		o.Generate = r.Batch
-		if r.Model, err = openRun(cmd, r.Dir, o); err != nil {
+		if r.Model, err = openRun(cmd, args[0], o); err != nil {
 			if hub {
 				err = fmt.Errorf("for --length %d: %w", o.Context, err)
 			}

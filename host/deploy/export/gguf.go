@@ -205,14 +205,12 @@ func (p *ggufPlan) write(ctx context.Context, dir vfs.Path) error {
 			if err != nil {
 				return err
 			}
-			for name, typ := range ggufTypes {
-				if typ == t.typ && slices.Contains(floatTypes, name) {
-					values := pick(t.part, w.values)
-					if t.part.Param.Role == architecture.RoleNorm {
-						values = shifted(values, p.source.Settings.NormOffset())
-					}
-					return writeFloats(out, name, values)
+			if name := strings.ToLower(t.Type); slices.Contains(floatTypes, name) {
+				values := pick(t.part, w.values)
+				if t.part.Param.Role == architecture.RoleNorm {
+					values = shifted(values, p.source.Settings.NormOffset())
 				}
+				return writeFloats(out, name, values)
 			}
 			if t.typ == gguf.Q8_0 && !t.Quantized {
 				_, err := out.Write(roundQ8(pick(t.part, w.values)))

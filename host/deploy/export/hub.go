@@ -68,7 +68,8 @@ func planHub(m *Model, o Options) (*Plan, error) {
 	return p.plan(), err
 }
 
-// pack determines how each tensor is stored. l contains unpacked, types and pack. unpacked is an error if weights are stored as floats without o.Floats.
+// pack determines how each tensor is stored. l contains unpacked, types and pack. unpacked
+// is an error if weights are stored as floats without o.Floats.
 func (p *hubPlan) pack(parts []part, o Options, l layout) (unpacked, err error) {
 	l.float = func(part, weight) string { return p.float }
 	if o.Type != "" {

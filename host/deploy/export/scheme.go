@@ -195,7 +195,7 @@ func around(estimate float32) (list []float32) {
 // so global is the reciprocal of NVFP4's usual global scale. The largest scale is one of the 126
 // positive E4M3 numbers divided by the global scale, so there are few candidates for the global
 // scale; the first that reproduces all scales is chosen, a power of two if possible. If none does,
-// the result is not exact: the largest scale is mapped to 448 and the others are rounded to nearest.
+// exact is false: the largest scale is mapped to 448 and the others are rounded to nearest.
 func findNVFP4(scales []float32) (global float32, exact bool, err error) {
 	set := map[float32]bool{}
 	for _, s := range scales {

@@ -14,10 +14,6 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// InputReader returns the value of an input of q, the program of a weight's quantizer: a trained
-// parameter or a state tensor.
-type InputReader func(param string, q spec.Quantizer, input string) ([]float32, error)
-
 // Blocks quantizes a trained language model block by block. It holds at most the parameters of one
 // block in memory, in addition to the residual streams of the calibration texts.
 //
@@ -33,9 +29,9 @@ type Blocks struct {
 	Weights, Activations map[string]spec.Quantizer
 	// Values returns the elements of a parameter, which must stay valid until the next call.
 	Values func(param string) ([]float32, error)
-	// ReadInput reads trained parameters and states of the weights' quantizers; if it is nil, they
-	// have their initial values.
-	ReadInput InputReader
+	// ReadInput returns the value of an input of q, the program of a weight's quantizer: a trained
+	// parameter or a state tensor. If ReadInput is nil, they have their initial values.
+	ReadInput func(param string, q spec.Quantizer, input string) ([]float32, error)
 	// Sequences holds the calibration texts, of Context tokens each. Batch of them are computed at
 	// once; Batch must divide their number. If there are none, weights are rounded to nearest, and
 	// output errors are unknown.

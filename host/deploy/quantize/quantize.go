@@ -18,6 +18,7 @@ import (
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/host/train/build"
+	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/provenance"
@@ -61,78 +62,104 @@ func Run(ctx context.Context, dir string, o Options) (*trained.Posttrained, erro
 	if err := atomicfile.CheckDir(vfs.At(o.Out)); err != nil {
 		return nil, err
 	}
+	from, err := trained.OpenSource(dir, o.Step, o.Context, o.Logger)
+	if err != nil {
+		return nil, err
+	}
+	defer from.Close()
+	if after := from.Config.Quantizer.After; after > 0 && from.Step <= after {
+		return nil, fmt.Errorf("%s: its quantizers change after step %d: only later checkpoints can be "+
+			"quantized", dir, after)
+	}
+	if from.Record.Posttrained != nil {
+		return nil, fmt.Errorf("%s has already been quantized after training: quantize the run that it "+
+			"was made from", dir)
+	}
 	var out *trained.Posttrained
-	err = withSource(dir, o, func(s *source) (err error) {
-		out, err = s.quantize(ctx, o)
+	err = from.Use(func(load step.LoadFunc, f *checkpoint.File) (err error) {
+		r := &run{Source: from, Options: o, load: load, ready: map[string][]safetensors.Tensor{}}
+		if r.origin, err = originOf(from, f); err == nil {
+			out, err = r.quantize(ctx)
+		}
 		return err
 	})
 	return out, err
 }
 
-func (s *source) quantize(ctx context.Context, o Options) (*trained.Posttrained, error) {
+// run is the quantization of a model, whose weights are read one at a time. It writes the run
+// directory of the result.
+type run struct {
+	*trained.Source
+	Options
+	origin *provenance.Origin
+	load   step.LoadFunc
+	record *trained.Record                 // of the result
+	parts  []*safetensors.File             // files with the weights of blocks
+	ready  map[string][]safetensors.Tensor // by parameter: Ŵ, and its scales if it has any
+}
+
+func (s *run) quantize(ctx context.Context) (*trained.Posttrained, error) {
 	if !s.Config.Model.Language() {
 		return nil, fmt.Errorf("%s: a model of kind %q has no blocks to quantize",
 			s.Dir, s.Config.Model.Kind)
 	}
 	var err error
-	if s.Config, err = s.withQuantizer(o); err != nil {
+	if s.Config, err = s.withQuantizer(); err != nil {
 		return nil, err
 	}
 	m, err := build.Model(s.Config) // as evaluation of the result does
 	if err != nil {
 		return nil, err
 	}
-	blockwise := m.(model.Language)
-	run := &Blocks{Settings: o.Settings, Model: blockwise, Values: s.values,
+	blocks := &Blocks{Settings: s.Settings, Model: m.(model.Language), Values: s.values,
 		Context: s.Config.Model.Context}
-	calibration, err := s.texts(o, run)
+	calibration, err := s.texts(blocks)
 	if err != nil {
 		return nil, err
 	}
-	if s.Config, err = s.withValidation(o); err != nil {
+	if s.Config, err = s.withValidation(); err != nil {
 		return nil, err
 	}
-	run.Batch = batchSize(len(run.Sequences), run.Context)
-	programs, err := build.Collect(ctx, build.Request{Config: s.Config, Model: m, Batch: run.Batch,
-		Forward: true, Finder: o.Finder, Options: plugin.Options{Logger: o.Logger}})
+	blocks.Batch = batchSize(len(blocks.Sequences), blocks.Context)
+	programs, err := build.Collect(ctx, build.Request{Config: s.Config, Model: m, Batch: blocks.Batch,
+		Forward: true, Finder: s.Finder, Options: plugin.Options{Logger: s.Logger}})
 	if err != nil {
 		return nil, err
 	}
-	run.Weights, run.Activations = programs.Weights, programs.Activations
-	if o.Plugin == "" {
-		run.ReadInput = step.LoadQuantizer(s.load)
+	blocks.Weights, blocks.Activations = programs.Weights, programs.Activations
+	if s.Plugin == "" {
+		blocks.ReadInput = step.LoadQuantizer(s.load)
 	}
-	if run.Device, err = build.Device(s.Config, o.Logger.Warn); err != nil {
+	if blocks.Device, err = build.Device(s.Config, s.Logger.Warn); err != nil {
 		return nil, err
 	}
-	defer run.Device.Close()
-	result := &trained.Posttrained{Settings: o.Settings, Calibration: calibration,
-		Activations: o.Activations}
-	record := provenance.Record{Build: run.Device.BuildInfo(), Initial: s.origin,
+	defer blocks.Device.Close()
+	result := &trained.Posttrained{Settings: s.Settings, Calibration: calibration,
+		Activations: s.Activations}
+	record := provenance.Record{Build: blocks.Device.BuildInfo(), Initial: s.origin,
 		Tokenizer: s.Record.Tokenizer, Plugins: programs.Used, Directory: s.Record.Directory,
 		Programs: (&build.Programs{Weights: programs.Weights}).Hashes()}
-	w := &quantizedRun{source: s, record: &trained.Record{Posttrained: result, Record: record},
-		log: o.Logger, ready: map[string][]safetensors.Tensor{}}
-	return result, atomicfile.WriteDir(vfs.At(o.Out), func(dir vfs.Path) error {
-		return w.write(ctx, run, o.Out, rundir.Dir{Path: dir})
+	s.record = &trained.Record{Posttrained: result, Record: record}
+	return result, atomicfile.WriteDir(vfs.At(s.Out), func(dir vfs.Path) error {
+		return s.write(ctx, blocks, rundir.Dir{Path: dir})
 	})
 }
 
-func (s *source) withQuantizer(o Options) (*config.Config, error) {
+func (s *run) withQuantizer() (*config.Config, error) {
 	return s.Config.Changed(func(c *config.Config) error {
 		c.Device.Count = min(1, c.Device.Count)
-		if o.Device != "" && o.Device != c.Device.Kind {
-			c.Device = config.Device{Kind: o.Device, Count: c.Device.Count,
+		if s.Device != "" && s.Device != c.Device.Kind {
+			c.Device = config.Device{Kind: s.Device, Count: c.Device.Count,
 				Precision: device.Float32, TF32: "off", Attention: device.AutoAttention}
 		}
 		c.Quantizer = *c.Quantizer.Forward()
 		q := &c.Quantizer
-		if o.Plugin != "" {
-			*q = (&trained.Quantizer{Plugin: o.Plugin, Params: o.Params}).Tables()
-		} else if err := build.FindPlugins(c, q.Plugins(), s.Search, o.Finder); err != nil {
+		if s.Plugin != "" {
+			*q = (&trained.Quantizer{Plugin: s.Plugin, Params: s.Params}).Tables()
+		} else if err := build.FindPlugins(c, q.Plugins(), s.Search, s.Finder); err != nil {
 			return err
 		}
-		if !o.Activations {
+		if !s.Activations {
 			q.Activations, q.Keys, q.Values, q.Queries, q.Head = nil, nil, nil, nil, nil
 			q.Overrides = slices.DeleteFunc(q.Overrides, func(v config.Override) bool {
 				return !v.About(config.RoleWeights)
@@ -148,16 +175,16 @@ func (s *source) withQuantizer(o Options) (*config.Config, error) {
 	})
 }
 
-func (s *source) withValidation(o Options) (*config.Config, error) {
-	if o.Validation == "" {
+func (s *run) withValidation() (*config.Config, error) {
+	if s.Validation == "" {
 		return s.Config, nil
 	}
-	file, err := s.OpenData(o.Validation, o.Logger)
+	file, err := s.OpenData(s.Validation, s.Logger)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	path := o.Validation
+	path := s.Validation
 	if here, err := os.Getwd(); err != nil || s.Record.Directory != "" && s.Record.Directory != here {
 		// Paths in the result are relative to the same directory as those of its source.
 		if path, err = filepath.Abs(path); err != nil {

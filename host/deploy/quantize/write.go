@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/hashicorp/go-hclog"
-
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/host/train/config"
@@ -15,27 +13,18 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// quantizedRun writes the run directory of a model while it is being quantized.
-type quantizedRun struct {
-	*source
-	record *trained.Record
-	log    hclog.Logger
-	parts  []*safetensors.File             // files with the weights of blocks
-	ready  map[string][]safetensors.Tensor // by parameter: Ŵ, and its scales if it has any
-}
-
-// write quantizes the blocks and writes the run to dir, which is renamed to out at the end.
-func (w *quantizedRun) write(ctx context.Context, run *Blocks, out string, dir rundir.Dir) error {
+// write quantizes the blocks and writes the run to dir, which is renamed to Out at the end.
+func (s *run) write(ctx context.Context, blocks *Blocks, dir rundir.Dir) error {
 	parts := dir.Join("blocks")
 	if err := parts.MkdirAll(); err != nil {
 		return err
 	}
-	run.Block = func(block int, weights []*Quantized) error {
-		w.log.Info("quantized", "block", block+1, "of", run.Model.Blocks())
-		return w.store(ctx, parts.Join(fmt.Sprintf("%d.safetensors", block)), weights)
+	blocks.Block = func(block int, weights []*Quantized) error {
+		s.Logger.Info("quantized", "block", block+1, "of", blocks.Model.Blocks())
+		return s.store(ctx, parts.Join(fmt.Sprintf("%d.safetensors", block)), weights)
 	}
-	cfg, err := w.Config.WithoutTraining(out).Changed(func(c *config.Config) error {
-		if w.record.Posttrained.Activations {
+	cfg, err := s.Config.WithoutTraining(s.Out).Changed(func(c *config.Config) error {
+		if s.record.Posttrained.Activations {
 			c.Quantizer = *c.Quantizer.WithoutWeights()
 		} else {
 			c.Quantizer = config.Quantizer{}
@@ -43,14 +32,18 @@ func (w *quantizedRun) write(ctx context.Context, run *Blocks, out string, dir r
 		return nil
 	})
 	if err == nil {
-		err = run.Do(ctx)
+		err = blocks.Do(ctx)
+	}
+	var files map[string][]byte
+	if err == nil {
+		files, err = trained.ModelFiles(s.Dir)
 	}
 	if err == nil {
-		result := &trained.ModelRun{Config: cfg, Method: w.Config.Method, Record: w.record,
-			Params: run.Model.Params(), Values: run.read, Precomputed: w.ready, From: w.Dir}
+		result := &trained.ModelRun{Config: cfg, Method: s.Config.Method, Record: s.record,
+			Params: blocks.Model.Params(), Values: blocks.read, Precomputed: s.ready, Files: files}
 		err = result.Write(ctx, dir)
 	}
-	for _, part := range w.parts {
+	for _, part := range s.parts {
 		err = errors.Join(err, part.Close())
 	}
 	if err != nil {
@@ -60,7 +53,7 @@ func (w *quantizedRun) write(ctx context.Context, run *Blocks, out string, dir r
 }
 
 // store writes the weights of a block to a file, to free their memory.
-func (w *quantizedRun) store(ctx context.Context, path vfs.Path, weights []*Quantized) error {
+func (s *run) store(ctx context.Context, path vfs.Path, weights []*Quantized) error {
 	var tensors []safetensors.Tensor
 	var params []string // the parameter of each tensor
 	add := func(param, name string, shape []int, values []float32) error {
@@ -68,7 +61,7 @@ func (w *quantizedRun) store(ctx context.Context, path vfs.Path, weights []*Quan
 		tensors, params = append(tensors, t), append(params, param)
 		return err
 	}
-	result := w.record.Posttrained
+	result := s.record.Posttrained
 	for _, q := range weights {
 		result.Matrices = append(result.Matrices, q.Report)
 		param := q.Report.Name
@@ -87,13 +80,13 @@ func (w *quantizedRun) store(ctx context.Context, path vfs.Path, weights []*Quan
 	if err != nil {
 		return err
 	}
-	w.parts = append(w.parts, part)
+	s.parts = append(s.parts, part)
 	for i, t := range tensors {
 		stored, err := part.Tensor(t.Name)
 		if err != nil {
 			return err
 		}
-		w.ready[params[i]] = append(w.ready[params[i]], stored)
+		s.ready[params[i]] = append(s.ready[params[i]], stored)
 	}
 	return nil
 }

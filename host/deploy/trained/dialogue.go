@@ -19,17 +19,15 @@ type Dialogue struct {
 	messages chat.Conversation
 }
 
-// NewDialogue starts a conversation with the model in dir. It uses the given chat template (a name
-// or a file) or, if that is empty, the model's own, and the system message unless it is empty.
-func NewDialogue(
-	model *Model, dir, template, system string, o generate.Options,
-) (*Dialogue, error) {
+// NewDialogue starts a conversation with a model. It uses the given chat template (a name or a
+// file) or, if that is empty, the model's own, and the system message unless it is empty.
+func NewDialogue(model *Model, template, system string, o generate.Options) (*Dialogue, error) {
 	d := &Dialogue{model: model, options: o}
 	var err error
 	if d.tok, err = model.Tokenizer(); err != nil {
 		return nil, err
 	}
-	if d.template, err = chat.OpenTemplate(template, dir, tokenizer.AddsBOS(d.tok)); err != nil {
+	if d.template, err = chat.OpenTemplate(template, model.Dir, tokenizer.AddsBOS(d.tok)); err != nil {
 		return nil, err
 	}
 	if system != "" {

@@ -15,6 +15,7 @@ import (
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/deploy/export"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/model/lora"
 	"github.com/cage-qat/cage/host/train/build"
@@ -121,9 +122,8 @@ func (t *Model) activation(param string) (*export.Activation, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		single := func(v float64) float32 { return float32(v) }
-		return lists.Map(out[spec.OutputValue].Float64s(), single),
-			lists.Map(out[spec.OutputScale].Float64s(), single), nil
+		return architecture.Float32s(out[spec.OutputValue].Float64s()),
+			architecture.Float32s(out[spec.OutputScale].Float64s()), nil
 	}
 	return &export.Activation{Width: site.Width, Quantize: quantize}, nil
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -65,11 +64,11 @@ func Import(ctx context.Context, from, out string, context int) (*huggingface.Ch
 				return err
 			}
 			if files == nil {
-				record.Tokenizer, err = hubTokenizer(vfs.At(from))
-			} else {
-				record.Tokenizer, err = ggufTokenizer(from, files)
+				if files, err = ModelFiles(from); err != nil {
+					return err
+				}
 			}
-			if err != nil {
+			if record.Tokenizer, err = tokenizerOf(from, files); err != nil {
 				return err
 			}
 			device, err := engine.Open(device.CPU, engine.Options{})
@@ -79,7 +78,7 @@ func Import(ctx context.Context, from, out string, context int) (*huggingface.Ch
 			defer device.Close()
 			record.Build = device.BuildInfo()
 			run := &ModelRun{Config: cfg, Method: cfg.Method, Record: record,
-				Params: c.Params(), Values: c.Values, From: from, Files: files}
+				Params: c.Params(), Values: c.Values, Files: files}
 			return run.Write(ctx, rundir.Dir{Path: to})
 		})
 	}
@@ -113,21 +112,15 @@ func configure(c *huggingface.Checkpoint, from, out string, context int) (
 	return c, cfg, nil
 }
 
-// hubTokenizer describes the tokenizer of a checkpoint. It returns nil if there is none.
-func hubTokenizer(dir vfs.Path) (*tokenizer.Info, error) {
-	tok, err := tokenizer.LoadHuggingFace(dir.Join(tokenizer.DefinitionFile).Name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	info := tok.Info()
-	return &info, nil
+// ModelFiles returns the files of a model's directory that describe it and its tokenizer, by name.
+func ModelFiles(dir string) (map[string][]byte, error) {
+	files := map[string][]byte{}
+	names := slices.Concat(tokenizer.Files, huggingface.DescriptionFiles)
+	return files, rundir.ReadFiles(files, vfs.At(dir), names)
 }
 
-// ggufTokenizer describes the tokenizer of a GGUF file, which has become files; nil if it has none.
-func ggufTokenizer(path string, files map[string][]byte) (*tokenizer.Info, error) {
+// tokenizerOf describes the tokenizer in the files of a model at path; nil if it has none.
+func tokenizerOf(path string, files map[string][]byte) (*tokenizer.Info, error) {
 	if files[tokenizer.DefinitionFile] == nil {
 		return nil, nil
 	}
@@ -135,6 +128,9 @@ func ggufTokenizer(path string, files map[string][]byte) (*tokenizer.Info, error
 		files[tokenizer.ConfigFile])
 	if err != nil {
 		return nil, fmt.Errorf("%s: tokenizer: %w", path, err)
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return nil, err
 	}
 	info := tok.Info()
 	info.Name = strings.TrimSuffix(filepath.Base(path), ".gguf")
@@ -151,9 +147,7 @@ type ModelRun struct {
 	Values func(param string) ([]float32, error)
 	// Precomputed holds the tensors of the parameters that are not read with Values.
 	Precomputed map[string][]safetensors.Tensor
-	// From is the directory of the model, which may contain tokenizer files and a description.
-	From string
-	// Files are these files by name if From is a file; nil otherwise.
+	// Files holds the files of the tokenizer and the description of the model, by name.
 	Files map[string][]byte
 }
 
@@ -168,13 +162,7 @@ func (r *ModelRun) Write(ctx context.Context, to rundir.Dir) error {
 	if err := r.save(ctx, to); err != nil {
 		return err
 	}
-	if r.Files != nil {
-		err = rundir.WriteFiles(to, r.Files)
-	} else {
-		files := slices.Concat(tokenizer.Files, huggingface.DescriptionFiles)
-		err = rundir.CopyFiles(to, vfs.At(r.From), files)
-	}
-	if err != nil {
+	if err := rundir.WriteFiles(to, r.Files); err != nil {
 		return err
 	}
 	if r.Record.Directory == "" {

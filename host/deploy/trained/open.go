@@ -69,16 +69,16 @@ type Source struct {
 }
 
 // OpenSource opens the model in dir, and logs the warnings of a Hugging Face checkpoint. step is
-// that of a run's checkpoint; 0 means the newest one. See [Import] for out and context, which are
-// for a Hugging Face checkpoint. The caller must close the result.
-func OpenSource(dir, out string, step, context int, log hclog.Logger) (s *Source, err error) {
+// that of a run's checkpoint; 0 means the newest one. See [Import] for context, which is for a
+// Hugging Face checkpoint. The caller must close the result.
+func OpenSource(dir string, step, context int, log hclog.Logger) (s *Source, err error) {
 	s = &Source{Dir: dir}
 	if IsHub(dir) {
 		if step > 0 {
 			return nil, fmt.Errorf(
 				"%s is a Hugging Face checkpoint, which has no steps: leave the step out", dir)
 		}
-		if s.Hub, s.Config, err = openHub(dir, out, context); err != nil {
+		if s.Hub, s.Config, err = openHub(dir, "", context); err != nil {
 			return nil, err
 		}
 		for _, warning := range s.Hub.Config.Warnings {
@@ -86,7 +86,11 @@ func OpenSource(dir, out string, step, context int, log hclog.Logger) (s *Source
 		}
 		s.Record = &Record{}
 		s.Record.Initial = &provenance.Origin{End: s.Hub.Config.Tokens.End}
-		if s.Record.Tokenizer, err = hubTokenizer(vfs.At(dir)); err != nil {
+		files, err := ModelFiles(dir)
+		if err == nil {
+			s.Record.Tokenizer, err = tokenizerOf(dir, files)
+		}
+		if err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
 	} else {
@@ -162,11 +166,11 @@ func (s *Source) Close() error {
 // Model is a checkpoint of a run, ready for evaluation with the run's quantizers.
 type Model struct {
 	*Source
-	log      hclog.Logger
-	data     *dataset.File // data to evaluate on; nil for a problem without data
-	state    *step.State
-	replaced bool // whether the quantizers are not those of the training
-	built    build.Runtime
+	log       hclog.Logger
+	data      *dataset.File // data to evaluate on; nil for a problem without data
+	state     *step.State
+	quantizer *Quantizer // replaces the quantizers of the training; nil: they are used
+	built     build.Runtime
 
 	ends      []int32         // tokens that end a text; nil until needed
 	sequences int             // number of sequences that are continued at once
@@ -184,11 +188,11 @@ func Open(ctx context.Context, dir string, o Options) (*Model, error) {
 		return nil, fmt.Errorf("%s is a Hugging Face checkpoint, which has no validation set: name a "+
 			"token or chat file with --data; to export it, make a run of it with `cage import`", dir)
 	}
-	t := &Model{log: o.Logger, replaced: o.Quantizer != nil, sequences: o.Generate}
-	if t.Source, err = OpenSource(dir, "", o.Step, o.Context, o.Logger); err != nil {
+	t := &Model{log: o.Logger, quantizer: o.Quantizer, sequences: o.Generate}
+	if t.Source, err = OpenSource(dir, o.Step, o.Context, o.Logger); err != nil {
 		return nil, err
 	}
-	if t.replaced && t.Record.Posttrained != nil {
+	if t.quantizer != nil && t.Record.Posttrained != nil {
 		return nil, fmt.Errorf("%s has already been quantized after training: evaluate the run that it "+
 			"was made from with another quantizer", dir)
 	}
@@ -227,7 +231,7 @@ func (t *Model) load(ctx context.Context, o Options) error {
 		return err
 	}
 	upload := t.built.Compiled.UploadParams
-	if t.replaced {
+	if t.quantizer != nil {
 		upload = t.built.Compiled.StartParams
 	}
 	return t.Use(func(load step.LoadFunc, _ *checkpoint.File) (err error) {
@@ -259,7 +263,7 @@ func (t *Model) compile(ctx context.Context, o Options) error {
 		Batch: t.Config.Train.Batch, Pieces: pieces, Forward: true, Finder: o.Finder,
 		Options: plugin.Options{Logger: o.Logger},
 	}, o.Logger.Warn, file)
-	if err != nil || t.replaced {
+	if err != nil || t.quantizer != nil {
 		return err
 	}
 	// Programs for activations depend on the batch, so they are compared only at the run's batch.

@@ -30,7 +30,7 @@ func (r *Ruler) Ask(ctx context.Context) (*ruler.Report, error) {
 	}
 	if context, longest := r.Model.Context(), slices.Max(lengths); context < longest {
 		return nil, fmt.Errorf("--length %d exceeds the context of %s, which is %d tokens",
-			longest, r.Dir, context)
+			longest, r.Model.Dir, context)
 	}
 	g := r.Generator
 	if g.Inputs, err = r.Files.Read(); err != nil {
@@ -96,7 +96,7 @@ func (r *Ruler) Ask(ctx context.Context) (*ruler.Report, error) {
 		notes = append([]string{"left out: " + left}, notes...)
 	}
 	report := ruler.NewReport(list, lengths, results, notes...)
-	report.Model = fmt.Sprintf("%s, step %d", r.Dir, r.Model.Step())
+	report.Model = fmt.Sprintf("%s, step %d", r.Model.Dir, r.Model.Step())
 	return report, nil
 }
 
@@ -109,7 +109,7 @@ func (r *Ruler) readTemplate(tok tokenizer.Tokenizer) error {
 	case "own":
 		name = ""
 	}
-	t, err := chat.OpenTemplate(name, r.Dir, tokenizer.AddsBOS(tok))
+	t, err := chat.OpenTemplate(name, r.Model.Dir, tokenizer.AddsBOS(tok))
 	if err != nil {
 		return err
 	}

@@ -21,9 +21,7 @@ import (
 
 // Tasks asks a model the questions of evaluation tasks.
 type Tasks struct {
-	Model     *Model
-	Dir       string     // directory of the model
-	Quantizer *Quantizer // the quantizer with which the model was opened; nil: its own
+	Model *Model
 	tasks.Settings
 	Out string // directory for answers, samples and results; "": nothing is saved
 	// Progress is called for each task; the function that it returns is called as answers arrive.
@@ -65,7 +63,7 @@ func (e *Tasks) Ask(ctx context.Context, list []*tasks.Task) (results []*tasks.R
 		return nil, err
 	}
 	if e.Chat {
-		e.template, err = chat.OpenTemplate("", e.Dir, tokenizer.AddsBOS(e.tok))
+		e.template, err = chat.OpenTemplate("", e.Model.Dir, tokenizer.AddsBOS(e.tok))
 		if err != nil {
 			return nil, fmt.Errorf("--chat: %w", err)
 		}
@@ -152,10 +150,10 @@ func (e *Tasks) questions(t *tasks.Task) (items []tasks.Item, all int, err error
 
 // Summarize returns the results in lm-eval's form and, if Out is set, writes them to it.
 func (e *Tasks) Summarize(list []*tasks.Result) (tasks.Results, error) {
-	model := map[string]string{"model": "cage", "model_args": "pretrained=" + e.Dir,
+	model := map[string]string{"model": "cage", "model_args": "pretrained=" + e.Model.Dir,
 		"step": strconv.Itoa(e.Model.Step())}
-	if e.Quantizer != nil {
-		model["quantizer"] = e.Quantizer.String()
+	if q := e.Model.quantizer; q != nil {
+		model["quantizer"] = q.String()
 	}
 	results := tasks.Summarize(list, model)
 	if e.Out == "" {
@@ -168,10 +166,10 @@ func (e *Tasks) Summarize(list []*tasks.Result) (tasks.Results, error) {
 func (e *Tasks) name() string {
 	name := fmt.Sprintf("%s step %d", e.Model.Record.Run, e.Model.Step())
 	if e.Model.Record.Run == "" {
-		name = checkpointName(e.Dir)
+		name = checkpointName(e.Model.Dir)
 	}
-	if e.Quantizer != nil {
-		name += " quantized by " + e.Quantizer.String()
+	if q := e.Model.quantizer; q != nil {
+		name += " quantized by " + q.String()
 	}
 	if programs := e.Model.Quantizers(); programs != "" {
 		name += ", programs " + programs

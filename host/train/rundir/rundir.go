@@ -101,15 +101,6 @@ func (d Dir) LoadConfig() (*config.Config, error) {
 	return cfg, err
 }
 
-// CopyFiles copies the named files, if they exist: see [ReadFiles] and [WriteFiles].
-func CopyFiles(to Dir, from vfs.Path, names []string) error {
-	files := map[string][]byte{}
-	if err := ReadFiles(files, from, names); err != nil {
-		return err
-	}
-	return WriteFiles(to, files)
-}
-
 // WriteFiles writes files into a run directory. It fails if one exists with different content.
 func WriteFiles(to Dir, files map[string][]byte) error {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
