@@ -72,6 +72,7 @@ func OpenTemplate(spec, folder string, addsBOS bool) (*Template, error) {
 	files := map[string][]byte{}
 	for _, name := range []string{tokenizer.ConfigFile, tokenizer.TemplateFile} {
 		if name == tokenizer.TemplateFile && spec != "" {
+			files[name] = nil // like an empty file: chat_template in the other file is not parsed either
 			continue
 		}
 		text, err := vfs.ReadRegular(filepath.Join(dir, name))

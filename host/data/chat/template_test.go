@@ -101,6 +101,18 @@ func TestTemplateFile(t *testing.T) {
 	}
 }
 
+// TestNamedTemplate checks that a template which the user names replaces that of the model, even if
+// the latter cannot be used.
+func TestNamedTemplate(t *testing.T) {
+	for _, config := range []string{`{"chat_template": 1}`, `{"chat_template": [{"name": "a"}]}`} {
+		tmpl := openTemplate(t, "chatml", folder(t, map[string]string{"tokenizer_config.json": config}),
+			false)
+		if tmpl.Name != "chatml" || !strings.Contains(tmpl.Source, "<|im_start|>") {
+			t.Errorf("%s: template %s is used: %s", config, tmpl.Name, tmpl.Source)
+		}
+	}
+}
+
 // TestTemplateVariables checks that variables become part of the source, that each text is taken
 // literally, and that the rest of the template renders the same.
 func TestTemplateVariables(t *testing.T) {
