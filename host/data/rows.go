@@ -18,12 +18,8 @@ type InputRow struct {
 	source.Row
 }
 
-// Location returns the path and the row number for messages. For a bad row it returns only the
-// path, because the row's error has the number.
+// Location returns the path and the row number for messages.
 func (r InputRow) Location() string {
-	if r.Err != nil {
-		return r.Path
-	}
 	return fmt.Sprintf("%s: %s %d", r.Path, r.Unit, r.Number)
 }
 

@@ -168,7 +168,7 @@ func (p *preparation) each(ctx context.Context, list Rows, use func([]*Document)
 		var c Conversation
 		var err error
 		if r.Err != nil {
-			err = r.Err
+			err = rowError(r.Err.Problem) // the location has the rest of r.Err
 		} else {
 			c, o.ignored, err = ParseRow(r.Text)
 			for _, name := range r.Unread { // columns

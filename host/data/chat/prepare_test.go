@@ -274,6 +274,34 @@ func TestPrepareCounts(t *testing.T) {
 	}
 }
 
+// TestPrepareUnreadableRows checks that rows that cannot be read are counted by the problem, which
+// does not depend on the number of the row.
+func TestPrepareUnreadableRows(t *testing.T) {
+	const problem = "a text is not UTF-8"
+	o := options(t, func(yield func(data.InputRow, error) bool) {
+		for i := range 40 {
+			r := row(i+1, `{"prompt": "q", "completion": "a"}`)
+			if i > 4 {
+				r.Text, r.Err = nil, &source.RowError{Unit: r.Unit, Number: r.Number, Problem: problem}
+			}
+			if !yield(r, nil) {
+				return
+			}
+		}
+	}, t.TempDir())
+	const first = "rows: line 6"
+	if _, err := Prepare(t.Context(), o); err == nil ||
+		!strings.Contains(err.Error(), first+": "+problem+"; --skip-bad") {
+		t.Errorf("an unreadable row: %v", err)
+	}
+	o.SkipBad = true
+	m := prepare(t, o)
+	want := []RowCount{{problem, "", 35, first}}
+	if diff := cmp.Diff(want, m.BadReasons); diff != "" || m.FirstBad != first+": "+problem {
+		t.Errorf("first bad %q, reasons (-want +got):\n%s", m.FirstBad, diff)
+	}
+}
+
 // TestPrepareChanges checks that a text which the tokenizer changes is a fault of its row: here,
 // white space after special tokens is lost.
 func TestPrepareChanges(t *testing.T) {
