@@ -14,8 +14,11 @@ type Stream struct {
 	Before    []int32 // tokens before the first one
 	Emit      func(text string) error
 	Until     []string // stop strings, which end the text and are not part of it
-	ids       []int32
-	sent      int // bytes of text sent so far
+	last      []int32  // tokens directly before ids; nil: Before
+	ids       []int32  // the last tokens, whose text is not complete and not in held
+	held      string   // text before that of ids, possibly the beginning of a stop string
+	past      int      // bytes of text before held
+	sent      int      // bytes of text sent so far
 }
 
 // Add sends the text that a token completes. The bytes of a character may be split across tokens:
@@ -24,18 +27,31 @@ func (s *Stream) Add(_ int, token int32) error {
 	if s.Emit == nil && len(s.Until) == 0 {
 		return nil
 	}
+	if s.last == nil {
+		s.last = s.Before
+	}
+	// Only a few tokens are decoded, so that the time per token does not grow with the text.
 	s.ids = append(s.ids, token)
-	text, err := Following(s.Tokenizer, s.Before, s.ids)
+	more, err := Following(s.Tokenizer, s.last, s.ids)
 	if err != nil {
 		return err
 	}
+	text := s.held + more
 	if cut, ended := cutAt(text, s.Until); ended {
 		if err := s.send(cut); err != nil {
 			return err
 		}
 		return ErrStop
 	}
-	return s.send(trimPartialEnd(trimPartialCharacter(text), s.Until))
+	whole := trimPartialCharacter(text)
+	if err := s.send(trimPartialEnd(whole, s.Until)); err != nil {
+		return err
+	}
+	if whole == text && more != "" {
+		s.last, s.ids = s.ids, nil
+		s.held, s.past = text[min(s.sent-s.past, len(text)):], s.sent
+	}
+	return nil
 }
 
 func cutAt(text string, ends []string) (cut string, ended bool) {
@@ -76,12 +92,13 @@ func trimPartialCharacter(text string) string {
 	return text
 }
 
+// send sends a text that begins after past bytes, except what was sent of it before.
 func (s *Stream) send(text string) error {
-	if len(text) <= s.sent {
+	if len(text) <= s.sent-s.past {
 		return nil
 	}
-	more := text[s.sent:]
-	s.sent = len(text)
+	more := text[s.sent-s.past:]
+	s.sent += len(more)
 	if s.Emit == nil {
 		return nil
 	}
@@ -120,5 +137,6 @@ func (s *Stream) Finish(ids []int32) (string, error) {
 		return "", err
 	}
 	text, _ = cutAt(text, s.Until)
+	s.past = 0
 	return text, s.send(text)
 }

@@ -2,6 +2,7 @@ package generate
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
@@ -89,5 +90,55 @@ func TestFollowing(t *testing.T) {
 	if text, err := Following(tokenizer.Bytes{}, []int32{0xc3}, []int32{0xb6, 'x'}); err != nil ||
 		text[len(text)-1] != 'x' {
 		t.Errorf("in the middle of a character: %q, %v", text, err)
+	}
+}
+
+// counted counts the tokens that are decoded.
+type counted struct {
+	tokenizer.Tokenizer
+	tokens int
+}
+
+func (c *counted) Decode(ids []int32) (string, error) {
+	c.tokens += len(ids)
+	return c.Tokenizer.Decode(ids)
+}
+
+// TestLongStream checks that the text sent in pieces is that of all tokens, and that the number of
+// tokens that are decoded is proportional to their number.
+func TestLongStream(t *testing.T) {
+	llama, err := tokenizer.Open("../../data/tokenizer/testdata/llama2.tokenizer.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tok := range []tokenizer.Tokenizer{llama, tokenizer.Bytes{}} {
+		ids, err := tok.Encode(strings.Repeat("a  größe λ😀; in</s> the run\n", 50))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for begin := range 12 { // within the first characters, too
+			before, after := ids[:begin], ids[begin:]
+			sent, c := "", &counted{tok, 0}
+			s := Stream{Tokenizer: c, Before: before, Until: []string{"absent", "run\n."},
+				Emit: func(text string) error {
+					sent += text
+					return nil
+				}}
+			for _, id := range after {
+				if err := s.Add(0, id); err != nil {
+					t.Fatal(err)
+				}
+			}
+			decoded := c.tokens
+			text, err := s.Finish(after)
+			want, err2 := Following(tok, before, after)
+			if err := errors.Join(err, err2); err != nil || text != want || sent != want {
+				t.Errorf("%s after %d tokens: the text is %q, and %q was sent, want %q; %v",
+					tok.Info().Name, begin, text, sent, want, err)
+			}
+			if decoded > 12*len(ids) {
+				t.Errorf("%s: %d tokens were decoded for a text of %d", tok.Info().Name, decoded, len(ids))
+			}
+		}
 	}
 }
