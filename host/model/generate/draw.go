@@ -52,18 +52,24 @@ func (o Options) draw(rng *rand.Rand, logits []float32) (int32, error) {
 // largest returns the k candidates with the largest weights in descending order, and of those with
 // the same weight the first. Sorting a large vocabulary can take longer than a small model's step.
 func largest(list []candidate, k int) []candidate {
-	best := make([]candidate, 0, k+1)
+	var best []candidate
+	least := -1.0 // below all weights
 	for _, c := range list {
-		if len(best) == k && c.weight <= best[k-1].weight {
+		if c.weight <= least {
 			continue
 		}
-		at, _ := slices.BinarySearchFunc(best, c.weight, func(b candidate, weight float64) int {
-			return cmp.Or(cmp.Compare(weight, b.weight), -1) // after those with the same weight
-		})
-		best = slices.Insert(best, at, c)
-		best = best[:min(len(best), k)]
+		if best = append(best, c); len(best) == 2*k {
+			sortByWeight(best)
+			best, least = best[:k], best[k-1].weight
+		}
 	}
-	return best
+	sortByWeight(best)
+	return best[:min(len(best), k)]
+}
+
+// sortByWeight sorts candidates in descending order, and those with the same weight as they were.
+func sortByWeight(list []candidate) {
+	slices.SortStableFunc(list, func(a, b candidate) int { return cmp.Compare(b.weight, a.weight) })
 }
 
 // restrict applies TopK and then TopP to the candidates, and returns the remaining ones with the
@@ -82,7 +88,7 @@ func (o Options) restrict(list []candidate, total float64) ([]candidate, float64
 			total += c.weight
 		}
 	} else if nucleus {
-		slices.SortStableFunc(list, func(a, b candidate) int { return cmp.Compare(b.weight, a.weight) })
+		sortByWeight(list)
 	}
 	if !nucleus {
 		return list, total

@@ -1,7 +1,6 @@
 package generate
 
 import (
-	"cmp"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -17,10 +16,24 @@ func TestLargest(t *testing.T) {
 		}
 		k := 1 + random.IntN(len(list))
 		got := largest(list, k)
-		slices.SortStableFunc(list, func(a, b candidate) int { return cmp.Compare(b.weight, a.weight) })
+		sortByWeight(list)
 		if !slices.Equal(got, list[:k]) {
 			t.Fatalf("the largest %d are %v, want %v", k, got, list[:k])
 		}
+	}
+}
+
+// TestLargestOfMany takes half of the ids of a large vocabulary in the worst order.
+func TestLargestOfMany(t *testing.T) {
+	const n = 1 << 18
+	list := make([]candidate, n)
+	for i := range list {
+		list[i] = candidate{int32(i), float64(i)}
+	}
+	got := largest(list, n/2)
+	slices.Reverse(list)
+	if !slices.Equal(got, list[:n/2]) {
+		t.Error("not the larger half in descending order")
 	}
 }
 
