@@ -239,12 +239,27 @@ func (e *Encoder) normalize(r learnedText) (string, []jinja.Span) {
 	if normal == r.text {
 		return r.text, r.spans
 	}
+	done, length := 0, 0 // bytes of the text, and of their normal form
+	// word returns the normal forms of the word at a position and of its parts on both sides, and
+	// where the word begins in the normal text. White space is never composed with what precedes it.
+	word := func(at int) (start int, before, whole, after string) {
+		from, to := max(strings.LastIndexAny(r.text[:at], " \n"), 0), len(r.text)
+		if n := strings.IndexAny(r.text[at:], " \n"); n >= 0 {
+			to = at + n
+		}
+		if from < done { // the spans are not in order
+			done, length = 0, 0
+		}
+		length += len(h.Normal(r.text[done:from]))
+		done = from
+		return length, h.Normal(r.text[from:at]), h.Normal(r.text[from:to]), h.Normal(r.text[at:to])
+	}
 	list := make([]jinja.Span, len(r.spans))
 	for i, s := range r.spans {
-		list[i] = jinja.Span{
-			Start: commonPrefix(h.Normal(r.text[:s.Start]), normal),
-			End:   len(normal) - commonSuffix(h.Normal(r.text[s.End:]), normal),
-		}
+		start, before, whole, _ := word(s.Start)
+		list[i].Start = start + commonPrefix(before, whole)
+		start, _, whole, after := word(s.End)
+		list[i].End = start + len(whole) - commonSuffix(after, whole)
 	}
 	return normal, list
 }

@@ -1,12 +1,16 @@
 package chat
 
 import (
+	"bytes"
 	"errors"
 	"math"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
+	"github.com/cage-qat/cage/host/data/chat/jinja"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/testing/testfile"
 )
@@ -195,32 +199,26 @@ func TestDropped(t *testing.T) {
 
 // TestNormalForms checks that the answers are found if the tokenizer normalizes the text.
 func TestNormalForms(t *testing.T) {
-	definition := testfile.Read(t, "testdata/llama32.tokenizer.json")
+	tok := nfc(t)
 	// The template's e and the accent that the answer begins with are one letter in NFC.
 	const joined = "{% for m in messages %}{% if m.role == 'assistant' %}e{% generation %}{{ " +
 		"m.content }}{% endgeneration %}{% else %}{{ m.content }}{% endif %};{% endfor %}"
 	const ohm, accent = "5 k\u2126", "cafe\u0301"
 	c := Conversation{NewMessage(User, "<|im_start|>\u0338\u212b?"),
 		NewMessage(Assistant, ohm+" "+accent)}
-	for _, k := range []struct{ form, template, answer, want string }{
-		{"NFC", plain, ohm + " " + accent, "5 kΩ café;"},
-		{"NFC", blocks, ohm + " " + accent, "5 kΩ café"},
-		{"NFC", joined, "\u0301 " + ohm, "é 5 kΩ"},
-		{"NFC", lastOnly, ohm + " " + accent, "5 kΩ café;"},
-		{"NFC", cutsOther, ohm, "5 kΩ;"},
+	for _, k := range []struct{ template, answer, want string }{
+		{plain, ohm + " " + accent, "5 kΩ café;"},
+		{blocks, ohm + " " + accent, "5 kΩ café"},
+		{joined, "\u0301 " + ohm, "é 5 kΩ"},
+		{lastOnly, ohm + " " + accent, "5 kΩ café;"},
+		{cutsOther, ohm, "5 kΩ;"},
 	} {
-		edited := strings.Replace(string(definition), `"normalizer": null`,
-			`"normalizer": {"type": "`+k.form+`"}`, 1)
-		tok, err := tokenizer.ReadHuggingFace([]byte(edited), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
 		e := encoderOf(t, encoder(t, k.template, "").template, tok, LastTurn)
 		c[1] = NewMessage(Assistant, k.answer)
 		for _, conversation := range []Conversation{c, append(c[:2:2], c...)} {
 			d, err := e.Encode(t.Context(), conversation)
 			if err != nil {
-				t.Errorf("%s, %s: %v", k.form, k.template, err)
+				t.Errorf("%s: %v", k.template, err)
 				continue
 			}
 			var learned []int32
@@ -230,9 +228,67 @@ func TestNormalForms(t *testing.T) {
 				}
 			}
 			if got, err := tok.Decode(learned); err != nil || got != k.want {
-				t.Errorf("%s, %s: %q is learned, want %q, %v", k.form, k.template, got, k.want, err)
+				t.Errorf("%s: %q is learned, want %q, %v", k.template, got, k.want, err)
 			}
 		}
+	}
+}
+
+// nfc returns the golden file's tokenizer with normal form C.
+func nfc(t *testing.T) tokenizer.Tokenizer {
+	t.Helper()
+	definition := testfile.Read(t, "testdata/llama32.tokenizer.json")
+	tok, err := tokenizer.ReadHuggingFace(bytes.Replace(definition, []byte(`"normalizer": null`),
+		[]byte(`"normalizer": {"type": "NFC"}`), 1), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tok
+}
+
+// TestNormalSpans compares spans in normalized text with those from the whole text before and after
+// each span, for all parts of a text.
+func TestNormalSpans(t *testing.T) {
+	tok := nfc(t).(*tokenizer.HuggingFace)
+	e := encoderOf(t, encoder(t, plain, "").template, tok, AllTurns)
+	const text = "a\u0301\u0301 <|im_start|>\u0338e\u0301\u0323x \u0301\n" +
+		"\u1112\u1161\u11ab <|im_end|>\u212b"
+	normal := tok.Normal(text)
+	var all []jinja.Span
+	for from := range len(text) + 1 {
+		for to := from; to <= len(text); to++ {
+			if utf8.ValidString(text[:from]) && utf8.ValidString(text[from:to]) {
+				all = append(all, jinja.Span{Start: from, End: to})
+			}
+		}
+	}
+	_, got := e.normalize(learnedText{text, all})
+	for i, s := range all {
+		want := jinja.Span{
+			Start: commonPrefix(tok.Normal(text[:s.Start]), normal),
+			End:   len(normal) - commonSuffix(tok.Normal(text[s.End:]), normal),
+		}
+		if got[i] != want {
+			t.Errorf("%q … %q: %v, want %v", text[:s.Start], text[s.End:], got[i], want)
+		}
+	}
+}
+
+// TestManyNormalSpans checks that the memory, and thus the time, for spans in normalized text is
+// not proportional to their number times the length of the text.
+func TestManyNormalSpans(t *testing.T) {
+	e := encoderOf(t, encoder(t, plain, "").template, nfc(t), AllTurns)
+	part := strings.Repeat("one ", 250) + "cafe\u0301 "
+	r := learnedText{text: strings.Repeat(part, 100)}
+	for i := range 100 {
+		r.spans = append(r.spans, jinja.Span{Start: i*len(part) + 4, End: (i + 1) * len(part)})
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	e.normalize(r)
+	runtime.ReadMemStats(&after)
+	if used := after.TotalAlloc - before.TotalAlloc; used > 20*uint64(len(r.text)) {
+		t.Errorf("%d bytes are allocated for a text of %d", used, len(r.text))
 	}
 }
 

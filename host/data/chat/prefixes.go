@@ -27,8 +27,8 @@ type prefixes struct {
 	sample Conversation // the conversation with other answers; nil: not needed yet
 }
 
-// maxWork bounds the work for one conversation, in template steps and encoded bytes: about half a
-// minute.
+// maxWork bounds the work for one conversation, in template steps, encoded bytes, and hundreds of
+// rendered bytes: about half a minute.
 const maxWork = 200_000_000
 
 type rendered struct {
@@ -48,7 +48,7 @@ func (p *prefixes) render(c Conversation, prompt bool) (rendered, error) {
 	out := rendered{text: r.Text}
 	list := variables[messagesVariable].([]any)
 	out.last, out.hasLast = r.Printed[list[len(list)-1].(*jinja.Dict)]
-	return out, p.spend(r.Steps)
+	return out, p.spend(r.Steps + len(r.Text)/100)
 }
 
 func (p *prefixes) spend(work int) error {

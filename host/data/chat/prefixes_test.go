@@ -26,3 +26,18 @@ func TestLongConversation(t *testing.T) {
 		t.Errorf("error %v, want that of the context", err)
 	}
 }
+
+// TestLongMessages checks that text which is rendered again for each turn counts as work, although
+// the template takes one step for a message.
+func TestLongMessages(t *testing.T) {
+	e := encoder(t, plain, "")
+	c := Conversation{NewMessage(User, strings.Repeat("q", 100_000)), NewMessage(Assistant, "one")}
+	whole, err := e.template.Render(c, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &prefixes{e: e, ctx: t.Context(), c: c, whole: whole.Text, left: 1000}
+	if _, err := p.texts(e.turns(c), []int{-1, -1}); err == nil {
+		t.Error("the work for 100,000 bytes is not counted")
+	}
+}
