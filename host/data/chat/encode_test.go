@@ -113,6 +113,7 @@ const (
 )
 
 func TestMarks(t *testing.T) {
+	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqrstuvwxyz{|}~"
 	two := Conversation{NewMessage(User, "q"), NewMessage(Assistant, "one"), NewMessage(User, "r"),
 		NewMessage(Assistant, "two")}
 	for _, c := range []struct {
@@ -133,6 +134,9 @@ func TestMarks(t *testing.T) {
 		{plain, AllTurns, Conversation{NewMessage(User, "ü"), NewMessage(Assistant, "é")}, "u:ü;a:[é;]"},
 		{plain, AllTurns, Conversation{NewMessage(Assistant, "x"), NewMessage(Assistant, "y")},
 			"a:[x;]a:[y;]"},
+		// No letter is left that occurs neither in the question nor in the answer.
+		{noPrompt, AllTurns, Conversation{NewMessage(User, letters), NewMessage(Assistant, "~x")},
+			"u:" + letters + ";a:[~x;]"},
 		{lastOnly, AllTurns, two, "u:qa:[one]u:ra:[two;]"},
 		{cutsOther, AllTurns, two, "u:q;a:[one;]\nu:q;a:;u:r;a:[two;]"},
 		{cutsOther, LastTurn, two[:3], "u:q;a:[one;]"},

@@ -81,8 +81,8 @@ var Columns = func() []string {
 func checkKeys(d *jinja.Dict, table *keyTable, own ...string) (ignored []string, _ error) {
 	for _, name := range d.Keys() {
 		value, _ := d.Get(name)
-		if empty(value) || slices.Contains(own, name) || slices.Contains(table.used, name) ||
-			slices.Contains(harmlessKeys, name) {
+		if slices.Contains(own, name) || slices.Contains(table.used, name) ||
+			slices.Contains(harmlessKeys, name) || empty(value) { // which takes the most time
 			continue
 		}
 		if slices.Contains(mediaKeys, name) {

@@ -126,7 +126,7 @@ func (p *prefixes) answer(t turn) (jinja.Span, error) {
 			all += m.Content
 		}
 		letter := 'A'
-		for letter < '~' && strings.ContainsRune(all, letter) {
+		for letter < '\x7f' && strings.ContainsRune(all, letter) {
 			letter++
 		}
 		p.sample = slices.Clone(p.c)
