@@ -92,6 +92,7 @@ func TestMistakes(t *testing.T) {
 		{"{% break %}", `break outside of a loop`},
 		{"{% for x in [1] %}{% macro a() %}{% break %}{% endmacro %}{% endfor %}",
 			`break outside of a loop`},
+		{"{% for x in [1] %}{% set a %}{% break %}{% endset %}{% endfor %}", `break outside of a loop`},
 		{"{% macro a(x=1, y) %}{% endmacro %}", `parameter "y" has no default`},
 		{"{% macro a() %}{% generation %}{% endgeneration %}{% endmacro %}",
 			`a generation block within a macro`},

@@ -271,7 +271,7 @@ func (p *parser) assignment(line int) statement {
 		var body statement
 		value = p.filters(func(m *machine, s *scope) any { return m.capture(body, s) })
 		p.want("%}")
-		body = p.statements("endset")
+		body = p.outsideLoops("endset")
 		p.end("endset")
 		filtered := value
 		value = func(m *machine, s *scope) any { return filtered(m, s.inner()) }
@@ -315,10 +315,9 @@ func (p *parser) macro(line int) statement {
 	}
 	p.want(")")
 	p.want("%}")
-	loops := p.loops
-	p.loops, p.macros = 0, p.macros+1
-	body := p.statements("endmacro")
-	p.loops, p.macros = loops, p.macros-1
+	p.macros++
+	body := p.outsideLoops("endmacro")
+	p.macros--
 	p.end("endmacro")
 
 	return func(m *machine, s *scope) flow {
@@ -344,16 +343,22 @@ func (p *parser) macro(line int) statement {
 	}
 }
 
+// outsideLoops parses statements of a block, which cannot end the loops around the block.
+func (p *parser) outsideLoops(end string) statement {
+	loops := p.loops
+	p.loops = 0
+	body := p.statements(end)
+	p.loops = loops
+	return body
+}
+
 func (p *parser) generationBlock(line int) statement {
 	if p.macros > 0 {
 		fail(line, "a generation block within a macro: the position of its text is unknown")
 	}
 	p.generation = true
 	p.want("%}")
-	loops := p.loops
-	p.loops = 0
-	body := p.statements("endgeneration")
-	p.loops = loops
+	body := p.outsideLoops("endgeneration")
 	p.end("endgeneration")
 	return func(m *machine, s *scope) flow {
 		m.step(line)
