@@ -121,12 +121,13 @@ func (p *parquetFile) read(columns []string) (err error) {
 				return damagedParquet(fmt.Errorf("row group %d: %w", i, err))
 			}
 		}
-		last := p.number + group.NumRows()
+		before := p.number
 		if err := p.group(schema, parquet.ConvertRowGroup(group, conversion)); err != nil {
 			return err
 		}
-		if p.number != last {
-			return damagedParquet(fmt.Errorf("a row group has %d rows more than it states", p.number-last))
+		if n := p.number - before; n != group.NumRows() {
+			return damagedParquet(fmt.Errorf("row group %d has %d rows, want the %d that it states",
+				i, n, group.NumRows()))
 		}
 	}
 	return nil

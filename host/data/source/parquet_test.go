@@ -2,6 +2,7 @@ package source
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -21,10 +22,10 @@ func forged(
 	t *testing.T, codec format.CompressionCodec, body []byte, change func(*format.PageHeader),
 ) []byte {
 	t.Helper()
-	return forgedRows(t, codec, body, math.MaxInt64, change)
+	return forgedRows(t, codec, body, 0, change)
 }
 
-// forgedRows is like forged; its row group states at most this number of rows.
+// forgedRows is like forged; its row group states this number of rows, or for 0 that of the page.
 func forgedRows(
 	t *testing.T, codec format.CompressionCodec, body []byte, rows int64,
 	change func(*format.PageHeader),
@@ -55,7 +56,7 @@ func forgedRows(
 	out := slices.Concat([]byte("PAR1"), marshal(header), body)
 	meta := *file.Metadata()
 	group := &meta.RowGroups[0]
-	group.NumRows = min(int64(header.DataPageHeader.V.NumValues), rows)
+	group.NumRows = cmp.Or(rows, int64(header.DataPageHeader.V.NumValues))
 	column := &group.Columns[0].MetaData
 	column.Codec, column.DataPageOffset, column.DictionaryPageOffset = codec, 4, 0
 	column.TotalCompressedSize, column.NumValues = int64(len(out)-4), group.NumRows
@@ -82,6 +83,8 @@ func TestForgedPages(t *testing.T) {
 			"LZ4_RAW is not supported"},
 		"more": {forgedRows(t, 0, levels(make([]byte, 32)...), 4, same),
 			"pages have at least 8 values, want the 4 of the row group"},
+		"fewer": {forgedRows(t, 0, levels(make([]byte, 32)...), 13, same),
+			"row group 0 has 8 rows, want the 13 that it states"},
 		"truths": {forged(t, 0, levels(4, 0, 0, 0, 6, 1, 10, 0), encoded(format.RLE)),
 			"booleans in RLE encoding"},
 		"values": {forged(t, 0, levels(),
