@@ -400,3 +400,33 @@ func TestVerifyDamage(t *testing.T) {
 		t.Errorf("a file of another preparation: %v, %v", found[1].Err, err)
 	}
 }
+
+// TestVerifyBothKinds checks that of a folder with conversations and texts both are verified.
+func TestVerifyBothKinds(t *testing.T) {
+	out := t.TempDir()
+	prepare(t, options(t, conversations(4), out))
+	texts := t.TempDir()
+	testfile.Tree(t, texts, map[string]string{"a.txt": "one", "b.txt": "two"})
+	if _, err := data.Prepare(t.Context(), data.PrepareOptions{Inputs: []string{texts}, Out: out,
+		Files: vfstest.NoSync, Tokenizer: tokenizer.Bytes{}}); err != nil {
+		t.Fatal(err)
+	}
+	damaged := filepath.Join(out, dataset.Texts.Val)
+	testfile.Write(t, damaged, "not a token file")
+	found, err := dataset.Verify(t.Context(), out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, v := range found {
+		if names = append(names, filepath.Base(v.Path)); (v.Err != nil) != (v.Path == damaged) {
+			t.Errorf("%s: %v", v.Path, v.Err)
+		}
+	}
+	want := []string{dataset.Conversations.Manifest, dataset.Conversations.Train,
+		dataset.Conversations.Val, tokenizer.TemplateFile, dataset.Texts.Manifest, dataset.Texts.Train,
+		dataset.Texts.Val}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Error(diff)
+	}
+}

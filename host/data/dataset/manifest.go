@@ -62,17 +62,24 @@ type Verification struct {
 	Err    error  // nil: intact
 }
 
-// Verify reads the token file, or the files of the dataset, at path and checks them against their
-// hashes, their vocabulary, and the manifest. It continues after a damaged file. The returned error
+// Verify reads the token file, or the files of the datasets, at path and checks them against their
+// hashes, their vocabulary, and the manifests. It continues after a damaged file. The returned error
 // is that of ctx.
-func Verify(ctx context.Context, path string) ([]Verification, error) {
+func Verify(ctx context.Context, path string) (list []Verification, _ error) {
 	if stat, err := os.Stat(path); err != nil || !stat.IsDir() {
 		return []Verification{verifyFile(ctx, path)}, ctx.Err()
 	}
-	kind := Conversations
-	if _, err := os.Stat(filepath.Join(path, kind.Manifest)); errors.Is(err, os.ErrNotExist) {
-		kind = Texts
+	for _, kind := range []Kind{Conversations, Texts} {
+		_, err := os.Stat(filepath.Join(path, kind.Manifest))
+		// The error for a directory without any manifest is about that of texts.
+		if !errors.Is(err, os.ErrNotExist) || kind == Texts && len(list) == 0 {
+			list = append(list, verifyKind(ctx, path, kind)...)
+		}
 	}
+	return list, ctx.Err()
+}
+
+func verifyKind(ctx context.Context, path string, kind Kind) []Verification {
 	manifest := Verification{Path: filepath.Join(path, kind.Manifest)}
 	m := &Manifest{}
 	text, err := vfs.ReadRegular(manifest.Path)
@@ -91,7 +98,7 @@ func Verify(ctx context.Context, path string) ([]Verification, error) {
 	manifest.Err = err
 	list := []Verification{manifest}
 	if err != nil {
-		return list, nil
+		return list
 	}
 	for i, want := range []Part{m.Train, m.Val} {
 		v := verifyFile(ctx, filepath.Join(path, []string{kind.Train, kind.Val}[i]))
@@ -117,7 +124,7 @@ func Verify(ctx context.Context, path string) ([]Verification, error) {
 	if content, err := tokenizer.Definition(path, m.Tokenizer); content != nil || err != nil {
 		list = append(list, Verification{Path: filepath.Join(path, tokenizer.DefinitionFile), Err: err})
 	}
-	return list, ctx.Err()
+	return list
 }
 
 func verifyFile(ctx context.Context, path string) Verification {
