@@ -2,6 +2,7 @@ package lora_test
 
 import (
 	"bytes"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -82,7 +83,7 @@ func FuzzLoad(f *testing.F) {
 }
 
 // TestLoadParts checks that rows of attn.qkv that the files do not have start as in a new adapter,
-// and that files whose adapters need a changed model are refused.
+// and that files whose adapters need a changed model, or are not finite, are refused.
 func TestLoadParts(t *testing.T) {
 	model := architecture.Settings{Kind: architecture.KindLlama, Layers: 1, Width: 8, Heads: 2,
 		KVHeads: 2, Hidden: 4, Vocab: 3, HeadSize: 4, RopePairs: architecture.Interleaved}
@@ -92,22 +93,26 @@ func TestLoadParts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var tensors []safetensors.Tensor
-	for _, x := range lora.TensorsOf(list, layout) {
-		if x.Module == "k_proj" {
-			continue
+	dir := vfs.At(t.TempDir())
+	write := func(value float64) {
+		t.Helper()
+		var tensors []safetensors.Tensor
+		for _, x := range lora.TensorsOf(list, layout) {
+			if x.Module == "k_proj" {
+				continue
+			}
+			tensor, err := safetensors.New(x.Name, []int{len(x.Rows), x.Dims[1]},
+				slices.Repeat([]float32{float32(value)}, len(x.Rows)*x.Dims[1]))
+			if err != nil {
+				t.Fatal(err)
+			}
+			tensors = append(tensors, tensor)
 		}
-		tensor, err := safetensors.New(x.Name, []int{len(x.Rows), x.Dims[1]},
-			slices.Repeat([]float32{9}, len(x.Rows)*x.Dims[1]))
-		if err != nil {
+		if err := safetensors.WriteFile(t.Context(), dir.Join(lora.PEFTFile), tensors, nil); err != nil {
 			t.Fatal(err)
 		}
-		tensors = append(tensors, tensor)
 	}
-	dir := vfs.At(t.TempDir())
-	if err := safetensors.WriteFile(t.Context(), dir.Join(lora.PEFTFile), tensors, nil); err != nil {
-		t.Fatal(err)
-	}
+	write(9)
 	for start, refused := range map[string]bool{`true`: false, `"gaussian"`: false, `"pissa"`: true,
 		`"loftq"`: true} {
 		text := strings.Replace(config, "{", `{"init_lora_weights": `+start+`, `, 1)
@@ -137,5 +142,13 @@ func TestLoadParts(t *testing.T) {
 				t.Errorf("%s is %v, want %v", f.Name, factors[f.Name], want)
 			}
 		}
+	}
+	write(math.Inf(1))
+	if err := os.WriteFile(dir.Join(lora.PEFTConfigFile).String(), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Load(1, dir, list, layout); err == nil ||
+		!strings.Contains(err.Error(), "has values that are NaN or infinite") {
+		t.Errorf("infinite factors: %v", err)
 	}
 }

@@ -116,6 +116,9 @@ func (s Settings) Load(seed uint64, dir vfs.Path, list []Adapter, layout []huggi
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
+		if slices.ContainsFunc(values, func(x float32) bool { return x-x != 0 }) {
+			return nil, fmt.Errorf("%s: tensor %s has values that are NaN or infinite", path, t.Name)
+		}
 		width := t.Dims[1]
 		if factors[t.Factor.Name] == nil {
 			factors[t.Factor.Name] = make([]float32, t.Dims[0]*width)
