@@ -4,7 +4,7 @@
 // [Layout] maps parameters to tensors, and a [Description] holds config.json and
 // generation_config.json: those of the checkpoint that the model comes from, or new ones.
 //
-// Each family of models (Llama, Mistral, OLMo 2, Qwen3) has a table of its tensor names. Unknown
+// Each family of models, such as Llama or Qwen3, has a table of its tensor names. Unknown
 // keys and tensors are errors, and all problems are reported at once ([Error], [Report]).
 //
 // Weights are read one parameter at a time, so that a checkpoint is never in memory as a whole.
