@@ -280,6 +280,35 @@ func TestBFloat16(t *testing.T) {
 	}
 }
 
+// TestExact checks that only the operands of products with some weights are not rounded, although
+// two weights have the same input.
+func TestExact(t *testing.T) {
+	e := newExample(t, settings["llama"])
+	for _, w := range e.weights { // so that rounding changes only the other operand
+		for i, v := range w {
+			w[i] = math.Float32frombits(math.Float32bits(v) &^ (1<<16 - 1))
+		}
+	}
+	tokens := sequences(e.m.Network().Vocab)
+	var all [][]float32
+	for _, exact := range [][]string{{}, {"w1"}, {"w2"}, {"w1", "w2"}} {
+		o := decode.Options{BFloat16: true, Exact: func(weight string) bool {
+			return slices.Contains(exact, weight[strings.LastIndexByte(weight, '.')+1:])
+		}}
+		n, err := decode.New(e.m, e.weights, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		logits := next(t, n, tokens, e.begin(t, tokens))
+		for i, others := range all {
+			if slices.Equal(logits, others) {
+				t.Errorf("the logits with %v exact are those of case %d", exact, i)
+			}
+		}
+		all = append(all, logits)
+	}
+}
+
 // TestQuantizer checks that the quantizer is called for the model's sites, in their order and with
 // a row for each sequence, that its results are used, and that its error ends the step.
 func TestQuantizer(t *testing.T) {

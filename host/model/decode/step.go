@@ -3,6 +3,7 @@ package decode
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/model/architecture"
@@ -120,10 +121,15 @@ func (r *step) block(b *block, keys, values []float32) error {
 	if err := r.layerInput(b.prefix+"mlp.input", b.feedForwardNorm); err != nil {
 		return err
 	}
-	r.roundOperand(r.in, b.w1) // w2 has the same site
+	upInput := r.in
+	if b.w1.rounds != b.w2.rounds {
+		upInput.Data = slices.Clone(r.in.Data)
+	}
+	r.roundOperand(r.in, b.w1)
+	r.roundOperand(upInput, b.w2)
 	r.eachRows(b.w1, func(from, to int) {
 		b.w1.times(r.gate, r.in, from, to)
-		b.w2.times(r.up, r.in, from, to)
+		b.w2.times(r.up, upInput, from, to)
 		for i := range r.rows {
 			gate, up := r.gate.Data[i*r.s.Hidden:][from:to], r.up.Data[i*r.s.Hidden:][from:to]
 			if r.rounds { // in a graph, these two are stored in bfloat16
