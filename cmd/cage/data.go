@@ -188,12 +188,12 @@ func (s *chatListing) read(f *dataset.File, count int) error {
 		return err
 	}
 	s.RowCount, s.LeftOut = sampler.Steps(), sampler.LeftOut()
-	row := dataset.NewRow(s.Length)
+	rows := dataset.RowsOf(make([]int32, dataset.Planes*(s.Length+1)), s.Length)
 	for i := range min(int64(count), s.RowCount) {
-		if _, err := sampler.At(i, 0, []dataset.Row{row}); err != nil {
+		if _, err := sampler.At(i, 0, rows); err != nil {
 			return err
 		}
-		texts, err := readRow(row, tok)
+		texts, err := readRow(rows[0], tok)
 		if err != nil {
 			return err
 		}
@@ -209,16 +209,15 @@ func readRow(row dataset.Row, tok tokenizer.Tokenizer) (chatRow, error) {
 		for end < len(row.Tokens) && row.Segments[end] == row.Segments[at] {
 			end++
 		}
-		if row.Segments[at] == dataset.NoDocument {
-			out.Free = end - at
+		if row.Segments[at] == dataset.Padding {
+			out.Free = end - at - 1 // the last position is always padding
 			break
 		}
 		d := chatDocument{Tokens: end - at}
 		for from := at; from < end; {
-			// The weight at a position is the weight of its target, the next token.
-			inLoss := from > at && row.Weights[from-1] > 0
+			inLoss := row.Weight(from) > 0
 			to := from + 1
-			for to < end && (row.Weights[to-1] > 0) == inLoss {
+			for to < end && (row.Weight(to) > 0) == inLoss {
 				to++
 			}
 			text, err := tok.Decode(row.Tokens[from:to])

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 )
@@ -270,7 +271,7 @@ func TestMarkedCore(t *testing.T) {
 				in = append(in, testdevice.Upload(t, d, values, batch, c.context, heads, c.size))
 			}
 			documents := randomDocuments(rng, batch, c.context)
-			if n := slices.Max(documents); n < 2 || !slices.Contains(documents, Padding) {
+			if n := slices.Max(documents); n < 2 || !slices.Contains(documents, dataset.Padding) {
 				t.Fatalf("only %d documents, or no padding", n)
 			}
 			marked := func(segments *graph.Node) attentionCore {

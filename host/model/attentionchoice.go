@@ -10,6 +10,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
@@ -141,7 +142,7 @@ func randomDocuments(rng *rand.Rand, batch, context int) []int32 {
 				document++
 			}
 			if position >= end {
-				document = Padding
+				document = dataset.Padding
 			}
 			segments = append(segments, document)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/gomlx/support/exceptions"
 
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
@@ -99,7 +100,7 @@ func (m *transformer) newCached(piece Piece, length int, r *attentionLayers) *ca
 	}
 	return &cached{
 		start: piece.Start, length: length, mask: mask,
-		segments: graph.AddScalar(graph.ConvertDType(inside, dtypes.Int32), Padding),
+		segments: graph.AddScalar(graph.ConvertDType(inside, dtypes.Int32), dataset.Padding),
 	}
 }
 
@@ -156,7 +157,7 @@ func (m *transformer) Scores(params []*graph.Node, s Scored,
 	position := graph.Iota(g, shapes.Make(dtypes.Int32, batch, length), 1)
 	used := graph.LessThan(position, graph.BroadcastToDims(graph.InsertAxes(s.Lengths, 1), batch,
 		length))
-	segments := graph.AddScalar(graph.ConvertDType(used, dtypes.Int32), Padding)
+	segments := graph.AddScalar(graph.ConvertDType(used, dtypes.Int32), dataset.Padding)
 	var r *attentionLayers // padding comes last: no other token sees it
 	if s.Parts != nil {
 		ofContext := graph.InsertAxes(graph.Equal(s.Parts, graph.ScalarZero(g, s.Parts.DType())), 1)

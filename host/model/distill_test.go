@@ -11,6 +11,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
@@ -266,7 +267,7 @@ func testDistilled(t *testing.T, language Language) {
 	m.Documents = true
 	c := teaching{m: &m, weights: hashedWeights(m.params), taught: initial(&m, 7)}
 	c.batch, _ = packed(context, m.Vocab, rand.New(rand.NewPCG(1, 2)))
-	for _, r := range DocumentRows(c.batch, context) {
+	for _, r := range dataset.RowsOf(c.batch, context) {
 		for place := 1; place <= context; place++ {
 			r.SetWeight(place, r.Weight(place)*(1+float32(place)/8))
 		}
@@ -295,7 +296,8 @@ func (c *teaching) run(
 			in = append(in, testdevice.Upload(t, device, weights[i], p.Dims...))
 		}
 	}
-	in = append(in, testdevice.Upload(t, device, c.batch, rows, Planes, len(c.batch)/rows/Planes))
+	in = append(in, testdevice.Upload(t, device, c.batch, rows, dataset.Planes,
+		len(c.batch)/rows/dataset.Planes))
 	n := len(c.m.params)
 	return testdevice.Evaluate(t, device, in, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 		return build(in[:n], in[n:2*n], in[2*n])
@@ -307,7 +309,7 @@ func (c *teaching) check(t *testing.T, d Distillation, context int, q Activation
 	slopes := make([]float32, len(c.logits))
 	var loss, divergence, crossEntropy float64
 	mean := 1 / float64(rows*context)
-	for row, r := range DocumentRows(c.batch, context) {
+	for row, r := range dataset.RowsOf(c.batch, context) {
 		for place := range context {
 			at := row*context + place
 			mine, theirs := c.logits[at*vocabulary:(at+1)*vocabulary],

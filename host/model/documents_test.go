@@ -11,6 +11,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/testing/pjrtrecord"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
@@ -18,9 +19,9 @@ import (
 
 // packed returns a batch of two rows of documents with padding, and the documents of each row.
 func packed(context, vocabulary int, rng *rand.Rand) (batch []int32, rows [][][]int32) {
-	batch = make([]int32, 2*Planes*(context+1))
+	batch = make([]int32, 2*dataset.Planes*(context+1))
 	rows = make([][][]int32, 2)
-	for i, r := range DocumentRows(batch, context) {
+	for i, r := range dataset.RowsOf(batch, context) {
 		place := 0
 		for n, length := range [][]int{{4, 2, 5}, {7, 3}}[i] {
 			var document []int32
@@ -36,7 +37,7 @@ func packed(context, vocabulary int, rng *rand.Rand) (batch []int32, rows [][][]
 			rows[i] = append(rows[i], document)
 		}
 		for ; place <= context; place++ {
-			r.Segments[place] = Padding
+			r.Segments[place] = dataset.Padding
 		}
 	}
 	return batch, rows
@@ -85,7 +86,7 @@ func TestDocumentsByPosition(t *testing.T) {
 		testdevice.OpenCPU(t, engine.Options{Kernels: device.GraphKernels})
 	rows, _ := packed(context, 13, rand.New(rand.NewPCG(3, 4)))
 	var ids []int32
-	for _, r := range DocumentRows(rows, context) {
+	for _, r := range dataset.RowsOf(rows, context) {
 		ids = append(ids, r.Segments[:context]...)
 	}
 	s := architecture.Settings{Kind: architecture.KindLlama, Layers: 1, Heads: 4, KVHeads: 2,
@@ -127,72 +128,20 @@ func TestPaddingIsZeroForQuantizers(t *testing.T) {
 	}
 	for site, x := range out {
 		width := len(x) / (2 * context)
-		for i, r := range DocumentRows(batch, context) {
+		for i, r := range dataset.RowsOf(batch, context) {
 			for place, segment := range r.Segments[:context] {
 				row := x[(i*context+place)*width:][:width]
 				largest := float32(0)
 				for _, v := range row {
 					largest = max(largest, v, -v)
 				}
-				if (segment == Padding) != (largest == 0) {
+				if (segment == dataset.Padding) != (largest == 0) {
 					t.Fatalf("site %d, row %d, place %d of segment %d: the largest magnitude is %v", site, i,
 						place, segment, largest)
 				}
 			}
 		}
 	}
-}
-
-// TestNormalizeWeights checks that the mean of all losses of a step is the weighted mean, however
-// the weights are distributed over its micro-batches.
-func TestNormalizeWeights(t *testing.T) {
-	const context = 4
-	var batches [][]int32
-	sum, total, losses := 0.0, 0.0, 0.0
-	rng := rand.New(rand.NewPCG(5, 6))
-	loss := func(batch, row, place int) float64 { return float64(1 + batch*7 + row*3 + place) }
-	for i := range 3 {
-		b := make([]int32, 2*Planes*(context+1))
-		for j, r := range DocumentRows(b, context) {
-			for place := 1; place <= context; place++ {
-				w := float32(rng.IntN(2 + i))
-				r.SetWeight(place, w)
-				sum, total = sum+float64(w)*loss(i, j, place), total+float64(w)
-				losses++
-			}
-		}
-		batches = append(batches, b)
-	}
-	if !NormalizeWeights(batches, context) {
-		t.Fatal("all weights are zero")
-	}
-	mean := 0.0
-	for i, b := range batches {
-		for j, r := range DocumentRows(b, context) {
-			for place := 1; place <= context; place++ {
-				mean += float64(r.Weight(place)) * loss(i, j, place) / losses
-			}
-		}
-	}
-	if want := sum / total; math.Abs(mean-want) > 1e-6*want {
-		t.Errorf("the mean of weighted losses is %v, want %v", mean, want)
-	}
-	if NormalizeWeights([][]int32{make([]int32, Planes*(context+1))}, context) {
-		t.Error("weights that are all zero were normalized")
-	}
-}
-
-func ExampleDocumentRows() {
-	const context = 3
-	batch := make([]int32, 3*(context+1)) // one row
-	row := DocumentRows(batch, context)[0]
-	copy(row.Tokens, []int32{5, 6, 7, 8})
-	copy(row.Segments, []int32{0, 0, 1, 1}) // two documents of two tokens
-	row.SetWeight(1, 1)
-	row.SetWeight(3, 0.5)
-	fmt.Println(TotalWeight(batch, context), NormalizeWeights([][]int32{batch}, context),
-		row.Weight(1), row.Weight(3))
-	// Output: 1.5 true 2 1
 }
 
 // TestFusedDocuments checks that on a GPU, each layer has fused attention for documents in one row,

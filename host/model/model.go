@@ -17,7 +17,7 @@ type Model interface {
 
 	// BatchDims returns the dimensions of the int32 input that one evaluation of the function takes
 	// in addition to the parameters. A [Language] model reads batch sequences of context tokens and
-	// the token after them, or, with [Options.Documents], the rows that [DocumentRow] describes; a
+	// the token after them, or, with [Options.Documents], the rows that [dataset.Row] describes; a
 	// [Quadratic] ignores both numbers.
 	BatchDims(batch, context int) []int
 
@@ -102,7 +102,7 @@ type Language interface {
 	// Block computes a block for whole sequences, from their first token on. It maps the residual
 	// stream x that enters the block, [batch·context, width], to the one that leaves it. params are
 	// the values of BlockParams. segments are the document numbers in each sequence, [batch,
-	// context], nil if each is one document; see [Padding].
+	// context], nil if each is one document; see [dataset.Padding].
 	Block(block int, params []*graph.Node, x, segments *graph.Node, batch, context int,
 		q ActivationQuantizer) *graph.Node
 }
@@ -111,7 +111,7 @@ type Language interface {
 type Options struct {
 	Recompute architecture.Recompute // by the backward pass; "" is none
 	// rows of a batch may hold several documents, between which there is no attention: see
-	// [DocumentRow]
+	// [dataset.Row]
 	Documents bool
 
 	// LossTokens is the largest number of tokens whose logits a loss holds in memory at a time; 0

@@ -6,6 +6,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -62,7 +63,7 @@ func (m *transformer) Labels(batches [][]int32, context int) float64 {
 			sum, squares = sum+n, squares+n
 			continue
 		}
-		for _, r := range DocumentRows(b, context) {
+		for _, r := range dataset.RowsOf(b, context) {
 			for position := 1; position <= context; position++ {
 				w := float64(r.Weight(position))
 				sum, squares = sum+w, squares+w*w

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
@@ -38,7 +39,7 @@ func (m *transformer) Params() []architecture.Param { return m.params }
 // BatchDims implements [Model].
 func (m *transformer) BatchDims(batch, context int) []int {
 	if m.Documents {
-		return []int{batch, Planes, context + 1}
+		return []int{batch, dataset.Planes, context + 1}
 	}
 	return []int{batch, context + 1}
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/deploy/trained"
-	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/model/score"
@@ -261,11 +260,11 @@ func TestPackedPlacesGolden(t *testing.T) {
 	if n, _, err := order.At(0, batch); err != nil || n != len(g.Rows) {
 		t.Fatalf("%d rows, want %d, %v", n, len(g.Rows), err)
 	}
-	for i, r := range model.DocumentRows(batch, g.RowLength) {
+	for i, r := range dataset.RowsOf(batch, g.RowLength) {
 		want := g.Rows[i]
 		last := g.RowLength // the reference has one position less; this one predicts nothing
 		if !slices.Equal(r.Tokens[:last], want.Tokens) ||
-			!slices.Equal(r.Segments, append(want.Segments, model.Padding)) {
+			!slices.Equal(r.Segments, append(want.Segments, dataset.Padding)) {
 			t.Errorf("row %d is %v of the documents %v, want %+v", i, r.Tokens, r.Segments, want)
 		}
 		for place, weight := range want.Weights {

@@ -50,17 +50,16 @@ func ExampleRows() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	row := dataset.NewRow(6)
-	if _, err := s.At(0, 0, []dataset.Row{row}); err != nil {
+	const context = 6
+	rows := dataset.RowsOf(make([]int32, dataset.Planes*(context+1)), context)
+	if _, err := s.At(0, 0, rows); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(row.Tokens)
-	fmt.Println(row.Positions)
-	fmt.Println(row.Segments)
-	fmt.Println(row.Weights)
+	fmt.Println(rows[0].Tokens)
+	fmt.Println(rows[0].Segments)
+	fmt.Println(rows[0].Weight(0), rows[0].Weight(1))
 	// Output:
-	// [97 98 120 121 122 0]
-	// [0 1 0 1 2 0]
-	// [0 0 1 1 1 -1]
-	// [1 0 1 1 0 0]
+	// [97 98 120 121 122 0 0]
+	// [0 0 1 1 1 -1 -1]
+	// 0 1
 }

@@ -63,8 +63,8 @@ type Verification struct {
 }
 
 // Verify reads the token file, or the files of the datasets, at path and checks them against their
-// hashes, their vocabulary, and the manifests. It continues after a damaged file. The returned error
-// is that of ctx.
+// hashes, their vocabulary, and the manifests. It continues after a damaged file. The returned
+// error is that of ctx.
 func Verify(ctx context.Context, path string) (list []Verification, _ error) {
 	if stat, err := os.Stat(path); err != nil || !stat.IsDir() {
 		return []Verification{verifyFile(ctx, path)}, ctx.Err()

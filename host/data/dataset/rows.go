@@ -11,8 +11,8 @@ import (
 
 // RowsConfig configures the packing and the order of documents in [Rows].
 type RowsConfig struct {
-	// Length is the number of tokens in a row. Longer documents are truncated, and left out if none
-	// of the remaining tokens counts in the loss.
+	// Length is the number of tokens in a row, one less than that of positions. Longer documents are
+	// truncated, and left out if none of the remaining tokens counts in the loss.
 	Length int
 	// Batch is the number of rows in a batch.
 	Batch int
@@ -24,28 +24,6 @@ type RowsConfig struct {
 	Seed uint64
 	// InOrder keeps the documents in the order of the file, for evaluation.
 	InOrder bool
-}
-
-// Row is one row of a batch; its slices have the same length.
-type Row struct {
-	// Tokens are the tokens of the documents, or 0 at positions without a document.
-	Tokens []int32
-	// Positions are the positions in the documents, from 0.
-	Positions []int32
-	// Segments number the documents from 0, with [NoDocument] at positions without a document.
-	Segments []int32
-	// Weights are the weights of the losses. The weight at a position, for the prediction of the
-	// next token, is 1 if that token is in the same document and its mask is set, and otherwise 0.
-	Weights []float32
-}
-
-// NoDocument is the segment of positions without a document.
-const NoDocument = -1
-
-// NewRow returns a row for [Rows.At].
-func NewRow(length int) Row {
-	ids := func() []int32 { return make([]int32, length) }
-	return Row{ids(), ids(), ids(), make([]float32, length)}
 }
 
 // Rows makes batches for training on conversations. Each epoch contains every document once, in a
@@ -119,7 +97,8 @@ func (r *Rows) Steps() int64 { return r.ends[len(r.ends)-1] }
 func (r *Rows) LeftOut() int { return r.file.Documents() - len(r.usable) }
 
 // At fills rows with the rows of a step from the given row number on, so that the rows of a step
-// can be read in several parts. The first step is 0. At returns the number of nonempty rows.
+// can be read in several parts. The first step is 0. Targets that count in the loss have the weight
+// 1; the last position of each row is padding. At returns the number of nonempty rows.
 func (r *Rows) At(step int64, first int, rows []Row) (filled int, err error) {
 	epoch := sort.Search(len(r.ends), func(i int) bool { return step < r.ends[i] })
 	if epoch != r.epoch {
@@ -130,10 +109,9 @@ func (r *Rows) At(step int64, first int, rows []Row) (filled int, err error) {
 	}
 	for i, row := range rows {
 		clear(row.Tokens)
-		clear(row.Positions)
-		clear(row.Weights)
+		clear(row.weights)
 		for i := range row.Segments {
-			row.Segments[i] = NoDocument
+			row.Segments[i] = Padding
 		}
 		if n := int(step)*r.config.Batch + first + i; n < len(r.layout) {
 			filled++
@@ -145,9 +123,9 @@ func (r *Rows) At(step int64, first int, rows []Row) (filled int, err error) {
 					return 0, err
 				}
 				for i := range tokens {
-					row.Positions[at+i], row.Segments[at+i] = int32(i), int32(segment)
-					if i+1 < tokens && loss[i+1] {
-						row.Weights[at+i] = 1
+					row.Segments[at+i] = int32(segment)
+					if i > 0 && loss[i] {
+						row.SetWeight(at+i, 1)
 					}
 				}
 				at += tokens

@@ -37,7 +37,7 @@ type Blocks struct {
 	// output errors are unknown.
 	Sequences [][]int32
 	// Segments holds, for each token of a sequence, the number of its document; see
-	// [model.DocumentRow]. A token attends only to its own document, and padding is not counted. If
+	// [dataset.Row]. A token attends only to its own document, and padding is not counted. If
 	// Segments is nil, each sequence is one document.
 	Segments       [][]int32
 	Batch, Context int

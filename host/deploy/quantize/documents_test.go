@@ -5,9 +5,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/deploy/posttrain"
 	"github.com/cage-qat/cage/host/deploy/quantize"
-	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
@@ -25,7 +25,7 @@ func TestDocumentsApart(t *testing.T) {
 			alone = append(alone, slices.Concat(d, padding))
 			padded = append(padded,
 				slices.Concat(slices.Repeat([]int32{0}, size),
-					slices.Repeat([]int32{model.Padding}, length-size)))
+					slices.Repeat([]int32{dataset.Padding}, length-size)))
 		}
 	}
 	m, values := small(t, architecture.KindLlama, 2, 32)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/deploy/posttrain"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
@@ -78,7 +79,7 @@ func (f *forward) embed(embedding []float32, width int, sequences, segments [][]
 		if segments != nil {
 			t.segments = slices.Concat(segments[at : at+f.batch]...)
 			for _, s := range t.segments {
-				if s == model.Padding {
+				if s == dataset.Padding {
 					t.tokens--
 				}
 			}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/deploy/trained"
-	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/checkpoint"
@@ -59,7 +58,7 @@ func (s *run) texts(blocks *Blocks) (*trained.Calibration, error) {
 		Seed: s.Seed, Tokens: int64(len(blocks.Sequences) * blocks.Context)}
 	for _, list := range blocks.Segments {
 		for _, segment := range list {
-			if segment == model.Padding {
+			if segment == dataset.Padding {
 				c.Tokens--
 			}
 		}

@@ -44,12 +44,9 @@ func OpenBatches(cfg *config.Config, m model.Model, d *Data) (Batches, error) {
 				return Batches{}, err
 			}
 		}
-		read, accumulate := newRows(size, context), int64(cfg.Train.Accumulate)
-		return Batches{size * model.Planes * (context + 1), func(index int64, dst []int32) error {
-			_, err := s.At(index/accumulate, int(index%accumulate)*size, read)
-			if err == nil {
-				conversations(dst, read, context)
-			}
+		accumulate := int64(cfg.Train.Accumulate)
+		return Batches{size * dataset.Planes * (context + 1), func(index int64, dst []int32) error {
+			_, err := s.At(index/accumulate, int(index%accumulate)*size, dataset.RowsOf(dst, context))
 			return err
 		}, finish}, nil
 	}
@@ -62,7 +59,7 @@ func OpenBatches(cfg *config.Config, m model.Model, d *Data) (Batches, error) {
 		return Batches{s.BatchLen(), s.At, all}, nil
 	}
 	read := make([]int32, s.BatchLen())
-	return Batches{len(read) * model.Planes, func(index int64, dst []int32) error {
+	return Batches{len(read) * dataset.Planes, func(index int64, dst []int32) error {
 		err := s.At(index, read)
 		if err == nil {
 			separate(dst, read, context, d.Train.Tokenizer())
@@ -111,12 +108,12 @@ func normalize(batches [][]int32, context int, perBatch bool) (sum int64) {
 		}
 	}
 	if !perBatch {
-		model.NormalizeWeights(batches, context)
+		dataset.NormalizeWeights(batches, context)
 		return sum
 	}
 	for _, b := range used {
-		model.NormalizeWeights([][]int32{b}, context)
-		model.ScaleWeights(b, context, float64(len(batches))/float64(len(used)))
+		dataset.NormalizeWeights([][]int32{b}, context)
+		dataset.ScaleWeights(b, context, float64(len(batches))/float64(len(used)))
 	}
 	return sum
 }
@@ -143,14 +140,6 @@ func conversationRows(cfg *config.Config, batch int) dataset.RowsConfig {
 		Packing: dataset.Packing(cfg.Data.Packing), Seed: uint64(cfg.Data.Seed)}
 }
 
-func newRows(n, length int) []dataset.Row {
-	list := make([]dataset.Row, n)
-	for i := range list {
-		list[i] = dataset.NewRow(length)
-	}
-	return list
-}
-
 // OpenSequence returns the batches of a token file, in order, for evaluating the configured model.
 // batch is the number of rows in each.
 func OpenSequence(cfg *config.Config, file *dataset.File, batch int) (step.Sequence, error) {
@@ -162,15 +151,11 @@ func OpenSequence(cfg *config.Config, file *dataset.File, batch int) (step.Seque
 		if err != nil {
 			return step.Sequence{}, err
 		}
-		read, length := newRows(batch, context), batch*model.Planes*(context+1)
 		at := func(i int64, dst []int32) (int, int64, error) {
-			n, err := s.At(i, 0, read)
-			if err != nil {
-				return 0, 0, err
-			}
-			conversations(dst, read, context)
-			return n, targets(dst, context), nil
+			n, err := s.At(i, 0, dataset.RowsOf(dst, context))
+			return n, targets(dst, context), err
 		}
+		length := batch * dataset.Planes * (context + 1)
 		return step.Sequence{Batches: s.Steps(), Len: length, At: at}, nil
 	}
 	s, err := dataset.NewSequential(file, context, batch)
@@ -186,18 +171,18 @@ func OpenSequence(cfg *config.Config, file *dataset.File, batch int) (step.Seque
 		return out, nil
 	}
 	read, info := make([]int32, out.Len), file.Tokenizer()
-	out.Len *= model.Planes
+	out.Len *= dataset.Planes
 	out.At = func(i int64, dst []int32) (int, int64, error) {
 		n, err := s.At(i, read)
 		if err != nil {
 			return 0, 0, err
 		}
 		clear(dst)
-		size := model.Planes * (context + 1)
+		size := dataset.Planes * (context + 1)
 		separate(dst[:n*size], read, context, info)
-		for _, row := range model.DocumentRows(dst[n*size:], context) {
+		for _, row := range dataset.RowsOf(dst[n*size:], context) {
 			for position := range row.Segments {
-				row.Segments[position] = model.Padding
+				row.Segments[position] = dataset.Padding
 			}
 		}
 		return n, targets(dst, context), nil
@@ -209,7 +194,7 @@ func OpenSequence(cfg *config.Config, file *dataset.File, batch int) (step.Seque
 // token of a document is not a target.
 func separate(dst, windows []int32, context int, info tokenizer.Info) {
 	width := context + 1
-	for i, row := range model.DocumentRows(dst, context) {
+	for i, row := range dataset.RowsOf(dst, context) {
 		copy(row.Tokens, windows[i*width:(i+1)*width])
 		numberDocuments(row.Segments, row.Tokens, info)
 		for position := 1; position < width; position++ {
@@ -236,19 +221,4 @@ func numberDocuments(segments, window []int32, info tokenizer.Info) {
 	}
 }
 
-// conversations converts rows of conversations to rows of documents in dst. The former have context
-// tokens; the additional last position of the latter is padding.
-func conversations(dst []int32, rows []dataset.Row, context int) {
-	for i, row := range model.DocumentRows(dst, context) {
-		from := rows[i]
-		n := copy(row.Tokens, from.Tokens)
-		row.Tokens[n], row.Segments[n] = 0, model.Padding
-		copy(row.Segments, from.Segments)
-		for position := 1; position < n; position++ {
-			row.SetWeight(position, from.Weights[position-1])
-		}
-		row.SetWeight(n, 0)
-	}
-}
-
-func targets(batch []int32, context int) int64 { return int64(model.TotalWeight(batch, context)) }
+func targets(batch []int32, context int) int64 { return int64(dataset.TotalWeight(batch, context)) }

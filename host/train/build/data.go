@@ -194,7 +194,7 @@ func KindOf(f *dataset.File) string {
 // Windows samples at most n sequences of the model's context length from a token file, without
 // replacement, in an order determined by seed: windows of text, or rows of conversations packed as
 // in training. If documents are separate, segments holds the document number of each token, or
-// [model.Padding] at padding; otherwise it is nil.
+// [dataset.Padding] at padding; otherwise it is nil.
 func Windows(
 	cfg *config.Config, file *dataset.File, n int, seed uint64,
 ) (tokens, segments [][]int32, err error) {
@@ -207,11 +207,12 @@ func Windows(
 			return nil, nil, err
 		}
 		for i := range min(int64(n), s.Steps()) {
-			row := newRows(1, context)
-			if _, err := s.At(i, 0, row); err != nil {
+			rows := dataset.RowsOf(make([]int32, dataset.Planes*(context+1)), context)
+			if _, err := s.At(i, 0, rows); err != nil {
 				return nil, nil, err
 			}
-			tokens, segments = append(tokens, row[0].Tokens), append(segments, row[0].Segments)
+			tokens = append(tokens, rows[0].Tokens[:context])
+			segments = append(segments, rows[0].Segments[:context])
 		}
 		return tokens, segments, nil
 	}

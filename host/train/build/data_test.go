@@ -12,7 +12,6 @@ import (
 
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/internal/plaintoml"
@@ -195,7 +194,7 @@ func TestWindowsOfConversations(t *testing.T) {
 	for i, row := range rows {
 		count := map[int32]int{} // the number of tokens of each document, which are all equal
 		for place, id := range row {
-			if s := segments[i][place]; s != model.Padding {
+			if s := segments[i][place]; s != dataset.Padding {
 				count[id]++
 				if before := max(0, place-1); (row[before] == id) != (segments[i][before] == s) {
 					t.Fatalf("row %v has the documents %v", row, segments[i])

@@ -10,7 +10,6 @@ import (
 
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
-	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/rundir"
@@ -67,10 +66,10 @@ func TestSeparate(t *testing.T) {
 		"neither of them": {tokenizer.Info{BOS: tokenizer.NoToken, EOS: tokenizer.NoToken},
 			make([]int32, 8), []int32{1, 1, 1, 1, 1, 1, 1}},
 	} {
-		dst := make([]int32, model.Planes*(context+1))
+		dst := make([]int32, dataset.Planes*(context+1))
 		tokens := []int32{7, 8, 2, 1, 9, 2, 1, 7}
 		separate(dst, tokens, context, c.info)
-		row := model.DocumentRows(dst, context)[0]
+		row := dataset.RowsOf(dst, context)[0]
 		var targets []int32
 		for place := 1; place <= context; place++ {
 			targets = append(targets, int32(row.Weight(place)))
@@ -100,8 +99,8 @@ func TestNormalization(t *testing.T) {
 			var step [][]int32
 			sum, count, means, used := 0.0, 0.0, 0.0, 0.0
 			for b, mask := range batches {
-				batch := make([]int32, model.Planes*(context+1))
-				row := model.DocumentRows(batch, context)[0]
+				batch := make([]int32, dataset.Planes*(context+1))
+				row := dataset.RowsOf(batch, context)[0]
 				own, targets := 0.0, 0.0
 				for place, weight := range mask {
 					row.SetWeight(place+1, weight)
@@ -123,7 +122,7 @@ func TestNormalization(t *testing.T) {
 			mean := 0.0 // as a step computes it: over all losses of all micro-batches
 			for b, batch := range step {
 				for place := range context {
-					mean += float64(model.DocumentRows(batch, context)[0].Weight(place+1)) * loss(b,
+					mean += float64(dataset.RowsOf(batch, context)[0].Weight(place+1)) * loss(b,
 						place) / float64(context*len(step))
 				}
 			}
@@ -203,9 +202,9 @@ func TestUnusedRowsArePadding(t *testing.T) {
 	if err != nil || rows != 2 {
 		t.Fatalf("%d rows, %v", rows, err)
 	}
-	for i, row := range model.DocumentRows(dst, context) {
+	for i, row := range dataset.RowsOf(dst, context) {
 		for place, segment := range row.Segments {
-			if (segment == model.Padding) != (i >= rows) || i >= rows && place > 0 &&
+			if (segment == dataset.Padding) != (i >= rows) || i >= rows && place > 0 &&
 				row.Weight(place) != 0 {
 				t.Errorf("row %d: segments %v", i, row.Segments)
 			}
