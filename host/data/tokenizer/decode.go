@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-
-	"github.com/cage-qat/cage/internal/plainjson"
 )
 
 // decodeStep rewrites a list of tokens. After the last step, the tokens are joined.
@@ -18,59 +16,52 @@ func newDecoder(section json.RawMessage) ([]decodeStep, error) {
 	if !present(section) {
 		return []decodeStep{joinTokens(" ")}, nil
 	}
-	var def struct {
-		Type          string            `json:"type"`
-		Decoders      []json.RawMessage `json:"decoders"`
-		Pattern       pattern           `json:"pattern"`
-		Content       string            `json:"content"`
-		Start         int               `json:"start"`
-		Stop          int               `json:"stop"`
-		Replacement   string            `json:"replacement"`
-		PrependScheme *string           `json:"prepend_scheme"`
-	}
-	if err := plainjson.UnmarshalPart(section, &def); err != nil {
+	list, err := flatten(section)
+	if err != nil {
 		return nil, fmt.Errorf("decoder: %w", err)
 	}
-	switch def.Type {
-	case "Sequence":
-		var steps []decodeStep
-		for _, child := range def.Decoders {
-			more, err := newDecoder(child)
-			if err != nil {
-				return nil, err
-			}
-			steps = append(steps, more...)
+	var steps []decodeStep
+	for _, def := range list {
+		one, err := newDecodeStep(def)
+		if err != nil {
+			return nil, err
 		}
-		return steps, nil
+		steps = append(steps, one)
+	}
+	return steps, nil
+}
+
+func newDecodeStep(def step) (decodeStep, error) {
+	switch def.Type {
 	case "ByteLevel":
 		// The result is a single string, since a character may span tokens.
-		return []decodeStep{func(tokens []string) []string {
+		return func(tokens []string) []string {
 			var text []byte
 			for _, token := range tokens {
 				text = fromByteLevel(text, token)
 			}
 			return []string{string(text)}
-		}}, nil
+		}, nil
 	case "ByteFallback": // a token of the form <0x0A> denotes a byte
-		return []decodeStep{each(func(_ int, token string) string {
+		return each(func(_ int, token string) string {
 			if len(token) == 6 && strings.HasPrefix(token, "<0x") && token[5] == '>' {
 				if value, err := strconv.ParseUint(token[3:5], 16, 8); err == nil {
 					return string([]byte{byte(value)})
 				}
 			}
 			return token
-		})}, nil
+		}), nil
 	case "Fuse":
-		return []decodeStep{joinTokens("")}, nil
+		return joinTokens(""), nil
 	case "Replace":
 		if !def.Pattern.is(spaceMark) || def.Content != " " {
 			return nil, &UnsupportedError{"decoder", "Replace of other characters", "replace ▁ by a space"}
 		}
-		return []decodeStep{each(func(_ int, token string) string {
+		return each(func(_ int, token string) string {
 			return strings.ReplaceAll(token, spaceMark, " ")
-		})}, nil
+		}), nil
 	case "Strip":
-		return []decodeStep{each(func(_ int, token string) string {
+		return each(func(_ int, token string) string {
 			if def.Content == "" {
 				return token
 			}
@@ -81,15 +72,15 @@ func newDecoder(section json.RawMessage) ([]decodeStep, error) {
 				token = token[:len(token)-len(def.Content)]
 			}
 			return token
-		})}, nil
+		}), nil
 	case "Metaspace": // the first token loses its "▁" if the pre-tokenizer puts one before texts
 		prepended := def.PrependScheme == nil || *def.PrependScheme != "never"
-		return []decodeStep{each(func(i int, token string) string {
+		return each(func(i int, token string) string {
 			if i == 0 && prepended {
 				return strings.ReplaceAll(token, spaceMark, "")
 			}
 			return strings.ReplaceAll(token, spaceMark, " ")
-		})}, checkMark("decoder", def.Replacement)
+		}), checkMark("decoder", def.Replacement)
 	}
 	return nil, &UnsupportedError{"decoder", fmt.Sprintf("type %q", def.Type),
 		"supported are ByteLevel, ByteFallback, Fuse, Replace, Strip, Metaspace and Sequence"}

@@ -59,14 +59,17 @@ func (n normalizer) replacesSpaces() bool {
 	return slices.ContainsFunc(n, func(s step) bool { return s.Type == "Replace" })
 }
 
-// step has the fields of all supported normalizers and pre-tokenizers.
+// step has the fields of all supported normalizers, pre-tokenizers and decoders.
 type step struct {
 	Type             string            `json:"type"`
 	Normalizers      []json.RawMessage `json:"normalizers"`
 	PreTokenizers    []json.RawMessage `json:"pretokenizers"`
+	Decoders         []json.RawMessage `json:"decoders"`
 	Prepend          string            `json:"prepend"`
 	Pattern          pattern           `json:"pattern"`
 	Content          string            `json:"content"`
+	Start            int               `json:"start"`
+	Stop             int               `json:"stop"`
 	Behavior         string            `json:"behavior"`
 	Invert           bool              `json:"invert"`
 	AddPrefixSpace   *bool             `json:"add_prefix_space"`
@@ -89,7 +92,7 @@ func flatten(section json.RawMessage) (steps []step, err error) {
 	if one.Type != "Sequence" {
 		return []step{one}, nil
 	}
-	for _, child := range append(one.Normalizers, one.PreTokenizers...) {
+	for _, child := range slices.Concat(one.Normalizers, one.PreTokenizers, one.Decoders) {
 		more, err := flatten(child)
 		if err != nil {
 			return nil, err
