@@ -105,7 +105,7 @@ func TestDecodeQuantizesOperands(t *testing.T) {
 		logits := func(q ActivationQuantizer) []float32 {
 			all := evaluate(t, m, weights, tokens, 1,
 				func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-					return []*graph.Node{m.Logits(params, ids, q)}
+					return []*graph.Node{logitsOf(m, params, ids, q)}
 				})[0]
 			return all[len(all)-m.Vocab:]
 		}

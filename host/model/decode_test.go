@@ -16,6 +16,13 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 )
 
+// logitsOf returns the logits after each of the ids, [batch, context].
+func logitsOf(m Language, params []*graph.Node, ids *graph.Node,
+	q ActivationQuantizer) *graph.Node {
+	last := graph.Slice(ids, graph.AxisRange(), graph.AxisRange(0, 1)) // any target
+	return m.BatchLogits(params, graph.Concatenate([]*graph.Node{ids, last}, 1), q)
+}
+
 // TestDecode checks that two sequences of different lengths, in pieces of any size, have the logits
 // of the whole sequences.
 func TestDecode(t *testing.T) {
@@ -55,7 +62,7 @@ func TestDecode(t *testing.T) {
 				sequence := tokens[row*ends+int(begin) : (row+1)*ends]
 				all := evaluate(t, m, weights, sequence, 1,
 					func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-						return []*graph.Node{m.Logits(params, ids, nil)}
+						return []*graph.Node{logitsOf(m, params, ids, nil)}
 					})[0]
 				var want []float64
 				for _, l := range all[len(all)-vocabulary:] {
@@ -133,7 +140,7 @@ func TestBlocks(t *testing.T) {
 				gain := graph.MulScalar(m.gain(weights[at]), m.LogitScale())
 				logits := m.head(weights).linear(lower.Unquantized(rmsNorm(x, gain, m.NormEps)))
 				return []*graph.Node{graph.Reshape(logits, batch, context, m.Vocab),
-					m.Logits(weights, ids, nil)}
+					logitsOf(m, weights, ids, nil)}
 			})
 		if !slices.Equal(out[0], out[1]) {
 			t.Error("the logits differ from those of the whole model")

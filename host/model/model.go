@@ -49,12 +49,9 @@ type Model interface {
 type Language interface {
 	Model
 
-	// Logits returns the unnormalized log-probabilities of the token that follows each position,
-	// [batch, context, vocabulary], float32, for tokens [batch, context], int32.
-	Logits(params []*graph.Node, tokens *graph.Node, q ActivationQuantizer) *graph.Node
-
-	// BatchLogits is like Logits, but takes a batch in the format of Losses. The result, [batch,
-	// context, vocabulary], can serve as a teacher's logits.
+	// BatchLogits returns the unnormalized log-probabilities of the targets, [batch, context,
+	// vocabulary], float32, for a batch in the format of Losses. The result can serve as a teacher's
+	// logits.
 	BatchLogits(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) *graph.Node
 
 	// Distilled returns the losses of a batch for distillation, given the teacher's logits from its

@@ -161,17 +161,6 @@ func (m *transformer) weightLosses(losses *graph.Node, in sequences) *graph.Node
 	return graph.Mul(losses, in.weights)
 }
 
-// Logits implements [Language].
-func (m *transformer) Logits(params []*graph.Node, tokens *graph.Node,
-	q ActivationQuantizer) *graph.Node {
-	dims := tokens.Shape().Dimensions
-	if len(dims) != 2 {
-		exceptions.Panicf("%s: tokens have shape %s, want [batch, context]", m.Kind, tokens.Shape())
-	}
-	logits := m.head(params).linear(m.hidden(params, tokens, nil, q))
-	return graph.Reshape(logits, dims[0], dims[1], m.Vocab)
-}
-
 // head returns the output head. The gradient of a tied head is the sum over both uses.
 func (m *transformer) head(params []*graph.Node) outputHead {
 	return outputHead{params[m.headIndex()], m.LogitCap}

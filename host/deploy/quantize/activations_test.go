@@ -56,7 +56,9 @@ func activationsOf(
 	var feeds []string
 	e, err := dev.Compile("activations", specs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 		var seen []*graph.Node
-		m.Logits(in[:len(in)-1], in[len(in)-1],
+		ids := in[len(in)-1]
+		target := graph.Slice(ids, graph.AxisRange(), graph.AxisRange(0, 1)) // any one
+		m.BatchLogits(in[:len(in)-1], graph.Concatenate([]*graph.Node{ids, target}, 1),
 			func(site model.ActivationSite, x *graph.Node) *graph.Node {
 				if strings.HasPrefix(site.Name, zeros) {
 					x = graph.ZerosLike(x)

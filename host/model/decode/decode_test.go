@@ -116,10 +116,10 @@ func (e *example) begin(t testing.TB, tokens [][]int32) (caches [][]float32) {
 // whole returns the logits after the last token of a sequence, computed from the whole sequence.
 func (e *example) whole(t testing.TB, tokens []int32) []float32 {
 	t.Helper()
-	ids := testdevice.Upload(t, e.device, tokens, 1, len(tokens))
+	ids := testdevice.Upload(t, e.device, slices.Concat(tokens, tokens[:1]), 1, len(tokens)+1)
 	all := testdevice.Evaluate(t, e.device, append(slices.Clone(e.params), ids),
 		func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-			return []*graph.Node{e.m.Logits(in[:len(in)-1], in[len(in)-1], nil)}
+			return []*graph.Node{e.m.BatchLogits(in[:len(in)-1], in[len(in)-1], nil)}
 		})[0]
 	return all[len(all)-e.m.Network().Vocab:]
 }
@@ -362,10 +362,10 @@ func TestOperands(t *testing.T) {
 				model.Options{Sites: model.Sites{Keys: true, Values: true, Queries: true, Head: true}},
 				engine.Options{})
 			tokens := sequences(e.m.Network().Vocab)[0]
-			ids := testdevice.Upload(t, e.device, tokens, 1, len(tokens))
+			ids := testdevice.Upload(t, e.device, slices.Concat(tokens, tokens[:1]), 1, len(tokens)+1)
 			all := testdevice.Evaluate(t, e.device, append(slices.Clone(e.params), ids),
 				func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-					return []*graph.Node{e.m.Logits(in[:len(in)-1], in[len(in)-1],
+					return []*graph.Node{e.m.BatchLogits(in[:len(in)-1], in[len(in)-1],
 						func(site model.ActivationSite, x *graph.Node) *graph.Node {
 							if f := factors[site.Kind]; f != 0 {
 								return graph.Sub(graph.MulScalar(x, f), graph.MulScalar(graph.Mul(x, graph.Abs(x)), 0.125))

@@ -95,11 +95,11 @@ func newNetwork(t testing.TB, c *huggingface.Checkpoint) network {
 func (n network) logits(t testing.TB, ids []int32) [][]float32 {
 	t.Helper()
 	inputs := append(append([]*engine.Buffer{}, n.params...),
-		testdevice.Upload(t, n.device, ids, 1, len(ids)))
+		testdevice.Upload(t, n.device, slices.Concat(ids, ids[:1]), 1, len(ids)+1))
 	flat := testdevice.Evaluate(t, n.device, inputs,
 		func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 			last := len(in) - 1
-			return []*graph.Node{n.model.Logits(in[:last], in[last], nil)}
+			return []*graph.Node{n.model.BatchLogits(in[:last], in[last], nil)}
 		})[0]
 	vocab := len(flat) / len(ids)
 	var list [][]float32

@@ -3,6 +3,8 @@ package step
 import (
 	"maps"
 
+	"github.com/gomlx/gomlx/core/graph"
+
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/refresh"
@@ -68,8 +70,11 @@ func (e *Evaluator) Logits(tokens []int32) ([]float32, error) {
 		spec := engine.Spec{Name: tokensName, Shape: t.Shape()}
 		return update.Stage{Name: "logits", Inputs: append(p.forwardSpecs(false), spec),
 			Build: func(in update.Nodes) update.Nodes {
+				ids := in[tokensName]
+				last := graph.Slice(ids, graph.AxisRange(), graph.AxisRange(0, 1)) // any target
+				batch := graph.Concatenate([]*graph.Node{ids, last}, 1)
 				return update.Nodes{"logits": p.Model.(model.Language).
-					Logits(p.weightNodes(in, false), in[tokensName], activationQuantizer(p.Activations, in))}
+					BatchLogits(p.weightNodes(in, false), batch, activationQuantizer(p.Activations, in))}
 			}}
 	}, update.Tensors{tokensName: t})
 }
