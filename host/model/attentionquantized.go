@@ -63,10 +63,5 @@ func (r *attentionLayers) rotateToHalfSplit(x *graph.Node) *graph.Node {
 // normalizeHeads normalizes x [tokens, heads·size] as [qkvParams] describes.
 func normalizeHeads(x, gain *graph.Node, epsilon float64) *graph.Node {
 	rows := graph.Reshape(x, -1, gain.Shape().Dim(0))
-	y, back := normalizeRows(rows, gain, epsilon, nil)
-	y = engine.Custom(y, []*graph.Node{rows, gain}, func(dy *graph.Node) []*graph.Node {
-		dx, dGain := back(dy)
-		return []*graph.Node{dx, dGain}
-	})
-	return graph.Reshape(y, x.Shape().Dimensions...)
+	return graph.Reshape(rmsNorm(rows, gain, epsilon), x.Shape().Dimensions...)
 }
