@@ -78,11 +78,11 @@ func (p *preparation) readRows(
 		p.advance(0, found.source.size) // it is not read sequentially
 	}
 	field := p.options.Field
-	rows := found.source.rows(text, direct, []string{field})
-	for row, err := range source.Texts(rows, field) {
+	for row, err := range found.source.rows(text, direct, []string{field}) {
 		if err != nil {
 			return err
 		}
+		row.Extract(field)
 		found.rows++
 		if found.rows&0xfff == 0 && p.ctx.Err() != nil {
 			return p.ctx.Err()

@@ -7,10 +7,11 @@ import (
 	"github.com/cage-qat/cage/host/data/source"
 )
 
-// ExampleTexts reads rows. One without text is an error, but does not end the reading.
-func ExampleTexts() {
+// ExampleRow_Extract reads rows. One without text is an error, but does not end the reading.
+func ExampleRow_Extract() {
 	in := strings.NewReader("{\"text\": \"one\"}\n{\"text\": 2}\n{\"text\": \"three\"}\n")
-	for row, err := range source.Texts(source.ReadObjects(in), "text") {
+	for row, err := range source.ReadObjects(in) {
+		row.Extract("text")
 		switch {
 		case err != nil:
 			fmt.Println("cannot be read:", err)

@@ -14,20 +14,14 @@ import (
 	"github.com/cage-qat/cage/internal/plainjson"
 )
 
-// Texts replaces each row, which is a JSON object, by the text in a field.
-func Texts(rows iter.Seq2[Row, error], field string) iter.Seq2[Row, error] {
-	return func(yield func(Row, error) bool) {
-		for row, err := range rows {
-			if err == nil && row.Err == nil {
-				text, problem, otherField := textOf(row.Text, field)
-				if row.Text = text; problem != "" {
-					row.Err = &RowError{row.Unit, row.Number, problem, otherField}
-				}
-			}
-			if !yield(row, err) {
-				return
-			}
-		}
+// Extract replaces the row, which is a JSON object unless it has an error, by the text in a field.
+func (r *Row) Extract(field string) {
+	if r.Err != nil {
+		return
+	}
+	text, problem, otherField := textOf(r.Text, field)
+	if r.Text = text; problem != "" {
+		r.Err = &RowError{r.Unit, r.Number, problem, otherField}
 	}
 }
 

@@ -22,7 +22,8 @@ func TestHintsOfJSON(t *testing.T) {
 		{"{", "it ends in the middle", false},
 		{`{"text": "x\u0000"}`, "the text has a zero byte", false},
 	} {
-		for row, err := range Texts(ReadObjects(strings.NewReader(c.line)), "text") {
+		for row, err := range ReadObjects(strings.NewReader(c.line)) {
+			row.Extract("text")
 			if err != nil || row.Err == nil || !strings.Contains(row.Err.Problem, c.want) ||
 				row.Err.Field != c.field {
 				t.Errorf("%s: %+v, %v, want %s", c.line, row.Err, err, c.want)

@@ -95,8 +95,8 @@ func TestForgedPages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			_, err := rowsOf(Texts(ReadParquet(bytes.NewReader(c.file), int64(len(c.file)),
-				[]string{"text"}), "text"))
+			_, err := rowsOf(ReadParquet(bytes.NewReader(c.file), int64(len(c.file)),
+				[]string{"text"}), "text")
 			runtime.ReadMemStats(&after)
 			if _, damaged := errors.AsType[*DamagedError](err); !damaged ||
 				!strings.Contains(err.Error(), c.want) {
@@ -124,8 +124,8 @@ func TestManyPages(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	got, err := rowsOf(Texts(ReadParquet(bytes.NewReader(out.Bytes()), int64(out.Len()),
-		[]string{"text"}), "text"))
+	got, err := rowsOf(ReadParquet(bytes.NewReader(out.Bytes()), int64(out.Len()),
+		[]string{"text"}), "text")
 	if err != nil || len(got) != len(rows) || got[2999] != "3000 "+rows[2999].Text {
 		t.Errorf("%d rows, %v", len(got), err)
 	}

@@ -99,12 +99,14 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// rowsOf returns the texts of an iterator, and errors of rows in <>.
-func rowsOf(rows iter.Seq2[Row, error]) (got []string, err error) {
+// rowsOf returns the texts in a field of rows, and errors of rows in <>.
+func rowsOf(rows iter.Seq2[Row, error], field string) (got []string, err error) {
 	for row, err := range rows {
-		switch {
-		case err != nil:
+		if err != nil {
 			return got, err
+		}
+		row.Extract(field)
+		switch {
 		case row.Err != nil:
 			got = append(got, "<"+row.Err.Error()+">")
 		default:
@@ -137,7 +139,7 @@ func TestJSONL(t *testing.T) {
 		"<line 10: not valid JSON: it ends in the middle>",
 		"<line 11: not valid JSON: invalid character '{' after top-level value (byte 19)>",
 		"<line 12: not valid JSON: invalid UTF-8 (byte 12)>", "<line 13: the text has a zero byte>"}
-	got, err := rowsOf(Texts(ReadObjects(strings.NewReader(in)), "text"))
+	got, err := rowsOf(ReadObjects(strings.NewReader(in)), "text")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,8 +161,8 @@ func TestLongLines(t *testing.T) {
 	testlevel.Long(t, "lines of 64 MiB")
 	long := `{"text": "` + strings.Repeat("x", 3<<20) + `"}`
 	tooLong := `{"text": "` + strings.Repeat("x", MaxRow) + `"}`
-	got, err := rowsOf(Texts(
-		ReadObjects(strings.NewReader(long+"\n"+tooLong+"\n"+`{"text": "c"}`+"\n"+tooLong)), "text"))
+	got, err := rowsOf(
+		ReadObjects(strings.NewReader(long+"\n"+tooLong+"\n"+`{"text": "c"}`+"\n"+tooLong)), "text")
 	if err != nil || len(got) != 4 || len(got[0]) != 3<<20+2 ||
 		got[1] != "<line 2: longer than 64 MiB>" || got[2] != "3 c" ||
 		got[3] != "<line 4: longer than 64 MiB>" {
@@ -170,9 +172,9 @@ func TestLongLines(t *testing.T) {
 
 func TestJSONLStopsAtErrors(t *testing.T) {
 	broken := errors.New("broken disk")
-	got, err := rowsOf(Texts(
+	got, err := rowsOf(
 		ReadObjects(io.MultiReader(strings.NewReader(`{"text": "one"}`+"\n"+`{"te`), failing{broken})),
-		"text"))
+		"text")
 	if !errors.Is(err, broken) || len(got) != 1 {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -230,16 +232,16 @@ func TestParquet(t *testing.T) {
 				`<row 3: field "maybe" is not a string>`, `<row 4: field "maybe" is not a string>`},
 			"raw": {"1 r1", "<row 2: a text is not UTF-8>", "<row 3: the text has a zero byte>", "4 r4"},
 		} {
-			got, err := rowsOf(Texts(ReadParquet(bytes.NewReader(file), int64(len(file)), []string{column}),
-				column))
+			got, err := rowsOf(ReadParquet(bytes.NewReader(file), int64(len(file)), []string{column}),
+				column)
 			if diff := cmp.Diff(want, got); err != nil || diff != "" {
 				t.Errorf("%s: %v\n%s", column, err, diff)
 			}
 		}
 		for _, column := range []string{"id", "number", "many", "list", "group"} {
 			want := fmt.Sprintf("<row 1: field %q is not a string>", column)
-			got, err := rowsOf(Texts(ReadParquet(bytes.NewReader(file), int64(len(file)), []string{column}),
-				column))
+			got, err := rowsOf(ReadParquet(bytes.NewReader(file), int64(len(file)), []string{column}),
+				column)
 			if err != nil || len(got) != 4 || got[0] != want {
 				t.Errorf("%s: %q, %v, want %s", column, got, err, want)
 			}
@@ -247,7 +249,7 @@ func TestParquet(t *testing.T) {
 	}
 	stopped := 0
 	file := inParquet(t, rows)
-	for range Texts(ReadParquet(bytes.NewReader(file), int64(len(file)), []string{"text"}), "text") {
+	for range ReadParquet(bytes.NewReader(file), int64(len(file)), []string{"text"}) {
 		stopped++
 		break
 	}
@@ -263,8 +265,8 @@ func TestDamagedParquet(t *testing.T) {
 		{Text: "four"}}, parquet.Compression(&parquet.Snappy))
 	for n := range len(file) {
 		var damaged *DamagedError
-		if _, err := rowsOf(Texts(ReadParquet(bytes.NewReader(file[:n]), int64(n), []string{"text"}),
-			"text")); !errors.As(err, &damaged) {
+		if _, err := rowsOf(ReadParquet(bytes.NewReader(file[:n]), int64(n), []string{"text"}),
+			"text"); !errors.As(err, &damaged) {
 			t.Errorf("cut at %d of %d: %v", n, len(file), err)
 		}
 	}
@@ -273,9 +275,8 @@ func TestDamagedParquet(t *testing.T) {
 	for range 3000 {
 		changed := bytes.Clone(file)
 		changed[rng.IntN(len(changed))] = byte(rng.Uint32())
-		if _, err := rowsOf(
-			Texts(ReadParquet(bytes.NewReader(changed), int64(len(changed)), []string{"text"}),
-				"text")); err != nil {
+		if _, err := rowsOf(ReadParquet(bytes.NewReader(changed), int64(len(changed)), []string{"text"}),
+			"text"); err != nil {
 			failed++
 		}
 	}
@@ -289,7 +290,8 @@ func FuzzJSONL(f *testing.F) {
 	f.Add([]byte("\xef\xbb\xbf{\"a\":{\"text\":[]},\"text\":\"\xff\"}"))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		last := int64(0)
-		for row, err := range Texts(ReadObjects(bytes.NewReader(in)), "text") {
+		for row, err := range ReadObjects(bytes.NewReader(in)) {
+			row.Extract("text")
 			if err != nil || row.Number <= last || row.Err == nil &&
 				(!utf8.Valid(row.Text) || bytes.IndexByte(row.Text, 0) >= 0) {
 				t.Fatalf("row %d after %d, %v", row.Number, last, err)
