@@ -44,8 +44,8 @@ const (
 	groupWindows = 64
 )
 
-// NewMixture returns a mixture. The files must have been made with the same tokenizer. If one is
-// too short for a window, the error is a [*ShortError].
+// NewMixture returns a mixture. The files must have been made with the same tokenizer, and each
+// must be long enough for a window.
 func NewMixture(sources []Weighted, config WindowsConfig) (*Mixture, error) {
 	m := &Mixture{config: config, group: -1}
 	weights := make([]float64, len(sources))

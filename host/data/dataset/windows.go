@@ -40,25 +40,17 @@ type Windows struct {
 	order  []uint32
 }
 
-// A ShortError reports a file that has too few tokens.
-type ShortError struct {
-	Path           string
-	Tokens, Need   int64
-	Context, Batch int
-}
-
-func (e *ShortError) Error() string {
+// tooShort returns the error for a file that has fewer tokens than need.
+func tooShort(file *File, need int64, context, batch int) error {
 	what, smaller := "one window", "a smaller context"
-	if e.Batch > 1 {
-		what, smaller = fmt.Sprintf("%d windows", e.Batch), "a smaller batch or context"
+	if batch > 1 {
+		what, smaller = fmt.Sprintf("%d windows", batch), "a smaller batch or context"
 	}
-	return fmt.Sprintf("token file %s has %d tokens, want at least %d for %s with a context of %d: "+
-		"use more text, or %s",
-		e.Path, e.Tokens, e.Need, what, e.Context, smaller)
+	return fmt.Errorf("token file %s has %d tokens, want at least %d for %s with a context of %d: "+
+		"use more text, or %s", file.Path(), file.Len(), need, what, context, smaller)
 }
 
-// NewWindows returns the windows of a file. If the file is too short for one batch, the error is a
-// [*ShortError].
+// NewWindows returns the windows of a file, which must be long enough for one batch.
 func NewWindows(file *File, config WindowsConfig) (*Windows, error) {
 	if config.Context < 1 || config.Batch < 1 {
 		return nil, fmt.Errorf("windows: context %d and batch %d must be at least 1",
@@ -67,7 +59,7 @@ func NewWindows(file *File, config WindowsConfig) (*Windows, error) {
 	windows := file.Len()/int64(config.Context) - 1
 	if windows < int64(config.Batch) {
 		need := (int64(config.Batch) + 1) * int64(config.Context)
-		return nil, &ShortError{file.Path(), file.Len(), need, config.Context, config.Batch}
+		return nil, tooShort(file, need, config.Context, config.Batch)
 	}
 	if windows > math.MaxUint32 {
 		return nil, fmt.Errorf("windows: %s has %d windows of %d tokens, want at most %d: "+
@@ -147,15 +139,15 @@ type Sequential struct {
 	windows int64
 }
 
-// NewSequential returns a reader of batches of the given number of windows. If the file is too
-// short for one window, the error is a [*ShortError].
+// NewSequential returns a reader of batches of the given number of windows. The file must be long
+// enough for one window.
 func NewSequential(file *File, context, batch int) (*Sequential, error) {
 	if context < 1 || batch < 1 {
 		return nil, fmt.Errorf("evaluation: context %d and batch %d must be at least 1", context, batch)
 	}
 	windows := (file.Len() - 1) / int64(context)
 	if windows < 1 {
-		return nil, &ShortError{file.Path(), file.Len(), int64(context) + 1, context, 1}
+		return nil, tooShort(file, int64(context)+1, context, 1)
 	}
 	return &Sequential{file: file, context: context, batch: batch, windows: windows}, nil
 }
