@@ -227,7 +227,7 @@ func (c goldenTrial) compare(on example, prefix string, got map[string][]float64
 			if name == spec.OutputCodes || name == spec.OutputMask {
 				return 0
 			}
-			return c.of.abs + c.of.rel*math.Abs(want.data[i]) + besides*largest(want.data)
+			return tolerance(c.of.abs+besides*largest(want.data), c.of.rel, want.data[i])
 		})
 	}
 }

@@ -488,7 +488,7 @@ func (in *instance) checkGrid(x []float64, out quantization) {
 	}
 	if !in.mixes() {
 		in.within(x, "value, against the number of its code on the Grid times the scale,",
-			out.value, want, func(i int) float64 { return 1e-6 * math.Abs(want[i]) })
+			out.value, want, func(i int) float64 { return tolerance(0, 1e-6, want[i]) })
 	}
 }
 

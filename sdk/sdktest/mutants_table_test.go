@@ -231,6 +231,10 @@ func TestQuantizerMutants(t *testing.T) {
 			q.grid = func(int) sdk.Grid { return sdk.Integers(-128, 127, 0) }
 			q.reported = func(s, _ program.Value) program.Value { return s.Scale(2) }
 		}), []string{"codes"}, nil},
+		{"a grid whose scale is NaN", broken(func(q *rows) {
+			q.grid = func(int) sdk.Grid { return sdk.Integers(-128, 127, 0) }
+			q.reported = func(s, _ program.Value) program.Value { return s.Scale(math.NaN()) }
+		}), []string{"codes"}, nil},
 		{"a claim of the other kind", good(), []string{"description"},
 			sdktest.Claim(sdk.Claim{Name: sdk.ClaimStill})},
 		{"a claim for settings that are not the defaults", good(), []string{"scale scope"},

@@ -175,6 +175,15 @@ func (t *trial) within(e example, what string, shape []int, got, want []float64,
 
 func upTo(d float64) func(int) float64 { return func(int) float64 { return d } }
 
+// tolerance returns abs + rel·|want|, or 0 if want is NaN or infinite: [trial.within] would accept
+// any value if that much were allowed.
+func tolerance(abs, rel, want float64) float64 {
+	if math.IsNaN(want - want) {
+		return 0
+	}
+	return abs + rel*math.Abs(want)
+}
+
 // equal fails the example unless got and want are equal; −0 is equal to 0.
 func (t *trial) equal(e example, what string, shape []int, got, want []float64) bool {
 	return t.within(e, what, shape, got, want, upTo(0))
