@@ -2,6 +2,7 @@ package sdktest_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -103,6 +104,26 @@ func TestSmallestDecay(t *testing.T) {
 		if report := some(nil, o, nil, "decay"); report.Failed() != decays {
 			t.Errorf("a part of %v of x:\n%s", part, report)
 		}
+	}
+}
+
+// TestLateRefresh checks that the kit does not make all updates before a late first refresh, and
+// reports what it therefore did not test.
+func TestLateRefresh(t *testing.T) {
+	report := some(nil, whitened{delay: 2000}, nil, "state")
+	if text := report.String(); report.Failed() ||
+		!strings.Contains(text, "state.l has no effect on the next 400 directions; "+
+			"the first refresh, at update 2001, is not tested") {
+		t.Error(text)
+	}
+}
+
+// TestMistakesAreNoRefusals checks that the report does not count a mistake as a refusal, too.
+func TestMistakesAreNoRefusals(t *testing.T) {
+	q := broken(func(q *rows) { q.refuse = odd(fmt.Errorf) })
+	report := some(q, nil, nil, "shapes")
+	if text := report.String(); !report.Failed() || strings.Contains(text, "requests refused") {
+		t.Error(text)
 	}
 }
 

@@ -632,6 +632,7 @@ func (o thirds) Update(
 type whitened struct {
 	// basis changes the result of a refresh, use the preconditioner in an update.
 	basis, use func(q program.Value) program.Value
+	delay      int // updates by which the first refresh is later
 }
 
 func (whitened) Describe() sdk.Description {
@@ -668,7 +669,9 @@ func (o whitened) Refresh(
 	return sdk.State{"root": apply(o.basis, scaled.MatMul(vectors.Transpose(1, 0)))}, nil
 }
 
-func (whitened) RefreshAt(sdk.Tensor) sdk.Due { return sdk.Due{First: 1, Next: 3, Every: 3} }
+func (o whitened) RefreshAt(sdk.Tensor) sdk.Due {
+	return sdk.Due{First: 1 + o.delay, Next: 3 + o.delay, Every: 3}
+}
 
 func (o whitened) Update(
 	_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor,

@@ -208,6 +208,7 @@ func isRefusal(err error) bool {
 func (t *trial) refuse(e example, err error) {
 	if !isRefusal(err) {
 		t.ok(e, err)
+		return
 	}
 	t.refused++
 	t.refusal = cmp.Or(t.refusal, err)
