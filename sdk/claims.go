@@ -115,7 +115,7 @@ func (c Claim) check(d Description) error {
 		if i < 0 {
 			return fmt.Errorf("the field When names %s, which is not a parameter", name)
 		}
-		if _, err := d.Parameters[i].Convert(v); err != nil {
+		if err := d.Parameters[i].check(v); err != nil {
 			return fmt.Errorf("the field When: %s: %w", name, err)
 		}
 	}

@@ -136,6 +136,16 @@ func (p Parameter) Convert(v any) (any, error) {
 	return nil, fmt.Errorf("got %s, want %s: %s", literal(v), want, p.Range())
 }
 
+// check is like [Parameter.Convert], for values in a description: an int64, which only
+// configurations contain, could not be sent to the host.
+func (p Parameter) check(v any) error {
+	if _, ok := v.(int64); ok {
+		return errors.New("got an int64, want an int")
+	}
+	_, err := p.Convert(v)
+	return err
+}
+
 // literal formats a value as in TOML: 4.0 is a float, "4" a string.
 func literal(v any) string {
 	switch v := v.(type) {
@@ -180,7 +190,7 @@ func (d Description) Check() error {
 			return fmt.Errorf("plugin %s: parameter %s: the range from %v to %v is empty",
 				d.Name, p.Name, p.Min, p.Max)
 		}
-		if _, err := p.Convert(p.Default); err != nil {
+		if err := p.check(p.Default); err != nil {
 			return fmt.Errorf("plugin %s: parameter %s: default: %w", d.Name, p.Name, err)
 		}
 	}
@@ -192,9 +202,11 @@ func (d Description) Check() error {
 	return nil
 }
 
-// reserved lists the keys of a plugin's TOML table, and of its overrides, that belong to the host.
-var reserved = []string{"plugin", "sha256", "weights", "activations", "gradients", "backward",
-	"requantize", "overrides", "rest", "groups", "refresh_delay", "match", "role"}
+// reserved lists the host's own keys and subtables of the tables [quantizer] and [optimizer], their
+// roles, overrides and groups.
+var reserved = []string{"plugin", "sha256", "weights", "activations", "keys", "values", "queries",
+	"head", "gradients", "backward", "overrides", "match", "layers", "role", "from", "to", "rest",
+	"refresh_delay", "groups", "roles", "rate", "weight_decay"}
 
 const nameRule = "use lower-case letters, digits, - and _, starting with a letter"
 

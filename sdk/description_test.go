@@ -58,6 +58,9 @@ func TestCheckRefuses(t *testing.T) {
 			"parameter bits: default: got 9, want an integer: 2 to 8"},
 		{"a default of another type",
 			with(sdk.Parameter{Name: "n", Type: sdk.TypeInt, Default: 0.5, Max: 1}), "default: got 0.5"},
+		{"a default of another integer type",
+			with(sdk.Parameter{Name: "n", Type: sdk.TypeInt, Default: int64(1), Max: 1}),
+			"parameter n: default: got an int64, want an int"},
 		{"no default", with(sdk.Parameter{Name: "n", Type: sdk.TypeBool}), "default: got <nil>"},
 		{"no such choice", with(sdk.Choice("c", "x", []string{"y"}, "")), "want a string: y"},
 		{"an empty range", with(sdk.Int("n", 0, 1, 0, "")), "the range from 1 to 0 is empty"},
@@ -81,6 +84,10 @@ func TestCheckRefuses(t *testing.T) {
 		{"a claim beyond the range",
 			sdk.Description{Name: "q", Parameters: []sdk.Parameter{sdk.Int("a", 1, 0, 2, "")},
 				Claims: []sdk.Claim{{Name: sdk.ClaimTies, When: map[string]any{"a": 3}}}}, "When: a: got 3"},
+		{"a claim for another integer type",
+			sdk.Description{Name: "q", Parameters: []sdk.Parameter{sdk.Int("a", 1, 0, 2, "")},
+				Claims: []sdk.Claim{{Name: sdk.ClaimTies, When: map[string]any{"a": int64(1)}}}},
+			"When: a: got an int64, want an int"},
 		{"no such type", with(sdk.Parameter{Name: "n", Type: "complex", Default: 1}), "want a complex"},
 	}
 	for _, c := range cases {

@@ -9,7 +9,7 @@
 // The paper keeps the last tokens in full precision until they fill a group. Here the last group of
 // a sequence is quantized as it is, and so a key may depend on the next tokens of its group, which
 // is harmless for measuring a loss with a trained model, and a leak of at most that much in
-// training. Where tokens come one by one there are no groups: keys = "token" is for that. The
+// training. Where tokens come one by one there are no groups: keys_per = "token" is for that. The
 // gradient is the plain straight-through estimator.
 package main
 
@@ -38,14 +38,14 @@ func (kivi) Describe() sdk.Description {
 			sdk.Int("bits", 2, 2, 8, "bits of a code"),
 			sdk.Int("group", 32, 1, 65536, "tokens of a channel, or channels of a token and head, that "+
 				"share a scale; the last group may be shorter"),
-			sdk.Choice("keys", keysPerChannel, []string{keysPerChannel, keysPerToken},
+			sdk.Choice("keys_per", keysPerChannel, []string{keysPerChannel, keysPerToken},
 				"channel: keys are quantized in groups of tokens, as in the paper; token: as values"),
 		},
 		Claims: []sdk.Claim{
 			{Name: sdk.ClaimAnyZeroCode},
 			{Name: sdk.ClaimScaleScope, Value: sdk.ScopeBlock},
 			{Name: sdk.ClaimKeyScope, Value: sdk.ScopeColumn,
-				When: map[string]any{"keys": keysPerChannel}},
+				When: map[string]any{"keys_per": keysPerChannel}},
 		},
 	}
 }
@@ -67,10 +67,10 @@ func (kivi) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Qu
 	tokens, channels := site.Shape[0], site.RowLen()
 	// groups are cut out of the second axis
 	parts := []int{tokens * site.Heads, channels / site.Heads, 1}
-	if site.Role == sdk.RoleKey && site.Text("keys") == keysPerChannel {
+	if site.Role == sdk.RoleKey && site.Text("keys_per") == keysPerChannel {
 		if site.Context < 2 {
 			return sdk.Quantized{}, sdk.Refuse("keys are quantized in groups of the tokens of a sequence, "+
-				"and here tokens come one by one, as where text is generated or scored: use keys = %q",
+				"and here tokens come one by one, as where text is generated or scored: use keys_per = %q",
 				keysPerToken)
 		}
 		parts = []int{tokens / site.Context, site.Context, channels}

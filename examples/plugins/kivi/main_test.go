@@ -76,7 +76,7 @@ func TestRefuses(t *testing.T) {
 		}
 	}
 	if _, err := sdk.BuildQuantizer(kivi{},
-		site(t, sdk.RoleKey, 14, 1, map[string]any{"keys": "token"})); err != nil {
+		site(t, sdk.RoleKey, 14, 1, map[string]any{"keys_per": "token"})); err != nil {
 		t.Error(err)
 	}
 }

@@ -8,7 +8,23 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/sdk"
 )
+
+// TestReservedNames checks that no plugin may declare a parameter with the name of a key or table
+// that this package reads itself.
+func TestReservedNames(t *testing.T) {
+	for _, table := range new(Config).pluginTables() {
+		for _, name := range table.names() {
+			plugin := sdk.Description{Name: "p", Parameters: []sdk.Parameter{sdk.Bool(name, true, "")}}
+			if plugin.Check() == nil {
+				t.Errorf("a plugin may have the parameter %s, which is the host's key in %s", name,
+					table.title())
+			}
+		}
+	}
+}
 
 func TestQuantizerOverrides(t *testing.T) {
 	c := parse(t, small+`[quantizer]

@@ -13,10 +13,10 @@ def group_of(x, bits):
     return codes, codes * scale + low
 
 
-def case(name, role, x, dy, bits=2, group=32, keys="channel"):
+def case(name, role, x, dy, bits=2, group=32, keys_per="channel"):
     codes, value = np.zeros_like(x), np.zeros_like(x)
     tokens, channels = x.shape
-    if role == "key" and keys == "channel":
+    if role == "key" and keys_per == "channel":
         for c in range(channels):
             for t in range(0, tokens, group):
                 at = (slice(t, t + group), c)
@@ -30,7 +30,7 @@ def case(name, role, x, dy, bits=2, group=32, keys="channel"):
     return {
         "id": name,
         "role": role,
-        "settings": {"bits": bits, "group": group, "keys": keys},
+        "settings": {"bits": bits, "group": group, "keys_per": keys_per},
         "inputs": {"x": x.tolist(), "d.value": dy.tolist()},
         "expected": {"codes": codes.tolist(), "value": value.tolist(), "mask": np.ones(x.shape, bool).tolist(), "d.x": dy.tolist()},
     }
@@ -42,7 +42,7 @@ for role, tokens, channels, settings in (
     ("key", 64, 64, {}),
     ("key", 40, 32, dict(bits=4, group=16)),
     ("key", 5, 64, dict(bits=3)),
-    ("key", 6, 64, dict(keys="token", group=16)),
+    ("key", 6, 64, dict(keys_per="token", group=16)),
     ("value", 6, 96, {}),
     ("value", 7, 64, dict(bits=4, group=16)),
     ("value", 3, 64, dict(bits=8, group=20)),

@@ -673,8 +673,9 @@ func (x *Claim) GetWhen() map[string]*Value {
 // Parameter declares one setting of a plugin.
 type Parameter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Unique; the same form as the plugin's name. The names plugin, sha256,
-	// weights, activations, gradients, backward, requantize, overrides, rest, groups, refresh_delay, match and role are the host's. Required.
+	// Unique; the same form as the plugin's name. The names plugin, sha256, weights, activations,
+	// keys, values, queries, head, gradients, backward, overrides, match, layers, role, from, to,
+	// rest, refresh_delay, groups, roles, rate and weight_decay are the host's. Required.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// What values it takes. Required.
 	Type ParameterType `protobuf:"varint,2,opt,name=type,proto3,enum=cage.plugin.v1.ParameterType" json:"type,omitempty"`
