@@ -80,7 +80,8 @@ func (quest) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Q
 	if err != nil {
 		return sdk.Quantized{}, err
 	}
-	if rotation == 1 && site.RowLen() > 1 && site.Text("rotation") == rotateAuto {
+	unrotated := rotation == 1 && site.RowLen() > 1 && site.Text("rotation") == rotateAuto
+	if unrotated && site.Training { // once per site: evaluation has a second program
 		slog.Warn("rows of odd length are not rotated", "site", site.Name, "length", site.RowLen())
 	}
 	z := rotation.Apply(x)

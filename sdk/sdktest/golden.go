@@ -381,6 +381,9 @@ func (o *optimizerRun) goldenCase(c goldenTrial) {
 		c.must(errors.New("the plugin declines the tensor"))
 	case s.ProbeDue.First > 0:
 		c.must(errors.New("golden files do not support second gradients: compare them in your own test"))
+	case losses == 0 && s.HasInput(spec.InputLoss):
+		c.must(fmt.Errorf("inputs: the plugin reads %s: want one for each of %d updates",
+			spec.InputLoss, steps))
 	}
 	// In every step the host computes x ← (1 − αω)·x before the update and x ← x − α·u after it.
 	// With decayLast the decay comes last.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
@@ -126,6 +127,23 @@ func TestGoldenFileOptimizer(t *testing.T) {
 			}
 			says(t, sdktest.CheckGoldenOptimizer(momentum{}, v), c.says, c.tried)
 		})
+	}
+}
+
+// TestGoldenLoss checks that a case must give the losses that the optimizer reads.
+func TestGoldenLoss(t *testing.T) {
+	reads := momentum{
+		u: func(in sdk.UpdateInput, m program.Value) program.Value { return m.Mul(in.Loss) }}
+	const without = `"inputs": {"x": [[2]], "gradient": [[[1]], [[1]]]}, "expected": {"direction": [[[3]], [[5.7]]]}`
+	for of, want := range map[string]string{
+		without: "inputs: the plugin reads loss: want one for each of 2 updates",
+		strings.Replace(without, `"x"`, `"loss": [3, 3], "x"`, 1): "",
+	} {
+		v, err := sdktest.ParseGolden(caseFile("optimizer", of))
+		if err != nil {
+			t.Fatal(err)
+		}
+		says(t, sdktest.CheckGoldenOptimizer(reads, v), want, 1)
 	}
 }
 
