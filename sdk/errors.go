@@ -76,7 +76,9 @@ func panicSite() string {
 		f, more := frames.Next()
 		panicking = panicking || f.Function == "runtime.gopanic"
 		ours := strings.HasPrefix(f.Function, "runtime.") ||
-			strings.Contains(f.Function, "/cage/sdk.") || strings.Contains(f.Function, "/cage/sdk/program.")
+			strings.Contains(f.Function, "/cage/sdk.") ||
+			strings.Contains(f.Function, "/cage/sdk/program.") ||
+			strings.Contains(f.Function, "/cage/sdk/microscaling.")
 		if panicking && !ours && f.File != "" {
 			return fmt.Sprintf(" (%s:%d)", filepath.Base(f.File), f.Line)
 		}

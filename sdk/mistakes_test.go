@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -68,6 +69,31 @@ func TestFirstMistake(t *testing.T) {
 				at = here() + 1
 				return x.Div(site.Trained["stepp"].Abs())
 			}), `operation on an absent value: a zero Value, such as that of a wrong map key (mistakes_test.go:%d)`},
+		{"its random bits",
+			quantize(func(b *program.Builder, x program.Value, site sdk.Site) program.Value {
+				at = here() + 1
+				return site.Trained["stepp"].StochasticBFloat16(x)
+			}), "operation on an absent value: a zero Value, such as that of a wrong map key " +
+				"(mistakes_test.go:%d)"},
+		{"its bias correction", update(func(in sdk.UpdateInput) (program.Value, sdk.State) {
+			at = here() + 1
+			return in.Gradient.Div(sdk.BiasCorrection(in.State["mm"], 1)), in.State
+		}), "operation on an absent value: a zero Value, such as that of a wrong map key " +
+			"(mistakes_test.go:%d)"},
+		{"the bias correction of a key", update(func(in sdk.UpdateInput) (program.Value, sdk.State) {
+			at = here() + 1
+			return in.Gradient.Div(sdk.BiasCorrection(in.Noise, 0.9)), in.State
+		}), "(mistakes_test.go:%d)"},
+		{"blocks of another tensor",
+			quantize(func(_ *program.Builder, x program.Value, _ sdk.Site) program.Value {
+				at = here() + 1
+				return microscaling.NewBlocks([]int{3, 8}, 4).Split(x)
+			}), "(mistakes_test.go:%d)"},
+		{"blocks of a scalar",
+			quantize(func(_ *program.Builder, x program.Value, _ sdk.Site) program.Value {
+				at = here() + 1
+				return microscaling.NewBlocks(nil, 4).Split(x)
+			}), "panic: runtime error: index out of range [-1] (mistakes_test.go:%d)"},
 		{"its shape", quantize(func(b *program.Builder, x program.Value, site sdk.Site) program.Value {
 			at = here() + 1
 			return b.Zeros(site.Trained["stepp"].Shape()[0])

@@ -38,8 +38,16 @@ type Value struct {
 // Valid reports whether v is present.
 func (v Value) Valid() bool { return v.b != nil }
 
-// Builder returns the builder that v belongs to, nil for the zero Value.
-func (v Value) Builder() *Builder { return v.b }
+// Builder returns the builder that v belongs to. The zero Value gets a builder of its own that
+// holds the mistake, so that the mistake surfaces where the result is used or built.
+func (v Value) Builder() *Builder {
+	if v.b != nil {
+		return v.b
+	}
+	b := NewBuilder("absent")
+	b.fail(errors.New("operation on an absent value: a zero Value, such as that of a wrong map key"))
+	return b
+}
 
 // Type returns the value's type, or the zero Type if the value is absent or its construction
 // failed.
@@ -169,18 +177,21 @@ func (b *Builder) fail(err error) Value {
 	return Value{b: b}
 }
 
-// callSite returns the file and line of the innermost frame outside this package, or "" if it is in
-// package sdk, whose lines do not help an author.
+// callSite returns the file and line of the innermost frame outside the functions that write parts
+// of programs for authors, or "" if it is in package sdk, whose lines do not help an author.
 func callSite() string {
-	const self, transforms, builds = "sdk/program.", "sdk/program/transform.", "cage/sdk."
+	const builds = "cage/sdk."
+	writers := []string{"sdk/program.", "sdk/program/transform.", "sdk/microscaling.",
+		builds + "BiasCorrection"}
 	pcs := make([]uintptr, 32)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
 	for {
 		f, more := frames.Next()
-		if strings.Contains(f.Function, builds) {
+		ours := slices.ContainsFunc(writers,
+			func(name string) bool { return strings.Contains(f.Function, name) })
+		if !ours && strings.Contains(f.Function, builds) {
 			return ""
 		}
-		ours := strings.Contains(f.Function, self) || strings.Contains(f.Function, transforms)
 		if f.File != "" && (!ours || strings.HasSuffix(f.File, "_test.go")) {
 			return fmt.Sprintf(" (%s:%d)", filepath.Base(f.File), f.Line)
 		}

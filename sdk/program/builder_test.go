@@ -141,9 +141,12 @@ func TestValue(t *testing.T) {
 		t.Errorf("x became %s", x.Type())
 	}
 	var absent program.Value
-	if absent.Valid() || absent.Builder() != nil || absent.Shape() != nil ||
+	if absent.Valid() || absent.Builder().Err() == nil || absent.Shape() != nil ||
 		absent.Type().DType != program.Invalid {
 		t.Error("the zero Value is something")
+	}
+	if _, ok := absent.Constant(); ok {
+		t.Error("the zero Value is a constant")
 	}
 	if x.Reshape(7).Type().DType != program.Invalid {
 		t.Error("a failed value has a type")

@@ -565,32 +565,32 @@ func (v Value) Ge(o Value) Value { return v.binary(OpGe, o) }
 // need not propagate it: a NaN makes its scale NaN, and thus all elements that share the scale. The
 // gradient passes to v within the bounds; lo and hi get none.
 func (v Value) Clamp(lo, hi Value) Value {
-	return v.builder().Apply(OpClamp, Attr{}, Type{}, v, lo, hi)
+	return v.Builder().Apply(OpClamp, Attr{}, Type{}, v, lo, hi)
 }
 
 // Select returns x where v, a bool, is true, and y elsewhere.
 func (v Value) Select(x, y Value) Value {
-	return v.builder().Apply(OpSelect, Attr{}, Type{}, v, x, y)
+	return v.Builder().Apply(OpSelect, Attr{}, Type{}, v, x, y)
 }
 
 // Convert converts v to another element type.
 func (v Value) Convert(t DType) Value {
-	return v.builder().Apply(OpConvert, Attr{}, Type{DType: t}, v)
+	return v.Builder().Apply(OpConvert, Attr{}, Type{DType: t}, v)
 }
 
 // Bitcast reinterprets the 32 bits of each element as another element type.
 func (v Value) Bitcast(t DType) Value {
-	return v.builder().Apply(OpBitcast, Attr{}, Type{DType: t}, v)
+	return v.Builder().Apply(OpBitcast, Attr{}, Type{DType: t}, v)
 }
 
 // Reshape returns the same elements, in row-major order, in another shape.
 func (v Value) Reshape(shape ...int) Value {
-	return v.builder().Apply(OpReshape, Attr{}, Type{Shape: shape}, v)
+	return v.Builder().Apply(OpReshape, Attr{}, Type{Shape: shape}, v)
 }
 
 // Transpose permutes the axes: axis i of the result is axis perm[i] of v.
 func (v Value) Transpose(perm ...int) Value {
-	return v.builder().Apply(OpTranspose, Attr{Axes: perm}, Type{}, v)
+	return v.Builder().Apply(OpTranspose, Attr{Axes: perm}, Type{}, v)
 }
 
 // Broadcast repeats v to the given shape; axes names, for each axis of v, its axis in the result. A
@@ -599,18 +599,18 @@ func (v Value) Broadcast(shape, axes []int) Value {
 	if rank := v.Type().Rank(); axes == nil && rank == len(shape) {
 		axes = OtherAxes(rank)
 	}
-	return v.builder().Apply(OpBroadcast, Attr{Axes: axes}, Type{Shape: shape}, v)
+	return v.Builder().Apply(OpBroadcast, Attr{Axes: axes}, Type{Shape: shape}, v)
 }
 
 // Slice returns the elements start, start+stride, … below limit along each axis.
 func (v Value) Slice(start, limit, stride []int) Value {
-	return v.builder().Apply(OpSlice, Attr{Start: start, Limit: limit, Stride: stride}, Type{}, v)
+	return v.Builder().Apply(OpSlice, Attr{Start: start, Limit: limit, Stride: stride}, Type{}, v)
 }
 
 // Concatenate joins v and others along an axis.
 func (v Value) Concatenate(axis int, others ...Value) Value {
 	args := append([]Value{v}, others...)
-	return v.builder().Apply(OpConcatenate, Attr{Axes: []int{axis}}, Type{}, args...)
+	return v.Builder().Apply(OpConcatenate, Attr{Axes: []int{axis}}, Type{}, args...)
 }
 
 // ReduceSum sums over the axes (increasing), which are removed from the shape.
@@ -624,7 +624,7 @@ func (v Value) ReduceMin(axes ...int) Value { return v.reduce(OpReduceMin, axes)
 
 // Dot returns the general product; see [OpDot].
 func (v Value) Dot(o Value, contract, batch [2][]int) Value {
-	return v.builder().Apply(OpDot, Attr{
+	return v.Builder().Apply(OpDot, Attr{
 		LhsContract: contract[0], RhsContract: contract[1],
 		LhsBatch: batch[0], RhsBatch: batch[1],
 	}, Type{}, v, o)
@@ -633,7 +633,7 @@ func (v Value) Dot(o Value, contract, batch [2][]int) Value {
 // Hadamard rotates each block of the last axis by the normalized Walsh–Hadamard
 // matrix in natural order, which is its own inverse.
 func (v Value) Hadamard(block int) Value {
-	return v.builder().Apply(OpHadamard, Attr{Block: block}, Type{}, v)
+	return v.Builder().Apply(OpHadamard, Attr{Block: block}, Type{}, v)
 }
 
 // QR returns the factor Q of the thin QR decomposition of the last two axes.
@@ -667,7 +667,7 @@ func (v Value) ScatterAdd(values Value, n int) Value {
 	if rank := v.Type().Rank(); values.Type().Rank() > rank {
 		shape = append(shape, values.lastDim())
 	}
-	return v.builder().Apply(OpScatterAdd, Attr{}, FloatType(shape...), v, values)
+	return v.Builder().Apply(OpScatterAdd, Attr{}, FloatType(shape...), v, values)
 }
 
 // TopK returns a bool mask of the k largest elements along the last axis. k is an int scalar; see

@@ -28,7 +28,7 @@ func (v Value) Constant() (c float64, ok bool) {
 
 // node returns the node that defines v; for an input, a node without an operation.
 func (v Value) node() Node {
-	if n := v.b.p.Node(v.id); n != nil {
+	if n := v.Builder().p.Node(v.id); n != nil {
 		return *n
 	}
 	return Node{}

@@ -1,7 +1,6 @@
 package program
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -45,33 +44,22 @@ func (b *Builder) Table(data []float64, shape ...int) Value {
 	return b.Apply(OpConstant, Attr{Floats: append([]float64(nil), data...)}, FloatType(shape...))
 }
 
-func (v Value) unary(op Op) Value { return v.builder().Apply(op, Attr{}, Type{}, v) }
+func (v Value) unary(op Op) Value { return v.Builder().Apply(op, Attr{}, Type{}, v) }
 
-func (v Value) binary(op Op, o Value) Value { return v.builder().Apply(op, Attr{}, Type{}, v, o) }
-
-// builder returns the owner of v. The zero Value gets a builder of its own that
-// holds the mistake, so that the mistake surfaces where the result is used or built.
-func (v Value) builder() *Builder {
-	if v.b != nil {
-		return v.b
-	}
-	b := NewBuilder("absent")
-	b.fail(errors.New("operation on an absent value: a zero Value, such as that of a wrong map key"))
-	return b
-}
+func (v Value) binary(op Op, o Value) Value { return v.Builder().Apply(op, Attr{}, Type{}, v, o) }
 
 // Scale returns c·v for a literal c.
-func (v Value) Scale(c float64) Value { return v.Mul(v.builder().Const(c)) }
+func (v Value) Scale(c float64) Value { return v.Mul(v.Builder().Const(c)) }
 
 // Shift returns v + c for a literal c.
-func (v Value) Shift(c float64) Value { return v.Add(v.builder().Const(c)) }
+func (v Value) Shift(c float64) Value { return v.Add(v.Builder().Const(c)) }
 
 // Square returns v·v.
 func (v Value) Square() Value { return v.Mul(v) }
 
 // Clip is [Value.Clamp] with literal bounds. As there, the result for NaN is not defined.
 func (v Value) Clip(lo, hi float64) Value {
-	b := v.builder()
+	b := v.Builder()
 	switch {
 	case math.IsNaN(lo) || math.IsNaN(hi):
 		return b.fail(fmt.Errorf("clip to [%v, %v]: neither bound may be NaN", lo, hi))
@@ -85,7 +73,7 @@ func (v Value) Clip(lo, hi float64) Value {
 func (v Value) At(axis, start, limit int) Value {
 	shape := v.Shape()
 	if axis < 0 || axis >= len(shape) {
-		return v.builder().fail(fmt.Errorf("at: axis %d does not exist: the rank is %d",
+		return v.Builder().fail(fmt.Errorf("at: axis %d does not exist: the rank is %d",
 			axis, len(shape)))
 	}
 	starts, strides := make([]int, len(shape)), slices.Repeat([]int{1}, len(shape))
@@ -176,8 +164,8 @@ func (v Value) firstRow(extreme Value) Value {
 	if t.Rank() > 0 && v.Type().DType == Float {
 		found = found.Or(v.Ne(v))
 	}
-	indices := v.builder().Iota(t, t.Rank()-1)
-	return found.Select(indices, v.builder().ConstInt(int32(v.lastDim()))).MinRow()
+	indices := v.Builder().Iota(t, t.Rank()-1)
+	return found.Select(indices, v.Builder().ConstInt(int32(v.lastDim()))).MinRow()
 }
 
 // QuantileRow returns the p-quantile, 0 ≤ p ≤ 1, of the elements along the last axis, which is kept
@@ -185,7 +173,7 @@ func (v Value) firstRow(extreme Value) Value {
 // as in NumPy's quantile. It is NaN if any element is NaN. Reshape a tensor to one row for a
 // quantile of all its elements.
 func (v Value) QuantileRow(p float64) Value {
-	b, shape := v.builder(), v.Shape()
+	b, shape := v.Builder(), v.Shape()
 	if !(p >= 0 && p <= 1) {
 		return b.fail(fmt.Errorf("quantile %v is not between 0 and 1", p))
 	}
@@ -202,7 +190,7 @@ func (v Value) QuantileRow(p float64) Value {
 }
 
 func (v Value) reduce(op Op, axes []int) Value {
-	return v.builder().Apply(op, Attr{Axes: axes}, Type{}, v)
+	return v.Builder().Apply(op, Attr{Axes: axes}, Type{}, v)
 }
 
 func (v Value) lastDim() int {
