@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -171,11 +172,16 @@ func integer(v any) (int, bool) {
 	return 0, false
 }
 
-// Check returns an error unless names are well formed and unique, defaults are within their
-// ranges, and claims are valid.
+// Check returns an error unless names are well formed and unique, texts and lists are within the
+// limits of the protocol, defaults are within their ranges, and claims are valid.
 func (d Description) Check() error {
 	if !wellFormed(d.Name) {
 		return fmt.Errorf("plugin name %q: %s", d.Name, nameRule)
+	}
+	if err := cmp.Or(
+		atMost(100, "bytes in its version", len(d.Version)), atMost(4096, "bytes in its doc", len(d.Doc)),
+		atMost(256, "parameters", len(d.Parameters)), atMost(256, "claims", len(d.Claims))); err != nil {
+		return fmt.Errorf("plugin %s: %w", d.Name, err)
 	}
 	seen := map[string]bool{}
 	for _, p := range d.Parameters {
@@ -186,6 +192,11 @@ func (d Description) Check() error {
 			return fmt.Errorf("plugin %s: parameter %s: the name is used twice or reserved", d.Name, p.Name)
 		}
 		seen[p.Name] = true
+		if err := cmp.Or(atMost(256, "choices", len(p.Choices)),
+			atMost(1024, "bytes in its doc", len(p.Doc)),
+			atMost(0, "line breaks in its doc", strings.Count(p.Doc, "\n"))); err != nil {
+			return fmt.Errorf("plugin %s: parameter %s: %w", d.Name, p.Name, err)
+		}
 		if number := p.Type == TypeInt || p.Type == TypeFloat; number && !(p.Min <= p.Max) {
 			return fmt.Errorf("plugin %s: parameter %s: the range from %v to %v is empty",
 				d.Name, p.Name, p.Min, p.Max)
@@ -198,6 +209,13 @@ func (d Description) Check() error {
 		if err := c.check(d); err != nil {
 			return fmt.Errorf("plugin %s: claim %s: %w", d.Name, c.Name, err)
 		}
+	}
+	return nil
+}
+
+func atMost(limit int, what string, got int) error {
+	if got > limit {
+		return fmt.Errorf("got %d %s, want at most %d", got, what, limit)
 	}
 	return nil
 }

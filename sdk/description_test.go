@@ -3,6 +3,7 @@ package sdk_test
 import (
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,6 +48,19 @@ func TestCheckRefuses(t *testing.T) {
 		{"upper case", sdk.Description{Name: "QuEST"}, "use lower-case letters"},
 		{"a digit first", sdk.Description{Name: "4bit"}, "starting with a letter"},
 		{"a long name", sdk.Description{Name: strings.Repeat("a", 65)}, "plugin name"},
+		{"a long version", sdk.Description{Name: "q", Version: strings.Repeat("1", 101)},
+			"plugin q: got 101 bytes in its version, want at most 100"},
+		{"a long doc", sdk.Description{Name: "q", Doc: strings.Repeat("a", 4097)},
+			"plugin q: got 4097 bytes in its doc, want at most 4096"},
+		{"many parameters", with(make([]sdk.Parameter, 257)...), "plugin q: got 257 parameters"},
+		{"many claims", sdk.Description{Name: "q", Claims: make([]sdk.Claim, 257)},
+			"plugin q: got 257 claims"},
+		{"many choices", with(sdk.Choice("a", "b", slices.Repeat([]string{"b"}, 257), "")),
+			"plugin q: parameter a: got 257 choices"},
+		{"a long doc of a parameter", with(sdk.Bool("a", true, strings.Repeat("a", 1025))),
+			"parameter a: got 1025 bytes in its doc"},
+		{"a doc of two lines", with(sdk.Bool("a", true, "one\ntwo")),
+			"parameter a: got 1 line breaks in its doc, want at most 0"},
 		{"a parameter with a space", with(sdk.Bool("a b", true, "")), `parameter name "a b"`},
 		{"a parameter twice", with(sdk.Bool("a", true, ""), sdk.Bool("a", true, "")),
 			"parameter a: the name is used twice or reserved"},
