@@ -89,11 +89,6 @@ func (v Value) Column(i int) Value { return v.At(v.Type().Rank()-1, i, i+1) }
 // the like reduce the last axis, which is kept with size 1, so that the result broadcasts with v.
 // ReduceSum and the like reduce the given axes, which are removed.
 
-// Sum is [Value.ReduceSum].
-//
-// Deprecated: use ReduceSum, which is named like the other reductions.
-func (v Value) Sum(axes ...int) Value { return v.ReduceSum(axes...) }
-
 // SumAll returns the sum of all elements, a scalar.
 func (v Value) SumAll() Value { return v.all(OpReduceSum) }
 

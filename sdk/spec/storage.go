@@ -43,8 +43,3 @@ func (s Storage) Round(v float64) float64 {
 	}
 	return float64(float32(v))
 }
-
-// Kept is [Storage.Round].
-//
-// Deprecated: use Round.
-func (s Storage) Kept(v float64) float64 { return s.Round(v) }

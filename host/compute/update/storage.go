@@ -27,7 +27,7 @@ func DType(s sdk.Storage) dtypes.DType {
 	return dtypes.Float32
 }
 
-// narrow converts floats returned by a program to the storage type; see [sdk.Storage.Kept].
+// narrow converts floats returned by a program to the storage type; see [sdk.Storage.Round].
 func narrow(x *graph.Node, s sdk.Storage) *graph.Node {
 	if s == sdk.StoreFloat32 {
 		return x
