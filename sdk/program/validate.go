@@ -35,26 +35,10 @@ func (l Limits) WithDefaults() Limits {
 	return l
 }
 
-// Error reports an invalid part of a program.
-type Error struct {
-	Program string
-	// Place is the invalid input, node or output, as in the text form.
-	Place string
-	Err   error
-}
-
-// Error returns the program's name, the part at fault and the cause.
-func (e *Error) Error() string {
-	return fmt.Sprintf("program %q: %s: %v", e.Program, e.Place, e.Err)
-}
-
-// Unwrap returns the cause.
-func (e *Error) Unwrap() error { return e.Err }
-
 // Validate checks a program from an untrusted source: that every operation exists,
 // operands are defined before they are used, each stated type is the one that
 // follows from the operands, names are unique, and nothing exceeds the limits. It
-// allocates nothing in proportion to the stated shapes. The error is an [*Error].
+// allocates nothing in proportion to the stated shapes.
 func (p *Program) Validate(limits Limits) error {
 	v := validator{p: p, limits: limits.WithDefaults()}
 	if err := v.signature(); err != nil {
@@ -68,8 +52,9 @@ func (p *Program) Validate(limits Limits) error {
 	return v.outputs()
 }
 
+// errorAt reports an invalid part, which is named as in the text form.
 func (p *Program) errorAt(part string, err error) error {
-	return &Error{Program: clip(p.Name), Place: part, Err: err}
+	return fmt.Errorf("program %q: %s: %w", clip(p.Name), part, err)
 }
 
 type validator struct {
