@@ -13,7 +13,6 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/train/conformance"
 	"github.com/cage-qat/cage/host/train/plugin"
-	"github.com/cage-qat/cage/internal/testing/plugintest"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/sdk"
@@ -55,7 +54,7 @@ func TestPlugins(t *testing.T) {
 			options := []sdktest.Option{sdktest.On(device)}
 			if c.golden != "" {
 				path := filepath.Join("../../../plugins", c.name, "testdata", c.golden+".json")
-				options = append(options, plugintest.Golden(t, path))
+				options = append(options, sdktest.GoldenFile(t, path))
 			}
 			report := check(t, c.name, options...)
 			if report.Failed() {

@@ -3,7 +3,6 @@ package plugintest
 import (
 	"math"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -21,22 +20,7 @@ import (
 // on the CPU device and with the given golden file.
 func Kit(t testing.TB, goldenFile string, more ...sdktest.Option) []sdktest.Option {
 	t.Helper()
-	return append(With(t, nil, more...), Golden(t, goldenPath(goldenFile)))
-}
-
-// Golden returns the option that compares a plugin with the golden file at path, whose format is
-// that of [sdktest.ParseGolden].
-func Golden(t testing.TB, path string) sdktest.Option {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	values, err := sdktest.ParseGolden(text)
-	if err != nil {
-		t.Fatalf("%s: %v", path, err)
-	}
-	return sdktest.Golden(values)
+	return append(With(t, nil, more...), sdktest.GoldenFile(t, goldenPath(goldenFile)))
 }
 
 // With returns conformance-kit options for other settings.
