@@ -14,8 +14,9 @@
 // quantizer can have trained parameters ([Trainable]), state carried from step to step
 // ([Stateful]), a custom backward pass ([Differentiator]) and codes for export ([Packer]). An
 // optimizer can accept only some tensors ([Selective]), factorize every few updates ([Refresher])
-// and store its state in fewer bits ([Compact]). Interfaces that few algorithms need are in package
-// ext. The form of a plugin's answers, as hosts read them, is in package spec.
+// and store its state in fewer bits ([Compact]). Few quantizers need a [Sharer], [Constrained],
+// [Maximal] or [Searcher], and few optimizers a [Pacer], [Collector], [Prober], [Sampler],
+// [Averaged] or [Rounded]. The form of a plugin's answers, as hosts read them, is in package spec.
 //
 // Quantizers and optimizers know nothing of each other, of the model, or of the method that
 // corrects the training. The host performs weight decay, gradient clipping and learning rate

@@ -62,28 +62,22 @@ func capabilities(t *testing.T) map[string][]string {
 }
 
 // TestCapabilitiesAreWritten checks that docs/reference/sdk.md has a table row for each method of
-// an optional interface, and the package comment (or, if few algorithms need it, that of package
-// ext) one mention.
+// an optional interface, and the package comment one mention.
 func TestCapabilitiesAreWritten(t *testing.T) {
 	page, comment := read(t, "../docs/reference/sdk.md"), read(t, "doc.go")
-	few, rare := read(t, "ext/ext.go"), read(t, "capabilities.go")
 	all := capabilities(t)
 	if len(all) < 17 {
 		t.Errorf("only %d capabilities are found", len(all))
 	}
 	for name, methods := range all {
-		pkg, place, want := "sdk", comment, "["+name+"]"
-		if strings.Contains(rare, name+" interface") {
-			pkg, place, want = "ext", few, name+" = sdk."+name
-		}
 		for _, m := range methods {
-			row := regexp.MustCompile("(?m)^\\| `" + pkg + "\\." + name + "` \\|[^|]*`" + m + "`[^|]*\\|")
+			row := regexp.MustCompile("(?m)^\\| `sdk\\." + name + "` \\|[^|]*`" + m + "`[^|]*\\|")
 			if n := len(row.FindAllString(page, -1)); n != 1 {
 				t.Errorf("%s with %s has %d rows in the tables of docs/reference/sdk.md, want 1", name, m, n)
 			}
 		}
-		if n := strings.Count(place, want); n != 1 {
-			t.Errorf("%s is %d times in the documentation of package %s, want 1", name, n, pkg)
+		if n := strings.Count(comment, "["+name+"]"); n != 1 {
+			t.Errorf("%s is %d times in the documentation of the package, want 1", name, n)
 		}
 	}
 }

@@ -15,14 +15,13 @@ import (
 	"math"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/ext"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// adafactor implements [sdk.Optimizer] and [ext.Pacer].
+// adafactor implements [sdk.Optimizer] and [sdk.Pacer].
 type adafactor struct{}
 
-var _ ext.Pacer = adafactor{}
+var _ sdk.Pacer = adafactor{}
 
 // The names of the state tensors: means of the second moment's rows and columns, or the moment.
 const (

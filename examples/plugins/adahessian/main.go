@@ -17,14 +17,13 @@ import (
 	"math"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/ext"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// adahessian implements [sdk.Optimizer] and [ext.Prober].
+// adahessian implements [sdk.Optimizer] and [sdk.Prober].
 type adahessian struct{}
 
-var _ ext.Prober = adahessian{}
+var _ sdk.Prober = adahessian{}
 
 // The names of the state tensors: the moments, and the last estimate.
 const (

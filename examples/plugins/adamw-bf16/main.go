@@ -16,16 +16,15 @@ import (
 	"math"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/ext"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// adamw implements [sdk.Optimizer], [sdk.Compact] and [ext.Rounded].
+// adamw implements [sdk.Optimizer], [sdk.Compact] and [sdk.Rounded].
 type adamw struct{}
 
 var (
 	_ sdk.Compact = adamw{}
-	_ ext.Rounded = adamw{}
+	_ sdk.Rounded = adamw{}
 )
 
 // The names of the state tensors.
@@ -54,7 +53,7 @@ func (adamw) Storage(sdk.Tensor) map[string]sdk.Storage {
 	return map[string]sdk.Storage{stateM: sdk.StoreBFloat16, stateV: sdk.StoreBFloat16}
 }
 
-// RoundTo implements [ext.Rounded].
+// RoundTo implements [sdk.Rounded].
 func (adamw) RoundTo(t sdk.Tensor) sdk.Storage {
 	if t.Bool("round_weights") {
 		return sdk.StoreBFloat16

@@ -16,7 +16,6 @@ import (
 	"math"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/ext"
 	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -26,7 +25,7 @@ type delayed struct{}
 var (
 	_ sdk.Quantizer = delayed{}
 	_ sdk.Stateful  = delayed{}
-	_ ext.Maximal   = delayed{}
+	_ sdk.Maximal   = delayed{}
 )
 
 func (delayed) Describe() sdk.Description {

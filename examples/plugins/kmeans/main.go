@@ -13,7 +13,6 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/ext"
 	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -22,7 +21,7 @@ type kmeans struct{}
 
 var (
 	_ sdk.Quantizer = kmeans{}
-	_ ext.Searcher  = kmeans{}
+	_ sdk.Searcher  = kmeans{}
 )
 
 func (kmeans) Describe() sdk.Description {
@@ -89,7 +88,7 @@ func (kmeans) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 }
 
 // Search finds the codebooks of a weight.
-func (kmeans) Search(in ext.SearchInput, site sdk.Site) error {
+func (kmeans) Search(in sdk.SearchInput, site sdk.Site) error {
 	row, size, k := site.RowLen(), group(site), levels(site)
 	tables := in.Next[codebook]
 	s := newSolver(size, k)

@@ -16,14 +16,13 @@ import (
 	"math"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/ext"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// mars implements [sdk.Optimizer] and [ext.Prober].
+// mars implements [sdk.Optimizer] and [sdk.Prober].
 type mars struct{}
 
-var _ ext.Prober = mars{}
+var _ sdk.Prober = mars{}
 
 const (
 	stateM    = "m"

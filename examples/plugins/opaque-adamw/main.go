@@ -8,11 +8,10 @@ import (
 	"math"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/ext"
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// adamw implements [ext.OpaqueOptimizer].
+// adamw implements [sdk.OpaqueOptimizer].
 type adamw struct{}
 
 // The names of the state tensors.
@@ -43,7 +42,7 @@ func (adamw) State(t sdk.Tensor) ([]spec.Tensor, error) {
 
 // Step computes one step in the order of the program, with one rounding to binary32 for each
 // operation.
-func (adamw) Step(in ext.OpaqueStep, t sdk.Tensor) error {
+func (adamw) Step(in sdk.OpaqueStep, t sdk.Tensor) error {
 	beta1, beta2 := t.Float("beta1"), t.Float("beta2")
 	c1, c2 := correction(in.Step, beta1), correction(in.Step, beta2)
 	f := factors{

@@ -10,16 +10,15 @@ package main
 
 import (
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/ext"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// polyak implements [sdk.Optimizer], [ext.Pacer] and [ext.Collector].
+// polyak implements [sdk.Optimizer], [sdk.Pacer] and [sdk.Collector].
 type polyak struct{}
 
 var (
-	_ ext.Pacer     = polyak{}
-	_ ext.Collector = polyak{}
+	_ sdk.Pacer     = polyak{}
+	_ sdk.Collector = polyak{}
 )
 
 // globalNorm2 is the name of the squared norm of the gradient.

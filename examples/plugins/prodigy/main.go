@@ -18,16 +18,15 @@ import (
 	"math"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/ext"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// prodigy implements [sdk.Optimizer], [ext.Pacer] and [ext.Collector].
+// prodigy implements [sdk.Optimizer], [sdk.Pacer] and [sdk.Collector].
 type prodigy struct{}
 
 var (
-	_ ext.Pacer     = prodigy{}
-	_ ext.Collector = prodigy{}
+	_ sdk.Pacer     = prodigy{}
+	_ sdk.Collector = prodigy{}
 )
 
 // The names of the state tensors.

@@ -11,16 +11,15 @@ package main
 
 import (
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/ext"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// sam implements [sdk.Optimizer], [ext.Collector] and [ext.Prober].
+// sam implements [sdk.Optimizer], [sdk.Collector] and [sdk.Prober].
 type sam struct{}
 
 var (
-	_ ext.Collector = sam{}
-	_ ext.Prober    = sam{}
+	_ sdk.Collector = sam{}
+	_ sdk.Prober    = sam{}
 )
 
 const (

@@ -15,14 +15,13 @@ import (
 	"math"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/ext"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// scheduleFree implements [sdk.Optimizer] and [ext.Averaged].
+// scheduleFree implements [sdk.Optimizer] and [sdk.Averaged].
 type scheduleFree struct{}
 
-var _ ext.Averaged = scheduleFree{}
+var _ sdk.Averaged = scheduleFree{}
 
 // The names of the state tensors: z, the second moment, the sum of the weights, and the largest
 // rate.

@@ -21,16 +21,15 @@ package main
 
 import (
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/ext"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// sophia implements [sdk.Optimizer], [ext.Prober] and [ext.Sampler].
+// sophia implements [sdk.Optimizer], [sdk.Prober] and [sdk.Sampler].
 type sophia struct{}
 
 var (
-	_ ext.Prober  = sophia{}
-	_ ext.Sampler = sophia{}
+	_ sdk.Prober  = sophia{}
+	_ sdk.Sampler = sophia{}
 )
 
 // What the setting estimator can be.
