@@ -303,33 +303,6 @@ func TestBadRotation(t *testing.T) {
 // give errors of a few units of 6e-8.
 const single = 1e-6
 
-// TestDecoded checks that codes and scales encode ẑ, the rotated tensor. The kit checks the rest of
-// the file.
-func TestDecoded(t *testing.T) {
-	plugintest.EachCase(t, "mxfp4", func(t *testing.T, m plugintest.Bench, c golden.Case) {
-		given := map[string]any{"scale_rule": c.Params.String("rule"), "ties": c.Params.String("ties")}
-		if c.Params.Int("hblock") > 0 {
-			given["rotation"] = c.Params.String("hblock")
-		}
-		x := c.Inputs.Array("x")
-		if !m.Double() && c.ID == "just_below_power_ocp" {
-			return // in binary32, its 3.9999999 is 4, the maximum of another case
-		}
-		q := m.Quantize(t, mxfp4{}, given, x)
-		m.Close(c.Expected, "zhat", fpmodel.Decode(q.Codes, q.Scale, x.Shape[len(x.Shape)-1], block),
-			single)
-	})
-}
-
-// TestLevels checks that the golden file and the tests use the same levels.
-func TestLevels(t *testing.T) {
-	levels := golden.Load(t, "testdata/mxfp4.json").Top(t).Array("e2m1_values").Data
-	plugintest.Near(t, "e2m1_values", fpmodel.Magnitudes[:], levels, 0)
-	if largest := levels[len(levels)-1]; largest != microscaling.LargestE2M1 {
-		t.Errorf("the largest level is %v", largest)
-	}
-}
-
 // TestHandChecks checks a block that was computed by hand.
 func TestHandChecks(t *testing.T) {
 	x := golden.Array{Shape: []int{1, 4}, Data: []float64{3, -1.3, 0.1, 0.7}}

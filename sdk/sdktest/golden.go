@@ -311,6 +311,9 @@ func (q *quantizerRun) goldenCase(c goldenTrial) {
 		c.must(fmt.Errorf("inputs: the plugin's program has no input %s", name))
 	}
 	compare := func(p *program.Program, inputs tensors, prefix string) {
+		if devices := q.machines[1:]; len(devices) > 0 {
+			c.t.compare(in.example, devices, "case "+c.ID+": ", p, inputs)
+		}
 		got := map[string][]float64{}
 		for name, v := range in.run(p, inputs) {
 			got[name] = v.Float64s()

@@ -86,6 +86,18 @@ func TestDevices(t *testing.T) {
 	}
 }
 
+// TestGoldenOnDevices checks that devices also run the cases of golden files.
+func TestGoldenOnDevices(t *testing.T) {
+	v, err := sdktest.ParseGolden(caseFile("quantizer", learnedCase))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const message = "on device, activation [1 3]: case one: value at [0 2]"
+	for want, d := range map[string]device{"": {}, message: {change: off(spec.OutputValue, 1e-4)}} {
+		says(t, sdktest.CheckGoldenQuantizer(learned{}, v, sdktest.On(d)), want, 11)
+	}
+}
+
 // reciprocal is the reference implementation in binary32, but replaces the division by a constant
 // by the multiplication by its reciprocal, as XLA does.
 type reciprocal struct{ device }

@@ -311,8 +311,8 @@ func On(machines ...Machine) Option {
 	return func(o *options) { o.machines = append(o.machines, machines...) }
 }
 
-// Golden adds reference values from an independent implementation. On a binary32 machine an element
-// may differ from them if a perturbation of the inputs by a few ulps changes it.
+// Golden adds values from an independent implementation, which the reference implementation must
+// give. For the inputs of a quantizer, other machines must agree with it up to rounding errors.
 func Golden(v Values) Option { return func(o *options) { o.golden = append(o.golden, v) } }
 
 const maxExhaustive = 9 // largest number of values of an integer parameter that are all tried

@@ -231,7 +231,8 @@ func TestHadamard(t *testing.T) {
 }
 
 func TestHadamardGolden(t *testing.T) {
-	golden.Load(t, "testdata/hadamard.json").Run(t, func(t *testing.T, c golden.Case) {
+	f := golden.Load(t, "../../../sdk/program/reference/testdata/hadamard.json")
+	f.Run(t, func(t *testing.T, c golden.Case) {
 		x, dy := c.Inputs.Array("x"), c.Inputs.Array("grad_out")
 		p := build(t, func(b *program.Builder) {
 			typ := program.FloatType(x.Shape...)
