@@ -182,7 +182,8 @@ func TestScaleType(t *testing.T) {
 func TestTernaryConstants(t *testing.T) {
 	plugintest.Near(t, "matched k", []float64{ternaryK}, []float64{1.2240063619249617}, 1e-14)
 	err := func(k float64) float64 { return gaussianError([]float64{-k, 0, k}) }
-	plugintest.Near(t, "squared error", []float64{err(ternaryK)}, []float64{0.19017403924790155}, 1e-12)
+	plugintest.Near(t, "squared error", []float64{err(ternaryK)}, []float64{0.19017403924790155},
+		1e-12)
 	if best := minimize(err, 0.5, 3); math.Abs(best-ternaryK) > 1e-6 {
 		t.Errorf("the minimum is at k = %.9f, the constant is %.9f", best, ternaryK)
 	}
