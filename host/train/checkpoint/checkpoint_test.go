@@ -307,6 +307,33 @@ func TestLatestReturnsOtherErrors(t *testing.T) {
 	}
 }
 
+// TestDamageOfAnotherFile checks that a checkpoint does not count as damaged if its use fails
+// because another file, such as that of the initial model, is damaged.
+func TestDamageOfAnotherFile(t *testing.T) {
+	dir, initial := t.TempDir(), t.TempDir()
+	save(t, dir, state(t, 1, 1, 5))
+	save(t, dir, state(t, 2, 2, 5))
+	save(t, initial, state(t, 1, 1, 5))
+	damage(t, initial, 1, "bit in the data")
+	calls := 0
+	use := func(f *checkpoint.File) error {
+		calls++
+		return errors.Join(f.Verify(), checkpoint.Use(vfs.At(initial), 0, (*checkpoint.File).Verify))
+	}
+	for name, err := range map[string]error{
+		"Latest": checkpoint.NewKeeper(vfs.At(dir), 1, nil).Latest(use),
+		"Use":    checkpoint.Use(vfs.At(dir), 0, use),
+	} {
+		if !errors.Is(err, checkpoint.ErrDamaged) || !strings.Contains(err.Error(), initial) ||
+			strings.Contains(err.Error(), dir) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if calls != 2 {
+		t.Errorf("%d calls, want one each", calls)
+	}
+}
+
 // TestPruneReadsWhatWasNotUsed checks that a checkpoint with unread tensors counts as intact only
 // after they have been read.
 func TestPruneReadsWhatWasNotUsed(t *testing.T) {

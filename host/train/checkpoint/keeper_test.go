@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -138,12 +139,12 @@ func setTime(t *testing.T, path string, at time.Time) {
 }
 
 // TestPruneWithoutAnIntactOne checks that nothing is removed or renamed if no checkpoint is intact,
-// so that a run does not silently start from scratch.
+// so that a run does not silently start from scratch. The error names what is damaged.
 func TestPruneWithoutAnIntactOne(t *testing.T) {
 	dir := t.TempDir()
 	for step := 1; step <= 3; step++ {
 		save(t, dir, state(t, step, float32(step), 5))
-		damage(t, dir, step, "empty")
+		damage(t, dir, step, []string{"empty", "bit in the data"}[step%2])
 	}
 	k := checkpoint.NewKeeper(vfs.At(dir), 1, nil)
 	if err := k.Prune(); err != nil {
@@ -153,7 +154,8 @@ func TestPruneWithoutAnIntactOne(t *testing.T) {
 		t.Errorf("where nothing was saved yet: %v", err)
 	}
 	if err := k.Latest((*checkpoint.File).Verify); !errors.Is(err, checkpoint.ErrDamaged) ||
-		errors.Is(err, checkpoint.ErrNone) {
+		errors.Is(err, checkpoint.ErrNone) || strings.Count(err.Error(), `"w"`) != 2 ||
+		strings.Count(err.Error(), checkpoint.FileName(2)) != 1 {
 		t.Errorf("latest: %v", err)
 	}
 	if got := steps(t, dir); !slices.Equal(got, []int{1, 2, 3}) {

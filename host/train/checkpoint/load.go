@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/internal/lists"
@@ -25,6 +26,8 @@ type File struct {
 	infos  []safetensors.Info // of whole tensors
 	at     map[string]int     // index of a tensor in infos and Tensors, by name
 	finite *bool              // nil: not known yet
+
+	damaged atomic.Bool // whether damage was found in a tensor; tensors may be read concurrently
 }
 
 // Open opens a checkpoint. Errors of Open, of the File's methods and of its tensors wrap ErrDamaged
@@ -92,7 +95,7 @@ func (f *File) Verify() error {
 	var errs []error
 	for _, file := range f.files {
 		_, err := file.Verify()
-		errs = append(errs, asDamage(err))
+		errs = append(errs, f.noteDamage(err))
 	}
 	return errors.Join(errs...)
 }
@@ -157,7 +160,8 @@ func Latest(dir vfs.Path, warn func(path vfs.Path, err error), use func(*File) e
 	if warn == nil {
 		warn = func(vfs.Path, error) {}
 	}
-	var passed []Entry // skipped, because they are not finite
+	var passed []Entry  // skipped, because they are not finite
+	var damages []error // one per damaged checkpoint
 	for _, entry := range slices.Backward(entries) {
 		finite := true
 		isDamaged, err := tryOne(entry.Path, func(f *File) (err error) {
@@ -168,6 +172,7 @@ func Latest(dir vfs.Path, warn func(path vfs.Path, err error), use func(*File) e
 		})
 		switch {
 		case isDamaged:
+			damages = append(damages, err)
 			warn(entry.Path, err)
 		case err == nil && !finite:
 			passed = append(passed, entry)
@@ -183,13 +188,15 @@ func Latest(dir vfs.Path, warn func(path vfs.Path, err error), use func(*File) e
 		if !isDamaged {
 			return err
 		}
+		damages = append(damages, err)
 		warn(entry.Path, err)
 	}
-	return fmt.Errorf("%w: none of the %d checkpoints in %s is intact; move them away to start over",
-		ErrDamaged, len(entries), dir)
+	return fmt.Errorf("%w: none of the %d checkpoints in %s is intact; move them away to start over; "+
+		"the damage is:\n%w", ErrDamaged, len(entries), dir, errors.Join(damages...))
 }
 
-// tryOne calls use with a checkpoint and reports whether the error is due to damaged content.
+// tryOne calls use with a checkpoint and reports whether the error is due to damage to its files.
+// Damage to other files that use reads, such as those of the initial model, does not count.
 func tryOne(path vfs.Path, use func(*File) error) (isDamaged bool, err error) {
 	f, err := Open(path)
 	if err != nil {
@@ -197,11 +204,19 @@ func tryOne(path vfs.Path, use func(*File) error) (isDamaged bool, err error) {
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	err = use(f)
-	return isContent(err), err
+	return err != nil && f.damaged.Load(), err
 }
 
 func isContent(err error) bool {
 	return errors.Is(err, safetensors.ErrFormat) || errors.Is(err, safetensors.ErrChecksum)
+}
+
+// noteDamage is asDamage for an error of reading the checkpoint's own tensors.
+func (f *File) noteDamage(err error) error {
+	if isContent(err) {
+		f.damaged.Store(true)
+	}
+	return asDamage(err)
 }
 
 func asDamage(err error) error {

@@ -175,7 +175,7 @@ func (f *File) join(path vfs.Path) error {
 		write := func(w io.Writer) error {
 			for _, piece := range pieces[info.Name] {
 				if err := piece.Write(w); err != nil {
-					return asDamage(err)
+					return f.noteDamage(err)
 				}
 			}
 			return nil
