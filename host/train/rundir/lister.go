@@ -263,9 +263,10 @@ func splitQuantizer(values map[string]any) {
 	split := map[string]any{}
 	role := map[string]any{}
 	for key, v := range both {
-		if key == "overrides" || key == "weights" || key == "activations" {
+		switch v.(type) {
+		case map[string]any, []map[string]any: // of a role, such as keys, or the overrides
 			split[key] = v
-		} else {
+		default:
 			role[key] = v
 		}
 	}

@@ -165,8 +165,8 @@ type Condition struct {
 var operators = []string{"<=", ">=", "!=", "==", "=", "<", ">", "~"}
 
 // ParseCondition parses NAME OP VALUE, such as "quantizer.bits=4", "val_loss<3" or
-// "run~demo". Numbers are compared as numbers and everything else as text; ~ tests for
-// a substring. A run that does not have the name does not satisfy the condition.
+// "run~demo". Numbers are compared as numbers, and are less than any text; ~ tests for a
+// substring. A run that does not have the name does not satisfy the condition.
 func ParseCondition(text string) (Condition, error) {
 	at := strings.IndexAny(text, "=<>!~")
 	if at > 0 {
@@ -209,12 +209,17 @@ func (c Condition) Holds(r *Run) bool {
 	}
 }
 
-// compare orders two values, as numbers when both are; NaN has no order.
+// compare orders two values: numbers by value, before texts. NaN has no order.
 func compare(a, b string) (order int, ok bool) {
 	x, errX := strconv.ParseFloat(a, 64)
 	y, errY := strconv.ParseFloat(b, 64)
-	if errX != nil || errY != nil {
+	switch {
+	case errX != nil && errY != nil:
 		return strings.Compare(a, b), true
+	case errX != nil:
+		return 1, true
+	case errY != nil:
+		return -1, true
 	}
 	return cmp.Compare(x, y), x == x && y == y
 }

@@ -3,12 +3,15 @@ package rundir
 import (
 	"fmt"
 	"math"
+	"os"
 	"runtime"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 func TestConditions(t *testing.T) {
@@ -83,6 +86,40 @@ func TestSortNotANumber(t *testing.T) {
 		if got := dirs(l); got != want {
 			t.Errorf("by %s: %s, want %s", by, got, want)
 		}
+	}
+}
+
+// TestSortNumbersAndTexts checks that the order of numbers and texts does not depend on the previous
+// order.
+func TestSortNumbersAndTexts(t *testing.T) {
+	run := func(bits string) *Run { return &Run{Dir: bits, config: []Entry{{"bits", bits}}} }
+	for _, before := range []string{"5x 9 10", "10 5x 9", "9 10 5x"} {
+		l := lists.Map(strings.Fields(before), run)
+		Sort(l, "bits")
+		got := strings.Join(lists.Map(l, func(r *Run) string { return r.Dir }), " ")
+		if want := "9 10 5x"; got != want {
+			t.Errorf("%s is sorted as %s, want %s", before, got, want)
+		}
+	}
+}
+
+// TestTablesOfOtherRoles checks that only the settings that weights and activations share are
+// listed for both, and not the tables of other roles.
+func TestTablesOfOtherRoles(t *testing.T) {
+	t.Chdir(t.TempDir())
+	config := "[quantizer]\nplugin = \"quest\"\n[quantizer.keys]\nplugin = \"kivi\"\n" +
+		"[[quantizer.overrides]]\nplugin = \"none\"\n"
+	if err := os.WriteFile("run.toml", []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Open(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Entry{{"quantizer.activations.plugin", `"quest"`}, {"quantizer.keys.plugin", `"kivi"`},
+		{"quantizer.overrides[0].plugin", `"none"`}, {"quantizer.weights.plugin", `"quest"`}}
+	if diff := cmp.Diff(want, r.Config()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
