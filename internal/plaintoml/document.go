@@ -31,14 +31,17 @@ import (
 type Document struct {
 	Positions
 	values  map[string]any
-	leaves  []leaf            // the `key = value` expressions, in order
+	leaves  []leaf            // the `key = value` expressions, sorted by name
 	scalars map[string]string // by key: numbers, booleans and dates as written
 }
 
 type leaf struct {
 	key  toml.Key
 	name string // full, with indexes
+	at   int    // index in the order of the text
 }
+
+func (l leaf) compareName(name string) int { return strings.Compare(l.name, name) }
 
 // Setting is the assignment of a value to a key, with its file and line for messages.
 type Setting struct {
@@ -107,6 +110,7 @@ func parse(file string, text []byte) (*Document, *Error) {
 	if err := o.read(); err != nil {
 		return nil, err
 	}
+	slices.SortFunc(doc.leaves, func(a, b leaf) int { return a.compareName(b.name) })
 	if _, err := toml.Decode(string(text), &doc.values); err != nil {
 		return nil, syntaxError(file, string(text), err)
 	}
@@ -171,19 +175,28 @@ func (d *Document) Table(key string) *Document {
 func (d *Document) Settings(table string, values map[string]any) []Setting {
 	var list []Setting
 	last := ""
-	for _, l := range d.leaves {
-		rest, below := strings.CutPrefix(l.name, table+".")
+	for _, l := range d.below(table) {
 		inside := strings.HasPrefix(l.name, last+".") || strings.HasPrefix(l.name, last+"[")
-		if !below || last != "" && inside {
+		if last != "" && inside {
 			continue
 		}
 		last = l.name
+		rest := strings.TrimPrefix(l.name, table+".")
 		value := valueAt(values, rest)
 		if whole, err := strconv.Unquote(rest); err == nil {
 			rest = whole
 		}
 		list = append(list, Setting{Key: rest, Value: value, File: d.file, Line: d.keys[l.name].line})
 	}
+	return list
+}
+
+// below returns the leaves below a table, in the order of the text.
+func (d *Document) below(table string) []leaf {
+	first, _ := slices.BinarySearchFunc(d.leaves, table+".", leaf.compareName)
+	end, _ := slices.BinarySearchFunc(d.leaves, table+"/", leaf.compareName) // "/" follows "." in ASCII
+	list := slices.Clone(d.leaves[first:end])
+	slices.SortFunc(list, func(a, b leaf) int { return cmp.Compare(a.at, b.at) })
 	return list
 }
 

@@ -2,6 +2,7 @@ package plaintoml
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -78,6 +79,19 @@ func TestDocumentSettings(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%d (-want +got):\n%s", i, diff)
 		}
+	}
+}
+
+// TestSettingsOfOneTable checks that the work for the settings of a table does not grow with the
+// other tables of the document: a study has one table per cell.
+func TestSettingsOfOneTable(t *testing.T) {
+	many := strings.Repeat("many", 10) // Go concatenates short strings without allocations
+	allocations := func(tables int) float64 {
+		doc := document(t, strings.Repeat("[["+many+"]]\nx = 1\ny = 2\n", tables))
+		return testing.AllocsPerRun(1, func() { doc.Settings(many+"[0]", map[string]any{}) })
+	}
+	if few, many := allocations(1), allocations(1000); many > few {
+		t.Errorf("%v allocations beside 999 other tables, %v without", many, few)
 	}
 }
 

@@ -119,7 +119,7 @@ func (o *outline) mention(at location) {
 
 func (o *outline) keyValue(table location, e *unstable.Node) {
 	at := o.key(table, e, false)
-	o.doc.leaves = append(o.doc.leaves, leaf{at.key, at.name})
+	o.doc.leaves = append(o.doc.leaves, leaf{at.key, at.name, len(o.doc.leaves)})
 	o.value(at, e.Value(), len(at.key))
 }
 
