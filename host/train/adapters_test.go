@@ -14,6 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/model/lora"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -145,6 +146,22 @@ func testAdapters(t *testing.T, all bool, targets, quantizer string) {
 				t.Fatalf("%s[%d] is %v, want %v", p.Name, i, v, want[i])
 			}
 		}
+	}
+}
+
+// TestAdaptersWithoutOrigin checks that adapters are not used if the provenance does not say for
+// which weights they were trained.
+func TestAdaptersWithoutOrigin(t *testing.T) {
+	cfg, _ := testrun.FromHub(t, "adapters.rank=2", "train.steps=1", "train.final_eval_batches=0")
+	testrun.Train(t, cfg, train.Options{})
+	made := madeOf(t, cfg.Train.Out)
+	made.Initial = nil
+	if err := made.Write(rundir.At(cfg.Train.Out)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := trained.Open(t.Context(), cfg.Train.Out, trained.Options{Finder: testrun.Finder(t)})
+	if err == nil || !strings.Contains(err.Error(), `provenance.json has no "initial"`) {
+		t.Errorf("error %v", err)
 	}
 }
 

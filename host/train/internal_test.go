@@ -3,8 +3,10 @@ package train
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"maps"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -19,6 +21,7 @@ import (
 	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/vfs"
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
@@ -142,6 +145,26 @@ func TestFailuresOfOneTensor(t *testing.T) {
 		if _, some := saved.Meta[failuresKey]; some != (len(want) > 0) {
 			t.Errorf("%v: the entry is there: %v", want, some)
 		}
+	}
+}
+
+// fixedNames is a file system in which nothing can be renamed.
+type fixedNames struct{ vfs.FS }
+
+func (fixedNames) Rename(string, string) error { return fs.ErrPermission }
+
+// TestSummaryThatCannotBeRenamed checks that the log does not say that a damaged summary was
+// renamed if that has failed.
+func TestSummaryThatCannotBeRenamed(t *testing.T) {
+	var said strings.Builder
+	r := runOf(t)
+	r.log = hclog.New(&hclog.LoggerOptions{Output: &said})
+	r.dir = rundir.On(fixedNames{vfs.OS}, t.TempDir())
+	if err := os.WriteFile(r.dir.Summary().Name, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.reopen(); !errors.Is(err, fs.ErrPermission) || said.Len() > 0 {
+		t.Errorf("error %v; the log says %s", err, said.String())
 	}
 }
 

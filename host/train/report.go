@@ -294,7 +294,9 @@ func (r *run) reopen() error {
 		if aside, err = r.dir.Unused(name); err == nil {
 			err = path.Rename(aside)
 		}
-		r.log.Warn("a damaged summary was renamed", "path", aside)
+		if err == nil {
+			r.log.Warn("a damaged summary was renamed", "path", aside)
+		}
 	default:
 		err = path.Remove()
 	}

@@ -52,6 +52,9 @@ func (f *Follower) Next(budget int64) (more bool, err error) {
 			f.restart()
 		}
 	}
+	if info, err := file.Stat(); err != nil || info.Size() <= f.offset {
+		return false, err
+	}
 	for buffer := make([]byte, followBytes); ; {
 		n, err := file.ReadAt(buffer, f.offset)
 		if err != nil && !errors.Is(err, io.EOF) {

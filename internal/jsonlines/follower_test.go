@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -57,6 +58,27 @@ func TestFollow(t *testing.T) {
 	*got = nil
 	if _, err := f.Next(1); err != nil || strings.Join(*got, " ") != "!" {
 		t.Errorf("the file is gone: %q, %v", *got, err)
+	}
+}
+
+// TestFollowWithoutChange checks that a call for a file that has not changed needs no buffer.
+func TestFollowWithoutChange(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "metrics.jsonl")
+	put(t, path, []byte("one\n"))
+	f, _ := followed(path)
+	if _, err := f.Next(1 << 20); err != nil {
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range 20 {
+		if more, err := f.Next(1 << 20); more || err != nil {
+			t.Fatal(more, err)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if used := after.TotalAlloc - before.TotalAlloc; used > 1<<20 {
+		t.Errorf("20 calls have allocated %d bytes", used)
 	}
 }
 

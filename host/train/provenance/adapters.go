@@ -34,6 +34,10 @@ func UseWeights(
 	}) {
 		return use(load)
 	}
+	if made.Initial == nil {
+		return fmt.Errorf("the checkpoint holds adapters alone, but %s has no \"initial\": it is "+
+			"unknown for which weights they were trained", dir.Provenance())
+	}
 	cfg, err := dir.LoadConfig()
 	if err != nil {
 		return err
