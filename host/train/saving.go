@@ -64,7 +64,7 @@ func (r *run) saveFailed(step int, err error) {
 		return
 	}
 	if r.follows() { // the first process schedules the next try
-		r.log.Warn("this process could not write its part of the checkpoint: training continues",
+		r.log.Warn("this process could not write its part of the checkpoint",
 			"step", step, "error", err)
 		return
 	}
@@ -128,8 +128,11 @@ func (r *run) saveLast(err error) error {
 		return unsaved("Other processes have parts of the state, so that it cannot be saved")
 	}
 	if r.follows() {
-		if lost := r.save(false); isLost(lost) {
-			err = lost
+		switch failed := r.save(false); {
+		case isLost(failed):
+			err = failed
+		case failed != nil:
+			r.saveFailed(r.done.Step, failed)
 		}
 		return r.ending(err)
 	}

@@ -329,17 +329,26 @@ func TestXLAProcesses(t *testing.T) {
 			t.Fatal(err)
 		}
 		parts := startParts(t, limited, cfg, 2, byHand, nil, nil)
-		for rank, p := range parts {
-			if code := p.end(t, 5*time.Minute); code != 1 {
-				t.Errorf("process %d ends with exit code %d: %s", rank, code, &p.output)
+		fail := func(parts []*part) {
+			for rank, p := range parts {
+				if code := p.end(t, 5*time.Minute); code != 1 {
+					t.Errorf("process %d ends with exit code %d: %s", rank, code, &p.output)
+				}
 			}
 		}
+		fail(parts)
 		parts[0].says(t, "the checkpoint could not be saved: training continues",
 			"process 1 could not write its part", "save the checkpoint of step")
 		parts[1].says(t, "this process could not write its part of the checkpoint", "file too large")
 		if left, err := rundir.At(cfg.Train.Out).Checkpoints().ReadDir(); err != nil || len(left) > 0 {
 			t.Errorf("%v are left, %v", left, err)
 		}
+		// Only the checkpoint at the end is due.
+		last := startParts(t, limited, testrun.Elsewhere(t, cfg, "train.checkpoint_every=0"), 2, byHand,
+			nil, nil)
+		fail(last)
+		last[0].says(t, "process 1 could not write its part: see its log")
+		last[1].says(t, "this process could not write its part of the checkpoint", "file too large")
 		completes(t, cage, cfg, 2, byHand)
 		if len(partsOf(t, cfg, cfg.Train.Steps)) != 2 {
 			t.Error("the last checkpoint does not have two parts")
