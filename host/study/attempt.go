@@ -190,11 +190,7 @@ func prepare(ctx context.Context, dir rundir.Dir, c Cell) (attempts int, err err
 	if err := removeAbandoned(dir.Path, cellFile, failedFile); err != nil {
 		return 0, err
 	}
-	text, err := c.Config.Encode()
-	if err != nil {
-		return 0, err
-	}
-	if err := atomicfile.WriteBytes(dir.Join(cellFile), text); err != nil {
+	if err := atomicfile.WriteBytes(dir.Join(cellFile), c.Config.Encode()); err != nil {
 		return 0, err
 	}
 	failure, err := readFailure(dir)

@@ -325,18 +325,18 @@ func (r *reader) resolve(base *plaintoml.Document, plans []plan, axes []axis) []
 	var found problems
 	starts := r.findStarts(plans, axes)
 	cells, done := make([]Cell, len(plans)), make([]bool, len(plans))
-	var one func(i int) error
-	one = func(i int) (err error) {
+	var one func(i int)
+	one = func(i int) {
 		if done[i] {
-			return nil
+			return
 		}
 		done[i] = true
 		p, cell := plans[i], Cell{Labels: plans[i].labels, Quantize: plans[i].quantize}
 		var initial *config.Initial
 		if start := starts[i]; start > 0 {
 			cell.start = &cells[start-1]
-			if err := one(start - 1); err != nil || cell.start.Config == nil { // that is reported already
-				return err
+			if one(start - 1); cell.start.Config == nil { // that is reported already
+				return
 			}
 			name, of := plans[start-1].name(axes), cell.start.Config.Model
 			initial = &config.Initial{Dir: "the cell " + name, Run: true, Settings: of}
@@ -348,34 +348,26 @@ func (r *reader) resolve(base *plaintoml.Document, plans []plan, axes []axis) []
 		for _, s := range p.settings {
 			cell.Set = append(cell.Set, Setting{Key: s.Key, Value: s.Text()})
 		}
+		var err error
 		if cell.Config, err = config.Resolve(base, p.settings, initial); err != nil {
 			found.add(err, p.name(axes))
-			return nil
+			return
 		}
 		if cell.start != nil {
 			// Until the source cell has a directory, its hash identifies its model in the configuration. So
 			// the hash of a cell depends on the cell that it starts from.
-			hash, err := cell.start.hash()
-			if err == nil {
-				cell.Config, err = cell.Config.Changed(func(cfg *config.Config) error {
-					cfg.Init = "cell:" + hash
-					return nil
-				})
-			}
-			if err != nil {
-				return err
-			}
+			cell.Config, _ = cell.Config.Changed(func(cfg *config.Config) error {
+				cfg.Init = "cell:" + cell.start.hash()
+				return nil
+			})
 			if cell.Quantize == nil || cell.Quantize.Of == OfInit {
 				cell.made = cell.start
 			}
 		}
 		cells[i] = cell
-		return nil
 	}
 	for i := range plans {
-		if err := one(i); err != nil {
-			found.add(err, plans[i].name(axes))
-		}
+		one(i)
 	}
 	r.Errs = append(r.Errs, found.list(len(plans))...)
 	if slices.ContainsFunc(cells, func(c Cell) bool { return c.Config == nil }) {

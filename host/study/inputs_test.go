@@ -48,12 +48,8 @@ func TestReplacedInputs(t *testing.T) {
 		write(t, filepath.Join(dir, file), text)
 	}
 	cfg := testrun.Parse(t, strings.Split(strings.Replace(quantizing, "[base]", "", 1), "[study]")[0])
-	text, err := cfg.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, dir := range []string{"runs/a", "runs/b", "hub"} {
-		put(dir, "run.toml", string(text))
+		put(dir, "run.toml", string(cfg.Encode()))
 	}
 	write(t, "q.toml", replaceable)
 	s := load(t, "q.toml")

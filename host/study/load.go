@@ -84,9 +84,7 @@ func load(path string, text []byte, doc *plaintoml.Document) (*Study, error) {
 		s.Cells = r.resolve(base, plans, axes)
 		s.checkAnswerable(r, study, axes)
 		if len(r.Errs) == 0 {
-			if err := r.findSources(s.Cells, plans, axes); err != nil {
-				return nil, err
-			}
+			r.findSources(s.Cells, plans, axes)
 		}
 	}
 	if err := r.Err(); err != nil {
@@ -143,10 +141,7 @@ func (s *Study) name() error {
 	}
 	for i := range s.Cells {
 		c := &s.Cells[i]
-		var err error
-		if c.Hash, err = c.hash(); err != nil {
-			return err
-		}
+		c.Hash = c.hash()
 		hash := c.Hash[:hashDigits]
 		if taken[hash] == "" {
 			taken[hash] = slug(s.Label(*c)) + "-" + hash

@@ -71,12 +71,8 @@ func tiny(t *testing.T, more string, settings ...string) *study.Study {
 	t.Helper()
 	trainFile, validation := testrun.Dataset(t)
 	cfg := testrun.Parse(t, testrun.ConfigText(trainFile, validation, "unused"), settings...)
-	text, err := cfg.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Chdir(t.TempDir())
-	write(t, "base.toml", string(text))
+	write(t, "base.toml", string(cfg.Encode()))
 	write(t, "tiny.toml", axes+more)
 	return load(t, "tiny.toml")
 }

@@ -120,26 +120,23 @@ func (q *Quantize) text() string {
 	return "{" + strings.Join(members, ",") + "}"
 }
 
-func (c Cell) hash() (string, error) {
-	hash, err := c.Config.Fingerprint()
-	if err == nil && c.Quantize != nil {
+func (c Cell) hash() string {
+	hash := c.Config.Fingerprint()
+	if c.Quantize != nil {
 		hash = fmt.Sprintf("%x", sha256.Sum256([]byte(hash+c.Quantize.text())))
 	}
-	return hash, err
+	return hash
 }
 
 // findSources finds, for each quantized cell, the cell that trains its model in full precision.
-func (r *reader) findSources(cells []Cell, plans []plan, axes []axis) error {
+func (r *reader) findSources(cells []Cell, plans []plan, axes []axis) {
 	trained := map[string]int{}
 	for i, c := range cells {
 		q := c.Config.Quantizer
 		if c.Quantize != nil || q.Weights != nil || q.Activations != nil || len(q.Overrides) > 0 {
 			continue
 		}
-		key, err := inFullPrecision(c.Config)
-		if err != nil {
-			return err
-		}
+		key := inFullPrecision(c.Config)
 		if _, ok := trained[key]; !ok {
 			trained[key] = i
 		}
@@ -150,11 +147,7 @@ func (r *reader) findSources(cells []Cell, plans []plan, axes []axis) error {
 		if c.Quantize == nil {
 			continue
 		}
-		key, err := inFullPrecision(c.Config)
-		if err != nil {
-			return err
-		}
-		from, ok := trained[key]
+		from, ok := trained[inFullPrecision(c.Config)]
 		if problem, hint := c.quantizable(ok); problem != "" {
 			e := r.ErrorAt(c.Quantize.at, "%s", problem)
 			e.Hint = hint
@@ -165,17 +158,13 @@ func (r *reader) findSources(cells []Cell, plans []plan, axes []axis) error {
 		}
 	}
 	r.Errs = append(r.Errs, found.list(len(cells))...)
-	return nil
 }
 
-func inFullPrecision(cfg *config.Config) (string, error) {
-	full, err := cfg.Changed(func(c *config.Config) error {
+func inFullPrecision(cfg *config.Config) string {
+	full, _ := cfg.Changed(func(c *config.Config) error {
 		c.Quantizer, c.Method = config.Quantizer{}, cage.Settings{CAGE: cage.CAGE{Form: cage.Off}}
 		return nil
 	})
-	if err != nil {
-		return "", err
-	}
 	return full.Fingerprint()
 }
 

@@ -116,12 +116,8 @@ func (r *run) open() error {
 // sameRun fails if the configuration differs from that of the run in a way that would change its
 // parameters. For plugins, it compares the programs instead of the executables.
 func (r *run) sameRun(previous *config.Config) error {
-	diff, err := config.Diff(previous, r.cfg)
-	if err != nil {
-		return err
-	}
 	var list []string
-	for _, d := range diff {
+	for _, d := range config.Diff(previous, r.cfg) {
 		// Files may be moved: their hashes are compared instead, as for data.train.
 		moved := strings.HasPrefix(d.Key, "data.mixture[") && strings.HasSuffix(d.Key, "].path")
 		if !moved && !slices.Contains(changeable, d.Key) && !strings.HasSuffix(d.Key, ".sha256") &&
@@ -339,17 +335,13 @@ func (r *run) checkDirectory() error {
 // describe writes the run's description before its first step. run.toml is written last, so its
 // existence shows that the description is complete.
 func (r *run) describe() error {
-	text, err := r.cfg.Encode()
-	if err != nil {
-		return err
-	}
 	if err := errors.Join(r.keepTokenizer(), r.keepDescription()); err != nil {
 		return err
 	}
 	if err := r.writeProvenance(); err != nil {
 		return err
 	}
-	return atomicfile.WriteBytes(r.dir.Config(), text)
+	return atomicfile.WriteBytes(r.dir.Config(), r.cfg.Encode())
 }
 
 func (r *run) writeProvenance() error {

@@ -206,12 +206,8 @@ type host struct {
 // startHost starts a host, which must be killed or waited for.
 func startHost(t *testing.T, cfg *config.Config, finder *plugin.Finder) host {
 	t.Helper()
-	text, err := cfg.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
 	path := filepath.Join(t.TempDir(), "host.toml")
-	write(t, path, text)
+	write(t, path, cfg.Encode())
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

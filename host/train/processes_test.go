@@ -145,12 +145,8 @@ func interrupt(
 	t *testing.T, cage string, cfg *config.Config, finder *plugin.Finder, signal syscall.Signal,
 ) (code int, output string) {
 	t.Helper()
-	text, err := cfg.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
 	path := filepath.Join(t.TempDir(), "run.toml")
-	write(t, path, text)
+	write(t, path, cfg.Encode())
 	var out bytes.Buffer
 	h := host{exec.Command(cage, "train", path), make(chan error, 1)}
 	h.cmd.Env = append(os.Environ(), plugin.PathVariable+"="+finder.Dirs[0])

@@ -61,12 +61,8 @@ func (r *run) sameConfiguration() error {
 	if r.opts.Processes == nil {
 		return nil
 	}
-	fingerprint, err := r.cfg.Fingerprint()
-	if err != nil {
-		return err
-	}
 	return r.same("configuration (RUN.toml, overrides, data, --resume and --stop-after)",
-		fmt.Sprintln(fingerprint, r.cfg.Train.Out, r.opts.Resume, r.opts.StopAfter))
+		fmt.Sprintln(r.cfg.Fingerprint(), r.cfg.Train.Out, r.opts.Resume, r.opts.StopAfter))
 }
 
 // sameRuntime fails if the processes differ in plugins or builds, or if a plugin would compute in a

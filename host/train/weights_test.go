@@ -210,11 +210,7 @@ func TestInitRefused(t *testing.T) {
 	if err := os.MkdirAll(unsaved.Train.Out, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	text, err := testrun.Again(t, unsaved).Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	write(t, rundir.At(unsaved.Train.Out).Config().Name, text)
+	write(t, rundir.At(unsaved.Train.Out).Config().Name, testrun.Again(t, unsaved).Encode())
 	for name, test := range map[string]struct {
 		cfg *config.Config
 		say []string

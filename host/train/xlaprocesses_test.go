@@ -66,12 +66,8 @@ func startParts(
 	environment map[int]string,
 ) []*part {
 	t.Helper()
-	text, err := cfg.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
 	path := filepath.Join(t.TempDir(), "run.toml")
-	write(t, path, text)
+	write(t, path, cfg.Encode())
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -154,12 +154,9 @@ type ModelRun struct {
 // Write writes the run to a directory, which is renamed to train.out once it is complete. run.toml,
 // which makes it a run directory, is written last.
 func (r *ModelRun) Write(ctx context.Context, to rundir.Dir) error {
-	text, err := r.Config.Encode()
-	if err != nil {
-		return err
-	}
 	r.Record.Run = provenance.NewIdentity()
-	if err := r.save(ctx, to); err != nil {
+	err := r.save(ctx, to)
+	if err != nil {
 		return err
 	}
 	if err := rundir.WriteFiles(to, r.Files); err != nil {
@@ -181,7 +178,7 @@ func (r *ModelRun) Write(ctx context.Context, to rundir.Dir) error {
 	if err := metrics.WriteSummary(to.Summary(), summary); err != nil {
 		return err
 	}
-	return atomicfile.WriteBytes(to.Config(), text)
+	return atomicfile.WriteBytes(to.Config(), r.Config.Encode())
 }
 
 func (r *ModelRun) save(ctx context.Context, to rundir.Dir) error {

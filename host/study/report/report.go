@@ -154,12 +154,8 @@ func (r *Report) addRun(s *study.Study, result study.Result, damaged unreadable)
 	for _, set := range result.Cell.Set {
 		out.Settings = append(out.Settings, anonymize(set.Key+" = "+set.Value))
 	}
-	text, err := result.Cell.Config.Encode()
-	if err != nil {
-		return err
-	}
 	table := ""
-	for l := range strings.Lines(string(text)) {
+	for l := range strings.Lines(string(result.Cell.Config.Encode())) {
 		if strings.HasPrefix(l, "[") {
 			table = strings.TrimSpace(l)
 		}

@@ -70,11 +70,7 @@ func done(t testing.TB, s *study.Study, version string, cells ...int) []study.Re
 		c := s.Cells[i]
 		out[i] = study.Result{Cell: c, State: study.Done,
 			Summary: map[string]float64{"val_loss": float64(i) + 0.5, "train_seconds": 3}}
-		text, err := c.Config.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		write(t, filepath.Join(c.Run, "run.toml"), string(text))
+		write(t, filepath.Join(c.Run, "run.toml"), string(c.Config.Encode()))
 		write(t, filepath.Join(c.Run, "provenance.json"), fmt.Sprintf(
 			`{"build": {"device": "cpu", "go": "go1"}, "plugins": [{"name": "grid", "version": %q, "sha256": "ab"}], "programs": {"optimizer of x: update": "1f", "weight x: quantize": %q}}`, version, version))
 	}
@@ -317,11 +313,7 @@ func TestOtherTokens(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, err := cfg.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		write(t, filepath.Join(s.Cells[i].Run, "run.toml"), string(text))
+		write(t, filepath.Join(s.Cells[i].Run, "run.toml"), string(cfg.Encode()))
 	}
 	if _, err := snapshot.Collect(s, results, nil, "r1", day); err == nil ||
 		!strings.Contains(err.Error(), "it was trained on different tokens in t.tokens") {

@@ -47,11 +47,7 @@ func TestSurvey(t *testing.T) {
 	var before []string
 	for _, c := range cases {
 		cfg := testrun.Elsewhere(t, good, c.overrides...)
-		text, err := cfg.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		list, before = append(list, cfg), append(before, string(text))
+		list, before = append(list, cfg), append(before, string(cfg.Encode()))
 	}
 	recorder := testrun.NewRecorder(t)
 	findings := build.Survey(t.Context(), list, recorder.Finder, plugin.Options{})
@@ -63,8 +59,8 @@ func TestSurvey(t *testing.T) {
 		if got, want := strings.Join(keys, " "), strings.Join(c.keys, " "); got != want {
 			t.Errorf("%q: problems of %q, want %q: %v", c.overrides, got, want, findings[i].Err)
 		}
-		if text, err := list[i].Encode(); err != nil || string(text) != before[i] {
-			t.Errorf("%q: the configuration has become\n%s%v", c.overrides, text, err)
+		if text := string(list[i].Encode()); text != before[i] {
+			t.Errorf("%q: the configuration has become\n%s", c.overrides, text)
 		}
 	}
 	started := recorder.Processes(t)

@@ -55,15 +55,6 @@ func write(t testing.TB, dir, name, text string) string {
 	return path
 }
 
-func encode(t testing.TB, c *Config) string {
-	t.Helper()
-	text, err := c.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
 func TestDefaults(t *testing.T) {
 	want := &Config{
 		Model: architecture.Settings{Kind: "llama", Layers: 2, Width: 64, Heads: 2, Hidden: 256,
@@ -256,7 +247,7 @@ func TestProblem(t *testing.T) {
 		t.Errorf("a problem is not clipped, has no batches, decay or data: %+v, %+v", c.Train, c.Data)
 	}
 	roundTrip(t, c)
-	text := encode(t, c)
+	text := string(c.Encode())
 	for _, foreign := range []string{"[data]", "layers", "batch", "context", "start = "} {
 		if strings.Contains(text, foreign) {
 			t.Errorf("there is %q in\n%s", foreign, text)
@@ -311,15 +302,14 @@ func TestMethods(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	// Only the keys of the selected method are written.
-	text := encode(t, c)
+	text := string(c.Encode())
 	section := "\n[method]\nname = \"lotion\"\ncoeff = 10.0\nfisher_decay = 0.9\nbits = 3\ndenom = " +
 		"\"power\"\n\n"
 	if !strings.Contains(text, section) {
 		t.Errorf("no %q in\n%s", section, text)
 	}
-	diffs, err := Diff(parse(t, small+weights, "method.silence=0.5", `method.name="cage"`), c)
-	if err != nil || diffs[0] != (Difference{"method.name", `"cage"`, `"lotion"`}) ||
-		len(diffs) != 12 {
-		t.Errorf("Diff: %v, %v", diffs, err)
+	diffs := Diff(parse(t, small+weights, "method.silence=0.5", `method.name="cage"`), c)
+	if diffs[0] != (Difference{"method.name", `"cage"`, `"lotion"`}) || len(diffs) != 12 {
+		t.Errorf("Diff: %v", diffs)
 	}
 }

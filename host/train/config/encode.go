@@ -12,8 +12,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/BurntSushi/toml"
-
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/plaintoml"
@@ -32,17 +30,12 @@ type setting struct {
 const Heading = "# A resolved training run: every default is filled in.\n"
 
 // Encode returns the resolved configuration as TOML, in a fixed order. [Load] reads it back as an
-// equal configuration (see [Diff]), with which the run can be repeated. Encode fails only for
-// values that Load never returns.
-func (c *Config) Encode() ([]byte, error) {
-	settings, err := c.settings(c.Quantizer.Weights.same(c.Quantizer.Activations))
-	if err != nil {
-		return nil, err
-	}
+// equal configuration (see [Diff]), with which the run can be repeated.
+func (c *Config) Encode() []byte {
 	var b bytes.Buffer
 	b.WriteString(Heading)
 	table := ""
-	for _, s := range settings {
+	for _, s := range c.settings(c.Quantizer.Weights.same(c.Quantizer.Activations)) {
 		if s.table != table {
 			table = s.table
 			heading := "[" + table + "]"
@@ -53,7 +46,7 @@ func (c *Config) Encode() ([]byte, error) {
 		}
 		fmt.Fprintf(&b, "%s = %s\n", s.key, s.value)
 	}
-	return b.Bytes(), nil
+	return b.Bytes()
 }
 
 // Difference is a key whose values in two configurations differ. A and B are the values as TOML, or
@@ -62,29 +55,21 @@ type Difference struct{ Key, A, B string }
 
 // Diff lists the keys whose values differ between a and b, starting with the keys of a. It ignores
 // positions in files, and whether one [quantizer] table configures both weights and activations.
-func Diff(a, b *Config) ([]Difference, error) {
-	inA, err := a.settings(false)
-	if err != nil {
-		return nil, err
-	}
-	inB, err := b.settings(false)
-	if err != nil {
-		return nil, err
-	}
+func Diff(a, b *Config) []Difference {
 	var list []Difference
 	at := map[string]int{} // the index in list, by key
-	for _, s := range inA {
+	for _, s := range a.settings(false) {
 		at[s.path] = len(list)
 		list = append(list, Difference{s.path, s.value, ""})
 	}
-	for _, s := range inB {
+	for _, s := range b.settings(false) {
 		i, both := at[s.path]
 		if !both {
 			i, list = len(list), append(list, Difference{Key: s.path})
 		}
 		list[i].B = s.value
 	}
-	return slices.DeleteFunc(list, func(d Difference) bool { return d.A == d.B }), nil
+	return slices.DeleteFunc(list, func(d Difference) bool { return d.A == d.B })
 }
 
 // Incidental lists the keys that do not affect what a run computes and records.
@@ -99,13 +84,9 @@ func Incidental() []string {
 // Fingerprint returns a hash of everything that determines what a run computes and records. It does
 // not depend on [Incidental] keys, such as the run directory and the number of threads. Keys with
 // default values are excluded, so that adding a key to the schema changes no fingerprint.
-func (c *Config) Fingerprint() (string, error) {
-	settings, err := c.settings(false)
-	if err != nil {
-		return "", err
-	}
+func (c *Config) Fingerprint() string {
 	h := sha256.New()
-	for _, s := range settings {
+	for _, s := range c.settings(false) {
 		// The default depends on train.average, so def is never set. Runs without an average must
 		// keep the fingerprints that they had before the key was introduced.
 		unaveraged := s.path == "train.average_from" && c.Train.Averaging() == nil
@@ -113,30 +94,29 @@ func (c *Config) Fingerprint() (string, error) {
 			fmt.Fprintf(h, "%s = %s\n", s.path, s.value)
 		}
 	}
-	return fmt.Sprintf("%x", h.Sum(nil)), nil
+	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
 // settings lists the keys and values in schema order. If shared is set, a single [quantizer] table
 // configures both weights and activations.
-func (c *Config) settings(shared bool) ([]setting, error) {
-	w := settingsWriter{}
+func (c *Config) settings(shared bool) (list settingsList) {
 	for _, t := range c.tables() {
 		switch {
 		case t.name == "data.mixture":
 			for i := range c.Data.Mixture {
 				source := mixtureTable(&c.Data.Mixture[i])
 				source.name = plaintoml.Indexed(t.name, i)
-				w.table(source, c)
+				list.table(source, c)
 			}
 		case t.name == "quantizer": // the first one of a plugin
 			for _, t := range c.configuredPlugins(shared) {
-				w.table(t, c)
+				list.table(t, c)
 			}
 		case t.plugin == nil:
-			w.table(t, c)
+			list.table(t, c)
 		}
 	}
-	return w.settings, w.err
+	return list
 }
 
 // configuredPlugins returns the configuration's plugin tables, in the order of pluginTables.
@@ -169,43 +149,33 @@ func (c *Config) configuredPlugins(shared bool) (list []table) {
 	return list
 }
 
-// settingsWriter collects settings and keeps the first error, so that callers need not check each
-// call.
-type settingsWriter struct {
-	settings []setting
-	err      error
+type settingsList []setting
+
+func (l *settingsList) add(table, key string, value any, def bool) {
+	*l = append(*l, setting{table, plaintoml.JoinKey("", key), plaintoml.JoinKey(table, key),
+		plaintoml.Setting{Value: value}.Text(), def})
 }
 
-func (w *settingsWriter) add(table, key string, value any, def bool) {
-	quoted, path := toml.Key{key}.String(), plaintoml.JoinKey(table, key)
-	line, err := toml.Marshal(map[string]any{key: value})
-	if err != nil && w.err == nil {
-		w.err = fmt.Errorf("encoding %s: %w", path, err)
-	}
-	text := strings.TrimPrefix(strings.TrimSpace(string(line)), quoted+" = ")
-	w.settings = append(w.settings, setting{table, quoted, path, text, def})
-}
-
-func (w *settingsWriter) table(t table, c *Config) {
+func (l *settingsList) table(t table, c *Config) {
 	_, selected := t.selector(c)
 	for _, k := range t.keys {
 		v := k.Value()
 		if t.plugin == nil {
 			if v != nil && t.applies(k, c) && k.Belongs(selected) {
-				w.add(t.name, k.Name, v, reflect.DeepEqual(v, k.DefaultValue()))
+				l.add(t.name, k.Name, v, reflect.DeepEqual(v, k.DefaultValue()))
 			}
 			continue
 		}
 		switch unnamed := t.plugin.Name == ""; {
 		case v == nil || k.Name == "plugin" && unnamed:
 		case k.Name == "plugin": // never a default: the schema does not define what a plugin does
-			w.add(t.name, k.Name, v, false)
+			l.add(t.name, k.Name, v, false)
 		case k.Name != "sha256":
-			w.add(t.name, k.Name, v, reflect.DeepEqual(v, k.DefaultValue()))
+			l.add(t.name, k.Name, v, reflect.DeepEqual(v, k.DefaultValue()))
 		case !unnamed && t.plugin.Name != noPlugin:
-			w.add(t.name, k.Name, v, v == "")
+			l.add(t.name, k.Name, v, v == "")
 			for _, name := range slices.Sorted(maps.Keys(t.plugin.Params)) {
-				w.add(t.name, name, t.plugin.Params[name], false)
+				l.add(t.name, name, t.plugin.Params[name], false)
 			}
 		}
 	}

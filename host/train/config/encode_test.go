@@ -235,10 +235,7 @@ func randomPlugin(r *rand.Rand) string {
 // same.
 func roundTrip(t *testing.T, c *Config) {
 	t.Helper()
-	first, err := c.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := c.Encode()
 	back, err := Parse("other/run.toml", first, nil)
 	if err != nil {
 		t.Fatalf("%v\nin\n%s", err, first)
@@ -248,13 +245,11 @@ func roundTrip(t *testing.T, c *Config) {
 	if diff := cmp.Diff(&want, back, values); diff != "" {
 		t.Fatalf("(-want +got):\n%s\nin\n%s", diff, first)
 	}
-	if diffs, err := Diff(c, back); err != nil || len(diffs) > 0 {
-		t.Fatalf("Diff finds %v, %v", diffs, err)
+	if diffs := Diff(c, back); len(diffs) > 0 {
+		t.Fatalf("Diff finds %v", diffs)
 	}
-	second, err := back.Encode()
-	if err != nil || string(second) != string(first) {
-		t.Fatalf("written differently the second time (%v):\n%s", err,
-			cmp.Diff(string(first), string(second)))
+	if diff := cmp.Diff(string(first), string(back.Encode())); diff != "" {
+		t.Fatalf("written differently the second time:\n%s", diff)
 	}
 }
 
@@ -282,7 +277,7 @@ func TestRoundTripPresets(t *testing.T) {
 func TestEncode(t *testing.T) {
 	c := parse(t, small+"[quantizer]\nplugin = \"quest\"\nbits = 4\n[quantizer.activations]\nplugin "+
 		"= \"none\"\n")
-	text := encode(t, c)
+	text := string(c.Encode())
 	for _, want := range []string{
 		"\nseed = 0\n\n[model]\nkind = \"llama\"\npreset = \"\"\nlayers = 2\n",
 		"\n[quantizer.weights]\nplugin = \"quest\"\nsha256 = \"\"\nbits = 4\n",
@@ -293,10 +288,6 @@ func TestEncode(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
-	c.Optimizer.Params = map[string]any{"f": func() {}}
-	if _, err := c.Encode(); err == nil || !strings.Contains(err.Error(), "optimizer.f") {
-		t.Errorf("a function as a parameter: %v", err)
-	}
 }
 
 func TestDiff(t *testing.T) {
@@ -304,17 +295,13 @@ func TestDiff(t *testing.T) {
 	a := parse(t, small+quest)
 	b := parse(t, small+quest, "train.steps=20",
 		"quantizer.weights={plugin=\"quest\", bits=4, trust=1.0}", `optimizer.plugin="sgd"`)
-	got, err := Diff(a, b)
-	if err != nil {
-		t.Fatal(err)
-	}
 	want := []Difference{
 		{"train.steps", "10", "20"},
 		{"method.strength", "0.0024", "0.0048"}, // the default of a short run
 		{"optimizer.plugin", `"adamw"`, `"sgd"`},
 		{"quantizer.weights.trust", "", "1.0"},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, Diff(a, b)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

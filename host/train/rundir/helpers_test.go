@@ -27,11 +27,7 @@ func fake(t testing.TB, dir string, loss float64, steps int, sets ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := cfg.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	write(t, At(dir).Config().Name, string(text))
+	write(t, At(dir).Config().Name, string(cfg.Encode()))
 	if steps > 0 {
 		write(t, At(dir).Metrics().Name, fmt.Sprintf("{\"step\":%d,\"loss\":%g}\n", steps, loss))
 		return

@@ -145,11 +145,7 @@ func Parse(t testing.TB, text string, overrides ...string) *config.Config {
 // Again returns a copy of a configuration with some overrides.
 func Again(t testing.TB, cfg *config.Config, overrides ...string) *config.Config {
 	t.Helper()
-	text, err := cfg.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return Parse(t, string(text), overrides...)
+	return Parse(t, string(cfg.Encode()), overrides...)
 }
 
 // Elsewhere is [Again] with a new run directory.
