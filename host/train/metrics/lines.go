@@ -142,10 +142,15 @@ func entries[E Entry](path vfs.Path) iter.Seq2[jsonlines.Entry[E], error] {
 	}
 }
 
+// tailBytes is the number of bytes at the end of the file that [Last] reads first: thousands of
+// records of the usual size.
+const tailBytes = 1 << 20
+
 // Last returns the last complete record of the metrics.jsonl at path, to which a run may be
-// writing. ok is false if the file does not exist or has no record.
+// writing. Its validation loss is the newest one in the last MiB, or more if the record is longer.
+// ok is false if the file does not exist or has no record.
 func Last(path vfs.Path) (r Record, ok bool, err error) {
-	for size := int64(64 << 10); ; size *= 8 {
+	for size := int64(tailBytes); ; size *= 8 {
 		lines, whole, err := jsonlines.Tail(path, size)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
@@ -160,26 +165,15 @@ func Last(path vfs.Path) (r Record, ok bool, err error) {
 		if err := plainjson.Unmarshal(lines[len(lines)-1], &r); err != nil {
 			return Record{}, false, fmt.Errorf("%s: the last record: %w", path, err)
 		}
+		for _, line := range slices.Backward(lines) {
+			if bytes.Contains(line, []byte(`"val_loss":`)) {
+				var evaluation Record
+				if json.Unmarshal(line, &evaluation) == nil && evaluation.ValLoss != nil {
+					r.ValLoss, r.ValPPL = evaluation.ValLoss, evaluation.ValPPL
+				}
+				break
+			}
+		}
 		return r, true, nil
 	}
-}
-
-// evaluationBytes is the number of bytes at the end of the file that are searched for the newest
-// evaluation: thousands of records of the usual size.
-const evaluationBytes = 1 << 20
-
-// LastEvaluation returns the newest record with a validation loss in the last MiB of the
-// metrics.jsonl at path. ok is false if there is none.
-func LastEvaluation(path vfs.Path) (r Record, ok bool, err error) {
-	lines, _, err := jsonlines.Tail(path, evaluationBytes)
-	if errors.Is(err, fs.ErrNotExist) {
-		return r, false, nil
-	}
-	for _, line := range slices.Backward(lines) {
-		if bytes.Contains(line, []byte(`"val_loss":`)) {
-			ok = json.Unmarshal(line, &r) == nil && r.ValLoss != nil
-			return r, ok, nil
-		}
-	}
-	return r, false, err
 }

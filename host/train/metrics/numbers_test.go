@@ -87,33 +87,32 @@ func TestLast(t *testing.T) {
 	}
 }
 
-func TestLastEvaluation(t *testing.T) {
+// TestLastValidation checks that the last record has the newest validation loss.
+func TestLastValidation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "metrics.jsonl")
-	evaluation := func(step string) string {
-		return `{"step":` + step + `,"loss":2.5,"val_loss":3}` + "\n"
+	evaluation := func(loss string) string {
+		return `{"step":2,"loss":2.5,"val_loss":` + loss + `}` + "\n"
 	}
 	record := `{"step":9,"loss":2.5}` + "\n"
 	for _, c := range []struct {
 		content string
-		step    int // 0 for none
+		loss    metrics.Number // 0 for none
 	}{
 		{"", 0},
 		{record, 0},
 		{evaluation("1") + evaluation("2") + record, 2},
 		{evaluation("1") + evaluation("2")[:20], 1},
-		{evaluation("1") + `{"step":2,"loss":1,"val_loss":"many"}` + "\n", 0},
+		{evaluation("1") + evaluation(`"many"`) + record, 0},
 		{evaluation("1") + strings.Repeat(record, 1000), 1},
 		{evaluation("1") + strings.Repeat(record, 100_000), 0}, // too far from the end
-		{`{"x":"` + strings.Repeat("x", 2<<20) + `","val_loss":3}` + "\n", 0},
+		{`{"x":"` + strings.Repeat("x", 2<<20) + `","val_loss":3}` + "\n", 3},
 	} {
 		put(t, path, []byte(c.content))
-		r, ok, err := metrics.LastEvaluation(vfs.At(path))
-		if err != nil || ok != (c.step > 0) || ok && (r.Step != c.step || *r.ValLoss != 3) {
+		r, ok, err := metrics.Last(vfs.At(path))
+		if err != nil || ok != (c.content != "") || (r.ValLoss != nil) != (c.loss > 0) ||
+			c.loss > 0 && *r.ValLoss != c.loss {
 			t.Errorf("%.60q: %+v, %v, %v", c.content, r, ok, err)
 		}
-	}
-	if _, ok, err := metrics.LastEvaluation(vfs.At(path + ".none")); ok || err != nil {
-		t.Errorf("of no file: %v, %v", ok, err)
 	}
 }
 

@@ -237,13 +237,6 @@ func lastNumbers(path vfs.Path) (map[string]float64, error) {
 	if !ok {
 		return nil, err
 	}
-	evaluation, evaluated, err := metrics.LastEvaluation(path)
-	if err != nil {
-		return nil, err
-	}
-	if evaluated {
-		last.ValLoss, last.ValPPL = evaluation.ValLoss, evaluation.ValPPL
-	}
 	last.Weights = nil
 	numbers := map[string]float64{"steps": float64(last.Step), "train_loss": float64(last.Loss)}
 	for _, v := range last.Values() {
