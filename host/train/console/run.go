@@ -2,7 +2,6 @@ package console
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -30,7 +29,7 @@ type RunOptions struct {
 const redrawInterval = 100 * time.Millisecond
 
 // Run displays the progress of a run. It is safe for concurrent use by a logger and the training
-// loop.
+// loop. Errors of writing are ignored, so that a run does not end with its terminal.
 type Run struct {
 	mu     sync.Mutex
 	out    io.Writer
@@ -40,7 +39,6 @@ type Run struct {
 	shown  int       // plain lines: the last step shown
 	log    []byte    // an incomplete log line
 	closed bool
-	err    error // the first error of writing to out
 
 	last              metrics.Record
 	valLoss, errorRel *metrics.Number  // the newest measured values
@@ -99,7 +97,7 @@ func (d *Run) Update(r metrics.Record) {
 }
 
 func (d *Run) plainLine() {
-	d.write([]byte(d.line() + "\n"))
+	d.out.Write([]byte(d.line() + "\n"))
 	d.shown, d.stale = d.last.Step, false
 }
 
@@ -115,12 +113,12 @@ func (d *Run) Write(p []byte) (int, error) {
 	}
 	lines := d.log[:end]
 	if d.drawn.IsZero() || d.closed {
-		d.write(lines)
+		d.out.Write(lines)
 	} else {
 		d.draw(string(lines), d.opts.Now())
 	}
 	d.log = append([]byte(nil), d.log[end:]...)
-	return len(p), d.err
+	return len(p), nil
 }
 
 // draw prints log lines and redraws the live line below them, in a single write to avoid flicker.
@@ -137,17 +135,17 @@ func (d *Run) draw(log string, now time.Time) {
 	line := fmt.Sprintf("%3d%% ", int(share*100)) + bar(int(share*barColumns), barColumns) +
 		gap + d.line()
 	text += truncate(line, d.opts.Width()-1) + eraseToEnd
-	d.write([]byte(text))
+	d.out.Write([]byte(text))
 	d.drawn, d.stale = now, false
 }
 
-// Close displays the newest record, ends the live line and returns the first write error. Log lines
-// can still be written afterwards.
-func (d *Run) Close() error {
+// Close displays the newest record and ends the live line. Log lines can still be written
+// afterwards.
+func (d *Run) Close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
-		return d.err
+		return
 	}
 	live := d.opts.Width != nil
 	switch {
@@ -157,22 +155,11 @@ func (d *Run) Close() error {
 		d.plainLine()
 	}
 	if !d.drawn.IsZero() {
-		d.write([]byte("\n"))
+		d.out.Write([]byte("\n"))
 	}
 	if len(d.log) > 0 {
-		d.write(append(d.log, '\n'))
+		d.out.Write(append(d.log, '\n'))
 		d.log = nil
 	}
 	d.closed = true
-	return d.err
-}
-
-func (d *Run) write(p []byte) {
-	n, err := d.out.Write(p)
-	if err == nil && n < len(p) {
-		err = io.ErrShortWrite
-	}
-	if d.err == nil && err != nil {
-		d.err = errors.Join(errors.New("console"), err)
-	}
 }
