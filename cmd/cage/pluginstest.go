@@ -129,7 +129,7 @@ func (p *pluginTest) goldens() ([]sdktest.Option, []sdk.Kind, error) {
 	}
 	var found []sdk.Kind
 	for _, name := range files {
-		file, err := vfs.ReadRegular(name)
+		file, err := vfs.At(name).ReadFile()
 		if err != nil {
 			return nil, nil, fmt.Errorf("--golden: %w", err)
 		}

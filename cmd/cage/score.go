@@ -107,7 +107,7 @@ func (f *scoreFlags) read(cmd *cobra.Command, model *trained.Model) (list [][]in
 	if name == "-" {
 		name = "standard input"
 	} else {
-		file, err := vfs.OpenRegular(name)
+		file, err := vfs.At(name).Open()
 		if err != nil {
 			return nil, err
 		}

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 
 	"github.com/cage-qat/cage/host/data/dataset"
@@ -27,7 +26,7 @@ type textFile struct {
 type textReader struct {
 	files []textFile
 	open  int32 // index of the open file
-	file  *os.File
+	file  vfs.File
 }
 
 func (r *textReader) read(d document) (text string, err error) {
@@ -37,7 +36,7 @@ func (r *textReader) read(d document) (text string, err error) {
 	} else {
 		if r.file == nil || r.open != d.file {
 			r.close()
-			if r.file, err = vfs.OpenRegular(from.path); err != nil {
+			if r.file, err = vfs.At(from.path).Open(); err != nil {
 				return "", err
 			}
 			r.open = d.file

@@ -27,14 +27,14 @@ type sourceFile struct {
 // open returns a reader of the decompressed text and, as direct, the file itself if it is not
 // compressed. raw wraps the reader of the stored bytes.
 func (f *sourceFile) open(raw func(io.Reader) io.Reader) (
-	text io.Reader, direct *os.File, close func(), err error,
+	text io.Reader, direct vfs.File, close func(), err error,
 ) {
 	close = func() {}
 	if f.format == source.Parquet && f.compress != source.None {
 		return nil, nil, close, errors.New("a Parquet file cannot be compressed as a whole, " +
 			"because it is read from its end: decompress the file")
 	}
-	file, err := vfs.OpenRegular(f.path)
+	file, err := vfs.At(f.path).Open()
 	if err != nil {
 		return nil, nil, close, err
 	}

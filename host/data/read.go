@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/cage-qat/cage/host/data/source"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 type sourceResult struct {
@@ -72,7 +73,7 @@ func withoutPath(err error) error {
 }
 
 func (p *preparation) readRows(
-	text io.Reader, direct *os.File, found *sourceResult, spool *spool,
+	text io.Reader, direct vfs.File, found *sourceResult, spool *spool,
 ) error {
 	if found.source.format == source.Parquet {
 		p.advance(0, found.source.size) // it is not read sequentially

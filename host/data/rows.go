@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"os"
 
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/source"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // InputRow is a row of a file, as a JSON object.
@@ -109,7 +109,7 @@ func (r *RowFiles) rows(files []sourceFile) iter.Seq2[InputRow, error] {
 
 // rows returns the rows of an open file as JSON objects, with the given columns of Parquet.
 func (f *sourceFile) rows(
-	text io.Reader, direct *os.File, columns []string,
+	text io.Reader, direct vfs.File, columns []string,
 ) iter.Seq2[source.Row, error] {
 	if f.format == source.Parquet {
 		return source.ReadParquet(direct, f.size, columns)

@@ -3,7 +3,6 @@ package vfs
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -136,9 +135,9 @@ func OSFile(f File) (*os.File, error) {
 // Data, checkpoints, configurations and tokenizers must be regular files.
 //
 // If a named pipe is opened in the usual way, the reader waits for a writer that may never come; a
-// device may deliver data without end. The functions below return an error immediately, and also
-// for directories, sockets and Git LFS pointers, which are small text files in place of files that
-// were not downloaded.
+// device may deliver data without end. [OS] returns an error immediately, and also for directories,
+// sockets and Git LFS pointers, which are small text files in place of files that were not
+// downloaded.
 
 // NotRegularError is wrapped by the [fs.PathError] for a file that is not regular.
 type NotRegularError struct{ Mode fs.FileMode }
@@ -161,9 +160,6 @@ func (e *NotRegularError) Error() string {
 func (e *NotRegularError) Is(target error) bool {
 	return target == syscall.EISDIR && e.Mode.IsDir()
 }
-
-// OpenRegular opens a regular file for reading.
-func OpenRegular(name string) (*os.File, error) { return openRegular(name, os.O_RDONLY, 0) }
 
 // openRegular opens a regular file with the flags of package os. It does not wait for the other end
 // of a named pipe.
@@ -190,20 +186,6 @@ func openRegular(name string, flag int, perm fs.FileMode) (*os.File, error) {
 		return nil, err
 	}
 	return f, nil
-}
-
-// ReadRegular returns the content of a regular file.
-func ReadRegular(name string) ([]byte, error) {
-	f, err := OpenRegular(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	content, err := io.ReadAll(f)
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
-	}
-	return content, nil
 }
 
 func refusal(name string, info fs.FileInfo) error {

@@ -34,7 +34,7 @@ func TestOnlyRegularFiles(t *testing.T) {
 		at("pipe"): "is a named pipe", at("piped"): "is a named pipe", at("s"): "is a socket",
 		dir: "is a directory", "/dev/zero": "is a device", at("none"): "no such file",
 	} {
-		content, err := vfs.ReadRegular(name)
+		content, err := vfs.At(name).ReadFile()
 		switch {
 		case want == "" && (err != nil || string(content) != "text"):
 			t.Errorf("%s: %q, %v", name, content, err)
@@ -61,11 +61,11 @@ func TestOnlyRegularFiles(t *testing.T) {
 }
 
 func TestKindsOfErrors(t *testing.T) {
-	_, err := vfs.OpenRegular(t.TempDir())
+	_, err := vfs.At(t.TempDir()).Open()
 	if _, ok := errors.AsType[*vfs.NotRegularError](err); !ok || !errors.Is(err, syscall.EISDIR) {
 		t.Errorf("a directory: %v", err)
 	}
-	if _, err := vfs.OpenRegular("none"); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := vfs.At("none").Open(); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}
 }
@@ -88,7 +88,7 @@ func TestPointers(t *testing.T) {
 		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		got, err := vfs.ReadRegular(path)
+		got, err := vfs.At(path).ReadFile()
 		if want != errors.Is(err, vfs.ErrPointer) || !want && string(got) != content || want &&
 			!strings.Contains(err.Error(), path+": is a Git LFS pointer") {
 			t.Errorf("%q: %q, %v", content, got, err)

@@ -2,8 +2,9 @@
 // directories, studies, datasets, reports) are written and read. In production, the file system is
 // [OS]; tests use file systems that fail or simulate a power failure.
 //
-// Files are replaced safely by internal/atomicfile. User files that are only read (source texts,
-// configurations), sockets and build caches do not use this package.
+// It is also used for files of the user that are only read (source texts, configurations), because
+// [OS] opens only regular files. Files are replaced safely by internal/atomicfile. Sockets and build
+// caches do not use this package.
 package vfs
 
 import (

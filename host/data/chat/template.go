@@ -75,7 +75,7 @@ func OpenTemplate(spec, folder string, addsBOS bool) (*Template, error) {
 			files[name] = nil // like an empty file: chat_template in the other file is not parsed either
 			continue
 		}
-		text, err := vfs.ReadRegular(filepath.Join(dir, name))
+		text, err := vfs.At(filepath.Join(dir, name)).ReadFile()
 		if err == nil {
 			files[name] = text
 		} else if !errors.Is(err, fs.ErrNotExist) {
@@ -109,7 +109,7 @@ func OpenTemplate(spec, folder string, addsBOS bool) (*Template, error) {
 			t.Tokens.BOS = ""
 		}
 	default:
-		text, err = vfs.ReadRegular(spec)
+		text, err = vfs.At(spec).ReadFile()
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("template %q is neither a file nor one of %s", spec, names)

@@ -88,7 +88,7 @@ func Open(paths ...string) (*File, error) {
 	}
 	var parts []filePart
 	for _, path := range files {
-		file, err := vfs.OpenRegular(path)
+		file, err := vfs.At(path).Open()
 		if wrong, ok := errors.AsType[*vfs.NotRegularError](err); ok {
 			err = &FormatError{path, wrong.Error()}
 		}

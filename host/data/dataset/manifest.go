@@ -82,7 +82,7 @@ func Verify(ctx context.Context, path string) (list []Verification, _ error) {
 func verifyKind(ctx context.Context, path string, kind Kind) []Verification {
 	manifest := Verification{Path: filepath.Join(path, kind.Manifest)}
 	m := &Manifest{}
-	text, err := vfs.ReadRegular(manifest.Path)
+	text, err := vfs.At(manifest.Path).ReadFile()
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		err = fmt.Errorf("%s is not a dataset, or an unfinished one: it has no %s", path, kind.Manifest)
@@ -114,7 +114,7 @@ func verifyKind(ctx context.Context, path string, kind Kind) []Verification {
 	if m.Conversations() {
 		v := Verification{Path: filepath.Join(path, tokenizer.TemplateFile)}
 		var text []byte
-		text, v.Err = vfs.ReadRegular(v.Path)
+		text, v.Err = vfs.At(v.Path).ReadFile()
 		if sum := sha256.Sum256(text); v.Err == nil && hex.EncodeToString(sum[:]) != m.TemplateSHA256 {
 			v.Err = fmt.Errorf("%s is not the template that %s describes: prepare the dataset again",
 				v.Path, kind.Manifest)

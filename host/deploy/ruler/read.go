@@ -50,7 +50,7 @@ type reader struct{ err error }
 
 func (r *reader) file(path string) (content []byte) {
 	if r.err == nil {
-		content, r.err = vfs.ReadRegular(path)
+		content, r.err = vfs.At(path).ReadFile()
 	}
 	return content
 }

@@ -116,7 +116,7 @@ func Names() []string {
 // describes.
 func Open(spec string) (*Task, error) {
 	if strings.HasSuffix(spec, ".toml") {
-		text, err := vfs.ReadRegular(spec)
+		text, err := vfs.At(spec).ReadFile()
 		if err != nil {
 			return nil, err
 		}

@@ -211,7 +211,7 @@ func checkpointName(dir string) string {
 	}
 	// Settings that affect the computation or the end of texts; prompts are stored with the answers.
 	for _, f := range []string{huggingface.ConfigName, tokenizer.GenerationFile} {
-		if text, err := vfs.ReadRegular(filepath.Join(dir, f)); err == nil {
+		if text, err := vfs.At(filepath.Join(dir, f)).ReadFile(); err == nil {
 			name += fmt.Sprintf(" %s:%x", f, sha256.Sum256(text))
 		}
 	}

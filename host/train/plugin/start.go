@@ -251,7 +251,7 @@ type Executable struct {
 
 // checksum returns the hash of a file. It fails if the hash differs from a pinned one.
 func checksum(path, pinned string) (string, error) {
-	f, err := vfs.OpenRegular(path)
+	f, err := vfs.At(path).Open()
 	if err != nil {
 		return "", &Error{Kind: ErrNotFound, Err: err}
 	}
