@@ -17,7 +17,6 @@ import (
 	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
-	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/host/train/step"
@@ -213,40 +212,14 @@ func (r *run) begin() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	r.identity = provenance.NewIdentity()
-	if _, err = r.broadcast(startStep, newRun); err != nil {
-		return err
-	}
-	if r.state, err = r.newState(); err != nil {
-		return err
-	}
-	if err := r.loadTeacher(); err != nil {
-		return err
-	}
-	r.saving.step = -1
-	if err := r.describe(); err != nil {
-		return err
-	}
-	file, err := metrics.Create(r.dir.Metrics())
-	if err != nil {
-		return err
-	}
-	r.records = &recording{file: file, show: r.showRecord}
-	r.openScalars()
-	if err := r.openTrajectory(); err != nil {
-		return err
-	}
-	return r.openSamples()
+	return r.resume(r.cfg)
 }
 
 // resume loads the newest intact checkpoint with finite values, or the newest intact one if none is
-// finite, and truncates the records to its step. A run that was stopped before its first checkpoint
-// begins again.
+// finite, and truncates the records to its step. A run without a checkpoint, because it is new or
+// was stopped before its first one, begins with a new state.
 func (r *run) resume(previous *config.Config) error {
 	r.saving.step = -1
-	if err := r.loadTeacher(); err != nil {
-		return err
-	}
 	var meta checkpoint.Meta
 	finite := true
 	err := r.checkpoints.Latest(func(f *checkpoint.File) (err error) {
@@ -282,7 +255,10 @@ func (r *run) resume(previous *config.Config) error {
 				"build have changed", "step", r.done.Step)
 		}
 	}
-	if r.identity == "" { // the provenance was damaged, and there is no checkpoint
+	if err := r.loadTeacher(); err != nil {
+		return err
+	}
+	if r.identity == "" { // the run is new, or its provenance was damaged before the first checkpoint
 		r.identity = provenance.NewIdentity()
 	}
 	if err := r.checkExtension(previous); err != nil {

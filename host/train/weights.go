@@ -189,7 +189,8 @@ func (r *run) loadTeacher() error {
 		return nil
 	}
 	initial := r.cfg.Train.Distillation.Teacher == config.TeacherInitial
-	if initial && r.state != nil && !r.state.Elsewhere() && r.cfg.Adapters.Rank == 0 {
+	isNew := r.state != nil && r.saving.step < 0 && r.teacher == nil
+	if initial && isNew && !r.state.Elsewhere() && r.cfg.Adapters.Rank == 0 {
 		r.teacher = r.initial
 		tensors := map[string]step.Stored{}
 		for _, x := range r.Compiled.Stored(r.state) {

@@ -1,6 +1,7 @@
 package train_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -10,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/model/huggingface"
@@ -348,13 +351,18 @@ func TestDistillation(t *testing.T) {
 	}
 }
 
-// TestDistillationMixes checks that records have the parts of a mixed loss.
+// TestDistillationMixes checks that records have the parts of a mixed loss, and that a new run does
+// not read its initial weights a second time for the teacher.
 func TestDistillationMixes(t *testing.T) {
 	first, init := pretrained(t)
 	cfg := testrun.Elsewhere(t, first, init,
 		`train.distillation={teacher="initial", weight=0.25, beta=0.3, temperature=2.0}`,
 		`quantizer.plugin="mxfp4"`, "train.steps=3")
-	testrun.Train(t, cfg, train.Options{})
+	var log bytes.Buffer
+	testrun.Train(t, cfg, train.Options{Logger: hclog.New(&hclog.LoggerOptions{Output: &log})})
+	if strings.Contains(log.String(), "learning from a teacher") {
+		t.Errorf("the teacher was read from a file:\n%s", log.String())
+	}
 	for _, r := range records(t, cfg.Train.Out) {
 		if want := 0.25*float64(*r.Divergence) + 0.75*float64(*r.CrossEntropy); relative(float64(r.Loss),
 			want) > 1e-12 {

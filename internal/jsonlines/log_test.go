@@ -70,7 +70,7 @@ func steps(t *testing.T, path vfs.Path) (list []int) {
 func TestAppendAfterAFailedOne(t *testing.T) {
 	short := &shortFS{FS: vfs.OS}
 	path := vfs.On(short, filepath.Join(t.TempDir(), "log.jsonl"))
-	log, err := jsonlines.Create[record](path)
+	log, err := jsonlines.Continue[record](path, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,43 +94,33 @@ func TestAppendAfterAFailedOne(t *testing.T) {
 	if diff := cmp.Diff([]int{1, 4, 5}, steps(t, path)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if _, err := jsonlines.Create[record](path); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("an existing file is overwritten: %v", err)
-	}
 }
 
 // TestAppendedOutlastsPowerLoss checks that synced lines and the name of their file survive a power
 // failure.
 func TestAppendedOutlastsPowerLoss(t *testing.T) {
-	for name, open := range map[string]func(vfs.Path) (*jsonlines.Log[record], error){
-		"Create": jsonlines.Create[record],
-		"Continue": func(path vfs.Path) (*jsonlines.Log[record], error) {
-			return jsonlines.Continue[record](path, 0)
-		},
-	} {
-		dir := t.TempDir()
-		disk, err := crashfs.New(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		log, err := open(vfs.On(disk, filepath.Join(dir, "log.jsonl")))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(log.Append(record{Step: 1}), log.Sync()); err != nil {
-			t.Fatal(err)
-		}
-		for seed := range uint64(20) {
-			left := t.TempDir()
-			if err := disk.Lose(disk.Moments(), seed, left); err != nil {
-				t.Fatal(err)
-			}
-			if got := steps(t, vfs.At(filepath.Join(left, "log.jsonl"))); len(got) != 1 || got[0] != 1 {
-				t.Errorf("%s, loss %d: %v", name, seed, got)
-			}
-		}
-		log.Close()
+	dir := t.TempDir()
+	disk, err := crashfs.New(dir)
+	if err != nil {
+		t.Fatal(err)
 	}
+	log, err := jsonlines.Continue[record](vfs.On(disk, filepath.Join(dir, "log.jsonl")), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(log.Append(record{Step: 1}), log.Sync()); err != nil {
+		t.Fatal(err)
+	}
+	for seed := range uint64(20) {
+		left := t.TempDir()
+		if err := disk.Lose(disk.Moments(), seed, left); err != nil {
+			t.Fatal(err)
+		}
+		if got := steps(t, vfs.At(filepath.Join(left, "log.jsonl"))); len(got) != 1 || got[0] != 1 {
+			t.Errorf("loss %d: %v", seed, got)
+		}
+	}
+	log.Close()
 }
 
 // writeAndGoOn truncates a file after its last complete line, and appends a line.

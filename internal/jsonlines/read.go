@@ -162,14 +162,9 @@ type Log[T any] struct {
 	torn bool  // whether a partly written line may follow
 }
 
-// Create creates a new file at path. It is an error if the file exists.
-func Create[T any](path vfs.Path) (*Log[T], error) { return open[T](path, os.O_EXCL, 0) }
-
 // Continue truncates the file at path to size bytes, for appending. It creates a missing file.
-func Continue[T any](path vfs.Path, size int64) (*Log[T], error) { return open[T](path, 0, size) }
-
-func open[T any](path vfs.Path, flag int, size int64) (*Log[T], error) {
-	f, err := path.OpenFile(os.O_WRONLY|os.O_CREATE|os.O_APPEND|flag, 0o644)
+func Continue[T any](path vfs.Path, size int64) (*Log[T], error) {
+	f, err := path.OpenFile(os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, err
 	}

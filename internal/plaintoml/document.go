@@ -194,7 +194,8 @@ func (d *Document) Settings(table string, values map[string]any) []Setting {
 // below returns the leaves below a table, in the order of the text.
 func (d *Document) below(table string) []leaf {
 	first, _ := slices.BinarySearchFunc(d.leaves, table+".", leaf.compareName)
-	end, _ := slices.BinarySearchFunc(d.leaves, table+"/", leaf.compareName) // "/" follows "." in ASCII
+	// In ASCII, "/" follows "."
+	end, _ := slices.BinarySearchFunc(d.leaves, table+"/", leaf.compareName)
 	list := slices.Clone(d.leaves[first:end])
 	slices.SortFunc(list, func(a, b leaf) int { return cmp.Compare(a.at, b.at) })
 	return list

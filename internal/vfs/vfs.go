@@ -3,8 +3,8 @@
 // [OS]; tests use file systems that fail or simulate a power failure.
 //
 // It is also used for files of the user that are only read (source texts, configurations), because
-// [OS] opens only regular files. Files are replaced safely by internal/atomicfile. Sockets and build
-// caches do not use this package.
+// [OS] opens only regular files. Files are replaced safely by internal/atomicfile. Sockets and
+// build caches do not use this package.
 package vfs
 
 import (

@@ -143,8 +143,8 @@ var knows = map[string]map[string]string{
 		"keepTokenizer: atomicfile.WriteBytes": "nothingOfAnother: there is none, or that of the data",
 	},
 	"host/train/metrics/lines.go": {
-		"Create: jsonlines.Create":   "it creates a file that was not there",
-		"Resume: jsonlines.Continue": "find: entries up to the checkpoint are read first",
+		"Resume: jsonlines.Continue": "begin: there is none; or find: entries up to the checkpoint are " +
+			"read first",
 	},
 	"host/train/metrics/metrics.go": {
 		"WriteSummary: atomicfile.WriteJSON": "nothingOfAnother and reopen: there is none, or this run's",
@@ -217,8 +217,8 @@ var knows = map[string]map[string]string{
 	},
 	"internal/jsonlines/read.go": {
 		"Append: l.file.Truncate": "what this Log wrote and could not finish",
-		"open: f.Truncate":        "its callers are listed as those of Continue",
-		"open: path.OpenFile":     "its callers are listed as those of Continue",
+		"Continue: f.Truncate":    "its callers are listed",
+		"Continue: path.OpenFile": "its callers are listed",
 	},
 	"internal/vfs/os.go": {
 		"Mkdir: os.Mkdir":          "it is the file system of the operating system",

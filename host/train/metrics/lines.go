@@ -34,16 +34,7 @@ type Writer[E Entry] struct {
 // nil if there was none.
 func (w *Writer[E]) Damage() error { return w.damage }
 
-// Create creates the file metrics.jsonl at path, which must not exist.
-func Create(path vfs.Path) (*Writer[Record], error) {
-	log, err := jsonlines.Create[Record](path)
-	if err != nil {
-		return nil, err
-	}
-	return &Writer[Record]{Log: log}, nil
-}
-
-// Resume opens or creates the file at path for a run that is resumed after the given step. It
+// Resume opens or creates the file at path for a run that has done the given number of steps. It
 // truncates the entries of later steps, which the run will write again, and any damaged lines at
 // the end.
 func Resume[E Entry](path vfs.Path, step int) (*Writer[E], error) {

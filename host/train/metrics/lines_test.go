@@ -32,10 +32,7 @@ func TestResume(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "metrics.jsonl")
-			w, err := metrics.Create(vfs.At(path))
-			if err != nil {
-				t.Fatal(err)
-			}
+			w := resume[metrics.Record](t, path, 0)
 			writeAll(t, w, full(1), full(2), full(3), full(5))
 			closeWriter(t, w)
 			before := get(t, path)

@@ -3,7 +3,6 @@ package metrics_test
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -115,10 +114,7 @@ func TestNumber(t *testing.T) {
 
 func TestWriteAndRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "metrics.jsonl")
-	w, err := metrics.Create(vfs.At(path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := resume[metrics.Record](t, path, 0)
 	bare := metrics.Record{Step: 2, Loss: metrics.Number(math.NaN())}
 	writeAll(t, w, full(1), bare)
 	if got, err := metrics.Read[metrics.Record](vfs.At(path)); err != nil || len(got) != 2 {
@@ -140,9 +136,6 @@ func TestWriteAndRead(t *testing.T) {
 	if line := bytes.Split(data, []byte("\n"))[1]; string(
 		line) != `{"step":2,"loss":"NaN","lr":0,"tokens":0,"seconds":0}` {
 		t.Errorf("what was not measured is written: %s", line)
-	}
-	if _, err := metrics.Create(vfs.At(path)); !errors.Is(err, os.ErrExist) {
-		t.Errorf("an existing file is overwritten: %v", err)
 	}
 }
 
@@ -212,7 +205,7 @@ func Example() {
 	}
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "metrics.jsonl")
-	w, err := metrics.Create(vfs.At(path))
+	w, err := metrics.Resume[metrics.Record](vfs.At(path), 0)
 	if err != nil {
 		fmt.Println(err)
 		return

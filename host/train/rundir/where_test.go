@@ -89,8 +89,8 @@ func TestSortNotANumber(t *testing.T) {
 	}
 }
 
-// TestSortNumbersAndTexts checks that the order of numbers and texts does not depend on the previous
-// order.
+// TestSortNumbersAndTexts checks that the order of numbers and texts does not depend on the
+// previous order.
 func TestSortNumbersAndTexts(t *testing.T) {
 	run := func(bits string) *Run { return &Run{Dir: bits, config: []Entry{{"bits", bits}}} }
 	for _, before := range []string{"5x 9 10", "10 5x 9", "9 10 5x"} {
