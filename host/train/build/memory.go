@@ -272,9 +272,10 @@ func (b *Runtime) Explain(err error) error {
 }
 
 // decide resolves train.recompute = "auto" to the setting that recomputes least among those that
-// fit, or to "blocks" if none does, and returns the changed configuration and its model.
+// fit, or to "blocks" if none does, and returns the changed configuration and its model. An
+// evaluation has no backward pass, so that there is nothing to recompute.
 func decide(
-	cfg *config.Config, m model.Model, need memoryNeed,
+	cfg *config.Config, m model.Model, programs *Programs, need memoryNeed,
 ) (*config.Config, model.Model, error) {
 	if cfg.Train.Recompute != config.RecomputeAuto {
 		return cfg, m, nil
@@ -287,7 +288,7 @@ func decide(
 		if m, err = Model(&decided); err != nil {
 			return nil, nil, err
 		}
-		if decided.Train.Recompute == architecture.RecomputeBlocks {
+		if programs.Forward || decided.Train.Recompute == architecture.RecomputeBlocks {
 			break
 		}
 		r, err := need(&decided, m)
@@ -307,7 +308,7 @@ func Memory(
 	cfg *config.Config, m model.Model, programs *Programs, warn Warn,
 ) (_ *Report, err error) {
 	if cfg.Device.Kind == device.CPU {
-		if cfg, m, err = decide(cfg, m, needOn(nil, programs)); err != nil {
+		if cfg, m, err = decide(cfg, m, programs, needOn(nil, programs)); err != nil {
 			return nil, err
 		}
 		checked := *cfg
@@ -322,7 +323,7 @@ func Memory(
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
 	need := needOn(dev, programs)
-	if cfg, m, err = decide(cfg, m, need); err != nil {
+	if cfg, m, err = decide(cfg, m, programs, need); err != nil {
 		return nil, err
 	}
 	return need(cfg, m)

@@ -1,6 +1,7 @@
 package build_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -152,15 +153,28 @@ func TestRecomputeAuto(t *testing.T) {
 			architecture.RecomputeBlocks},
 		{&build.Available{Bytes: 1}, architecture.RecomputeBlocks},
 	} {
-		decided, _, err := build.Decide(cfg, m, func(cfg *config.Config, m model.Model) (*build.Report,
-			error) {
-			return build.EstimateOf(cfg, m, programs, tt.available)
-		})
+		decided, _, err := build.Decide(cfg, m, programs,
+			func(cfg *config.Config, m model.Model) (*build.Report, error) {
+				return build.EstimateOf(cfg, m, programs, tt.available)
+			})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if decided.Train.Recompute != tt.want || cfg.Train.Recompute != config.RecomputeAuto {
 			t.Errorf("with %v: %q, want %q", tt.available, decided.Train.Recompute, tt.want)
 		}
+	}
+}
+
+// TestEvaluationRecomputesNothing checks that "auto" means no recomputation in an evaluation, and
+// that its memory is not determined for this: on a GPU, that would compile a training step.
+func TestEvaluationRecomputesNothing(t *testing.T) {
+	cfg := testrun.Config(t, "model.vocab=32", `train.recompute="auto"`)
+	decided, m, err := build.Decide(cfg, modelOf(t, cfg), &build.Programs{Forward: true},
+		func(*config.Config, model.Model) (*build.Report, error) {
+			return nil, errors.New("the memory of an evaluation was determined")
+		})
+	if err != nil || m == nil || decided.Train.Recompute != architecture.RecomputeNone {
+		t.Errorf("%+v, %v", decided, err)
 	}
 }
