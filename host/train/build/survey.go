@@ -63,7 +63,8 @@ func surveyKey(cfg *config.Config) (string, error) {
 	c := *cfg
 	c.Seed = 0
 	t := c.Train
-	c.Train = config.Train{Batch: t.Batch, Clip: t.Clip, Distillation: t.Distillation}
+	c.Train = config.Train{Batch: t.Batch, Clip: t.Clip, Average: t.Average,
+		Distillation: t.Distillation}
 	if c.Data.Kind == config.KindChat { // packing of conversations determines the number of steps
 		c.Train.Accumulate, c.Train.Steps = t.Accumulate, t.Steps
 	} else {

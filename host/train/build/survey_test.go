@@ -2,6 +2,9 @@ package build_test
 
 import (
 	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -129,4 +132,30 @@ func TestSurveyOfConversations(t *testing.T) {
 	}
 	check([]int{0, 1, 2, 3, 4, 5, 6})
 	check([]int{6, 5, 4, 3, 2, 1, 0})
+}
+
+// TestSurveyOfAverages checks that an average of an optimizer with weights of its own for evaluation
+// is found, also after a configuration that differs only in train.average.
+func TestSurveyOfAverages(t *testing.T) {
+	testlevel.Long(t, "builds a plugin")
+	builder, err := plugin.NewFinder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join("..", "..", "..", "examples", "plugins", "schedule-free")
+	exe, err := builder.Find(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := testrun.Config(t, fmt.Sprintf("optimizer={plugin=%q}", exe.Path))
+	list := []*config.Config{cfg, testrun.Elsewhere(t, cfg, `train.average="ema"`)}
+	for range 2 {
+		for i, f := range build.Survey(t.Context(), list, testrun.Finder(t), plugin.Options{}) {
+			e := problemsIn(f.Err)
+			if refused := len(e) == 1 && e[0].Key == "train.average"; refused != (list[i] != cfg) {
+				t.Errorf("%s: %v", list[i].Train.Average, f.Err)
+			}
+		}
+		slices.Reverse(list)
+	}
 }
