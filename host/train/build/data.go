@@ -123,8 +123,9 @@ func (d *Data) check(cfg *config.Config) error {
 			"give the model rows for them: new_tokens = %d", cfg.NewTokens+train.VocabSize-vocab)
 		return e
 	}
-	d.Train.Limit(vocab) // Gemma's tokenizer has a token more than its models
-	d.Validation.Limit(vocab)
+	for _, f := range append([]*dataset.File{d.Train, d.Validation}, d.Sources...) {
+		f.Limit(vocab) // Gemma's tokenizer has a token more than its models
+	}
 	return nil
 }
 

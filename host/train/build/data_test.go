@@ -87,6 +87,29 @@ func TestOtherTokenizer(t *testing.T) {
 	}
 }
 
+// TestSmallerVocabulary checks that reading a token fails if the model that a training starts from
+// does not have it, also in a source of a mixture.
+func TestSmallerVocabulary(t *testing.T) {
+	path, _ := testrun.Dataset(t)
+	for _, mixture := range [][]config.Source{nil, {{Path: path, Weight: 1}}} {
+		cfg := testrun.Config(t, "model.vocab=90") // less than the code of each small letter
+		cfg.Init, cfg.Data.Mixture = t.TempDir(), mixture
+		d, err := build.OpenData(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		batches, err := build.OpenBatches(cfg, modelOf(t, cfg), d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = batches.At(0, make([]int32, batches.Len))
+		if _, ok := errors.AsType[*tokenizer.RangeError](err); !ok {
+			t.Errorf("mixture %v: got %v, want an error of the token", mixture, err)
+		}
+	}
+}
+
 // TestBeginning checks that a BOS token which the tokenizer does not add to every text is added if
 // the model was trained on documents, or if the text is empty.
 func TestBeginning(t *testing.T) {
