@@ -67,7 +67,8 @@ func Compile(dev *engine.Device, plan Plan) (*Compiled, error) {
 		p.findCodes(dev)
 		p.findKeys()
 	}
-	if dev.Products() == device.IntegerProducts && len(plan.codes) == 0 {
+	hasCodes := func(p *Plan) bool { return len(p.codes) > 0 }
+	if dev.Products() == device.IntegerProducts && !slices.ContainsFunc(plans, hasCodes) {
 		dev.Warn("device.products = \"integer\" has no effect: no quantizers of an activation and its " +
 			"weight both give whole numbers from −128 to 127 with one scale for each row")
 	}

@@ -157,7 +157,7 @@ func (d *Decoder) nextToken(tokens []int32) (logits []float32, err error) {
 		}
 		options := decode.Options{Parallel: c.dev.Parallel, Halves: true,
 			BFloat16: c.dev.Precision() == device.BFloat16,
-			Exact:    func(weight string) bool { return c.plan.codes[weight] != nil }}
+			Exact:    func(weight string) bool { return p.codes[weight] != nil }}
 		if e.network, err = decode.New(c.plan.Model.(model.Language), weights, options); err != nil {
 			return nil, err
 		}

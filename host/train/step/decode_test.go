@@ -8,7 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/compute/device"
+	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/testing/testdevice"
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
@@ -89,6 +92,36 @@ func TestDecoder(t *testing.T) {
 			}
 			checkRefused(t, d, r.tokens, r.quantized)
 		})
+	}
+}
+
+// TestDecoderMultipliesCodes checks that a token is read with products of the codes that evaluation
+// has, also if those of training have none (PARQ): the logits are the same with both.
+func TestDecoderMultipliesCodes(t *testing.T) {
+	var logits [][]float32
+	for _, method := range []string{"cage", "parq"} {
+		plan := testrun.Plan(t, testrun.Config(t, fmt.Sprintf("method={name=%q}", method),
+			`quantizer={plugin="absmax", bits=8}`, "model.vocab=11", "train.batch=1"), 1)
+		c := compileOn(t, testdevice.OpenCPU(t, engine.Options{Precision: device.BFloat16,
+			Products: device.IntegerProducts}), plan)
+		e, err := c.Evaluator(newState(t, c, testrun.Tokens(1, 1, 17, 11)...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		d, err := e.Decoder([]int32{0}, 20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		next, err := d.Next([]int32{3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		logits = append(logits, next)
+	}
+	if !slices.Equal(logits[0], logits[1]) {
+		t.Errorf("the logits are %v, with PARQ %v", logits[0], logits[1])
 	}
 }
 

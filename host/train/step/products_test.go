@@ -64,11 +64,13 @@ func TestIntegerProducts(t *testing.T) {
 	}
 }
 
-// TestNoIntegerProducts checks that a warning says if no product has codes of both operands.
+// TestNoIntegerProducts checks that a warning says if no product has codes of both operands, in
+// training or in evaluation.
 func TestNoIntegerProducts(t *testing.T) {
 	for settings, want := range map[string]int{
 		`quantizer={plugin="absmax"}`: 0, `quantizer={plugin="mxfp4"}`: 1, `quantizer={plugin="none"}`: 1,
 		`quantizer={weights={plugin="absmax"}, activations={plugin="mxfp4"}}`: 1,
+		"quantizer={plugin=\"absmax\"}\nmethod={name=\"parq\"}": 0, // only evaluation multiplies codes
 	} {
 		warnings := 0
 		d := testdevice.Open(t, engine.Options{Products: device.IntegerProducts,
@@ -77,7 +79,8 @@ func TestNoIntegerProducts(t *testing.T) {
 					warnings++
 				}
 			}})
-		compileOn(t, d, testrun.Plan(t, testrun.Config(t, settings, "model.vocab=32")))
+		compileOn(t, d, testrun.Plan(t, testrun.Config(t,
+			append(strings.Split(settings, "\n"), "model.vocab=32")...)))
 		if warnings != want {
 			t.Errorf("%s: %d warnings, want %d", settings, warnings, want)
 		}
