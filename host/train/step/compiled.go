@@ -140,6 +140,10 @@ func (c *Compiled) Prepare(pareto bool) error {
 	if chain {
 		full := p.FullPrecision
 		kinds := []gradientKind{{full: full}}
+		sampled := func(due dues) bool { return len(p.probes(due, true)) > 0 }
+		if slices.ContainsFunc(probes, sampled) {
+			kinds = append(kinds, gradientKind{full: full, sampled: true})
+		}
 		if pareto && quantized && !full {
 			kinds = append(kinds, gradientKind{full: true})
 		}

@@ -25,6 +25,17 @@ func (c *Compiled) Install(s *State, t int) error {
 	return err
 }
 
+// Programs returns the number of compiled programs, apart from single steps.
+func (c *Compiled) Programs() int {
+	n := len(c.stages)
+	for _, u := range c.updates {
+		if u != nil {
+			n++
+		}
+	}
+	return n
+}
+
 // Tiled returns the number of update rules that run in tiles, and of all rules, for a form of the
 // correction with or without statistics.
 func (c *Compiled) Tiled(form string, statistics bool) (tiled, all int, err error) {

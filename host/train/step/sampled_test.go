@@ -155,6 +155,22 @@ func TestSampledResume(t *testing.T) {
 	}
 }
 
+// TestSampledPrepared checks that the gradient with drawn labels is compiled before the first step.
+func TestSampledPrepared(t *testing.T) {
+	cfg := sgdConfig(t, "train.accumulate=2")
+	plan := planOf(t, cfg, nil, keptSamples{})
+	plan.Dispatch = step.Single
+	k := started(t, cfg, plan)
+	if err := k.Prepare(false); err != nil {
+		t.Fatal(err)
+	}
+	before := k.Programs()
+	run(t, k.Compiled, k.State, batches(cfg, 0, 2), step.Settings{Step: 1, Steps: 5})
+	if n := k.Programs(); n != before {
+		t.Errorf("the first step has compiled %d programs", n-before)
+	}
+}
+
 // TestSampledRefused checks that a model without predictions cannot draw labels.
 func TestSampledRefused(t *testing.T) {
 	plan := planOf(t, sgdConfig(t), nil, keptSamples{})
