@@ -44,14 +44,14 @@ const (
 
 // open locks the run directory, so that no other process trains in it, and begins or resumes the
 // run. The operating system releases the lock when the process ends.
-func (r *run) open() error {
+func (r *run) open(ctx context.Context) error {
 	if err := r.dir.MkdirAll(); err != nil {
 		return r.cfg.ErrorAt("train.out", "%w", err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), lockTimeout)
+	lockCtx, cancel := context.WithTimeout(context.Background(), lockTimeout)
 	defer cancel()
 	var err error
-	r.lock, err = r.dir.Lock().AwaitLock(ctx, lockRetry)
+	r.lock, err = r.dir.Lock().AwaitLock(lockCtx, lockRetry)
 	if errors.Is(err, context.DeadlineExceeded) {
 		return r.cfg.ErrorAt("train.out", "another process is training in %s", r.cfg.Train.Out).
 			WithHint("wait for it, or give another train.out")
@@ -86,7 +86,7 @@ func (r *run) open() error {
 	damaged := errors.As(err, &damage)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return r.begin()
+		return r.begin(ctx)
 	case err != nil && !damaged:
 		return err
 	case !r.opts.Resume:
@@ -104,12 +104,12 @@ func (r *run) open() error {
 		}
 		r.log.Warn("the run was stopped during its setup, before its first checkpoint: it starts again",
 			"found", damage)
-		return r.resume(r.cfg)
+		return r.resume(ctx, r.cfg)
 	}
 	if err != nil {
 		return err
 	}
-	return r.resume(previous)
+	return r.resume(ctx, previous)
 }
 
 // sameRun fails if the configuration differs from that of the run in a way that would change its
@@ -164,20 +164,20 @@ func (r *run) instead(separator string) string {
 
 // newState returns the state before the first step, with weights drawn at random or loaded from
 // another model. The first batch calibrates quantizers with trained parameters.
-func (r *run) newState() (*step.State, error) {
+func (r *run) newState(ctx context.Context) (*step.State, error) {
 	tokens := make([]int32, r.batches.Len)
 	if err := r.batches.At(0, tokens); err != nil {
 		return nil, err
 	}
 	if r.cfg.Init != "" {
-		return r.startFrom(tokens)
+		return r.startFrom(ctx, tokens)
 	}
-	return r.Compiled.NewState(uint64(r.cfg.Seed), tokens)
+	return r.Compiled.NewState(ctx, uint64(r.cfg.Seed), tokens)
 }
 
 // begin begins a run, and fails if the directory has files of another run, which would be mixed
 // with those of the new one.
-func (r *run) begin() error {
+func (r *run) begin(ctx context.Context) error {
 	fail := func(what string) error {
 		return r.cfg.ErrorAt("train.out", "%s has %s, but no %s", r.dir, what, rundir.ConfigFile).
 			WithHint("move them away, or give another train.out")
@@ -212,13 +212,13 @@ func (r *run) begin() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return r.resume(r.cfg)
+	return r.resume(ctx, r.cfg)
 }
 
 // resume loads the newest intact checkpoint with finite values, or the newest intact one if none is
 // finite, and truncates the records to its step. A run without a checkpoint, because it is new or
 // was stopped before its first one, begins with a new state.
-func (r *run) resume(previous *config.Config) error {
+func (r *run) resume(ctx context.Context, previous *config.Config) error {
 	r.saving.step = -1
 	var meta checkpoint.Meta
 	finite := true
@@ -241,7 +241,7 @@ func (r *run) resume(previous *config.Config) error {
 	switch {
 	case errors.Is(err, checkpoint.ErrNone):
 		if _, err = r.broadcast(startStep, newRun); err == nil {
-			r.state, err = r.newState()
+			r.state, err = r.newState(ctx)
 		}
 		if err != nil {
 			return err

@@ -248,7 +248,7 @@ func RunSeen(
 	if err := r.prepare(ctx); err != nil {
 		return nil, err
 	}
-	if err := r.open(); err != nil {
+	if err := r.open(ctx); err != nil {
 		return nil, err
 	}
 	see(r.state)

@@ -109,17 +109,17 @@ func Run(ctx context.Context, cfg *config.Config,
 		dir: rundir.On(opts.Files, cfg.Train.Out)}
 	defer r.close()
 	defer func() { err = r.leave(summary != nil, err) }()
-	if err := r.prepare(ctx); err != nil {
-		if ctx.Err() != nil {
-			return nil, fmt.Errorf("%w before it began: %w", ErrInterrupted, err)
-		}
-		return nil, r.Explain(err)
-	}
 	open := r.open
 	if r.follows() {
 		open = r.follow
 	}
-	if err := open(); err != nil {
+	if err = r.prepare(ctx); err == nil {
+		err = open(ctx)
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("%w before it began: %w", ErrInterrupted, err)
+		}
 		return nil, r.Explain(err)
 	}
 	if opts.Processes != nil { // they stop together, after a vote

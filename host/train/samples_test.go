@@ -306,7 +306,7 @@ func sequence(t *testing.T, cfg *config.Config, part *dataset.File, batch int) s
 func stopEvaluation(t *testing.T, file *dataset.File) {
 	cfg := testrun.Config(t, "model.vocab=300")
 	c := testrun.Compile(t, testrun.Plan(t, cfg))
-	s, err := c.NewState(1, nil)
+	s, err := c.NewState(t.Context(), 1, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package train_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/internal/testing/testrun"
+	"github.com/cage-qat/cage/internal/vfs"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -52,6 +54,32 @@ func TestSearchAfterSkippedSteps(t *testing.T) {
 	}
 	if skipped == 0 || last >= 0.5 || last <= 0 {
 		t.Errorf("%d steps were skipped, and the strength is %v", skipped, last)
+	}
+}
+
+// onLock is a file system that calls a function before a file is locked.
+type onLock struct {
+	vfs.FS
+	call func()
+}
+
+func (f *onLock) Lock(name string) (vfs.Lock, error) {
+	f.call()
+	return f.FS.Lock(name)
+}
+
+// TestInterruptedBeforeFirstSearch checks that a run stops if it is interrupted before the search
+// that gives the quantizer its first state. The run directory is locked before that search.
+func TestInterruptedBeforeFirstSearch(t *testing.T) {
+	exe := ownExecutable(t, "kmeans")
+	cfg := testrun.Config(t, fmt.Sprintf(
+		`quantizer={weights={plugin=%q, bits=3}, activations={plugin="none"}}`, exe.Path))
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	_, err := train.Run(ctx, cfg,
+		train.Options{Files: &onLock{vfs.OS, stop}, Finder: testrun.Finder(t)})
+	if !errors.Is(err, train.ErrInterrupted) || !strings.Contains(err.Error(), "before it began") {
+		t.Errorf("got %v", err)
 	}
 }
 

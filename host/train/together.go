@@ -110,14 +110,14 @@ func (r *run) broadcast(what string, value int) (int, error) {
 	return int(values[0]), nil
 }
 
-func (r *run) follow() error {
+func (r *run) follow(ctx context.Context) error {
 	at, err := r.broadcast(startStep, 0)
 	if err != nil {
 		return err
 	}
 	r.saving.step = -1
 	if at == newRun {
-		if r.state, err = r.newState(); err != nil {
+		if r.state, err = r.newState(ctx); err != nil {
 			return err
 		}
 		return r.loadTeacher()

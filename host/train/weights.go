@@ -1,6 +1,7 @@
 package train
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -18,7 +19,7 @@ import (
 // A run with model.init in its configuration starts from the weights of another model. It takes
 // only that model's parameters: optimizers and trained quantizers start as in any run.
 
-func (r *run) startFrom(tokens []int32) (*step.State, error) {
+func (r *run) startFrom(ctx context.Context, tokens []int32) (*step.State, error) {
 	found, err := r.findInitial()
 	if err != nil {
 		return nil, err
@@ -30,7 +31,7 @@ func (r *run) startFrom(tokens []int32) (*step.State, error) {
 		return nil, r.cfg.ErrorAt("adapters.init", "%w", err)
 	}
 	state, from, err := r.readInitial(found, func(load step.LoadFunc) (*step.State, error) {
-		return r.Compiled.NewStateFrom(load, tokens)
+		return r.Compiled.NewStateFrom(ctx, load, tokens)
 	})
 	if err != nil {
 		return nil, err

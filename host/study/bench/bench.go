@@ -181,7 +181,7 @@ func timeVariants(
 				return nil, err
 			}
 		}
-		state, err := c.NewState(0, tokens(c, vocab))
+		state, err := c.NewState(ctx, 0, tokens(c, vocab))
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", v.name, err)
 		}

@@ -273,7 +273,7 @@ func handOver(
 func trainFive(t *testing.T, cfg *config.Config, plan step.Plan) map[string][]float32 {
 	t.Helper()
 	c := testrun.Compile(t, plan)
-	s, err := c.NewState(0, nil)
+	s, err := c.NewState(t.Context(), 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

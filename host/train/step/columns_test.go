@@ -154,7 +154,8 @@ func TestColumnsUnknown(t *testing.T) {
 	plan.Rules = slices.DeleteFunc(slices.Clone(plan.Rules),
 		func(r cage.Rule) bool { return strings.Contains(r.Name, ".input.") })
 	c := testrun.Compile(t, plan)
-	if _, err := c.NewState(1, nil); err == nil || !strings.Contains(err.Error(), "calibration") {
+	if _, err := c.NewState(t.Context(), 1, nil); err == nil ||
+		!strings.Contains(err.Error(), "calibration") {
 		t.Errorf("without tokens: %v", err)
 	}
 	if _, err := c.StartParams(nil); err == nil ||

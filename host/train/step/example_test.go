@@ -1,6 +1,7 @@
 package step_test
 
 import (
+	"context"
 	"fmt"
 	"log"
 
@@ -40,7 +41,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer compiled.Close()
-	state, err := compiled.NewState(1, nil)
+	state, err := compiled.NewState(context.Background(), 1, nil)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -137,7 +137,7 @@ func compileOn(t testing.TB, dev *engine.Device, plan step.Plan) *step.Compiled 
 // activation quantizers with trained parameters.
 func newState(t testing.TB, c *step.Compiled, tokens ...int32) *step.State {
 	t.Helper()
-	s, err := c.NewState(3, tokens)
+	s, err := c.NewState(t.Context(), 3, tokens)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -70,7 +70,7 @@ func TestNoIntegerProducts(t *testing.T) {
 	for settings, want := range map[string]int{
 		`quantizer={plugin="absmax"}`: 0, `quantizer={plugin="mxfp4"}`: 1, `quantizer={plugin="none"}`: 1,
 		`quantizer={weights={plugin="absmax"}, activations={plugin="mxfp4"}}`: 1,
-		"quantizer={plugin=\"absmax\"}\nmethod={name=\"parq\"}": 0, // only evaluation multiplies codes
+		"quantizer={plugin=\"absmax\"}\nmethod={name=\"parq\"}":               0, // in evaluation
 	} {
 		warnings := 0
 		d := testdevice.Open(t, engine.Options{Products: device.IntegerProducts,

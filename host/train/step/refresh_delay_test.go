@@ -171,7 +171,7 @@ func TestRefreshDoesNotWait(t *testing.T) {
 		}
 		return reference.Run(p, in)
 	})
-	s, err := c.NewState(3, nil)
+	s, err := c.NewState(t.Context(), 3, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +220,7 @@ func TestCloseEndsRefreshes(t *testing.T) {
 		}
 		return reference.Run(p, in)
 	})
-	s, err := c.NewState(3, nil)
+	s, err := c.NewState(t.Context(), 3, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -95,7 +95,7 @@ func (c *Compiled) Search(ctx context.Context, s *State, step int) error {
 }
 
 // initSearched initializes the states computed by searches with zeros, then runs a first search.
-func (c *Compiled) initSearched(s *State) error {
+func (c *Compiled) initSearched(ctx context.Context, s *State) error {
 	for _, r := range c.plan.searched(0) {
 		for _, st := range r.Quantizer.State {
 			zeros, err := engine.Zeros(c.dev, st.Shape...)
@@ -106,5 +106,5 @@ func (c *Compiled) initSearched(s *State) error {
 		}
 	}
 	s.Unsearched = true
-	return c.Search(context.Background(), s, 0)
+	return c.Search(ctx, s, 0)
 }

@@ -211,11 +211,23 @@ func TestSearchEvery(t *testing.T) {
 	}
 }
 
+// TestFirstSearchInterrupted checks that ending the context stops the search before the first step.
+func TestFirstSearchInterrupted(t *testing.T) {
+	cfg := sgdConfig(t)
+	plan, _ := searchPlan(planOf(t, cfg, searching{1}, descent{}))
+	c := compileOn(t, testdevice.OpenCPU(t, engine.Options{}), plan)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.NewState(ctx, 1, batches(cfg, 1, 1)[0]); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestSearchNeedsItsProcess checks that there is no initial state without a search.
 func TestSearchNeedsItsProcess(t *testing.T) {
 	cfg := sgdConfig(t)
 	c := compileOn(t, testdevice.OpenCPU(t, engine.Options{}), planOf(t, cfg, searching{1}, descent{}))
-	if _, err := c.NewState(1, batches(cfg, 1, 1)[0]); err == nil {
+	if _, err := c.NewState(t.Context(), 1, batches(cfg, 1, 1)[0]); err == nil {
 		t.Error("a state was made without a search")
 	}
 }

@@ -1,6 +1,7 @@
 package step
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -278,8 +279,10 @@ func (s *State) Close() {
 // NewState draws the parameters from the seed, initializes the trained parameters and states of
 // quantizers from them and from a batch of tokens, [batch, context+1], and runs the optimizers'
 // init programs. The tokens are needed only if activation quantizers have trained parameters or
-// state, or if a quantizer takes column statistics.
-func (c *Compiled) NewState(seed uint64, tokens []int32) (*State, error) {
+// state, or if a quantizer takes column statistics. Ending ctx stops the searches of quantizers.
+func (c *Compiled) NewState(
+	ctx context.Context, seed uint64, tokens []int32,
+) (*State, error) {
 	workers := 1
 	if c.dev.SharesMemory() { // otherwise each worker needs a copy in host memory
 		workers = c.dev.Workers()
@@ -290,12 +293,14 @@ func (c *Compiled) NewState(seed uint64, tokens []int32) (*State, error) {
 			return nil
 		})
 	}
-	return c.newState(tokens, c.plan.Rules, workers, draw)
+	return c.newState(ctx, tokens, c.plan.Rules, workers, draw)
 }
 
 // NewStateFrom is [Compiled.NewState] with parameters that are loaded instead of drawn.
-func (c *Compiled) NewStateFrom(load LoadFunc, tokens []int32) (*State, error) {
-	return c.newState(tokens, c.plan.Rules, 1, c.loadParam(load))
+func (c *Compiled) NewStateFrom(
+	ctx context.Context, load LoadFunc, tokens []int32,
+) (*State, error) {
+	return c.newState(ctx, tokens, c.plan.Rules, 1, c.loadParam(load))
 }
 
 // StartParams creates a state for evaluation with quantizers that the parameters were not trained
@@ -311,7 +316,7 @@ func (c *Compiled) StartParams(load LoadFunc) (*State, error) {
 		return nil, fmt.Errorf("the quantizer of %s needs activation statistics, and so a calibration "+
 			"text: quantize the model with cage quantize", groups[0].weights[0])
 	}
-	return c.newState(nil, nil, 1, c.loadParam(load))
+	return c.newState(context.Background(), nil, nil, 1, c.loadParam(load))
 }
 
 func (c *Compiled) loadParam(load LoadFunc) func(architecture.Param) (*engine.Buffer, error) {
@@ -322,7 +327,7 @@ func (c *Compiled) loadParam(load LoadFunc) func(architecture.Param) (*engine.Bu
 }
 
 func (c *Compiled) newState(
-	tokens []int32, rules []cage.Rule, workers int,
+	ctx context.Context, tokens []int32, rules []cage.Rule, workers int,
 	param func(architecture.Param) (*engine.Buffer, error),
 ) (*State, error) {
 	params := c.plan.Model.Params()
@@ -348,7 +353,7 @@ func (c *Compiled) newState(
 		err = c.initFactors(s.Tensors)
 	}
 	if err == nil {
-		err = c.initQuantizers(s, tokens)
+		err = c.initQuantizers(ctx, s, tokens)
 	}
 	if err == nil {
 		err = c.initOptimizers(s.Tensors, rules)
@@ -362,14 +367,14 @@ func (c *Compiled) newState(
 
 // initQuantizers adds the trained parameters and states of quantizers to a state, and runs their
 // searches.
-func (c *Compiled) initQuantizers(s *State, tokens []int32) error {
+func (c *Compiled) initQuantizers(ctx context.Context, s *State, tokens []int32) error {
 	columns, err := c.columnStatistics(s.Tensors, tokens)
 	defer finalize(columns)
 	if err == nil {
 		err = c.initWeightQuantizers(s.Tensors, columns)
 	}
 	if err == nil {
-		err = c.initSearched(s)
+		err = c.initSearched(ctx, s)
 	}
 	if err == nil {
 		err = c.initActivationQuantizers(s.Tensors, columns, tokens)
