@@ -104,8 +104,8 @@ func (b *Runtime) Build(ctx context.Context, req Request, warn Warn, file string
 	if b.Device, err = deviceOf(req.Config, warn, req.Processes); err != nil {
 		return err
 	}
-	req.Config, req.Model, err = decide(req.Config, req.Model, b.Programs,
-		needOn(b.Device, b.Programs))
+	req.Config, req.Model, err = ResolveRecompute(req.Config, req.Model, b.Programs,
+		b.Device)
 	b.req = req
 	if err != nil {
 		return err

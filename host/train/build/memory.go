@@ -271,35 +271,42 @@ func (b *Runtime) Explain(err error) error {
 		err, r.Summary(), available, r.Remedies())
 }
 
-// decide resolves train.recompute = "auto" to the setting that recomputes least among those that
-// fit, or to "blocks" if none does, and returns the changed configuration and its model. An
-// evaluation has no backward pass, so that there is nothing to recompute.
+// ResolveRecompute resolves train.recompute = "auto" to the setting that recomputes least among
+// those that fit, or to "blocks" if none does, and returns the changed configuration and its model.
+// An evaluation has no backward pass, so that there is nothing to recompute.
+func ResolveRecompute(
+	cfg *config.Config, m model.Model, programs *Programs, dev *engine.Device,
+) (*config.Config, model.Model, error) {
+	cfg, m, _, err := decide(cfg, m, programs, needOn(dev, programs))
+	return cfg, m, err
+}
+
+// decide also returns the memory that the setting needs, or nil if it was not determined.
 func decide(
 	cfg *config.Config, m model.Model, programs *Programs, need memoryNeed,
-) (*config.Config, model.Model, error) {
+) (_ *config.Config, _ model.Model, r *Report, err error) {
 	if cfg.Train.Recompute != config.RecomputeAuto {
-		return cfg, m, nil
+		return cfg, m, nil, nil
 	}
 	decided := *cfg
 	for _, decided.Train.Recompute = range []architecture.Recompute{
 		architecture.RecomputeNone, architecture.RecomputeAttention, architecture.RecomputeBlocks,
 	} {
-		var err error
 		if m, err = Model(&decided); err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
+		r = nil
 		if programs.Forward || decided.Train.Recompute == architecture.RecomputeBlocks {
 			break
 		}
-		r, err := need(&decided, m)
-		if err != nil && !errors.Is(err, errUnknown) {
-			return nil, nil, err
+		if r, err = need(&decided, m); err != nil && !errors.Is(err, errUnknown) {
+			return nil, nil, nil, err
 		}
 		if r == nil || r.Available == nil || r.Bytes <= float64(r.Available.Bytes) {
 			break
 		}
 	}
-	return &decided, m, nil
+	return &decided, m, r, nil
 }
 
 // Memory returns how much memory a run needs, even if it does not fit: an estimate for the CPU, or
@@ -308,7 +315,7 @@ func Memory(
 	cfg *config.Config, m model.Model, programs *Programs, warn Warn,
 ) (_ *Report, err error) {
 	if cfg.Device.Kind == device.CPU {
-		if cfg, m, err = decide(cfg, m, programs, needOn(nil, programs)); err != nil {
+		if cfg, m, err = ResolveRecompute(cfg, m, programs, nil); err != nil {
 			return nil, err
 		}
 		checked := *cfg
@@ -323,8 +330,9 @@ func Memory(
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
 	need := needOn(dev, programs)
-	if cfg, m, err = decide(cfg, m, programs, need); err != nil {
-		return nil, err
+	cfg, m, r, err := decide(cfg, m, programs, need)
+	if err != nil || r != nil {
+		return r, err
 	}
 	return need(cfg, m)
 }

@@ -123,7 +123,8 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// TestRecomputeAuto checks that "auto" chooses the least recomputation that fits.
+// TestRecomputeAuto checks that "auto" chooses the least recomputation that fits, and that its
+// memory is returned unless it was not determined.
 func TestRecomputeAuto(t *testing.T) {
 	cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32", `train.recompute="auto"`)
 	m := modelOf(t, cfg)
@@ -153,12 +154,16 @@ func TestRecomputeAuto(t *testing.T) {
 			architecture.RecomputeBlocks},
 		{&build.Available{Bytes: 1}, architecture.RecomputeBlocks},
 	} {
-		decided, _, err := build.Decide(cfg, m, programs,
+		decided, _, report, err := build.Decide(cfg, m, programs,
 			func(cfg *config.Config, m model.Model) (*build.Report, error) {
 				return build.EstimateOf(cfg, m, programs, tt.available)
 			})
 		if err != nil {
 			t.Fatal(err)
+		}
+		need, determined := need[tt.want]
+		if (report != nil) != determined || report != nil && int64(report.Bytes) != need {
+			t.Errorf("with %v: the memory of %q is %+v, want %d bytes", tt.available, tt.want, report, need)
 		}
 		if decided.Train.Recompute != tt.want || cfg.Train.Recompute != config.RecomputeAuto {
 			t.Errorf("with %v: %q, want %q", tt.available, decided.Train.Recompute, tt.want)
@@ -170,7 +175,7 @@ func TestRecomputeAuto(t *testing.T) {
 // that its memory is not determined for this: on a GPU, that would compile a training step.
 func TestEvaluationRecomputesNothing(t *testing.T) {
 	cfg := testrun.Config(t, "model.vocab=32", `train.recompute="auto"`)
-	decided, m, err := build.Decide(cfg, modelOf(t, cfg), &build.Programs{Forward: true},
+	decided, m, _, err := build.Decide(cfg, modelOf(t, cfg), &build.Programs{Forward: true},
 		func(*config.Config, model.Model) (*build.Report, error) {
 			return nil, errors.New("the memory of an evaluation was determined")
 		})
