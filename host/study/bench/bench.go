@@ -98,13 +98,6 @@ func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := build.CheckMemory(cfg, m, programs); err != nil {
-		return nil, err
-	}
-	plan, err := build.Plan(cfg, m, programs)
-	if err != nil {
-		return nil, err
-	}
 	var warn func(string, ...any)
 	if o.Plugins.Logger != nil {
 		warn = o.Plugins.Logger.Warn
@@ -114,6 +107,16 @@ func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
 		return nil, err
 	}
 	defer dev.Close()
+	if cfg, m, err = build.ResolveRecompute(cfg, m, programs, dev); err != nil {
+		return nil, err
+	}
+	if err := build.CheckMemory(cfg, m, programs); err != nil {
+		return nil, err
+	}
+	plan, err := build.Plan(cfg, m, programs)
+	if err != nil {
+		return nil, err
+	}
 	isCAGE := cfg.Method.Name == cage.NameCAGE
 	correctable := isCAGE || cfg.Method.Name == cage.NameOff
 	if correctable { // weights without a method get the correction, which is active if λ_t > 0

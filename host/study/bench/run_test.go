@@ -1,9 +1,11 @@
 package bench
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/testing/testrun"
@@ -126,5 +128,16 @@ func TestWithTeacher(t *testing.T) {
 		if !(s.Loss > 0 && s.Loss < 1) {
 			t.Errorf("%s: the loss is %v", s.Name, s.Loss)
 		}
+	}
+}
+
+// TestRunResolvesRecompute checks that "auto" is resolved as in a training: if nothing fits, blocks
+// are recomputed, and the error does not propose it.
+func TestRunResolvesRecompute(t *testing.T) {
+	cfg := parse(t, "model.context=1048576", "train.batch=16", `train.recompute="auto"`)
+	_, err := Run(t.Context(), cfg, Options{Rounds: 1, Finder: testrun.Finder(t)})
+	if _, ok := errors.AsType[*build.MemoryError](err); !ok ||
+		strings.Contains(err.Error(), "train.recompute") {
+		t.Errorf("got %v, want an error of the memory that does not name train.recompute", err)
 	}
 }
