@@ -14,6 +14,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
@@ -21,6 +23,7 @@ import (
 	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/testing/testdevice"
 	"github.com/cage-qat/cage/internal/vfs"
 	"github.com/cage-qat/cage/sdk/spec"
 )
@@ -39,6 +42,34 @@ quantizer = { plugin = "quest" }
 	}
 	return &run{cfg: cfg, rates: cfg.Schedule.Schedule(cfg.Train.Steps), method: cfg.ResolvedMethod(),
 		Programs: &build.Programs{Weights: map[string]spec.Quantizer{"w": {}}}}
+}
+
+// agreement is two processes of which one has the values of the first call.
+type agreement struct {
+	Processes
+	first map[string]int64
+}
+
+func (a agreement) Agree(name string, value int64) ([]int64, error) {
+	if _, ok := a.first[name]; !ok {
+		a.first[name] = value
+	}
+	return []int64{a.first[name], value}, nil
+}
+
+// TestSameRecompute checks that processes that have resolved train.recompute = "auto" differently
+// cannot train together.
+func TestSameRecompute(t *testing.T) {
+	r := runOf(t, `train.recompute="auto"`)
+	r.opts.Processes = agreement{first: map[string]int64{}}
+	r.Device = testdevice.OpenCPU(t, engine.Options{})
+	for _, r.Recompute = range []architecture.Recompute{"none", "none", "blocks"} {
+		err := r.sameRuntime()
+		if same := r.Recompute == "none"; (err == nil) != same ||
+			!same && !strings.Contains(err.Error(), "train.recompute") {
+			t.Errorf("none and %s: %v", r.Recompute, err)
+		}
+	}
 }
 
 // TestSettings checks that schedules count all steps, and the optimizer only its updates.

@@ -65,8 +65,8 @@ func (r *run) sameConfiguration() error {
 		fmt.Sprintln(r.cfg.Fingerprint(), r.cfg.Train.Out, r.opts.Resume, r.opts.StopAfter))
 }
 
-// sameRuntime fails if the processes differ in plugins or builds, or if a plugin would compute in a
-// process of its own: its results would have to be sent to the other processes.
+// sameRuntime fails if the processes differ in plugins, recomputation or builds, or if a plugin
+// would compute in a process of its own: its results would have to be sent to the other processes.
 func (r *run) sameRuntime() error {
 	if r.opts.Processes == nil {
 		return nil
@@ -86,6 +86,8 @@ func (r *run) sameRuntime() error {
 		list = append(list, name+" "+hashes[name])
 	}
 	return errors.Join(r.same("programs of plugins", strings.Join(list, "\n")),
+		r.same(`train.recompute ("auto" depends on the GPU's memory: set another value)`,
+			string(r.Recompute)),
 		r.same("build of cage and processor", r.Device.BuildInfo().String()))
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/step"
@@ -90,7 +91,9 @@ type Runtime struct {
 	Programs *Programs
 	Device   *engine.Device
 	Compiled *step.Compiled
-	req      Request
+	// Recompute is train.recompute, resolved by [ResolveRecompute].
+	Recompute architecture.Recompute
+	req       Request
 	// processes are the running optimizers and quantizers that compute in their own processes.
 	processes []interface{ Close() }
 }
@@ -104,12 +107,11 @@ func (b *Runtime) Build(ctx context.Context, req Request, warn Warn, file string
 	if b.Device, err = deviceOf(req.Config, warn, req.Processes); err != nil {
 		return err
 	}
-	req.Config, req.Model, err = ResolveRecompute(req.Config, req.Model, b.Programs,
-		b.Device)
-	b.req = req
+	req.Config, req.Model, err = ResolveRecompute(req.Config, req.Model, b.Programs, b.Device)
 	if err != nil {
 		return err
 	}
+	b.req, b.Recompute = req, req.Config.Train.Recompute
 	if err := CheckMemory(req.Config, req.Model, b.Programs); err != nil {
 		return refusal(err, file)
 	}
