@@ -52,7 +52,7 @@ func (r *run) train(ctx context.Context) (*metrics.Summary, error) {
 		return nil, r.resumable(sumErr)
 	}
 	summary.StartSeconds = start
-	summary.PluginSeconds = (r.Programs.Start + r.Programs.Handover).Seconds()
+	summary.PluginSeconds = r.Programs.Took.Seconds()
 	if gone := r.checkDirectory(); gone != nil {
 		return nil, gone
 	}

@@ -40,11 +40,7 @@ func FactorRows(p *program.Program, output string) (factored *program.Program, o
 			continue
 		}
 		b := program.NewBuilder(p.Name)
-		values := make([]program.Value, p.NumValues())
-		for i, in := range p.Inputs {
-			values[i] = b.Input(in.Name, in.Type)
-		}
-		values = transform.Copy(b, p, values)
+		values := transform.Copy(b, p, transform.Inputs(b, p, nil))
 		for _, o := range p.Outputs {
 			b.Output(o.Name, values[o.Value])
 		}

@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
@@ -97,17 +96,15 @@ func ReceiveRotated(p *program.Program, block int, input string) (*program.Progr
 			"with a row length that is a multiple of %d", p.Name, input, t, block)
 	}
 	w := program.NewSimplifier(p.Name)
-	values := transform.Inputs(w, p, nil)[:len(p.Inputs)]
-	rotated := values[in]
-	values[in] = w.Apply(program.OpHadamard, program.Attr{Block: block}, program.Type{}, rotated)
-	for _, n := range p.Nodes {
+	given := transform.Inputs(w, p, nil)
+	rotated := given[in]
+	given[in] = w.Apply(program.OpHadamard, program.Attr{Block: block}, program.Type{}, rotated)
+	for i, n := range p.Nodes {
 		if n.Op == program.OpHadamard && n.Attr.Block == block && int(n.Args[0]) == in {
-			values = append(values, rotated)
-			continue
+			given[len(p.Inputs)+i] = rotated
 		}
-		args := lists.Map(n.Args, func(a program.ID) program.Value { return values[a] })
-		values = append(values, w.Apply(n.Op, n.Attr, n.Type, args...))
 	}
+	values := transform.Copy(w, p, given)
 	for _, o := range p.Outputs {
 		w.Output(o.Name, values[o.Value])
 	}

@@ -59,7 +59,6 @@ type Update struct {
 	cpu       *cpuRunner
 	graph     *Executable
 	graphJobs []Job
-	consumed  []string // donated tensors that the jobs do not replace
 	// Executed is the number of jobs run by package cpu ("cpu") and by the graph ("graph").
 	Executed map[string]int
 }
@@ -68,7 +67,7 @@ type Update struct {
 // package cpu runs the jobs that it supports; all others form one graph.
 func Compile(dev *engine.Device, name string, jobs []Job, o Options) (*Update, error) {
 	jobs = keepShared(jobs)
-	u := &Update{dev: dev, consumed: consumedTensors(jobs), Executed: map[string]int{}}
+	u := &Update{dev: dev, Executed: map[string]int{}}
 	own, rest := &cpuRunner{dev: dev, name: name}, jobs
 	if dev.SharesMemory() && !o.OneGraph {
 		rest = nil
@@ -162,10 +161,6 @@ func (u *Update) Run(t Tensors, scalars Scalars) (Measures, error) {
 	for name, b := range out {
 		t[name].Finalize()
 		t[name] = b
-	}
-	for _, name := range u.consumed {
-		t[name].Finalize()
-		delete(t, name)
 	}
 	return measures, nil
 }

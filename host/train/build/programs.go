@@ -50,9 +50,8 @@ type Programs struct {
 	// SHA-256 of quantizers that search, by weight name.
 	computing   []*computing
 	executables map[string]string
-	// Start is the time that starting the plugins took, Handover the time that collecting their
-	// programs took.
-	Start, Handover time.Duration
+	// Took is the time that starting the plugins and collecting their programs took.
+	Took time.Duration
 }
 
 // computing is a plugin that computes in its own process: an opaque optimizer or a quantizer that
@@ -176,8 +175,6 @@ func (c *collector) collect(ctx context.Context) (*Programs, error) {
 	if err := c.start(ctx, c.tables()); err != nil {
 		return nil, err
 	}
-	c.out.Start = time.Since(began)
-	began = time.Now()
 	for _, collect := range []func(context.Context) error{
 		c.weights, c.activations, c.backward, c.optimizers, c.checkUnused,
 	} {
@@ -190,7 +187,7 @@ func (c *collector) collect(ctx context.Context) (*Programs, error) {
 	c.out.Used = slices.DeleteFunc(c.out.Used, func(u Used) bool {
 		return u.Table == rest && !c.requested[u.Table] || q.Unused != nil && u.Table == q.Unused.Table
 	})
-	c.out.Handover = time.Since(began)
+	c.out.Took = time.Since(began)
 	return c.out, nil
 }
 

@@ -264,9 +264,7 @@ func (p *Plan) finishStage(quantize *update.Executable) update.Stage {
 		}
 		specs = append(specs, values...)
 	}
-	return update.Stage{Name: "finish", Inputs: specs, Build: func(in update.Nodes) update.Nodes {
-		return p.meanGradients(in)
-	}}
+	return update.Stage{Name: "finish", Inputs: specs, Build: p.meanGradients}
 }
 
 func (p *Plan) meanGradients(in update.Nodes) update.Nodes {
