@@ -13,6 +13,7 @@ import (
 
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/client"
+	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
@@ -115,8 +116,14 @@ func TestOpaque(t *testing.T) {
 		}
 	}
 	put(t, f, w.Gradient, 0, 0, 0, 0, 0, 2)
+	for _, w := range l.Tensors {
+		for i, st := range w.State {
+			n := int(program.FloatType(st.Shape...).Size())
+			put(t, f, w.StateAt[i], numbers(t, f, w.NextAt[i], n)...)
+		}
+	}
 	for range 2 {
-		if err := o.Step(t.Context(), client.Step{Step: 2, Steps: 9, Odd: true}); err != nil {
+		if err := o.Step(t.Context(), client.Step{Step: 2, Steps: 9}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -124,10 +131,10 @@ func TestOpaque(t *testing.T) {
 		got, want) {
 		t.Errorf("u = %v, want %v", got, want)
 	}
-	if got := numbers(t, f, w.States[0][0], 1); got[0] != 2 {
+	if got := numbers(t, f, w.NextAt[0], 1); got[0] != 2 {
 		t.Errorf("%v updates are counted, want 2", got)
 	}
-	if got := numbers(t, f, l.Tensors[1].States[0][0], 1); got[0] != 2 {
+	if got := numbers(t, f, l.Tensors[1].NextAt[0], 1); got[0] != 2 {
 		t.Errorf("%v updates are counted for the other tensor, want 2", got)
 	}
 }
@@ -200,8 +207,8 @@ func TestOpaqueOrder(t *testing.T) {
 	for want, change := range map[string]func(l *client.Layout){
 		"not within": func(l *client.Layout) { l.Tensors[0].X = l.Bytes - 4 },
 		"fewer than": func(l *client.Layout) { l.Bytes *= 2 },
-		"attached 1 state tensors": func(l *client.Layout) {
-			l.Tensors[0].States = l.Tensors[0].States[:1]
+		"attached [1 2] state tensors": func(l *client.Layout) {
+			l.Tensors[0].StateAt = l.Tensors[0].StateAt[:1]
 		},
 	} {
 		changed := client.Layout{Bytes: l.Bytes, Tensors: slices.Clone(l.Tensors)}

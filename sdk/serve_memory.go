@@ -117,12 +117,12 @@ func guarded(tensor string, memory *sharedMemory, readOnly string, f func() erro
 	return nil
 }
 
-// attachedTensor is a tensor in shared memory. Each state tensor has two buffers: even, then odd.
+// attachedTensor is a tensor in shared memory.
 type attachedTensor struct {
 	tensor                 Tensor
 	rateFactor             float64
 	x, gradient, direction []float32
-	read, write            map[string][2][]float32
+	state, next            map[string][]float32
 }
 
 // Attach maps the shared memory that holds the tensors.
@@ -147,18 +147,18 @@ func (s *optimizerServer) find(f *finder, m *pb.AttachedTensor) (*attachedTensor
 	if err != nil {
 		return nil, err
 	}
-	if len(built.State) != len(m.GetState()) {
-		return nil, fmt.Errorf("the host attached %d state tensors, but the plugin has %d",
-			len(m.GetState()), len(built.State))
+	attached, states := []int{len(m.GetState()), len(m.GetNext())}, len(built.State)
+	if want := []int{states, states}; !slices.Equal(attached, want) {
+		return nil, fmt.Errorf("the host attached %d state tensors and next state tensors, but the "+
+			"plugin has %d", attached, want)
 	}
 	a := &attachedTensor{tensor: t, rateFactor: m.GetRateFactor(),
 		x: f.input(m.GetX(), t.Shape), gradient: f.input(m.GetGradient(), t.Shape),
 		direction: f.output(m.GetDirection(), t.Shape),
-		read:      map[string][2][]float32{}, write: map[string][2][]float32{}}
+		state:     map[string][]float32{}, next: map[string][]float32{}}
 	for i, st := range built.State {
-		even, odd := m.GetState()[i].GetEven(), m.GetState()[i].GetOdd()
-		a.read[st.Name] = [2][]float32{f.input(even, st.Shape), f.input(odd, st.Shape)}
-		a.write[st.Name] = [2][]float32{f.output(even, st.Shape), f.output(odd, st.Shape)}
+		a.state[st.Name] = f.input(m.GetState()[i], st.Shape)
+		a.next[st.Name] = f.output(m.GetNext()[i], st.Shape)
 	}
 	return a, nil
 }
@@ -170,19 +170,12 @@ func (s *optimizerServer) Step(_ context.Context, r *pb.StepRequest) (*pb.StepRe
 	if s.memory == nil {
 		return nil, wire.ToStatus(wire.Unreadable, "Step was called before Attach")
 	}
-	from, to := 0, 1
-	if r.GetOdd() {
-		from, to = to, from
-	}
 	err := inParallel(s.list, func(a *attachedTensor) error {
 		in := OpaqueStep{
 			X: a.x, Gradient: a.gradient, Direction: a.direction,
 			Step: int(r.GetStep()), Steps: int(r.GetSteps()),
 			Rate: r.GetRate() * a.rateFactor, Loss: r.GetLoss(),
-			State: map[string][]float32{}, Next: map[string][]float32{},
-		}
-		for name := range a.read {
-			in.State[name], in.Next[name] = a.read[name][from], a.write[name][to]
+			State: maps.Clone(a.state), Next: maps.Clone(a.next), // the author may change the maps
 		}
 		step := func() error { return s.o.(OpaqueOptimizer).Step(in, a.tensor) }
 		return guarded(a.tensor.Name, s.memory, "X, Gradient or State", step)

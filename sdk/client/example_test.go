@@ -13,7 +13,7 @@ func ExamplePlugins() {
 	for version, plugins := range client.Plugins() {
 		fmt.Println("protocol version", version, "serves", len(plugins), "kinds of plugins")
 	}
-	// Output: protocol version 1 serves 2 kinds of plugins
+	// Output: protocol version 2 serves 2 kinds of plugins
 }
 
 // TestMain fails when a goroutine outlives the tests.

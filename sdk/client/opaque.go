@@ -25,9 +25,9 @@ type Placed struct {
 	RateFactor float64
 	// X, Gradient and Direction are offsets. The plugin reads the first two and writes Direction.
 	X, Gradient, Direction int64
-	// States holds the offsets of two copies of each state tensor: even steps read the first and
-	// write the second, odd steps the other way around.
-	States [][2]int64
+	// StateAt and NextAt hold the offsets of the state tensors, which the plugin reads, and of their
+	// next values, which it writes.
+	StateAt, NextAt []int64
 }
 
 // Arrange returns the layout with offsets for every tensor. Offsets in list are ignored.
@@ -36,9 +36,9 @@ func Arrange(list []Placed) Layout {
 	allocate := allocator(&l.Bytes)
 	for i, t := range list {
 		t.X, t.Gradient, t.Direction = allocate(t.Shape), allocate(t.Shape), allocate(t.Shape)
-		t.States = nil
+		t.StateAt, t.NextAt = nil, nil
 		for _, s := range t.State {
-			t.States = append(t.States, [2]int64{allocate(s.Shape), allocate(s.Shape)})
+			t.StateAt, t.NextAt = append(t.StateAt, allocate(s.Shape)), append(t.NextAt, allocate(s.Shape))
 		}
 		l.Tensors[i] = t
 	}
@@ -62,10 +62,8 @@ func (o *Optimizer) Attach(ctx context.Context, path string, l Layout) error {
 			return err
 		}
 		a := &pb.AttachedTensor{Tensor: tensor, X: uint64(t.X), Gradient: uint64(t.Gradient),
-			Direction: uint64(t.Direction), RateFactor: t.RateFactor}
-		for _, s := range t.States {
-			a.State = append(a.State, &pb.AttachedState{Even: uint64(s[0]), Odd: uint64(s[1])})
-		}
+			Direction: uint64(t.Direction), RateFactor: t.RateFactor,
+			State: offsets(t.StateAt), Next: offsets(t.NextAt)}
 		m.Tensors = append(m.Tensors, a)
 	}
 	_, err := call(ctx, o.rpc.Attach, m)
@@ -78,8 +76,6 @@ type Step struct {
 	Step, Steps int
 	// Rate is the learning rate of the schedule; Loss is the loss of the step.
 	Rate, Loss float64
-	// Odd selects the current copy of the states: the second if set, else the first.
-	Odd bool
 }
 
 // Step requests an update of all attached tensors. When it returns without an error, all
@@ -87,6 +83,6 @@ type Step struct {
 // the call itself, as a gRPC status.
 func (o *Optimizer) Step(ctx context.Context, s Step) error {
 	_, err := call(ctx, o.rpc.Step, &pb.StepRequest{Step: uint64(s.Step), Steps: uint64(s.Steps),
-		Rate: s.Rate, Loss: s.Loss, Odd: s.Odd})
+		Rate: s.Rate, Loss: s.Loss})
 	return err
 }

@@ -73,7 +73,7 @@ func step(ctx context.Context, p *process[*plugin.Stepper], tensor sdk.Tensor,
 	}
 	copy(in.Direction, s.Direction(name))
 	for st, next := range in.Next {
-		copy(next, s.State(name, st))
+		copy(next, s.Next(name, st))
 	}
 	return nil
 }

@@ -137,6 +137,7 @@ func TestOpaqueWritesLate(t *testing.T) {
 			for i := range g {
 				x[i], g[i] = 1, float32(step)
 			}
+			copy(s.State(name, "s"), s.Next(name, "s"))
 		}
 		if err := s.Step(step, 3, 0.1, 2); err != nil {
 			t.Fatal(err)
@@ -147,10 +148,10 @@ func TestOpaqueWritesLate(t *testing.T) {
 		for _, name := range []string{"a", "b"} {
 			x, g := s.Inputs(name)
 			for i, u := range s.Direction(name) {
-				if sum := float32(step * (step + 1) / 2); u != sum || s.State(name, "s")[i] != sum ||
+				if sum := float32(step * (step + 1) / 2); u != sum || s.Next(name, "s")[i] != sum ||
 					x[i] != 1 || g[i] != float32(step) {
 					t.Errorf("step %d: element %d of %s: u = %v, s = %v, x = %v, g = %v", step, i, name, u,
-						s.State(name, "s")[i], x[i], g[i])
+						s.Next(name, "s")[i], x[i], g[i])
 				}
 			}
 		}

@@ -49,7 +49,7 @@ var behaviours = map[string]func(){
 		if err != nil {
 			panic(err)
 		}
-		fmt.Printf("1|1|unix|%s|grpc\n", l.Addr())
+		fmt.Printf("1|2|unix|%s|grpc\n", l.Addr())
 		time.Sleep(time.Hour)
 	},
 	"closes-its-output": func() {
@@ -77,12 +77,12 @@ var behaviours = map[string]func(){
 		fmt.Fprintf(os.Stderr, "socket directory %v, %d bytes\n", info.Mode(), len(dir))
 		sdk.ServeQuantizer(testQuantizer{})
 	},
-	"says-certificate":   says("1|1|unix|/tmp/s|grpc|" + strings.Repeat("MIIB", 50)),
-	"says-old-protocol":  says("1|0|unix|/tmp/s|grpc"),
-	"says-new-protocol":  says("1|2|unix|/tmp/s|grpc"),
+	"says-certificate":   says("1|2|unix|/tmp/s|grpc|" + strings.Repeat("MIIB", 50)),
+	"says-old-protocol":  says("1|1|unix|/tmp/s|grpc"),
+	"says-new-protocol":  says("1|3|unix|/tmp/s|grpc"),
 	"says-new-handshake": says("2|1|unix|/tmp/s|grpc"),
-	"says-net-rpc":       says("1|1|unix|/tmp/s|netrpc"),
-	"says-dead-socket":   says("1|1|unix|/nonexistent/socket|grpc"),
+	"says-net-rpc":       says("1|2|unix|/tmp/s|netrpc"),
+	"says-dead-socket":   says("1|2|unix|/nonexistent/socket|grpc"),
 	"knows-no-cookie": func() {
 		os.Unsetenv("CAGE_PLUGIN")
 		sdk.ServeQuantizer(testQuantizer{})

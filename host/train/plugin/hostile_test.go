@@ -215,7 +215,7 @@ func serveServices(list ...*grpc.ServiceDesc) {
 	goplugin.Serve(&goplugin.ServeConfig{
 		HandshakeConfig: goplugin.HandshakeConfig{MagicCookieKey: "CAGE_PLUGIN",
 			MagicCookieValue: os.Getenv("CAGE_PLUGIN")},
-		VersionedPlugins: map[int]goplugin.PluginSet{1: {"x": &services{list: list}}},
+		VersionedPlugins: map[int]goplugin.PluginSet{2: {"x": &services{list: list}}},
 		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
 			return grpc.NewServer(opts...)
 		},
@@ -244,7 +244,7 @@ func serveWithout(certificate string, options ...grpc.ServerOption) {
 	if err != nil {
 		panic(err)
 	}
-	fmt.Printf("1|1|tcp|%s|grpc|%s\n", l.Addr(), certificate)
+	fmt.Printf("1|2|tcp|%s|grpc|%s\n", l.Addr(), certificate)
 	go func() {
 		_, _ = os.Stdin.Read(make([]byte, 1)) // returns when the host has ended or closes it
 		os.Exit(0)

@@ -351,7 +351,7 @@ func TestEntriesOnStandardOutput(t *testing.T) {
 		t.Errorf("logged %q", text)
 	}
 	path := filepath.Join(t.TempDir(), "plugin")
-	script := "#!/bin/sh\necho '1|1|unix|/nonexistent/socket|grpc'\necho " +
+	script := "#!/bin/sh\necho '1|2|unix|/nonexistent/socket|grpc'\necho " +
 		"'{\"@level\":\"error\",\"@message\":\"no codebook\"}'\nexit 3\n"
 	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
 		t.Fatal(err)

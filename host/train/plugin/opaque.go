@@ -2,11 +2,9 @@ package plugin
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/cage-qat/cage/sdk/client"
-	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // OpaqueTensor is a tensor that an opaque optimizer updates. [NewStepper] sets its offsets.
@@ -19,7 +17,6 @@ type Stepper struct {
 	keeper
 	layout  client.Layout
 	tensors map[string]client.Placed
-	current int // which copies of the states, 0 or 1, the next step reads
 }
 
 // Time limit of a step.
@@ -59,19 +56,17 @@ func (s *Stepper) Direction(tensor string) []float32 {
 	return s.view(t.Direction, t.Shape)
 }
 
-// State returns the buffer of a state tensor that the next step reads and does not change. After a
-// successful step, it returns the buffer that the step has written.
-func (s *Stepper) State(tensor, state string) []float32 { return s.state(tensor, state, s.current) }
-
-// Next returns the buffer of a state tensor that the next step writes.
-func (s *Stepper) Next(tensor, state string) []float32 {
-	return s.state(tensor, state, 1-s.current)
+// State returns the buffer for a state tensor, to be filled before a step. The step does not change
+// it.
+func (s *Stepper) State(tensor, state string) []float32 {
+	t := s.tensors[tensor]
+	return s.named(t.State, state, t.StateAt)
 }
 
-func (s *Stepper) state(tensor, state string, which int) []float32 {
+// Next returns the buffer that holds the new value of a state tensor after a step.
+func (s *Stepper) Next(tensor, state string) []float32 {
 	t := s.tensors[tensor]
-	i := slices.IndexFunc(t.State, func(st spec.Tensor) bool { return st.Name == state })
-	return s.view(t.States[i][which], t.State[i].Shape)
+	return s.named(t.State, state, t.NextAt)
 }
 
 // Step computes one update from the buffers of Inputs and State. After a crash or a timeout, it
@@ -82,15 +77,10 @@ func (s *Stepper) Step(step, steps int, rate, loss float64) error {
 	for _, t := range s.layout.Tensors {
 		list = append(list, result{t.Direction, t.Shape, t.Name, "the direction"})
 		for i, st := range t.State {
-			at := t.States[i][1-s.current]
-			list = append(list, result{at, st.Shape, t.Name, "the state " + st.Name})
+			list = append(list, result{t.NextAt[i], st.Shape, t.Name, "the state " + st.Name})
 		}
 	}
-	ask := client.Step{Step: step, Steps: steps, Rate: rate, Loss: loss, Odd: s.current == 1}
+	ask := client.Step{Step: step, Steps: steps, Rate: rate, Loss: loss}
 	call := func(ctx context.Context, c *Client) error { return c.optimizer.Step(ctx, ask) }
-	err := s.ask(context.Background(), step, call, list)
-	if err == nil {
-		s.current = 1 - s.current
-	}
-	return err
+	return s.ask(context.Background(), step, call, list)
 }

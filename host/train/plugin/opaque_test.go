@@ -154,6 +154,7 @@ func threeSteps(t *testing.T, s *Stepper) (u []float32, err error) {
 			for i := range g {
 				x[i], g[i] = 1, float32(step)
 			}
+			copy(s.State(name, "s"), s.Next(name, "s"))
 		}
 		before := slices.Clone(s.State("a", "s"))
 		if err := s.Step(step, 3, 0.1, 2); err != nil {

@@ -2,11 +2,9 @@ package plugin
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/cage-qat/cage/sdk/client"
-	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // SearchedSite is a weight whose state a quantizer searches. [NewSearcher] sets its offsets.
@@ -73,11 +71,6 @@ func (s *Searcher) State(weight, state string) []float32 {
 func (s *Searcher) Next(weight, state string) []float32 {
 	p := s.site(weight)
 	return s.named(p.Answer.State, state, p.NextAt)
-}
-
-func (s *Searcher) named(list []spec.Tensor, name string, offsets []int64) []float32 {
-	i := slices.IndexFunc(list, func(t spec.Tensor) bool { return t.Name == name })
-	return s.view(offsets[i], list[i].Shape)
 }
 
 // Search computes new states for the given weights from the contents of the buffers. It is called

@@ -11,9 +11,10 @@ import (
 type Opaque interface {
 	// Inputs returns the buffers into which x and the gradient of a tensor are copied before Step.
 	Inputs(tensor string) (x, gradient []float32)
-	// State returns the buffer of a state tensor that Step will read, or that the last Step has
-	// written. Step writes to another buffer and leaves this one unchanged.
+	// State returns the buffer into which a state tensor is copied before Step, and Next the buffer
+	// of the state that Step computes.
 	State(tensor, state string) []float32
+	Next(tensor, state string) []float32
 	// Direction returns the buffer of a tensor's direction, valid after Step.
 	Direction(tensor string) []float32
 	// Step computes the directions of update number step; steps is the length of the run, and rate
@@ -92,7 +93,7 @@ func (c *Compiled) takeOpaque(t update.Tensors) error {
 		}
 		for _, st := range r.Optimizer.State {
 			name := program.KindState.PartOf(r.Name, st.Name)
-			if err := take(name, o.State(r.Name, st.Name), st.Shape); err != nil {
+			if err := take(name, o.Next(r.Name, st.Name), st.Shape); err != nil {
 				return err
 			}
 		}

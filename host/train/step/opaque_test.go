@@ -58,6 +58,8 @@ func (p *inProcess) Inputs(tensor string) (x, gradient []float32) {
 
 func (p *inProcess) State(tensor, state string) []float32 { return p.tensors[tensor].State[state] }
 
+func (p *inProcess) Next(tensor, state string) []float32 { return p.tensors[tensor].Next[state] }
+
 func (p *inProcess) Direction(tensor string) []float32 { return p.tensors[tensor].Direction }
 
 func (p *inProcess) Step(int, int, float64, float64) error {
@@ -69,7 +71,6 @@ func (p *inProcess) Step(int, int, float64, float64) error {
 		if err := (opaqueBall{}).Step(*in, sdk.Tensor{}); err != nil {
 			return err
 		}
-		in.State, in.Next = in.Next, in.State
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ func (p Plugin) GRPCClient(
 const (
 	// ProtocolVersion counts changes that make messages unreadable for the other side. It is
 	// exchanged in the handshake.
-	ProtocolVersion = 1
+	ProtocolVersion = 2
 	// APIVersion counts changes in the meaning of messages, such as new
 	// operations. It is negotiated by Describe.
 	APIVersion = 1

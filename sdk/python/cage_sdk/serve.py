@@ -18,7 +18,7 @@ from .program import HERE, ProgramError
 from .quantizer import Quantizer, build_quantizer
 
 COOKIE = "5a1f8d0c2b7e4e36a9c3d471f06be928"
-PROTOCOL, API = 1, 1
+PROTOCOL, API = 2, 1
 MAX_MESSAGE = 64 << 20
 MAX_TEXT = 4096
 

@@ -31,7 +31,7 @@ def plugin(tmp_path, level):
     env = environment(CAGE_PLUGIN=COOKIE, PLUGIN_UNIX_SOCKET_DIR=str(tmp_path), CAGE_PLUGIN_LIFELINE="stdin", CAGE_PLUGIN_LOG=level)
     process = subprocess.Popen([sys.executable, PLUGIN], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     core, protocol, network, address, kind = process.stdout.readline().decode().strip().split("|")
-    assert (core, protocol, network, kind) == ("1", "1", "unix", "grpc") and address.startswith(str(tmp_path))
+    assert (core, protocol, network, kind) == ("1", "2", "unix", "grpc") and address.startswith(str(tmp_path))
     with grpc.insecure_channel("unix:" + address) as channel:
         yield process, lambda method, request, response: channel.unary_unary(
             method, lambda m: m if isinstance(m, bytes) else m.SerializeToString(), wire.message(response).FromString if response else bytes

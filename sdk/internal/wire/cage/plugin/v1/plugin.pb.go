@@ -2107,10 +2107,13 @@ type AttachedTensor struct {
 	Gradient uint64 `protobuf:"varint,3,opt,name=gradient,proto3" json:"gradient,omitempty"`
 	// The direction u: to be written, all of it. The host applies x ← x − α·u.
 	Direction uint64 `protobuf:"varint,4,opt,name=direction,proto3" json:"direction,omitempty"`
-	// The state tensors, in the order of the answer to Program.
-	State []*AttachedState `protobuf:"bytes,5,rep,name=state,proto3" json:"state,omitempty"`
+	// The state tensors, in the order of the answer to Program, as the step before left
+	// them, and zeros before the first: to be read.
+	State []uint64 `protobuf:"varint,5,rep,packed,name=state,proto3" json:"state,omitempty"`
+	// Where the next state goes, in the same order: to be written, all of it.
+	Next []uint64 `protobuf:"varint,6,rep,packed,name=next,proto3" json:"next,omitempty"`
 	// What the rate of the schedule is multiplied by for this tensor.
-	RateFactor    float64 `protobuf:"fixed64,6,opt,name=rate_factor,json=rateFactor,proto3" json:"rate_factor,omitempty"`
+	RateFactor    float64 `protobuf:"fixed64,7,opt,name=rate_factor,json=rateFactor,proto3" json:"rate_factor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2173,9 +2176,16 @@ func (x *AttachedTensor) GetDirection() uint64 {
 	return 0
 }
 
-func (x *AttachedTensor) GetState() []*AttachedState {
+func (x *AttachedTensor) GetState() []uint64 {
 	if x != nil {
 		return x.State
+	}
+	return nil
+}
+
+func (x *AttachedTensor) GetNext() []uint64 {
+	if x != nil {
+		return x.Next
 	}
 	return nil
 }
@@ -2183,62 +2193,6 @@ func (x *AttachedTensor) GetState() []*AttachedState {
 func (x *AttachedTensor) GetRateFactor() float64 {
 	if x != nil {
 		return x.RateFactor
-	}
-	return 0
-}
-
-// AttachedState has the two places of a state tensor, which change parts from step to
-// step.
-type AttachedState struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The place that is read when StepRequest.odd is false, and written when it is true.
-	Even uint64 `protobuf:"varint,1,opt,name=even,proto3" json:"even,omitempty"`
-	// The other one.
-	Odd           uint64 `protobuf:"varint,2,opt,name=odd,proto3" json:"odd,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *AttachedState) Reset() {
-	*x = AttachedState{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[22]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *AttachedState) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*AttachedState) ProtoMessage() {}
-
-func (x *AttachedState) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[22]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use AttachedState.ProtoReflect.Descriptor instead.
-func (*AttachedState) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{22}
-}
-
-func (x *AttachedState) GetEven() uint64 {
-	if x != nil {
-		return x.Even
-	}
-	return 0
-}
-
-func (x *AttachedState) GetOdd() uint64 {
-	if x != nil {
-		return x.Odd
 	}
 	return 0
 }
@@ -2252,7 +2206,7 @@ type AttachResponse struct {
 
 func (x *AttachResponse) Reset() {
 	*x = AttachResponse{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[23]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2264,7 +2218,7 @@ func (x *AttachResponse) String() string {
 func (*AttachResponse) ProtoMessage() {}
 
 func (x *AttachResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[23]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2277,7 +2231,7 @@ func (x *AttachResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachResponse.ProtoReflect.Descriptor instead.
 func (*AttachResponse) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{23}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{22}
 }
 
 // StepRequest asks for one update of all attached tensors.
@@ -2290,17 +2244,14 @@ type StepRequest struct {
 	// The rate α of the schedule.
 	Rate float64 `protobuf:"fixed64,3,opt,name=rate,proto3" json:"rate,omitempty"`
 	// The loss of this step.
-	Loss float64 `protobuf:"fixed64,4,opt,name=loss,proto3" json:"loss,omitempty"`
-	// Whether the states are read from their odd places and written to their even ones,
-	// or the other way around. What is read must stay as it is.
-	Odd           bool `protobuf:"varint,5,opt,name=odd,proto3" json:"odd,omitempty"`
+	Loss          float64 `protobuf:"fixed64,4,opt,name=loss,proto3" json:"loss,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StepRequest) Reset() {
 	*x = StepRequest{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[24]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2312,7 +2263,7 @@ func (x *StepRequest) String() string {
 func (*StepRequest) ProtoMessage() {}
 
 func (x *StepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[24]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2325,7 +2276,7 @@ func (x *StepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepRequest.ProtoReflect.Descriptor instead.
 func (*StepRequest) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{24}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *StepRequest) GetStep() uint64 {
@@ -2356,13 +2307,6 @@ func (x *StepRequest) GetLoss() float64 {
 	return 0
 }
 
-func (x *StepRequest) GetOdd() bool {
-	if x != nil {
-		return x.Odd
-	}
-	return false
-}
-
 // StepResponse says that all directions and states are written.
 type StepResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2372,7 +2316,7 @@ type StepResponse struct {
 
 func (x *StepResponse) Reset() {
 	*x = StepResponse{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[25]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2384,7 +2328,7 @@ func (x *StepResponse) String() string {
 func (*StepResponse) ProtoMessage() {}
 
 func (x *StepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[25]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2397,7 +2341,7 @@ func (x *StepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepResponse.ProtoReflect.Descriptor instead.
 func (*StepResponse) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{25}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{24}
 }
 
 // Declined has nothing to add.
@@ -2409,7 +2353,7 @@ type Declined struct {
 
 func (x *Declined) Reset() {
 	*x = Declined{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[26]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2421,7 +2365,7 @@ func (x *Declined) String() string {
 func (*Declined) ProtoMessage() {}
 
 func (x *Declined) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[26]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2434,7 +2378,7 @@ func (x *Declined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Declined.ProtoReflect.Descriptor instead.
 func (*Declined) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{26}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{25}
 }
 
 // OptimizerProgram is an optimizer for one tensor as pure functions. Update t of a
@@ -2529,7 +2473,7 @@ type OptimizerProgram struct {
 
 func (x *OptimizerProgram) Reset() {
 	*x = OptimizerProgram{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[27]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2541,7 +2485,7 @@ func (x *OptimizerProgram) String() string {
 func (*OptimizerProgram) ProtoMessage() {}
 
 func (x *OptimizerProgram) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[27]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2554,7 +2498,7 @@ func (x *OptimizerProgram) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OptimizerProgram.ProtoReflect.Descriptor instead.
 func (*OptimizerProgram) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{27}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *OptimizerProgram) GetInit() *Program {
@@ -2672,7 +2616,7 @@ type Due struct {
 
 func (x *Due) Reset() {
 	*x = Due{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[28]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2684,7 +2628,7 @@ func (x *Due) String() string {
 func (*Due) ProtoMessage() {}
 
 func (x *Due) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[28]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2697,7 +2641,7 @@ func (x *Due) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Due.ProtoReflect.Descriptor instead.
 func (*Due) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{28}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Due) GetFirst() uint32 {
@@ -2749,7 +2693,7 @@ type StateTensor struct {
 
 func (x *StateTensor) Reset() {
 	*x = StateTensor{}
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[29]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2761,7 +2705,7 @@ func (x *StateTensor) String() string {
 func (*StateTensor) ProtoMessage() {}
 
 func (x *StateTensor) ProtoReflect() protoreflect.Message {
-	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[29]
+	mi := &file_cage_plugin_v1_plugin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2774,7 +2718,7 @@ func (x *StateTensor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateTensor.ProtoReflect.Descriptor instead.
 func (*StateTensor) Descriptor() ([]byte, []int) {
-	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{29}
+	return file_cage_plugin_v1_plugin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *StateTensor) GetName() string {
@@ -2941,25 +2885,22 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\rAttachRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x128\n" +
-	"\atensors\x18\x03 \x03(\v2\x1e.cage.plugin.v1.AttachedTensorR\atensors\"\xde\x01\n" +
+	"\atensors\x18\x03 \x03(\v2\x1e.cage.plugin.v1.AttachedTensorR\atensors\"\xd3\x01\n" +
 	"\x0eAttachedTensor\x12.\n" +
 	"\x06tensor\x18\x01 \x01(\v2\x16.cage.plugin.v1.TensorR\x06tensor\x12\f\n" +
 	"\x01x\x18\x02 \x01(\x04R\x01x\x12\x1a\n" +
 	"\bgradient\x18\x03 \x01(\x04R\bgradient\x12\x1c\n" +
-	"\tdirection\x18\x04 \x01(\x04R\tdirection\x123\n" +
-	"\x05state\x18\x05 \x03(\v2\x1d.cage.plugin.v1.AttachedStateR\x05state\x12\x1f\n" +
-	"\vrate_factor\x18\x06 \x01(\x01R\n" +
-	"rateFactor\"5\n" +
-	"\rAttachedState\x12\x12\n" +
-	"\x04even\x18\x01 \x01(\x04R\x04even\x12\x10\n" +
-	"\x03odd\x18\x02 \x01(\x04R\x03odd\"\x10\n" +
-	"\x0eAttachResponse\"q\n" +
+	"\tdirection\x18\x04 \x01(\x04R\tdirection\x12\x14\n" +
+	"\x05state\x18\x05 \x03(\x04R\x05state\x12\x12\n" +
+	"\x04next\x18\x06 \x03(\x04R\x04next\x12\x1f\n" +
+	"\vrate_factor\x18\a \x01(\x01R\n" +
+	"rateFactor\"\x10\n" +
+	"\x0eAttachResponse\"_\n" +
 	"\vStepRequest\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\x04R\x04step\x12\x14\n" +
 	"\x05steps\x18\x02 \x01(\x04R\x05steps\x12\x12\n" +
 	"\x04rate\x18\x03 \x01(\x01R\x04rate\x12\x12\n" +
-	"\x04loss\x18\x04 \x01(\x01R\x04loss\x12\x10\n" +
-	"\x03odd\x18\x05 \x01(\bR\x03odd\"\x0e\n" +
+	"\x04loss\x18\x04 \x01(\x01R\x04loss\"\x0e\n" +
 	"\fStepResponse\"\n" +
 	"\n" +
 	"\bDeclined\"\xb1\x05\n" +
@@ -3048,7 +2989,7 @@ func file_cage_plugin_v1_plugin_proto_rawDescGZIP() []byte {
 }
 
 var file_cage_plugin_v1_plugin_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_cage_plugin_v1_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_cage_plugin_v1_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_cage_plugin_v1_plugin_proto_goTypes = []any{
 	(ParameterType)(0),         // 0: cage.plugin.v1.ParameterType
 	(SiteRole)(0),              // 1: cage.plugin.v1.SiteRole
@@ -3078,95 +3019,93 @@ var file_cage_plugin_v1_plugin_proto_goTypes = []any{
 	(*OpaqueOptimizer)(nil),    // 25: cage.plugin.v1.OpaqueOptimizer
 	(*AttachRequest)(nil),      // 26: cage.plugin.v1.AttachRequest
 	(*AttachedTensor)(nil),     // 27: cage.plugin.v1.AttachedTensor
-	(*AttachedState)(nil),      // 28: cage.plugin.v1.AttachedState
-	(*AttachResponse)(nil),     // 29: cage.plugin.v1.AttachResponse
-	(*StepRequest)(nil),        // 30: cage.plugin.v1.StepRequest
-	(*StepResponse)(nil),       // 31: cage.plugin.v1.StepResponse
-	(*Declined)(nil),           // 32: cage.plugin.v1.Declined
-	(*OptimizerProgram)(nil),   // 33: cage.plugin.v1.OptimizerProgram
-	(*Due)(nil),                // 34: cage.plugin.v1.Due
-	(*StateTensor)(nil),        // 35: cage.plugin.v1.StateTensor
-	nil,                        // 36: cage.plugin.v1.Claim.WhenEntry
-	nil,                        // 37: cage.plugin.v1.Site.ValuesEntry
-	nil,                        // 38: cage.plugin.v1.Tensor.ValuesEntry
-	(*Program)(nil),            // 39: cage.plugin.v1.Program
+	(*AttachResponse)(nil),     // 28: cage.plugin.v1.AttachResponse
+	(*StepRequest)(nil),        // 29: cage.plugin.v1.StepRequest
+	(*StepResponse)(nil),       // 30: cage.plugin.v1.StepResponse
+	(*Declined)(nil),           // 31: cage.plugin.v1.Declined
+	(*OptimizerProgram)(nil),   // 32: cage.plugin.v1.OptimizerProgram
+	(*Due)(nil),                // 33: cage.plugin.v1.Due
+	(*StateTensor)(nil),        // 34: cage.plugin.v1.StateTensor
+	nil,                        // 35: cage.plugin.v1.Claim.WhenEntry
+	nil,                        // 36: cage.plugin.v1.Site.ValuesEntry
+	nil,                        // 37: cage.plugin.v1.Tensor.ValuesEntry
+	(*Program)(nil),            // 38: cage.plugin.v1.Program
 }
 var file_cage_plugin_v1_plugin_proto_depIdxs = []int32{
 	8,  // 0: cage.plugin.v1.DescribeResponse.description:type_name -> cage.plugin.v1.Description
 	10, // 1: cage.plugin.v1.Description.parameters:type_name -> cage.plugin.v1.Parameter
 	9,  // 2: cage.plugin.v1.Description.claims:type_name -> cage.plugin.v1.Claim
 	11, // 3: cage.plugin.v1.Claim.value:type_name -> cage.plugin.v1.Value
-	36, // 4: cage.plugin.v1.Claim.when:type_name -> cage.plugin.v1.Claim.WhenEntry
+	35, // 4: cage.plugin.v1.Claim.when:type_name -> cage.plugin.v1.Claim.WhenEntry
 	0,  // 5: cage.plugin.v1.Parameter.type:type_name -> cage.plugin.v1.ParameterType
 	11, // 6: cage.plugin.v1.Parameter.default:type_name -> cage.plugin.v1.Value
 	13, // 7: cage.plugin.v1.QuantizeRequest.site:type_name -> cage.plugin.v1.Site
 	1,  // 8: cage.plugin.v1.Site.role:type_name -> cage.plugin.v1.SiteRole
-	37, // 9: cage.plugin.v1.Site.values:type_name -> cage.plugin.v1.Site.ValuesEntry
+	36, // 9: cage.plugin.v1.Site.values:type_name -> cage.plugin.v1.Site.ValuesEntry
 	2,  // 10: cage.plugin.v1.Site.product:type_name -> cage.plugin.v1.SiteProduct
 	15, // 11: cage.plugin.v1.QuantizeResponse.program:type_name -> cage.plugin.v1.QuantizerProgram
-	39, // 12: cage.plugin.v1.QuantizerProgram.program:type_name -> cage.plugin.v1.Program
-	39, // 13: cage.plugin.v1.QuantizerProgram.init:type_name -> cage.plugin.v1.Program
-	35, // 14: cage.plugin.v1.QuantizerProgram.trained:type_name -> cage.plugin.v1.StateTensor
-	39, // 15: cage.plugin.v1.QuantizerProgram.unpack:type_name -> cage.plugin.v1.Program
-	39, // 16: cage.plugin.v1.QuantizerProgram.evaluate:type_name -> cage.plugin.v1.Program
-	35, // 17: cage.plugin.v1.QuantizerProgram.state:type_name -> cage.plugin.v1.StateTensor
-	39, // 18: cage.plugin.v1.QuantizerProgram.init_state:type_name -> cage.plugin.v1.Program
-	39, // 19: cage.plugin.v1.QuantizerProgram.next:type_name -> cage.plugin.v1.Program
-	39, // 20: cage.plugin.v1.QuantizerProgram.backward:type_name -> cage.plugin.v1.Program
+	38, // 12: cage.plugin.v1.QuantizerProgram.program:type_name -> cage.plugin.v1.Program
+	38, // 13: cage.plugin.v1.QuantizerProgram.init:type_name -> cage.plugin.v1.Program
+	34, // 14: cage.plugin.v1.QuantizerProgram.trained:type_name -> cage.plugin.v1.StateTensor
+	38, // 15: cage.plugin.v1.QuantizerProgram.unpack:type_name -> cage.plugin.v1.Program
+	38, // 16: cage.plugin.v1.QuantizerProgram.evaluate:type_name -> cage.plugin.v1.Program
+	34, // 17: cage.plugin.v1.QuantizerProgram.state:type_name -> cage.plugin.v1.StateTensor
+	38, // 18: cage.plugin.v1.QuantizerProgram.init_state:type_name -> cage.plugin.v1.Program
+	38, // 19: cage.plugin.v1.QuantizerProgram.next:type_name -> cage.plugin.v1.Program
+	38, // 20: cage.plugin.v1.QuantizerProgram.backward:type_name -> cage.plugin.v1.Program
 	16, // 21: cage.plugin.v1.QuantizerProgram.grid:type_name -> cage.plugin.v1.Grid
 	3,  // 22: cage.plugin.v1.Grid.format:type_name -> cage.plugin.v1.NumberFormat
 	18, // 23: cage.plugin.v1.AttachSitesRequest.sites:type_name -> cage.plugin.v1.AttachedSite
 	13, // 24: cage.plugin.v1.AttachedSite.site:type_name -> cage.plugin.v1.Site
 	22, // 25: cage.plugin.v1.ProgramRequest.tensor:type_name -> cage.plugin.v1.Tensor
 	4,  // 26: cage.plugin.v1.Tensor.role:type_name -> cage.plugin.v1.TensorRole
-	38, // 27: cage.plugin.v1.Tensor.values:type_name -> cage.plugin.v1.Tensor.ValuesEntry
+	37, // 27: cage.plugin.v1.Tensor.values:type_name -> cage.plugin.v1.Tensor.ValuesEntry
 	23, // 28: cage.plugin.v1.Tensor.parts:type_name -> cage.plugin.v1.Part
-	33, // 29: cage.plugin.v1.ProgramResponse.program:type_name -> cage.plugin.v1.OptimizerProgram
-	32, // 30: cage.plugin.v1.ProgramResponse.declined:type_name -> cage.plugin.v1.Declined
+	32, // 29: cage.plugin.v1.ProgramResponse.program:type_name -> cage.plugin.v1.OptimizerProgram
+	31, // 30: cage.plugin.v1.ProgramResponse.declined:type_name -> cage.plugin.v1.Declined
 	25, // 31: cage.plugin.v1.ProgramResponse.opaque:type_name -> cage.plugin.v1.OpaqueOptimizer
-	35, // 32: cage.plugin.v1.OpaqueOptimizer.state:type_name -> cage.plugin.v1.StateTensor
+	34, // 32: cage.plugin.v1.OpaqueOptimizer.state:type_name -> cage.plugin.v1.StateTensor
 	27, // 33: cage.plugin.v1.AttachRequest.tensors:type_name -> cage.plugin.v1.AttachedTensor
 	22, // 34: cage.plugin.v1.AttachedTensor.tensor:type_name -> cage.plugin.v1.Tensor
-	28, // 35: cage.plugin.v1.AttachedTensor.state:type_name -> cage.plugin.v1.AttachedState
-	39, // 36: cage.plugin.v1.OptimizerProgram.init:type_name -> cage.plugin.v1.Program
-	39, // 37: cage.plugin.v1.OptimizerProgram.update:type_name -> cage.plugin.v1.Program
-	35, // 38: cage.plugin.v1.OptimizerProgram.state:type_name -> cage.plugin.v1.StateTensor
-	39, // 39: cage.plugin.v1.OptimizerProgram.observe:type_name -> cage.plugin.v1.Program
-	39, // 40: cage.plugin.v1.OptimizerProgram.first_refresh:type_name -> cage.plugin.v1.Program
-	39, // 41: cage.plugin.v1.OptimizerProgram.refresh:type_name -> cage.plugin.v1.Program
-	34, // 42: cage.plugin.v1.OptimizerProgram.due:type_name -> cage.plugin.v1.Due
-	39, // 43: cage.plugin.v1.OptimizerProgram.evaluate:type_name -> cage.plugin.v1.Program
-	39, // 44: cage.plugin.v1.OptimizerProgram.collect:type_name -> cage.plugin.v1.Program
-	39, // 45: cage.plugin.v1.OptimizerProgram.rate:type_name -> cage.plugin.v1.Program
-	39, // 46: cage.plugin.v1.OptimizerProgram.probe:type_name -> cage.plugin.v1.Program
-	34, // 47: cage.plugin.v1.OptimizerProgram.probe_due:type_name -> cage.plugin.v1.Due
-	5,  // 48: cage.plugin.v1.OptimizerProgram.rounded:type_name -> cage.plugin.v1.Storage
-	39, // 49: cage.plugin.v1.StateTensor.constrain:type_name -> cage.plugin.v1.Program
-	5,  // 50: cage.plugin.v1.StateTensor.storage:type_name -> cage.plugin.v1.Storage
-	11, // 51: cage.plugin.v1.Claim.WhenEntry.value:type_name -> cage.plugin.v1.Value
-	11, // 52: cage.plugin.v1.Site.ValuesEntry.value:type_name -> cage.plugin.v1.Value
-	11, // 53: cage.plugin.v1.Tensor.ValuesEntry.value:type_name -> cage.plugin.v1.Value
-	6,  // 54: cage.plugin.v1.Quantizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
-	12, // 55: cage.plugin.v1.Quantizer.Quantize:input_type -> cage.plugin.v1.QuantizeRequest
-	17, // 56: cage.plugin.v1.Quantizer.AttachSites:input_type -> cage.plugin.v1.AttachSitesRequest
-	19, // 57: cage.plugin.v1.Quantizer.Search:input_type -> cage.plugin.v1.SearchRequest
-	6,  // 58: cage.plugin.v1.Optimizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
-	21, // 59: cage.plugin.v1.Optimizer.Program:input_type -> cage.plugin.v1.ProgramRequest
-	26, // 60: cage.plugin.v1.Optimizer.Attach:input_type -> cage.plugin.v1.AttachRequest
-	30, // 61: cage.plugin.v1.Optimizer.Step:input_type -> cage.plugin.v1.StepRequest
-	7,  // 62: cage.plugin.v1.Quantizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
-	14, // 63: cage.plugin.v1.Quantizer.Quantize:output_type -> cage.plugin.v1.QuantizeResponse
-	29, // 64: cage.plugin.v1.Quantizer.AttachSites:output_type -> cage.plugin.v1.AttachResponse
-	20, // 65: cage.plugin.v1.Quantizer.Search:output_type -> cage.plugin.v1.SearchResponse
-	7,  // 66: cage.plugin.v1.Optimizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
-	24, // 67: cage.plugin.v1.Optimizer.Program:output_type -> cage.plugin.v1.ProgramResponse
-	29, // 68: cage.plugin.v1.Optimizer.Attach:output_type -> cage.plugin.v1.AttachResponse
-	31, // 69: cage.plugin.v1.Optimizer.Step:output_type -> cage.plugin.v1.StepResponse
-	62, // [62:70] is the sub-list for method output_type
-	54, // [54:62] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	38, // 35: cage.plugin.v1.OptimizerProgram.init:type_name -> cage.plugin.v1.Program
+	38, // 36: cage.plugin.v1.OptimizerProgram.update:type_name -> cage.plugin.v1.Program
+	34, // 37: cage.plugin.v1.OptimizerProgram.state:type_name -> cage.plugin.v1.StateTensor
+	38, // 38: cage.plugin.v1.OptimizerProgram.observe:type_name -> cage.plugin.v1.Program
+	38, // 39: cage.plugin.v1.OptimizerProgram.first_refresh:type_name -> cage.plugin.v1.Program
+	38, // 40: cage.plugin.v1.OptimizerProgram.refresh:type_name -> cage.plugin.v1.Program
+	33, // 41: cage.plugin.v1.OptimizerProgram.due:type_name -> cage.plugin.v1.Due
+	38, // 42: cage.plugin.v1.OptimizerProgram.evaluate:type_name -> cage.plugin.v1.Program
+	38, // 43: cage.plugin.v1.OptimizerProgram.collect:type_name -> cage.plugin.v1.Program
+	38, // 44: cage.plugin.v1.OptimizerProgram.rate:type_name -> cage.plugin.v1.Program
+	38, // 45: cage.plugin.v1.OptimizerProgram.probe:type_name -> cage.plugin.v1.Program
+	33, // 46: cage.plugin.v1.OptimizerProgram.probe_due:type_name -> cage.plugin.v1.Due
+	5,  // 47: cage.plugin.v1.OptimizerProgram.rounded:type_name -> cage.plugin.v1.Storage
+	38, // 48: cage.plugin.v1.StateTensor.constrain:type_name -> cage.plugin.v1.Program
+	5,  // 49: cage.plugin.v1.StateTensor.storage:type_name -> cage.plugin.v1.Storage
+	11, // 50: cage.plugin.v1.Claim.WhenEntry.value:type_name -> cage.plugin.v1.Value
+	11, // 51: cage.plugin.v1.Site.ValuesEntry.value:type_name -> cage.plugin.v1.Value
+	11, // 52: cage.plugin.v1.Tensor.ValuesEntry.value:type_name -> cage.plugin.v1.Value
+	6,  // 53: cage.plugin.v1.Quantizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
+	12, // 54: cage.plugin.v1.Quantizer.Quantize:input_type -> cage.plugin.v1.QuantizeRequest
+	17, // 55: cage.plugin.v1.Quantizer.AttachSites:input_type -> cage.plugin.v1.AttachSitesRequest
+	19, // 56: cage.plugin.v1.Quantizer.Search:input_type -> cage.plugin.v1.SearchRequest
+	6,  // 57: cage.plugin.v1.Optimizer.Describe:input_type -> cage.plugin.v1.DescribeRequest
+	21, // 58: cage.plugin.v1.Optimizer.Program:input_type -> cage.plugin.v1.ProgramRequest
+	26, // 59: cage.plugin.v1.Optimizer.Attach:input_type -> cage.plugin.v1.AttachRequest
+	29, // 60: cage.plugin.v1.Optimizer.Step:input_type -> cage.plugin.v1.StepRequest
+	7,  // 61: cage.plugin.v1.Quantizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
+	14, // 62: cage.plugin.v1.Quantizer.Quantize:output_type -> cage.plugin.v1.QuantizeResponse
+	28, // 63: cage.plugin.v1.Quantizer.AttachSites:output_type -> cage.plugin.v1.AttachResponse
+	20, // 64: cage.plugin.v1.Quantizer.Search:output_type -> cage.plugin.v1.SearchResponse
+	7,  // 65: cage.plugin.v1.Optimizer.Describe:output_type -> cage.plugin.v1.DescribeResponse
+	24, // 66: cage.plugin.v1.Optimizer.Program:output_type -> cage.plugin.v1.ProgramResponse
+	28, // 67: cage.plugin.v1.Optimizer.Attach:output_type -> cage.plugin.v1.AttachResponse
+	30, // 68: cage.plugin.v1.Optimizer.Step:output_type -> cage.plugin.v1.StepResponse
+	61, // [61:69] is the sub-list for method output_type
+	53, // [53:61] is the sub-list for method input_type
+	53, // [53:53] is the sub-list for extension type_name
+	53, // [53:53] is the sub-list for extension extendee
+	0,  // [0:53] is the sub-list for field type_name
 }
 
 func init() { file_cage_plugin_v1_plugin_proto_init() }
@@ -3196,7 +3135,7 @@ func file_cage_plugin_v1_plugin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cage_plugin_v1_plugin_proto_rawDesc), len(file_cage_plugin_v1_plugin_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   33,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
