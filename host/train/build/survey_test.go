@@ -134,8 +134,8 @@ func TestSurveyOfConversations(t *testing.T) {
 	check([]int{6, 5, 4, 3, 2, 1, 0})
 }
 
-// TestSurveyOfAverages checks that an average of an optimizer with weights of its own for evaluation
-// is found, also after a configuration that differs only in train.average.
+// TestSurveyOfAverages checks that an average is refused for an optimizer with weights of its own
+// for evaluation, also after a configuration that differs only in train.average.
 func TestSurveyOfAverages(t *testing.T) {
 	testlevel.Long(t, "builds a plugin")
 	builder, err := plugin.NewFinder()

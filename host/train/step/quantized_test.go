@@ -34,7 +34,8 @@ func TestQuantized(t *testing.T) {
 				c.settings)
 			plan := testrun.Plan(t, cfg)
 			k := testrun.Compile(t, plan)
-			s, err := k.NewState(t.Context(), 1, testrun.Tokens(1, cfg.Train.Batch, cfg.Model.Context+1, vocab))
+			s, err := k.NewState(t.Context(), 1,
+				testrun.Tokens(1, cfg.Train.Batch, cfg.Model.Context+1, vocab))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -109,7 +110,8 @@ func TestCodeReader(t *testing.T) {
 			cfg := testrun.Config(t, append([]string{testrun.TwoLayers, "model.vocab=32"}, overrides...)...)
 			plan := testrun.Plan(t, cfg)
 			c := testrun.Compile(t, plan)
-			s, err := c.NewState(t.Context(), 1, testrun.Tokens(1, cfg.Train.Batch, cfg.Model.Context+1, vocab))
+			s, err := c.NewState(t.Context(), 1,
+				testrun.Tokens(1, cfg.Train.Batch, cfg.Model.Context+1, vocab))
 			if err != nil {
 				t.Fatal(err)
 			}
