@@ -33,8 +33,12 @@ func ArrangeSites(list []PlacedSite) SearchLayout {
 	for i, s := range list {
 		s.X = allocate(s.Shape)
 		s.TrainedAt, s.StateAt, s.NextAt = nil, nil, nil
+		at := map[string]int64{} // by global name: two parameters may be the same shared one
 		for _, t := range s.Answer.Trained {
-			s.TrainedAt = append(s.TrainedAt, allocate(t.Shape))
+			if _, ok := at[t.At(s.Name)]; !ok {
+				at[t.At(s.Name)] = allocate(t.Shape)
+			}
+			s.TrainedAt = append(s.TrainedAt, at[t.At(s.Name)])
 		}
 		for _, t := range s.Answer.State {
 			s.StateAt, s.NextAt = append(s.StateAt, allocate(t.Shape)), append(s.NextAt, allocate(t.Shape))

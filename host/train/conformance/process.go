@@ -9,6 +9,7 @@ import (
 
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
@@ -60,20 +61,20 @@ func step(ctx context.Context, p *process[*plugin.Stepper], tensor sdk.Tensor,
 	if err != nil {
 		return err
 	}
-	x, gradient := s.Inputs(name)
-	copy(x, in.X)
-	copy(gradient, in.Gradient)
-	copy(s.Direction(name), in.Direction)
+	given, found := s.Buffers(name)
+	copy(given[program.KindOpaqueX.Of(name)], in.X)
+	copy(given[program.KindOpaqueGradient.Of(name)], in.Gradient)
+	copy(found[program.KindDirection.Of(name)], in.Direction)
 	for st := range in.State {
-		copy(s.State(name, st), in.State[st])
-		copy(s.Next(name, st), in.Next[st])
+		copy(given[program.KindState.PartOf(name, st)], in.State[st])
+		copy(found[program.KindState.PartOf(name, st)], in.Next[st])
 	}
 	if err := s.Step(in.Step, in.Steps, in.Rate, in.Loss); err != nil {
 		return err
 	}
-	copy(in.Direction, s.Direction(name))
+	copy(in.Direction, found[program.KindDirection.Of(name)])
 	for st, next := range in.Next {
-		copy(next, s.Next(name, st))
+		copy(next, found[program.KindState.PartOf(name, st)])
 	}
 	return nil
 }
@@ -92,19 +93,20 @@ func search(ctx context.Context, p *process[*plugin.Searcher], site sdk.Site,
 	if err != nil {
 		return err
 	}
-	copy(s.Weight(site.Name), in.X)
+	given, found := s.Buffers(site.Name)
+	copy(given[program.KindParam.Of(site.Name)], in.X)
 	for name, v := range in.Trained {
-		copy(s.Trained(site.Name, name), v)
+		copy(given[program.KindParam.Of(spec.Tensor{Name: name}.At(site.Name))], v)
 	}
 	for name, v := range in.State {
-		copy(s.State(site.Name, name), v)
-		copy(s.Next(site.Name, name), in.Next[name])
+		copy(given[program.KindQuantizerState.PartOf(site.Name, name)], v)
+		copy(found[program.KindQuantizerState.PartOf(site.Name, name)], in.Next[name])
 	}
 	if err := s.Search(ctx, in.Step, []string{site.Name}); err != nil {
 		return err
 	}
 	for name, v := range in.Next {
-		copy(v, s.Next(site.Name, name))
+		copy(v, found[program.KindQuantizerState.PartOf(site.Name, name)])
 	}
 	return nil
 }

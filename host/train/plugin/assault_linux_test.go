@@ -133,11 +133,11 @@ func TestOpaqueWritesLate(t *testing.T) {
 	s := stepper(t, map[string]any{"do": "late", "once": dir})
 	for step := 1; step <= 3; step++ {
 		for _, name := range []string{"a", "b"} {
-			x, g := s.Inputs(name)
-			for i := range g {
-				x[i], g[i] = 1, float32(step)
+			b := buffersOf(s, name)
+			for i := range b.x {
+				b.x[i], b.gradient[i] = 1, float32(step)
 			}
-			copy(s.State(name, "s"), s.Next(name, "s"))
+			copy(b.state, b.next)
 		}
 		if err := s.Step(step, 3, 0.1, 2); err != nil {
 			t.Fatal(err)
@@ -146,12 +146,12 @@ func TestOpaqueWritesLate(t *testing.T) {
 			assaultAnswered(t, dir, s.memory)
 		}
 		for _, name := range []string{"a", "b"} {
-			x, g := s.Inputs(name)
-			for i, u := range s.Direction(name) {
-				if sum := float32(step * (step + 1) / 2); u != sum || s.Next(name, "s")[i] != sum ||
-					x[i] != 1 || g[i] != float32(step) {
+			b := buffersOf(s, name)
+			for i, u := range b.direction {
+				if sum := float32(step * (step + 1) / 2); u != sum || b.next[i] != sum ||
+					b.x[i] != 1 || b.gradient[i] != float32(step) {
 					t.Errorf("step %d: element %d of %s: u = %v, s = %v, x = %v, g = %v", step, i, name, u,
-						s.Next(name, "s")[i], x[i], g[i])
+						b.next[i], b.x[i], b.gradient[i])
 				}
 			}
 		}

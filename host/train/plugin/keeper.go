@@ -10,7 +10,6 @@ import (
 	"unsafe"
 
 	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // keeper runs a plugin that computes on tensors in its own process. It restarts the process when it
@@ -97,12 +96,6 @@ func (k *keeper) stop() {
 func (k *keeper) view(at int64, shape []int) []float32 {
 	n := program.FloatType(shape...).Size()
 	return k.own[at/4:][:n:n]
-}
-
-// named returns the tensor of that name in a list of tensors at the given offsets.
-func (k *keeper) named(list []spec.Tensor, name string, offsets []int64) []float32 {
-	i := slices.IndexFunc(list, func(t spec.Tensor) bool { return t.Name == name })
-	return k.view(offsets[i], list[i].Shape)
 }
 
 // ask makes a call and reads back the results in list. After a crash or a timeout, it restarts the

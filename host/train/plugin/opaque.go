@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cage-qat/cage/sdk/client"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // OpaqueTensor is a tensor that an opaque optimizer updates. [NewStepper] sets its offsets.
@@ -44,32 +45,22 @@ func NewStepper(ctx context.Context, c *Client, list []OpaqueTensor) (*Stepper, 
 	return s, nil
 }
 
-// Inputs returns the buffers for a tensor's x and gradient, to be filled before a step.
-func (s *Stepper) Inputs(tensor string) (x, gradient []float32) {
+// Buffers returns the buffers of a tensor by the names that [program.Kind.Of] makes: those of x, the
+// gradient and the states, to be filled before a step, which does not change them, and those that
+// hold the direction and the new states after it.
+func (s *Stepper) Buffers(tensor string) (in, out map[string][]float32) {
 	t := s.tensors[tensor]
-	return s.view(t.X, t.Shape), s.view(t.Gradient, t.Shape)
+	in = map[string][]float32{program.KindOpaqueX.Of(tensor): s.view(t.X, t.Shape),
+		program.KindOpaqueGradient.Of(tensor): s.view(t.Gradient, t.Shape)}
+	out = map[string][]float32{program.KindDirection.Of(tensor): s.view(t.Direction, t.Shape)}
+	for i, st := range t.State {
+		name := program.KindState.PartOf(tensor, st.Name)
+		in[name], out[name] = s.view(t.StateAt[i], st.Shape), s.view(t.NextAt[i], st.Shape)
+	}
+	return in, out
 }
 
-// Direction returns the buffer that holds a tensor's direction after a step.
-func (s *Stepper) Direction(tensor string) []float32 {
-	t := s.tensors[tensor]
-	return s.view(t.Direction, t.Shape)
-}
-
-// State returns the buffer for a state tensor, to be filled before a step. The step does not change
-// it.
-func (s *Stepper) State(tensor, state string) []float32 {
-	t := s.tensors[tensor]
-	return s.named(t.State, state, t.StateAt)
-}
-
-// Next returns the buffer that holds the new value of a state tensor after a step.
-func (s *Stepper) Next(tensor, state string) []float32 {
-	t := s.tensors[tensor]
-	return s.named(t.State, state, t.NextAt)
-}
-
-// Step computes one update from the buffers of Inputs and State. After a crash or a timeout, it
+// Step computes one update from the contents of the buffers. After a crash or a timeout, it
 // restarts the plugin and repeats the step, at most twice. Errors are [*Error] and leave the states
 // unchanged.
 func (s *Stepper) Step(step, steps int, rate, loss float64) error {

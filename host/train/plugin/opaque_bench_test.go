@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
@@ -44,7 +45,8 @@ func BenchmarkOpaqueAdamW(b *testing.B) {
 	}
 	defer s.Close()
 	for _, t := range list {
-		_, g := s.Inputs(t.Name)
+		in, _ := s.Buffers(t.Name)
+		g := in[program.KindOpaqueGradient.Of(t.Name)]
 		for i := range g {
 			g[i] = float32(i%1000-500) / 1000
 		}
@@ -129,9 +131,11 @@ func BenchmarkSearch(b *testing.B) {
 		run(b, 6*size, func() error {
 			for i, w := range weights {
 				part := x[i*rows*columns:][:rows*columns]
-				copy(s.Weight(w), part)
-				copy(s.State(w, "s"), part)
-				copy(part, s.Next(w, "s"))
+				in, out := s.Buffers(w)
+				state := program.KindQuantizerState.PartOf(w, "s")
+				copy(in[program.KindParam.Of(w)], part)
+				copy(in[state], part)
+				copy(part, out[state])
 			}
 			return nil
 		})

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
@@ -144,22 +145,34 @@ func stepper(t *testing.T, values map[string]any) *Stepper {
 	return s
 }
 
+// stepBuffers are the buffers of a tensor of [stepper], and of its state s.
+type stepBuffers struct{ x, gradient, state, direction, next []float32 }
+
+func buffersOf(s *Stepper, tensor string) stepBuffers {
+	in, out := s.Buffers(tensor)
+	state := program.KindState.PartOf(tensor, "s")
+	return stepBuffers{in[program.KindOpaqueX.Of(tensor)],
+		in[program.KindOpaqueGradient.Of(tensor)], in[state],
+		out[program.KindDirection.Of(tensor)], out[state]}
+}
+
 // threeSteps runs three steps with gradients of 1, 2, 3, and returns the last directions, or the
 // error of the second step.
 func threeSteps(t *testing.T, s *Stepper) (u []float32, err error) {
 	t.Helper()
 	for step := 1; step <= 3; step++ {
 		for _, name := range []string{"a", "b"} {
-			x, g := s.Inputs(name)
-			for i := range g {
-				x[i], g[i] = 1, float32(step)
+			b := buffersOf(s, name)
+			for i := range b.x {
+				b.x[i], b.gradient[i] = 1, float32(step)
 			}
-			copy(s.State(name, "s"), s.Next(name, "s"))
+			copy(b.state, b.next)
 		}
-		before := slices.Clone(s.State("a", "s"))
+		a := buffersOf(s, "a")
+		before := slices.Clone(a.state)
 		if err := s.Step(step, 3, 0.1, 2); err != nil {
-			if !slices.Equal(before, s.State("a", "s")) {
-				t.Errorf("the state is %v after an error, and was %v", s.State("a", "s"), before)
+			if !slices.Equal(before, a.state) {
+				t.Errorf("the state is %v after an error, and was %v", a.state, before)
 			}
 			if step != 2 {
 				t.Fatal(err)
@@ -167,7 +180,7 @@ func threeSteps(t *testing.T, s *Stepper) (u []float32, err error) {
 			return nil, err
 		}
 	}
-	return append(slices.Clone(s.Direction("a")), s.Direction("b")...), nil
+	return slices.Concat(buffersOf(s, "a").direction, buffersOf(s, "b").direction), nil
 }
 
 // TestOpaqueCrashes checks that a step that crashes or hangs once is repeated, with the same

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cage-qat/cage/sdk/client"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // SearchedSite is a weight whose state a quantizer searches. [NewSearcher] sets its offsets.
@@ -48,29 +49,21 @@ func NewSearcher(ctx context.Context, c *Client, list []SearchedSite,
 
 func (s *Searcher) site(weight string) client.PlacedSite { return s.layout.Sites[s.sites[weight]] }
 
-// Weight returns the buffer for the weight, to be filled before a search.
-func (s *Searcher) Weight(weight string) []float32 {
+// Buffers returns the buffers of a weight by the names that [program.Kind.Of] makes: those of the
+// weight, and of the trained parameters and the states of its quantizer, to be filled before a
+// search, which does not change them, and those that hold the new states after it.
+func (s *Searcher) Buffers(weight string) (in, out map[string][]float32) {
 	p := s.site(weight)
-	return s.view(p.X, p.Shape)
-}
-
-// Trained returns the buffer for a trained parameter, to be filled before a search.
-func (s *Searcher) Trained(weight, parameter string) []float32 {
-	p := s.site(weight)
-	return s.named(p.Answer.Trained, parameter, p.TrainedAt)
-}
-
-// State returns the buffer for a state tensor, to be filled before a search. The search does not
-// change it.
-func (s *Searcher) State(weight, state string) []float32 {
-	p := s.site(weight)
-	return s.named(p.Answer.State, state, p.StateAt)
-}
-
-// Next returns the buffer that holds the new value of a state tensor after a search.
-func (s *Searcher) Next(weight, state string) []float32 {
-	p := s.site(weight)
-	return s.named(p.Answer.State, state, p.NextAt)
+	in = map[string][]float32{program.KindParam.Of(weight): s.view(p.X, p.Shape)}
+	for i, t := range p.Answer.Trained {
+		in[program.KindParam.Of(t.At(weight))] = s.view(p.TrainedAt[i], t.Shape)
+	}
+	out = map[string][]float32{}
+	for i, st := range p.Answer.State {
+		name := program.KindQuantizerState.PartOf(weight, st.Name)
+		in[name], out[name] = s.view(p.StateAt[i], st.Shape), s.view(p.NextAt[i], st.Shape)
+	}
+	return in, out
 }
 
 // Search computes new states for the given weights from the contents of the buffers. It is called

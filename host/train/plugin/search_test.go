@@ -128,16 +128,19 @@ func threeSearches(
 	t.Helper()
 	for step := 1; step <= 3; step++ {
 		for _, name := range []string{"a", "b"} {
-			x := s.Weight(name)
+			in, out := s.Buffers(name)
+			x, state := in[program.KindParam.Of(name)], program.KindQuantizerState.PartOf(name, "s")
 			for i := range x {
 				x[i] = float32(step)
 			}
-			copy(s.State(name, "s"), s.Next(name, "s"))
+			copy(in[state], out[state])
 		}
-		before := slices.Clone(s.State("a", "s"))
+		in, _ := s.Buffers("a")
+		state := in[program.KindQuantizerState.PartOf("a", "s")]
+		before := slices.Clone(state)
 		if err := s.Search(t.Context(), step, []string{"b", "a"}); err != nil {
-			if !slices.Equal(before, s.State("a", "s")) {
-				t.Errorf("the state is %v after an error, and was %v", s.State("a", "s"), before)
+			if !slices.Equal(before, state) {
+				t.Errorf("the state is %v after an error, and was %v", state, before)
 			}
 			if step != 2 {
 				t.Fatal(err)
@@ -148,7 +151,11 @@ func threeSearches(
 			f(step)
 		}
 	}
-	return slices.Concat(s.Next("a", "s"), s.Next("b", "s"), s.Next("b", "t")), nil
+	for _, of := range [][2]string{{"a", "s"}, {"b", "s"}, {"b", "t"}} {
+		_, out := s.Buffers(of[0])
+		found = append(found, out[program.KindQuantizerState.PartOf(of[0], of[1])]...)
+	}
+	return found, nil
 }
 
 // TestSearchCrashes checks that a search that crashes or hangs once is repeated, with the same

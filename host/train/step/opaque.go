@@ -1,22 +1,24 @@
 package step
 
 import (
+	"fmt"
+
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Opaque computes the directions of some tensors outside of programs, in host memory of its own.
+// External computes tensors outside of programs, in host memory of its own.
+type External interface {
+	// Buffers returns the buffers of a parameter or weight: those to be filled before a call that
+	// computes, and those that hold its results. Both are named as the tensors in a step.
+	Buffers(owner string) (in, out map[string][]float32)
+}
+
+// Opaque computes the directions and states of some tensors.
 type Opaque interface {
-	// Inputs returns the buffers into which x and the gradient of a tensor are copied before Step.
-	Inputs(tensor string) (x, gradient []float32)
-	// State returns the buffer into which a state tensor is copied before Step, and Next the buffer
-	// of the state that Step computes.
-	State(tensor, state string) []float32
-	Next(tensor, state string) []float32
-	// Direction returns the buffer of a tensor's direction, valid after Step.
-	Direction(tensor string) []float32
+	External
 	// Step computes the directions of update number step; steps is the length of the run, and rate
 	// the scheduled learning rate. After an error it can be called again.
 	Step(step, steps int, rate, loss float64) error
@@ -41,22 +43,12 @@ func (c *Compiled) runOpaque(
 	}
 	rules := c.plan.opaqueRules()
 	for _, r := range rules {
-		o := c.plan.Opaque[r.Name]
-		x, g := o.Inputs(r.Name)
-		for name, to := range map[string][]float32{
-			program.KindOpaqueX.Of(r.Name): x, program.KindOpaqueGradient.Of(r.Name): g,
-		} {
-			if err := copyTo(to, t[name]); err != nil {
-				return err
-			}
-			t[name].Finalize()
-			delete(t, name)
+		if err := give(c.plan.Opaque[r.Name], r.Name, t); err != nil {
+			return err
 		}
-		for _, st := range r.Optimizer.State {
-			state := t[program.KindState.PartOf(r.Name, st.Name)]
-			if err := copyTo(o.State(r.Name, st.Name), state); err != nil {
-				return err
-			}
+		for _, kind := range []program.Kind{program.KindOpaqueX, program.KindOpaqueGradient} {
+			t[kind.Of(r.Name)].Finalize()
+			delete(t, kind.Of(r.Name))
 		}
 	}
 	done := map[Opaque]bool{}
@@ -71,31 +63,33 @@ func (c *Compiled) runOpaque(
 	return nil
 }
 
-func copyTo(to []float32, from *engine.Buffer) error {
-	data, err := engine.View[float32](from)
-	copy(to, data)
-	return err
+// give copies the tensors of t that e reads for an owner.
+func give(e External, owner string, t update.Tensors) error {
+	in, _ := e.Buffers(owner)
+	for name, to := range in {
+		data, err := engine.View[float32](t[name])
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		copy(to, data)
+	}
+	return nil
 }
 
 func (c *Compiled) takeOpaque(t update.Tensors) error {
-	take := func(name string, data []float32, dims []int) error {
-		b, err := c.put(Tensor{Name: name, Dims: dims}, data)
-		if err == nil {
-			t[name].Finalize()
-			t[name] = b
-		}
-		return err
-	}
 	for _, r := range c.plan.opaqueRules() {
-		o := c.plan.Opaque[r.Name]
-		if err := take(program.KindDirection.Of(r.Name), o.Direction(r.Name), r.Shape); err != nil {
-			return err
-		}
+		_, out := c.plan.Opaque[r.Name].Buffers(r.Name)
+		list := []Tensor{{Name: program.KindDirection.Of(r.Name), Dims: r.Shape}}
 		for _, st := range r.Optimizer.State {
-			name := program.KindState.PartOf(r.Name, st.Name)
-			if err := take(name, o.Next(r.Name, st.Name), st.Shape); err != nil {
+			list = append(list, Tensor{Name: program.KindState.PartOf(r.Name, st.Name), Dims: st.Shape})
+		}
+		for _, tensor := range list {
+			b, err := c.put(tensor, out[tensor.Name])
+			if err != nil {
 				return err
 			}
+			t[tensor.Name].Finalize()
+			t[tensor.Name] = b
 		}
 	}
 	return nil

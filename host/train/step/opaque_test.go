@@ -52,15 +52,12 @@ type inProcess struct {
 	steps   int
 }
 
-func (p *inProcess) Inputs(tensor string) (x, gradient []float32) {
-	return p.tensors[tensor].X, p.tensors[tensor].Gradient
+func (p *inProcess) Buffers(tensor string) (in, out map[string][]float32) {
+	s, m := p.tensors[tensor], program.KindState.PartOf(tensor, "m")
+	return map[string][]float32{program.KindOpaqueX.Of(tensor): s.X,
+			program.KindOpaqueGradient.Of(tensor): s.Gradient, m: s.State["m"]},
+		map[string][]float32{program.KindDirection.Of(tensor): s.Direction, m: s.Next["m"]}
 }
-
-func (p *inProcess) State(tensor, state string) []float32 { return p.tensors[tensor].State[state] }
-
-func (p *inProcess) Next(tensor, state string) []float32 { return p.tensors[tensor].Next[state] }
-
-func (p *inProcess) Direction(tensor string) []float32 { return p.tensors[tensor].Direction }
 
 func (p *inProcess) Step(int, int, float64, float64) error {
 	if p.err != nil {

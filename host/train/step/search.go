@@ -10,16 +10,9 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Search computes states of the quantizers of some weights outside of programs, in host memory of
-// its own.
+// Search computes states of the quantizers of some weights.
 type Search interface {
-	// Weight, Trained and State return the buffers into which a weight, and a trained parameter and
-	// a state tensor of its quantizer, are copied before Search.
-	Weight(weight string) []float32
-	Trained(weight, parameter string) []float32
-	State(weight, state string) []float32
-	// Next returns the buffer of a state tensor computed by Search.
-	Next(weight, state string) []float32
+	External
 	// Search computes the quantizer states of weights after a step; 0 means before the first step.
 	// After an error it can be called again.
 	Search(ctx context.Context, step int, weights []string) error
@@ -53,20 +46,8 @@ func (c *Compiled) Search(ctx context.Context, s *State, step int) error {
 			searches = append(searches, search)
 		}
 		weights[search] = append(weights[search], r.Name)
-		if err := copyTo(search.Weight(r.Name), s.Tensors[program.KindParam.Of(r.Name)]); err != nil {
+		if err := give(search, r.Name, s.Tensors); err != nil {
 			return err
-		}
-		for _, tr := range r.Quantizer.Trained {
-			parameter := s.Tensors[program.KindParam.Of(tr.At(r.Name))]
-			if err := copyTo(search.Trained(r.Name, tr.Name), parameter); err != nil {
-				return err
-			}
-		}
-		for _, st := range r.Quantizer.State {
-			state := s.Tensors[program.KindQuantizerState.PartOf(r.Name, st.Name)]
-			if err := copyTo(search.State(r.Name, st.Name), state); err != nil {
-				return err
-			}
 		}
 	}
 	for _, search := range searches {
@@ -76,13 +57,15 @@ func (c *Compiled) Search(ctx context.Context, s *State, step int) error {
 	}
 	found := update.Tensors{}
 	for _, r := range rules {
+		_, out := c.plan.Search[r.Name].Buffers(r.Name)
 		for _, st := range r.Quantizer.State {
-			b, err := engine.Upload(c.dev, c.plan.Search[r.Name].Next(r.Name, st.Name), st.Shape...)
+			name := program.KindQuantizerState.PartOf(r.Name, st.Name)
+			b, err := engine.Upload(c.dev, out[name], st.Shape...)
 			if err != nil {
 				finalize(found)
 				return err
 			}
-			found[program.KindQuantizerState.PartOf(r.Name, st.Name)] = b
+			found[name] = b
 		}
 	}
 	s.wait()

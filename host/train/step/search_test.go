@@ -65,15 +65,15 @@ type searchHere struct {
 	err     error // returned by Search if not nil
 }
 
-func (s *searchHere) Weight(weight string) []float32 { return s.weights[weight].X }
-
-func (s *searchHere) Trained(weight, parameter string) []float32 {
-	return s.weights[weight].Trained[parameter]
+func (s *searchHere) Buffers(weight string) (in, out map[string][]float32) {
+	w := s.weights[weight]
+	in, out = map[string][]float32{program.KindParam.Of(weight): w.X}, map[string][]float32{}
+	for state := range w.State {
+		name := program.KindQuantizerState.PartOf(weight, state)
+		in[name], out[name] = w.State[state], w.Next[state]
+	}
+	return in, out
 }
-
-func (s *searchHere) State(weight, state string) []float32 { return s.weights[weight].State[state] }
-
-func (s *searchHere) Next(weight, state string) []float32 { return s.weights[weight].Next[state] }
 
 func (s *searchHere) Search(ctx context.Context, step int, weights []string) error {
 	for _, w := range weights {
