@@ -8,8 +8,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// TestArrangeShared checks that two parameters of a site that are the same shared parameter have one
-// place, which the host fills once, and all other tensors places of their own.
+// TestArrangeShared checks that two parameters of a site that are the same shared parameter have
+// one place, which the host fills once, and all other tensors places of their own.
 func TestArrangeShared(t *testing.T) {
 	shape := []int{3}
 	p := client.ArrangeSites([]client.PlacedSite{{Site: sdk.Site{Name: "w", Shape: shape},

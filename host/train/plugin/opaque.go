@@ -45,9 +45,9 @@ func NewStepper(ctx context.Context, c *Client, list []OpaqueTensor) (*Stepper, 
 	return s, nil
 }
 
-// Buffers returns the buffers of a tensor by the names that [program.Kind.Of] makes: those of x, the
-// gradient and the states, to be filled before a step, which does not change them, and those that
-// hold the direction and the new states after it.
+// Buffers returns the buffers of a tensor by the names that [program.Kind.Of] makes: those of x,
+// the gradient and the states, to be filled before a step, which does not change them, and those
+// that hold the direction and the new states after it.
 func (s *Stepper) Buffers(tensor string) (in, out map[string][]float32) {
 	t := s.tensors[tensor]
 	in = map[string][]float32{program.KindOpaqueX.Of(tensor): s.view(t.X, t.Shape),
