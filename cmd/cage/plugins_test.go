@@ -14,7 +14,7 @@ type rogueQuantizer struct{}
 
 func (rogueQuantizer) Describe() sdk.Description {
 	return sdk.Description{Name: "rogue", Doc: "Doc \x1b[2J\u202e", Parameters: []sdk.Parameter{
-		sdk.Choice("level", "a\x1b[1m", []string{"a\x1b[1m"}, "one\ncage: two\x1b[2J"),
+		sdk.Choice("level", "a\x1b[1m", []string{"a\x1b[1m"}, "one, two\x1b[2J"),
 	}, Claims: []sdk.Claim{{Name: sdk.ClaimTies, When: map[string]any{"level": "a\x1b[1m"}}}}
 }
 
