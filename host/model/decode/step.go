@@ -121,12 +121,12 @@ func (r *step) block(b *block, keys, values []float32) error {
 	if err := r.layerInput(b.prefix+"mlp.input", b.feedForwardNorm); err != nil {
 		return err
 	}
-	upInput := r.in
+	upInput := r.in // w2 has the same site, and so the same operand, unless only one of them rounds
 	if b.w1.rounds != b.w2.rounds {
 		upInput.Data = slices.Clone(r.in.Data)
+		r.roundOperand(upInput, b.w2)
 	}
 	r.roundOperand(r.in, b.w1)
-	r.roundOperand(upInput, b.w2)
 	r.eachRows(b.w1, func(from, to int) {
 		b.w1.times(r.gate, r.in, from, to)
 		b.w2.times(r.up, upInput, from, to)
