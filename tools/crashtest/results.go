@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 
 	"github.com/cage-qat/cage/internal/jsonlines"
@@ -22,10 +21,11 @@ type results struct {
 	mu      sync.Mutex
 	log     *jsonlines.Log[Record]
 	records []Record
+	at      map[Key]int // index in records
 }
 
 func openResults(path vfs.Path) (*results, error) {
-	r := &results{}
+	r := &results{at: map[Key]int{}}
 	size := int64(0)
 	for e, err := range jsonlines.Read[Record](path) {
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, jsonlines.ErrTorn) {
@@ -45,7 +45,8 @@ func openResults(path vfs.Path) (*results, error) {
 func (r *results) has(k Key) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.ContainsFunc(r.records, func(record Record) bool { return record.Key == k })
+	_, done := r.at[k]
+	return done
 }
 
 func (r *results) add(record Record) error {
@@ -57,7 +58,11 @@ func (r *results) add(record Record) error {
 
 // put stores a record. It replaces that of the same experiment, which was repeated.
 func (r *results) put(record Record) {
-	r.records = slices.DeleteFunc(r.records, func(old Record) bool { return old.Key == record.Key })
+	if i, again := r.at[record.Key]; again {
+		r.records[i] = record
+		return
+	}
+	r.at[record.Key] = len(r.records)
 	r.records = append(r.records, record)
 }
 
