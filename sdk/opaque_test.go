@@ -207,7 +207,7 @@ func TestOpaqueOrder(t *testing.T) {
 	for want, change := range map[string]func(l *client.Layout){
 		"not within": func(l *client.Layout) { l.Tensors[0].X = l.Bytes - 4 },
 		"fewer than": func(l *client.Layout) { l.Bytes *= 2 },
-		"attached [1 2] state tensors": func(l *client.Layout) {
+		"attached 1 state tensors and 2 for their next values": func(l *client.Layout) {
 			l.Tensors[0].StateAt = l.Tensors[0].StateAt[:1]
 		},
 	} {

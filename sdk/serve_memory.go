@@ -147,10 +147,10 @@ func (s *optimizerServer) find(f *finder, m *pb.AttachedTensor) (*attachedTensor
 	if err != nil {
 		return nil, err
 	}
-	attached, states := []int{len(m.GetState()), len(m.GetNext())}, len(built.State)
-	if want := []int{states, states}; !slices.Equal(attached, want) {
-		return nil, fmt.Errorf("the host attached %d state tensors and next state tensors, but the "+
-			"plugin has %d", attached, want)
+	states, next, want := len(m.GetState()), len(m.GetNext()), len(built.State)
+	if states != want || next != want {
+		return nil, fmt.Errorf("the host attached %d state tensors and %d for their next values, but "+
+			"the plugin has %d", states, next, want)
 	}
 	a := &attachedTensor{tensor: t, rateFactor: m.GetRateFactor(),
 		x: f.input(m.GetX(), t.Shape), gradient: f.input(m.GetGradient(), t.Shape),
