@@ -23,7 +23,7 @@ help: ## Show this list
 
 # The product is built from its own go.mod, as for everybody else; all else is done in the
 # workspace of the three modules.
-build plugins cuda reproducible: export GOWORK := off
+build plugins bin/test/cage cuda reproducible: export GOWORK := off
 
 .PHONY: build
 build: ## Build bin/cage and bin/plugins/*
@@ -39,6 +39,15 @@ plugins:
 	@mkdir -p bin/plugins bin/built
 	$(GO) build -buildvcs=false -o bin/built/ $(addprefix ./plugins/,$(PLUGINS))
 	@cd bin && for p in $(PLUGINS); do cmp -s built/$$p plugins/$$p || cp -f built/$$p plugins/; done
+
+# The command that tests start, as the plugins: the same file unless its code has changed.
+bin/test/cage: FORCE
+	@mkdir -p bin/test bin/built
+	$(GO) build -buildvcs=false -o bin/built/cage ./cmd/cage
+	@cmp -s bin/built/cage $@ || cp -f bin/built/cage $@
+
+.PHONY: FORCE
+FORCE:
 
 .PHONY: cuda
 cuda: ## Build bin/cage-cuda, for NVIDIA's GPUs and Linux with glibc 2.28 or newer (Zig's C compiler from PyPI, 101 MB)
@@ -65,10 +74,11 @@ GO_TEST = scripts/in-memory.sh $(GO) test -vet=off $(AT_A_TIME) $(FLAGS)
 # They build much and keep little: with a rarer garbage collection they need a seventh less
 # processor time. make check runs go vet.
 test quick exhaustive: export CAGE_TEST_PLUGINS := $(CURDIR)/bin/plugins
+test exhaustive: export CAGE_TEST_COMMAND := $(CURDIR)/bin/test/cage
 test quick exhaustive vet staticcheck deadcode: export GOGC := 400
 
 .PHONY: test
-test: plugins ## Run all tests whose code has changed (some: PACKAGES=./host/data/...)
+test: plugins bin/test/cage ## Run all tests whose code has changed (some: PACKAGES=./host/data/...)
 	$(call tests,-timeout 18m)
 
 .PHONY: quick
@@ -77,7 +87,7 @@ quick: plugins ## Run what tests the product, but for its plugins and tests that
 	$(call tests,-short)
 
 .PHONY: exhaustive
-exhaustive: plugins ## Run all tests with everything that make test takes a sample of: pairs of plugins, failing operations, random programs
+exhaustive: plugins bin/test/cage ## Run all tests with everything that make test takes a sample of: pairs of plugins, failing operations, random programs
 	CAGE_TESTS=all $(GO) test -timeout 2h $(PACKAGES)
 
 .PHONY: avx2

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // fenced matches a fenced block of a page, with the comment before it: "not run: REASON", or "file:
@@ -21,8 +22,9 @@ var fenced = regexp.MustCompile(
 	"(?ms)^(?:<!-- (not run|file): (.*?) -->\n)?```(sh|toml|json|go|python)\n(.*?)^```$")
 
 // smaller shortens the commands of the guide to seconds: trainings stop early, a tree of few files
-// replaces Go's source, and go test skips go vet, which would check the SDK again in each new
-// directory. TestModuleOfAPublishedVersion runs it on a new plugin.
+// replaces Go's source, and go test tries only default settings and skips go vet, which would check
+// the SDK again in each new directory. TestWritingConforms tries all settings, and
+// TestModuleOfAPublishedVersion runs go vet on a new plugin.
 const smaller = `set -euo pipefail
 cage() {
 	case "$1" in
@@ -33,7 +35,7 @@ cage() {
 go() {
 	case "$*" in
 	"env GOROOT") echo "$SMALL" ;;
-	"test "*) shift; command go test -vet=off "$@" ;;
+	"test "*) shift; command go test -vet=off -short "$@" ;;
 	*) command go "$@" ;;
 	esac
 }
@@ -43,10 +45,7 @@ go() {
 // the page marks as not run.
 func TestGuide(t *testing.T) {
 	testlevel.Long(t, "it trains")
-	binary := filepath.Join(t.TempDir(), "cage")
-	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	binary := testrun.Cage(t)
 	repo, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)

@@ -28,7 +28,7 @@ import (
 // kills are relative to the time that the undisturbed study takes on this machine.
 func TestKilledAtAnyMoment(t *testing.T) {
 	path := command(t)
-	s := tiny(t, quiz(t), "train.steps=240", "train.checkpoint_every=4", "train.keep=1")
+	s := tiny(t, quiz(t), "train.steps=100", "train.checkpoint_every=2", "train.keep=1")
 	began := time.Now()
 	whole := undisturbed(t, path)
 	alone := time.Since(began)

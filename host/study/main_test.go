@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -19,12 +17,7 @@ import (
 
 // cage builds the command, once for all tests, and returns its path.
 var cage = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(scratch, "cage")
-	out, err := exec.Command("go", "build", "-o", path, "../../cmd/cage").CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return path, err
+	return testrun.CageIn(scratch)
 })
 
 var scratch string // shared by all tests

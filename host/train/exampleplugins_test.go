@@ -3,12 +3,10 @@ package train_test
 import (
 	"fmt"
 	"math"
-	"path/filepath"
 	"slices"
 	"testing"
 
 	"github.com/cage-qat/cage/host/train"
-	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/sdk/program"
@@ -18,10 +16,6 @@ import (
 // others use, train a small model, and that a resumed run gives the same bits.
 func TestExamplePlugins(t *testing.T) {
 	testlevel.Long(t, "builds plugins")
-	finder, err := plugin.NewFinder()
-	if err != nil {
-		t.Fatal(err)
-	}
 	for name, settings := range map[string]string{
 		"stochastic": "",           // noise for every step and micro-batch
 		"delayed":    "",           // state
@@ -31,10 +25,7 @@ func TestExamplePlugins(t *testing.T) {
 		"outcontrol":  "",
 	} {
 		t.Run(name, func(t *testing.T) {
-			exe, err := finder.Find(t.Context(), filepath.Join("../../examples/plugins", name))
-			if err != nil {
-				t.Fatal(err)
-			}
+			exe := testrun.Example(t, name)
 			whole := testrun.Config(t, "train.accumulate=2",
 				fmt.Sprintf("quantizer={plugin=%q%s}", exe.Path, settings), "method.silence=0.5")
 			parts := testrun.Elsewhere(t, whole)

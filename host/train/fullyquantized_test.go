@@ -64,10 +64,13 @@ func publishedRecipe(t *testing.T, name string, overrides ...string) *config.Con
 	return cfg
 }
 
+// publishedRecipes are examples of training with quantized gradients.
+var publishedRecipes = []string{"quartet", "quartet2", "nvfp4-training"}
+
 // TestPublishedRecipes checks that the recipes train, and that quantized gradients have an effect.
 func TestPublishedRecipes(t *testing.T) {
 	testlevel.Long(t, "trains models")
-	for _, name := range []string{"quartet", "quartet2", "nvfp4-training"} {
+	for _, name := range publishedRecipes {
 		t.Run(name, func(t *testing.T) {
 			cfg := publishedRecipe(t, name)
 			testrun.Train(t, cfg, train.Options{})

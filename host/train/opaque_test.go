@@ -128,14 +128,7 @@ func ownExecutable(t *testing.T, name string) plugin.Executable {
 	if runtime.GOOS != "linux" {
 		t.Skip("plugins that compute themselves need Linux")
 	}
-	finder, err := plugin.NewFinder()
-	if err != nil {
-		t.Fatal(err)
-	}
-	built, err := finder.Find(t.Context(), "../../examples/plugins/"+name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	built := testrun.Example(t, name)
 	// A copy, so that processesOf finds only processes of this test.
 	exe := plugin.Executable{Name: built.Name, Path: filepath.Join(t.TempDir(), name)}
 	if err := os.WriteFile(exe.Path, read(t, built.Path), 0o700); err != nil {

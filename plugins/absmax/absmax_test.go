@@ -25,12 +25,12 @@ func TestConformance(t *testing.T) {
 			}
 			given := map[string]any{"grid": grid, "granularity": granularity, "group": 16, "bits": 3}
 			t.Run(grid+"/"+granularity,
-				func(t *testing.T) { sdktest.Quantizer(t, absmax{}, plugintest.With(t, given)...) })
+				func(t *testing.T) { sdktest.Quantizer(t, absmax{}, plugintest.Fixed(t, absmax{}, given)...) })
 		}
 	}
 	t.Run("1 bit", func(t *testing.T) {
 		sdktest.Quantizer(t, absmax{},
-			plugintest.With(t, map[string]any{"grid": gridCentred, "bits": 1})...)
+			plugintest.Fixed(t, absmax{}, map[string]any{"grid": gridCentred, "bits": 1})...)
 	})
 }
 

@@ -15,7 +15,7 @@ import (
 var int8Moments = map[string]any{"moments": moments8}
 
 func TestConformance8(t *testing.T) {
-	sdktest.Optimizer(t, adamw{}, plugintest.With(t, int8Moments)...)
+	sdktest.Optimizer(t, adamw{}, plugintest.Fixed(t, adamw{}, int8Moments)...)
 }
 
 // TestFlash compares codes with those of the authors' code, and updates with those of NumPy

@@ -31,7 +31,7 @@ func TestConformance(t *testing.T) {
 			given := map[string]any{"form": form, "granularity": granularity, "bits": 4,
 				"variant": variantLSQ, "levels": levelsSigned, "surrogate": surrogateStraight}
 			t.Run(form+"/"+granularity,
-				func(t *testing.T) { sdktest.Quantizer(t, lsq{}, plugintest.With(t, given)...) })
+				func(t *testing.T) { sdktest.Quantizer(t, lsq{}, plugintest.Fixed(t, lsq{}, given)...) })
 		}
 	}
 }

@@ -23,7 +23,7 @@ func TestConformance(t *testing.T) {
 	for _, rotation := range []string{"64", "128"} {
 		given := map[string]any{"rotation": rotation}
 		t.Run(rotation, func(t *testing.T) {
-			sdktest.Quantizer(t, mseden{}, plugintest.With(t, given)...)
+			sdktest.Quantizer(t, mseden{}, plugintest.Fixed(t, mseden{}, given)...)
 		})
 	}
 }

@@ -19,7 +19,8 @@ import (
 func TestConformance(t *testing.T) {
 	sdktest.Optimizer(t, muon{}, plugintest.Kit(t, "kit")...)
 	for name, given := range map[string]map[string]any{"no momentum": {"momentum": 0.0}} {
-		t.Run(name, func(t *testing.T) { sdktest.Optimizer(t, muon{}, plugintest.With(t, given)...) })
+		options := plugintest.Fixed(t, muon{}, given)
+		t.Run(name, func(t *testing.T) { sdktest.Optimizer(t, muon{}, options...) })
 	}
 }
 

@@ -37,14 +37,14 @@ func TestConformance(t *testing.T) {
 			given := map[string]any{"scale_rule": rule, "mask": mask, "ties": ties,
 				"rotation": microscaling.NoRotation}
 			t.Run(rule+"/"+mask+"/"+ties,
-				func(t *testing.T) { sdktest.Quantizer(t, mxfp4{}, plugintest.With(t, given)...) })
+				func(t *testing.T) { sdktest.Quantizer(t, mxfp4{}, plugintest.Fixed(t, mxfp4{}, given)...) })
 		}
 		if !testlevel.All() && r%2 == 0 {
 			continue
 		}
 		t.Run(rule+"/rotated", func(t *testing.T) {
 			sdktest.Quantizer(t, mxfp4{},
-				plugintest.With(t, map[string]any{"scale_rule": rule, "rotation": "64"})...)
+				plugintest.Fixed(t, mxfp4{}, map[string]any{"scale_rule": rule, "rotation": "64"})...)
 		})
 	}
 }
@@ -56,10 +56,10 @@ func TestStochastic(t *testing.T) {
 	unbiased := map[string]any{"scale_rule": ruleAbsMax34, "rounding": microscaling.RoundStochastic,
 		"mask": maskNone, "ties": "even", "rotation": microscaling.NoRotation,
 		"signs": microscaling.SignsFixed}
-	sdktest.Quantizer(t, mxfp4{}, plugintest.With(t, unbiased)...)
+	sdktest.Quantizer(t, mxfp4{}, plugintest.Fixed(t, mxfp4{}, unbiased)...)
 	turned := maps.Clone(unbiased)
 	turned["rotation"], turned["signs"] = "32", microscaling.SignsRandom
-	sdktest.Quantizer(t, mxfp4{}, plugintest.With(t, turned)...)
+	sdktest.Quantizer(t, mxfp4{}, plugintest.Fixed(t, mxfp4{}, turned)...)
 }
 
 // TestStochasticGolden compares with testdata/stochastic.py, an independent implementation.

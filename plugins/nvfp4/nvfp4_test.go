@@ -51,8 +51,8 @@ func TestConformance(t *testing.T) {
 	for _, given := range append(list, map[string]any{"rotation": "16"},
 		map[string]any{"rotation": "128"}) {
 		given["scale_rule"] = ruleSix
-		t.Run(fmt.Sprint(given),
-			func(t *testing.T) { sdktest.Quantizer(t, nvfp4{}, plugintest.With(t, with(given))...) })
+		options := plugintest.Fixed(t, nvfp4{}, with(given))
+		t.Run(fmt.Sprint(given), func(t *testing.T) { sdktest.Quantizer(t, nvfp4{}, options...) })
 	}
 }
 
@@ -69,7 +69,7 @@ func TestTraining(t *testing.T) {
 		given := with(plain)
 		maps.Copy(given, changed)
 		t.Run(fmt.Sprint(changed),
-			func(t *testing.T) { sdktest.Quantizer(t, nvfp4{}, plugintest.With(t, given)...) })
+			func(t *testing.T) { sdktest.Quantizer(t, nvfp4{}, plugintest.Fixed(t, nvfp4{}, given)...) })
 	}
 }
 

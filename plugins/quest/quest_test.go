@@ -34,18 +34,18 @@ func TestConformance(t *testing.T) {
 				given := map[string]any{"form": form, "mask": mask, "rotation": rotation, "bits": 3,
 					"trust": 1.0}
 				t.Run(form+"/"+mask+"/"+rotation,
-					func(t *testing.T) { sdktest.Quantizer(t, quest{}, plugintest.With(t, given)...) })
+					func(t *testing.T) { sdktest.Quantizer(t, quest{}, plugintest.Fixed(t, quest{}, given)...) })
 			}
 		}
 	}
 	for _, bits := range []int{1, 4} {
 		t.Run(fmt.Sprintf("official, %d bits", bits), func(t *testing.T) {
 			given := map[string]any{"form": formOfficial, "bits": bits}
-			sdktest.Quantizer(t, quest{}, plugintest.With(t, given)...)
+			sdktest.Quantizer(t, quest{}, plugintest.Fixed(t, quest{}, given)...)
 		})
 	}
 	t.Run("8 bits", func(t *testing.T) {
-		sdktest.Quantizer(t, quest{}, plugintest.With(t, map[string]any{"bits": 8})...)
+		sdktest.Quantizer(t, quest{}, plugintest.Fixed(t, quest{}, map[string]any{"bits": 8})...)
 	})
 }
 

@@ -13,7 +13,7 @@ import (
 
 func TestConformance(t *testing.T) {
 	sdktest.Optimizer(t, sgd{}, plugintest.Kit(t, "sgd", sdktest.With(map[string]any{"l2": 0.0}))...)
-	sdktest.Optimizer(t, sgd{}, plugintest.With(t, map[string]any{"momentum": 0.9})...)
+	sdktest.Optimizer(t, sgd{}, plugintest.Fixed(t, sgd{}, map[string]any{"momentum": 0.9})...)
 }
 
 // TestState checks that the only state is the momentum, if there is any.

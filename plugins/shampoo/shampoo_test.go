@@ -27,7 +27,7 @@ func TestConformance(t *testing.T) {
 		"blocks": {"freq": 2, "max_precond_dim": 4},
 		"sum":    {"freq": 2, "beta2": 1.0, "graft": false, "beta1": 0.0},
 	} {
-		options := plugintest.With(t, given)
+		options := plugintest.Fixed(t, shampoo{}, given)
 		t.Run(name, func(t *testing.T) { sdktest.Optimizer(t, shampoo{}, options...) })
 	}
 }

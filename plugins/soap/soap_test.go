@@ -22,7 +22,7 @@ func TestConformance(t *testing.T) {
 	for name, given := range map[string]map[string]any{
 		"often": {"freq": 2},
 	} {
-		options := plugintest.With(t, given)
+		options := plugintest.Fixed(t, soap{}, given)
 		t.Run(name, func(t *testing.T) { sdktest.Optimizer(t, soap{}, options...) })
 	}
 }

@@ -209,6 +209,16 @@ func executable(t *testing.T, dir, name string) string {
 	_, err := os.Stat(example)
 	if err == nil {
 		source = example
+		// so that the go command repeats the test if one of the files has changed
+		files, err := filepath.Glob(filepath.Join(example, "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if _, err := os.Stat(file); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 	if os.Getenv("CAGE_TEST_PLUGINS") == "" || source == example {
 		path = filepath.Join(dir, name)

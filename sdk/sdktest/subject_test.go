@@ -32,7 +32,7 @@ func TestLimitsOfHosts(t *testing.T) {
 	testlevel.Long(t, "checks large programs")
 	q := good()
 	q.surrogate = func(v program.Value) program.Value {
-		for range 5000 {
+		for range 2100 {
 			v = v.Scale(1.5).Scale(1 / 1.5)
 		}
 		return v

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/tools/go/packages"
@@ -90,14 +91,18 @@ var direct = []struct {
 	{[]string{"./cmd/...", "./plugins/..."}, nil, "commands are not libraries"},
 }
 
-// load returns the packages of all three modules without their tests.
-func load(t *testing.T) []*packages.Package {
-	t.Helper()
-	all, err := packages.Load(&packages.Config{
+var loaded = sync.OnceValues(func() ([]*packages.Package, error) {
+	return packages.Load(&packages.Config{
 		Mode: packages.NeedName | packages.NeedFiles | packages.NeedImports | packages.NeedDeps |
 			packages.NeedModule,
 		Dir: "../..",
 	}, "./...", "./tools/...", "./examples/...")
+})
+
+// load returns the packages of all three modules without their tests.
+func load(t *testing.T) []*packages.Package {
+	t.Helper()
+	all, err := loaded()
 	if err != nil {
 		t.Fatal(err)
 	}

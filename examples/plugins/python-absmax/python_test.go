@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -26,10 +27,14 @@ import (
 
 const script = "./python-absmax"
 
+var imported = sync.OnceValues(func() ([]byte, error) {
+	return exec.Command("python3", "-c", "import cage_sdk").CombinedOutput()
+})
+
 // needPackage skips the test if Python cannot run the plugin.
 func needPackage(t *testing.T) {
 	t.Helper()
-	if out, err := exec.Command("python3", "-c", "import cage_sdk").CombinedOutput(); err != nil {
+	if out, err := imported(); err != nil {
 		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 		t.Skipf("the Python plugin was NOT tested: python3 with cage-sdk is needed, as make python has "+
 			"it (%v: %s)", err, lines[len(lines)-1])

@@ -264,10 +264,10 @@ func TestReference(t *testing.T) {
 			values, sizes := reference(s, in, dOutput)
 			first := map[string][][]float32{}
 			for _, tier := range matmul.Tiers() {
-				// The portable tier is slow. It computes contexts of 400 without documents only, and contexts
-				// of 610 or more with three documents only. In short mode, it computes contexts above 190 with
-				// three documents only, and none above 300.
-				leftOut := s.Context == 400 && documents > 0 || s.Context >= 610 && documents < 3
+				// The portable tier is slow. It computes no contexts of 400, and contexts of 610 or more with
+				// three documents only. In short mode, it computes contexts above 190 with three documents
+				// only, and none above 300.
+				leftOut := s.Context == 400 || s.Context >= 610 && documents < 3
 				leftOut = testlevel.Sample(s.Context > 190 && (documents < 3 || s.Context > 300), leftOut,
 					false)
 				if tier.IsPortable() && leftOut {

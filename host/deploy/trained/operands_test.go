@@ -13,7 +13,6 @@ import (
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/model/generate"
 	"github.com/cage-qat/cage/host/train"
-	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/testing/testrun"
@@ -109,14 +108,7 @@ func TestExportOfChangedQuantizers(t *testing.T) {
 // whose quantizer refuses them can be exported.
 func TestExportOfKeysInGroups(t *testing.T) {
 	testlevel.Long(t, "builds a plugin")
-	finder, err := plugin.NewFinder()
-	if err != nil {
-		t.Fatal(err)
-	}
-	exe, err := finder.Find(t.Context(), "../../../examples/plugins/kivi")
-	if err != nil {
-		t.Fatal(err)
-	}
+	exe := testrun.Example(t, "kivi")
 	cfg := testrun.Config(t, "train.steps=2", fmt.Sprintf("quantizer.keys={plugin=%q}", exe.Path))
 	testrun.Train(t, cfg, train.Options{})
 	if _, err := open(t, cfg.Train.Out, trained.Options{Export: true, Finder: testrun.Finder(t)}).

@@ -7,6 +7,7 @@ import (
 	"github.com/cage-qat/cage/host/train/conformance"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
@@ -17,11 +18,7 @@ func TestOpaque(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("opaque optimizers need Linux")
 	}
-	finder, err := plugin.NewFinder()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := finder.Start(t.Context(), "../../../examples/plugins/opaque-adamw", sdk.KindOptimizer,
+	c, err := plugin.Start(t.Context(), testrun.Example(t, "opaque-adamw"), sdk.KindOptimizer,
 		plugin.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +16,6 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/passes"
-	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 	"github.com/cage-qat/cage/internal/testing/testkernel"
@@ -67,15 +67,8 @@ func TestKernels(t *testing.T) {
 	testlevel.Long(t, "runs kernels in an interpreter")
 	var page bytes.Buffer
 	page.WriteString(kernelsHead)
-	finder, err := plugin.NewFinder()
-	if err != nil {
-		t.Fatal(err)
-	}
 	const withTable = "examples/plugins/nf4"
-	example, err := finder.Find(t.Context(), "../../../"+withTable)
-	if err != nil {
-		t.Fatal(err)
-	}
+	example := testrun.Example(t, filepath.Base(withTable))
 	for _, settings := range append(slices.Clone(quantizers), `{plugin="`+withTable+`"}`) {
 		found := strings.Replace(settings, withTable, example.Path, 1)
 		plan := testrun.Plan(t, testrun.Config(t, testrun.TwoLayers, "model.vocab=32", "model.width=32",

@@ -10,6 +10,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"github.com/cage-qat/cage/internal/testing/golden"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
@@ -21,6 +22,18 @@ import (
 func Kit(t testing.TB, goldenFile string, more ...sdktest.Option) []sdktest.Option {
 	t.Helper()
 	return append(With(t, nil, more...), sdktest.GoldenFile(t, goldenPath(goldenFile)))
+}
+
+// Fixed returns conformance-kit options for further settings of a plugin, where another test varies
+// all parameters. The kit varies those that are not given; here, all are given, by their defaults,
+// unless tests run all cases.
+func Fixed(t testing.TB, plugin interface{ Describe() sdk.Description }, settings map[string]any,
+	more ...sdktest.Option) []sdktest.Option {
+	t.Helper()
+	if !testlevel.All() {
+		settings = Settings(t, plugin.Describe(), settings).Map()
+	}
+	return With(t, settings, more...)
 }
 
 // With returns conformance-kit options for other settings.

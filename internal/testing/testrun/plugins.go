@@ -68,6 +68,35 @@ func Executables(t testing.TB) map[string]string {
 	return paths
 }
 
+// Example builds the plugin of examples/plugins with the given name. It looks at the plugin's
+// files, so that the go command repeats the test if one has changed.
+func Example(t testing.TB, name string) plugin.Executable {
+	t.Helper()
+	root, err := root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(root, "examples", "plugins", name)
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if _, err := os.Stat(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	finder, err := plugin.NewFinder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	exe, err := finder.Find(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return exe
+}
+
 // shared holds the plugin processes that the tests of a package with [Main] share, because starting
 // one takes longer than a small training run. If nil, each training run starts its own.
 var shared map[sharedKey]*plugin.Client
@@ -231,19 +260,37 @@ func AwaitDeath(t testing.TB, pids []int, within time.Duration) {
 	}
 }
 
-// Cage builds the cage command with the given build tags and returns its path.
+// commandVariable is the environment variable with the path of the built cage command.
+const commandVariable = "CAGE_TEST_COMMAND"
+
+// Cage returns the path of the cage command, as [CageIn] does.
 func Cage(t testing.TB, tags ...string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "cage")
+	path, err := CageIn(t.TempDir(), tags...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// CageIn returns the path of the cage command with the given build tags. It builds the command in a
+// directory, unless one without tags is given by the environment. The go command repeats tests if
+// that file has changed, but does not know what a test builds.
+func CageIn(dir string, tags ...string) (string, error) {
+	if path := os.Getenv(commandVariable); path != "" && len(tags) == 0 {
+		_, err := os.Stat(path)
+		return path, err
+	}
+	path := filepath.Join(dir, "cage")
 	cmd := exec.Command("go", "build", "-tags", strings.Join(tags, ","), "-o", path, "./cmd/cage")
 	var err error
 	if cmd.Dir, err = root(); err != nil {
-		t.Fatal(err)
+		return "", err
 	}
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("go build ./cmd/cage: %v\n%s", err, strings.TrimSpace(string(out)))
+		return "", fmt.Errorf("go build ./cmd/cage: %w\n%s", err, bytes.TrimSpace(out))
 	}
-	return path
+	return path, nil
 }
 
 // Carrier is an optimizer with two states: m, written by updates and refreshes, and a, written only
