@@ -59,7 +59,7 @@ func (m *Multiplier) Multiply(panels, words int, left []float32, apart int, righ
 		sums: asWords(out), stride: stride, tile: m.tile[:],
 	}
 	if add {
-		s.from, s.fromStride = s.sums, stride
+		s.from, s.fromStride, s.overwrites = s.sums, stride, true
 	}
 	m.format.multiply(m.format, s)
 }

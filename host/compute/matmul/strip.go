@@ -11,6 +11,7 @@ type strip struct {
 	right        []uint32
 	from         []uint32 // added to the sums, in rows that are fromStride apart; nil for none
 	fromStride   int
+	overwrites   bool     // whether kernels may leave sums in from, before they are stored
 	sums         []uint32 // the results, in rows that are stride apart, or
 	short        []uint16 // the results in bfloat16; a strip of integers has none
 	stride       int
@@ -24,23 +25,28 @@ type tileKernel func(words int, a, b, c []uint32, stride int, accumulate bool)
 
 func (k tileKernel) tileByTile(f *format, s *strip) {
 	for i := range s.tiles {
-		left, from, at := s.left[i*s.apart:], s.from, i*f.rows*s.stride
-		if i > 0 && from != nil {
+		from, at := s.from, i*f.rows*s.stride
+		if from != nil {
 			from = from[i*f.rows*s.fromStride:]
 		}
-		if s.short == nil && (from == nil || unsafe.SliceData(from) == unsafe.SliceData(s.sums[at:])) {
-			if next := (i + 1) * f.rows * s.stride; i+1 < s.tiles {
-				// The next tile is far away in the output, so prefetch it.
-				f.prefetch(unsafe.Pointer(&s.sums[next]), 4*s.stride, f.rows, 4*f.columns)
-			}
-			k(s.words, left, s.right, s.sums[at:], s.stride, from != nil)
-			continue
+		tile, stride, apart := s.tile, f.columns, 0 // where the kernel leaves its sums
+		switch {
+		case s.overwrites:
+			tile, stride, apart = from, s.fromStride, s.fromStride
+		case from == nil && s.short == nil:
+			tile, stride, apart = s.sums[at:], s.stride, s.stride
 		}
-		k(s.words, left, s.right, s.tile, f.columns, false)
-		if from != nil {
-			addRows(s.tile, f.columns, from, s.fromStride, f.rows, f.columns, f.integers)
+		if next := f.rows * apart; apart > 0 && i+1 < s.tiles {
+			// The next tile is far away in memory, so prefetch it.
+			f.prefetch(unsafe.Pointer(&tile[next]), 4*apart, f.rows, 4*f.columns)
 		}
-		f.store(s.tile, s.sums, s.short, at, s.stride, f.rows, f.columns)
+		k(s.words, s.left[i*s.apart:], s.right, tile, stride, s.overwrites)
+		if from != nil && !s.overwrites {
+			addRows(tile, f.columns, from, s.fromStride, f.rows, f.columns, f.integers)
+		}
+		if s.short != nil || unsafe.SliceData(tile) != unsafe.SliceData(s.sums[at:]) {
+			f.store(tile, stride, s.sums, s.short, at, s.stride, f.rows, f.columns)
+		}
 	}
 }
 
@@ -60,15 +66,17 @@ func addRows(sums []uint32, stride int, x []uint32, xStride, rows, columns int, 
 	}
 }
 
-// store copies rows of a tile to the results, beginning at index at: rounded to short or, if short
-// is nil, unrounded to sums.
-func (f *format) store(tile, sums []uint32, short []uint16, at, stride, rows, columns int) {
+// store copies rows of a tile, which are tileStride apart, to the results, beginning at index at:
+// rounded to short or, if short is nil, unrounded to sums.
+func (f *format) store(
+	tile []uint32, tileStride int, sums []uint32, short []uint16, at, stride, rows, columns int,
+) {
 	if short != nil {
-		f.narrow(short[at:], stride, tile, f.columns, rows, columns)
+		f.narrow(short[at:], stride, tile, tileStride, rows, columns)
 		return
 	}
 	for r := range rows {
-		copy(sums[at+r*stride:][:columns], tile[r*f.columns:])
+		copy(sums[at+r*stride:][:columns], tile[r*tileStride:])
 	}
 }
 
@@ -84,6 +92,7 @@ type block struct {
 	sums       []uint32 // where sums are stored, from the first one on, or
 	short      []uint16 // where they are stored in bfloat16
 	stride     int
+	overwrites bool // whether from may be overwritten, as nothing reads it any more
 	// Whether from and the sums are in the task's memory, where all tiles are complete.
 	fromPartial, toPartial bool
 	finishes               bool // sums of integers are complete, and become results by [finish]
@@ -99,9 +108,10 @@ func (o *rightPart) destination(b *block, begins, ends, first, last bool, w *wor
 	case !begins:
 		b.from, b.fromStride, b.fromPartial = w.partialSums(b.rows, o.format), o.format.columns, true
 	case !first:
-		b.from = o.sums[at:]
+		b.from, b.overwrites = o.sums[at:], true
 	case o.out.Addend != nil:
 		b.from = asWords(o.out.Addend)[at:]
+		b.overwrites = unsafe.SliceData(o.out.Addend) == unsafe.SliceData(o.out.Float32)
 	}
 	switch {
 	case !ends:
@@ -137,7 +147,7 @@ func (o *rightPart) multiplyBlock(b *block, w *workspace) {
 			s.tiles = b.rows / f.rows
 		}
 		if done = s.tiles * f.rows; done > 0 {
-			s.left, s.from, s.fromStride = b.left, b.from, b.fromStride
+			s.left, s.from, s.fromStride, s.overwrites = b.left, b.from, b.fromStride, b.overwrites
 			s.sums, s.short, s.stride = b.sums, b.short, b.stride
 			f.multiply(f, s)
 		}
@@ -152,7 +162,7 @@ func (o *rightPart) multiplyBlock(b *block, w *workspace) {
 func (o *rightPart) tile(b *block, row int, w *workspace) {
 	f, s := o.format, &w.strip
 	rows := min(b.rows-row, f.rows)
-	s.tiles, s.left, s.from = 1, b.left[row*b.depth:], nil
+	s.tiles, s.left, s.from, s.overwrites = 1, b.left[row*b.depth:], nil, false
 	s.sums, s.short, s.stride = w.tile, nil, f.columns
 	if b.from != nil {
 		s.from, s.fromStride = b.from[row*b.fromStride:], b.fromStride
@@ -161,7 +171,7 @@ func (o *rightPart) tile(b *block, row int, w *workspace) {
 			for r := range rows {
 				copy(w.tile[r*f.columns:][:b.columns], s.from[r*s.fromStride:])
 			}
-			s.from, s.fromStride = w.tile, f.columns
+			s.from, s.fromStride, s.overwrites = w.tile, f.columns, true
 		}
 	}
 	f.multiply(f, s)
@@ -169,5 +179,5 @@ func (o *rightPart) tile(b *block, row int, w *workspace) {
 		o.finish(b, row, rows, w)
 		return
 	}
-	f.store(w.tile, b.sums, b.short, row*b.stride, b.stride, rows, b.columns)
+	f.store(w.tile, f.columns, b.sums, b.short, row*b.stride, b.stride, rows, b.columns)
 }
