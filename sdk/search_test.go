@@ -229,10 +229,10 @@ func TestSearchOrder(t *testing.T) {
 	for want, change := range map[string]func(l *client.SearchLayout){
 		"not within": func(l *client.SearchLayout) { l.Sites[0].X = l.Bytes - 4 },
 		"fewer than": func(l *client.SearchLayout) { l.Bytes *= 2 },
-		"[1 1 2] trained parameters, state tensors and next state": func(l *client.SearchLayout) {
+		"1 state tensors and 2 for their next values": func(l *client.SearchLayout) {
 			l.Sites[0].StateAt = l.Sites[0].StateAt[:1]
 		},
-		"[0 2 2] trained parameters": func(l *client.SearchLayout) {
+		"attached 0 trained parameters": func(l *client.SearchLayout) {
 			l.Sites[1].TrainedAt = nil
 		},
 	} {

@@ -209,11 +209,11 @@ func (s *quantizerServer) find(f *finder, m *pb.AttachedSite) (*attachedSite, er
 	if err != nil {
 		return nil, err
 	}
-	attached := []int{len(m.GetTrained()), len(m.GetState()), len(m.GetNext())}
-	states := len(built.State)
-	if want := []int{len(built.Trained), states, states}; !slices.Equal(attached, want) {
-		return nil, fmt.Errorf("the host attached %d trained parameters, state tensors and next state "+
-			"tensors, but the plugin has %d", attached, want)
+	trained, states, next := len(m.GetTrained()), len(m.GetState()), len(m.GetNext())
+	if want := len(built.State); trained != len(built.Trained) || states != want || next != want {
+		return nil, fmt.Errorf("the host attached %d trained parameters, %d state tensors and %d for "+
+			"their next values, but the plugin has %d and %d", trained, states, next, len(built.Trained),
+			want)
 	}
 	a := &attachedSite{site: site, x: f.input(m.GetX(), site.Shape), trained: map[string][]float32{},
 		state: map[string][]float32{}, next: map[string][]float32{}}

@@ -69,7 +69,14 @@ var temporaryPlugins string
 // not given.
 var builtPlugins = sync.OnceValues(func() (dir string, err error) {
 	if dir = os.Getenv(pluginsVariable); dir != "" {
-		return dir, nil
+		// Look at them, so that the go command repeats the tests if one has changed.
+		entries, err := os.ReadDir(dir)
+		for _, entry := range entries {
+			if err == nil {
+				_, err = os.Stat(filepath.Join(dir, entry.Name()))
+			}
+		}
+		return dir, err
 	}
 	if dir, err = os.MkdirTemp("", "cage-plugins-"); err != nil {
 		return "", err

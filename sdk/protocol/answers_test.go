@@ -206,19 +206,16 @@ func executable(t *testing.T, dir, name string) string {
 	t.Helper()
 	path, source := filepath.Join(os.Getenv("CAGE_TEST_PLUGINS"), name), "../../plugins/"+name
 	example := "../../examples/plugins/" + name
-	_, err := os.Stat(example)
-	if err == nil {
+	if _, err := os.Stat(example); err == nil {
 		source = example
-		// so that the go command repeats the test if one of the files has changed
-		files, err := filepath.Glob(filepath.Join(example, "*"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, file := range files {
-			if _, err := os.Stat(file); err != nil {
-				t.Fatal(err)
-			}
-		}
+	}
+	// Look at files, so that the go command repeats the test if one has changed.
+	files, err := filepath.Glob(filepath.Join(source, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range append(files, path) {
+		_, _ = os.Stat(file)
 	}
 	if os.Getenv("CAGE_TEST_PLUGINS") == "" || source == example {
 		path = filepath.Join(dir, name)

@@ -8,11 +8,34 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
+// influences holds what [instance.influence] found for elements of x, by their indices. Checks ask
+// once for each machine, but the answer is that of the reference implementation.
+type influences struct {
+	x  []float64
+	of map[int][]bool
+}
+
 // influence marks the elements whose value changes when element j of x takes other finite values:
-// those that share a scale with it, or are mixed with it by a rotation. On a coarse grid an element
-// may be rounded to zero for any scale. Therefore it also tries tensors whose elements all have the
-// largest magnitude of x, once positive and once negative: no grid rounds both to zero.
+// those that share a scale with it, or are mixed with it by a rotation. It is nil for quantizers
+// with trained parameters or state, whose scales do not depend on x. The result is read-only.
 func (in *instance) influence(x []float64, j int) []bool {
+	if in.hasMemory() {
+		return nil
+	}
+	known := &in.influences
+	if !slices.Equal(known.x, x) {
+		*known = influences{x: x, of: map[int][]bool{}}
+	}
+	if known.of[j] == nil {
+		known.of[j] = in.influenced(x, j)
+	}
+	return known.of[j]
+}
+
+// influenced computes the result of [instance.influence]. On a coarse grid an element may be
+// rounded to zero for any scale. Therefore it also tries tensors whose elements all have the
+// largest magnitude of x, once positive and once negative: no grid rounds both to zero.
+func (in *instance) influenced(x []float64, j int) []bool {
 	on := *in
 	on.m = Reference{}
 	shared := make([]bool, len(x))
@@ -57,7 +80,7 @@ type poisoning struct {
 	*instance
 	x        []float64
 	at       int
-	shared   []bool // the elements that at influences while it is finite
+	shared   []bool // the elements that at influences while it is finite, see [instance.influence]
 	base     quantization
 	gradient []float64 // of the unmodified matrix
 	dy       []float64

@@ -106,6 +106,8 @@ type siteAnswer struct {
 	// nil if they are equal, and in the evaluation answer itself, which has evaluates set.
 	evaluation *siteAnswer
 	evaluates  bool
+	hashes     map[string]string // of the programs, made when needed
+	influences influences        // results of [instance.influence]
 }
 
 func (q *quantizerRun) ask(v variant, role sdk.Role, shape ...int) (*siteAnswer, error) {
@@ -182,7 +184,12 @@ func (q *quantizerRun) roles() []sdk.Role {
 }
 
 func (s *siteAnswer) samePrograms(other *siteAnswer) bool {
-	return maps.Equal(spec.Hashes(s.Programs()), spec.Hashes(other.Programs()))
+	for _, s := range []*siteAnswer{s, other} {
+		if s.hashes == nil {
+			s.hashes = spec.Hashes(s.Programs())
+		}
+	}
+	return maps.Equal(s.hashes, other.hashes)
 }
 
 func ofAttention(role sdk.Role) bool {

@@ -24,6 +24,7 @@ type Device struct {
 	mu       sync.Mutex
 	device   *engine.Device
 	compiled map[string]*engine.Executable // by program hash
+	hashes   map[*program.Program]string   // of programs that were run
 	order    []string                      // program hashes in compilation order
 }
 
@@ -31,7 +32,8 @@ var _ sdktest.Machine = (*Device)(nil)
 
 // NewDevice returns a Device that uses d, and must be closed before d is.
 func NewDevice(d *engine.Device) *Device {
-	return &Device{device: d, compiled: map[string]*engine.Executable{}}
+	return &Device{device: d, compiled: map[string]*engine.Executable{},
+		hashes: map[*program.Program]string{}}
 }
 
 // Name returns the kind of the device.
@@ -84,7 +86,11 @@ func (d *Device) Run(p *program.Program,
 }
 
 func (d *Device) compile(p *program.Program, args []*engine.Buffer) (*engine.Executable, error) {
-	hash := p.Hash()
+	hash, ok := d.hashes[p]
+	if !ok {
+		hash = p.Hash()
+		d.hashes[p] = hash
+	}
 	if e, ok := d.compiled[hash]; ok {
 		return e, nil
 	}
