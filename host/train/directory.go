@@ -32,8 +32,7 @@ var changeable = append([]string{
 	"train.samples", "train.sample_tokens", "train.sample_temperature",
 	"method.pareto_every", "diagnostics.every", "diagnostics.coordinates", "diagnostics.window",
 	"diagnostics.seed", "diagnostics.tensors", "train.distillation.teacher", "device.count",
-	"device.shard", "device.offload", "data.train", "data.validation", "data.validation_sha256",
-	"data.tokenizer",
+	"device.shard", "data.train", "data.validation", "data.validation_sha256", "data.tokenizer",
 }, config.Incidental()...)
 
 // Other processes hold the lock briefly to test whether a run is training.

@@ -54,7 +54,6 @@ const (
 	// IntegerProducts multiplies 8-bit codes and sums in 32-bit integers, if both matrices have one
 	// scale per row.
 	IntegerProducts Products = "integer"
-	FormerBlocks    Products = "fp4" // was an experiment on some GPUs; now like FloatProducts
 )
 
 // Shard selects the tensors that are sharded by rows among several GPUs instead of replicated.

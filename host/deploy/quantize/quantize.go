@@ -67,10 +67,6 @@ func Run(ctx context.Context, dir string, o Options) (*trained.Posttrained, erro
 		return nil, err
 	}
 	defer from.Close()
-	if after := from.Config.Quantizer.After; after > 0 && from.Step <= after {
-		return nil, fmt.Errorf("%s: its quantizers change after step %d: only later checkpoints can be "+
-			"quantized", dir, after)
-	}
 	if from.Record.Posttrained != nil {
 		return nil, fmt.Errorf("%s has already been quantized after training: quantize the run that it "+
 			"was made from", dir)

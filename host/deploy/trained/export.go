@@ -141,8 +141,7 @@ func (t *Model) quantized(param string) (*export.Quantized, error) {
 		return nil, nil
 	}
 	programs := t.built.Programs
-	one := build.Programs{After: programs.After,
-		Weights: map[string]spec.Quantizer{param: programs.Weights[param]}}
+	one := build.Programs{Weights: map[string]spec.Quantizer{param: programs.Weights[param]}}
 	if changed := build.Changed(t.Record.Programs, one.Hashes()); len(changed) > 0 {
 		return nil, fmt.Errorf("the quantizer has changed since the run, so that Q(x) is not what was " +
 			"trained: export with the plugin that the run had, or with --weights latent")

@@ -259,7 +259,7 @@ func (t *Model) compile(ctx context.Context, o Options) error {
 		file = "the run.toml that 'cage import' makes"
 	}
 	err = t.built.Build(ctx, build.Request{
-		Piece: atOnce, NoAttention: o.Export, Config: t.Config, Model: m, Step: t.Source.Step,
+		Piece: atOnce, NoAttention: o.Export, Config: t.Config, Model: m,
 		Batch: t.Config.Train.Batch, Pieces: pieces, Forward: true, Finder: o.Finder,
 		Options: plugin.Options{Logger: o.Logger},
 	}, o.Logger.Warn, file)

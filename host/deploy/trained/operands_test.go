@@ -3,7 +3,6 @@ package trained_test
 import (
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/model/generate"
 	"github.com/cage-qat/cage/host/train"
-	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -69,38 +67,6 @@ func TestQuantizedOperands(t *testing.T) {
 	}
 	if head, err := m.Quantized("head"); err != nil || head == nil || slices.Max(head.Codes) != 127 {
 		t.Errorf("the head is %v: %v", head, err)
-	}
-}
-
-// TestExportOfChangedQuantizers checks the export of a run whose quantizers changed, which earlier
-// versions could train: it has Q(x) of the last step, and checkpoints before the change are
-// refused.
-func TestExportOfChangedQuantizers(t *testing.T) {
-	cfg := testrun.Config(t, "train.steps=6", "train.checkpoint_every=3", "train.keep=9",
-		`quantizer={plugin="absmax", bits=8}`)
-	testrun.Train(t, cfg, train.Options{})
-	path := rundir.At(cfg.Train.Out).Config()
-	text, err := path.ReadFile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	text = append(text, "\n[[quantizer.overrides]]\nfrom = 4\nplugin = \"absmax\"\nbits = 3\n"...)
-	if err := os.WriteFile(path.Name, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	m, err := open(t, cfg.Train.Out,
-		trained.Options{Step: 6, Export: true, Finder: testrun.Finder(t)}).Export()
-	if err != nil {
-		t.Fatal(err)
-	}
-	q, err := m.Quantized("layers.0.mlp.down")
-	if err != nil || q == nil || slices.Max(q.Codes) != 3 {
-		t.Errorf("step 6: %v, %v", q, err)
-	}
-	_, err = trained.Open(t.Context(), cfg.Train.Out,
-		trained.Options{Step: 3, Export: true, Finder: testrun.Finder(t)})
-	if err == nil || !strings.Contains(err.Error(), "the quantizers change after step 3") {
-		t.Errorf("step 3: %v", err)
 	}
 }
 

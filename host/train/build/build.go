@@ -52,16 +52,13 @@ func deviceOf(cfg *config.Config, warn Warn, processes engine.Processes) (*engin
 		return nil, cfg.ErrorAt("device.count", "found %d with %d processes", d.Count, n).
 			WithHint("want a multiple of the number of processes: the total number of GPUs")
 	}
-	kernels, products := d.Kernels, d.Products
-	if products == device.FormerBlocks {
-		products = device.FloatProducts
-	}
+	kernels := d.Kernels
 	if d.Kind == device.CPU && kernels != device.BodyKernels {
 		kernels = device.AutoKernels
 	}
 	dev, err := engine.Open(d.Kind, engine.Options{
 		Threads: d.Threads, Count: d.Count, Processes: processes,
-		Precision: d.Precision, TF32: d.TF32 == "on", Products: products,
+		Precision: d.Precision, TF32: d.TF32 == "on", Products: d.Products,
 		Attention: d.Attention, Kernels: kernels, Warn: warn, Cache: d.Cache,
 		Allocator: d.Allocator, Preallocate: d.Preallocate == "on", MemoryFraction: d.MemoryFraction,
 		Timeout: time.Duration(d.TimeoutMinutes * float64(time.Minute)),
@@ -74,12 +71,6 @@ func deviceOf(cfg *config.Config, warn Warn, processes engine.Processes) (*engin
 	}
 	if kernels != d.Kernels {
 		dev.Warn("device.kernels no longer has an effect on the CPU", "kernels", d.Kernels)
-	}
-	if products != d.Products {
-		dev.Warn("device.products = \"fp4\" no longer has an effect: values are multiplied")
-	}
-	if d.Offload != "none" {
-		dev.Warn("device.offload no longer has an effect: states are in the GPU's memory")
 	}
 	dev.WarnOfProducts()
 	return dev, nil

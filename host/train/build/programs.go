@@ -24,8 +24,6 @@ import (
 
 // Programs holds the programs returned by the plugins of a run.
 type Programs struct {
-	// After is the last step that used other programs; see [config.Quantizer].
-	After int
 	// Weights holds the quantizers' programs by parameter, Activations by site. Parameters and
 	// sites that are not quantized have none.
 	Weights, Activations map[string]spec.Quantizer
@@ -122,8 +120,6 @@ type Request struct {
 	Batch int
 	// Forward omits the optimizer, as for evaluation.
 	Forward bool
-	// Step is the step of the evaluated checkpoint; 0 means the last step of the run, or training.
-	Step int
 	// Piece is the number of tokens per sequence that an evaluation with a KV cache processes at
 	// once; 0 means whole sequences without a cache.
 	Piece int
@@ -164,13 +160,6 @@ func (p *Programs) Pinned(cfg *config.Config) *config.Config {
 }
 
 func (c *collector) collect(ctx context.Context) (*Programs, error) {
-	c.out.After = c.Config.Quantizer.After
-	if after := c.out.After; after > 0 && (!c.Forward || c.Step > 0 && c.Step <= after) {
-		return nil, c.Config.ErrorAt("quantizer.overrides", "the quantizers change after step %d "+
-			"(from, to): training uses the same quantizers at all steps, and evaluation those of the "+
-			"last step", after).
-			WithHint("train in several runs, each of which starts from the one before (model.init)")
-	}
 	began := time.Now()
 	if err := c.start(ctx, c.tables()); err != nil {
 		return nil, err

@@ -103,17 +103,13 @@ func check(ctx context.Context, cfg *config.Config, running *pool) (f config.Fin
 	return config.Finding{Programs: programs.Hashes(), Data: cfg.Data.Hashes()}, nil
 }
 
-// Hashes returns the SHA-256 of every program, by role and name. Names include After if it is not
-// 0. A run can be resumed with a different build of a plugin that returns the same programs.
+// Hashes returns the SHA-256 of every program, by role and name. A run can be resumed with a
+// different build of a plugin that returns the same programs.
 func (p *Programs) Hashes() map[string]string {
 	hashes := map[string]string{}
-	since := ""
-	if p.After > 0 {
-		since = fmt.Sprintf(" from step %d", p.After+1)
-	}
 	add := func(owner string, programs iter.Seq2[string, *program.Program]) {
 		for which, q := range programs {
-			hashes[owner+since+": "+which] = q.Hash()
+			hashes[owner+": "+which] = q.Hash()
 		}
 	}
 	for name, q := range p.Weights {

@@ -302,7 +302,6 @@ type Device struct {
 	Kind      string // engine.CPU or engine.CUDA
 	Count     int    // number of replicas; 0 for a model without batches to share, equivalent to 1
 	Shard     device.Shard
-	Offload   string // no effect; a former experiment
 	Precision device.Precision
 	TF32      string // "off" or "on"
 	Attention device.Attention

@@ -79,7 +79,7 @@ func TestDefaults(t *testing.T) {
 			LOTION: cage.DefaultLOTION, OsciReset: cage.DefaultOsciReset, PARQ: cage.DefaultPARQ},
 		Optimizer:   Optimizer{Plugin: Plugin{Name: "adamw"}, Rest: &Plugin{Name: "adamw"}},
 		Diagnostics: cage.Diagnostics{Coordinates: 4096, Window: 32},
-		Device: Device{Kind: "cpu", Count: 1, Shard: "none", Offload: "none", Precision: "float32",
+		Device: Device{Kind: "cpu", Count: 1, Shard: "none", Precision: "float32",
 			TF32: "off", Attention: "auto", Kernels: "auto", Products: "float", Allocator: "default",
 			Preallocate: "off", TimeoutMinutes: 30},
 	}

@@ -38,8 +38,29 @@ func (d *decoder) expandShort() {
 	}
 }
 
+// dropFormer removes keys of earlier versions, and reports those that had an effect. Every run.toml
+// of these versions holds the keys.
+func (d *decoder) dropFormer() {
+	drop := func(table string, values map[string]any, key string, value any) {
+		if raw, ok := values[key]; ok && raw != value {
+			d.Report(plaintoml.JoinKey(table, key), "found "+schema.Describe(raw)+
+				", which only earlier versions had", "leave the key out")
+		}
+		delete(values, key)
+	}
+	device, _ := d.raw("device").(map[string]any)
+	drop("device", device, "offload", "none")
+	overrides, _ := d.raw("quantizer.overrides").([]map[string]any)
+	for i, o := range overrides {
+		table := plaintoml.Indexed("quantizer.overrides", i)
+		drop(table, o, "from", int64(1))
+		drop(table, o, "to", int64(0))
+	}
+}
+
 // decode checks and resolves the document. The result is only valid if d.Errs is empty.
 func (d *decoder) decode() *Config {
+	d.dropFormer()
 	for _, t := range d.schema {
 		if t.plugin != nil || t.list {
 			continue
@@ -287,7 +308,7 @@ func (d *decoder) readPlugin(t table, values map[string]any) *Plugin {
 	case t.key("roles") != nil:
 		selecting = []string{"match", "roles"}
 	case t.key("layers") != nil:
-		selecting = []string{"match", "layers", "from", "to"}
+		selecting = []string{"match", "layers"}
 		hint = `want match or layers, such as layers = [0, -1]; match = "*" selects everything`
 	}
 	given := func(key string) bool { return d.Given(t.path(key)) }

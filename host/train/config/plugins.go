@@ -1,9 +1,7 @@
 package config
 
 import (
-	"cmp"
 	"maps"
-	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -76,9 +74,6 @@ type Quantizer struct {
 	Gradients, Backward   *Plugin // training only: see RoleGradients, RoleBackward
 
 	Overrides []Override // the last match applies
-	// After is the last step that used other overrides, in a run of an earlier version whose
-	// quantizers changed during training; otherwise 0.
-	After int
 	// Unused is the plugin in [quantizer] if weights and activations have their own tables, so that
 	// mistakes in it are reported; otherwise nil.
 	Unused *Plugin
@@ -91,8 +86,6 @@ type Override struct {
 	Layers []int    // indices of transformer blocks, from 0; nil: any block, or none
 	Role   string   // one of the roles, or "both" for RoleWeights and RoleActivations, or "all"
 	Plugin *Plugin  // nil: unquantized
-
-	from, to int // see atLastStep
 }
 
 // About reports whether the override applies to a role.
@@ -108,23 +101,6 @@ func (o *Override) Matches(role, name string) bool {
 }
 
 func (o *Override) forward() bool { return o.Role != RoleGradients && o.Role != RoleBackward }
-
-// atLastStep removes the overrides that no longer apply at the last step, and sets After. In runs
-// of earlier versions, quantizers could change during training. steps is 0 if it is unknown.
-func (q *Quantizer) atLastStep(steps int) {
-	last := cmp.Or(steps, math.MaxInt)
-	q.Overrides = slices.DeleteFunc(q.Overrides, func(o Override) bool {
-		ends := o.to > 0 && o.to < last
-		q.After = max(q.After, o.from-1)
-		if ends {
-			q.After = max(q.After, o.to)
-		}
-		return ends
-	})
-	for i := range q.Overrides {
-		q.Overrides[i].from, q.Overrides[i].to = 1, 0
-	}
-}
 
 // For returns the quantizer for the named parameter or site in a role, or nil if it is not
 // quantized. The name of a gradient is that of its layer's weight. RoleBackward and RoleHead apply

@@ -46,15 +46,15 @@ plugin = "lsq"
 `)
 	q := c.Quantizer
 	want := []Override{
-		{Table: "quantizer.overrides[0]", Match: []string{"layers.0.*"}, Role: "both", from: 1,
+		{Table: "quantizer.overrides[0]", Match: []string{"layers.0.*"}, Role: "both",
 			Plugin: &Plugin{Table: "quantizer.overrides[0]", Name: "absmax",
 				Params: map[string]any{"bits": int64(8)}}},
 		{Table: "quantizer.overrides[1]", Match: []string{"layers.0.mlp.*", "layers.1.attn.qkv.input"},
-			Role: "activations", from: 1},
-		{Table: "quantizer.overrides[2]", Match: []string{"*.out"}, Role: "weights", from: 1,
+			Role: "activations"},
+		{Table: "quantizer.overrides[2]", Match: []string{"*.out"}, Role: "weights",
 			Plugin: &Plugin{Table: "quantizer.overrides[2]", Name: "lsq"}},
 	}
-	if diff := cmp.Diff(want, q.Overrides, cmp.AllowUnexported(Override{})); diff != "" {
+	if diff := cmp.Diff(want, q.Overrides); diff != "" {
 		t.Fatalf("(-want +got):\n%s", diff)
 	}
 	for _, c := range []struct {
@@ -277,8 +277,6 @@ func TestEncodeArrays(t *testing.T) {
 [[quantizer.overrides]]
 match = ["a", "b.*"]
 role = "weights"
-from = 1
-to = 0
 plugin = "absmax"
 sha256 = ""
 bits = 8
@@ -286,8 +284,6 @@ bits = 8
 [[quantizer.overrides]]
 match = ["c"]
 role = "both"
-from = 1
-to = 0
 plugin = "none"
 
 [optimizer]
@@ -430,64 +426,23 @@ func TestMatchesLikeRegexp(t *testing.T) {
 	}
 }
 
-// TestOverridesOfSomeSteps checks that overrides with "from" and "to", which earlier versions
-// applied to these steps, are reduced to those of the last step.
-func TestOverridesOfSomeSteps(t *testing.T) {
-	c := parse(t, small+`
-[quantizer]
-plugin = "quest"
-
-[[quantizer.overrides]]      # full precision, then 8 bits, then 4
-to = 3
-role = "all"
-plugin = "none"
-
-[[quantizer.overrides]]
-from = 4
-to = 6
-plugin = "absmax"
-bits = 8
-
-[[quantizer.overrides]]      # the first and the last block stay as they are
-layers = [0, -1]
-plugin = "none"
-
-[[quantizer.overrides]]
-match = "*.out"
-layers = 0
-role = "weights"
-from = 2
-plugin = "lsq"
-`, "model.layers=4")
-	q := &c.Quantizer
-	if len(q.Overrides) != 2 || q.After != 6 {
-		t.Fatalf("after step %d: %+v", q.After, q.Overrides)
+// TestFormerKeys checks that keys of earlier versions are ignored with the values that had no
+// effect, and reported with others.
+func TestFormerKeys(t *testing.T) {
+	file := func(offload string, from, to int) string {
+		return fmt.Sprintf("%s[device]\noffload = %q\n[[quantizer.overrides]]\nlayers = 0\nfrom = %d\n"+
+			"to = %d\nplugin = \"none\"\n", small, offload, from, to)
 	}
-	if diff := cmp.Diff([]int{0, c.Model.Layers - 1}, q.Overrides[0].Layers); diff != "" {
-		t.Errorf("blocks (-want +got):\n%s", diff)
+	want := parse(t, small+"[[quantizer.overrides]]\nlayers = 0\nplugin = \"none\"\n")
+	if got := parse(t, file("none", 1, 0)); got.Fingerprint() != want.Fingerprint() {
+		t.Error("former keys change the fingerprint")
 	}
-	for _, x := range []struct{ role, name, want string }{
-		{RoleWeights, "layers.1.mlp.w1", "quest"},
-		{RoleActivations, "layers.1.mlp.input", "quest"},
-		{RoleWeights, "layers.0.mlp.w1", ""},
-		{RoleWeights, fmt.Sprintf("layers.%d.mlp.w1", c.Model.Layers-1), ""},
-		{RoleWeights, "x", "quest"},
-		{RoleWeights, "layers.0.attn.out", "lsq"},
-		{RoleActivations, "layers.0.attn.out", ""},
-	} {
-		got := ""
-		if p := q.For(x.role, x.name); p != nil {
-			got = p.Name
-		}
-		if got != x.want {
-			t.Errorf("%s %s: plugin %q, want %q", x.role, x.name, got, x.want)
-		}
-	}
-	for steps, want := range map[string]int{"from = 1\nto = 0": 0, "from = 1\nto = 1000": 0,
-		"from = 5\nto = 0": 4, "from = 7\nto = 2": 6, "from = 2000": 1999} {
-		one := parse(t, small+"[[quantizer.overrides]]\n"+steps+"\nplugin = \"quest\"\n")
-		if got := one.Quantizer.After; got != want {
-			t.Errorf("%s: after step %d, want %d", steps, got, want)
+	for key, text := range map[string]string{"device.offload": file("states", 1, 0),
+		"quantizer.overrides[0].from": file("none", 2, 0),
+		"quantizer.overrides[0].to":   file("none", 1, 9)} {
+		if _, err := Parse("run.toml", []byte(text), nil); err == nil ||
+			!strings.Contains(err.Error(), key+": found ") {
+			t.Errorf("%s: %v", key, err)
 		}
 	}
 }

@@ -196,7 +196,6 @@ func (d *decoder) overrides() {
 			o.Layers[i] = layer
 		}
 	}
-	c.Quantizer.atLastStep(c.Train.Steps)
 }
 
 func (d *decoder) problems(list schema.Problems) {
@@ -251,7 +250,6 @@ func (d Device) check(batch int) (out schema.Problems) {
 			Hint:  fmt.Sprintf(`want %q, or device.kind = "cuda"`, only)})
 	}
 	gpuOnly("device.tf32", d.TF32, "off")
-	gpuOnly("device.offload", d.Offload, "none")
 	if d.Products != device.IntegerProducts {
 		gpuOnly("device.products", string(d.Products), string(device.FloatProducts))
 	}

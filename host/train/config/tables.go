@@ -127,8 +127,6 @@ func (d *Device) keys() []schema.Key {
 				"gradients; gradients: also sums of gradients over micro-batches; full: also parameters and " +
 				"their quantized values, which each block gathers (use train.recompute, so that they are " +
 				"not kept); none: each GPU holds everything"},
-		{Name: "offload", To: &d.Offload, Is: schema.OneOf("none", "states"), Default: "none",
-			Doc: "cuda only: has no effect; states: a former experiment"},
 		{Name: "precision", To: &d.Precision, Is: schema.OneOf(device.Float32, device.BFloat16),
 			Default: device.Float32,
 			Doc: "type of the operands of the model's matrix products, which accumulate in float32. " +
@@ -149,10 +147,10 @@ func (d *Device) keys() []schema.Key {
 				"operations, in float32; auto: with precision bfloat16 fused, for each kind of kernel that " +
 				"a trial run finds correct"},
 		{Name: "products", To: &d.Products, Default: device.FloatProducts,
-			Is: schema.OneOf(device.FloatProducts, device.IntegerProducts, device.FormerBlocks),
+			Is: schema.OneOf(device.FloatProducts, device.IntegerProducts),
 			Doc: "how quantized activations and weights are multiplied in the forward pass; integer: " +
 				"their 8-bit codes, with exact 32-bit sums, if both have one scale per row; float: their " +
-				"values, in device.precision; fp4: like float, a former experiment"},
+				"values, in device.precision"},
 		{Name: "allocator", To: &d.Allocator, Is: schema.OneOf(device.Allocators()...),
 			Default: device.DefaultAllocator,
 			Doc: "cuda only: XLA's allocator of GPU memory; bfc: divides large pieces; cuda_async: CUDA's " +
@@ -431,11 +429,6 @@ func overrideTable(o *Override, p *Plugin) table {
 			{Name: "role", To: &o.Role, Is: schema.OneOf(append(roles, roleAll)...), Default: roleBoth,
 				Doc: "the role of the tensors, as in the tables of these names; both: weights and " +
 					"activations; gradients: by the names of the weights; all: all of these"},
-			{Name: "from", To: &o.from, Is: schema.From(1, schema.Most), Default: 1,
-				Doc: "a former experiment: the first step of the override. Training uses the same " +
-					"quantizers at all steps, and refuses other values"},
-			{Name: "to", To: &o.to, Is: schema.From(0, schema.Most), Default: 0,
-				Doc: "the same: the last step of the override; 0: the last step of the run"},
 		}, quantizerKeys(p)...)}
 }
 
