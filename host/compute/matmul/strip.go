@@ -29,39 +29,25 @@ func (k tileKernel) tileByTile(f *format, s *strip) {
 		if from != nil {
 			from = from[i*f.rows*s.fromStride:]
 		}
-		tile, stride, apart := s.tile, f.columns, 0 // where the kernel leaves its sums
+		tile, stride := s.tile, f.columns // where the kernel leaves its sums
 		switch {
 		case s.overwrites:
-			tile, stride, apart = from, s.fromStride, s.fromStride
-		case from == nil && s.short == nil:
-			tile, stride, apart = s.sums[at:], s.stride, s.stride
+			tile, stride = from, s.fromStride
+		case s.short == nil:
+			tile, stride = s.sums[at:], s.stride
 		}
-		if next := f.rows * apart; apart > 0 && i+1 < s.tiles {
+		if next := f.rows * stride; (s.overwrites || s.short == nil) && i+1 < s.tiles {
 			// The next tile is far away in memory, so prefetch it.
-			f.prefetch(unsafe.Pointer(&tile[next]), 4*apart, f.rows, 4*f.columns)
+			f.prefetch(unsafe.Pointer(&tile[next]), 4*stride, f.rows, 4*f.columns)
 		}
-		k(s.words, s.left[i*s.apart:], s.right, tile, stride, s.overwrites)
 		if from != nil && !s.overwrites {
-			addRows(tile, f.columns, from, s.fromStride, f.rows, f.columns, f.integers)
+			for r := range f.rows {
+				copy(tile[r*stride:], from[r*s.fromStride:][:f.columns])
+			}
 		}
+		k(s.words, s.left[i*s.apart:], s.right, tile, stride, from != nil)
 		if s.short != nil || unsafe.SliceData(tile) != unsafe.SliceData(s.sums[at:]) {
 			f.store(tile, stride, s.sums, s.short, at, s.stride, f.rows, f.columns)
-		}
-	}
-}
-
-func addRows(sums []uint32, stride int, x []uint32, xStride, rows, columns int, integers bool) {
-	for r := range rows {
-		to, x := sums[r*stride:][:columns], x[r*xStride:][:columns]
-		if integers {
-			for i := range to {
-				to[i] += x[i]
-			}
-			continue
-		}
-		floats, x32 := asFloats(to), asFloats(x)
-		for i := range floats {
-			floats[i] = x32[i] + floats[i]
 		}
 	}
 }
