@@ -143,7 +143,7 @@ python: build ## Test the package for plugins in Python, plugins in Python, and 
 	GO=$(GO) scripts/python.sh
 
 .PHONY: demo
-demo: build ## Train, evaluate, sample and plot a small 4-bit Llama (about 3 minutes on 2 cores)
+demo: build ## Train, evaluate, sample and plot a small 4-bit Llama (3 to 7 minutes on 2 cores)
 	scripts/demo.sh qat
 
 .PHONY: demo-compare
