@@ -1,12 +1,10 @@
 package train_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
 	"github.com/cage-qat/cage/host/train"
-	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
@@ -15,8 +13,7 @@ func overrides(list ...string) string {
 	return "quantizer.overrides=[{" + strings.Join(list, "}, {") + "}]"
 }
 
-// TestOverridesOfEverything checks that overrides for all tensors, or for all steps, equal the
-// table of the quantizer.
+// TestOverridesOfEverything checks that overrides for all tensors equal the table of the quantizer.
 func TestOverridesOfEverything(t *testing.T) {
 	plain := testrun.Config(t, testrun.TwoLayers)
 	testrun.Train(t, plain, train.Options{})
@@ -25,9 +22,6 @@ func TestOverridesOfEverything(t *testing.T) {
 			overrides(`match="*", plugin="quest", bits=4`)},
 		"all blocks": {`quantizer={plugin="none"}`, `method.form="decoupled"`,
 			overrides(`layers=[0, -1], plugin="quest", bits=4`)},
-		"all steps": {`quantizer={plugin="none"}`, `method.form="decoupled"`,
-			overrides(`from=1, to=20, plugin="quest", bits=4`)},
-		"more steps":    {overrides(`layers=0, to=1000, plugin="quest", bits=4`)},
 		"nothing of it": {overrides(`match="*", plugin="absmax"`, `match="*", plugin="quest", bits=4`)},
 	} {
 		if testing.Short() && name != "all blocks" && name != "nothing of it" {
@@ -47,22 +41,5 @@ func TestOverridesOfEverything(t *testing.T) {
 			}
 			testrun.SameRun(t, name, plain.Train.Out, cfg.Train.Out)
 		})
-	}
-}
-
-// TestQuantizersThatChange checks that overrides for only some of the steps are refused.
-func TestQuantizersThatChange(t *testing.T) {
-	for says, list := range map[string]string{
-		"quantizer.overrides: the quantizers change after step 6 (from, " +
-			"to)": `from=7, plugin="quest", bits=8`,
-		"quantizer.overrides: the quantizers change after step 9 (from, to)": `to=9, plugin="none"`,
-	} {
-		_, err := train.Run(t.Context(), testrun.Config(t, overrides(list)),
-			train.Options{Finder: testrun.Finder(t)})
-		var problem *plaintoml.Error
-		if !errors.As(err, &problem) || !strings.Contains(err.Error(), says) ||
-			!strings.Contains(problem.Hint, "init") {
-			t.Errorf("%v, want %q", err, says)
-		}
 	}
 }

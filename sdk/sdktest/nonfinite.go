@@ -16,11 +16,10 @@ type influences struct {
 }
 
 // influence marks the elements whose value changes when element j of x takes other finite values:
-// those that share a scale with it, or are mixed with it by a rotation. It is nil for quantizers
-// with trained parameters or state, whose scales do not depend on x. The result is read-only.
+// those that share a scale with it, or are mixed with it by a rotation. The result is read-only.
 func (in *instance) influence(x []float64, j int) []bool {
-	if in.hasMemory() {
-		return nil
+	if in.hasMemory() { // it depends on more than x
+		return in.influenced(x, j)
 	}
 	known := &in.influences
 	if !slices.Equal(known.x, x) {
@@ -80,7 +79,7 @@ type poisoning struct {
 	*instance
 	x        []float64
 	at       int
-	shared   []bool // the elements that at influences while it is finite, see [instance.influence]
+	shared   []bool // the elements that at influences while it is finite; nil with memory
 	base     quantization
 	gradient []float64 // of the unmodified matrix
 	dy       []float64
@@ -93,7 +92,13 @@ func (q *quantizerRun) checkNonFinite(t *trial, in *instance, x []float64) {
 	}))
 	p := poisoning{instance: in.from(x), x: x, dy: normal(3, in.shape...),
 		at: len(x)/2 - len(x)/2%in.shape[1] + in.shape[1]/2}
-	p.base, p.gradient, p.shared = p.quantize(x), p.byX(x, p.dy), p.influence(x, p.at)
+	shared := func(at int) []bool {
+		if in.hasMemory() {
+			return nil
+		}
+		return p.influence(x, at)
+	}
+	p.base, p.gradient, p.shared = p.quantize(x), p.byX(x, p.dy), shared(p.at)
 	affected, ok := p.check(math.NaN())
 	if !ok {
 		return
@@ -108,7 +113,7 @@ func (q *quantizerRun) checkNonFinite(t *trial, in *instance, x []float64) {
 		if !m || i == p.at {
 			continue
 		}
-		p.at, p.shared = i, p.influence(x, i)
+		p.at, p.shared = i, shared(i)
 		if other, ok := p.check(math.NaN()); ok && !slices.Equal(other, affected) {
 			t.failf(in.at(), "NaN at %v and at one that shares its scale affect different elements",
 				unravel(i, p.shape))
