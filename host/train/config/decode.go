@@ -38,8 +38,8 @@ func (d *decoder) expandShort() {
 	}
 }
 
-// dropFormer removes keys of earlier versions, and reports those that had an effect. Every run.toml
-// of these versions holds the keys.
+// dropFormer removes keys of earlier versions, and reports those whose values had an effect. The
+// run.toml that these versions wrote holds the keys also without an effect.
 func (d *decoder) dropFormer() {
 	drop := func(table string, values map[string]any, key string, value any) {
 		if raw, ok := values[key]; ok && raw != value {
@@ -50,7 +50,7 @@ func (d *decoder) dropFormer() {
 	}
 	device, _ := d.raw("device").(map[string]any)
 	drop("device", device, "offload", "none")
-	overrides, _ := d.raw("quantizer.overrides").([]map[string]any)
+	overrides, _ := schema.TablesOf(d.raw("quantizer.overrides"))
 	for i, o := range overrides {
 		table := plaintoml.Indexed("quantizer.overrides", i)
 		drop(table, o, "from", int64(1))

@@ -250,9 +250,6 @@ func (d Device) check(batch int) (out schema.Problems) {
 			Hint:  fmt.Sprintf(`want %q, or device.kind = "cuda"`, only)})
 	}
 	gpuOnly("device.tf32", d.TF32, "off")
-	if d.Products != device.IntegerProducts {
-		gpuOnly("device.products", string(d.Products), string(device.FloatProducts))
-	}
 	gpuOnly("device.allocator", string(d.Allocator), string(device.DefaultAllocator))
 	gpuOnly("device.preallocate", d.Preallocate, "off")
 	gpuOnly("device.cache", d.Cache, "")

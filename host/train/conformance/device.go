@@ -45,6 +45,7 @@ func (d *Device) Close() {
 		e.Close()
 	}
 	clear(d.compiled)
+	clear(d.hashes)
 	d.order = nil
 }
 
