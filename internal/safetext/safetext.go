@@ -32,6 +32,14 @@ func Line(s string) string { return escape(s, unicode.IsGraphic, goEscape) }
 // JSON escapes characters of a JSON document as [Text] does, without changing the values in it.
 func JSON(s string) string { return escape(s, isShown, jsonEscape) }
 
+// Clip shortens s to about most bytes, and says so by an ellipsis.
+func Clip(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}
+
 // escape replaces unwanted characters and invalid UTF-8 in s.
 func escape(s string, wanted func(rune) bool, escaped func(character string) string) string {
 	first := strings.IndexFunc(s, func(r rune) bool { return !wanted(r) || r == utf8.RuneError })

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/safetensors"
+	"github.com/cage-qat/cage/internal/schema"
 )
 
 // Config is the description of a model in config.json, converted to cage's settings.
@@ -43,13 +44,11 @@ const (
 	scalingKey      = "rope_scaling"    // of transformers 4
 	parametersKey   = "rope_parameters" // of transformers 5
 	quantizationKey = "quantization_config"
+	activationKey   = "hidden_act"
 )
 
 // maxPositions bounds the number of tokens in a sequence.
 const maxPositions = 1 << 30
-
-// defaultPositions is the default of max_position_embeddings, as in transformers.
-const defaultPositions = 2048
 
 // ParseConfig parses the text of a config.json, for use with sequences of context tokens; 0 means
 // the model's maximum. The error is an [*Error].
@@ -59,32 +58,38 @@ func ParseConfig(text []byte, context int) (*Config, error) {
 		return nil, &Error{Faults: []string{err.Error()}}
 	}
 	f := findFamily(k)
+	k.defaults = maps.Clone(usualDefaults)
+	maps.Copy(k.defaults, f.defaults)
 	c := &Config{Architecture: f.architecture}
 	c.Settings.Kind = f.kind
 	s := &c.Settings
-	// Keys for which transformers has defaults in its classes are required here.
 	s.Width = k.required("hidden_size", architecture.MaxWidth)
 	s.Layers = k.required("num_hidden_layers", architecture.MaxLayers)
 	s.Heads = k.required("num_attention_heads", architecture.MaxHeads)
 	s.Hidden = k.required("intermediate_size", architecture.MaxHidden)
 	s.Vocab = k.required(vocabKey, architecture.MaxVocab)
 	s.KVHeads = cmp.Or(k.size("num_key_value_heads", architecture.MaxHeads), s.Heads)
-	// Without the key, a head has hidden_size/heads features, except in families that require it.
-	s.HeadSize = k.size("head_dim", architecture.MaxHeads)
-	if f.freeHeads && !k.has("head_dim") {
-		k.fault("head_dim", "missing", "an even number")
-	}
+	s.HeadSize = k.size("head_dim", architecture.MaxHeads) // 0: hidden_size/heads
 	s.NormEps = k.requiredNumber("rms_norm_eps")
 	s.Head = "own"
-	if k.flag(tiedKey) || f.tied && !k.has(tiedKey) {
+	if k.flag(tiedKey) {
 		s.Head = "tied"
 	}
-	k.rope(s)
+	k.rope(f, s)
 	// Other values of these keys would change the network, and are not supported.
-	only(k, cmp.Or(f.activationKey, "hidden_act"), activation(*s))
-	only(k, "attention_bias", false)
-	only(k, "mlp_bias", false)
+	only(k, cmp.Or(f.activationKey, activationKey), activation(*s))
+	for _, key := range []string{"attention_bias", "mlp_bias", "use_bidirectional_attention"} {
+		only(k, key, false)
+	}
+	only(k, "is_causal", true)
 	only(k, "partial_rotary_factor", 1.0)
+	c.MaxPositions = k.required(positionsKey, maxPositions)
+	if s.Kind != architecture.KindLlama || !k.isNull(windowKey) { // Mistral has none if it is null
+		s.Window = k.size(windowKey, maxPositions)
+	}
+	if f.switched && !k.flag("use_sliding_window") {
+		s.Window = 0
+	}
 	if f.check != nil {
 		f.check(k, s)
 	}
@@ -99,27 +104,57 @@ func ParseConfig(text []byte, context int) (*Config, error) {
 	vocab := s.Vocab
 	c.Tokens = Tokens{Begin: k.ids(beginKey, vocab), End: k.ids(endKey, vocab),
 		Pad: k.ids("pad_token_id", vocab)}
-	c.MaxPositions = cmp.Or(k.size(positionsKey, maxPositions), defaultPositions)
-	if f.window != nil {
-		s.Window = f.window(k)
-	}
-	if !s.Windowed() {
+	if !f.windowed {
 		if n := cmp.Or(context, c.MaxPositions); s.Window > 0 && s.Window < n {
 			k.fault(windowKey, fmt.Sprintf("%d, but sequences have %d tokens", s.Window, n),
 				"sequences that are no longer than that (model.context)")
 		}
 		s.Window = 0
 	}
+	checkLayerTypes(k, s)
+	k.onlyKnown("no such key: cage does not have this setting, which may change what the model computes",
+		harmless...)
 	for _, p := range s.Check() {
 		k.fault(cmp.Or(configKeys[p.Key], p.Key), "found "+p.Found, "sizes that go together")
+	}
+	filled := *s
+	filled.FillIn()
+	// A run has no others.
+	for _, key := range filled.Keys() {
+		value := key.Value()
+		if _, ok := key.Accept(value); !ok && len(k.faults) == 0 && key.Belongs(s.Kind) &&
+			key.Name != "context" {
+			k.fault(cmp.Or(configKeys["model."+key.Name], key.Name), "found "+schema.Describe(value),
+				key.Wants())
+		}
 	}
 	if len(k.faults) > 0 {
 		slices.Sort(k.faults)
 		return nil, &Error{Faults: slices.Compact(k.faults)}
 	}
-	s.FillIn()
+	*s = filled
 	return c, nil
 }
+
+// harmless are keys of published files and of transformers that do not change what the model
+// computes: notes about the file, settings of training and of generation, and what other
+// programs or other tasks read.
+var harmless = strings.Fields("_attn_implementation_autoset _commit_hash _flash_attn_2_enabled " +
+	"_name_or_path _sliding_window_pattern attn_implementation auto_map cache_implementation chunk_size_feed_forward " +
+	"decoder_start_token_id dtype finetuning_task gradient_checkpointing hidden_act id2label " +
+	"initializer_range is_llama_config label2id max_sequence_length max_window_layers model_type name_or_path " +
+	"num_labels output_attentions output_hidden_states prefix pretraining_tp problem_type " +
+	"return_dict sep_token_id sliding_window_pattern task_specific_params tokenizer_class torch_dtype torchscript " +
+	"transformers.js_config transformers_version unsloth_fixed unsloth_version use_bfloat16 " +
+	"use_cache use_return_dict " +
+	// what transformers read here before there was generation_config.json
+	"assistant_confidence_threshold assistant_lookbehind bad_words_ids begin_suppress_tokens " +
+	"diversity_penalty do_sample early_stopping encoder_no_repeat_ngram_size " +
+	"encoder_repetition_penalty epsilon_cutoff eta_cutoff exponential_decay_length_penalty " +
+	"forced_bos_token_id forced_eos_token_id length_penalty max_length min_length " +
+	"no_repeat_ngram_size num_assistant_tokens num_assistant_tokens_schedule num_beam_groups " +
+	"num_beams num_return_sequences output_scores remove_invalid_values repetition_penalty " +
+	"return_dict_in_generate suppress_tokens target_lookbehind temperature top_k top_p typical_p")
 
 // findFamily returns the family that the file names. If it names no supported one, findFamily
 // records a fault and returns that of Llama, so that the other keys can be checked.
@@ -156,6 +191,7 @@ func findFamily(k *keys) family {
 var configKeys = map[string]string{
 	"model.heads": "num_attention_heads", "model.kv_heads": "num_key_value_heads",
 	"model.head_size": "head_dim", "model.rope_high": "rope_scaling",
+	"model.rope_factor": "rope_scaling", "model.norm_eps": "rms_norm_eps",
 }
 
 var torchNames = map[safetensors.DType]string{safetensors.F32: "float32",
@@ -176,7 +212,7 @@ func (c *Config) Describe() (d Description, err error) {
 	config, generation := shape(s), map[string]any{"do_sample": true}
 	maps.Copy(config, wavelengths(s))
 	maps.Copy(config, map[string]any{"architectures": []string{f.architecture},
-		"model_type": f.modelType, cmp.Or(f.activationKey, "hidden_act"): activation(s),
+		"model_type": f.modelType, cmp.Or(f.activationKey, activationKey): activation(s),
 		"attention_bias": false, "mlp_bias": false, "attention_dropout": 0.0,
 		"initializer_range": decimal(s.InitStd), positionsKey: c.MaxPositions, "use_cache": true,
 		// null, for SmolLM3 has a default that may not be below vocab_size

@@ -32,10 +32,10 @@ func TestRefuse(t *testing.T) {
 			Config      jsontext.Value
 		} `json:"cases"`
 	}
-	if err := json.Unmarshal(text, &golden); err != nil {
+	if err := json.Unmarshal(text, &golden, json.MatchCaseInsensitiveNames(true)); err != nil {
 		t.Fatal(err)
 	}
-	if len(golden.Cases) < 16 {
+	if len(golden.Cases) < 12 {
 		t.Fatalf("%d cases", len(golden.Cases))
 	}
 	for _, c := range golden.Cases {
@@ -98,7 +98,7 @@ func TestConfig(t *testing.T) {
 		"scaling of nulls": {change{"rope_scaling": change{"factor": nil}}, 0,
 			func(*huggingface.Config) {}},
 		"null": {change{"num_key_value_heads": nil, "rope_scaling": nil,
-			"head_dim": nil, "quantization_config": nil, "rope_theta": nil, "pad_token_id": nil}, 0,
+			"head_dim": nil, "quantization_config": nil, "pad_token_id": nil}, 0,
 			func(*huggingface.Config) {}},
 		"theta in rope_parameters": {
 			change{"rope_parameters": change{"rope_type": "default", "rope_theta": 5e5}}, 0,
@@ -128,21 +128,24 @@ func TestConfig(t *testing.T) {
 			func(c *huggingface.Config) {
 				c.Architecture, c.Settings.Kind, c.Settings.RopePairs = "Gemma3ForCausalLM", "gemma3",
 					architecture.HalfSplit
-				c.Settings.AttentionMultiplier = 1 / math.Sqrt(21)
+				c.Settings.AttentionMultiplier, c.Settings.RopeTheta = 1/math.Sqrt(21), 1e6
+				c.Settings.Window, c.MaxPositions = 4096, 131072
 			}},
 		"a window of 4096": {change{"architectures": []string{"MistralForCausalLM"},
-			"model_type": "mistral"}, 0, func(c *huggingface.Config) {
-			c.Architecture, c.Settings.Window = "MistralForCausalLM", 4096
+			"model_type": "mistral", "num_key_value_heads": 4}, 0, func(c *huggingface.Config) {
+			c.Architecture, c.Settings.Window, c.MaxPositions = "MistralForCausalLM", 4096, 131072
 		}},
 		"a window that is shorter than sequences": {
 			change{"architectures": []string{"MistralForCausalLM"}, "model_type": "mistral",
-				"sliding_window": 64}, 128,
+				"num_key_value_heads": 4, "sliding_window": 64}, 128,
 			func(c *huggingface.Config) {
-				c.Architecture, c.Settings.Window = "MistralForCausalLM", 64
+				c.Architecture, c.Settings.Window, c.MaxPositions = "MistralForCausalLM", 64, 131072
 			}},
 		"a window that is switched off": {change{"architectures": []string{"Qwen3ForCausalLM"},
-			"model_type": "qwen3", "head_dim": 32, "use_sliding_window": false, "sliding_window": 64}, 0,
+			"model_type": "qwen3", "num_key_value_heads": 4, "head_dim": 32, "use_sliding_window": false,
+			"sliding_window": 64}, 0,
 			func(c *huggingface.Config) {
+				c.MaxPositions = 32768
 				c.Architecture, c.Settings.Kind, c.Settings.HeadSize, c.Settings.RopePairs = "Qwen3ForCausalLM",
 					"qwen3", 32, architecture.HalfSplit
 			}},
@@ -171,17 +174,21 @@ func TestConfigFaults(t *testing.T) {
 		keys   []string // how the faults begin
 	}{
 		"everything at once": {change{"hidden_act": "gelu", "num_hidden_layers": "absent",
-			"vocab_size": 0, "rms_norm_eps": "absent", "attention_bias": true},
-			[]string{"attention_bias", "hidden_act", "num_hidden_layers", "rms_norm_eps", "vocab_size"}},
+			"vocab_size": 0, "rms_norm_eps": nil, "attention_bias": true, "future": change{"a": 1}},
+			[]string{"attention_bias", "future", "hidden_act", "num_hidden_layers", "rms_norm_eps",
+				"vocab_size"}},
 		"nothing at all": {change{"architectures": "absent", "model_type": "absent",
 			"hidden_size": "absent"}, []string{"architectures", "hidden_size"}},
 		"no type": {change{"model_type": "absent"}, []string{"model_type"}},
 		"generations that disagree": {
 			change{"rope_theta": 1e4, "rope_parameters": change{"rope_theta": 5e5}},
-			[]string{"rope_parameters"}},
+			[]string{"rope_parameters.rope_theta"}},
+		"a default that disagrees": {change{"rope_scaling": change{"type": "default"},
+			"rope_parameters": change{"rope_theta": 5e5}}, []string{"rope_parameters.rope_theta"}},
 		"scalings that disagree": {change{"rope_scaling": change{"type": "default"},
 			"rope_parameters": change{"rope_type": "llama3", "factor": 8, "low_freq_factor": 1,
-				"high_freq_factor": 4, "original_max_position_embeddings": 512}}, []string{"rope_parameters"}},
+				"high_freq_factor": 4, "original_max_position_embeddings": 512}},
+			[]string{"rope_parameters.rope_type"}},
 		"partial rotation, new key": {change{"rope_parameters": change{"partial_rotary_factor": 0.25}},
 			[]string{"rope_parameters.partial_rotary_factor"}},
 		"factors in the wrong order": {
@@ -192,10 +199,10 @@ func TestConfigFaults(t *testing.T) {
 				"high_freq_factor": 4, "original_max_position_embeddings": 512}},
 			[]string{"rope_scaling.factor"}},
 		"a factor without a type": {change{"rope_scaling": change{"factor": 8.0}},
-			[]string{"rope_scaling.rope_type"}},
+			[]string{"rope_scaling.factor"}},
 		"a misspelt type": {
 			change{"rope_parameters": change{"rope_typ": "llama3", "rope_theta": 5e5}},
-			[]string{"rope_parameters.rope_type"}},
+			[]string{"rope_parameters.rope_typ"}},
 		"scaling that is no object": {change{"rope_scaling": "yarn"}, []string{"rope_scaling"}},
 		"heads of odd size":         {change{"hidden_size": 60}, []string{"num_attention_heads"}},
 		"a fraction":                {change{"hidden_size": 64.5}, []string{"hidden_size"}},
@@ -203,20 +210,16 @@ func TestConfigFaults(t *testing.T) {
 			[]string{"num_hidden_layers"}},
 		"an id outside":      {change{"eos_token_id": []int{2, 160}}, []string{"eos_token_id"}},
 		"an id that is text": {change{"bos_token_id": "<s>"}, []string{"bos_token_id"}},
-		"no size of heads": {change{"architectures": []string{"Qwen3ForCausalLM"},
-			"model_type": "qwen3"}, []string{"head_dim"}},
-		"caps of Gemma 2": {change{"architectures": []string{"Gemma2ForCausalLM"},
-			"model_type": "gemma2", "head_dim": 16, "query_pre_attn_scalar": 16,
-			"hidden_activation": "gelu_pytorch_tanh"},
-			[]string{"attn_logit_softcapping", "final_logit_softcapping"}},
+		"default heads of Qwen 3": {change{"architectures": []string{"Qwen3ForCausalLM"},
+			"model_type": "qwen3"}, []string{"num_key_value_heads"}},
 		"factors of Granite": {change{"architectures": []string{"GraniteForCausalLM"},
-			"model_type": "granite", "logits_scaling": -1},
-			[]string{"attention_multiplier", "embedding_multiplier", "logits_scaling",
-				"residual_multiplier"}},
+			"model_type": "granite", "logits_scaling": -1, "residual_multiplier": nil},
+			[]string{"logits_scaling", "residual_multiplier"}},
 		"experts": {change{"architectures": []string{"Qwen3MoeForCausalLM"}},
 			[]string{"architectures"}},
 		"a window of a Qwen3": {change{"architectures": []string{"Qwen3ForCausalLM"},
-			"model_type": "qwen3", "head_dim": 32, "use_sliding_window": true, "sliding_window": 64},
+			"model_type": "qwen3", "num_key_value_heads": 4, "head_dim": 32, "use_sliding_window": true,
+			"sliding_window": 64},
 			[]string{"sliding_window"}},
 	} {
 		_, err := parse(t, test.change, 0)

@@ -57,8 +57,8 @@ func compact(v jsontext.Value) string {
 // form of the file's version of transformers. All other values keep their text.
 func TestDescriptionFor(t *testing.T) {
 	const common = `"architectures": ["MistralForCausalLM"], "model_type": "mistral", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
-		"intermediate_size": 96, "vocab_size": 160, "rms_norm_eps": 1e-05, "max_position_embeddings": 131072, "sliding_window": 4096, "bos_token_id": 1,
-		"eos_token_id": 2, "initializer_range": 2.0E-2, "custom": {"z": [1e-05, 3.0], "a": "ü"}, "torch_dtype": "bfloat16"`
+		"intermediate_size": 96, "vocab_size": 160, "rms_norm_eps": 1e-05, "max_position_embeddings": 131072, "sliding_window": 4096, "num_key_value_heads": 4, "bos_token_id": 1,
+		"eos_token_id": 2, "initializer_range": 2.0E-2, "task_specific_params": {"z": [1e-05, 3.0], "a": "ü"}, "torch_dtype": "bfloat16"`
 	const version4 = `{` + common + `, "rope_theta": 500000.0, "rope_scaling": null}`
 	const version5 = `{` + common +
 		`, "rope_parameters": {"rope_type": "default", "rope_theta": 500000.0}}`

@@ -17,21 +17,25 @@ type family struct {
 	architecture, modelType string // in config.json
 	kind                    string // architecture.Settings.Kind
 	tensors                 table
-	freeHeads               bool   // the head size does not follow from the width
-	tied                    bool   // without the key, the head is the embedding
-	activationKey           string // key of the gate's activation; "" means hidden_act
+	defaults                map[string]any // of absent keys, beside usualDefaults
+	theta, localTheta       float64        // default base of positions; in layers with a window
+	windowed                bool           // layers have a window
+	switched                bool           // only if use_sliding_window is true
+	activationKey           string         // key of the gate's activation; "" means activationKey
 	// check reads keys of its own; it may be nil
 	check func(k *keys, s *architecture.Settings)
 	// describe returns keys of its own; it may be nil
 	describe func(s architecture.Settings, positions int) map[string]any
-	// sliding window in tokens, 0 for unlimited; nil means always unlimited
-	window func(k *keys) int
 }
 
 // families are the supported families. Models of a kind are written as the first family of that
 // kind.
 var families = []family{llamaFamily, mistralFamily, olmo2Family, qwen2Family, qwen3Family,
 	smolLM3Family, gemma2Family, gemma3Family, graniteFamily, olmo3Family}
+
+// usualDefaults are the values of absent keys in transformers (configuration_*.py). Other keys are
+// optional, or must be given.
+var usualDefaults = map[string]any{"rms_norm_eps": 1e-6, positionsKey: 2048, tiedKey: false}
 
 // leftOut are architectures that are not supported, by what they would need.
 var leftOut = map[string][]string{
@@ -104,12 +108,8 @@ var llamaFamily = family{architecture: "LlamaForCausalLM", modelType: "llama",
 // mistralFamily is Mistral: a Llama whose layers may have a sliding window.
 var mistralFamily = family{architecture: "MistralForCausalLM", modelType: "mistral",
 	kind: architecture.KindLlama, tensors: llamaTensors,
-	window: func(k *keys) int {
-		if _, exists := k.values[windowKey]; !exists {
-			return 4096 // default of transformers
-		}
-		return k.size(windowKey, maxPositions)
-	},
+	defaults: map[string]any{"num_key_value_heads": 8, positionsKey: 131072, windowKey: 4096},
+	windowed: true,
 	describe: func(s architecture.Settings, _ int) map[string]any {
 		return map[string]any{windowKey: s.Window}
 	}}
@@ -124,7 +124,7 @@ var llamaTensors = commonTensors.merged(table{
 // olmo2Family is OLMo 2. It is post-norm: post_attention_layernorm follows attention, whereas in a
 // Llama it precedes the feed-forward layer.
 var olmo2Family = family{architecture: "Olmo2ForCausalLM", modelType: "olmo2",
-	kind: architecture.KindOLMo2,
+	kind: architecture.KindOLMo2, defaults: map[string]any{"rms_norm_eps": 1e-5},
 	tensors: commonTensors.merged(headNorms).merged(table{
 		"layers.*.attn_norm": {plainSource("model.layers.*.post_attention_layernorm.weight")},
 		"layers.*.mlp_norm":  {plainSource("model.layers.*.post_feedforward_layernorm.weight")},
@@ -132,33 +132,27 @@ var olmo2Family = family{architecture: "Olmo2ForCausalLM", modelType: "olmo2",
 
 // olmo3Family is OLMo 3: OLMo 2 with a window in three of four layers.
 var olmo3Family = family{architecture: "Olmo3ForCausalLM", modelType: "olmo3",
-	kind: architecture.KindOLMo3, tensors: olmo2Family.tensors, window: ownWindow,
-	check: checkLayerTypes, describe: describeLayers}
-
-func ownWindow(k *keys) int { return k.size(windowKey, maxPositions) }
+	kind: architecture.KindOLMo3, tensors: olmo2Family.tensors, windowed: true,
+	defaults: map[string]any{"rms_norm_eps": 1e-5, windowKey: 4096}, theta: 5e5, localTheta: 5e5,
+	describe: describeLayers}
 
 // qwen2Family is Qwen2 and Qwen2.5: a Llama with biases of queries, keys and values.
 var qwen2Family = family{architecture: "Qwen2ForCausalLM", modelType: "qwen2",
-	kind: architecture.KindQwen2, window: qwenWindow,
-	tensors: llamaTensors.merged(table{"layers.*.attn.qkv_bias": projections("bias")})}
-
-// qwenWindow returns the window of Qwen models, which applies only if it is enabled.
-func qwenWindow(k *keys) int {
-	if !k.flag("use_sliding_window") {
-		return 0
-	}
-	return k.size(windowKey, maxPositions)
-}
+	kind: architecture.KindQwen2, switched: true,
+	defaults: map[string]any{"num_key_value_heads": 32, positionsKey: 32768},
+	tensors:  llamaTensors.merged(table{"layers.*.attn.qkv_bias": projections("bias")})}
 
 // qwen3Family is dense Qwen3: a Llama that normalizes each head of queries and keys, and has an
 // independent head size.
 var qwen3Family = family{architecture: "Qwen3ForCausalLM", modelType: "qwen3",
-	kind: architecture.KindQwen3, freeHeads: true, window: qwenWindow,
-	tensors: llamaTensors.merged(headNorms)}
+	kind: architecture.KindQwen3, switched: true,
+	defaults: map[string]any{"num_key_value_heads": 32, positionsKey: 32768, "head_dim": 128},
+	tensors:  llamaTensors.merged(headNorms)}
 
 // smolLM3Family is SmolLM3: a Llama of which every fourth layer has no rotary positions.
 var smolLM3Family = family{architecture: "SmolLM3ForCausalLM", modelType: "smollm3",
-	kind: architecture.KindSmolLM3, tied: true, tensors: llamaTensors, window: qwenWindow,
+	kind: architecture.KindSmolLM3, tensors: llamaTensors, switched: true, theta: 2e6,
+	defaults: map[string]any{"num_key_value_heads": 4, positionsKey: 32768, tiedKey: true},
 	check: func(k *keys, s *architecture.Settings) {
 		only(k, "no_rope_layer_interval", 4)
 		var rotated []int
@@ -179,8 +173,11 @@ var smolLM3Family = family{architecture: "SmolLM3ForCausalLM", modelType: "smoll
 
 // gemma2Family is Gemma 2: norms before and after the layers, and caps of scores and logits.
 var gemma2Family = family{architecture: "Gemma2ForCausalLM", modelType: "gemma2",
-	kind: architecture.KindGemma2, freeHeads: true, tied: true, activationKey: "hidden_activation",
-	window: ownWindow, check: checkGemma, describe: describeLayers,
+	kind: architecture.KindGemma2, activationKey: "hidden_activation", windowed: true,
+	defaults: map[string]any{"num_key_value_heads": 4, "head_dim": 256, positionsKey: 8192,
+		tiedKey: true, windowKey: 4096, scalarKey: 256, "attn_logit_softcapping": 50,
+		"final_logit_softcapping": 30},
+	check: checkGemma, describe: describeLayers,
 	tensors: commonTensors.merged(table{
 		"layers.*.attn_norm":      {plainSource("model.layers.*.input_layernorm.weight")},
 		"layers.*.attn_post_norm": {plainSource("model.layers.*.post_attention_layernorm.weight")},
@@ -191,8 +188,10 @@ var gemma2Family = family{architecture: "Gemma2ForCausalLM", modelType: "gemma2"
 // gemma3Family is the text model of Gemma 3. Layers with a window, five of six, have rotary
 // positions of their own.
 var gemma3Family = family{architecture: "Gemma3ForCausalLM", modelType: "gemma3_text",
-	kind: architecture.KindGemma3, freeHeads: true, tied: true, activationKey: "hidden_activation",
-	window: ownWindow, check: checkGemma, tensors: gemma2Family.tensors.merged(headNorms),
+	kind: architecture.KindGemma3, activationKey: "hidden_activation", windowed: true,
+	defaults: map[string]any{"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256,
+		vocabKey: 262208, positionsKey: 131072, tiedKey: true, windowKey: 4096, scalarKey: 256},
+	theta: 1e6, localTheta: 1e4, check: checkGemma, tensors: gemma2Family.tensors.merged(headNorms),
 	describe: func(s architecture.Settings, positions int) map[string]any {
 		m := describeLayers(s, positions)
 		m["rope_local_base_freq"] = s.LayerRope(0).RopeTheta
@@ -215,23 +214,16 @@ func caps(s *architecture.Settings) map[string]*float64 {
 }
 
 func checkGemma(k *keys, s *architecture.Settings) {
-	only(k, "rope_local_base_freq", s.LayerRope(0).RopeTheta)
-	only(k, "use_bidirectional_attention", false)
 	if x := k.requiredNumber(scalarKey); x != float64(s.HeadSize) && x > 0 {
 		s.AttentionMultiplier = 1 / math.Sqrt(x)
 	}
 	for key, to := range caps(s) {
-		_, exists := k.values[key]
-		switch gemma2 := s.Kind == architecture.KindGemma2; {
-		case gemma2 && !exists:
-			k.fault(key, "missing", "a positive number, or null")
-		case gemma2:
-			*to = k.number(key)
-		case k.has(key):
+		if s.Kind == architecture.KindGemma3 && k.has(key) {
 			k.fault(key, k.found(key), "null")
+		} else if !k.isNull(key) {
+			*to = k.number(key)
 		}
 	}
-	checkLayerTypes(k, s)
 	if s.Kind == architecture.KindGemma3 && !k.has("layer_types") {
 		only(k, "sliding_window_pattern", 6)
 		only(k, "_sliding_window_pattern", 6)
@@ -241,6 +233,8 @@ func checkGemma(k *keys, s *architecture.Settings) {
 // graniteFamily is Granite 3: a Llama with factors.
 var graniteFamily = family{architecture: "GraniteForCausalLM", modelType: "granite",
 	kind: architecture.KindGranite, tensors: llamaTensors,
+	defaults: map[string]any{"attention_multiplier": 1, "embedding_multiplier": 1,
+		"residual_multiplier": 1, "logits_scaling": 1},
 	check: func(k *keys, s *architecture.Settings) {
 		for key, to := range multipliers(s) {
 			*to = k.requiredNumber(key)
@@ -270,7 +264,7 @@ func describeLayers(s architecture.Settings, positions int) map[string]any {
 func layerTypes(s architecture.Settings) []string {
 	types := make([]string, s.Layers)
 	for i := range types {
-		if types[i] = fullAttention; s.Local(i) {
+		if types[i] = fullAttention; s.Local(i) || s.Kind == architecture.KindLlama && s.Window > 0 {
 			types[i] = slidingAttention
 		}
 	}

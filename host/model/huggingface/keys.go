@@ -7,21 +7,24 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/plainjson"
+	"github.com/cage-qat/cage/internal/safetext"
 )
 
 // keys holds the entries of a JSON object, and the faults in the entries read so far. A null entry
-// counts as absent.
+// counts as absent, but has no default.
 type keys struct {
-	values map[string]jsontext.Value
-	faults []string
+	values   map[string]jsontext.Value
+	defaults map[string]any  // of absent keys
+	known    map[string]bool // what has been asked for
+	within   string          // what precedes the keys in messages
+	faults   []string
 }
 
 func newKeys(text []byte) (*keys, error) {
-	k := &keys{}
+	k := &keys{known: map[string]bool{}}
 	if err := json.Unmarshal(text, &k.values); err != nil { // duplicate names are an error
 		return nil, plainjson.Explain(text, err)
 	}
@@ -32,34 +35,67 @@ func newKeys(text []byte) (*keys, error) {
 }
 
 func (k *keys) fault(key, found, want string) {
-	k.faults = append(k.faults, fmt.Sprintf("%s: %s, want %s", key, found, want))
+	k.faults = append(k.faults, fmt.Sprintf("%s%s: %s, want %s", k.within, key, found, want))
 }
 
 func (k *keys) has(key string) bool {
-	v, ok := k.values[key]
-	return ok && v.Kind() != 'n'
+	k.known[key] = true
+	return k.exists(key) && k.values[key].Kind() != 'n'
 }
+
+func (k *keys) exists(key string) bool { _, ok := k.values[key]; return ok }
+func (k *keys) isNull(key string) bool { return k.exists(key) && !k.has(key) }
 
 func (k *keys) found(key string) string {
-	const maxLength = 80
-	text := string(k.values[key])
-	if len(text) > maxLength {
-		text = text[:maxLength] + "…"
+	if !k.exists(key) {
+		return "missing"
 	}
-	return "found " + text
+	return "found " + safetext.Clip(string(k.values[key]), 80)
 }
 
-// read decodes the value of a key into dst, and reports whether the key exists and its value has
+// read decodes the value of a key, or its default, into dst, and reports whether there is one of
 // the right type.
 func (k *keys) read(key string, dst any, want string) bool {
+	value, otherwise := k.values[key], k.defaults[key]
 	if !k.has(key) {
-		return false
+		if otherwise == nil {
+			return false
+		}
+		if !k.exists(key) {
+			value, _ = json.Marshal(otherwise)
+		}
 	}
-	if err := json.Unmarshal(k.values[key], dst); err != nil {
+	err := json.Unmarshal(value, dst)
+	if err != nil || value.Kind() == 'n' {
 		k.fault(key, k.found(key), want)
-		return false
 	}
-	return true
+	return err == nil && value.Kind() != 'n'
+}
+
+// object calls read with the entries of an object, unless it is absent or null.
+func (k *keys) object(key string, read func(*keys)) {
+	if !k.has(key) {
+		return
+	}
+	o, err := newKeys(k.values[key])
+	if err != nil {
+		k.fault(key, k.found(key), "an object, or null")
+		return
+	}
+	o.within = k.within + key + "."
+	read(o)
+	k.faults = append(k.faults, o.faults...)
+}
+
+// onlyKnown refuses keys that nobody has asked for, as they could change what the model computes,
+// unless they are harmless or empty.
+func (k *keys) onlyKnown(want string, harmless ...string) {
+	empty := []string{"null", "false", "0", "0.0", `""`, "[]", "{}"}
+	for key, value := range k.values {
+		if !k.known[key] && !slices.Contains(harmless, key) && !slices.Contains(empty, string(value)) {
+			k.fault(safetext.Clip(key, 80), k.found(key), want)
+		}
+	}
 }
 
 // size returns an integer from 1 to limit, or 0 if the key is absent or its value is wrong.
@@ -74,8 +110,8 @@ func (k *keys) size(key string, limit int) int {
 }
 
 func (k *keys) required(key string, limit int) int {
-	if !k.has(key) {
-		k.fault(key, "missing", fmt.Sprintf("an integer from 1 to %d", limit))
+	if !k.has(key) && k.defaults[key] == nil {
+		k.fault(key, k.found(key), fmt.Sprintf("an integer from 1 to %d", limit))
 	}
 	return k.size(key, limit)
 }
@@ -92,8 +128,8 @@ func (k *keys) number(key string) float64 {
 }
 
 func (k *keys) requiredNumber(key string) float64 {
-	if !k.has(key) {
-		k.fault(key, "missing", "a positive number")
+	if !k.has(key) && k.defaults[key] == nil {
+		k.fault(key, k.found(key), "a positive number")
 	}
 	return k.number(key)
 }
@@ -140,47 +176,57 @@ func (k *keys) ids(key string, vocab int) (list []int32) {
 	return list
 }
 
-// Version 4 of transformers wrote rope_theta and rope_scaling, version 5 writes both as
-// rope_parameters. A file may have either, or both if they agree.
-var scalingKeys = []string{scalingKey, parametersKey}
+// theta returns the base of positions; otherwise if the key is absent.
+func (k *keys) theta(otherwise float64) float64 {
+	if k.known[thetaKey] = true; k.exists(thetaKey) {
+		return k.requiredNumber(thetaKey)
+	}
+	return otherwise
+}
 
-func (k *keys) rope(s *architecture.Settings) {
+// rope reads the positions. Version 4 of transformers wrote rope_theta and rope_scaling, version 5
+// writes both as rope_parameters. A file may have either, or both if they agree.
+func (k *keys) rope(f family, s *architecture.Settings) {
 	s.RopePairs = architecture.Interleaved
 	if s.Kind != architecture.KindLlama {
 		s.RopePairs = architecture.HalfSplit
 	}
-	theta := k.number("rope_theta")
+	theta, local := k.theta(0), f.localTheta
+	if s.Kind == architecture.KindGemma3 {
+		local = cmp.Or(k.number("rope_local_base_freq"), local)
+	}
 	var before *scaling
-	local := map[string]*keys{}
-	for _, key := range scalingKeys {
-		if !k.has(key) {
-			continue
-		}
-		o, err := newKeys(k.values[key])
-		if err == nil && o.has(fullAttention) { // one object for each type of layers
-			local[key] = o
-			o, err = newKeys(o.values[fullAttention])
-		}
-		if err != nil {
-			k.fault(key, k.found(key), "an object, or null")
-			continue
-		}
+	read := func(o *keys) {
 		found := o.scaling()
-		for _, f := range o.faults {
-			k.faults = append(k.faults, key+"."+f)
+		if t := o.theta(theta); theta != 0 && t != theta && t != 0 {
+			o.fault(thetaKey, o.found(thetaKey), fmt.Sprintf("%g, as elsewhere in the file", theta))
+		} else {
+			theta = t
 		}
-		if theta != 0 && found.theta != 0 && found.theta != theta {
-			k.fault(key, fmt.Sprintf("found rope_theta = %g", found.theta),
-				fmt.Sprintf("%g, as elsewhere in the file", theta))
-		}
-		theta = cmp.Or(theta, found.theta)
-		found.theta = 0
 		if before != nil && *before != found {
-			k.fault(key, "found another scaling", "the same as in "+scalingKeys[0])
+			o.fault("rope_type", "found another scaling", "the same as in "+scalingKey)
 		}
 		before = &found
 	}
-	s.RopeTheta = cmp.Or(theta, 10000) // default of transformers
+	k.object(scalingKey, func(o *keys) {
+		if read(o); f.localTheta == 0 && len(o.values) > 0 { // rope_parameters are not read beside it
+			theta = cmp.Or(theta, f.theta, usualTheta)
+		}
+	})
+	k.object(parametersKey, func(o *keys) {
+		if f.localTheta == 0 {
+			read(o)
+			return
+		}
+		o.object(fullAttention, read)
+		o.object(slidingAttention, func(o *keys) {
+			local = o.theta(local)
+			only(o, typeKey, "default")
+			o.onlyKnown(`no such key for "default"`)
+		})
+		o.onlyKnown("one object for each type of layers")
+	})
+	s.RopeTheta = cmp.Or(theta, f.theta, usualTheta)
 	s.RopeScaling = architecture.ScalingLlama3
 	s.RopeFactor, s.RopeLow, s.RopeHigh, s.RopeOriginal = 1, 1, 4, 8192 // no effect at a factor of 1
 	if before != nil && min(before.factor, before.low, before.high, float64(before.original)) > 0 {
@@ -188,10 +234,14 @@ func (k *keys) rope(s *architecture.Settings) {
 		s.RopeFactor, s.RopeLow, s.RopeHigh, s.RopeOriginal = before.factor, before.low, before.high,
 			before.original
 	}
-	for key, types := range local {
-		k.localRope(key, types, s)
+	if want := s.LayerRope(0).RopeTheta; local != 0 && local != want {
+		k.fault(parametersKey+"."+slidingAttention+"."+thetaKey, fmt.Sprintf("found %g", local),
+			fmt.Sprintf("%g", want))
 	}
 }
+
+// usualTheta is the base of positions in families without a default of their own.
+const usualTheta = 10000
 
 // Types of layers in config.json.
 const (
@@ -199,54 +249,32 @@ const (
 	slidingAttention = "sliding_attention"
 )
 
-// localRope checks the positions of layers with a window.
-func (k *keys) localRope(key string, types *keys, s *architecture.Settings) {
-	want := s.LayerRope(0)
-	o, err := newKeys(types.values[slidingAttention])
-	if err != nil || !s.Local(0) {
-		k.fault(key, k.found(key), "the same positions in all layers")
-		return
-	}
-	if found := o.scaling(); cmp.Or(found.theta, s.RopeTheta) != want.RopeTheta || found.factor > 1 ||
-		len(o.faults) > 0 {
-		k.fault(key+"."+slidingAttention, types.found(slidingAttention),
-			fmt.Sprintf("rope_theta = %g without scaling", want.RopeTheta))
-	}
-}
-
 // scaling holds the parameters of RoPE scaling, all 0 if there is none.
 type scaling struct {
 	rule              architecture.Scaling
 	factor, low, high float64
 	original          int
-	theta             float64 // 0: not given here
 }
 
+const typeKey = "rope_type"
+
 func (k *keys) scaling() (out scaling) {
-	out.theta = k.number("rope_theta")
+	k.defaults = map[string]any{"partial_rotary_factor": 1.0, "truncate": true}
 	only(k, "partial_rotary_factor", 1.0)
-	key := "rope_type"
+	k.theta(0)
+	key := typeKey
 	if !k.has(key) && k.has("type") {
 		key = "type"
 	}
-	switch kind := k.text(key); {
+	kind := cmp.Or(k.text(key), "default")
+	switch {
 	case slices.Contains(scalings, architecture.Scaling(kind)):
 		out.rule = architecture.Scaling(kind)
 		k.scalingOf(&out)
-	case kind != "default" && k.has(key):
+	case kind != "default":
 		k.fault(key, k.found(key), knownScalings)
-	case !k.has(key): // it may be misspelt
-		var others []string
-		for name := range k.values {
-			if k.has(name) && name != "rope_theta" && name != "partial_rotary_factor" {
-				others = append(others, name)
-			}
-		}
-		if len(others) > 0 {
-			slices.Sort(others)
-			k.fault("rope_type", "missing beside "+strings.Join(others, ", "), knownScalings)
-		}
 	}
+	k.onlyKnown(fmt.Sprintf("no such key for %s = %.80q", typeKey, kind), "type")
 	return out
 }
 
@@ -265,10 +293,10 @@ func (k *keys) scalingOf(out *scaling) {
 	case architecture.ScalingYaRN:
 		out.low, out.high = cmp.Or(k.number("beta_slow"), 1), cmp.Or(k.number("beta_fast"), 32)
 		only(k, "truncate", true)
-		for _, name := range []string{"mscale", "mscale_all_dim"} {
-			if k.has(name) {
-				k.fault(name, k.found(name), "no such key")
-			}
+		s := architecture.Settings{RopeScaling: out.rule, RopeFactor: k.number("factor")}
+		want := s.RopeMagnitude()
+		if x := k.number("attention_factor"); x != 0 && math.Abs(x-want) > 1e-6 {
+			k.fault("attention_factor", k.found("attention_factor"), fmt.Sprintf("%g, or no such key", want))
 		}
 	}
 	for name, to := range required {
@@ -279,10 +307,5 @@ func (k *keys) scalingOf(out *scaling) {
 	}
 	if out.factor != 0 && out.factor < 1 {
 		k.fault("factor", k.found("factor"), "a number from 1")
-	}
-	want := architecture.Settings{RopeScaling: out.rule, RopeFactor: out.factor}.RopeMagnitude()
-	magnitude := cmp.Or(k.number("attention_factor"), want)
-	if out.rule == architecture.ScalingYaRN && math.Abs(magnitude-want) > 1e-6 {
-		k.fault("attention_factor", k.found("attention_factor"), fmt.Sprintf("%g, or no such key", want))
 	}
 }

@@ -12,13 +12,6 @@ import (
 // read.
 const multimodal = "Gemma3ForConditionalGeneration"
 
-// textDefaults are the defaults of transformers for keys of text_config, which published files
-// leave out.
-var textDefaults = map[string]any{vocabKey: 262208, "num_attention_heads": 8,
-	"num_key_value_heads": 4, "head_dim": 256, positionsKey: 131072, "rms_norm_eps": 1e-6,
-	"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 256, "sliding_window": 4096,
-	"tie_word_embeddings": true, beginKey: 2, endKey: 1, "pad_token_id": 0}
-
 // textModel returns the config.json of the text model, given that of a model of text and images.
 // All others are returned unchanged.
 func textModel(config []byte) ([]byte, error) {
@@ -35,9 +28,10 @@ func textModel(config []byte) ([]byte, error) {
 	if err != nil {
 		return nil, &Error{Path: ConfigName, Faults: []string{"text_config: " + err.Error()}}
 	}
-	out := maps.Clone(textDefaults)
-	if !text.has("rope_parameters") {
-		out[thetaKey], out["rope_local_base_freq"] = 1e6, 1e4
+	out := maps.Clone(gemma3Family.defaults) // published files leave them out
+	out[beginKey], out[endKey], out["pad_token_id"] = 2, 1, 0
+	if !text.has(parametersKey) {
+		out[thetaKey], out["rope_local_base_freq"] = gemma3Family.theta, gemma3Family.localTheta
 	}
 	for key, value := range text.values {
 		out[key] = value
