@@ -14,9 +14,13 @@ set -eu
 cd "$(dirname "$0")/.."
 cage=bin/cage
 
+# The release that go.mod names, also where GOTOOLCHAIN=local keeps to another one.
+GOTOOLCHAIN=go$(awk '$1 == "go" { print $2 }' go.mod)
+export GOTOOLCHAIN
+
 goSource() {
 	local root
-	root=$(GOTOOLCHAIN="go$(awk '$1 == "go" { print $2 }' go.mod)" go env GOROOT) && echo "$root/src"
+	root=$(go env GOROOT) && echo "$root/src"
 }
 
 say() { printf '\n== %s\n' "$*"; }
