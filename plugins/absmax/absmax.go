@@ -28,6 +28,7 @@ const (
 	gridFull      = "full"
 	gridCentred   = "centred"
 	gridGPTQ      = "gptq"
+	gridSigned    = "signed"
 
 	perTensor = "tensor"
 	perRow    = "row"
@@ -43,9 +44,11 @@ func (absmax) Describe() sdk.Description {
 			"plain straight-through gradient.",
 		Parameters: []sdk.Parameter{
 			sdk.Int("bits", 4, 1, 8, "bits of a code; 1 bit needs the centred grid"),
-			sdk.Choice("grid", gridSymmetric, []string{gridSymmetric, gridFull, gridCentred, gridGPTQ},
+			sdk.Choice("grid", gridSymmetric,
+				[]string{gridSymmetric, gridFull, gridCentred, gridGPTQ, gridSigned},
 				"symmetric: integers with the maximum on the top code; full, gptq: all 2^b integers; "+
-					"centred: half-integers, no zero"),
+					"signed: all of them, and the number of largest magnitude has the code −2^(b−1), as in "+
+					"llama.cpp's Q4_0, so that the scale has the other sign; centred: half-integers, no zero"),
 			sdk.Choice("granularity", perRow, []string{perTensor, perRow, perGroup}, "what shares a scale"),
 			sdk.Int("group", 128, 1, 1<<20, "granularity group: consecutive entries of a row that share a "+
 				"scale; the last group of a row may be shorter"),
@@ -54,6 +57,7 @@ func (absmax) Describe() sdk.Description {
 		Claims: []sdk.Claim{
 			// The maximum is on the top code, so a second quantization has the same scale.
 			{Name: sdk.ClaimIdempotent, When: map[string]any{"grid": gridSymmetric}},
+			{Name: sdk.ClaimIdempotent, When: map[string]any{"grid": gridSigned}},
 			// x = −amax is a tie between two codes.
 			{Name: sdk.ClaimTies, When: map[string]any{"grid": gridFull}},
 			{Name: sdk.ClaimTies, When: map[string]any{"grid": gridGPTQ}},
@@ -70,6 +74,10 @@ func (absmax) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 	split := newGroups(site)
 	grouped := split.apply(x)
 	size := grouped.Abs()
+	if site.Text("grid") == gridSigned && site.Text("granularity") == perTensor {
+		return sdk.Quantized{}, sdk.Refuse("grid = %q has a scale for each row or group, not for a tensor",
+			gridSigned)
+	}
 	var amax program.Value // one per group, or a scalar
 	if site.Text("granularity") == perTensor {
 		amax = size.MaxAll()
@@ -78,6 +86,9 @@ func (absmax) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 	}
 	finite := amax.IsFinite()
 	value, codes, scale := levels.quantize(grouped, amax, finite)
+	if site.Text("grid") == gridSigned {
+		value, codes, scale = levels.signed(grouped, amax, finite)
+	}
 	mask := finite.Broadcast(grouped.Shape(), nil)
 	return sdk.Quantized{
 		Value:       split.undo(value),
@@ -147,6 +158,9 @@ const smallest = 0x1p-126
 //	symmetric   s = amax/(2^(b−1)−1)      q = round(x/s) in ±(2^(b−1)−1)
 //	full, gptq  s = amax/(2^b−1)·2        q = round(x/s) in −2^(b−1) … 2^(b−1)−1
 //	centred     s = (amax+1e-8)/(2^b−1)·2 q = round(x/s + ½) − ½
+//	signed      s = −m/2^(b−1)            q = ⌊x/s + ½⌋ in −2^(b−1) … 2^(b−1)−1
+//
+// m is the first number with the largest magnitude in its group.
 type levels struct {
 	top    float64 // ratio of the maximum to the step
 	offset float64 // added to the maximum; may be 0
@@ -169,6 +183,9 @@ func newLevels(grid string, bits int, scale microscaling.ScaleType) (levels, err
 	}
 	if grid == gridSymmetric {
 		return levels{half - 1, 0, 1 - half, half - 1, false, scale}, nil
+	}
+	if grid == gridSigned {
+		return levels{half, 0, -half, half - 1, false, scale}, nil
 	}
 	// For the maximum, x/s is half an odd integer, a tie: rounding to even yields ±2^(b−1), of
 	// which only the negative one is a code.
@@ -200,6 +217,25 @@ func (l levels) quantize(x, amax, finite program.Value) (value, codes, scale pro
 	step = zero.Select(b.Const(0), step)
 	q := l.round(x.Div(zero.Select(b.Const(math.Inf(1)), step)))
 	return q.Mul(step), q, step
+}
+
+// signed rounds x to the grid of that name. As in llama.cpp, codes are those of the scale before it
+// is rounded to the type of scales, x/s is a product with 1/s, and ties go up.
+func (l levels) signed(x, amax, finite program.Value) (value, codes, scale program.Value) {
+	b := x.Builder()
+	t := x.Type()
+	t.DType = program.Int
+	first := b.Iota(t, t.Rank()-1).Eq(x.Abs().ArgMaxRow())
+	m := first.Select(x, b.Const(0)).SumRow() // one number and zeros
+	step := m.Div(b.Const(-l.top))
+	zero := amax.Div(b.Const(l.top)).Lt(b.Const(smallest))
+	inverse := zero.Select(b.Const(0), b.Const(1).Div(step))
+	// x/s + 2^(b−1) + ½ is positive, and llama.cpp truncates it.
+	q := x.Mul(inverse).Shift(l.top + 0.5).Floor().Shift(-l.top).Clip(l.lowest, l.highest)
+	size := l.scale.RoundStep(amax.Div(b.Const(l.top)), false)
+	scale = m.Lt(b.Const(0)).Select(size, size.Neg())
+	scale = finite.Select(zero.Select(b.Const(0), scale), b.Const(math.NaN()))
+	return q.Mul(scale), q, scale
 }
 
 // round returns the nearest integer within the bounds. For a group that is not finite the result is

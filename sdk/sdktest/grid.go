@@ -199,9 +199,10 @@ func distinct(values []float64) []float64 {
 		func(a, b float64) bool { return math.Abs(a-b) <= 1e-9 })
 }
 
-// checkReach compares the largest entries of a row of checkNearest, one of each sign, with the
-// outermost levels. If the scale is proportional to an entry, and the grid would contain the entry
-// if continued with equal steps, the scale was computed from it, and the grid ends too early.
+// checkReach compares the largest entry of a row of checkNearest, with either sign, with the
+// outermost levels. If the scale is proportional to the entry, and the grid would contain the entry
+// if continued with equal steps, the scale was computed from it, and the grid ends too early. The
+// largest entry of the other sign is smaller, for grids whose longer side follows the largest.
 func (in *instance) checkReach(row, levels []float64) {
 	n := len(levels)
 	if n < 4 {
@@ -213,13 +214,13 @@ func (in *instance) checkReach(row, levels []float64) {
 			return // the levels are not equidistant
 		}
 	}
-	value, twice := in.quantize(row).value, slices.Clone(row)
 	ends := []int{in.shape[1] + 13, in.shape[1] + 14}
-	for _, at := range ends {
+	for i, at := range ends {
+		row := slices.Clone(row)
+		row[ends[1-i]] /= 2
+		value, twice := in.quantize(row).value, slices.Clone(row)
 		twice[at] *= 2
-	}
-	doubled := in.quantize(twice).value
-	for _, at := range ends {
+		doubled := in.quantize(twice).value
 		missing := math.Abs(row[at]-value[at]) / step
 		follows := math.Abs(doubled[at]-2*value[at]) <= 1e-6*step
 		if k := math.Round(missing); follows && k >= 1 && k <= 2 && math.Abs(missing-k) < 1e-6 {
