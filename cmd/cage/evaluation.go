@@ -38,6 +38,12 @@ trained; "none" evaluates them in full precision:
 
   cage eval SmolLM2-135M --data web.tokens --quantizer mxfp4
 
+--reference compares its predictions with those of another model, such as the one that
+was quantized: the mean of KL(reference‖model), in nats per token, and the share of tokens
+for which both have the same likeliest one:
+
+  cage eval runs/4bit --reference SmolLM2-135M
+
 With --tasks the model answers the questions of published benchmarks, which are JSONL or
 Parquet files in the directory --data. Prompts and scores are the same as those of
 lm-eval 0.4.13:
@@ -56,6 +62,7 @@ func taskNames() (lines string) {
 
 func newEval() *cobra.Command {
 	var batches int
+	var reference string
 	var f taskFlags
 	var quantizer quantizerFlags
 	cmd := &cobra.Command{
@@ -65,6 +72,8 @@ func newEval() *cobra.Command {
 	}
 	modelFlags(cmd, &f.open.Step, &f.open.Context, "batches", "limit", "max-tokens")
 	cmd.Flags().IntVar(&batches, "batches", 0, "evaluate only this many batches; 0: all")
+	cmd.Flags().StringVar(&reference, "reference", "",
+		"compare the predictions with those of this `RUN|CHECKPOINT`, too")
 	quantizer.addReplacement(cmd.Flags())
 	addKeys(cmd, f.Keys())
 	parentPipeFlag(cmd, &f.parentPipe)
@@ -106,9 +115,31 @@ func newEval() *cobra.Command {
 			return textOutput(result, "%s: loss %.6g\n", label, loss), nil
 		}
 		result["perplexity"] = metrics.Number(math.Exp(loss)) // may be infinite, unlike JSON's numbers
-		return textOutput(result, "%s: loss %.4f, perplexity %.3f over %d tokens\n",
-			label, loss, math.Exp(loss), tokens), nil
+		text := fmt.Sprintf("%s: loss %.4f, perplexity %.3f over %d tokens\n",
+			label, loss, math.Exp(loss), tokens)
+		if reference != "" {
+			c, err := compare(cmd, model, reference, batches)
+			if err != nil {
+				return nil, err
+			}
+			result["reference"] = reference
+			result["kl"], result["agreement"] = metrics.Number(c.KL), metrics.Number(c.Agreement)
+			text += fmt.Sprintf("beside %s: KL %.4f nats, %.2f %% of the likeliest tokens equal\n",
+				reference, c.KL, 100*c.Agreement)
+		}
+		return textOutput(result, "%s", text), nil
 	})
+}
+
+func compare(
+	cmd *cobra.Command, model *trained.Model, dir string, batches int,
+) (c trained.Comparison, err error) {
+	reference, err := model.OpenReference(cmd.Context(), dir, trained.Options{Logger: newLogger(cmd)})
+	if err != nil {
+		return c, err
+	}
+	defer reference.Close()
+	return model.Compare(cmd.Context(), reference, batches)
 }
 
 // modelFlags adds the flags of commands that take a model. It rejects negative values of --step,
@@ -200,7 +231,7 @@ type taskFlags struct {
 
 // check returns an error about flags that would have no effect.
 func (f *taskFlags) check(cmd *cobra.Command) error {
-	unused, when := []string{"batches"}, "with"
+	unused, when := []string{"batches", "reference"}, "with"
 	if len(f.Names) == 0 {
 		unused, when = []string{"out", "examples", "fewshot", "limit", "batch", "max-tokens", "chat",
 			"one-turn"}, "without"

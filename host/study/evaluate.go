@@ -200,15 +200,21 @@ type positionedEvaluation struct {
 	position plaintoml.Error // of the key that names these files
 }
 
-// readEvaluations reads [[study.evaluations]]. Each evaluation runs either tasks or RULER.
+// readEvaluations reads [[study.evaluations]]: each one is tasks, RULER, or a comparison with a
+// reference model.
 func (s *Study) readEvaluations(tables []*table) {
 	measured := map[string]string{}
 	for _, t := range tables {
 		var e evaluation
 		at := t.key("data")
-		if t.has("ruler") {
+		switch {
+		case t.has("ruler"):
 			e, at = t.ruler(), t.key("ruler")
-		} else {
+		case t.has("reference"):
+			r := &reference{}
+			t.read(r.keys()...)
+			e, at = r, t.key("reference")
+		default:
 			e = t.tasks()
 		}
 		for _, m := range e.Metrics() {

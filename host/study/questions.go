@@ -17,7 +17,10 @@ import (
 
 	"github.com/cage-qat/cage/host/deploy/ruler"
 	"github.com/cage-qat/cage/host/deploy/tasks"
+	"github.com/cage-qat/cage/host/train/checkpoint"
+	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/schema"
@@ -118,6 +121,63 @@ func (e *validationLoss) Read(out vfs.Path) (map[string]float64, error) {
 func (e *validationLoss) Rows() (string, error) { return "", nil }
 
 func (e *validationLoss) Check() error { return nil }
+
+// reference compares predictions with those of another model, like `cage eval --reference`.
+type reference struct {
+	Model   string // run directory or Hugging Face checkpoint
+	Batches int    // number of batches of the validation set; 0 means all
+}
+
+func (e *reference) keys() []schema.Key {
+	return []schema.Key{
+		{Name: "reference", To: &e.Model, Is: schema.NonEmpty("that names a model")},
+		{Name: "batches", To: &e.Batches, Is: schema.From(0, schema.Most), Default: 0},
+	}
+}
+
+func (e *reference) ID() string { return identify("reference", e) }
+
+func (e *reference) Metrics() []measure { return []measure{{"kl", false}, {"agreement", true}} }
+
+func (e *reference) Arguments(run, _ string) []string {
+	return []string{"eval", run, "--reference", e.Model, "--batches", strconv.Itoa(e.Batches), "--json",
+		"--lifeline"}
+}
+
+func (e *reference) Read(out vfs.Path) (map[string]float64, error) {
+	var output struct {
+		KL        *metrics.Number `json:"kl"`
+		Agreement *metrics.Number `json:"agreement"`
+	}
+	path := out.Join(outputFile)
+	if err := plainjson.ReadFile(path, &output); err != nil {
+		return nil, err
+	}
+	if output.KL == nil || output.Agreement == nil {
+		return nil, fmt.Errorf("%s: no kl or no agreement", path)
+	}
+	return map[string]float64{"kl": float64(*output.KL), "agreement": float64(*output.Agreement)}, nil
+}
+
+// Rows returns a hash of the model's weights.
+func (e *reference) Rows() (string, error) {
+	files, err := filepath.Glob(filepath.Join(e.Model, "*.safetensors"))
+	if list, _ := checkpoint.List(rundir.At(e.Model).Checkpoints()); len(list) > 0 {
+		files = []string{list[len(list)-1].Path.Name}
+	}
+	if err == nil && len(files) == 0 {
+		err = fmt.Errorf("%s has no weights: want a run directory or a Hugging Face checkpoint", e.Model)
+	}
+	if err != nil {
+		return "", err
+	}
+	return hashFiles(files)
+}
+
+func (e *reference) Check() error {
+	_, err := config.ReadInitial(e.Model, 0)
+	return err
+}
 
 // taskQuestions asks the questions of evaluation tasks, like `cage eval --tasks`.
 type taskQuestions struct {

@@ -46,6 +46,8 @@ type Options struct {
 	// Generate is the number of sequences that [Model.Begin] continues at once. If it is 0, the model
 	// cannot generate, and evaluation uses the batch size that a replica had in the run.
 	Generate int
+	// Like is a model whose data and batches are read, too; see [Model.Compare].
+	Like *Model
 	// Export opens the model for [Model.Export] only.
 	Export bool
 	// Score opens the model for [Model.Score].
@@ -217,6 +219,10 @@ func (t *Model) load(ctx context.Context, o Options) error {
 		c.Train.Batch, c.Device.Count = build.ReplicaBatch(c), min(1, c.Device.Count)
 		if o.Generate > 0 {
 			c.Train.Batch = o.Generate
+		}
+		if o.Like != nil {
+			c.Train.Batch, c.Data = o.Like.Config.Train.Batch, o.Like.Config.Data
+			c.Model.Context = o.Like.Config.Model.Context
 		}
 		if o.Quantizer != nil {
 			c.Quantizer = o.Quantizer.Tables()

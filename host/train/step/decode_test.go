@@ -45,7 +45,7 @@ func newReader(t *testing.T, settings []string, pieces ...int) reader {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.e.Close)
-	if r.logits, err = r.e.Logits(r.tokens[:16]); err != nil {
+	if r.logits, err = r.e.Logits(r.tokens); err != nil {
 		t.Fatal(err)
 	}
 	return r

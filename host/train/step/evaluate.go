@@ -11,6 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/decode"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -83,6 +84,30 @@ func (e *Evaluator) Losses(tokens []int32) ([]float32, error) {
 	}
 	defer t.Finalize()
 	return e.runStage("losses", e.c.evaluationPlan.lossStage, update.Tensors{tokensName: t})
+}
+
+// Logits returns the logits of every token of a batch that holds the sequences of all replicas,
+// [batch, context, vocabulary], given the tokens before it.
+func (e *Evaluator) Logits(tokens []int32) ([]float32, error) {
+	p := e.c.evaluationPlan
+	language, ok := p.Model.(model.Language)
+	if !ok {
+		return nil, fmt.Errorf("step: a model that reads no sequences has no logits")
+	}
+	t, err := e.c.uploadBatch(tokens)
+	if err != nil {
+		return nil, err
+	}
+	defer t.Finalize()
+	const name = "logits"
+	return e.runStage(name, func() update.Stage {
+		return update.Stage{Name: name, Inputs: append(p.forwardSpecs(false), p.tokenSpec()),
+			Build: func(in update.Nodes) update.Nodes {
+				logits := language.BatchLogits(p.weightNodes(in, false), in[tokensName],
+					activationQuantizer(p.Activations, in))
+				return update.Nodes{name: engine.Gather(logits)}
+			}}
+	}, update.Tensors{tokensName: t})
 }
 
 // runStage runs a stage on the parameters and a batch, and downloads the output with that name.

@@ -3,13 +3,10 @@ package step
 import (
 	"maps"
 
-	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/refresh"
-	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -66,28 +63,6 @@ func (c *Compiled) ReadyUpdate(s *State, grads [][]float32, set Settings) (func(
 			updateKind{mode: c.mode(set), part: cage.Updating, statistics: set.Statistics},
 			c.scalars(set, 1, 0), &Result{GradNorm: 1})
 	}, nil
-}
-
-// Logits returns the logits of the next token at each position of a batch [batch, context], as flat
-// [batch, context, vocabulary], computed in a single forward pass.
-func (e *Evaluator) Logits(tokens []int32) ([]float32, error) {
-	p := &e.c.plan
-	t, err := engine.Upload(e.c.dev, tokens, p.Batch, p.Context)
-	if err != nil {
-		return nil, err
-	}
-	defer t.Finalize()
-	return e.runStage("logits", func() update.Stage {
-		spec := engine.Spec{Name: tokensName, Shape: t.Shape()}
-		return update.Stage{Name: "logits", Inputs: append(p.forwardSpecs(false), spec),
-			Build: func(in update.Nodes) update.Nodes {
-				ids := in[tokensName]
-				last := graph.Slice(ids, graph.AxisRange(), graph.AxisRange(0, 1)) // any target
-				batch := graph.Concatenate([]*graph.Node{ids, last}, 1)
-				return update.Nodes{"logits": p.Model.(model.Language).
-					BatchLogits(p.weightNodes(in, false), batch, activationQuantizer(p.Activations, in))}
-			}}
-	}, update.Tensors{tokensName: t})
 }
 
 // LabelKey returns the key of the labels drawn in a micro-batch of a replica.
