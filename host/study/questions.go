@@ -34,10 +34,10 @@ type evaluation interface {
 	ID() string
 	// Metrics lists the quantities that are measured, in order.
 	Metrics() []measure
-	// Arguments returns the arguments of the cage command that asks the model in the directory run and
-	// writes the answers to the directory out. When it is run again with the same arguments, the
+	// Arguments returns the arguments of the cage command that asks a cell's model and writes the
+	// answers to the directory out. When it is run again with the same arguments, the
 	// command continues where it was interrupted. Its output is written to [outputFile] in out.
-	Arguments(run, out string) []string
+	Arguments(c Cell, out string) []string
 
 	// Read returns the results that the command has written to out, by metric. The command's logs do
 	// not affect them.
@@ -99,8 +99,8 @@ func (e *validationLoss) Metrics() []measure {
 	return []measure{{"val_loss", false}, {"val_ppl", false}}
 }
 
-func (e *validationLoss) Arguments(run, _ string) []string {
-	return []string{"eval", run, "--batches", strconv.Itoa(e.Batches), "--json", "--lifeline"}
+func (e *validationLoss) Arguments(c Cell, _ string) []string {
+	return []string{"eval", c.Run, "--batches", strconv.Itoa(e.Batches), "--json", "--lifeline"}
 }
 
 func (e *validationLoss) Read(out vfs.Path) (map[string]float64, error) {
@@ -124,14 +124,14 @@ func (e *validationLoss) Check() error { return nil }
 
 // reference compares predictions with those of another model, like `cage eval --reference`.
 type reference struct {
-	Model   string // run directory or Hugging Face checkpoint
-	Batches int    // number of batches of the validation set; 0 means all
+	Model  string // run directory or Hugging Face checkpoint
+	Tokens int    // number of tokens of the validation set; 0 means all
 }
 
 func (e *reference) keys() []schema.Key {
 	return []schema.Key{
 		{Name: "reference", To: &e.Model, Is: schema.NonEmpty("that names a model")},
-		{Name: "batches", To: &e.Batches, Is: schema.From(0, schema.Most), Default: 0},
+		{Name: "tokens", To: &e.Tokens, Is: schema.From(0, schema.Most), Default: 0},
 	}
 }
 
@@ -139,9 +139,12 @@ func (e *reference) ID() string { return identify("reference", e) }
 
 func (e *reference) Metrics() []measure { return []measure{{"kl", false}, {"agreement", true}} }
 
-func (e *reference) Arguments(run, _ string) []string {
-	return []string{"eval", run, "--reference", e.Model, "--batches", strconv.Itoa(e.Batches), "--json",
-		"--lifeline"}
+// Arguments names the validation set, which a model made from the initial one does not have, and the
+// number of sequences, whose batches have other sizes there.
+func (e *reference) Arguments(c Cell, _ string) []string {
+	context := c.Config.Model.Context
+	return []string{"eval", c.Run, "--reference", e.Model, "--data", c.Config.Data.Validation,
+		"--sequences", strconv.Itoa((e.Tokens + context - 1) / context), "--json", "--lifeline"}
 }
 
 func (e *reference) Read(out vfs.Path) (map[string]float64, error) {
@@ -207,8 +210,8 @@ func metricName(t *tasks.Task, name string) string {
 	return t.Name + "." + strings.TrimSuffix(name, ","+tasks.NoFilter)
 }
 
-func (e *taskQuestions) Arguments(run, out string) []string {
-	command := []string{"eval", run, "--out", out, "--json", "--lifeline"}
+func (e *taskQuestions) Arguments(c Cell, out string) []string {
+	command := []string{"eval", c.Run, "--out", out, "--json", "--lifeline"}
 	return append(command, schema.Arguments(e.Keys())...)
 }
 
@@ -302,9 +305,9 @@ func (e *rulerQuestions) Metrics() []measure {
 
 func lengthMetric(length int) string { return "ruler." + strconv.Itoa(length) }
 
-func (e *rulerQuestions) Arguments(run, out string) []string {
+func (e *rulerQuestions) Arguments(c Cell, out string) []string {
 	batch := strconv.Itoa(e.Batch)
-	command := []string{"ruler", run, "--batch", batch, "--out", out, "--json", "--lifeline"}
+	command := []string{"ruler", c.Run, "--batch", batch, "--out", out, "--json", "--lifeline"}
 	return append(command, schema.Arguments(e.Keys())...)
 }
 

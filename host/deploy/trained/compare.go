@@ -1,9 +1,11 @@
 package trained
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/train/build"
@@ -12,6 +14,7 @@ import (
 // Comparison says how far the predictions of a model, Q, are from those of a reference model, P, for
 // the same tokens.
 type Comparison struct {
+	Loss      float64 // mean of −log Q of the tokens, in nats
 	KL        float64 // mean of KL(P‖Q) over the tokens, in nats
 	Agreement float64 // share of the tokens for which both models have the same likeliest token
 	Tokens    int64
@@ -37,9 +40,14 @@ func (t *Model) OpenReference(ctx context.Context, dir string, o Options) (*Mode
 }
 
 // Compare compares the predictions of the model with those of a reference ([Model.OpenReference]),
-// over the first batches of the data (all of them if batches is 0). As in [Model.Evaluate], only
+// over the first sequences of the data (all of them if sequences is 0). As in [Model.Evaluate], only
 // tokens count that training includes in its loss, and they have the same weights.
-func (t *Model) Compare(ctx context.Context, reference *Model, batches int) (c Comparison, err error) {
+func (t *Model) Compare(
+	ctx context.Context, reference *Model, sequences int,
+) (c Comparison, err error) {
+	if t.data == nil {
+		return c, fmt.Errorf("%s was opened without data", t.Dir)
+	}
 	verification := build.VerifyFiles(t.data)
 	defer verification.Close()
 	sequence, err := build.OpenSequence(t.Config, t.data, t.built.Compiled.Batch())
@@ -54,18 +62,14 @@ func (t *Model) Compare(ctx context.Context, reference *Model, batches int) (c C
 	if err != nil {
 		return c, err
 	}
-	count := sequence.Batches
-	if batches > 0 {
-		count = min(count, int64(batches))
-	}
-	vocab, context := t.Config.Model.Vocab, t.Config.Model.Context
+	left := cmp.Or(sequences, math.MaxInt)
 	ids := make([]int32, sequence.Len)
 	total := 0.0
-	for i := range count {
+	for i := int64(0); i < sequence.Batches && left > 0; i++ {
 		if err := ctx.Err(); err != nil {
 			return c, fmt.Errorf("comparison: %w", err)
 		}
-		rows, targets, err := sequence.At(i, ids)
+		rows, _, err := sequence.At(i, ids)
 		if err != nil {
 			return c, err
 		}
@@ -77,29 +81,50 @@ func (t *Model) Compare(ctx context.Context, reference *Model, batches int) (c C
 		if err != nil {
 			return c, err
 		}
-		weight := func(int) float64 { return 1 }
-		if len(ids) > t.Config.Train.Batch*(context+1) { // documents, with weights
-			list := dataset.RowsOf(ids, context)
-			weight = func(k int) float64 { return float64(list[k/context].Weight(k%context + 1)) }
-		}
-		for k := range rows * context {
-			if w := weight(k); w != 0 {
-				kl, same := compareLogits(p[k*vocab:][:vocab], q[k*vocab:][:vocab])
-				c.KL += w * kl
-				if total += w; same {
-					c.Agreement += w
-				}
+		rows = min(rows, left)
+		left -= rows
+		for k, target := range t.targets(ids, rows) {
+			if target.weight == 0 {
+				continue
 			}
+			total += target.weight
+			c.Tokens++
+			c.add(p[k*t.Config.Model.Vocab:][:t.Config.Model.Vocab],
+				q[k*t.Config.Model.Vocab:][:t.Config.Model.Vocab], target)
 		}
-		c.Tokens += targets
 	}
-	c.KL, c.Agreement = c.KL/total, c.Agreement/total
+	c.Loss, c.KL, c.Agreement = c.Loss/total, c.KL/total, c.Agreement/total
 	return c, verification.Wait()
 }
 
-// compareLogits returns KL(P‖Q) of the distributions with these logits, and whether both have the
-// same likeliest token, which is the first of equal ones.
-func compareLogits(p, q []float32) (kl float64, same bool) {
+// target is a token that is predicted, and the weight of its loss.
+type target struct {
+	id     int32
+	weight float64
+}
+
+// targets returns the tokens that the first rows of a batch predict.
+func (t *Model) targets(batch []int32, rows int) (list []target) {
+	context := t.Config.Model.Context
+	if size := len(batch) / t.built.Compiled.Batch(); size == context+1 {
+		for row := range slices.Chunk(batch[:rows*size], size) {
+			for _, id := range row[1:] {
+				list = append(list, target{id, 1})
+			}
+		}
+		return list
+	}
+	for _, row := range dataset.RowsOf(batch, context)[:rows] {
+		for position, id := range row.Tokens[1:] {
+			list = append(list, target{id, float64(row.Weight(position + 1))})
+		}
+	}
+	return list
+}
+
+// add adds a token to the sums: −log Q(target), KL(P‖Q), and whether both models have the same
+// likeliest token, which is the first of equal ones. p and q are logits.
+func (c *Comparison) add(p, q []float32, of target) {
 	best, other := 0, 0
 	for i := range p {
 		if p[i] > p[best] {
@@ -118,5 +143,9 @@ func compareLogits(p, q []float32) (kl float64, same bool) {
 			mean += e * (x - y)
 		}
 	}
-	return mean/totalP - math.Log(totalP) + math.Log(totalQ), best == other
+	c.KL += of.weight * (mean/totalP - math.Log(totalP) + math.Log(totalQ))
+	c.Loss += of.weight * (math.Log(totalQ) + float64(q[other]) - float64(q[of.id]))
+	if best == other {
+		c.Agreement += of.weight
+	}
 }
