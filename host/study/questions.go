@@ -139,8 +139,8 @@ func (e *reference) ID() string { return identify("reference", e) }
 
 func (e *reference) Metrics() []measure { return []measure{{"kl", false}, {"agreement", true}} }
 
-// Arguments names the validation set, which a model made from the initial one does not have, and the
-// number of sequences, whose batches have other sizes there.
+// Arguments names the validation set, which a model made from the initial one does not have, and
+// the number of sequences, because batches have another size there.
 func (e *reference) Arguments(c Cell, _ string) []string {
 	context := c.Config.Model.Context
 	return []string{"eval", c.Run, "--reference", e.Model, "--data", c.Config.Data.Validation,

@@ -52,6 +52,7 @@ var shipped = []struct {
 		{"scale_dtype": "f16", "granularity": "group", "group": 32},
 		{"granularity": "group", "group": 64},
 		{"scale_dtype": "f16", "grid": "full"}, {"scale_dtype": "f16", "grid": "gptq"},
+		{"scale_dtype": "f16", "grid": "signed"}, {"scale_dtype": "f16", "grid": "signed", "bits": 2},
 		{"scale_dtype": "f16", "grid": "centred"},
 		{"grid": "centred", "bits": 1}, {"scale_dtype": "f16", "grid": "centred", "bits": 3}}},
 	{"mxfp4", []map[string]any{nil, {"scale_rule": "absmax34"}, {"scale_rule": "quest"},

@@ -27,6 +27,7 @@ var update = flag.Bool("update", false, "write the table of docs/guide/export.md
 // without scale_dtype = "f16", which is added if the plugin has that parameter.
 var targets = []string{
 	`"absmax", granularity="group", group=32`,
+	`"absmax", grid="signed", granularity="group", group=32`,
 	`"absmax", bits=8`,
 	`"absmax", bits=2`,
 	`"absmax", bits=2, grid="full", granularity="group", group=64`,

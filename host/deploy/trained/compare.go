@@ -11,8 +11,8 @@ import (
 	"github.com/cage-qat/cage/host/train/build"
 )
 
-// Comparison says how far the predictions of a model, Q, are from those of a reference model, P, for
-// the same tokens.
+// Comparison says how far the predictions of a model, Q, are from those of a reference model, P,
+// for the same tokens.
 type Comparison struct {
 	Loss      float64 // mean of −log Q of the tokens, in nats
 	KL        float64 // mean of KL(P‖Q) over the tokens, in nats
@@ -40,8 +40,8 @@ func (t *Model) OpenReference(ctx context.Context, dir string, o Options) (*Mode
 }
 
 // Compare compares the predictions of the model with those of a reference ([Model.OpenReference]),
-// over the first sequences of the data (all of them if sequences is 0). As in [Model.Evaluate], only
-// tokens count that training includes in its loss, and they have the same weights.
+// over the first sequences of the data (all of them if sequences is 0). As in [Model.Evaluate],
+// only tokens count that training includes in its loss, and they have the same weights.
 func (t *Model) Compare(
 	ctx context.Context, reference *Model, sequences int,
 ) (c Comparison, err error) {

@@ -16,7 +16,8 @@ import (
 func TestCompare(t *testing.T) {
 	const context = 8
 	cfg := testrun.Config(t, `quantizer={weights={plugin="absmax", bits=2}}`, "model.context=8",
-		"train.batch=2", "train.steps=60", "schedule.rate=1e-2", "train.final_eval_batches=0", "train.eval_batches=0")
+		"train.batch=2", "train.steps=60", "schedule.rate=1e-2",
+		"train.final_eval_batches=0", "train.eval_batches=0")
 	testrun.Train(t, cfg, train.Options{})
 	options := trained.Options{Finder: testrun.Finder(t), Score: true}
 	m := open(t, cfg.Train.Out, options)

@@ -3,7 +3,6 @@ package step
 import (
 	"maps"
 
-
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/refresh"
