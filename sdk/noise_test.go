@@ -20,7 +20,7 @@ var drawn = quantizer(func(b *program.Builder, x program.Value, site sdk.Site) (
 	}
 	u := b.RandomBits(site.Noise, site.Shape...).Xor(b.RandomBits(site.SharedNoise, site.Shape...)).
 		Convert(program.Float)
-	return sdk.Quantized{Value: x.Add(u.Mul(site.Step)).Floor()}, nil
+	return sdk.Quantized{Value: x.Add(u.Mul(site.Step.Div(site.Steps))).Floor()}, nil
 })
 
 func TestNoise(t *testing.T) {
@@ -28,7 +28,7 @@ func TestNoise(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := inputNames(out.Program); got != "x noise shared_noise step" {
+	if got := inputNames(out.Program); got != "x noise shared_noise step steps" {
 		t.Errorf("the program takes %s", got)
 	}
 	if got := inputNames(out.Evaluate); got != "x" {
@@ -98,7 +98,7 @@ func TestNoiseMistakes(t *testing.T) {
 			error) {
 			return sdk.Quantized{Value: x.Add(b.RandomBits(site.Noise, site.Shape...).
 				Convert(program.Float))}, nil
-		}, "for evaluation, without Noise, SharedNoise and Step:"},
+		}, "for evaluation, without Noise, SharedNoise, Step and Steps:"},
 		"the step in evaluation": {func(_ *program.Builder, x program.Value, site sdk.Site) (
 			sdk.Quantized, error) {
 			return sdk.Quantized{Value: x.Mul(site.Step)}, nil
@@ -109,7 +109,7 @@ func TestNoiseMistakes(t *testing.T) {
 				return sdk.Quantized{Value: x}, nil
 			}
 			return sdk.Quantized{Value: x.MaxRow()}, nil
-		}, "for evaluation, without Noise, SharedNoise and Step: output value is float[2,1]"},
+		}, "for evaluation, without Noise, SharedNoise, Step and Steps: output value is float[2,1]"},
 	} {
 		_, err := sdk.BuildQuantizer(c.q, weight)
 		if err == nil || !strings.Contains(err.Error(), c.says) {

@@ -150,6 +150,9 @@ type RefreshInput struct {
 	Step program.Value
 	// State is the state after Observe.
 	State State
+	// Gradient is the gradient of that update, as in UpdateInput. A program has it only if it uses
+	// it.
+	Gradient program.Value
 }
 
 // Due is a schedule of updates; see [spec.Due].

@@ -107,12 +107,15 @@ func (o *optimizerBuilder) build() {
 			return outputsOf(spec.StatePrefix, seen), err
 		})
 		refresh := func(which string, first bool) *program.Program {
-			return o.write(which, "Refresh", func(b *program.Builder) ([]output, error) {
+			gradient := []program.Input{{Name: spec.InputGradient, Type: tensor}}
+			call := func(b *program.Builder) ([]output, error) {
 				in := RefreshInput{Step: b.Input(spec.InputStep, program.FloatType())}
 				in.State = inputState(b, spec.StatePrefix, o.out.State)
+				in.Gradient = b.Input(spec.InputGradient, tensor)
 				renewed, err := r.Refresh(b, in, first, t)
 				return outputsOf(spec.StatePrefix, renewed), err
-			})
+			}
+			return o.authoring.write(which, t.Name, r, "Refresh", gradient, call)
 		}
 		o.out.Due = r.RefreshAt(t)
 		if o.out.Due.First > 0 {

@@ -153,15 +153,17 @@ type Site struct {
 	// Training selects the program that Quantize builds: true for training, false for evaluation,
 	// export and use of the model. For most quantizers both are the same. It is true in Backward.
 	Training bool
-	// Noise, SharedNoise and Step are per-step inputs. They are set when Quantize builds the
+	// Noise, SharedNoise, Step and Steps are per-step inputs. They are set when Quantize builds the
 	// training program, and in Backward, and absent elsewhere. A program has only those that it
 	// uses; the others cost nothing.
 	//
 	// Noise is a key for [program.Builder.RandomBits], uint[2], of this site alone: a new
 	// one in each step, and for an activation in each micro-batch. SharedNoise is a key,
 	// new in each step, that both operands of a product share, for example for a random
-	// rotation of both. Step is the number of the training step, a scalar float, from 1.
-	Noise, SharedNoise, Step program.Value
+	// rotation of both. Step is the number of the training step, a scalar float, from 1, and
+	// Steps the number of steps of the whole run, also a scalar float. What is annealed over a
+	// run must have its final form in evaluation, which may be at any step.
+	Noise, SharedNoise, Step, Steps program.Value
 	// Activations and Weights are statistics of both operands of the product in InitTrained and
 	// InitState, and absent elsewhere. Both sites of a product get the same ones. Unused inputs are
 	// left out, as above. Operands of attention are not multiplied by a weight: for a key, a value

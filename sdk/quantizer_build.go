@@ -21,7 +21,8 @@ func BuildQuantizer(q Quantizer, site Site) (spec.Quantizer, error) {
 			must(Refuse("a scalar cannot be quantized: give the tensor at least one axis"))
 		}
 		site.Trained, site.State, site.Training = nil, nil, false
-		site.Noise, site.SharedNoise, site.Step = program.Value{}, program.Value{}, program.Value{}
+		site.Noise, site.SharedNoise = program.Value{}, program.Value{}
+		site.Step, site.Steps = program.Value{}, program.Value{}
 		site.Activations, site.Weights = Columns{}, Columns{}
 		b := &quantizerBuilder{authoring: a, author: q, site: site}
 		b.build()
@@ -64,7 +65,7 @@ func (q *quantizerBuilder) build() {
 	must(err)
 	q.out.Evaluate, evaluated, err = q.program(false)
 	if err != nil {
-		must(fmt.Errorf("for evaluation, without Noise, SharedNoise and Step: %w", err))
+		must(fmt.Errorf("for evaluation, without Noise, SharedNoise, Step and Steps: %w", err))
 	}
 	if q.out.Evaluate.Hash() == q.out.Program.Hash() {
 		q.out.Evaluate = nil
@@ -156,7 +157,8 @@ func (q *quantizerBuilder) inputs(b *program.Builder, site *Site) {
 
 func stepInputs(b *program.Builder, site *Site) {
 	site.Training = true
-	for i, v := range []*program.Value{&site.Noise, &site.SharedNoise, &site.Step} {
+	for i, v := range []*program.Value{&site.Noise, &site.SharedNoise, &site.Step,
+		&site.Steps} {
 		*v = b.Input(spec.StepInputs[i].Name, spec.StepInputs[i].Type)
 	}
 }

@@ -68,7 +68,7 @@ func (r Rule) others(part Part) (list []*program.Program, err error) {
 	case part == Evaluating:
 		p = o.Evaluate
 	case part == Collecting && o.Collect != nil, part == Probing && r.Probing && o.Probe != nil,
-		part == FeedingOpaque && o.Opaque, part == Observing && o.Observe != nil:
+		part == FeedingOpaque && o.Opaque, part == Observing && (o.Observe != nil || o.RefreshesReadGradient()):
 		p, err = r.before(part)
 	}
 	if p != nil {
@@ -108,12 +108,17 @@ func (r Rule) before(part Part) (*program.Program, error) {
 	case FeedingOpaque: // x, after weight decay if that is applied first, and the gradient
 		s.setRate(g)
 		s.b.Output(OutputOpaqueX, s.decayFirst(s.x))
-		s.b.Output(OutputOpaqueGradient, g)
+		s.b.Output(OutputGivenGradient, g)
 	case Observing:
 		s.setRate(g)
-		s.optimize(o.Observe, s.decayFirst(s.x), g)
-		for _, out := range o.Observe.Outputs {
-			s.b.Output(out.Name, s.state[strings.TrimPrefix(out.Name, spec.StatePrefix)])
+		if o.Observe != nil {
+			s.optimize(o.Observe, s.decayFirst(s.x), g)
+			for _, out := range o.Observe.Outputs {
+				s.b.Output(out.Name, s.state[strings.TrimPrefix(out.Name, spec.StatePrefix)])
+			}
+		}
+		if o.RefreshesReadGradient() {
+			s.b.Output(OutputGivenGradient, g)
 		}
 	}
 	return s.build()
@@ -159,7 +164,7 @@ var kinds = map[string]program.Kind{
 	spec.InputProbed:      program.KindProbed,
 	spec.OutputWeights:    program.KindEvaluated,
 	OutputOpaqueX:         program.KindOpaqueX,
-	OutputOpaqueGradient:  program.KindOpaqueGradient,
+	OutputGivenGradient:   program.KindGivenGradient,
 	spec.OutputDirection:  program.KindDirection,
 }
 

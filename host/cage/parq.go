@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/schema"
@@ -94,15 +93,18 @@ func (m PARQ) Forward(w *Weight, total int) (spec.Quantizer, error) {
 			"own, which the map does not support")
 	}
 	b := program.NewBuilder("parq/" + q.Program.Name)
-	inputs := q.Program.Inputs
-	if !q.HasInput(spec.InputStep) {
-		inputs = append(slices.Clone(inputs), floatInput(spec.InputStep))
-	}
-	input := func(in program.Input) program.Value { return b.Input(in.Name, in.Type) }
-	args := lists.Map(inputs, input)
-	out := transform.Inline(b, q.Program, args[:len(q.Program.Inputs)]...)
-	x, hard := args[0], out[spec.OutputValue]
-	k := args[len(args)-1].Shift(-2)
+	x, step := b.Input(spec.InputX, q.Program.Inputs[0].Type), b.Input(spec.InputStep, program.FloatType())
+	args := lists.Map(q.Program.Inputs, func(in program.Input) program.Value {
+		switch in.Name {
+		case spec.InputX:
+			return x
+		case spec.InputStep:
+			return step
+		}
+		return b.Input(in.Name, in.Type)
+	})
+	out := transform.Inline(b, q.Program, args...)
+	hard, k := out[spec.OutputValue], step.Shift(-2)
 	start, end := b.Const(m.AnnealStart*float64(total)), b.Const(m.AnnealEnd*float64(total))
 	f := k.Sub(start).Div(end.Sub(start))
 	soft := x.Add(f.Mul(hard.Sub(x)))

@@ -28,9 +28,10 @@ const (
 	OutputNorm2 = "norm2" // of [ParetoNorm2]
 	OutputPoint = "point" // of the part [Probing]
 
-	// Outputs of the part [FeedingOpaque]: the inputs of an opaque optimizer.
-	OutputOpaqueX        = "given_x"
-	OutputOpaqueGradient = "given_gradient"
+	// Outputs of the part [FeedingOpaque], the inputs of an opaque optimizer, and of [Observing], the
+	// gradient for refreshes.
+	OutputOpaqueX       = "given_x"
+	OutputGivenGradient = "given_gradient"
 )
 
 // Scalars lists the scalar inputs that every update program has, used or not. The number of steps
@@ -192,7 +193,9 @@ func (r Rule) inputs() []program.Input {
 	}
 	if r.quantizesAgain() {
 		for _, in := range r.Quantizer.Program.Inputs {
-			if in.Name != spec.InputX && in.Name != spec.InputStep { // every program has these
+			switch in.Name {
+			case spec.InputX, spec.InputStep, spec.InputSteps: // listed here and below
+			default:
 				list = append(list, in)
 			}
 		}
@@ -204,7 +207,7 @@ func (r Rule) inputs() []program.Input {
 		list = append(list, floatInput(name))
 	}
 	for _, name := range []string{spec.InputSteps, spec.InputLoss} {
-		if r.Optimizer.HasInput(name) {
+		if r.Optimizer.HasInput(name) || r.quantizesAgain() && r.Quantizer.Program.Input(name) >= 0 {
 			list = append(list, floatInput(name))
 		}
 	}

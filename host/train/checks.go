@@ -273,6 +273,10 @@ func (r *run) checkExtension(previous *config.Config) error {
 				"the optimizer computes with the number of steps")
 		}
 	}
+	if r.done.Step > 0 && r.Programs.QuantizersTake(spec.InputSteps) {
+		return refuse("quantizer", "use another quantizer",
+			"a quantizer computes with the number of steps")
+	}
 	rates := previous.Schedule.Schedule(total)
 	was, is := previous.ResolvedMethod().Method(), r.method.Method()
 	rateSteps := r.done.Step

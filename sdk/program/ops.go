@@ -34,6 +34,8 @@ const (
 	OpLogb     Op = 21
 	OpIsFinite Op = 22
 	OpNot      Op = 23
+	OpSin      Op = 24
+	OpCos      Op = 25
 
 	OpAdd   Op = 30
 	OpSub   Op = 31
@@ -159,6 +161,10 @@ var table = []row{
 	},
 	unary(OpNot, "not", logical, "Logical negation of a bool, bitwise complement of an integer.",
 		nil, func(x int64) int64 { return ^x }, zero),
+	unary(OpSin, "sin", floats, "Sine of x in radians; NaN for ±Inf.", math.Sin, nil,
+		ofX("dy·cos(x)", func(x, _, dy Value) Value { return dy.Mul(x.Cos()) })),
+	unary(OpCos, "cos", floats, "Cosine of x in radians; NaN for ±Inf.", math.Cos, nil,
+		ofX("−dy·sin(x)", func(x, _, dy Value) Value { return dy.Mul(x.Sin()).Neg() })),
 
 	binary(OpAdd, "add", numbers, "x + y; integers wrap.",
 		func(x, y float64) float64 { return x + y }, func(x, y int64) int64 { return x + y },
@@ -484,6 +490,12 @@ func (v Value) Log1p() Value { return v.unary(OpLog1p) }
 
 // Tanh returns the hyperbolic tangent.
 func (v Value) Tanh() Value { return v.unary(OpTanh) }
+
+// Sin returns the sine of v radians.
+func (v Value) Sin() Value { return v.unary(OpSin) }
+
+// Cos returns the cosine of v radians.
+func (v Value) Cos() Value { return v.unary(OpCos) }
 
 // Floor rounds toward −∞.
 func (v Value) Floor() Value { return v.unary(OpFloor) }

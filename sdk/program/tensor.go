@@ -20,7 +20,7 @@ const (
 	KindSharedNoise    Kind = "shared noise"
 	KindOptimizerNoise Kind = "optimizer noise" // the key of an optimizer's random bits
 	KindOpaqueX        Kind = "given x"         // x, the input of an opaque optimizer
-	KindOpaqueGradient Kind = "given gradient"  // the gradient, another input of it
+	KindGivenGradient  Kind = "given gradient"  // the gradient, another input of it, and of a refresh
 	KindDirection      Kind = "direction"       // the update direction, its output
 )
 

@@ -117,6 +117,11 @@ func (o Optimizer) HasInput(input string) bool {
 	return haveInput(input, o.Update, o.Observe, o.Rate, o.Collect, o.Probe)
 }
 
+// RefreshesReadGradient reports whether a refresh takes the gradient of its update.
+func (o Optimizer) RefreshesReadGradient() bool {
+	return haveInput(InputGradient, o.FirstRefresh, o.Refresh)
+}
+
 // Check verifies the signatures of valid programs for a tensor of the given shape, that there are
 // exactly the refresh programs that Due requires, and that no other program contains
 // factorizations.
@@ -167,7 +172,7 @@ func (o Optimizer) Check(shape []int) error {
 	if o.ProbeDue.First > 0 {
 		probed = slices.Concat(optional, ProbeInputs(shape))
 	}
-	refresh := append([]program.Input{step}, state...)
+	refresh, gradient := append([]program.Input{step}, state...), inputs[1:2]
 	if err := checkAll([]signature{
 		{name: "init", program: o.Init, wanted: len(state) > 0, inputs: inputs[:1], outputs: state,
 			when: "there are state tensors"},
@@ -176,9 +181,9 @@ func (o Optimizer) Check(shape []int) error {
 		{name: "observe", program: o.Observe, wanted: o.Observe != nil, inputs: inputs,
 			optional: optional, outputs: state, some: true},
 		{name: "first refresh", program: o.FirstRefresh, wanted: o.Due.First > 0, inputs: refresh,
-			outputs: state, some: true, factorizes: true, when: "one is due"},
+			optional: gradient, outputs: state, some: true, factorizes: true, when: "one is due"},
 		{name: "refresh", program: o.Refresh, wanted: o.Due.Every > 0, inputs: refresh,
-			outputs: state, some: true, factorizes: true, when: "more than one is due"},
+			optional: gradient, outputs: state, some: true, factorizes: true, when: "more than one is due"},
 		{name: "rate", program: o.Rate, wanted: o.Rate != nil, inputs: inputs,
 			optional: optional, outputs: []program.Input{float(OutputRate)}},
 		{name: "evaluate", program: o.Evaluate, wanted: o.Evaluate != nil,

@@ -37,7 +37,7 @@ const (
 // Quantizer is a quantizer's answer for one site, as it is sent from the plugin to the host.
 type Quantizer struct {
 	// Program is the training program. Its inputs are x, the trained parameters, the state,
-	// and those of noise, shared_noise and step that it uses, in this order; its outputs are
+	// and those of [StepInputs] that it uses, in this order; its outputs are
 	// value and surrogate, optionally codes, scale and mask.
 	Program *program.Program
 	// Evaluate is the evaluation program if it differs from Program, else nil; see
@@ -79,8 +79,7 @@ func (q Quantizer) ForEvaluation() Quantizer {
 	return q
 }
 
-// HasInput reports whether one of the training programs has the given per-step input:
-// [InputNoise], [InputSharedNoise] or [InputStep].
+// HasInput reports whether one of the training programs has the given input of [StepInputs].
 func (q Quantizer) HasInput(input string) bool {
 	return haveInput(input, q.Program, q.Next, q.Backward)
 }
@@ -195,6 +194,7 @@ var StepInputs = []program.Input{
 	{Name: InputNoise, Type: keyType},
 	{Name: InputSharedNoise, Type: keyType},
 	float(InputStep),
+	float(InputSteps),
 }
 
 // ColumnInputs returns the column statistics that Init and InitState may take, in this order, after

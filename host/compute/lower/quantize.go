@@ -45,8 +45,7 @@ func (q *FakeQuantizer) Trained() []spec.Tensor { return q.spec.Trained }
 // State lists the tensors that the quantizer carries from step to step. Most quantizers have none.
 func (q *FakeQuantizer) State() []spec.Tensor { return q.spec.State }
 
-// Takes reports whether the quantizer takes the named per-step input: [spec.InputNoise],
-// [spec.InputSharedNoise] or [spec.InputStep].
+// Takes reports whether the quantizer takes the named input of [spec.StepInputs].
 func (q *FakeQuantizer) Takes(input string) bool { return q.spec.HasInput(input) }
 
 // Calibrated reports whether Init or InitState reads column statistics.
@@ -69,8 +68,8 @@ type Given struct {
 	// State holds the state after the last step, in the order of [FakeQuantizer.State].
 	State []*graph.Node
 	// Noise and SharedNoise are keys for random bits, uint32[2]; Step is the number of the training
-	// step, a float32 scalar. Each is nil if the quantizer does not take it.
-	Noise, SharedNoise, Step *graph.Node
+	// step and Steps that of all steps, float32 scalars. Each is nil if the quantizer does not take it.
+	Noise, SharedNoise, Step, Steps *graph.Node
 }
 
 // Columns holds column statistics ([sdk.Columns]) of shape [1, columns], keyed by the names of
@@ -146,7 +145,8 @@ func (q *FakeQuantizer) Evaluation() (Quantizer, error) {
 // nodes returns the inputs besides x, by name.
 func (q *FakeQuantizer) nodes(given Given) map[string]*graph.Node {
 	nodes := map[string]*graph.Node{spec.InputNoise: given.Noise,
-		spec.InputSharedNoise: given.SharedNoise, spec.InputStep: given.Step}
+		spec.InputSharedNoise: given.SharedNoise, spec.InputStep: given.Step,
+		spec.InputSteps: given.Steps}
 	for i, t := range q.Trained() {
 		nodes[spec.TrainedPrefix+t.Name] = given.Trained[i]
 	}

@@ -26,6 +26,8 @@ var rules = map[program.Op]rule{
 	program.OpLog:      unary(graph.Log),
 	program.OpLog1p:    unary(graph.Log1p),
 	program.OpTanh:     unary(graph.Tanh),
+	program.OpSin:      unary(graph.Sin),
+	program.OpCos:      unary(graph.Cos),
 	program.OpFloor:    unary(graph.Floor),
 	program.OpRound:    unary(graph.Round),
 	program.OpLogb:     lowerLogb,

@@ -115,6 +115,9 @@ func (s *target) work() (sum int64) {
 // state returns the name of the tensor to which an input or output of the target's programs is
 // bound.
 func (s *target) state(input string) string {
+	if input == spec.InputGradient {
+		return program.KindGivenGradient.Of(s.Tensor)
+	}
 	return program.KindState.PartOf(s.Tensor, strings.TrimPrefix(input, spec.StatePrefix))
 }
 

@@ -50,7 +50,7 @@ func splitDelayed(o spec.Optimizer, delay int) (*split, error) {
 		return nil, fmt.Errorf(format, delay, o.Due.Every)
 	}
 	// updated holds the states that updates write, by the names of their inputs and outputs.
-	updated := map[string]bool{}
+	updated := map[string]bool{spec.InputGradient: true} // and the gradient, which is another later
 	for _, p := range []*program.Program{o.Update, o.Observe} {
 		if p == nil {
 			continue

@@ -31,6 +31,8 @@ func init() { // a literal would be an initialization cycle: some rules read the
 		program.OpLog:   call("__nv_logf"),
 		program.OpLog1p: call("__nv_log1pf"),
 		program.OpTanh:  call("__nv_tanhf"),
+		program.OpSin:   call("__nv_sinf"),
+		program.OpCos:   call("__nv_cosf"),
 		program.OpFloor: call("__nv_floorf"),
 		program.OpRound: (*writer).round,
 		program.OpLogb:  (*writer).logb,

@@ -28,6 +28,8 @@ var operations = map[program.Op]operation{
 	program.OpLog:      method("log"),
 	program.OpLog1p:    method("log1p"),
 	program.OpTanh:     method("tanh"),
+	program.OpSin:      method("sin"),
+	program.OpCos:      method("cos"),
 	program.OpFloor:    method("floor"),
 	program.OpRound:    method("round"),
 	program.OpLogb:     helper("logb"),

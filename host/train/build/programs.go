@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -59,6 +61,19 @@ type computing struct {
 	client  *plugin.Client
 	tensors []plugin.OpaqueTensor // tensors that the optimizer updates
 	sites   []plugin.SearchedSite // weights whose states the quantizer searches
+}
+
+// QuantizersTake reports whether a quantizer's training program takes a per-step input.
+func (p *Programs) QuantizersTake(input string) bool {
+	for _, sites := range []iter.Seq[spec.Quantizer]{maps.Values(p.Weights),
+		maps.Values(p.Activations), maps.Values(p.Backward)} {
+		for q := range sites {
+			if q.HasInput(input) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // computes returns the plugin's entry in p.computing, which it adds if necessary.

@@ -63,7 +63,7 @@ func step(ctx context.Context, p *process[*plugin.Stepper], tensor sdk.Tensor,
 	}
 	given, found := s.Buffers(name)
 	copy(given[program.KindOpaqueX.Of(name)], in.X)
-	copy(given[program.KindOpaqueGradient.Of(name)], in.Gradient)
+	copy(given[program.KindGivenGradient.Of(name)], in.Gradient)
 	copy(found[program.KindDirection.Of(name)], in.Direction)
 	for st := range in.State {
 		copy(given[program.KindState.PartOf(name, st)], in.State[st])

@@ -51,7 +51,7 @@ func NewStepper(ctx context.Context, c *Client, list []OpaqueTensor) (*Stepper, 
 func (s *Stepper) Buffers(tensor string) (in, out map[string][]float32) {
 	t := s.tensors[tensor]
 	in = map[string][]float32{program.KindOpaqueX.Of(tensor): s.view(t.X, t.Shape),
-		program.KindOpaqueGradient.Of(tensor): s.view(t.Gradient, t.Shape)}
+		program.KindGivenGradient.Of(tensor): s.view(t.Gradient, t.Shape)}
 	out = map[string][]float32{program.KindDirection.Of(tensor): s.view(t.Direction, t.Shape)}
 	for i, st := range t.State {
 		name := program.KindState.PartOf(tensor, st.Name)

@@ -46,7 +46,7 @@ func BenchmarkOpaqueAdamW(b *testing.B) {
 	defer s.Close()
 	for _, t := range list {
 		in, _ := s.Buffers(t.Name)
-		g := in[program.KindOpaqueGradient.Of(t.Name)]
+		g := in[program.KindGivenGradient.Of(t.Name)]
 		for i := range g {
 			g[i] = float32(i%1000-500) / 1000
 		}

@@ -152,7 +152,7 @@ func buffersOf(s *Stepper, tensor string) stepBuffers {
 	in, out := s.Buffers(tensor)
 	state := program.KindState.PartOf(tensor, "s")
 	return stepBuffers{in[program.KindOpaqueX.Of(tensor)],
-		in[program.KindOpaqueGradient.Of(tensor)], in[state],
+		in[program.KindGivenGradient.Of(tensor)], in[state],
 		out[program.KindDirection.Of(tensor)], out[state]}
 }
 

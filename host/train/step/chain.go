@@ -11,6 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
@@ -51,7 +52,7 @@ func (c *Compiled) Run(s *State, b *Batches, set Settings) (Result, error) {
 func (c *Compiled) runChain(s *State, batches *Batches, set Settings) (res Result, err error) {
 	t := maps.Clone(s.Tensors)
 	defer keepState(s.Tensors, t)
-	if err := c.addStepInputs(t, set.Step); err != nil {
+	if err := c.addStepInputs(t, set); err != nil {
 		return res, err
 	}
 	for _, k := range c.plan.keys.optimizer { // separately, as updates read them
@@ -210,6 +211,11 @@ func (c *Compiled) refresh(
 		return false, err
 	}
 	failed, err := c.refresher.Run(&s.Pending, t, set.Step)
+	for _, r := range c.plan.Rules {
+		given := program.KindGivenGradient.Of(r.Name)
+		t[given].Finalize()
+		delete(t, given)
+	}
 	res.FailedRefreshes = append(res.FailedRefreshes, failed...)
 	return true, err
 }

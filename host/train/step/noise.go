@@ -21,7 +21,7 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Quantizers may take per-step inputs: the step number, and keys of random bits. The host derives
+// Quantizers may take per-step inputs: the numbers of the step and of all steps, and keys of random bits. The host derives
 // the keys from the seed of the run, the step, the micro-batch and the name of the quantized
 // tensor, so that a resumed run draws the same numbers. It uploads one tensor of keys for all
 // weights and one for all activations.
@@ -32,7 +32,7 @@ const (
 	activationKeysName = "keys of activations" // also of other tensors that each micro-batch quantizes
 	labelKeysName      = "keys of labels"      // for labels drawn from predictions
 	optimizerKeysName  = "keys of optimizers"
-	stepNumberName     = "number of the step"
+	stepNumbersName    = "numbers of the step" // and of all steps
 )
 
 type key struct {
@@ -131,11 +131,11 @@ func keySpecs(name string, keys []key) []engine.Spec {
 	return []engine.Spec{{Name: name, Shape: shape, Sharded: sharded}}
 }
 
-// numberSpecs returns the stage input for the step number; nil if no quantizer takes it.
+// numberSpecs returns the stage input for the numbers of the step; nil if no quantizer takes one.
 func numberSpecs[K comparable, Q inputChecker](quantizers map[K]Q) []engine.Spec {
 	for _, q := range quantizers {
-		if q.Takes(spec.InputStep) {
-			return []engine.Spec{{Name: stepNumberName, Shape: floatShape()}}
+		if q.Takes(spec.InputStep) || q.Takes(spec.InputSteps) {
+			return []engine.Spec{{Name: stepNumbersName, Shape: shapes.Make(dtypes.Float32, 2)}}
 		}
 	}
 	return nil
@@ -163,10 +163,15 @@ func addKeys(in update.Nodes, name string, keys []key) {
 	}
 }
 
-// stepInputs returns the per-step inputs of a site: the nodes of its keys and the step number.
+// stepInputs returns the per-step inputs of a site: the nodes of its keys and of the numbers.
 func stepInputs(site string, in update.Nodes) lower.Given {
-	return lower.Given{Noise: in[program.KindNoise.Of(site)],
-		SharedNoise: in[program.KindSharedNoise.Of(site)], Step: in[stepNumberName]}
+	g := lower.Given{Noise: in[program.KindNoise.Of(site)],
+		SharedNoise: in[program.KindSharedNoise.Of(site)]}
+	if n := in[stepNumbersName]; n != nil {
+		g.Step = graph.Reshape(graph.Slice(n, graph.AxisElem(0)))
+		g.Steps = graph.Reshape(graph.Slice(n, graph.AxisElem(1)))
+	}
+	return g
 }
 
 func quantizerInputs(q lower.Quantizer, site string, in update.Nodes) lower.Given {
@@ -195,16 +200,17 @@ func (p *Plan) keyValues(keys []key, step, batch, replica int) []uint32 {
 	return values
 }
 
-func (c *Compiled) addStepInputs(t update.Tensors, step int) (err error) {
+func (c *Compiled) addStepInputs(t update.Tensors, set Settings) (err error) {
 	for _, spec := range c.plan.stepSpecs() {
-		if spec.Name == stepNumberName {
-			t[spec.Name], err = engine.Upload(c.dev, []float32{float32(step)})
+		if spec.Name == stepNumbersName {
+			numbers := []float32{float32(set.Step), float32(set.Steps)}
+			t[spec.Name], err = engine.Upload(c.dev, numbers, len(numbers))
 		} else {
 			keys := c.plan.keys.weights
 			if spec.Name == optimizerKeysName {
 				keys = c.plan.keys.optimizer
 			}
-			values := c.plan.keyValues(keys, step, 0, 0)
+			values := c.plan.keyValues(keys, set.Step, 0, 0)
 			t[spec.Name], err = engine.Upload(c.dev, values, spec.Shape.Dimensions...)
 		}
 		if err != nil {

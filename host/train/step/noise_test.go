@@ -15,8 +15,8 @@ import (
 )
 
 // noisy is a quantizer that rounds stochastically to multiples of 1/64, after multiplying columns
-// by random signs that both operands of a product share. The noise grows over the first three
-// steps. Evaluation rounds to nearest.
+// by random signs that both operands of a product share. The noise grows until the last step.
+// Evaluation rounds to nearest.
 type noisy struct{}
 
 func (noisy) Describe() sdk.Description { return sdk.Description{Name: "noisy"} }
@@ -29,7 +29,7 @@ func (noisy) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Q
 		Convert(program.Float).Scale(2).Shift(-1)
 	u := b.RandomBits(site.Noise, site.Shape...).Shr(b.ConstUint(16)).Convert(program.Float).
 		Scale(1.0 / (1 << 16))
-	u = u.Shift(-0.5).Mul(site.Step.Scale(1.0 / 3).Min(b.Const(1))).Shift(0.5)
+	u = u.Shift(-0.5).Mul(site.Step.Div(site.Steps).Min(b.Const(1))).Shift(0.5)
 	return sdk.Quantized{Value: x.Mul(signs).Scale(64).Add(u).Floor().Scale(1.0 / 64).Mul(signs)}, nil
 }
 
@@ -58,7 +58,7 @@ func noisyStep(t *testing.T, d step.Dispatch, overrides ...string) compiledStep 
 
 // noisySettings returns the settings of step i ≥ 1.
 func noisySettings(i int) step.Settings {
-	return step.Settings{Step: i, Rate: 0.1, NextRate: 0.05, Lambda: float64(i / 3),
+	return step.Settings{Step: i, Steps: 5, Rate: 0.1, NextRate: 0.05, Lambda: float64(i / 3),
 		Statistics: i%2 == 0, ParetoSTE: i == 4, ParetoLambda: 1}
 }
 

@@ -46,7 +46,7 @@ func (c *Compiled) runOpaque(
 		if err := give(c.plan.Opaque[r.Name], r.Name, t); err != nil {
 			return err
 		}
-		for _, kind := range []program.Kind{program.KindOpaqueX, program.KindOpaqueGradient} {
+		for _, kind := range []program.Kind{program.KindOpaqueX, program.KindGivenGradient} {
 			t[kind.Of(r.Name)].Finalize()
 			delete(t, kind.Of(r.Name))
 		}

@@ -55,7 +55,7 @@ type inProcess struct {
 func (p *inProcess) Buffers(tensor string) (in, out map[string][]float32) {
 	s, m := p.tensors[tensor], program.KindState.PartOf(tensor, "m")
 	return map[string][]float32{program.KindOpaqueX.Of(tensor): s.X,
-			program.KindOpaqueGradient.Of(tensor): s.Gradient, m: s.State["m"]},
+			program.KindGivenGradient.Of(tensor): s.Gradient, m: s.State["m"]},
 		map[string][]float32{program.KindDirection.Of(tensor): s.Direction, m: s.Next["m"]}
 }
 

@@ -2,6 +2,7 @@ package step_test
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"sync/atomic"
@@ -73,6 +74,83 @@ func TestRefresh(t *testing.T) {
 			if want := x - moved; math.Abs(float64(got-want)) > 1e-3 {
 				t.Fatalf("%s, element %d: %v became %v, want %v", p.Name, i, x, got, want)
 			}
+		}
+	}
+}
+
+// follower has no observation. Its refresh keeps the gradient that it is given, or, where a delay
+// divides it, adds it to what updates write; each update keeps its own.
+type follower struct {
+	clock
+	adds bool
+}
+
+func (follower) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.State, error) {
+	zeros := b.Zeros(t.Shape...)
+	return sdk.State{"refreshed": zeros, "updated": zeros}, nil
+}
+
+func (follower) Observe(*program.Builder, sdk.UpdateInput, sdk.Tensor) (sdk.State, error) {
+	return nil, nil
+}
+
+func (f follower) Refresh(
+	_ *program.Builder, in sdk.RefreshInput, _ bool, _ sdk.Tensor,
+) (sdk.State, error) {
+	if f.adds {
+		return sdk.State{"updated": in.State["updated"].Scale(1e-3).Add(in.Gradient)}, nil
+	}
+	return sdk.State{"refreshed": in.Gradient}, nil
+}
+
+func (f follower) Update(
+	_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor,
+) (program.Value, sdk.State, error) {
+	next := sdk.State{"refreshed": in.State["refreshed"], "updated": in.Gradient}
+	if f.adds { // what a refresh has written stays visible
+		next["refreshed"] = in.State["updated"]
+	}
+	return in.Gradient, next, nil
+}
+
+// TestRefreshGradient checks that a refresh gets the gradient of its update, clipped as for the
+// update, also if it takes effect late, and if it changes what updates write.
+func TestRefreshGradient(t *testing.T) {
+	for name, o := range map[string]follower{"keeps": {}, "adds": {adds: true}} {
+		for delay := range 2 {
+			t.Run(fmt.Sprintf("%s, delay %d", name, delay), func(t *testing.T) {
+				plan := delayed(t, o, delay)
+				plan.Clip = 0.1
+				for i := range plan.Rules {
+					plan.Rules[i].Clip = true
+				}
+				c := testrun.Compile(t, plan)
+				s := newState(t, c)
+				gradients := map[int][]float32{}
+				const state = "state/layers.0.mlp.down/"
+				for i := 1; i <= 5; i++ {
+					b := batches(sgdConfig(t), uint64(i), 1)
+					run(t, c, s, b, step.Settings{Step: i, Rate: 0.5})
+					got := testrun.Download(t, c, s)
+					gradients[i] = got[state+"updated"]
+					if i < 4+delay {
+						continue
+					}
+					for k, v := range got[state+"refreshed"] {
+						want := float64(gradients[4][k])
+						switch {
+						case !o.adds:
+						case i > 4+delay:
+							want = float64(gradients[i-1][k]) // the refresh is over
+						default: // of update 4, beside what the update before i has written
+							want += 1e-3 * float64(gradients[i-1][k])
+						}
+						if math.Abs(float64(v)-want) > 1e-6*(1e-3+math.Abs(want)) {
+							t.Fatalf("update %d, element %d: %v, want %v", i, k, v, want)
+						}
+					}
+				}
+			})
 		}
 	}
 }

@@ -184,7 +184,7 @@ func (c *Compiled) runSingle(s *State, b *Batches, set Settings) (res Result, er
 	if t[update.ScalarsName], err = engine.Upload(c.dev, values, len(values)); err != nil {
 		return res, err
 	}
-	if err := c.addStepInputs(t, set.Step); err != nil {
+	if err := c.addStepInputs(t, set); err != nil {
 		return res, err
 	}
 	if n := c.plan.Accumulate; !c.plan.FullPrecision {

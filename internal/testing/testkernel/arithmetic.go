@@ -12,6 +12,8 @@ var library = map[string]func(x, y float64) float64{
 	"__nv_logf":   func(x, _ float64) float64 { return math.Log(x) },
 	"__nv_log1pf": func(x, _ float64) float64 { return math.Log1p(x) },
 	"__nv_tanhf":  func(x, _ float64) float64 { return math.Tanh(x) },
+	"__nv_sinf":   func(x, _ float64) float64 { return math.Sin(x) },
+	"__nv_cosf":   func(x, _ float64) float64 { return math.Cos(x) },
 	"__nv_floorf": func(x, _ float64) float64 { return math.Floor(x) },
 	"__nv_rintf":  func(x, _ float64) float64 { return math.RoundToEven(x) },
 	"__nv_logbf":  func(x, _ float64) float64 { return math.Logb(x) },

@@ -139,7 +139,7 @@ func TestElementwise(t *testing.T) {
 		"neg": program.Value.Neg, "abs": program.Value.Abs, "sqrt": program.Value.Sqrt,
 		"exp":   program.Value.Exp,
 		"expm1": program.Value.Expm1, "log": program.Value.Log, "log1p": program.Value.Log1p,
-		"tanh": program.Value.Tanh,
+		"tanh": program.Value.Tanh, "sin": program.Value.Sin, "cos": program.Value.Cos,
 		"sign": program.Value.Sign, "floor": program.Value.Floor, "round": program.Value.Round,
 		"logb": program.Value.Logb,
 	}

@@ -89,6 +89,8 @@ func TestUnary(t *testing.T) {
 		{program.OpLog, f(1, math.E, 0, -1, inf, nan), f(0, 1, -inf, nan, inf, nan)},
 		{program.OpLog1p, f(0, 1e-17, -1, -2, inf, nan), f(0, 1e-17, -inf, nan, inf, nan)},
 		{program.OpTanh, f(0, inf, -inf, nan), f(0, 1, -1, nan)},
+		{program.OpSin, f(0, math.Pi/6, 1e-17, -inf, inf, nan), f(0, 0.5, 1e-17, nan, nan, nan)},
+		{program.OpCos, f(0, math.Pi, -inf, inf, nan), f(1, -1, nan, nan, nan)},
 		{program.OpFloor, f(1.5, -1.5, 2, -inf, inf, nan), f(1, -2, 2, -inf, inf, nan)},
 		{program.OpRound, f(0.5, 1.5, 2.5, -0.5, -1.5, 2.4999, inf, nan),
 			f(0, 2, 2, negZero, -2, 2, inf, nan)},

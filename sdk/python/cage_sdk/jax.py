@@ -425,7 +425,7 @@ def from_jax(
 ) -> Quantizer:
     """A quantizer of f(x, site), which returns Q(x), or a mapping with `value` and some of surrogate, codes, scale, mask and next.
 
-    site.trained, site.state, site.noise, site.shared_noise and site.step are arrays here. A mapping may have `homogeneous` and `grid`, too. Where
+    site.trained, site.state, site.noise, site.shared_noise, site.step and site.steps are arrays here. A mapping may have `homogeneous` and `grid`, too. Where
     there is no surrogate, the gradient is JAX's if the function says something of it, by stop_gradient, custom_vjp or
     custom_jvp, which need not be linear in the one that comes in; otherwise it passes straight through. x + stop_gradient(q − x) has the value q, bit for bit. maxima names the
     state tensors that are maxima over micro-batches, and not means.

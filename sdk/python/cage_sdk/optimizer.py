@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from inspect import signature
 from typing import Literal, Protocol, runtime_checkable
 
 from .infer import KEY, Type
@@ -136,7 +137,7 @@ class Refresher(Protocol):
         """Writes the statistics that a refresh reads: only the state that changes, which may be none."""
 
     def refresh(self, b: Builder, step: Value, state: State, first: bool, t: Tensor) -> State:
-        """Writes the renewed state, at least one tensor."""
+        """Writes the renewed state, at least one tensor. A parameter gradient, if there is one, gets the gradient of the update."""
 
     def refresh_at(self, t: Tensor) -> Due:
         """At which updates a refresh is due."""
@@ -276,7 +277,8 @@ def _refresher(o: Refresher, out: OptimizerProgram, name: str, t: Tensor, b: Bui
     for which, wanted in (("first_refresh", out.due.first), ("refresh", out.due.every)):
         if wanted:
             b = Builder(f"{name}/{which}/{t.name}")
-            step = b.input("step", Type("float"))
-            renewed = o.refresh(b, step, input_state(b, "state.", out.state), which == "first_refresh", t)
-            output_state(b, "state.", renewed)
-            setattr(out, which, b.build())
+            step, current = b.input("step", Type("float")), input_state(b, "state.", out.state)
+            gradient = b.input("gradient", Type("float", t.shape))
+            more = {"gradient": gradient} if "gradient" in signature(o.refresh).parameters else {}
+            output_state(b, "state.", o.refresh(b, step, current, which == "first_refresh", t, **more))
+            setattr(out, which, b.build(1 + len(out.state)))

@@ -386,6 +386,8 @@ class Value:
     log = _unary("log", "The natural logarithm.", np.log, "float")
     log1p = _unary("log1p", "log(1 + v).", np.log1p, "float")
     tanh = _unary("tanh", "The hyperbolic tangent.", np.tanh, "float")
+    sin = _unary("sin", "The sine of v radians.", np.sin, "float")
+    cos = _unary("cos", "The cosine of v radians.", np.cos, "float")
     floor = _unary("floor", "Rounds toward −∞.", np.floor, "float")
     round = _unary("round", "Rounds to the nearest integer, ties to even.", np.rint, "float")
     logb = _unary("logb", "The binary exponent floor(log2|v|), exactly.", _logb, "float")

@@ -14,7 +14,7 @@ from .program import Builder, Program, ProgramError, Value, call_site
 Role = Literal["weight", "activation", "gradient", "key", "value", "query"]
 Product = Literal["forward", "input_gradient", "weight_gradient"]
 
-STEP_INPUTS = (("noise", KEY), ("shared_noise", KEY), ("step", Type("float")))
+STEP_INPUTS = (("noise", KEY), ("shared_noise", KEY), ("step", Type("float")), ("steps", Type("float")))
 
 OPERANDS = ("activations", "weights")
 
@@ -74,6 +74,11 @@ class Site(Values):
     def step(self) -> Value:
         """The number of the training step, from 1, as a scalar float."""
         return self._fresh("step")
+
+    @property
+    def steps(self) -> Value:
+        """The number of steps of the run, as a scalar float. What is annealed over a run has its final form in evaluation."""
+        return self._fresh("steps")
 
     @property
     def activations(self) -> Columns:

@@ -46,6 +46,7 @@ def gradient(p, x, dy, monkeypatch, name="x", **inputs):
 
 FUNCTIONS = {
     "softmax": lambda x: jax.nn.softmax(x, axis=-1),
+    "rotation": lambda x: x[:, :2] * jnp.cos(x[:, 2:]) - x[:, 2:] * jnp.sin(x[:, 2:]),
     "matmul": lambda x: (x @ x.T) @ x,
     "einsum": lambda x: jnp.einsum("ij,kj,kl->il", x, x, x),
     "norm": lambda x: x / jnp.linalg.norm(x, axis=1, keepdims=True),

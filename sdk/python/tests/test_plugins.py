@@ -142,6 +142,26 @@ def test_optimizer():
     assert build_optimizer(Everything(), Tensor(name="v", role="vector", shape=(3,))) is None
 
 
+def test_refresh_with_gradient():
+    class Given(Everything):
+        def refresh(self, b, step, state, first, t, gradient):
+            return {"m": gradient}
+
+    assert [n for n, _ in build_optimizer(Given(), TENSOR).refresh.inputs] == ["step", "state.c", "state.m", "gradient"]
+    assert [n for n, _ in build_optimizer(Everything(), TENSOR).refresh.inputs] == ["step", "state.c", "state.m"]
+
+
+def test_annealed():
+    class Annealed(Plain):
+        def quantize(self, b, x, site):
+            if not site.training:
+                return Quantized(x.round())
+            return Quantized(x + (x.round() - x) * (site.step / site.steps))
+
+    q = build_quantizer(Annealed(), SITE)
+    assert [n for n, _ in q.program.inputs] == ["x", "step", "steps"] and [n for n, _ in q.evaluate.inputs] == ["x"]
+
+
 def test_probe_and_storage():
     class Sharp(Everything):
         def observe(self, b, given, t):

@@ -1160,8 +1160,9 @@ type QuantizerProgram struct {
 	//   shared_noise  uint[2]: a key that both operands of a product have; a new one
 	//                 in each step
 	//   step          the number of the training step, from 1: a scalar float
+	//   steps         the number of steps of the run: a scalar float
 	//
-	// of which the last three are there only if the program uses them, and returns
+	// of which the last four are there only if the program uses them, and returns
 	//
 	//   value      Q(x): the type of x, on the grid, in the original domain; required
 	//   surrogate  what the backward pass differentiates in place of value: the type
@@ -1206,7 +1207,7 @@ type QuantizerProgram struct {
 	Unpack *Program `protobuf:"bytes,5,opt,name=unpack,proto3" json:"unpack,omitempty"`
 	// The program of evaluation, with which a model is evaluated, exported and used.
 	// Takes x, trained.NAME and kept.NAME and returns what program returns. Absent when
-	// it is the same as program; required when program takes noise, shared_noise or step.
+	// it is the same as program; required when program takes noise, shared_noise, step or steps.
 	Evaluate *Program `protobuf:"bytes,6,opt,name=evaluate,proto3" json:"evaluate,omitempty"`
 	// The state that the quantizer keeps from step to step, without gradients, such as a
 	// moving average: sorted by the bytes of their names. The host keeps it in
@@ -1216,7 +1217,7 @@ type QuantizerProgram struct {
 	// each tensor, in the order of the list state. Absent exactly when there is no state, or
 	// when search_every is not 0.
 	InitState *Program `protobuf:"bytes,8,opt,name=init_state,json=initState,proto3" json:"init_state,omitempty"`
-	// Takes what program takes, without those of noise, shared_noise and step that it
+	// Takes what program takes, without those inputs from noise on that it
 	// does not use itself, and returns the state after a step: kept.NAME for each tensor,
 	// in the order of the list state. Everything in a step reads the state as the step
 	// found it; for an activation the next one is the mean over all that next returns in
@@ -1225,8 +1226,8 @@ type QuantizerProgram struct {
 	Next *Program `protobuf:"bytes,9,opt,name=next,proto3" json:"next,omitempty"`
 	// The backward pass, for a quantizer whose gradients are not those of a surrogate:
 	// then surrogate is x. Takes, in this order, x, trained.NAME, kept.NAME, d.value, which
-	// is the gradient of the loss with respect to value and has its type, and those of
-	// noise, shared_noise and step that it uses itself. Returns d.x and d.trained.NAME, the
+	// is the gradient of the loss with respect to value and has its type, and those
+	// from noise on that it uses itself. Returns d.x and d.trained.NAME, the
 	// gradients with respect to x and to each trained parameter.
 	Backward *Program `protobuf:"bytes,10,opt,name=backward,proto3" json:"backward,omitempty"`
 	// Not 0: the state is found by Search, in the place of init_state and next, which are
@@ -2423,9 +2424,9 @@ type OptimizerProgram struct {
 	// the order of the list state; the others stay as they are. It prepares what a
 	// refresh reads, and may be absent.
 	Observe *Program `protobuf:"bytes,4,opt,name=observe,proto3" json:"observe,omitempty"`
-	// Takes step and then state.NAME for each state tensor; returns state.NAME for at
-	// least one state tensor, in the order of the list state; the others stay as
-	// they are. Factorizations (qr, eigh_*) and sort_columns are allowed here and in
+	// Takes step, state.NAME for each state tensor and, only if it uses it, gradient, as
+	// update does; returns state.NAME for at least one state tensor, in the order of the
+	// list state; the others stay as they are. Factorizations (qr, eigh_*) and sort_columns are allowed here and in
 	// refresh only.
 	// Present exactly when due.first is not 0.
 	FirstRefresh *Program `protobuf:"bytes,5,opt,name=first_refresh,json=firstRefresh,proto3" json:"first_refresh,omitempty"`

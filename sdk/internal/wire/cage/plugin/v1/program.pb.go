@@ -109,6 +109,8 @@ const (
 	Op_OP_LOGB            Op = 21
 	Op_OP_IS_FINITE       Op = 22
 	Op_OP_NOT             Op = 23
+	Op_OP_SIN             Op = 24
+	Op_OP_COS             Op = 25
 	Op_OP_ADD             Op = 30
 	Op_OP_SUB             Op = 31
 	Op_OP_MUL             Op = 32
@@ -175,6 +177,8 @@ var (
 		21:  "OP_LOGB",
 		22:  "OP_IS_FINITE",
 		23:  "OP_NOT",
+		24:  "OP_SIN",
+		25:  "OP_COS",
 		30:  "OP_ADD",
 		31:  "OP_SUB",
 		32:  "OP_MUL",
@@ -238,6 +242,8 @@ var (
 		"OP_LOGB":            21,
 		"OP_IS_FINITE":       22,
 		"OP_NOT":             23,
+		"OP_SIN":             24,
+		"OP_COS":             25,
 		"OP_ADD":             30,
 		"OP_SUB":             31,
 		"OP_MUL":             32,
@@ -816,7 +822,7 @@ const file_cage_plugin_v1_program_proto_rawDesc = "" +
 	"\n" +
 	"DTYPE_UINT\x10\x03\x12\x0e\n" +
 	"\n" +
-	"DTYPE_BOOL\x10\x04*\x84\a\n" +
+	"DTYPE_BOOL\x10\x04*\x9c\a\n" +
 	"\x02Op\x12\x12\n" +
 	"\x0eOP_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vOP_CONSTANT\x10\x01\x12\v\n" +
@@ -842,6 +848,10 @@ const file_cage_plugin_v1_program_proto_rawDesc = "" +
 	"\fOP_IS_FINITE\x10\x16\x12\n" +
 	"\n" +
 	"\x06OP_NOT\x10\x17\x12\n" +
+	"\n" +
+	"\x06OP_SIN\x10\x18\x12\n" +
+	"\n" +
+	"\x06OP_COS\x10\x19\x12\n" +
 	"\n" +
 	"\x06OP_ADD\x10\x1e\x12\n" +
 	"\n" +
