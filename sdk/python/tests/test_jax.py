@@ -46,7 +46,7 @@ def gradient(p, x, dy, monkeypatch, name="x", **inputs):
 
 FUNCTIONS = {
     "softmax": lambda x: jax.nn.softmax(x, axis=-1),
-    "rotation": lambda x: x[:, :2] * jnp.cos(x[:, 2:]) - x[:, 2:] * jnp.sin(x[:, 2:]),
+    "rotation": lambda x: x * jnp.cos(x[:, ::-1]) - x[:, ::-1] * jnp.sin(x),
     "matmul": lambda x: (x @ x.T) @ x,
     "einsum": lambda x: jnp.einsum("ij,kj,kl->il", x, x, x),
     "norm": lambda x: x / jnp.linalg.norm(x, axis=1, keepdims=True),
@@ -308,7 +308,6 @@ SCALED = {
     "lbfgs": lambda: optax.scale_by_lbfgs(),
 }
 CANNOT = {
-    "schedule": "cos has no operation",
     "sophia": "random keys are not possible",
     "noisy_sgd": "random keys are not possible",
     "lookahead": "fast",
