@@ -13,6 +13,8 @@ import (
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/vfs"
+
+	"github.com/cage-qat/cage/internal/safetext"
 )
 
 func newData() *cobra.Command {
@@ -224,7 +226,7 @@ func readRow(row dataset.Row, tok tokenizer.Tokenizer) (chatRow, error) {
 			if err != nil {
 				return out, err
 			}
-			d.Parts = append(d.Parts, chatPart{strings.ToValidUTF8(text, "\uFFFD"), inLoss})
+			d.Parts = append(d.Parts, chatPart{safetext.Valid(text), inLoss})
 			from = to
 		}
 		out.Documents = append(out.Documents, d)

@@ -16,6 +16,7 @@ import (
 	"github.com/cage-qat/cage/host/model/generate"
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/internal/safetext"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -197,7 +198,8 @@ the directory of a Hugging Face checkpoint.`,
 		if err != nil {
 			return nil, err
 		}
-		result := map[string]any{"run": args[0], "step": model.Step(), "prompt": prompt, "text": text}
+		result := map[string]any{"run": args[0], "step": model.Step(), "prompt": safetext.Valid(prompt),
+			"text": text}
 		return textOutput(result, "\n"), nil
 	})
 }

@@ -247,16 +247,18 @@ func lossOfExport(cmd *cobra.Command, dir, data string, context int) (loss float
 	return loss, err
 }
 
-// trainStep trains the first step of the configuration at path, in a directory that it creates.
-// Settings that are wrong in a run of one step, such as a longer warm-up, are replaced.
+// trainStep trains the first step of the configuration at path, in a directory that it creates. All
+// that training checks before is checked as for the whole run.
 func trainStep(cmd *cobra.Command, path, dir string) error {
-	cfg, err := config.Load(path, []string{fmt.Sprintf("train.out=%q", dir), "train.steps=1",
-		"train.eval_every=0", "train.final_eval_batches=1", "train.average_from=0",
-		`schedule.kind="constant"`})
+	cfg, err := config.Load(path, nil)
 	if err != nil {
 		return err
 	}
-	_, err = train.Run(cmd.Context(), cfg, train.Options{})
+	cfg.Train.Out = dir
+	_, err = train.Run(cmd.Context(), cfg, train.Options{StopAfter: 1})
+	if errors.Is(err, train.ErrInterrupted) && cmd.Context().Err() == nil {
+		return nil
+	}
 	return err
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/safetext"
 )
 
 // recording writes metrics.jsonl. A failed write, for example to a full disk, does not end the run:
@@ -326,7 +327,7 @@ func (r *run) continuations(ctx context.Context) ([]metrics.Text, error) {
 		if err != nil {
 			return nil, err
 		}
-		texts = append(texts, metrics.Text{Prompt: t.Samples[i], Text: text})
+		texts = append(texts, metrics.Text{Prompt: t.Samples[i], Text: safetext.Valid(text)})
 	}
 	return texts, nil
 }

@@ -18,7 +18,7 @@ var greek = strings.Fields("alpha beta gamma delta epsilon zeta eta theta iota k
 // typographic variants are replaced. ASCII text is returned unchanged.
 func ASCII(text string) string {
 	var b strings.Builder
-	for _, r := range norm.NFKD.String(strings.ToValidUTF8(text, "\uFFFD")) {
+	for _, r := range norm.NFKD.String(Valid(text)) {
 		switch {
 		case r <= unicode.MaxASCII:
 			b.WriteRune(r)

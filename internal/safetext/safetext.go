@@ -60,6 +60,21 @@ func escape(s string, wanted func(rune) bool, escaped func(character string) str
 	return b.String()
 }
 
+// Valid returns s with each maximal subpart of an ill-formed sequence replaced by U+FFFD (Unicode,
+// section 3.9), as decoders of tokenizers and of Python do.
+func Valid(s string) string {
+	var b strings.Builder
+	for rest := s; rest != ""; {
+		r, size := utf8.DecodeRuneInString(rest)
+		for r == utf8.RuneError && size < len(rest) && !utf8.FullRuneInString(rest[:size+1]) {
+			size++
+		}
+		b.WriteRune(r)
+		rest = rest[size:]
+	}
+	return b.String()
+}
+
 // goEscape escapes a character or an invalid byte as in Go's quoted strings.
 func goEscape(character string) string { return strings.Trim(strconv.Quote(character), `"`) }
 

@@ -83,6 +83,32 @@ func FuzzText(f *testing.F) {
 	})
 }
 
+// TestValid compares with Python's decode(errors="replace").
+func TestValid(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                  "",
+		"a\xffb":                            "a\ufffdb",
+		"\xe2\x80":                          "\ufffd",
+		"\xe2\x80a":                         "\ufffda",
+		"\xf0\x9f\x92":                      "\ufffd",
+		"\xf0\x9f\x92\xf0\x9f":              "\ufffd\ufffd",
+		"\xf2\xf2\x89":                      "\ufffd\ufffd",
+		"\xf0\x80\x80":                      "\ufffd\ufffd\ufffd",
+		"\xed\xa0\x80":                      "\ufffd\ufffd\ufffd",
+		"\xc0\xaf":                          "\ufffd\ufffd",
+		"\xf4\x90\x80\x80":                  "\ufffd\ufffd\ufffd\ufffd",
+		"a\xef\xbf\xbd\xe2\x82\xac":         "a\ufffd€",
+		"\x80\x80\xc3\xa9\xc3":              "\ufffd\ufffdé\ufffd",
+		"\xfe\xfe\xff\xff":                  "\ufffd\ufffd\ufffd\ufffd",
+		"\xe1\x80\xe2\xf0\x91\x92\xf1\xbfA": "\ufffd\ufffd\ufffd\ufffdA",
+		"\xf5\x80\xe0\x9f\xe0\xa0\xf1\x80\x80\x80\xe2": "\ufffd\ufffd\ufffd\ufffd\ufffd\U00040000\ufffd",
+	} {
+		if got := safetext.Valid(text); got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
+	}
+}
+
 func TestWriter(t *testing.T) {
 	var b bytes.Buffer
 	n, err := fmt.Fprintf(safetext.NewWriter(&b), "%s\n", "\x1b[1m")

@@ -61,7 +61,7 @@ func NewRows(file *File, config RowsConfig) (*Rows, error) {
 	}
 	if len(r.usable) == 0 {
 		return nil, fmt.Errorf("token file %s has no document that counts in the loss in its first "+
-			"%d tokens: use longer rows", file.Path(), config.Length)
+			"%d tokens, the length of a row", file.Path(), config.Length)
 	}
 	steps := int64(0)
 	for epoch := range config.Epochs {

@@ -42,12 +42,12 @@ type Windows struct {
 
 // tooShort returns the error for a file that has fewer tokens than need.
 func tooShort(file *File, need int64, context, batch int) error {
-	what, smaller := "one window", "a smaller context"
+	windows := "one window"
 	if batch > 1 {
-		what, smaller = fmt.Sprintf("%d windows", batch), "a smaller batch or context"
+		windows = fmt.Sprintf("%d windows", batch)
 	}
-	return fmt.Errorf("token file %s has %d tokens, want at least %d for %s with a context of %d: "+
-		"use more text, or %s", file.Path(), file.Len(), need, what, context, smaller)
+	return fmt.Errorf("token file %s has %d tokens, want at least %d for %s with a context of %d",
+		file.Path(), file.Len(), need, windows, context)
 }
 
 // NewWindows returns the windows of a file, which must be long enough for one batch.

@@ -24,6 +24,7 @@ func planCompressed(m *Model, o Options) (*Plan, error) {
 		p.inputs = inputsByParam(m)
 	}
 	unpacked, err := p.pack(parts, o, layout{
+		fused: fusedByVLLM.Replace,
 		unpacked: func(part part, w weight) error {
 			if part.Param.Role == architecture.RoleEmbedding {
 				return errors.New("only linear layers can be packed, not the embedding")
@@ -78,6 +79,11 @@ func inputsByParam(m *Model) func(param, typ string) (inputs, error) {
 	}
 }
 
+// fusedByVLLM returns what vLLM fuses with a tensor: their schemes must be equal
+// (should_ignore_layer and _match_fused_layer in vLLM 0.32). Queries, keys and values, which it also
+// fuses, are parts of one parameter here.
+var fusedByVLLM = strings.NewReplacer("gate_proj", "up_proj", "up_proj", "gate_proj")
+
 // globalScale returns the global scale of a weight in NVFP4. The gate and up projections of a layer
 // share it: vLLM divides both by the larger of the two, and leaves the scales of blocks as
 // they are (CompressedTensorsW4A4Fp4.process_weights_after_loading in vLLM 0.32).
@@ -85,7 +91,7 @@ func (p *hubPlan) globalScale(
 	t part, w weight, parts []part, inexact bool,
 ) (float32, error) {
 	grids, joined := []*Grid{w.grid}, ""
-	other := strings.NewReplacer("gate_proj", "up_proj", "up_proj", "gate_proj").Replace(t.Tensor)
+	other := fusedByVLLM.Replace(t.Tensor)
 	for _, o := range parts {
 		if o.Tensor != other || other == t.Tensor {
 			continue
@@ -94,9 +100,12 @@ func (p *hubPlan) globalScale(
 		if err != nil {
 			return 0, err
 		}
-		if sibling.grid != nil && sibling.grid.Group == w.grid.Group {
+		if sibling.grid == nil {
+			continue
+		}
+		if _, err := floatBlocks(sibling.grid, nvfp4Block); err == nil {
 			grids = append(grids, sibling.grid)
-			joined = ", the same for gate_proj and up_proj, which vLLM joins"
+			joined = ", the same for gate_proj and up_proj, which vLLM fuses"
 		}
 	}
 	global, exact, err := nvfp4Of(grids...)

@@ -2,6 +2,7 @@ package export_test
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -607,6 +608,87 @@ func TestJoinedLayers(t *testing.T) {
 	if _, err := write(t, "compressed-tensors", model(4096, 1000), export.Options{}); err == nil ||
 		!strings.Contains(err.Error(), "for gate_proj and up_proj") {
 		t.Errorf("global scales 4096 and 1000: %v", err)
+	}
+}
+
+// TestFusedSchemes checks that gate_proj and up_proj are stored in a way that vLLM can fuse: with
+// equal schemes, or both as floats, which needs Floats. MLX fuses nothing.
+func TestFusedSchemes(t *testing.T) {
+	const gate, up = "layers.0.mlp.w1", "layers.0.mlp.w2"
+	four, eight := sdk.Integers(-7, 7, 32), sdk.Integers(-127, 127, 32)
+	rotated := func(p architecture.Param, x []float32) *export.Quantized {
+		q := integers(32, halfSeventh)(p, x)
+		q.Rotation = 32
+		return q
+	}
+	none := func(architecture.Param, []float32) *export.Quantized { return nil }
+	type test struct {
+		gate, up func(architecture.Param, []float32) *export.Quantized
+		want     string // the type of both, or why they have none
+		options  export.Options
+	}
+	for name, c := range map[string]test{
+		"equal": {inGroups(32, four), inGroups(32, four),
+			"int4, a scale for 32 elements", export.Options{}},
+		"bits": {inGroups(32, four), inGroups(32, eight),
+			"int8, a scale for 32 elements", export.Options{}},
+		"more bits": {inGroups(32, eight), inGroups(32, four),
+			"int8, a scale for 32 elements", export.Options{}},
+		"one is not quantized": {none, inGroups(32, four),
+			"gate_proj (not quantized) and up_proj (int4, a scale for 32 elements)", export.Options{}},
+		"the other is not": {inGroups(32, four), none,
+			"gate_proj (int4, a scale for 32 elements) and up_proj (not quantized)", export.Options{}},
+		"neither is quantized": {none, none, "F32", export.Options{}},
+		"groups": {inGroups(32, four), inGroups(16, sdk.Integers(-7, 7, 16)),
+			"gate_proj (int4, a scale for 32 elements) and up_proj (int4, a scale for 16 elements)",
+			export.Options{}},
+		"rows": {inGroups(64, sdk.Integers(-7, 7, 0)), inGroups(32, four),
+			"gate_proj (int4, a scale for each row) and", export.Options{}},
+		"groups, int8": {inGroups(32, four), inGroups(16, sdk.Integers(-7, 7, 16)),
+			"gate_proj (int8, a scale for 32 elements) and", export.Options{Type: "int8"}},
+		"numbers": {inGroups(32, sdk.E2M1(32)), inGroups(32, four),
+			"gate_proj (nvfp4, a scale for 16 elements) and up_proj (int4", export.Options{}},
+		"numbers, int8": {inGroups(32, sdk.E2M1(32)), inGroups(32, four),
+			"int8, a scale for 32 elements", export.Options{Type: "int8"}},
+		"floats in groups of 32 and 16": {inGroups(32, sdk.E2M1(32)), inGroups(16, sdk.E2M1(16)),
+			"nvfp4, a scale for 16 elements", export.Options{}},
+		"one is rotated": {rotated, inGroups(32, four),
+			"gate_proj (not packed) and up_proj (int4, a scale for 32 elements)", export.Options{}},
+		"floats": {none, inGroups(32, four), "F32", export.Options{Floats: true}},
+		"floats of groups": {inGroups(32, four), inGroups(16, sdk.Integers(-7, 7, 16)), "F32",
+			export.Options{Floats: true}},
+		"rotated, floats": {inGroups(32, four), rotated, "F32", export.Options{Floats: true}},
+	} {
+		m := small(t, architecture.KindLlama,
+			func(p architecture.Param, x []float32) *export.Quantized {
+				of := map[string]func(architecture.Param, []float32) *export.Quantized{gate: c.gate, up: c.up}
+				quantize, ok := of[p.Name]
+				if !ok {
+					return inGroups(32, four)(p, x)
+				}
+				q := quantize(p, x)
+				if q != nil {
+					q.Settings = p.Name
+				}
+				return q
+			})
+		if _, err := write(t, "mlx", m, c.options); err != nil && strings.Contains(err.Error(), "fuse") {
+			t.Errorf("%s: mlx: %v", name, err)
+		}
+		r, err := write(t, "compressed-tensors", m, c.options)
+		if err != nil {
+			_, ok := errors.AsType[*export.WeightsError](err)
+			if text := err.Error(); !ok || !strings.Contains(text, c.want) ||
+				!strings.Contains(text, "--allow-floats") || !strings.Contains(text, "same quantizer") {
+				t.Errorf("%s: %v, want %s", name, err, c.want)
+			}
+			continue
+		}
+		for _, x := range r.Tensors {
+			if (x.Param == gate || x.Param == up) && (x.Type != c.want || !r.Exact) {
+				t.Errorf("%s: %s is %s, want %s; exact %v", name, x.Name, x.Type, c.want, r.Exact)
+			}
+		}
 	}
 }
 

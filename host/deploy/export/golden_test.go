@@ -222,9 +222,10 @@ func TestCompressedTensors(t *testing.T) {
 			var leftOut []string
 			// In the golden each layer has a global scale. Exports have one for queries, keys and values,
 			// and one for both layers before the gate.
-			own := []string{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.up_proj"}
+			own := []string{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj",
+				"mlp.up_proj"}
 			if dir == "ct_nvfp4" {
-				leftOut = []string{"layers.0.attn.qkv", "layers.0.mlp.w2"}
+				leftOut = []string{"layers.0.attn.qkv", "layers.0.mlp.w1", "layers.0.mlp.w2"}
 			}
 			out := filepath.Join(t.TempDir(), "out")
 			report, err := export.Write(t.Context(), "compressed-tensors", vfs.At(out),

@@ -3,6 +3,7 @@ package export
 import (
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 )
@@ -17,6 +18,9 @@ type layout struct {
 	types func(w weight) []string
 	// pack determines how a type stores a weight, or returns an error if it cannot represent it.
 	pack func(p part, w weight, typ string) (packing, error)
+	// fused returns the tensor that programs fuse with a tensor, so that both must be stored in the
+	// same way; if nil, there are none.
+	fused func(tensor string) string
 	// needsGrid reports whether unpacked, types and pack need the weight's grid.
 	needsGrid bool
 	// exactHint ends the error about quantized weights that cannot be stored exactly, and
@@ -40,12 +44,23 @@ func (s *source) plan(parts []part, o Options, l layout) (list []Stored, unpacke
 	groups := map[string][]int{} // indices of the weights to pack, by settings and grid
 	quantized := 0
 	s.grids = l.needsGrid
+	plain := func(t *Stored, w weight, reason error) {
+		if t.Type = l.float(t.part, w); reason != nil && !o.Inexact && !holds(t.Type, w.values) {
+			refused.add(t.Name, false, fmt.Errorf("it is stored as floats because %w, but %s "+
+				"does not represent all values: --dtype f32 is exact", reason, t.Type))
+		} else if err := checkFits(t.Type, w.values); err != nil {
+			refused.add(t.Name, false, err)
+		} else if reason != nil {
+			t.Note = reason.Error()
+			floats.add(t.Name, true, reason)
+		}
+	}
 	for _, p := range parts {
 		w, err := s.weight(p.Param)
 		if err != nil {
 			return nil, nil, err
 		}
-		t := Stored{Name: p.Tensor, Param: p.Param.Name, Type: l.float(p, w),
+		t := Stored{Name: p.Tensor, Param: p.Param.Name,
 			Shape: append([]int{len(p.Rows)}, p.Param.Dims[1:]...), Quantized: w.quantized, part: p,
 			sum: sumOf(pick(p, w.values))}
 		var reason error
@@ -67,16 +82,8 @@ func (s *source) plan(parts []part, o Options, l layout) (list []Stored, unpacke
 				t.tried = append(t.tried, how)
 			}
 			groups[key] = append(groups[key], len(list))
-		case reason != nil && !o.Inexact && !holds(t.Type, w.values):
-			refused.add(p.Tensor, false, fmt.Errorf("it is stored as floats because %w, but %s "+
-				"does not represent all values: --dtype f32 is exact", reason, t.Type))
 		default:
-			if err := checkFits(t.Type, w.values); err != nil {
-				refused.add(p.Tensor, false, err)
-			} else if reason != nil {
-				t.Note = reason.Error()
-				floats.add(p.Tensor, true, reason)
-			}
+			plain(&t, w, reason)
 		}
 		list = append(list, t)
 	}
@@ -91,6 +98,27 @@ func (s *source) plan(parts []part, o Options, l layout) (list []Stored, unpacke
 				t.packing, t.Type = &t.tried[i], t.tried[i].typ
 			}
 			break
+		}
+	}
+	for i := range list {
+		a := &list[i]
+		j := slices.IndexFunc(list[i:], func(b Stored) bool {
+			return l.fused != nil && l.fused(a.Name) == b.Name
+		})
+		if j <= 0 {
+			continue
+		}
+		reason := share(a, &list[i+j])
+		for _, t := range []*Stored{a, &list[i+j]} {
+			if reason == nil || t.packing == nil {
+				continue
+			}
+			w, err := s.weight(t.part.Param)
+			if err != nil {
+				return nil, nil, err
+			}
+			t.packing, t.tried = nil, nil
+			plain(t, w, reason)
 		}
 	}
 	for _, t := range list {
@@ -109,6 +137,35 @@ func (s *source) plan(parts []part, o Options, l layout) (list []Stored, unpacke
 			floats.count, quantized, floats.list(), l.floatsHint)}
 	}
 	return list, unpacked, refused.err(l.exactHint)
+}
+
+// share chooses the first packing that two tensors can share, unless neither is packed. It returns
+// why there is none.
+func share(a, b *Stored) error {
+	if a.packing == nil && b.packing == nil {
+		return nil
+	}
+	for i, p := range a.tried {
+		for j, q := range b.tried {
+			if p.err == nil && q.err == nil && p.scheme == q.scheme {
+				a.packing, b.packing = &a.tried[i], &b.tried[j]
+				a.Type, b.Type = p.typ, q.typ
+				return nil
+			}
+		}
+	}
+	how := func(t *Stored) string {
+		switch {
+		case t.packing != nil:
+			return t.packing.String()
+		case t.Quantized:
+			return "not packed"
+		}
+		return "not quantized"
+	}
+	name := func(t *Stored) string { return path.Ext(strings.TrimSuffix(t.Name, ".weight"))[1:] }
+	return fmt.Errorf("vLLM fuses %s (%s) and %s (%s): both need the same quantizer",
+		name(a), how(a), name(b), how(b))
 }
 
 // refusals collects the reasons why tensors cannot be stored, and the tensors for each reason.

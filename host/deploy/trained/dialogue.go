@@ -2,7 +2,6 @@ package trained
 
 import (
 	"context"
-	"strings"
 
 	"github.com/cage-qat/cage/host/data/chat"
 	"github.com/cage-qat/cage/host/data/tokenizer"
@@ -64,9 +63,7 @@ func (d *Dialogue) Answer(
 	}
 	text, err := d.model.Continue(ctx, d.tok, ids, d.options, d.until, show)
 	if err == nil {
-		// An answer may end within a UTF-8 character, and will be encoded again with the next question.
-		valid := strings.ToValidUTF8(text, "\uFFFD")
-		d.messages = append(d.messages, chat.NewMessage(chat.Assistant, valid))
+		d.messages = append(d.messages, chat.NewMessage(chat.Assistant, text))
 	}
 	return text, err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/model/generate"
 	"github.com/cage-qat/cage/host/train/build"
+	"github.com/cage-qat/cage/internal/safetext"
 )
 
 // Generate continues a prompt; see [Model.Continue].
@@ -76,9 +77,11 @@ func (t *Model) ContinueAll(ctx context.Context, tok tokenizer.Tokenizer, prompt
 	}
 	texts := make([]string, len(prompts))
 	for i := range texts {
-		if texts[i], err = tok.Decode(slices.DeleteFunc(next[i], omit)); err != nil {
+		text, err := tok.Decode(slices.DeleteFunc(next[i], omit))
+		if err != nil {
 			return nil, err
 		}
+		texts[i] = safetext.Valid(text)
 	}
 	return texts, nil
 }

@@ -103,9 +103,15 @@ func openHub(dir, out string, context int) (*huggingface.Checkpoint, *config.Con
 // configure returns the configuration of a run that holds a checkpoint.
 func configure(c *huggingface.Checkpoint, from, out string, context int) (
 	*huggingface.Checkpoint, *config.Config, error) {
-	context = cmp.Or(context, min(usualContext, c.Config.MaxPositions))
+	positions := c.Config.MaxPositions
+	context = cmp.Or(context, min(usualContext, positions))
+	if context > positions {
+		err := fmt.Errorf("%s has %d positions: want a context of at most that, found %d",
+			from, positions, context)
+		return nil, nil, errors.Join(err, c.Close())
+	}
 	cfg, err := config.Imported(&config.Initial{Dir: from, Settings: c.Config.Settings,
-		MaxPositions: c.Config.MaxPositions}, context, cmp.Or(out, from))
+		MaxPositions: positions}, context, cmp.Or(out, from))
 	if err != nil {
 		return nil, nil, errors.Join(err, c.Close())
 	}

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/internal/safetext"
 )
 
 // Stream decodes tokens to text as they arrive.
@@ -130,7 +131,7 @@ func Following(tok tokenizer.Tokenizer, prefix, ids []int32) (string, error) {
 	return tok.Decode(ids)
 }
 
-// Finish returns the text of all tokens, and sends any text still held back.
+// Finish returns the text of all tokens as valid UTF-8, and sends any text still held back.
 func (s *Stream) Finish(ids []int32) (string, error) {
 	text, err := Following(s.Tokenizer, s.Before, ids)
 	if err != nil {
@@ -138,5 +139,5 @@ func (s *Stream) Finish(ids []int32) (string, error) {
 	}
 	text, _ = cutAt(text, s.Until)
 	s.past = 0
-	return text, s.send(text)
+	return safetext.Valid(text), s.send(text)
 }

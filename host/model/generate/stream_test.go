@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/internal/safetext"
 )
 
 // TestStream checks that text is sent in whole characters, that no part of a stop string is sent,
@@ -23,6 +24,7 @@ func TestStream(t *testing.T) {
 		{"one END two STOP", "one ", []string{"STOP", "END"}},
 		{"größe λ|", "größe λ", []string{"|"}},
 		{"no ends", "no ends", nil},
+		{"\xe2\x80", "\xe2\x80", nil}, // the text has one replacement character
 	} {
 		sent := ""
 		s := Stream{Tokenizer: tokenizer.Bytes{}, Until: c.until, Emit: func(text string) error {
@@ -46,7 +48,7 @@ func TestStream(t *testing.T) {
 			}
 		}
 		text, err := s.Finish(made)
-		if err != nil || text != c.want || sent != c.want {
+		if err != nil || text != safetext.Valid(c.want) || sent != c.want {
 			t.Errorf("%q: the text is %q, and %q was sent, want %q; %v", c.text, text, sent, c.want, err)
 		}
 		if len(c.until) > 0 && len(made) == len(ids) && len(c.text) > len(c.want)+len(c.until[0]) {
@@ -132,7 +134,7 @@ func TestLongStream(t *testing.T) {
 			decoded := c.tokens
 			text, err := s.Finish(after)
 			want, err2 := Following(tok, before, after)
-			if err := errors.Join(err, err2); err != nil || text != want || sent != want {
+			if err := errors.Join(err, err2); err != nil || text != safetext.Valid(want) || sent != want {
 				t.Errorf("%s after %d tokens: the text is %q, and %q was sent, want %q; %v",
 					tok.Info().Name, begin, text, sent, want, err)
 			}

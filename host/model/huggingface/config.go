@@ -107,7 +107,7 @@ func ParseConfig(text []byte, context int) (*Config, error) {
 	if !f.windowed {
 		if n := cmp.Or(context, c.MaxPositions); s.Window > 0 && s.Window < n {
 			k.fault(windowKey, fmt.Sprintf("%d, but sequences have %d tokens", s.Window, n),
-				"sequences that are no longer than that (model.context)")
+				"a context that is no longer than that")
 		}
 		s.Window = 0
 	}

@@ -12,6 +12,8 @@ import (
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/cage-qat/cage/internal/safetext"
 )
 
 // Colors is the number of distinct colours in figures. Further series are distinguished by their
@@ -122,7 +124,7 @@ func clean(s string) string {
 			return ' '
 		}
 		return r
-	}, strings.ToValidUTF8(s, "\uFFFD"))
+	}, safetext.Valid(s))
 }
 
 // shorten truncates a line so that it is no wider than width.

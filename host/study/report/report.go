@@ -22,6 +22,8 @@ import (
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/vfs"
+
+	"github.com/cage-qat/cage/internal/safetext"
 )
 
 // Report is the report of a study.
@@ -144,7 +146,7 @@ type Run struct {
 func (r *Report) addRun(s *study.Study, result study.Result, damaged unreadable) error {
 	out := Run{
 		ID: result.Cell.ID, Labels: result.Cell.Of(s.AxisNames()), State: result.State,
-		Err: anonymize(strings.ToValidUTF8(result.Err, "\uFFFD")), Summary: map[string]float64{},
+		Err: anonymize(safetext.Valid(result.Err)), Summary: map[string]float64{},
 	}
 	for name, v := range result.Summary {
 		if !metrics.Timed(name) {

@@ -15,7 +15,7 @@ import (
 
 // line converts text to one line of printable characters.
 func line(s string) string {
-	parts := strings.FieldsFunc(strings.ToValidUTF8(s, "\uFFFD"), func(r rune) bool {
+	parts := strings.FieldsFunc(safetext.Valid(s), func(r rune) bool {
 		return unicode.IsControl(r) || unicode.IsSpace(r)
 	})
 	return strings.Join(parts, " ")

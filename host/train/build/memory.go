@@ -70,7 +70,7 @@ func newReport(by By, parts []Part, available *Available, less []string) *Report
 
 func remedies(cfg *config.Config, forward bool) (list []string) {
 	if forward {
-		return []string{"fewer or shorter sequences at once"}
+		return []string{"a smaller --batch, if the command has it", "a smaller model"}
 	}
 	if cfg.Model.Language() {
 		list = append(list, "a smaller train.batch with a larger train.accumulate")

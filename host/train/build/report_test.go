@@ -31,7 +31,7 @@ func TestReportErr(t *testing.T) {
 			"diagnostics", "smaller model"}},
 		"on GPUs": {[]string{`device.kind="cuda"`, "device.count=2"}, false,
 			[]string{"train.batch", `device.shard = "full"`, "device.memory_fraction"}},
-		"forward": {nil, true, []string{"fewer or shorter sequences"}},
+		"forward": {nil, true, []string{"--batch, if the command has it"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := testrun.Config(t, append(c.overrides, "diagnostics.every=5")...)
