@@ -21,6 +21,7 @@ import (
 
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/internal/safetext"
 	"github.com/cage-qat/cage/internal/schema"
 )
 
@@ -49,7 +50,7 @@ func run(args []string) int {
 		return 0
 	}
 	code, message := explain(cmd, err, ctx.Err())
-	fmt.Fprintln(errOut, "cage: "+message)
+	fmt.Fprintln(errOut, "cage: "+safetext.Message(message))
 	return code
 }
 

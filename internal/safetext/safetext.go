@@ -40,6 +40,23 @@ func Clip(s string, most int) string {
 	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
+// Message shortens an error message, which may quote any text: long lines, and then the whole, lose
+// what is in the middle, for the end often says what would be right.
+func Message(s string) string {
+	lines := strings.Split(s, "\n")
+	for i, line := range lines {
+		lines[i] = ends(line, 2000)
+	}
+	return ends(strings.Join(lines, "\n"), 20000)
+}
+
+func ends(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return Clip(s, most*3/4) + strings.ToValidUTF8(s[len(s)-most/4:], "")
+}
+
 // escape replaces unwanted characters and invalid UTF-8 in s.
 func escape(s string, wanted func(rune) bool, escaped func(character string) string) string {
 	first := strings.IndexFunc(s, func(r rune) bool { return !wanted(r) || r == utf8.RuneError })

@@ -117,6 +117,22 @@ func TestWriter(t *testing.T) {
 	}
 }
 
+// TestMessage checks that a message keeps its beginning and its end.
+func TestMessage(t *testing.T) {
+	for text, most := range map[string]int{
+		"found x, want y": 15,
+		"found " + strings.Repeat("é", 1e5) + ", want y":      2000 + len("…"),
+		strings.Repeat("found\n", 1e5) + "found x, want y":    20000 + len("…"),
+		strings.Repeat("found \xff", 1e5) + "found x, want y": 2000 + len("…"),
+	} {
+		got := safetext.Message(text)
+		if len(got) > most || !strings.HasPrefix(got, "found") || !strings.HasSuffix(got, ", want y") ||
+			(len(got) == len(text)) != (got == text) {
+			t.Errorf("%.20q becomes %d bytes: %.80q", text, len(got), got)
+		}
+	}
+}
+
 func Example() {
 	fmt.Fprintln(safetext.NewWriter(os.Stdout), "runs/\x1b[2Jone")
 	fmt.Println(safetext.Line("quest\ncage: all is well"))

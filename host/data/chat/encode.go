@@ -18,6 +18,7 @@ import (
 
 	"github.com/cage-qat/cage/host/data/chat/jinja"
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/internal/safetext"
 )
 
 // TrainOn selects the assistant's turns whose tokens count in the training loss.
@@ -106,11 +107,7 @@ func asDropped(err error) error {
 	if !ok || !e.Raised {
 		return err
 	}
-	problem := e.Problem
-	if len(problem) > maxReason {
-		problem = strings.ToValidUTF8(problem[:maxReason], "") + "…"
-	}
-	return &Dropped{refusal + Reason(problem)}
+	return &Dropped{refusal + Reason(safetext.Clip(e.Problem, maxReason))}
 }
 
 // Encode converts a conversation to documents. There is one, unless the template renders an
@@ -199,10 +196,7 @@ func (e *Encoder) document(rendered learnedText) (*Document, error) {
 	text, spans := e.normalize(rendered)
 	at, next := 0, 0
 	changes := func(to string) error {
-		from := text[at:]
-		if len(from) > maxQuote {
-			from = strings.ToValidUTF8(from[:maxQuote], "") + "…"
-		}
+		from := safetext.Clip(text[at:], maxQuote)
 		return rowError(fmt.Sprintf("tokenizer %s changes the text: its tokens give %q at %q, "+
 			"so that the assistant's tokens cannot be found; change the row, "+
 			"or use a tokenizer that keeps every text", e.tokenizer.Info().Name, to, from))

@@ -17,6 +17,7 @@ import (
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/parallel"
+	"github.com/cage-qat/cage/internal/safetext"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -333,10 +334,7 @@ func tally(list []RowCount, row, other RowCount, limit int) []RowCount {
 func (c *Counts) add(o outcome) {
 	c.Rows++
 	for _, key := range o.ignored {
-		if len(key) > maxReason {
-			key = strings.ToValidUTF8(key[:maxReason], "") + "…"
-		}
-		row := RowCount{Key: key, First: o.location}
+		row := RowCount{Key: safetext.Clip(key, maxReason), First: o.location}
 		c.Ignored = tally(c.Ignored, row, RowCount{Key: otherKeys}, maxKeys)
 	}
 	switch {

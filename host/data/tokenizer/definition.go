@@ -2,9 +2,11 @@ package tokenizer
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"encoding/json/jsontext"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -33,6 +35,21 @@ type definition struct {
 	PostProcessor json.RawMessage `json:"post_processor"`
 	Decoder       json.RawMessage `json:"decoder"`
 	Model         modelDefinition `json:"model"`
+	Others        others          `json:",embed"`
+}
+
+// others are entries without a field. A new key could change ids.
+type others map[string]json.RawMessage
+
+// key returns the first key whose value is not empty and that is not harmless; "" if there is none.
+func (o others) key(harmless ...string) string {
+	for _, key := range slices.Sorted(maps.Keys(o)) {
+		empty := []string{"null", "false", "0", `""`, "[]", "{}"}
+		if !slices.Contains(empty, string(o[key])) && !slices.Contains(harmless, key) {
+			return key
+		}
+	}
+	return ""
 }
 
 type modelDefinition struct {
@@ -46,6 +63,7 @@ type modelDefinition struct {
 	FuseUnk      bool             `json:"fuse_unk"`
 	ByteFallback bool             `json:"byte_fallback"`
 	IgnoreMerges bool             `json:"ignore_merges"`
+	Others       others           `json:",embed"`
 }
 
 // UnmarshalJSON checks the type before it parses vocabulary and merges, whose format depends on it.
@@ -99,6 +117,10 @@ func (d *definition) check() error {
 		}
 	}
 	m := &d.Model
+	if key := cmp.Or(d.Others.key("version", "truncation", "padding"), m.Others.key()); key != "" {
+		return &UnsupportedError{DefinitionFile, fmt.Sprintf("the key %q", key),
+			"remove it if it changes no ids"}
+	}
 	set := func(s *string) bool { return s != nil && *s != "" }
 	switch {
 	case m.Dropout != nil && *m.Dropout != 0:

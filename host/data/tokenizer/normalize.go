@@ -78,6 +78,7 @@ type step struct {
 	Replacement      string            `json:"replacement"`
 	PrependScheme    *string           `json:"prepend_scheme"`
 	Split            *bool             `json:"split"`
+	Others           others            `json:",embed"`
 }
 
 // flatten lists the steps of a section, and replaces a Sequence by its steps.
@@ -88,6 +89,9 @@ func flatten(section json.RawMessage) (steps []step, err error) {
 	var one step
 	if err := plainjson.UnmarshalPart(section, &one); err != nil {
 		return nil, err
+	}
+	if key := one.Others.key("trim_offsets"); key != "" {
+		one.Type += " with the key " + key // which is not supported
 	}
 	if one.Type != "Sequence" {
 		return []step{one}, nil

@@ -15,6 +15,7 @@ import (
 	"github.com/cage-qat/cage/host/model/gguf"
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/model/safetensors"
+	"github.com/cage-qat/cage/internal/safetext"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -221,8 +222,7 @@ func shortened(v any) string {
 	if list := reflect.ValueOf(v); list.Kind() == reflect.Slice {
 		return fmt.Sprintf("a list of %d", list.Len())
 	}
-	text := fmt.Sprint(v)
-	return text[:min(len(text), 80)]
+	return safetext.Clip(fmt.Sprint(v), 80)
 }
 
 // heads completes the numbers and sizes of heads, of which cage has one size for all.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -31,6 +32,14 @@ func tokenizerOf(f *gguf.File, vocab int) (
 	}
 	if err := t.readTokens(vocab); err != nil {
 		return nil, special, err
+	}
+	for _, e := range f.Entries {
+		key, ok := strings.CutPrefix(e.Key, "tokenizer.ggml.")
+		if ok && !strings.HasSuffix(key, "_token_id") && !slices.Contains(ggufTokenKeys, key) &&
+			!reflect.ValueOf(e.Value).IsZero() {
+			return nil, special, fmt.Errorf("%s: found %v, want no such key: cage does not have this "+
+				"setting, which may change the ids of texts", e.Key, shortened(e.Value))
+		}
 	}
 	var definition object
 	switch kind {
@@ -82,6 +91,11 @@ func tokenizerOf(f *gguf.File, vocab int) (
 	}
 	return files, special, err
 }
+
+// ggufTokenKeys are the keys of tokenizer.ggml that are read, beside ids of special tokens, or that
+// do not matter.
+var ggufTokenKeys = strings.Fields("add_bos_token add_eos_token add_space_prefix merges model pre " +
+	"scores token_type token_type_count tokens")
 
 // ggufVocabulary is the part of a tokenizer that a GGUF file stores.
 type ggufVocabulary struct {

@@ -119,11 +119,10 @@ func ParseConfig(text []byte, context int) (*Config, error) {
 	}
 	filled := *s
 	filled.FillIn()
-	// A run has no others.
-	for _, key := range filled.Keys() {
+	sound := len(k.faults) == 0
+	for _, key := range filled.Keys() { // a run has no other values
 		value := key.Value()
-		if _, ok := key.Accept(value); !ok && len(k.faults) == 0 && key.Belongs(s.Kind) &&
-			key.Name != "context" {
+		if _, ok := key.Accept(value); !ok && sound && key.Belongs(s.Kind) && key.Name != "context" {
 			k.fault(cmp.Or(configKeys["model."+key.Name], key.Name), "found "+schema.Describe(value),
 				key.Wants())
 		}
@@ -167,7 +166,7 @@ func findFamily(k *keys) family {
 	}
 	i := slices.IndexFunc(families, func(f family) bool { return f.architecture == architectures[0] })
 	if i < 0 {
-		found := fmt.Sprintf("found %q", architectures)
+		found := k.found("architectures")
 		for needs, names := range leftOut {
 			if slices.Contains(names, architectures[0]) {
 				found += ", which would need " + needs
@@ -209,7 +208,7 @@ func (c *Config) Describe() (d Description, err error) {
 	if s.Kind == architecture.KindLlama && s.Window > 0 {
 		f = mistralFamily
 	}
-	config, generation := shape(s), map[string]any{"do_sample": true}
+	config, generation := shape(s), map[string]any{}
 	maps.Copy(config, wavelengths(s))
 	maps.Copy(config, map[string]any{"architectures": []string{f.architecture},
 		"model_type": f.modelType, cmp.Or(f.activationKey, activationKey): activation(s),

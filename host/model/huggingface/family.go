@@ -10,6 +10,7 @@ import (
 
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/lists"
+	"github.com/cage-qat/cage/internal/safetext"
 )
 
 // A family describes how Hugging Face checkpoints represent one kind of model.
@@ -252,7 +253,7 @@ func checkLayerTypes(k *keys, s *architecture.Settings) {
 	var types []string
 	want := layerTypes(*s)
 	if k.read("layer_types", &types, "a list of strings") && !slices.Equal(types, want) {
-		k.fault("layer_types", k.found("layer_types"), fmt.Sprintf("%q", want))
+		k.fault("layer_types", k.found("layer_types"), safetext.Clip(fmt.Sprintf("%q", want), 200))
 	}
 }
 

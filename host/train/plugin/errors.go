@@ -65,7 +65,7 @@ func (e *Error) Error() string {
 		fmt.Fprintf(&s, ": %s", safetext.Line(e.Site))
 	}
 	// Indent all lines but the first, so that they cannot be mistaken for messages of the host.
-	for i, line := range strings.Split(safetext.Text(clip(e.Err.Error(), longest)), "\n") {
+	for i, line := range strings.Split(safetext.Text(safetext.Clip(e.Err.Error(), longest)), "\n") {
 		switch {
 		case i == 0:
 			line = ": " + line
@@ -90,11 +90,4 @@ func (e *Error) Unwrap() []error { return []error{e.Kind, e.Err} }
 
 func failure(kind error, format string, args ...any) *Error {
 	return &Error{Kind: kind, Err: fmt.Errorf(format, args...)}
-}
-
-func clip(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
 }

@@ -14,6 +14,7 @@ import (
 	goplugin "github.com/hashicorp/go-plugin"
 	"github.com/hashicorp/go-plugin/runner"
 
+	"github.com/cage-qat/cage/internal/safetext"
 	"github.com/cage-qat/cage/sdk/client"
 )
 
@@ -25,7 +26,7 @@ func checkHandshake(line string) (certified bool, err *Error) {
 	parts := strings.Split(strings.TrimSpace(line), "|")
 	if len(parts) < 4 {
 		return false, failure(ErrProtocol, "printed %q instead of the handshake; is it a cage plugin? "+
-			"A plugin must not print to standard output before it serves", clip(line, 200))
+			"A plugin must not print to standard output before it serves", safetext.Clip(line, 200))
 	}
 	if parts[0] != strconv.Itoa(goplugin.CoreProtocolVersion) {
 		return false, failure(ErrVersion, "speaks version %.20q of the go-plugin handshake, this host "+

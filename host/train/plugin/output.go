@@ -51,9 +51,9 @@ func (o *output) line(line string) {
 	level, message, args := parseLog(line)
 	escaped := make([]any, len(args))
 	for i, arg := range args {
-		escaped[i] = safetext.Line(clip(fmt.Sprint(arg), loggedLength))
+		escaped[i] = safetext.Line(safetext.Clip(fmt.Sprint(arg), loggedLength))
 	}
-	o.log.Log(level, safetext.Line(clip(message, loggedLength)), escaped...)
+	o.log.Log(level, safetext.Line(safetext.Clip(message, loggedLength)), escaped...)
 	if args != nil {
 		if level < hclog.Warn {
 			return
@@ -74,7 +74,7 @@ func (o *output) line(line string) {
 		}
 		o.last = o.last[1:]
 	}
-	o.last = append(o.last, clip(line, keptLength))
+	o.last = append(o.last, safetext.Clip(line, keptLength))
 }
 
 func (o *output) lines() []string {
