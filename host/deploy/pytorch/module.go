@@ -47,15 +47,15 @@ var ErrUnsupported = errors.New("has no form in PyTorch")
 
 func unsupported(what string) error { return fmt.Errorf("%s, which %w", what, ErrUnsupported) }
 
-// The widths of matrices for which a module of a quantizer has programs, besides the requested
-// ones: the multiples of 64 up to 8192.
+// The widths of matrices for which a module of a quantizer has programs, unless shapes are
+// requested: the multiples of 64 up to 8192.
 const (
 	widthStep = 64
 	maxWidth  = 8192
 )
 
-// maxClasses limits the number of texts. If there are more, the text depends on the width, and a
-// module has programs for the requested shapes alone.
+// maxClasses limits the number of texts. If there are more for the usual widths, the text depends
+// on the width, and shapes must be requested.
 const maxClasses = 40
 
 // probedRows are the numbers of rows whose programs are compared to find out whether their text
@@ -107,16 +107,15 @@ func Tensor(shape []int, values sdk.Values) sdk.Tensor {
 	return sdk.Tensor{Name: "linear", Role: role, Shape: shape, Values: values}
 }
 
-// Quantizer writes a module of a quantizer. get returns the programs for a site; shapes lists
-// matrices that are needed besides the usual widths.
+// Quantizer writes a module of a quantizer. get returns the programs for a site; shapes lists the
+// matrices that are needed, instead of those of the usual widths.
 func Quantizer(
 	p Plugin, shapes [][]int, get func(sdk.Role, []int) (spec.Quantizer, error),
 ) (string, error) {
 	m := newModule()
-	err := m.quantizers(shapes, maxWidth, get)
-	if len(m.classes) > maxClasses {
+	err := m.quantizers(shapes, get)
+	if len(shapes) == 0 && len(m.classes) > maxClasses {
 		m = newModule()
-		err = m.quantizers(shapes, 0, get)
 	}
 	if err != nil {
 		return "", err
@@ -128,12 +127,12 @@ func Quantizer(
 	return m.source(p, quantizerSource), nil
 }
 
-// quantizers adds the programs for the usual widths, up to the given one, and for shapes.
+// quantizers adds the programs for shapes or, if there are none, for the usual widths.
 func (m *module) quantizers(
-	shapes [][]int, usual int, get func(sdk.Role, []int) (spec.Quantizer, error),
+	shapes [][]int, get func(sdk.Role, []int) (spec.Quantizer, error),
 ) error {
 	widths := map[int]bool{}
-	for width := widthStep; width <= usual; width += widthStep {
+	for width := widthStep; width <= maxWidth && len(shapes) == 0; width += widthStep {
 		widths[width] = true
 	}
 	for _, shape := range shapes {

@@ -3,6 +3,7 @@ package pytorch
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -120,6 +121,22 @@ func TestTextsAreShared(t *testing.T) {
 	again, err := Quantizer(Plugin{}, [][]int{{8, 64}, {24, 64}, {8, 96}}, build(group{rows: true}))
 	if err != nil || again != text {
 		t.Errorf("the text is another one the second time (error %v)", err)
+	}
+}
+
+// TestRequestedShapes checks that a plugin is asked about no widths but the requested ones.
+func TestRequestedShapes(t *testing.T) {
+	asked := map[int]int{}
+	text, err := Quantizer(Plugin{}, [][]int{{8, 64}, {24, 1056}},
+		func(role sdk.Role, shape []int) (spec.Quantizer, error) {
+			asked[shape[1]]++
+			return build(group{})(role, shape)
+		})
+	if err != nil || !strings.Contains(text, "((64, 1056), Programs0)") {
+		t.Errorf("error %v in\n%s", err, text)
+	}
+	if want := map[int]int{64: 4, 1056: 4}; !maps.Equal(asked, want) { // two numbers of rows, two roles
+		t.Errorf("requests by width: %v, want %v", asked, want)
 	}
 }
 

@@ -1,8 +1,8 @@
 """Plugins from functions in JAX: from_jax makes a quantizer of one, from_optax an optimizer of a transformation of optax.
 
 The function is traced once for each site or tensor, and its jaxpr becomes a program. Loops of known length are unrolled and
-both branches of a conditional are computed; what has no operation in docs/reference/operations.md is named with its line. Operations that
-JAX lacks are written with `op`.
+all branches of a conditional are computed, unless it is known which is taken; what has no operation in
+docs/reference/operations.md is named with its line. Operations that JAX lacks are written with `op`.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import ad
 
-from . import executor
+from . import executor, indexing
 from .infer import DTYPES, Type, infer
 from .optimizer import Optimizer, Tensor, UpdateInput
 from .plugin import Description, State
-from .program import ELEMENTWISE, Builder, Node, ProgramError, Value
+from .program import ELEMENTWISE, Builder, Node, ProgramError, Value, call_site
 from .quantizer import Gradients, Quantized, Quantizer, Site
 
 LONGEST_LOOP = 64
 """The largest number of rounds of a loop that is unrolled."""
 
 _op_p = Primitive("cage_op")
+_BITS = '; cage_sdk.jax.op("random_bits", site.noise, type=Type("uint", x.shape)) gives random bits'
 _NUMPY: dict[str, Any] = {"float": np.dtype("float32"), "int": np.dtype("int32"), "uint": np.dtype("uint32"), "bool": np.dtype("bool")}
 
 
@@ -75,18 +76,28 @@ def _type(aval: Any) -> Type:
     for dtype in DTYPES:
         if aval.dtype == _NUMPY[dtype]:
             return Type(dtype, tuple(int(d) for d in aval.shape))
-    raise ValueError(f"{aval.dtype} is no type of programs: use float32, int32, uint32 or bool")
+    if jnp.issubdtype(aval.dtype, jax.dtypes.prng_key):
+        raise ValueError(f"random keys are no type of programs{_BITS}")
+    hint = "; jax.lax.reduce_precision rounds to fewer bits" if jnp.issubdtype(aval.dtype, jnp.floating) else ""
+    raise ValueError(f"{aval.dtype} is no type of programs: use float32, int32, uint32 or bool{hint}")
 
 
 # The operation of a primitive that has the same operands; JAX's round has an attribute.
 _SAME = {op: op for op in ELEMENTWISE if op != "round"} | {"add_any": "add"}
-_IDENTITY = {"copy", "copy_p", "device_put", "optimization_barrier", "pvary", "reduce_precision"}
+_IDENTITY = {"copy", "copy_p", "device_put", "optimization_barrier", "pvary"}
 _HINTS = {
     "sort": '; cage_sdk.jax.op("order_statistic", x, k) and op("top_k", x, k) order the elements of a row',
     "top_k": '; cage_sdk.jax.op("top_k", x, k) marks the k largest elements of a row',
-    "scatter-add": '; cage_sdk.jax.op("scatter_add", index, values, type=…) adds to the rows of a table',
-    "threefry2x32": '; cage_sdk.jax.op("random_bits", site.noise, type=Type("uint", x.shape)) gives random bits',
-    "random_bits": '; cage_sdk.jax.op("random_bits", site.noise, type=Type("uint", x.shape)) gives random bits',
+    "rem": "; x - jnp.floor(x / y) * y is x modulo y, up to rounding",
+    **dict.fromkeys(("random_seed", "random_wrap", "random_unwrap", "random_bits", "threefry2x32"), _BITS),
+}
+_MONOIDS = {"add", "mul", "max", "min", "and", "or", "xor"}
+_CUMULATED: dict[str, indexing.Joined] = {
+    "cumsum": Value.add,
+    "cumprod": Value.mul,
+    "cummax": Value.max,
+    "cummin": Value.min,
+    "cumlogsumexp": indexing.log_add,
 }
 
 
@@ -106,23 +117,32 @@ class _Writer:
         results = self.inline(closed.jaxpr, closed.consts, jax.tree.leaves(args))
         return jax.tree.unflatten(jax.tree.structure(shape), results)
 
-    def inline(self, jaxpr: Any, consts: Sequence[Any], args: Sequence[Value]) -> list[Value]:
-        env: dict[Any, Value] = dict(zip(jaxpr.invars, args))
+    def inline(self, jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
+        """The results for arguments. A value without elements, which programs do not have, is None."""
+        env: dict[Any, Any] = dict(zip(jaxpr.invars, args))
         for v, c in zip(jaxpr.constvars, consts):
-            env[v] = self.constant(c, _type(v.aval))
+            env[v] = self.constant(c, _type(v.aval)) if v.aval.size else None
 
-        def read(v: Any) -> Value:
+        def read(v: Any) -> Any:
             return self.constant(v.val, _type(v.aval)) if hasattr(v, "val") else env[v]
 
         for e in jaxpr.eqns:
             try:
-                results = self.equation(e, [read(v) for v in e.invars])
+                nothing = not any(v.aval.size for v in e.outvars)
+                results = [None] * len(e.outvars) if nothing else self.equation(e, [read(v) for v in e.invars])
             except (ValueError, NotImplementedError) as error:
                 if isinstance(error, _Located):
                     raise
-                raise _Located(f"{error}{_place(_frames(e), self.outer)}") from None
+                raise _Located(f"{str(error).removesuffix(call_site())}{_place(_frames(e), self.outer)}") from None
             env.update(zip(e.outvars, results))
         return [read(v) for v in jaxpr.outvars]
+
+    def known(self, v: Value) -> Any:
+        """The elements of a value that depends on no input; None of others, and of large ones."""
+        part = replace(self.b._program, outputs=[("v", v.id)]).pruned(0)
+        if part.inputs or sum(n.type.size for n in part.nodes) > 1 << 22:
+            return None
+        return executor.run(part, {}, np.float32)["v"]
 
     def constant(self, v: Any, t: Type) -> Value:
         a = np.asarray(v, dtype=_NUMPY[t.dtype])
@@ -159,14 +179,16 @@ class _Writer:
         n = self.node(v.id)
         return n is not None and n.op == "constant" and all(low <= i <= high for i in n.attr["ints"])
 
-    def equation(self, e: Any, a: list[Value]) -> list[Value]:
+    def equation(self, e: Any, a: list[Any]) -> list[Any]:
         name, q = e.primitive.name, e.params
         if name == "scan":
             return self.scan(q, a)
+        if name == "while":
+            return self.loop(q, a)
         if name == "cond":
             return self.cond(q, a)
         for key in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
-            if key in q and name != "while":
+            if key in q and not name.startswith("reduce"):
                 inner, outer = q[key], self.outer
                 self.outer = (_frames(e) or [None])[-1] if outer is None else outer
                 results = self.inline(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), a)
@@ -174,14 +196,30 @@ class _Writer:
                 return results
         if name == "split":
             ends = np.cumsum(q["sizes"]).tolist()
-            return [a[0].at(q["axis"], end - size, end) for end, size in zip(ends, q["sizes"])]
+            return [a[0].at(q["axis"], end - size, end) if size else None for end, size in zip(ends, q["sizes"])]
+        if name == "unstack":
+            axis = q["axis"]
+            shape = [n for i, n in enumerate(a[0].shape) if i != axis]
+            return [a[0].at(axis, i, i + 1).reshape(*shape) for i in range(a[0].shape[axis])]
         t = _type(e.outvars[0].aval)
         if name == "cage_op":
             return [self.b.apply(q["name"], *a, type=q["type"], **dict(q["attr"]))]
-        result = self.one(name, q, a, t)
+        a = [v for v in a if v is not None] if name == "concatenate" else a
+        result = self.one(name, q, a, t) if all(v is not None for v in a) else self.of_nothing(name, a, t)
         if result.type != t:
             raise NotImplementedError(f"{name} of {a[0].type} to {t} has no operation in docs/reference/operations.md")
         return [result]
+
+    def of_nothing(self, name: str, a: list[Any], t: Type) -> Value:
+        """An equation with operands that have no elements."""
+        left: Value | None = a[0]
+        if name == "pad":
+            left = a[1].broadcast(t.shape, ())
+        elif name in ("reduce_sum", "dot_general"):
+            left = self.filled(0, t)
+        if left is not None:
+            return left
+        raise NotImplementedError(f"{name} of an array without elements has no operation in docs/reference/operations.md")
 
     def one(self, name: str, q: Mapping[str, Any], a: list[Value], t: Type) -> Value:
         """An equation with one result, of type t."""
@@ -194,6 +232,9 @@ class _Writer:
             return self.divide(name, a[0], a[1])
         if name.startswith("shift_"):
             return self.shift(name, a[0], a[1])
+        if name.endswith("_to") and name[:-3] in _SAME:  # a comparison in the order of all floats, with NaN and −0
+            bits = [v.bitcast("int") for v in a]
+            a, name = [v ^ (v.shr(b.const_int(31)) & 0x7FFFFFFF) for v in bits], name[:-3]
         if name in _SAME:
             return self.elementwise(_SAME[name], a, t)
         match name:
@@ -233,7 +274,8 @@ class _Writer:
             case "bitcast_convert_type":
                 return a[0].bitcast(t.dtype)
             case "reshape" | "squeeze" | "expand_dims":
-                return a[0].reshape(*t.shape)
+                order = q.get("dimensions") if name == "reshape" else None
+                return (a[0] if order is None else a[0].transpose(*order)).reshape(*t.shape)
             case "transpose":
                 return a[0].transpose(*q["permutation"])
             case "broadcast_in_dim":
@@ -252,19 +294,40 @@ class _Writer:
             case "slice":
                 return a[0].slice(q["start_indices"], q["limit_indices"], q["strides"])
             case "pad":
-                return self.pad(a[0], a[1], q["padding_config"])
+                return indexing.pad(a[0], a[1], q["padding_config"])
+            case "rev":
+                x = a[0]
+                for axis in q["dimensions"]:
+                    x = indexing.take(self, x, axis, np.arange(x.shape[axis])[::-1])
+                return x
+            case "dynamic_slice":
+                return self.window(a[0], a[1:], t, None)
+            case "dynamic_update_slice":
+                return self.window(a[0], a[2:], a[1].type, a[1])
+            case "gather":
+                return indexing.gather(self, q, a[0], a[1], t)
+            case _ if name in indexing.UPDATES:
+                return indexing.scatter(self, name, q, *a)
+            case _ if name in _CUMULATED:
+                return indexing.cumulated(a[0], q["axis"], q["reverse"], _CUMULATED[name])
             case "iota":
                 return b.iota(t, q["dimension"])
-            case "reduce_sum" | "reduce_max" | "reduce_min":
+            case "reduce_sum" | "reduce_max" | "reduce_min" if t.dtype != "bool":
                 return b.apply(name, a[0], axes=list(q["axes"])) if q["axes"] else a[0]
-            case "reduce_and" | "reduce_or":
-                fold = "reduce_min" if name == "reduce_and" else "reduce_max"
+            case "reduce_and" | "reduce_or" | "reduce_max" | "reduce_min" if t.dtype == "bool":
+                fold = "reduce_min" if name in ("reduce_and", "reduce_min") else "reduce_max"
                 return b.apply(fold, a[0].convert("int"), axes=list(q["axes"])).convert("bool")
+            case "reduce_prod" | "reduce_and" | "reduce_or" | "reduce_xor":
+                join = name.removeprefix("reduce_").replace("prod", "mul")
+                return indexing.folded(a[0], q["axes"], lambda x, y: b.apply(join, x, y))
+            case "reduce" if len(a) == 2 and [i.primitive.name for i in q["jaxpr"].eqns] in [[m] for m in _MONOIDS]:
+                join = q["jaxpr"].eqns[0].primitive.name
+                return b.apply(join, indexing.folded(a[0], q["dimensions"], lambda x, y: b.apply(join, x, y)), a[1])
             case "dot_general":
                 contract, batch = q["dimension_numbers"]
                 return a[0].dot(a[1], contract, batch)
             case "argmin" | "argmax":
-                axis = q["axes"][0]
+                a[0], axis = a[0].convert("int") if a[0].dtype == "bool" else a[0], q["axes"][0]
                 kept = [1 if i == axis else d for i, d in enumerate(a[0].shape)]
                 extreme = (a[0].reduce_min(axis) if name == "argmin" else a[0].reduce_max(axis)).reshape(*kept)
                 found = a[0].eq(extreme)
@@ -272,10 +335,13 @@ class _Writer:
                     found = found.or_(a[0].ne(a[0]))  # the first NaN
                 places = b.iota(Type(t.dtype, a[0].shape), axis)
                 return found.select(places, b._scalar(t.dtype, a[0].shape[axis])).reduce_min(axis)
-            case "gather":
-                return self.gather(q, a[0], a[1])
-        if name in _IDENTITY and (name != "reduce_precision" or q["exponent_bits"] == 8 and q["mantissa_bits"] == 23):
-            return a[0]
+            case "platform_index":
+                own = [i for i, p in enumerate(q["platforms"]) if p is None or "cpu" in p]
+                return self.filled(own[0], t)
+            case "reduce_precision":
+                return self.rounded(a[0], q["exponent_bits"], q["mantissa_bits"])
+            case _ if name in _IDENTITY:
+                return a[0]
         raise NotImplementedError(f"{name} has no operation in docs/reference/operations.md{_HINTS.get(name, '')}")
 
     def shift(self, name: str, x: Value, by: Value) -> Value:
@@ -331,28 +397,30 @@ class _Writer:
             self.narrow[out.id] = x
         return out
 
-    def pad(self, x: Value, filling: Value, config: Sequence[tuple[int, int, int]]) -> Value:
-        for axis, (low, high, between) in enumerate(config):
-            if low < 0 or high < 0 or between:
-                raise NotImplementedError("pad with negative or inner padding has no operation in docs/reference/operations.md")
-            parts = [filling.broadcast([*x.shape[:axis], n, *x.shape[axis + 1 :]], ()) if n else None for n in (low, high)]
-            pieces = [p for p in (parts[0], x, parts[1]) if p is not None]
-            x = pieces[0].concatenate(axis, *pieces[1:]) if len(pieces) > 1 else x
-        return x
+    def window(self, x: Value, starts: Sequence[Value], t: Type, u: Value | None) -> Value:
+        """The window of x in the shape of t, or x with u there."""
+        index = [s.convert("int").reshape(1) if s.dtype == "bool" else s.bitcast("int").reshape(1) for s in starts]
+        axes = tuple(range(t.rank))
+        at = index[0].concatenate(0, *index[1:]) if len(index) > 1 else index[0]
+        q: dict[str, Any] = {"mode": jax.lax.GatherScatterMode.CLIP, "slice_sizes": t.shape, "unique_indices": True}
+        if u is None:
+            q["dimension_numbers"] = jax.lax.GatherDimensionNumbers(axes, (), axes)
+            return indexing.gather(self, q, x, at, t)
+        q["dimension_numbers"] = jax.lax.ScatterDimensionNumbers(axes, (), axes)
+        return indexing.scatter(self, "scatter", q, x, at, u)
 
-    def gather(self, q: Mapping[str, Any], table: Value, index: Value) -> Value:
-        d = q["dimension_numbers"]
-        whole = tuple(q["slice_sizes"]) == (1, *table.shape[1:]) and d.collapsed_slice_dims == (0,) and d.start_index_map == (0,)
-        last = d.offset_dims == tuple(range(index.type.rank - 1, index.type.rank - 2 + table.type.rank))
-        if not (whole and last and table.type.rank in (1, 2) and not d.operand_batching_dims):
-            raise NotImplementedError("only rows of a table of one or two axes can be looked up, as in table[index]")
-        rows = index.reshape(*index.shape[:-1]).lookup(table)
-        if q["mode"] != jax.lax.GatherScatterMode.FILL_OR_DROP or self.within(index, 0, table.shape[0] - 1):
-            return rows
-        if table.type.rank == 1:
-            index = index.reshape(*rows.shape)
-        exists = index.ge(0) & index.lt(table.shape[0])
-        return exists.select(rows, self.b.const(math.nan if q["fill_value"] is None else q["fill_value"]))
+    def rounded(self, x: Value, exponent: int, mantissa: int) -> Value:
+        """x rounded to the nearest number with so many bits, ties to even; what is too large is ∞, what is too small 0."""
+        y = x
+        if mantissa < 23:
+            bits, cut = x.bitcast("uint"), 23 - mantissa
+            odd = bits.shr(self.b.const_uint(cut)) & 1
+            bits = (bits + odd + (2 ** (cut - 1) - 1)) & (2**32 - 2**cut)
+            y = bits.bitcast("float")
+        if exponent < 8:
+            top = 2 ** (exponent - 1) - 1
+            y = y.abs().lt(2.0 ** (1 - top)).select(0.0, y.abs().ge(2.0 ** (top + 1)).select(y.sign() * math.inf, y))
+        return x.is_finite().select(x + (y - x).stop_gradient(), x)  # the gradient passes, as in JAX
 
     def straight(self, v: Value) -> Value:
         """v; where it is x + stop_gradient(q − x), it is q."""
@@ -372,13 +440,29 @@ class _Writer:
             out = which.ge(i).select(case, out)
         return out
 
-    def cond(self, q: Mapping[str, Any], a: list[Value]) -> list[Value]:
-        """Computes all branches, which have no effects, and takes one's results."""
+    def cond(self, q: Mapping[str, Any], a: list[Any]) -> list[Any]:
+        """The results of one branch. Where the input says which, all are computed, which have no effects."""
+        which, known = a[0].convert("int") if a[0].dtype == "bool" else a[0], self.known(a[0])
+        if known is not None:
+            branch = q["branches"][min(max(int(known), 0), len(q["branches"]) - 1)]
+            return self.inline(branch.jaxpr, branch.consts, a[1:])
         branches = [self.inline(branch.jaxpr, branch.consts, a[1:]) for branch in q["branches"]]
-        which = a[0].convert("int") if a[0].dtype == "bool" else a[0]
         return [self.choose(which, results) for results in zip(*branches)]
 
-    def scan(self, q: Mapping[str, Any], a: list[Value]) -> list[Value]:
+    def loop(self, q: Mapping[str, Any], a: list[Any]) -> list[Any]:
+        """Writes the body once for each round, as many as there are whatever the input is."""
+        test, body, split = q["cond_jaxpr"], q["body_jaxpr"], q["cond_nconsts"] + q["body_nconsts"]
+        tested, used, carry = a[: q["cond_nconsts"]], a[q["cond_nconsts"] : split], a[split:]
+        for _ in range(LONGEST_LOOP + 1):
+            on = self.known(self.inline(test.jaxpr, test.consts, [*tested, *carry])[0])
+            if on is None:
+                raise NotImplementedError("while has no operation in docs/reference/operations.md where the input decides when it ends")
+            if not on:
+                return carry
+            carry = self.inline(body.jaxpr, body.consts, [*used, *carry])
+        raise NotImplementedError(f"a loop of more rounds than {LONGEST_LOOP}, which are unrolled at most")
+
+    def scan(self, q: Mapping[str, Any], a: list[Any]) -> list[Any]:
         """Writes the body once for each round."""
         if q["length"] > LONGEST_LOOP:
             raise NotImplementedError(f"a loop of {q['length']} rounds: at most {LONGEST_LOOP} are unrolled")
