@@ -135,7 +135,8 @@ func TestRequestedShapes(t *testing.T) {
 	if err != nil || !strings.Contains(text, "((64, 1056), Programs0)") {
 		t.Errorf("error %v in\n%s", err, text)
 	}
-	if want := map[int]int{64: 4, 1056: 4}; !maps.Equal(asked, want) { // two numbers of rows, two roles
+	// Each for two numbers of rows and two roles.
+	if want := map[int]int{64: 4, 1056: 4}; !maps.Equal(asked, want) {
 		t.Errorf("requests by width: %v, want %v", asked, want)
 	}
 }

@@ -422,7 +422,6 @@ CANNOT = {
     "sophia": "random keys are not possible",
     "noisy_sgd": "random keys are not possible",
     "lookahead": "fast",
-    "lbfgs": "has no operation",
 }
 
 
