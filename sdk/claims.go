@@ -37,6 +37,11 @@ const (
 	ClaimUnbiased ClaimName = "unbiased"
 	// ClaimAnyGradient allows a surrogate other than the identity on the entries that the mask passes.
 	ClaimAnyGradient ClaimName = "any_gradient"
+	// ClaimAnyMask allows a mask that stops some entries and passes others that are beyond the ends of
+	// the grid, such as a fixed clipping of gradients.
+	ClaimAnyMask ClaimName = "any_mask"
+	// ClaimTrainingState allows state that changes values in training and not in evaluation.
+	ClaimTrainingState ClaimName = "training_state"
 	// ClaimOwnLoss allows the quantizer's own backward pass to give nonzero gradients where dy is
 	// zero, such as those of a regularization loss that it adds.
 	ClaimOwnLoss ClaimName = "own_loss"
@@ -51,7 +56,8 @@ const (
 	// ClaimAnyZeroCode allows a nonzero code for the value zero, as when codes count levels from
 	// the lowest.
 	ClaimAnyZeroCode ClaimName = "any_zero_code"
-	// ClaimPrunes allows entries to become zero, with mask 0, because other entries are larger.
+	// ClaimPrunes allows entries to become zero, with mask 0, because other entries are larger. They
+	// may stay zero where NaN makes NaN of the other values of their scale.
 	ClaimPrunes ClaimName = "prunes"
 )
 
@@ -87,7 +93,8 @@ func ClaimNames(kind Kind) []ClaimName {
 		return []ClaimName{ClaimOwnDecay, ClaimByName, ClaimNoDescent, ClaimStill, ClaimDescent}
 	}
 	return []ClaimName{ClaimIdempotent, ClaimAnyRounding, ClaimUnbiased, ClaimAnyGradient,
-		ClaimOwnLoss, ClaimTies, ClaimScaleScope, ClaimKeyScope, ClaimAnyZeroCode, ClaimPrunes}
+		ClaimAnyMask, ClaimTrainingState, ClaimOwnLoss, ClaimTies, ClaimScaleScope, ClaimKeyScope,
+		ClaimAnyZeroCode, ClaimPrunes}
 }
 
 func (c Claim) check(d Description) error {

@@ -68,7 +68,8 @@ func (r Rule) others(part Part) (list []*program.Program, err error) {
 	case part == Evaluating:
 		p = o.Evaluate
 	case part == Collecting && o.Collect != nil, part == Probing && r.Probing && o.Probe != nil,
-		part == FeedingOpaque && o.Opaque, part == Observing && (o.Observe != nil || o.RefreshesReadGradient()):
+		part == FeedingOpaque && o.Opaque,
+		part == Observing && (o.Observe != nil || o.RefreshesReadGradient()):
 		p, err = r.before(part)
 	}
 	if p != nil {

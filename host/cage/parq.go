@@ -93,7 +93,8 @@ func (m PARQ) Forward(w *Weight, total int) (spec.Quantizer, error) {
 			"own, which the map does not support")
 	}
 	b := program.NewBuilder("parq/" + q.Program.Name)
-	x, step := b.Input(spec.InputX, q.Program.Inputs[0].Type), b.Input(spec.InputStep, program.FloatType())
+	x := b.Input(spec.InputX, q.Program.Inputs[0].Type)
+	step := b.Input(spec.InputStep, program.FloatType())
 	args := lists.Map(q.Program.Inputs, func(in program.Input) program.Value {
 		switch in.Name {
 		case spec.InputX:

@@ -345,9 +345,12 @@ func spreadRow() []float64 {
 // ones has a threshold that does not match the grid.
 func (q *quantizerRun) checkMask(t *trial) {
 	v := q.space.variants[0]
-	if v.claims(sdk.ClaimAnyGradient) || v.claims(sdk.ClaimAnyRounding) {
-		t.skipf("not applicable: any_gradient or any_rounding is claimed")
-		return
+	for _, name := range []sdk.ClaimName{
+		sdk.ClaimAnyMask, sdk.ClaimAnyGradient, sdk.ClaimAnyRounding} {
+		if v.claims(name) {
+			t.skipf("not applicable: %s is claimed", name)
+			return
+		}
 	}
 	for _, s := range q.sites(v, 1, maskWidth) {
 		if len(s.settings) > 0 { // a caller may choose any mask
@@ -394,7 +397,8 @@ func (q *quantizerRun) checkMask(t *trial) {
 			}
 			if worst >= 0 {
 				t.add(in.given(x).element("the mask passes an entry that is clipped: "+
-					"it is farther from its value than half a step", worst, in.shape, out.value))
+					"it is farther from its value than half a step (if this is intended, "+
+					claim(sdk.ClaimAnyMask)+")", worst, in.shape, out.value))
 			}
 		})
 	}

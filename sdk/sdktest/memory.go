@@ -10,6 +10,7 @@ import (
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/program/transform"
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
@@ -179,20 +180,31 @@ func (q *quantizerRun) checkState(t *trial, in *instance, x []float64) {
 		if !in.dependsOn([]string{name}, func(in *instance) tensors {
 			out := in.next(x)
 			maps.Copy(out, in.run(in.Program, in.inputs(in.Program, x)))
+			if in.Backward != nil {
+				maps.Copy(out, in.gradient(x, normal(5, in.shape...)))
+			}
 			return out
 		}) {
 			t.failf(in.at(), "nothing depends on %s", name)
 		}
 	}
-	// In evaluation, state replaces the statistics of a batch.
+	// In evaluation, state replaces the statistics of a batch. State that affects only gradients
+	// need not.
+	value := func(in *instance) tensors {
+		return tensors{spec.OutputValue: in.quantize(x).outputs[spec.OutputValue]}
+	}
+	if in.variant.claims(sdk.ClaimTrainingState) || !in.dependsOn(names, value) {
+		return
+	}
 	if !in.dependsOn(names, func(in *instance) tensors {
 		e := *in
 		if in.evaluation != nil {
 			e.siteAnswer = in.evaluation
 		}
-		return tensors{spec.OutputValue: e.quantize(x).outputs[spec.OutputValue]}
+		return value(&e)
 	}) {
-		t.failf(in.at(), "evaluation does not depend on the state")
+		t.failf(in.at(), "evaluation does not depend on the state, but training does; if this is "+
+			"intended, %s", claim(sdk.ClaimTrainingState))
 	}
 }
 
@@ -220,11 +232,15 @@ func (in *instance) next(x []float64) tensors {
 	return found
 }
 
-// changes fails unless steps with other tensors change a state tensor, or its initial value is
-// computed from column statistics and Next returns it unchanged.
+// changes fails unless steps with other tensors change a state tensor, or it is calibrated once:
+// its initial value is computed from x or column statistics, and Next returns it as it is.
 func (in *instance) changes(name string) {
-	if in.Next != nil && len(in.InitState.Inputs) > 1 {
-		if id, _ := in.Next.Output(name); int(id) == in.Next.Input(name) {
+	if in.Next != nil {
+		id, _ := in.Next.Output(name)
+		from, _ := in.InitState.Output(name)
+		needed := transform.Needs(in.InitState, []program.Output{{Value: from}})
+		if int(id) == in.Next.Input(name) && slices.Contains(needed[:len(in.InitState.Inputs)], true) {
+			in.t.notef("%s keeps its initial value", name)
 			return
 		}
 	}
@@ -235,7 +251,8 @@ func (in *instance) changes(name string) {
 			return
 		}
 	}
-	in.t.failf(in.at(), "%d steps with other tensors do not change %s", stateSteps, name)
+	in.t.failf(in.at(), "%d steps with other tensors do not change %s; if it is calibrated once, "+
+		"compute it from x and return it as it is in Next", stateSteps, name)
 }
 
 func (in *instance) other(i int) []float64 {

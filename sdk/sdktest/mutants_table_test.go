@@ -281,6 +281,17 @@ func TestQuantizerMutants(t *testing.T) {
 		{"an average that fades away",
 			observing{next: func(old, now program.Value) program.Value { return old.Scale(0.9) }},
 			[]string{"state"}, nil},
+		{"a state that never changes and does not come from the tensor", observing{
+			init: func(now program.Value) program.Value { return now.Builder().Const(3) },
+			next: func(old, _ program.Value) program.Value { return old }}, []string{"state"}, nil},
+		{"a state that nothing reads, claimed to be for training", observing{counts: true},
+			[]string{"state"}, sdktest.Claim(sdk.Claim{Name: sdk.ClaimTrainingState})},
+		{"a mask that passes what is clipped and stops the rest", broken(func(q *rows) {
+			q.mask = program.Value.Not
+		}), []string{"gradient size", "zeros"}, sdktest.Claim(sdk.Claim{Name: sdk.ClaimAnyMask})},
+		{"NaN that stays in its place, beside pruned entries", sparse{good(), true},
+			[]string{"non-finite"},
+			sdktest.Claim(sdk.Claim{Name: sdk.ClaimPrunes}, sdk.Claim{Name: sdk.ClaimAnyRounding})},
 		{"a state that is not finite",
 			observing{next: func(old, now program.Value) program.Value { return old.Mul(now.Div(now)) }},
 			[]string{"state"}, nil},
@@ -436,6 +447,9 @@ func TestOptimizerMutants(t *testing.T) {
 		{"the refresh is not used", whitened{use: func(q program.Value) program.Value {
 			return identity(q.Builder(), q.Shape()[0])
 		}}, []string{"state"}},
+		{"a gradient is kept for a refresh that does not read it",
+			aligned{carried: true, ignores: true}, []string{"state"}},
+		{"the loss is kept for nothing", modelBased{ignores: true}, []string{"state"}},
 		{"the refresh changes nothing", whitened{basis: func(q program.Value) program.Value {
 			return identity(q.Builder(), q.Shape()[0])
 		}}, []string{"state"}},

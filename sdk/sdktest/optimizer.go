@@ -431,26 +431,30 @@ func (s *tensorAnswer) unaffected(t *trial, format string, args ...any) {
 }
 
 // checkEffect fails unless a change of the named state tensor affects a later direction. The tensor
-// is changed between two of the first updates, after the first refresh, or, if every refresh
-// overwrites it, between a refresh and its update.
+// is changed in one of the first updates or after the first refresh: before an update, or, if each
+// observation or each refresh overwrites it, before the stage that follows. Directions may be
+// clipped for large gradients, or not depend on all of the state at small rates.
 func (s *tensorAnswer) checkEffect(t *trial, name string) {
 	first := min(s.Due.First, maxUpdates)
-	for _, within := range []bool{false, true} {
-		for _, after := range []int{1, 2, first, first + 1, -1, -2} {
+	for _, at := range []stage{stageObserve, stageRefresh, stageUpdate} {
+		for _, try := range []struct {
+			after            int
+			gradients, rates float64
+		}{{1, 1, 1}, {2, 1, 1}, {first, 1, 1}, {first + 1, 1, 1}, {1, 1e-3, 1}, {2, 1e-3, 1},
+			{2, 1, 100}, {2, 1e-3, 100}} {
 			r := s.train(t, Reference{})
-			if after < 0 { // with small gradients, because directions may be clipped for large ones
-				after, r.gradients = -after, 1e-3
-			}
-			for range after {
+			r.gradients, r.schedule = try.gradients, try.rates*r.schedule
+			for range try.after {
 				r.next(30)
 			}
 			fork := *r
 			fork.state = maps.Clone(r.state)
 			other := &fork
-			if within {
-				other.beforeUpdate = func() { other.alter(name); other.beforeUpdate = nil }
-			} else {
-				other.alter(name)
+			other.before = func(reached stage) {
+				if reached == at {
+					other.before = nil
+					other.alter(name)
+				}
 			}
 			if r.differs(other, 40) {
 				return

@@ -29,7 +29,8 @@ func (q *quantizerRun) table() []check {
 			"level near zero; rows of equal or subnormal numbers give finite values",
 			q.everywhere(q.checkZeros), ""},
 		{"non-finite", "NaN and ±Inf make NaN of exactly the values that share their scale, with " +
-			"code 0, mask 0 and a finite gradient", q.everywhere(q.checkNonFinite), ""},
+			"code 0, mask 0 and a finite gradient; with prunes, zeros may stay",
+			q.everywhere(q.checkNonFinite), ""},
 		{"rows", "a row has the same result alone and in a matrix, unless the whole tensor shares " +
 			"a scale", q.onReference(q.checkRows),
 			"not applicable: rows share a scale, parameters or state"},
@@ -54,7 +55,8 @@ func (q *quantizerRun) table() []check {
 			"not applicable: there is no custom backward pass (Differentiator)"},
 		{"gradient size", "the gradient passes where the mask says so, with factor 1",
 			q.checkGradientSize, "not applicable: any_gradient is claimed"},
-		{"mask", "a mask that stops some gradients does not pass those of clipped entries",
+		{"mask", "a mask that stops some gradients does not pass those of clipped entries, unless " +
+			"any_mask is claimed",
 			q.checkMask, "not applicable: by default there is no Mask that stops gradients"},
 		{"codes", "codes are integers and, with a Grid, codes of it; values are their numbers times " +
 			"the scales, and equal the unpacked codes bit for bit", q.everywhere(q.checkCodes),
@@ -65,8 +67,10 @@ func (q *quantizerRun) table() []check {
 			"do not depend on the rows of an activation", q.checkInitial, noMemory},
 		{"constraints", "initial values are in the constraint set, and values in it do not change",
 			q.everywhere(q.checkConstraints), "not applicable: no parameter is constrained (Constrained)"},
-		{"state", "state stays finite, steps change it, programs of training and evaluation depend on " +
-			"it, and it stays good for a tensor that repeats", q.onReference(q.checkState),
+		{"state", "state stays finite; steps change it, or it is computed from x and Next returns it " +
+			"as it is; training depends on it, and evaluation if the value in training does, unless " +
+			"training_state is claimed; it stays good for a tensor that repeats",
+			q.onReference(q.checkState),
 			"not applicable: there is no state (Stateful)"},
 		{"search", "a search depends on its inputs alone, does not write to them, and writes all " +
 			"state, the same when repeated or run concurrently", q.onReference(q.checkSearch),
@@ -324,9 +328,15 @@ func (in *instance) inputs(p *program.Program, x []float64) tensors {
 	if p.Input(spec.InputStep) >= 0 {
 		inputs[spec.InputStep] = reference.Float(float64(1 + in.step))
 	}
+	if p.Input(spec.InputSteps) >= 0 {
+		inputs[spec.InputSteps] = reference.Float(runSteps)
+	}
 	maps.Copy(inputs, in.memory)
 	return inputs
 }
+
+// runSteps is the number of steps of the run, of which checks try fewer.
+const runSteps = 1000
 
 func (in *instance) atStep(step int) *instance {
 	other := *in

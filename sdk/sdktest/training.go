@@ -126,10 +126,25 @@ type training struct {
 	slope func(x []float64) []float64
 	// offset is the position of the last probe relative to x; nil if the last update had none.
 	offset []float64
-	// beforeUpdate, if not nil, is called between the refresh and the update.
-	beforeUpdate func()
+	// before, if not nil, is called before each stage of an update.
+	before func(stage)
 	// trace, if not nil, is called before every run of a program.
 	trace func(what string, p *program.Program, inputs tensors)
+}
+
+// stage is a part of an update, in the order in which they run.
+type stage int
+
+const (
+	stageObserve stage = iota
+	stageRefresh
+	stageUpdate
+)
+
+func (r *training) reach(s stage) {
+	if r.before != nil {
+		r.before(s)
+	}
 }
 
 // conditions holds the scalar inputs of an update.
@@ -276,6 +291,7 @@ func (r *training) evaluated(x []float64) ([]float64, error) {
 func (r *training) step(x, gradient []float64) (u []float64, err error) {
 	if r.Opaque {
 		r.rate = r.schedule
+		r.reach(stageObserve)
 		in := r.opaqueStep(x, gradient)
 		if err := r.subject.Step(r.tensor, in); err != nil {
 			return nil, err
@@ -291,26 +307,26 @@ func (r *training) step(x, gradient []float64) (u []float64, err error) {
 		return nil, err
 	}
 	inputs := r.inputs(x, gradient)
-	step := tensors{spec.InputStep: inputs[spec.InputStep]}
+	given := tensors{spec.InputStep: inputs[spec.InputStep], spec.InputGradient: r.floats(gradient)}
 	if err := r.probe(x, gradient, inputs); err != nil {
 		return nil, err
 	}
 	r.updates++
+	r.reach(stageObserve)
 	if _, err := r.run("observe", r.Observe, inputs); err != nil {
 		return nil, err
 	}
+	r.reach(stageRefresh)
 	if due, first := r.Due.At(r.updates); due {
 		what, p := "refresh", r.Refresh
 		if first {
 			what, p = "first refresh", r.FirstRefresh
 		}
-		if _, err := r.run(what, p, step); err != nil {
+		if _, err := r.run(what, p, given); err != nil {
 			return nil, err
 		}
 	}
-	if r.beforeUpdate != nil {
-		r.beforeUpdate()
-	}
+	r.reach(stageUpdate)
 	return r.run("update", r.Update, inputs)
 }
 

@@ -68,7 +68,8 @@ type Given struct {
 	// State holds the state after the last step, in the order of [FakeQuantizer.State].
 	State []*graph.Node
 	// Noise and SharedNoise are keys for random bits, uint32[2]; Step is the number of the training
-	// step and Steps that of all steps, float32 scalars. Each is nil if the quantizer does not take it.
+	// step and Steps that of all steps, float32 scalars. Each is nil if the quantizer does not take
+	// it.
 	Noise, SharedNoise, Step, Steps *graph.Node
 }
 

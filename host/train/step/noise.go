@@ -21,10 +21,10 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Quantizers may take per-step inputs: the numbers of the step and of all steps, and keys of random bits. The host derives
-// the keys from the seed of the run, the step, the micro-batch and the name of the quantized
-// tensor, so that a resumed run draws the same numbers. It uploads one tensor of keys for all
-// weights and one for all activations.
+// Quantizers may take per-step inputs: the numbers of the step and of all steps, and keys of random
+// bits. The host derives the keys from the seed of the run, the step, the micro-batch and the name
+// of the quantized tensor, so that a resumed run draws the same numbers. It uploads one tensor of
+// keys for all weights and one for all activations.
 
 // Names of the tensors that are uploaded for quantizers.
 const (
