@@ -1,0 +1,157 @@
+"""The correction of CAGE for any optimizer of PyTorch (MLSys 2026, Algorithm 1)."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .model import QuantizedLinear
+from .quantizer import Quantizer
+
+STRENGTH, SHORT = 0.24, 1000
+"""The default strength, and the number of steps below which it is proportionally less."""
+
+
+class CAGE:
+    """Adds the correction to an optimizer: after each step, x ← x − α·λ_t·e for each quantized weight x.
+
+    e = x − Q(x) is taken before the step, after the weight decay. λ_t is 0 in the first part of the run, `silence`, and then
+    grows linearly to λ. The strength S is the sum of α·λ_t over the run: a weight that nothing else moves keeps the share
+    exp(−S) of its error. A weight in bfloat16 or float16, which cannot hold small corrections, has a second tensor of its
+    type for what was rounded off.
+
+    Args:
+        optimizer: Has the quantized weights of the model. Its weight decay is decoupled where the group says
+            ``decoupled_weight_decay``, and in AdamW and Muon of torch.optim.
+        model: Was given to quantize_.
+        steps: Of the run. Later steps are not corrected, with a warning.
+        strength: S; by default 0.24, and proportionally less in fewer than 1000 steps.
+        silence: The share of the run without correction.
+        scheduler: Tells the learning rates of the run, from which λ follows. It has to be at its start; load its state
+            afterwards. Without one the rates are constant.
+        lambda_: λ itself, in place of a strength.
+    """
+
+    def __init__(
+        self, optimizer: torch.optim.Optimizer, model: nn.Module, steps: int, *, strength: float | None = None,
+        silence: float = 0.9, scheduler: Any = None, lambda_: float | None = None,
+    ) -> None:  # fmt: skip
+        if steps < 1 or steps != int(steps) or not 0 <= silence < 1:
+            raise ValueError(f"CAGE: steps = {steps}, silence = {silence}: want steps of at least 1, and a silence from 0 to below 1")
+        if strength is not None and lambda_ is not None:
+            raise ValueError("CAGE: want strength or lambda_, not both")
+        if strength is None:
+            strength = STRENGTH * min(1, steps / SHORT)
+        if not 0 <= (strength if lambda_ is None else lambda_) < float("inf"):
+            raise ValueError("CAGE: want a strength, or lambda_, that is finite and not negative")
+        self.steps = int(steps)
+        self.quantizers = {
+            m.weight: m.weight_quantizer
+            for m in model.modules() if isinstance(m, QuantizedLinear) and m.weight_quantizer is not None
+        }  # fmt: skip
+        own = [x for group in optimizer.param_groups for x in group["params"]]
+        if not any(x in self.quantizers for x in own):
+            raise ValueError(
+                "CAGE: the optimizer has no quantized weight of the model: call quantize_ first, and give the optimizer "
+                "the parameters of this model"
+            )
+        self._check_trained(optimizer, model)
+        self.ramp = [max(0.0, (t / self.steps - silence) / (1 - silence)) for t in range(1, self.steps + 1)]
+        if lambda_ is None:
+            rates = learning_rates(optimizer, scheduler, self.steps)
+            sums = [sum(r[i] * w for r, w in zip(rates, self.ramp)) for i in range(len(rates[0]))]
+            if strength > 0 and max(sums) == 0:
+                raise ValueError("CAGE: the learning rate is 0 in all steps of the correction")
+            self.lambdas = [strength / total if total > 0 else 0.0 for total in sums]
+        else:
+            self.lambdas = [lambda_] * len(optimizer.param_groups)
+        self._errors: list[tuple[Tensor, Tensor, float]] = []
+        self._decays = isinstance(optimizer, (torch.optim.AdamW, getattr(torch.optim, "Muon", ())))
+        optimizer.register_step_pre_hook(self._before)
+        optimizer.register_step_post_hook(self._after)
+
+    @staticmethod
+    def _check_trained(optimizer: torch.optim.Optimizer, model: nn.Module) -> None:
+        """Warns about trained parameters of quantizers that no optimizer has, or that decay."""
+        groups = {x: group for group in optimizer.param_groups for x in group["params"]}
+        for name, m in model.named_modules():
+            for own, x in m.named_parameters(recurse=False) if isinstance(m, Quantizer) else ():
+                if x not in groups:
+                    warnings.warn(f"CAGE: the optimizer does not have {name}.{own}: make it after quantize_", stacklevel=3)
+                    return
+                if groups[x].get("weight_decay"):
+                    warnings.warn(f"CAGE: {name}.{own} decays: give the parameters of quantizers weight_decay=0", stacklevel=3)
+                    return
+
+    @torch.no_grad()
+    def _before(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        self._errors.clear()
+        for group, top in zip(optimizer.param_groups, self.lambdas):
+            t = group["cage_step"] = group.get("cage_step", 0) + 1
+            if t > self.steps:
+                if t == self.steps + 1:
+                    warnings.warn(f"CAGE: the run has more than {self.steps} steps: later ones are not corrected", stacklevel=2)
+                continue
+            weight = float(group["lr"]) * top * self.ramp[t - 1]
+            decay = group.get("weight_decay", 0) if group.get("decoupled_weight_decay", self._decays) else 0
+            for x in group["params"]:
+                if weight > 0 and x.grad is not None and x in self.quantizers:
+                    e = self._error(x, 1 - float(group["lr"]) * decay)
+                    # A weight whose error is not finite is not corrected in this step.
+                    self._errors.append((x, torch.where(e.isfinite().all(), e, 0.0), weight))
+
+    def _error(self, x: Tensor, shrunk: float) -> Tensor:
+        """x − Q(x) in float32, after the weight decay. Q is that of the whole weight where processes have parts of it."""
+        whole = x.full_tensor() if hasattr(x, "full_tensor") else x
+        whole = whole.to(torch.float32) * shrunk
+        e = whole - self.quantizers[x].quantized(whole, training=True)
+        if hasattr(x, "full_tensor"):
+            from torch.distributed.tensor import distribute_tensor
+
+            e = distribute_tensor(e, x.device_mesh, x.placements)  # type: ignore[attr-defined]
+        return e
+
+    @torch.no_grad()
+    def _after(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        for x, e, weight in self._errors:
+            if x.dtype == torch.float32:
+                x.sub_(e, alpha=weight)
+                continue
+            state = optimizer.state[x]
+            exact = x.to(torch.float32) - e * weight
+            if "cage_rest" in state:
+                exact += state["cage_rest"].to(torch.float32)
+            x.copy_(exact)
+            state["cage_rest"] = (exact - x.to(torch.float32)).to(x.dtype)
+        self._errors.clear()
+
+
+def learning_rates(optimizer: torch.optim.Optimizer, scheduler: Any, steps: int) -> list[list[float]]:
+    """The learning rates of each step, by group of parameters."""
+
+    def now() -> list[float]:
+        return [float(group["lr"]) for group in optimizer.param_groups]
+
+    if scheduler is None:
+        if any("initial_lr" in group for group in optimizer.param_groups):
+            raise ValueError("CAGE: the optimizer has a scheduler: want scheduler, or lambda_")
+        return [now()] * steps
+    if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
+        raise ValueError("CAGE: the rates of ReduceLROnPlateau depend on a metric: want lambda_ in place of a strength")
+    state, rates = copy.deepcopy(scheduler.state_dict()), []
+    settings = [copy.deepcopy({k: v for k, v in group.items() if k != "params"}) for group in optimizer.param_groups]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that the optimizer did not step
+        for _ in range(steps):
+            rates.append(now())
+            scheduler.step()
+    scheduler.load_state_dict(state)
+    for group, was in zip(optimizer.param_groups, settings):
+        if torch.is_tensor(group["lr"]):
+            was["lr"] = group["lr"].copy_(was["lr"])  # which a compiled step may hold
+        group.update(was)
+    return rates
