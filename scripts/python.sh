@@ -1,6 +1,6 @@
 #!/bin/sh
-# Tests the package for plugins in Python: its types, its tests, and the conformance kit on the plugins in Python; and the
-# modules for PyTorch. It makes an environment outside of the repository, in CAGE_PYTHON_VENV or the user's cache; the first
+# Tests the packages for Python, cage-sdk and cage-torch: their types, their tests, and the conformance kit on the plugins in
+# Python; and the modules for PyTorch. It makes an environment outside of the repository, in CAGE_PYTHON_VENV or the user's cache; the first
 # time needs the network. With CAGE_PYTHON, the path of a Python that has everything already, it makes none.
 set -eu
 cd "$(dirname "$0")/.."
@@ -12,13 +12,16 @@ if [ -z "$python" ]; then
 	venv=${CAGE_PYTHON_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/cage/python}
 	[ -x "$venv/bin/python" ] || python3 -m venv "$venv"
 	cp -R sdk/python "$scratch" # pip builds where the source lies
-	"$venv/bin/pip" install --quiet "$scratch/python[jax,test]" torch==2.15.0
+	"$venv/bin/pip" install --quiet "$scratch/python[jax,test]" "$scratch/python/torch" torch==2.15.0
 	python=$venv/bin/python
 fi
 cd sdk/python
 "$python" -m mypy
 "$python" -m pytest -q -p no:cacheprovider
-cd ../..
+cd torch
+"$python" -m mypy
+CAGE_PLUGIN_PATH=$PWD/../../../bin/plugins "$python" -m pytest -q -p no:cacheprovider
+cd ../../..
 PATH=$(dirname "$python"):$PATH # plugins name python3
 export PATH
 # kit runs the conformance kit on a plugin and shows its last line, or all of it after a failure.

@@ -91,8 +91,8 @@ def _pad(v: Value, axis: int, before: int, after: int) -> Value:
         shape[axis] = n
         return [v.builder.zeros(*shape)] if n else []
 
-    first, *others = [*zeros(before), v, *zeros(after)]
-    return first.concatenate(axis, *others) if others else first
+    parts = [*zeros(before), v, *zeros(after)]
+    return parts[0].concatenate(axis, *parts[1:]) if len(parts) > 1 else v
 
 
 def _slice(n: Node, x: Sequence[Value], y: Value, dy: Value) -> Sequence[Cotangent]:
@@ -157,6 +157,8 @@ RULES: dict[str, Rule] = {
     "expm1": _unary(lambda x, y, dy: dy * x.exp()),
     "log": _unary(lambda x, y, dy: dy / x),
     "log1p": _unary(lambda x, y, dy: dy / (x + 1)),
+    "sin": _unary(lambda x, y, dy: dy * x.cos()),
+    "cos": _unary(lambda x, y, dy: -(dy * x.sin())),
     "tanh": _unary(lambda x, y, dy: dy * (1 - y * y)),
     "add": lambda n, x, z, dz: [dz, dz],
     "sub": lambda n, x, z, dz: [dz, -_unrepeat(dz, x[1].type)],
@@ -309,7 +311,7 @@ def _cut(joint: Program, n_inputs: int, output: str, wrt: list[str]) -> Split:
     names = [*(joint.inputs[v] for v in own), *((f"r.{i}", joint.type_of(v)) for i, v in enumerate(residuals)),
              joint.inputs[n_inputs]]  # fmt: skip
     number = {v: i for i, v in enumerate([*own, *residuals, n_inputs])}
-    nodes = []
+    nodes: list[Node] = []
     for v in sorted(again):
         n = joint.nodes[v - first]
         number[v] = len(names) + len(nodes)

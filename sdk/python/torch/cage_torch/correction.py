@@ -31,8 +31,8 @@ class CAGE:
         steps: Of the run. Later steps are not corrected, with a warning.
         strength: S; by default 0.24, and proportionally less in fewer than 1000 steps.
         silence: The share of the run without correction.
-        scheduler: Tells the learning rates of the run, from which λ follows. It has to be at its start; load its state
-            afterwards. Without one the rates are constant.
+        scheduler: Tells the learning rates of the run, from which λ follows. It has to be at its start, unless it is a
+            LambdaLR; load its state afterwards. Without one the rates are constant.
         lambda_: λ itself, in place of a strength.
     """
 
@@ -142,6 +142,11 @@ def learning_rates(optimizer: torch.optim.Optimizer, scheduler: Any, steps: int)
         return [now()] * steps
     if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
         raise ValueError("CAGE: the rates of ReduceLROnPlateau depend on a metric: want lambda_ in place of a strength")
+    if isinstance(scheduler, torch.optim.lr_scheduler.LambdaLR):  # such as those of transformers
+        factors = list(zip(scheduler.base_lrs, scheduler.lr_lambdas))
+        return [[float(base * factor(t)) for base, factor in factors] for t in range(steps)]
+    if scheduler.last_epoch > 0:
+        raise ValueError("CAGE: the scheduler is not at its start: load its state afterwards, or set lambda_")
     state, rates = copy.deepcopy(scheduler.state_dict()), []
     settings = [copy.deepcopy({k: v for k, v in group.items() if k != "params"}) for group in optimizer.param_groups]
     with warnings.catch_warnings():

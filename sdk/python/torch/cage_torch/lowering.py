@@ -100,7 +100,8 @@ def hadamard(x: Tensor, block: int) -> Tensor:
     y = x.reshape(-1, b) @ sylvester(b, x)
     if a > 1:
         y = sylvester(a, x) @ y.reshape(-1, a, b)
-    return (y * block**-0.5).reshape(x.shape)
+    scaled: Tensor = y * block**-0.5
+    return scaled.reshape(x.shape)
 
 
 def _matrices(f: Callable[[Tensor], Tensor], x: Tensor, read: Tensor) -> Tensor:
@@ -371,15 +372,15 @@ WRITE: dict[str, Write] = {
     "random_bits": lambda w, n: w.call(random_bits, w.tensor(n.args[0]), n.type.shape),
     **{op: _of(getattr(torch, name)) for op, name in {
         "neg": "neg", "abs": "abs", "sqrt": "sqrt", "exp": "exp", "expm1": "expm1", "log": "log", "log1p": "log1p",
-        "tanh": "tanh", "floor": "floor", "round": "round", "is_finite": "isfinite", "not": "bitwise_not", "pow": "pow",
+        "sin": "sin", "cos": "cos", "tanh": "tanh", "floor": "floor", "round": "round", "is_finite": "isfinite", "not": "bitwise_not", "pow": "pow",
         # Division by a number might become a product with its reciprocal, which rounds twice.
         "div": "div",
     }.items()},
-    **{op: _of(f) for op, f in {
+    **{op: _of(f) for op, f in dict[str, Callable[..., Tensor]]({
         "sign": sign, "logb": logb, "ldexp": ldexp, "qr": qr, "eigh_values": eigh_values, "eigh_vectors": eigh_vectors,
         "sort_columns": sort_columns, "nearest": nearest, "lookup": lookup, "top_k": top_k,
         "order_statistic": order_statistic,
-    }.items()},
+    }).items()},
     **{op: _binary(getattr(torch, name)) for op, name in {
         "add": "add", "sub": "sub", "mul": "mul", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
         "eq": "eq", "ne": "ne",

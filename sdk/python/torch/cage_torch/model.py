@@ -48,7 +48,7 @@ class Report:
 
 def quantize_(
     model: nn.Module, quantizer: str = "quest", *, weights: bool = True, activations: bool = False,
-    skip: Sequence[str] = (), seed: int = 0, **settings: Setting,
+    skip: Sequence[str] = (), steps: int | None = None, seed: int = 0, **settings: Setting,
 ) -> Report:  # fmt: skip
     """Makes the linear layers of a model quantized ones, in place, and says what was left and why.
 
@@ -58,6 +58,7 @@ def quantize_(
         weights: Whether weights [out, in] are quantized.
         activations: Whether the inputs [..., in] of the layers are quantized.
         skip: Names, or last parts of names, of layers that stay as they are. The output head always does.
+        steps: Of the run, for quantizers that change along it.
         seed: Of the noise of stochastic quantizers.
         settings: Parameters of the plugin, such as ``bits=4``.
 
@@ -87,11 +88,11 @@ def quantize_(
         try:
             w = a = None
             if weights:
-                w = Quantizer(plugin, "weight", name, tuple(weight.shape), settings, seed, 2 * index, device)
+                w = Quantizer(plugin, "weight", name, tuple(weight.shape), settings, seed, 2 * index, steps, device)
                 if not w._ready:
                     w.start(weight.detach().to(torch.float32))
             if activations:  # rows of any number: those of the first batch are asked for again
-                a = Quantizer(plugin, "activation", name, (32, weight.shape[1]), settings, seed, 2 * index + 1, device)
+                a = Quantizer(plugin, "activation", name, (32, weight.shape[1]), settings, seed, 2 * index + 1, steps, device)
         except PluginError as e:
             raise PluginError(f"layer {name}, weight {list(weight.shape)}: {e}; skip=[{name!r}] leaves it out") from None
         made[name] = w, a
@@ -119,7 +120,7 @@ def _reason(name: str, m: nn.Module, head: nn.Module | None, skip: Sequence[str]
             return "the output head"
         if any(p.startswith(("lora_", "modules_to_save")) for p in parts):
             return "part of an adapter"
-        if isinstance(m.weight, nn.UninitializedParameter):  # type: ignore[attr-defined]
+        if isinstance(m.weight, nn.UninitializedParameter):
             return "its shape is not known before the first batch"
         return "skip" if any(name == s or name.endswith("." + s) for s in skip) else None
     if isinstance(m, nn.Linear):
@@ -162,5 +163,5 @@ def convert(model: nn.Module) -> nn.Module:
             m.weight_quantizer = None
             if m.input_quantizer is None:
                 del m.weight_quantizer, m.input_quantizer
-                m.__class__ = nn.Linear
+                m.__class__ = nn.Linear  # type: ignore[assignment]
     return model

@@ -204,7 +204,7 @@ class Plugin:
         want = {"integer": "an integer", "float": "a number", "boolean": "True or False", "string": "a text"}[kind]
         ok = isinstance(v, types[kind]) and (kind == "boolean") == isinstance(v, bool)
         if ok and kind in ("integer", "float"):
-            ok = p.min <= v <= p.max  # type: ignore[operator]
+            ok = p.min <= v <= p.max
             if not math.isinf(p.min) or not math.isinf(p.max):
                 want += f" from {p.min:g} to {p.max:g}"
         if ok and p.choices:

@@ -12,7 +12,7 @@ from torch import Tensor, fx, nn
 
 from .autodiff import PREFIX, split
 from .lowering import lower, random_bits
-from .plugins import Plugin, QuantizerPrograms, Setting, State
+from .plugins import Plugin, PluginError, QuantizerPrograms, Setting, State
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class _Quantize(torch.autograd.Function):
         return value  # type: ignore[no-any-return]
 
     @staticmethod
-    def backward(ctx: Any, dy: Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, dy: Tensor) -> Any:
         gradients: list[Tensor | None] = [None] * ctx.count
         for i, g in zip(ctx.programs.differentiated, ctx.programs.backward(*ctx.saved_tensors, dy)):
             gradients[i] = g
@@ -91,11 +91,17 @@ class Quantizer(nn.Module):
     same. In evaluation mode Q(x) has no noise and no gradient.
     """
 
+    step: Tensor
+    """The number of steps that are done, [1], where programs use it."""
+    started: Tensor
+    """Whether trained parameters and state have their first values, [1], where there are any."""
+
     def __init__(
         self, plugin: Plugin, role: str, name: str, shape: tuple[int, ...], settings: Mapping[str, Setting],
-        seed: int = 0, index: int = 0, device: torch.device | None = None,
+        seed: int = 0, index: int = 0, steps: int | None = None, device: torch.device | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
+        self.steps = steps
         self.plugin, self.role, self.name, self.settings = plugin, role, name, dict(settings)
         self.seed, self.index, self.enabled = seed, index, True
         self._programs: dict[tuple[int, ...], tuple[QuantizerPrograms, Lowered]] = {}
@@ -103,7 +109,9 @@ class Quantizer(nn.Module):
         self.trained, self.state = q.trained, q.state
         uses = {*low.inputs, *low.next_inputs}
         self.draws = [n for n in ("noise", "shared_noise") if n in uses]
-        self.counts = bool(self.draws) or "step" in uses
+        self.counts = bool(self.draws) or bool({"step", "steps"} & uses)
+        if "steps" in uses and steps is None:
+            raise PluginError(f"{plugin.name} uses the number of steps of the run: give quantize_ steps")
         memory = bool(self.trained or self.state or self.counts)
         if memory and device is not None and device.type == "meta":
             raise ValueError(f"{name}: {plugin.name} has parameters or state of its own: load the model's weights first")
@@ -153,6 +161,7 @@ class Quantizer(nn.Module):
             values[f"kept.{t.name}"] = getattr(self, _attribute("kept", t))
         if self.counts:
             values["step"] = self.step[0].to(torch.float32)
+            values["steps"] = torch.full_like(values["step"], float(self.steps or 0))
             for name in self.draws:
                 who = self.index if name == "noise" else -1 - self.index // 2  # both operands of a product
                 key = torch.cat((self.step, torch.full_like(self.step, self.seed * 1000003 + who))).to(torch.int32)
