@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from .model import QuantizedLinear
-from .quantizer import Quantizer
+from .quantizer import Quantizer, whole
 
 STRENGTH, SHORT = 0.24, 1000
 """The default strength, and the number of steps below which it is proportionally less."""
@@ -106,9 +106,8 @@ class CAGE:
 
     def _error(self, x: Tensor, shrunk: float) -> Tensor:
         """x − Q(x) in float32, after the weight decay. Q is that of the whole weight where processes have parts of it."""
-        whole = x.full_tensor() if hasattr(x, "full_tensor") else x
-        whole = whole.to(torch.float32) * shrunk
-        e = whole - self.quantizers[x].quantized(whole, training=True)
+        v = whole(x).to(torch.float32) * shrunk
+        e = v - self.quantizers[x].quantized(v, training=True)
         if hasattr(x, "full_tensor"):
             from torch.distributed.tensor import distribute_tensor
 

@@ -75,6 +75,11 @@ class _Quantize(torch.autograd.Function):
         return (None, *gradients)
 
 
+def whole(x: Tensor) -> Tensor:
+    """The tensor of which a process has a part, or x itself."""
+    return x.full_tensor() if hasattr(x, "full_tensor") else x
+
+
 def _recomputing() -> bool:
     """Whether a forward pass is repeated within a backward pass, as by torch.utils.checkpoint."""
     return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1
@@ -152,11 +157,15 @@ class Quantizer(nn.Module):
         """The inputs of a program by name."""
         values: dict[str, Tensor] = {"x": x}
         for t in self.trained:
-            v = getattr(self, _attribute("trained", t))
+            own = getattr(self, _attribute("trained", t))
+            v = whole(own).reshape(t.shape)
             if t.name in self._constrain:
                 with torch.no_grad():
-                    v.copy_(self._constrain[t.name](v.reshape(t.shape))[0].reshape(v.shape))
-            values[f"trained.{t.name}"] = v.reshape(t.shape)
+                    inside = self._constrain[t.name](v)[0]
+                    if v.data_ptr() == own.data_ptr():  # else FSDP has divided it, and the optimizer's value stays
+                        own.copy_(inside.reshape(own.shape))
+                v = v + (inside - v).detach()
+            values[f"trained.{t.name}"] = v
         for t in self.state:
             values[f"kept.{t.name}"] = getattr(self, _attribute("kept", t))
         if self.counts:
