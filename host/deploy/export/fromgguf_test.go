@@ -338,7 +338,8 @@ func TestFromGGUFRefusals(t *testing.T) {
 		wants := []string{"changed.gguf cannot be used", c.says, c.key + ":"}
 		if strings.Contains(c.key, "merges") || strings.HasSuffix(c.key, "tokens") ||
 			// found later, without the key
-			strings.HasPrefix(c.says, "model.layers") || strings.Contains(c.says, ": found the") || strings.Contains(c.says, ": missing") {
+			strings.HasPrefix(c.says, "model.layers") || strings.Contains(c.says, ": found the") ||
+			strings.Contains(c.says, ": missing") {
 			wants = wants[:2]
 		}
 		for _, want := range wants {

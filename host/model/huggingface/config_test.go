@@ -166,6 +166,43 @@ func TestConfig(t *testing.T) {
 	}
 }
 
+// TestPublished checks that keys of published files that do not change the computation are accepted:
+// those of SmolLM2, Qwen 2.5, Gemma 2, Llama 1, Unsloth, and all that transformers 4 could write.
+func TestPublished(t *testing.T) {
+	const keys = `"_attn_implementation_autoset": true, "_name_or_path": "a/b", "auto_map": {"AutoConfig": "x.Y"},
+		"is_llama_config": true, "rope_interleaved": false, "transformers.js_config": {"kv_cache_dtype": {"q4": "float16"}},
+		"max_window_layers": 21, "use_mrope": false, "use_sliding_window": false, "sliding_window": 131072,
+		"cache_implementation": "hybrid", "max_sequence_length": 2048, "unsloth_fixed": true, "unsloth_version": "2025.1",
+		"pretraining_tp": 1, "attention_dropout": 0.0, "partial_rotary_factor": 1.0, "initializer_range": 0.02,
+		"add_cross_attention": false, "bad_words_ids": null, "begin_suppress_tokens": null, "chunk_size_feed_forward": 0,
+		"cross_attention_hidden_size": null, "decoder_start_token_id": null, "diversity_penalty": 0.0, "do_sample": false,
+		"early_stopping": false, "encoder_no_repeat_ngram_size": 0, "exponential_decay_length_penalty": null,
+		"finetuning_task": null, "id2label": {"0": "LABEL_0", "1": "LABEL_1"}, "is_decoder": false,
+		"is_encoder_decoder": false, "label2id": {"LABEL_0": 0, "LABEL_1": 1}, "length_penalty": 1.0, "max_length": 20,
+		"min_length": 0, "no_repeat_ngram_size": 0, "num_beam_groups": 1, "num_beams": 1, "num_return_sequences": 1,
+		"output_attentions": false, "output_hidden_states": false, "output_scores": false, "prefix": null,
+		"problem_type": null, "pruned_heads": {}, "remove_invalid_values": false, "repetition_penalty": 1.0,
+		"return_dict": true, "return_dict_in_generate": false, "sep_token_id": null, "suppress_tokens": null,
+		"task_specific_params": null, "temperature": 1.0, "tf_legacy_loss": false, "tie_encoder_decoder": false,
+		"tokenizer_class": null, "top_k": 50, "top_p": 1.0, "torch_dtype": "bfloat16", "torchscript": false,
+		"transformers_version": "4.44.0", "typical_p": 1.0, "use_bfloat16": false, "use_cache": true`
+	change := map[string]any{}
+	if err := json.Unmarshal([]byte("{"+keys+"}"), &change); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := parse(t, change, 0); err != nil {
+		t.Error(err)
+	}
+	// what changes it, although its value is that of an empty key
+	for key, value := range map[string]any{"is_causal": false, "is_decoder": true,
+		"use_sliding_window": true, "rope_interleaved": true, "per_layer_config": map[string]any{"0": 1}} {
+		if _, err := parse(t, map[string]any{key: value}, 0); err == nil ||
+			!strings.Contains(err.Error(), key+": found") {
+			t.Errorf("%s = %v: %v", key, value, err)
+		}
+	}
+}
+
 // TestConfigFaults checks that one error names all keys with faults.
 func TestConfigFaults(t *testing.T) {
 	type change = map[string]any
