@@ -96,7 +96,7 @@ func testAdapters(t *testing.T, all bool, targets, quantizer string) {
 		slices.Concat(settings, []string{fmt.Sprintf("adapters.init=%q", peft),
 			"adapters.rank=3", `adapters.targets="attn.qkv"`})...)
 	_, err = train.Run(t.Context(), wrong, train.Options{Finder: testrun.Finder(t)})
-	if want := "r is 2, and adapters.rank 3"; err == nil || !strings.Contains(err.Error(), want) {
+	if want := "has the rank 2 and the scale 4, and in [adapters] the rank 3"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("another rank: error %v, want one with %q", err, want)
 	}
 
@@ -110,7 +110,7 @@ func testAdapters(t *testing.T, all bool, targets, quantizer string) {
 	testrun.Train(t, started, train.Options{})
 	merged := testrun.Values(t, testrun.Newest(t, started.Train.Out))
 	adapters := map[string]lora.Adapter{}
-	for _, a := range cfg.Adapters.Of(c.Params()) {
+	for _, a := range cfg.Adapters.Of(cfg.Model) {
 		adapters[a.Weight] = a
 	}
 	for _, p := range c.Params() {
@@ -121,19 +121,20 @@ func testAdapters(t *testing.T, all bool, targets, quantizer string) {
 		want = slices.Clone(want)
 		if a, ok := adapters[p.Name]; ok {
 			A, B := state["param/"+a.A().Name], state["param/"+a.B().Name]
-			row, moved := 0, 0.0
-			for part, of := range a.Parts {
+			row, first, width, moved := 0, 0, a.B().Dims[1], 0.0
+			for _, of := range a.Parts {
 				for range of.Rows {
 					for j := range a.In {
 						sum := 0.0
-						for k := range a.Rank {
-							sum += float64(B[row*a.Rank+k]) * float64(A[(part*a.Rank+k)*a.In+j])
+						for k := range of.Rank {
+							sum += float64(B[row*width+k]) * float64(A[(first+k)*a.In+j])
 						}
 						moved += math.Abs(sum)
-						want[row*a.In+j] += float32(a.Scale * sum)
+						want[row*a.In+j] += float32(of.Scale * sum)
 					}
 					row++
 				}
+				first += of.Rank
 			}
 			if moved == 0 {
 				t.Errorf("%s has not moved", p.Name)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
-	"github.com/cage-qat/cage/host/model/huggingface"
+	"github.com/cage-qat/cage/host/model/lora"
 	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
@@ -58,12 +58,12 @@ func (r *run) readFactors() error {
 	if dir == "" {
 		return nil
 	}
-	layout, err := huggingface.Layout(r.cfg.Model)
-	if err != nil {
-		return err
-	}
 	plan := r.Compiled.Plan()
-	factors, err := r.cfg.Adapters.Load(plan.Seed, vfs.At(dir), plan.Adapters, layout)
+	factors, missing, err := r.cfg.Adapters.Load(plan.Seed, vfs.At(dir), plan.Adapters)
+	if len(missing) > 0 {
+		r.log.Warn("adapters.init has no factors of some modules, which start as new ones",
+			"modules", lora.Few(missing))
+	}
 	r.Compiled.SetFactors(factors)
 	return err
 }

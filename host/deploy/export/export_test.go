@@ -43,7 +43,8 @@ func smallOf(
 		t.Fatal(err)
 	}
 	m := &export.Model{Settings: s, Params: network.Params(), Card: export.Card{Name: "small"}}
-	m.Adapters = lora.Settings{Rank: 2, Alpha: 4, Targets: lora.Targets}.Of(m.Params)
+	m.LoRA = lora.Settings{Rank: 2, Alpha: 4, Targets: lora.Targets}
+	m.Adapters = m.LoRA.Of(m.Settings)
 	var factors []architecture.Param
 	for _, a := range m.Adapters {
 		for _, f := range []lora.Factor{a.A(), a.B()} {

@@ -1,6 +1,7 @@
 package export
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/cage-qat/cage/host/model/architecture"
@@ -25,9 +26,10 @@ type Model struct {
 	// between its weights and the trained ones.
 	Warnings, Notes []string
 
-	// Adapters lists the adapters that a run trained, whose factors Latent returns, too, and Base is
-	// the directory of the model that they are for.
+	// Adapters lists the adapters that a run trained, by its LoRA, whose factors Latent returns, too,
+	// and Base is the repository of the model that they are for; "": not known.
 	Adapters []lora.Adapter
+	LoRA     lora.Settings
 	Base     string
 
 	Tokenizer Tokenizer
@@ -75,7 +77,7 @@ func pick[T any](p part, values []T) []T {
 	columns := len(values) / p.Param.Dims[0]
 	out := make([]T, 0, len(p.Rows)*columns)
 	for _, r := range p.Rows {
-		out = append(out, values[r*columns:(r+1)*columns]...)
+		out = append(out, values[r*columns:][:cmp.Or(p.Columns, columns)]...)
 	}
 	return out
 }

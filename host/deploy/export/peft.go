@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/huggingface"
@@ -19,25 +20,27 @@ func planPEFT(m *Model, _ Options) (*Plan, error) {
 	if len(m.Adapters) == 0 {
 		return nil, errors.New("the run has no adapters ([adapters]): want another format")
 	}
-	layout, err := huggingface.Layout(m.Settings)
-	if err != nil {
-		return nil, err
-	}
 	p := &hubPlan{source: &source{Model: m}, float: floatF32}
 	var modules []string
-	for _, t := range lora.TensorsOf(m.Adapters, layout) {
-		modules = append(modules, t.Module)
+	for _, t := range lora.TensorsOf(m.Adapters) {
+		modules = append(modules, t.Module[strings.LastIndexByte(t.Module, '.')+1:])
 		param := architecture.Param{Name: t.Factor.Name, Dims: t.Dims}
 		p.stored = append(p.stored, Stored{Name: t.Name, Param: param.Name, Type: floatF32,
-			Shape: []int{len(t.Rows), t.Dims[1]}, part: part{Param: param, Rows: t.Rows}})
+			Shape: []int{len(t.Rows), t.Columns},
+			part:  part{Param: param, Rows: t.Rows, Columns: t.Columns}})
 	}
 	slices.Sort(modules)
-	first := m.Adapters[0]
-	config := lora.PEFTConfig{Type: "LORA", Task: "CAUSAL_LM", Base: m.Base, Rank: first.Rank,
-		Alpha: first.Scale * float64(first.Rank), Targets: slices.Compact(modules), Bias: "none"}
+	config := lora.PEFTConfig{Type: "LORA", Task: lora.CausalTask, Base: m.Base, Rank: m.LoRA.Rank,
+		Alpha: m.LoRA.Alpha, RSLoRA: m.LoRA.RSLoRA, Ranks: m.LoRA.Ranks, Alphas: m.LoRA.Alphas,
+		Targets: slices.Compact(modules), Bias: "none"}
 	plan := p.plan()
 	plan.Notes = []string{"the adapters are for the weights before their quantization: programs " +
 		"that merge them do not quantize the sum"}
+	if m.Base == "" {
+		plan.Notes = append(plan.Notes, lora.PEFTConfigFile+" has no base_model_name_or_path, for "+
+			"neither the model nor adapters.init names a repository: load the model by its path, and "+
+			"the adapters with PeftModel.from_pretrained")
+	}
 	plan.Write = func(ctx context.Context, dir vfs.Path) error {
 		var tensors []safetensors.Tensor
 		for _, t := range p.stored {

@@ -1,6 +1,7 @@
 package trained
 
 import (
+	"cmp"
 	"encoding/json/v2"
 	"fmt"
 	"os"
@@ -41,8 +42,12 @@ func (t *Model) Export() (*export.Model, error) {
 	settings.FillIn()
 	m := &export.Model{Settings: settings, Params: t.built.Compiled.Plan().Model.Params(),
 		Latent: t.latent, Quantized: t.quantized}
-	if m.Adapters = t.Config.Adapters.Of(m.Params); len(m.Adapters) > 0 {
-		m.Base = t.Record.Initial.Path
+	m.LoRA = t.Config.Adapters
+	if m.Adapters = m.LoRA.Of(settings); len(m.Adapters) > 0 && t.Record.Initial.Run == "" {
+		m.Base = repositoryOf(t.Record.Initial.Path)
+		for _, dir := range t.Search.Candidates(m.LoRA.Init) {
+			m.Base = cmp.Or(m.Base, nameIn(filepath.Join(dir, lora.PEFTConfigFile)))
+		}
 	}
 	for _, o := range []struct{ role, what string }{
 		{config.RoleKeys, "the keys of attention"}, {config.RoleValues, "the values of attention"},
@@ -270,20 +275,42 @@ func baseOf(from *provenance.Origin) (base, license string) {
 	if from == nil {
 		return "", ""
 	}
-	// The name of a repository, which transformers 4 wrote, or that of the directory.
 	base = "# base_model: OWNER/" + filepath.Base(from.Path)
-	var config struct {
-		Name string `json:"_name_or_path"`
-	}
-	text, err := os.ReadFile(filepath.Join(from.Path, huggingface.ConfigName))
-	if err == nil && json.Unmarshal(text, &config) == nil && huggingface.IsRepository(config.Name) {
-		base = "base_model: " + config.Name
+	if name := repositoryOf(from.Path); name != "" {
+		base = "base_model: " + name
 	}
 	card, _ := os.ReadFile(filepath.Join(from.Path, "README.md")) // it may be missing
 	if m := licenseLine.FindSubmatch(card); m != nil {
 		license = string(m[1])
 	}
 	return base, license
+}
+
+// repositoryOf returns the name of the repository of the Hugging Face Hub from which a checkpoint
+// comes, by its place in a cache or its config.json; "" if that is not known.
+func repositoryOf(dir string) string {
+	if m := cached.FindStringSubmatch(filepath.ToSlash(dir)); m != nil {
+		return m[1] + "/" + m[2]
+	}
+	return nameIn(filepath.Join(dir, huggingface.ConfigName))
+}
+
+// cached matches a checkpoint in a cache of the Hub.
+var cached = regexp.MustCompile(`/models--([\w.-]+?)--([\w.-]+)/snapshots/[^/]+/?$`)
+
+// nameIn returns the repository that a file names, as transformers 4 or PEFT write it; "" if none.
+func nameIn(file string) string {
+	var config struct {
+		Name string `json:"_name_or_path"`
+		Base string `json:"base_model_name_or_path"`
+	}
+	text, err := os.ReadFile(file)
+	if err == nil && json.Unmarshal(text, &config) == nil {
+		if name := cmp.Or(config.Name, config.Base); huggingface.IsRepository(name) {
+			return name
+		}
+	}
+	return ""
 }
 
 // licenseLine matches the licence in the front matter of a model card.

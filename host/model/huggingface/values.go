@@ -17,6 +17,8 @@ type Mapping struct {
 	Tensor string
 	Param  architecture.Param
 	Rows   []int // rows of the parameter, in the order of the tensor's rows
+	// the first columns of them that the tensor has; 0: all
+	Columns int
 }
 
 // Layout lists the tensors of a model, in the order of its parameters.
@@ -77,7 +79,7 @@ func (c *Checkpoint) Values(param string) ([]float32, error) {
 	}
 	if c.headIsCopy && param == "embedding" {
 		head := make([]float32, len(values))
-		if err := c.read(Mapping{headTensor, list[0].Param, list[0].Rows}, head); err != nil {
+		if err := c.read(Mapping{Tensor: headTensor, Param: list[0].Param, Rows: list[0].Rows}, head); err != nil {
 			return nil, err
 		}
 		differ := 0

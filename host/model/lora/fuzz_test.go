@@ -10,13 +10,12 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/model/architecture"
-	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/model/lora"
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-const config = `{"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": ["q_proj", "down_proj"], "bias": "none"}`
+const config = `{"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": ["q_proj", "k_proj", "v_proj", "down_proj"], "bias": "none"}`
 
 // FuzzLoad checks that PEFT files are read or refused, and that the factors have the right sizes.
 func FuzzLoad(f *testing.F) {
@@ -24,18 +23,14 @@ func FuzzLoad(f *testing.F) {
 		KVHeads: 1,
 		Hidden:  4, Vocab: 3, HeadSize: 4, RopePairs: architecture.Interleaved}
 	s := lora.Settings{Rank: 2, Alpha: 4, Targets: []string{"attn.qkv", "mlp.down"}}
-	list := s.Of(model.Params())
-	layout, err := huggingface.Layout(model)
-	if err != nil {
-		f.Fatal(err)
-	}
+	list := s.Of(model)
 	var tensors []safetensors.Tensor
-	for _, t := range lora.TensorsOf(list, layout) {
-		values := make([]float32, len(t.Rows)*t.Dims[1])
+	for _, t := range lora.TensorsOf(list) {
+		values := make([]float32, len(t.Rows)*t.Columns)
 		for i := range values {
 			values[i] = float32(i)
 		}
-		tensor, err := safetensors.New(t.Name, []int{len(t.Rows), t.Dims[1]}, values)
+		tensor, err := safetensors.New(t.Name, []int{len(t.Rows), t.Columns}, values)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -64,7 +59,7 @@ func FuzzLoad(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		factors, err := s.Load(1, vfs.At(dir), list, layout)
+		factors, _, err := s.Load(1, vfs.At(dir), list)
 		if err != nil {
 			return
 		}
@@ -88,21 +83,17 @@ func TestLoadParts(t *testing.T) {
 	model := architecture.Settings{Kind: architecture.KindLlama, Layers: 1, Width: 8, Heads: 2,
 		KVHeads: 2, Hidden: 4, Vocab: 3, HeadSize: 4, RopePairs: architecture.Interleaved}
 	s := lora.Settings{Rank: 2, Alpha: 4, Targets: []string{"attn.qkv"}}
-	list := s.Of(model.Params())
-	layout, err := huggingface.Layout(model)
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := s.Of(model)
 	dir := vfs.At(t.TempDir())
 	write := func(value float64) {
 		t.Helper()
 		var tensors []safetensors.Tensor
-		for _, x := range lora.TensorsOf(list, layout) {
-			if x.Module == "k_proj" {
+		for _, x := range lora.TensorsOf(list) {
+			if strings.HasSuffix(x.Module, "k_proj") {
 				continue
 			}
-			tensor, err := safetensors.New(x.Name, []int{len(x.Rows), x.Dims[1]},
-				slices.Repeat([]float32{float32(value)}, len(x.Rows)*x.Dims[1]))
+			tensor, err := safetensors.New(x.Name, []int{len(x.Rows), x.Columns},
+				slices.Repeat([]float32{float32(value)}, len(x.Rows)*x.Columns))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -120,7 +111,7 @@ func TestLoadParts(t *testing.T) {
 			t.Fatal(err)
 		}
 		const seed = 7
-		factors, err := s.Load(seed, dir, list, layout)
+		factors, _, err := s.Load(seed, dir, list)
 		if refused {
 			if err == nil || !strings.Contains(err.Error(), "init_lora_weights") {
 				t.Errorf("init_lora_weights %s: the error is %v", start, err)
@@ -147,7 +138,7 @@ func TestLoadParts(t *testing.T) {
 	if err := os.WriteFile(dir.Join(lora.PEFTConfigFile).String(), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Load(1, dir, list, layout); err == nil ||
+	if _, _, err := s.Load(1, dir, list); err == nil ||
 		!strings.Contains(err.Error(), "has values that are NaN or infinite") {
 		t.Errorf("infinite factors: %v", err)
 	}

@@ -10,11 +10,16 @@
 package lora
 
 import (
+	"errors"
+	"fmt"
 	"math"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/internal/schema"
 )
 
@@ -22,6 +27,9 @@ import (
 type Settings struct {
 	Rank    int      // r, of each weight; 0: there are no adapters
 	Alpha   float64  // α
+	RSLoRA  bool     // s is α/√r (Kalajdzievski, 2023)
+	Ranks   []string // r of some modules: entries of a [pattern]
+	Alphas  []string // α of some modules
 	Base    string   // type in which frozen weights are stored: Float32 or BFloat16
 	Init    string   // directory of PEFT's files with the initial factors; "": they are drawn
 	Targets []string // names of weights without the prefix of their block
@@ -33,8 +41,11 @@ const (
 	BFloat16 = "bfloat16"
 )
 
-// MaxRank is the largest rank.
-const MaxRank = 4096
+// Limits of ranks and of α.
+const (
+	MaxRank  = 4096
+	maxAlpha = 1e6
+)
 
 // Targets are the weights that can have adapters: the matrices of each block.
 var Targets = []string{"attn.qkv", "attn.out", "mlp.w1", "mlp.w2", "mlp.down"}
@@ -44,9 +55,17 @@ func (s *Settings) Keys() []schema.Key {
 	return []schema.Key{
 		{Name: "rank", To: &s.Rank, Is: schema.From(1, MaxRank), Optional: "required in the table",
 			Doc: "r; queries, keys and values, which are one weight, have factors of this rank each"},
-		{Name: "alpha", To: &s.Alpha, Is: schema.Above(0, 1e6),
+		{Name: "alpha", To: &s.Alpha, Is: schema.Above(0, maxAlpha),
 			Derive: func() any { return 2 * float64(s.Rank) }, Derived: "2 · rank",
 			Doc: "α: the product of the factors is multiplied by alpha/rank"},
+		{Name: "rslora", To: &s.RSLoRA, Default: false,
+			Doc: "multiply by alpha/√rank instead, as PEFT does with use_rslora"},
+		{Name: ranksKey, To: &s.Ranks, Is: schema.Patterns(), Optional: "none",
+			Doc: "other ranks of some modules, as in PEFT's rank_pattern: each is \"PATTERN=RANK\", and " +
+				"the first whose regular expression matches the end of a module's path there counts: " +
+				"\"q_proj=4\""},
+		{Name: alphasKey, To: &s.Alphas, Is: schema.Patterns(), Optional: "none",
+			Doc: "other values of alpha, likewise"},
 		{Name: "base", To: &s.Base, Is: schema.OneOf(Float32, BFloat16), Default: Float32,
 			Doc: "type in which the frozen weights are stored; bfloat16 halves their memory, and is exact " +
 				"for weights that were published in it"},
@@ -58,15 +77,27 @@ func (s *Settings) Keys() []schema.Key {
 	}
 }
 
+// Names of keys whose values are patterns, as PEFT calls them, too.
+const (
+	ranksKey  = "rank_pattern"
+	alphasKey = "alpha_pattern"
+)
+
 // Adapter describes the factors of one weight [out, in].
 type Adapter struct {
 	Weight string
-	// Parts are the matrices of a fused weight. Each has factors of its own, as in models where it
-	// is a weight of its own.
-	Parts []architecture.Part
+	// Parts are the matrices of a fused weight, one below the other. Each has factors of its own, as
+	// in models where it is a weight of its own.
+	Parts []Part
 	In    int
-	Rank  int
-	Scale float64 // s
+}
+
+// Part is a matrix in a weight, which PEFT calls a module.
+type Part struct {
+	Module string  // its path in models of transformers
+	Rows   []int   // the rows of the weight, in the order of the module
+	Rank   int     // r
+	Scale  float64 // s
 }
 
 // Factor is a trained factor of an adapter, by its name and shape.
@@ -75,19 +106,101 @@ type Factor struct {
 	Dims []int
 }
 
-// Of lists the adapters of a model with the given parameters, in their order.
-func (s Settings) Of(params []architecture.Param) (list []Adapter) {
-	for _, p := range params {
-		_, name, _ := strings.Cut(strings.TrimPrefix(p.Name, "layers."), ".")
-		if p.Role != architecture.RoleMatrix || !slices.Contains(s.Targets, name) || s.Rank == 0 {
+// A pattern has numbers for some modules: the first whose expression matches the module counts.
+type pattern []struct {
+	expression *regexp.Regexp
+	number     float64
+}
+
+// parse reads entries of the form PATTERN=NUMBER. As in PEFT, the expression matches the end of a
+// module's path, from its beginning or a dot on.
+func parse(entries []string) (p pattern, err error) {
+	p = make(pattern, len(entries))
+	for i, entry := range entries {
+		at := max(0, strings.LastIndexByte(entry, '='))
+		if p[i].number, err = strconv.ParseFloat(entry[min(at+1, len(entry)):], 64); err != nil {
+			return nil, fmt.Errorf("%.80q has no number", entry)
+		}
+		p[i].expression, err = regexp.Compile(`^(.*\.)?(` + entry[:at] + `)$`)
+		if at == 0 || err != nil {
+			return nil, fmt.Errorf("%.80q has no regular expression that can be read", entry)
+		}
+	}
+	return p, nil
+}
+
+func (p pattern) of(module string, otherwise float64) float64 {
+	for _, e := range p {
+		if e.expression.MatchString(module) {
+			return e.number
+		}
+	}
+	return otherwise
+}
+
+// Check reports the first fault in the patterns, for a model with the given settings.
+func (s Settings) Check(model architecture.Settings) (problems schema.Problems) {
+	list := s.Of(model)
+	for _, of := range []struct {
+		key     string
+		entries []string
+		most    float64
+		whole   bool
+	}{{ranksKey, s.Ranks, MaxRank, true}, {alphasKey, s.Alphas, maxAlpha, false}} {
+		p, err := parse(of.entries)
+		for i, e := range p {
+			matches := func(part Part) bool { return e.expression.MatchString(part.Module) }
+			switch {
+			case !(e.number > 0 && e.number <= of.most), of.whole && e.number != math.Trunc(e.number):
+				err = fmt.Errorf("%.80q has a number that is out of range", of.entries[i])
+			case !slices.ContainsFunc(list, func(a Adapter) bool {
+				return slices.ContainsFunc(a.Parts, matches)
+			}):
+				err = fmt.Errorf("%.80q matches no module with an adapter", of.entries[i])
+			}
+		}
+		if err != nil {
+			problems.Unless(false, schema.Problem{Key: "adapters." + of.key, Found: err.Error(),
+				Hint: fmt.Sprintf(`want "PATTERN=NUMBER", a regular expression for the end of a path such `+
+					`as model.layers.0.self_attn.q_proj, and a number up to %g`, of.most)})
+		}
+	}
+	return problems
+}
+
+// ofModule returns a function that returns r and s of a module.
+func (s Settings) ofModule() (func(path string) (rank int, scale float64), error) {
+	ranks, err := parse(s.Ranks)
+	alphas, err2 := parse(s.Alphas)
+	return func(path string) (int, float64) {
+		rank := ranks.of(path, float64(s.Rank))
+		divisor := rank
+		if s.RSLoRA {
+			divisor = math.Sqrt(rank)
+		}
+		return int(rank), alphas.of(path, s.Alpha) / divisor
+	}, errors.Join(err, err2)
+}
+
+// Of lists the adapters of a model, in the order of its parameters.
+func (s Settings) Of(model architecture.Settings) (list []Adapter) {
+	if s.Rank == 0 {
+		return nil
+	}
+	of, _ := s.ofModule()                  // Check has reported errors
+	layout, _ := huggingface.Layout(model) // every language model has one
+	for _, t := range layout {
+		_, name, _ := strings.Cut(strings.TrimPrefix(t.Param.Name, "layers."), ".")
+		if t.Param.Role != architecture.RoleMatrix || !slices.Contains(s.Targets, name) {
 			continue
 		}
-		parts := p.Parts
-		if len(parts) == 0 {
-			parts = []architecture.Part{{Rows: p.Dims[0]}}
+		if n := len(list); n == 0 || list[n-1].Weight != t.Param.Name {
+			list = append(list, Adapter{Weight: t.Param.Name, In: t.Param.Dims[1]})
 		}
-		list = append(list, Adapter{Weight: p.Name, Parts: parts, In: p.Dims[1], Rank: s.Rank,
-			Scale: s.Alpha / float64(s.Rank)})
+		p := Part{Module: strings.TrimSuffix(t.Tensor, ".weight"), Rows: t.Rows}
+		p.Rank, p.Scale = of(p.Module)
+		last := &list[len(list)-1]
+		last.Parts = append(last.Parts, p)
 	}
 	return list
 }
@@ -103,24 +216,31 @@ func IsFactor(name string) bool {
 	return strings.HasSuffix(name, suffixA) || strings.HasSuffix(name, suffixB)
 }
 
-// A returns the factor A, [parts·rank, in]: the factors of the parts one below the other.
+// A returns the factor A, [sum of ranks, in]: the factors of the parts one below the other.
 func (a Adapter) A() Factor {
-	return Factor{a.Weight + suffixA, []int{len(a.Parts) * a.Rank, a.In}}
+	ranks := 0
+	for _, p := range a.Parts {
+		ranks += p.Rank
+	}
+	return Factor{a.Weight + suffixA, []int{ranks, a.In}}
 }
 
 // Size returns the number of elements of both factors.
-func (a Adapter) Size() int {
-	A, B := a.A().Dims, a.B().Dims
-	return A[0]*A[1] + B[0]*B[1]
+func (a Adapter) Size() (size int) {
+	for _, p := range a.Parts {
+		size += p.Rank * (len(p.Rows) + a.In)
+	}
+	return size
 }
 
-// B returns the factor B, [out, rank]. Its rows are those of the weight.
+// B returns the factor B, [out, largest rank]. Its rows are those of the weight; a part of a lower
+// rank does not use its last columns.
 func (a Adapter) B() Factor {
-	out := 0
+	out, rank := 0, 0
 	for _, p := range a.Parts {
-		out += p.Rows
+		out, rank = out+len(p.Rows), max(rank, p.Rank)
 	}
-	return Factor{a.Weight + suffixB, []int{out, a.Rank}}
+	return Factor{a.Weight + suffixB, []int{out, rank}}
 }
 
 // Draw sets values to the initial elements of a factor: those of A are uniform in ±1/√in, as PEFT

@@ -13,8 +13,8 @@ func Example() {
 		KVHeads: 2,
 		Hidden:  128, Vocab: 100}
 	adapters := lora.Settings{Rank: 8, Alpha: 16, Targets: []string{"attn.qkv", "mlp.down"}}
-	for _, a := range adapters.Of(s.Params()) {
-		fmt.Println(a.A().Name, a.A().Dims, a.B().Name, a.B().Dims, a.Scale)
+	for _, a := range adapters.Of(s) {
+		fmt.Println(a.A().Name, a.A().Dims, a.B().Name, a.B().Dims, a.Parts[0].Scale)
 	}
 	// Output:
 	// layers.0.attn.qkv.lora_A [24 64] layers.0.attn.qkv.lora_B [128 8] 2
@@ -24,7 +24,7 @@ func Example() {
 // TestDraw checks that B starts at 0, A within its bound, and that another seed gives other
 // numbers.
 func TestDraw(t *testing.T) {
-	a := lora.Adapter{Weight: "w", Parts: []architecture.Part{{Rows: 4}}, In: 16, Rank: 2, Scale: 1}
+	a := lora.Adapter{Weight: "w", Parts: []lora.Part{{Rows: make([]int, 4), Rank: 2}}, In: 16}
 	values, other := make([]float32, 32), make([]float32, 32)
 	a.A().Draw(1, values)
 	a.A().Draw(2, other)

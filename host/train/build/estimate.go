@@ -179,7 +179,7 @@ func sizesOf(cfg *config.Config, m model.Model, programs *Programs) (Sizes, erro
 			}
 		}
 	}
-	for _, a := range cfg.Adapters.Of(m.Params()) {
+	for _, a := range cfg.Adapters.Of(cfg.Model) {
 		if !programs.Forward {
 			out.Adapted += float64(a.In * a.B().Dims[0])
 		}

@@ -64,7 +64,7 @@ func Tensors(cfg *config.Config, m model.Model, p *Programs) []TrainedTensor {
 		}
 		list = append(list, t)
 	}
-	adapters := cfg.Adapters.Of(m.Params())
+	adapters := cfg.Adapters.Of(cfg.Model)
 	if p.Forward {
 		adapters = nil
 	}

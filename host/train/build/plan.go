@@ -32,7 +32,7 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 		FullRotations: cfg.Train.Rotations == "full",
 	}
 	if !programs.Forward {
-		if plan.Adapters = cfg.Adapters.Of(m.Params()); cfg.Adapters.Base == lora.BFloat16 {
+		if plan.Adapters = cfg.Adapters.Of(cfg.Model); cfg.Adapters.Base == lora.BFloat16 {
 			plan.FrozenStorage = sdk.StoreBFloat16
 		}
 	}

@@ -149,6 +149,9 @@ func (d *decoder) adapters() {
 			d.Report(k.key, "found a setting that is not supported with [adapters]", want)
 		}
 	}
+	if len(d.Errs) == 0 { // the sizes of the model go together
+		d.problems(c.Adapters.Check(c.Model))
+	}
 }
 
 // conversations checks keys that only apply to texts or only to conversations.

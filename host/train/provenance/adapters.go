@@ -61,7 +61,7 @@ func UseWeights(
 	}
 	defer dev.Close()
 	adapters := map[string]lora.Adapter{}
-	for _, a := range cfg.Adapters.Of(m.Params()) {
+	for _, a := range cfg.Adapters.Of(cfg.Model) {
 		adapters[step.ParamName(a.Weight)] = a
 	}
 	from, err := LoadInitial(found, cfg.Model, m, func(initial step.LoadFunc) error {

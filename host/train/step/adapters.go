@@ -3,6 +3,7 @@ package step
 import (
 	"slices"
 
+	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
 
@@ -145,33 +146,38 @@ func (c *Compiled) initFactors(t update.Tensors) error {
 
 // merge returns W = W₀ + s·B·A; see package lora.
 func merge(a lora.Adapter, w, A, B *graph.Node) *graph.Node {
-	product := eachPart(a, func(i, first, rows int) *graph.Node {
-		return engine.ExactDot(rowsOfB(a, B, first, rows), []int{1}, nil, partOfA(a, A, i), []int{0}, nil)
+	product := eachPart(a, func(p lora.Part, row, rank int) *graph.Node {
+		return scaledDot(p, block(B, row, len(p.Rows), p.Rank), 1, block(A, rank, p.Rank, a.In), 0)
 	})
 	return engine.Elementwise(func(of []*graph.Node) *graph.Node {
-		return graph.Add(of[0], graph.MulScalar(of[1], a.Scale))
+		return graph.Add(of[0], of[1])
 	}, w, product)
 }
 
 // factorAdjoints returns s·Bᵀ·d and s·d·Aᵀ, the adjoints of the factors for d, the adjoint of W.
 func factorAdjoints(a lora.Adapter, d, A, B *graph.Node) (dA, dB *graph.Node) {
-	dA = eachPart(a, func(_, first, rows int) *graph.Node {
-		return engine.ExactDot(rowsOfB(a, B, first, rows), []int{0}, nil, rowsOfB(a, d, first, rows),
-			[]int{0}, nil)
+	dA = eachPart(a, func(p lora.Part, row, _ int) *graph.Node {
+		return scaledDot(p, block(B, row, len(p.Rows), p.Rank), 0, block(d, row, len(p.Rows), a.In), 0)
 	})
-	dB = eachPart(a, func(i, first, rows int) *graph.Node {
-		return engine.ExactDot(rowsOfB(a, d, first, rows), []int{1}, nil, partOfA(a, A, i), []int{1}, nil)
+	dB = eachPart(a, func(p lora.Part, row, rank int) *graph.Node {
+		dB := scaledDot(p, block(d, row, len(p.Rows), a.In), 1, block(A, rank, p.Rank, a.In), 1)
+		if unused := B.Shape().Dim(1) - p.Rank; unused > 0 {
+			return graph.Pad(dB, graph.ScalarZero(dB.Graph(), dB.DType()), compute.PadAxis{},
+				compute.PadAxis{End: unused})
+		}
+		return dB
 	})
-	return graph.MulScalar(dA, a.Scale), graph.MulScalar(dB, a.Scale)
+	return dA, dB
 }
 
-// eachPart concatenates the rows that of returns for each part, given its number and rows.
-func eachPart(a lora.Adapter, of func(i, first, rows int) *graph.Node) *graph.Node {
+// eachPart concatenates the rows that of returns for each part, given the first of its rows in the
+// weight and in A.
+func eachPart(a lora.Adapter, of func(p lora.Part, row, rank int) *graph.Node) *graph.Node {
 	var list []*graph.Node
-	first := 0
-	for i, p := range a.Parts {
-		list = append(list, of(i, first, p.Rows))
-		first += p.Rows
+	row, rank := 0, 0
+	for _, p := range a.Parts {
+		list = append(list, of(p, row, rank))
+		row, rank = row+len(p.Rows), rank+p.Rank
 	}
 	if len(list) == 1 {
 		return list[0]
@@ -179,15 +185,16 @@ func eachPart(a lora.Adapter, of func(i, first, rows int) *graph.Node) *graph.No
 	return graph.Concatenate(list, 0)
 }
 
-func partOfA(a lora.Adapter, A *graph.Node, i int) *graph.Node {
-	return graph.Slice(A, graph.AxisRange(i*a.Rank, (i+1)*a.Rank))
+func scaledDot(p lora.Part, x *graph.Node, xAxis int, y *graph.Node, yAxis int) *graph.Node {
+	return graph.MulScalar(engine.ExactDot(x, []int{xAxis}, nil, y, []int{yAxis}, nil), p.Scale)
 }
 
-func rowsOfB(a lora.Adapter, x *graph.Node, first, rows int) *graph.Node {
-	if len(a.Parts) == 1 {
+// block returns rows of x from the first on, and the first columns of them.
+func block(x *graph.Node, first, rows, columns int) *graph.Node {
+	if x.Shape().Dim(0) == rows && x.Shape().Dim(1) == columns {
 		return x
 	}
-	return graph.Slice(x, graph.AxisRange(first, first+rows))
+	return graph.Slice(x, graph.AxisRange(first, first+rows), graph.AxisRange(0, columns))
 }
 
 // MergeAdapter returns a weight with its adapter.

@@ -8,7 +8,6 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/lora"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 )
@@ -33,13 +32,17 @@ func (m table) at(i, j int) float64 { return float64(m.data[i*m.cols+j]) }
 // a fused weight and for a weight with a single part.
 func TestMerge(t *testing.T) {
 	dev := testdevice.Open(t, engine.Options{})
-	for name, parts := range map[string][]architecture.Part{
-		"fused":  {{Name: "q", Rows: 6}, {Name: "k", Rows: 2}, {Name: "v", Rows: 2}},
-		"single": {{Rows: 10}},
+	part := func(rows, rank int, scale float64) lora.Part {
+		return lora.Part{Rows: make([]int, rows), Rank: rank, Scale: scale}
+	}
+	for name, parts := range map[string][]lora.Part{
+		"fused":    {part(6, 3, 0.5), part(2, 3, 0.5), part(2, 3, 0.5)},
+		"patterns": {part(6, 2, 0.5), part(2, 3, 2), part(2, 1, 0.25)},
+		"single":   {part(10, 3, 0.5)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(1, 2))
-			a := lora.Adapter{Weight: "w", Parts: parts, In: 7, Rank: 3, Scale: 0.5}
+			a := lora.Adapter{Weight: "w", Parts: parts, In: 7}
 			w, d := randomTable(rng, []int{10, 7}), randomTable(rng, []int{10, 7})
 			A, B := randomTable(rng, a.A().Dims), randomTable(rng, a.B().Dims)
 			var in []*engine.Buffer
@@ -52,20 +55,21 @@ func TestMerge(t *testing.T) {
 			})
 			merged, wantA, wantB := make([]float64, 70), make([]float64, len(A.data)),
 				make([]float64, len(B.data))
-			row := 0
-			for part, p := range parts {
+			row, first := 0, 0
+			for _, p := range parts {
 				for range p.Rows {
 					for j := range a.In {
 						merged[row*a.In+j] = w.at(row, j)
-						for k := range a.Rank {
-							of := part*a.Rank + k
-							merged[row*a.In+j] += a.Scale * B.at(row, k) * A.at(of, j)
-							wantA[of*a.In+j] += a.Scale * B.at(row, k) * d.at(row, j)
-							wantB[row*a.Rank+k] += a.Scale * d.at(row, j) * A.at(of, j)
+						for k := range p.Rank {
+							of := first + k
+							merged[row*a.In+j] += p.Scale * B.at(row, k) * A.at(of, j)
+							wantA[of*a.In+j] += p.Scale * B.at(row, k) * d.at(row, j)
+							wantB[row*B.cols+k] += p.Scale * d.at(row, j) * A.at(of, j)
 						}
 					}
 					row++
 				}
+				first += p.Rank
 			}
 			for i, want := range [][]float64{merged, wantA, wantB} {
 				for j, v := range out[i] {
