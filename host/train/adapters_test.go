@@ -3,6 +3,7 @@ package train_test
 import (
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -32,6 +33,11 @@ func TestAdapters(t *testing.T) {
 	testlevel.Long(t, "trains nine runs more")
 	t.Run("all", func(t *testing.T) { testAdapters(t, true, all, `quantizer.plugin="quest"`) })
 	t.Run("some", func(t *testing.T) { testAdapters(t, false, some, `quantizer.plugin="quest"`) })
+	t.Run("patterns", func(t *testing.T) {
+		testAdapters(t, false, some, `quantizer.plugin="quest"`, `adapters.rslora=true`,
+			`adapters.rank_pattern=["k_proj=3", "layers.0.self_attn.q_proj=1"]`,
+			`adapters.alpha_pattern=["v_proj=5"]`)
+	})
 	t.Run("of a rounded model", func(t *testing.T) {
 		whole := testrun.Config(t, "train.steps=6", "schedule.rate=0.02")
 		testrun.Train(t, whole, train.Options{})
@@ -44,10 +50,9 @@ func TestAdapters(t *testing.T) {
 	})
 }
 
-func testAdapters(t *testing.T, all bool, targets, quantizer string) {
-	settings := []string{targets, quantizer, "adapters.rank=2", "adapters.alpha=8", "train.steps=6",
-		"train.final_eval_batches=0",
-		"schedule.rate=0.02", "quantizer.bits=4"}
+func testAdapters(t *testing.T, all bool, settings ...string) {
+	settings = append(settings, "adapters.rank=2", "adapters.alpha=8", "train.steps=6",
+		"train.final_eval_batches=0", "schedule.rate=0.02", "quantizer.bits=4")
 	cfg, dir := testrun.FromHub(t, settings...)
 	summary := testrun.Train(t, cfg, train.Options{})
 	state := testrun.Values(t, testrun.Newest(t, cfg.Train.Out))
@@ -74,13 +79,21 @@ func testAdapters(t *testing.T, all bool, targets, quantizer string) {
 	}
 
 	// The files in the PEFT format give the same factors again.
-	opened := opened(t, cfg.Train.Out, trained.Options{Export: true})
-	m, err := opened.Export()
+	m, err := opened(t, cfg.Train.Out, trained.Options{Export: true}).Export()
 	if err != nil {
 		t.Fatal(err)
 	}
 	peft := filepath.Join(t.TempDir(), "peft")
 	if _, err := export.Write(t.Context(), "peft", vfs.At(peft), m, export.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	written, err := os.ReadFile(filepath.Join(peft, lora.PEFTConfigFile))
+	if err != nil || strings.Contains(string(written), dir) {
+		t.Fatalf("%s names a directory of this machine, error %v", written, err)
+	}
+	named := strings.Replace(string(written), "{", `{"base_model_name_or_path": "org/model", `, 1)
+	file := filepath.Join(peft, lora.PEFTConfigFile)
+	if err := os.WriteFile(file, []byte(named), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	from, _ := testrun.FromHub(t,
@@ -92,11 +105,15 @@ func testAdapters(t *testing.T, all bool, targets, quantizer string) {
 			t.Errorf("%s is not that of adapters.init", name)
 		}
 	}
+	if m, err = opened(t, from.Train.Out, trained.Options{Export: true}).Export(); err != nil ||
+		m.Base != "org/model" {
+		t.Errorf("the model of the adapters is %q, want that in adapters.init; error %v", m.Base, err)
+	}
 	wrong, _ := testrun.FromHub(t,
 		slices.Concat(settings, []string{fmt.Sprintf("adapters.init=%q", peft),
 			"adapters.rank=3", `adapters.targets="attn.qkv"`})...)
 	_, err = train.Run(t.Context(), wrong, train.Options{Finder: testrun.Finder(t)})
-	if want := "has the rank 2 and the scale 4, and in [adapters] the rank 3"; err == nil || !strings.Contains(err.Error(), want) {
+	if want := "has the rank 2 and the scale "; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("another rank: error %v, want one with %q", err, want)
 	}
 

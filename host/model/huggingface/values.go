@@ -79,7 +79,9 @@ func (c *Checkpoint) Values(param string) ([]float32, error) {
 	}
 	if c.headIsCopy && param == "embedding" {
 		head := make([]float32, len(values))
-		if err := c.read(Mapping{Tensor: headTensor, Param: list[0].Param, Rows: list[0].Rows}, head); err != nil {
+		of := list[0]
+		of.Tensor = headTensor
+		if err := c.read(of, head); err != nil {
 			return nil, err
 		}
 		differ := 0
