@@ -181,22 +181,46 @@ type pattern struct {
 
 func (p pattern) is(literal string) bool { return p.String != nil && *p.String == literal }
 
-// ByteLevelWords returns the pre_tokenizer of a tokenizer.json for byte-level BPE that splits words
-// by a pattern, "" for that of GPT-2, and before that at every digit if digits is set.
-func ByteLevelWords(digits bool, pattern string) map[string]any {
+// ByteLevelWords returns the pre_tokenizer of a tokenizer.json for byte-level BPE that cuts texts
+// at patterns, one after the other.
+func ByteLevelWords(patterns ...string) map[string]any {
 	var steps []any
-	if digits {
-		steps = append(steps, map[string]any{"type": "Digits", "individual_digits": true})
+	last := ByteLevel(patterns[len(patterns)-1] == PatternGPT2)
+	for _, p := range patterns {
+		switch p {
+		case PatternGPT2:
+		case PatternDigit:
+			steps = append(steps, map[string]any{"type": "Digits", "individual_digits": true})
+		default:
+			steps = append(steps, map[string]any{"type": "Split", "behavior": "Isolated", "invert": false,
+				"pattern": map[string]any{"Regex": p}})
+		}
 	}
-	if pattern != "" {
-		steps = append(steps, map[string]any{"type": "Split", "behavior": "Isolated", "invert": false,
-			"pattern": map[string]any{"Regex": pattern}})
-	}
-	last := ByteLevel(pattern == "")
 	if len(steps) == 0 {
 		return last
 	}
 	return map[string]any{"type": "Sequence", "pretokenizers": append(steps, last)}
+}
+
+// BytePatterns is the inverse of [ByteLevelWords]; ok reports whether the section has that form.
+func BytePatterns(section json.RawMessage) (patterns []string, ok bool) {
+	steps, err := flatten(section)
+	for i, s := range steps {
+		switch {
+		case s.Type == "ByteLevel" && i == len(steps)-1 && s.AddPrefixSpace != nil && !*s.AddPrefixSpace:
+			if s.UseRegex == nil || *s.UseRegex {
+				patterns = append(patterns, PatternGPT2)
+			}
+			return patterns, err == nil
+		case s.Type == "Digits" && s.IndividualDigits:
+			patterns = append(patterns, PatternDigit)
+		case s.Type == "Split" && s.Behavior == "Isolated" && !s.Invert && s.Pattern.Regex != nil:
+			patterns = append(patterns, *s.Pattern.Regex)
+		default:
+			return nil, false
+		}
+	}
+	return nil, false
 }
 
 // ByteLevel returns the decoder for byte-level BPE, and the last step of the pre_tokenizer.

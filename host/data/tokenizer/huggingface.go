@@ -217,7 +217,7 @@ func (t *HuggingFace) Encode(text string) ([]int32, error) {
 	defer t.wordCaches.Put(words)
 	words.ids = make([]int32, 0, len(text)/3+1)
 	emit := words.appendWord
-	if t.model.cutsAtMarks && t.pre.scan == nil {
+	if t.model.cutsAtMarks && !t.pre.byteLevel {
 		emit = words.appendMarkedWords
 	}
 	err := t.added.split(text, func(start, end int) error {

@@ -106,10 +106,6 @@ func TestSpacesThatAreGone(t *testing.T) {
 			t.Errorf("%q: %v, %v; want %v, %v", text, got, gotErr, want, err)
 		}
 	}
-	if _, err := with("null", split); err == nil ||
-		!strings.Contains(err.Error(), "MergedWithPrevious") {
-		t.Errorf("with spaces: %v", err)
-	}
 }
 
 // TestSpacedWords checks that ByteLevel puts a space before every word of a Split. The ids are

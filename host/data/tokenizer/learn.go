@@ -19,7 +19,7 @@ type Learner struct {
 
 // NewLearner returns a learner that has not seen any text.
 func NewLearner() *Learner {
-	section, _ := json.Marshal(ByteLevelWords(false, PatternGPT4))
+	section, _ := json.Marshal(ByteLevelWords(PatternGPT4))
 	pre, err := newPreTokenizer(section, nil)
 	if err != nil {
 		panic(err) // the section is a constant, which a test parses
@@ -64,7 +64,7 @@ func (l *Learner) Definition(tokens int) ([]byte, error) {
 		added[i] = map[string]any{"id": len(b.tokens) + i, "content": special, "special": true,
 			"single_word": false, "lstrip": false, "rstrip": false, "normalized": false}
 	}
-	words := ByteLevelWords(false, PatternGPT4)
+	words := ByteLevelWords(PatternGPT4)
 	file := sections(words, Specials[0], len(b.tokens), added, vocab, b.merges)
 	return json.MarshalIndent(file, "", " ")
 }

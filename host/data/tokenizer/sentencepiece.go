@@ -89,7 +89,7 @@ func (s *SentencePiece) setSpaces(t *HuggingFace, def *definition) error {
 	}
 	m := t.pre.metaspace
 	switch {
-	case m == nil && replaces && t.pre.scan == nil:
+	case m == nil && replaces && len(t.pre.steps) == 0:
 		return nil
 	case m == nil || s.Prefix:
 		return &UnsupportedError{"pre_tokenizer", "this way of splitting texts",

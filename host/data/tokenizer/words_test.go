@@ -3,12 +3,9 @@ package tokenizer
 import (
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"unicode/utf8"
-
-	"github.com/dlclark/regexp2/v2"
 )
 
 // characters are those of random texts: of every class and several lengths, and all that patterns
@@ -27,37 +24,37 @@ func randomText(rng *rand.Rand, length int) string {
 	return string(text)
 }
 
-// expressions returns the compiled patterns for which there are scanners.
-var expressions = sync.OnceValue(func() map[string]*regexp2.Regexp {
-	compiled := map[string]*regexp2.Regexp{}
+// expressions returns the finders of the patterns for which there are scanners.
+var expressions = sync.OnceValue(func() map[string]finder {
+	compiled := map[string]finder{}
 	for expr := range wordPatterns {
-		compiled[expr] = regexp2.MustCompile(expr, regexp2.Multiline)
+		find, err := compile(expr)
+		if err != nil {
+			panic(err)
+		}
+		compiled[expr] = find
 	}
 	return compiled
 })
 
+// words returns the parts into which a step cuts a text.
+func words(t *testing.T, step cut, text string) (list []string) {
+	t.Helper()
+	p := &preTokenizer{steps: []cut{step}}
+	if err := p.eachWord(text, true, func(word string) error {
+		list = append(list, word)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
 // sameAsExpression compares a scanner with its regular expression.
 func sameAsExpression(t *testing.T, expr string, text string) {
 	t.Helper()
-	re := expressions()[expr]
-	var want, got []string
-	runes := []rune(text)
-	err := re.FindRunesMatches(runes, 0, func(m regexp2.MatchView) bool {
-		index, length, _ := m.GroupRange(0)
-		want = append(want, string(runes[index:index+length]))
-		return true
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if strings.Join(want, "") != text {
-		t.Fatalf("%q leaves gaps in %q: %q", expr, text, want)
-	}
-	p := &preTokenizer{scan: &scanner{classes(), wordPatterns[expr]}}
-	_ = p.eachWord(text, true, func(word string) error {
-		got = append(got, word)
-		return nil
-	})
+	want := words(t, expressions()[expr].cut("Isolated", false), text)
+	got := words(t, (&scanner{classes(), wordPatterns[expr]}).cut, text)
 	if !slices.Equal(got, want) {
 		t.Fatalf("%q by %q:\n got %q\nwant %q", text, expr, got, want)
 	}

@@ -172,6 +172,26 @@ func TestFromTokenizers(t *testing.T) {
 		return step(`{"type": "Split", "pattern": {"Regex": `+string(text)+`},
 			"behavior": "Isolated", "invert": false}`, "false")
 	}
+	// pre returns a pre-tokenizer that is compared with the original library in package tokenizer.
+	var published struct {
+		Cases []struct {
+			Name         string
+			PreTokenizer json.RawMessage `json:"pre_tokenizer"`
+		}
+	}
+	testfile.ReadJSON(t, "../../data/tokenizer/testdata/patterns.golden.json", &published)
+	pre := func(name string) string {
+		for _, c := range published.Cases {
+			if c.Name == name {
+				return string(c.PreTokenizer)
+			}
+		}
+		t.Fatalf("there is no pre-tokenizer %s", name)
+		return ""
+	}
+	whole := func(definition string) string {
+		return strings.Replace(definition, `"ignore_merges":false`, `"ignore_merges":true`, 1)
+	}
 	words := func(pre string) string { // the tokenizer of GPT-2 with another pre-tokenizer
 		var d map[string]any
 		if err := json.Unmarshal([]byte(read("gpt2")), &d); err != nil {
@@ -193,12 +213,20 @@ func TestFromTokenizers(t *testing.T) {
 		"gpt-2": read("gpt2"), "llama-bpe": read("llama3"), "default": read("llama2"),
 		"dbrx": words(split(tokenizer.PatternGPT4)), "qwen2": words(split(tokenizer.PatternQwen)),
 		"smollm": words(step(`{"type": "Digits", "individual_digits": true}`, "true")),
+		"qwen35": words(pre("qwen35")), "deepseek-v3": words(pre("deepseek-v3")),
+		"deepseek-coder": words(pre("deepseek-coder")), "gpt-4o": words(pre("gpt-4o")),
+		"tekken": whole(words(pre("tekken"))),
 	} {
 		m := llama2(t, func(string) string { return definition })
 		m.Tokenizer.Files[tokenizer.ConfigFile] = []byte(`{"chat_template": "hello"}`)
 		m.Tokenizer.EOS = []int32{7, 9}
 		m.Tokenizer.Turn, m.Tokenizer.Pad = 9, 8
-		dir, _ := exported(t, "gguf", m, export.Options{})
+		inexact := name == "tekken" || name == "gpt-4o"
+		if _, err := write(t, "gguf", m, export.Options{}); inexact && (err == nil ||
+			!strings.Contains(err.Error(), "only A to Z and a to z have a case")) {
+			t.Errorf("%s without --inexact: %v", name, err)
+		}
+		dir, _ := exported(t, "gguf", m, export.Options{Inexact: inexact})
 		path := filepath.Join(dir, "model.gguf")
 		if pre := testgguf.Open(t, path).Value("tokenizer.ggml.pre"); pre != name {
 			t.Errorf("%s is called %v", name, pre)
@@ -327,7 +355,7 @@ func TestFromGGUFRefusals(t *testing.T) {
 		{"general.type", "adapter", "found adapter, want model"},
 		{"split.count", uint16(3), "found 3, want 1"},
 		{"tokenizer.ggml.model", "bert", `found "bert", want gpt2`},
-		{"tokenizer.ggml.pre", "tekken", `found "tekken", want one of gpt-2, smollm`},
+		{"tokenizer.ggml.pre", "mamba", `found "mamba", want one of gpt-2, olmo`},
 		{"tokenizer.ggml.tokens", []string{"a"}, "found 1 tokens"},
 		{"tokenizer.ggml.bos_token_id", uint32(1 << 20), "want an id below"},
 		{"tokenizer.ggml.eos_token_id", float32(math.NaN()), "want an id below"},

@@ -209,7 +209,7 @@ func (t *ggufVocabulary) byteLevel() (object, error) {
 		if !slices.Contains(p.names, name) {
 			continue
 		}
-		t.addsBOS = p.names[0] == preLlama3
+		t.addsBOS = p.whole
 		all, _ := t.get("merges").([]string)
 		merges, seen := []string{}, map[string]bool{}
 		for _, m := range all {
@@ -217,10 +217,9 @@ func (t *ggufVocabulary) byteLevel() (object, error) {
 				merges, seen[m] = append(merges, m), true
 			}
 		}
-		return t.definition(nil, tokenizer.ByteLevelWords(p.words.digits,
-			p.words.pattern), tokenizer.ByteLevel(false), object{"merges": merges,
+		return t.definition(nil, tokenizer.ByteLevelWords(p.patterns...), tokenizer.ByteLevel(false), object{"merges": merges,
 			"unk_token": nil, "fuse_unk": false, "byte_fallback": false,
-			"ignore_merges": p.words.whole}), nil
+			"ignore_merges": p.whole}), nil
 	}
 	return nil, fmt.Errorf("tokenizer.ggml.pre: found %q, want one of %s: cage cannot cut texts "+
 		"into words as others do", name, strings.Join(known, ", "))

@@ -34,8 +34,8 @@ type tokenizerFile struct {
 		RStrip     bool   `json:"rstrip"`
 		SingleWord bool   `json:"single_word"`
 	} `json:"added_tokens"`
-	Normalizer   *normalizer  `json:"normalizer"`
-	PreTokenizer preTokenizer `json:"pre_tokenizer"`
+	Normalizer   *normalizer     `json:"normalizer"`
+	PreTokenizer json.RawMessage `json:"pre_tokenizer"`
 	Model        struct {
 		Type         string           `json:"type"`
 		Vocab        map[string]int32 `json:"vocab"`
@@ -86,12 +86,12 @@ func ggufTokens(
 func (f *tokenizerFile) byteLevel(
 	vocab int, inexact bool,
 ) (entries []gguf.Entry, notes []string, err error) {
-	pre, err := f.preName()
+	pre, differs, err := f.preName()
 	if err != nil {
 		return nil, nil, err
 	}
 	tokens, types := f.tokens(vocab)
-	if notes, err = otherIDs(f.differences(pre), inexact); err != nil {
+	if notes, err = otherIDs(append(differs, f.differences()...), inexact); err != nil {
 		return nil, nil, err
 	}
 	if f.Normalizer.is("NFC") {
@@ -113,15 +113,12 @@ func (n *normalizer) is(name string) bool {
 		n.Type == "Sequence" && len(n.Parts) == 1 && n.Parts[0].is(name))
 }
 
-// differences lists the reasons why llama.cpp returns other ids than a byte-level tokenizer for
+// differences lists further reasons why llama.cpp returns other ids than a byte-level tokenizer for
 // some texts. It does not list that llama.cpp skips NFC normalization, because Qwen's tokenizers
 // are used with llama.cpp nevertheless.
-func (f *tokenizerFile) differences(pre string) (list []string) {
+func (f *tokenizerFile) differences() (list []string) {
 	if n := f.Normalizer; n != nil && !n.is("NFC") && !(n.Type == "Sequence" && len(n.Parts) == 0) {
 		list = append(list, fmt.Sprintf("the normalizer %s is not applied", n.Type))
-	}
-	if f.Model.IgnoreMerges && pre != preLlama3 && len(f.Model.Merges) > 0 {
-		list = append(list, "it joins by merges alone (ignore_merges)")
 	}
 	for _, a := range f.Added {
 		if a.LStrip || a.RStrip || a.SingleWord {
@@ -242,82 +239,73 @@ func paddingName(id int) string { return fmt.Sprintf("[PAD%d]", id) }
 
 func byteName(value int) string { return fmt.Sprintf("<0x%02X>", value) }
 
-type preTokenizer struct {
-	Type    string         `json:"type"`
-	Parts   []preTokenizer `json:"pretokenizers"`
-	Pattern struct {
-		Regex string `json:"Regex"`
-	} `json:"pattern"`
-	Behavior         string `json:"behavior"`
-	Invert           bool   `json:"invert"`
-	AddPrefixSpace   bool   `json:"add_prefix_space"`
-	UseRegex         *bool  `json:"use_regex"` // absent: true
-	IndividualDigits bool   `json:"individual_digits"`
-}
-
-type byteLevelWords struct {
-	digits  bool   // first at every digit
-	pattern string // "": that of GPT-2
-	whole   bool   // words that are tokens are not cut further (ignore_merges)
-}
-
-// preTokenizers are llama.cpp's names for these ways. The first is written.
+// preTokenizers are llama.cpp's names for ways to cut texts into words. The first is written.
 var preTokenizers = []struct {
-	names []string
-	words byteLevelWords
+	names    []string
+	patterns []string // that cut texts, one after the other
+	whole    bool     // words that are tokens are not cut (ignore_merges); texts begin with BOS
+	differs  string   // where llama.cpp cuts other words
 }{
-	{[]string{"gpt-2"}, byteLevelWords{}},
-	{[]string{"smollm"}, byteLevelWords{digits: true}},
-	{[]string{"qwen2", "deepseek-r1-qwen"}, byteLevelWords{pattern: tokenizer.PatternQwen}},
-	{[]string{preLlama3, "llama3", "llama-v3", "falcon3"},
-		byteLevelWords{pattern: tokenizer.PatternGPT4, whole: true}},
-	{[]string{"dbrx", "smaug-bpe"}, byteLevelWords{pattern: tokenizer.PatternGPT4}},
+	{names: []string{"gpt-2", "olmo", "mpt"}, patterns: []string{tokenizer.PatternGPT2}},
+	{names: []string{"smollm", "refact", "starcoder", "command-r"},
+		patterns: []string{tokenizer.PatternDigit, tokenizer.PatternGPT2}},
+	{names: []string{"qwen2", "deepseek-r1-qwen"}, patterns: []string{tokenizer.PatternQwen}},
+	{names: []string{"llama-bpe", "llama3", "llama-v3", "falcon3"},
+		patterns: []string{tokenizer.PatternGPT4}, whole: true},
+	{names: []string{"dbrx", "smaug-bpe"}, patterns: []string{tokenizer.PatternGPT4}},
+	{names: []string{"qwen35"}, patterns: []string{`(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?` +
+		`[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`}},
+	{names: []string{"tekken"}, patterns: []string{byCase(``, tokenizer.PatternDigit)}, whole: true,
+		differs: byASCII},
+	{names: []string{"gpt-4o", "llama4"}, differs: byASCII,
+		patterns: []string{byCase(`(?i:'s|'t|'re|'ve|'m|'ll|'d)?`, `\p{N}{1,3}`)}},
+	{names: []string{"deepseek-v3"}, patterns: []string{`\p{N}{1,3}`, `[一-龥぀-ゟ゠-ヿ]+`,
+		"[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?" +
+			"[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+"}},
+	{names: []string{"deepseek-coder"}, patterns: []string{"[\r\n]", `\s?\p{L}+`, `\s?\p{P}+`,
+		"[一-龥\u0800-一가-\ud7ff]+", tokenizer.PatternDigit}},
 }
 
-// preLlama3 is llama.cpp's name for a pre-tokenizer; with it, llama.cpp does not apply merges to
-// words that are tokens.
-const preLlama3 = "llama-bpe"
+const byASCII = "of letters, only A to Z and a to z have a case where words end"
 
-// preName returns llama.cpp's name for the pre-tokenizer. It returns an error for an unknown
-// pre-tokenizer, because a different one would return other ids.
-func (f *tokenizerFile) preName() (string, error) {
+// byCase returns the pattern of Mistral's Tekken or of GPT-4o, whose words end where a small letter
+// precedes a capital.
+func byCase(contraction, numbers string) string {
+	const begin, upper, lower = `[^\r\n\p{L}\p{N}]?`, `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`,
+		`[\p{Ll}\p{Lm}\p{Lo}\p{M}]`
+	return begin + upper + `*` + lower + `+` + contraction + `|` + begin + upper + `+` + lower + `*` +
+		contraction + `|` + numbers + `| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+}
+
+// preName returns llama.cpp's name for the pre-tokenizer, and why llama.cpp returns other ids. An
+// unknown pre-tokenizer is an error.
+func (f *tokenizerFile) preName() (name string, differs []string, err error) {
 	if f.Model.Type != "BPE" && f.Model.Type != "" {
-		return "", fmt.Errorf("only BPE tokenizers can be stored, not %s: %s", f.Model.Type, copyHint)
+		return "", nil, fmt.Errorf("only BPE tokenizers can be stored, not %s: %s", f.Model.Type,
+			copyHint)
 	}
-	parts := f.PreTokenizer.Parts
-	if f.PreTokenizer.Type != "Sequence" {
-		parts = []preTokenizer{f.PreTokenizer}
+	patterns, ok := tokenizer.BytePatterns(f.PreTokenizer)
+	if ok && patterns == nil && len(f.Model.Merges) == 0 { // tokens are bytes
+		patterns = []string{tokenizer.PatternGPT2}
 	}
-	if len(parts) < 1 || len(parts) > 2 {
-		return "", errPre
-	}
-	first, last := parts[0], parts[len(parts)-1]
-	if last.Type != "ByteLevel" || last.AddPrefixSpace {
-		return "", errPre
-	}
-	regex := last.UseRegex == nil || *last.UseRegex
-	words := byteLevelWords{whole: f.Model.IgnoreMerges}
-	switch {
-	case len(parts) == 1 && (regex || len(f.Model.Merges) == 0): // without merges: tokens are bytes
-	case len(parts) == 2 && first.Type == "Digits" && first.IndividualDigits && regex:
-		words.digits = true
-	case len(parts) == 2 && first.Type == "Split" && first.Behavior == "Isolated" &&
-		!first.Invert && !regex && first.Pattern.Regex != "":
-		words.pattern = first.Pattern.Regex
-	default:
-		return "", errPre
-	}
-	for _, whole := range []bool{words.whole, false} { // differences reports whole words
+	for _, whole := range []bool{f.Model.IgnoreMerges, false} {
 		for _, p := range preTokenizers {
-			if words.whole = whole; p.words == words {
-				return p.names[0], nil
+			if !ok || p.whole != whole || !slices.Equal(p.patterns, patterns) {
+				continue
 			}
+			if p.differs != "" {
+				differs = append(differs, p.differs)
+			}
+			if f.Model.IgnoreMerges && !whole && len(f.Model.Merges) > 0 {
+				differs = append(differs, "it joins by merges alone (ignore_merges)")
+			}
+			return p.names[0], differs, nil
 		}
 	}
-	return "", errPre
+	return "", nil, errPre
 }
 
-var errPre = errors.New("llama.cpp does not support the pre_tokenizer:  " + copyHint)
+var errPre = errors.New("llama.cpp does not support the pre_tokenizer: " + copyHint)
 
 // sentencePiece returns the metadata of a tokenizer like Llama 2's, in llama.cpp's form for
 // SentencePiece models. Keys and types are those that llama.cpp's converter writes; scores are the

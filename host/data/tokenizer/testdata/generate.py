@@ -184,5 +184,52 @@ def write(name, tok):
     print(name, tok.get_vocab_size(), sum(len(c["ids"]) for c in cases))
 
 
+CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+AFTER = r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+BEGIN, UPPER, LOWER = r"[^\r\n\p{L}\p{N}]?", r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+PATTERNS = {  # of published tokenizers, and of what else a pattern may have
+    "tekken": [f"{BEGIN}{UPPER}*{LOWER}+|{BEGIN}{UPPER}+{LOWER}*|" r"\p{N}" + AFTER],
+    "gpt-4o": [f"{BEGIN}{UPPER}*{LOWER}+{CONTRACTIONS}?|{BEGIN}{UPPER}+{LOWER}*{CONTRACTIONS}?|" r"\p{N}{1,3}" + AFTER],
+    "qwen35": [CONTRACTIONS + "|" + BEGIN + r"[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"],
+    "deepseek-v3": [r"\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+", "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|"
+                    "[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+"],
+    "deepseek-coder": ["[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[一-龥ࠀ-一가-퟿]+"],
+    "possessive": [r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|"
+                   r"\s*[\r\n]|\s+(?!\S)|\s"],
+    "exaone": [CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|"
+               r"\s*[\r\n]|\s+(?!\S)|\s+"],
+    "thousands": [r"\d{1,3}(?=(?:\d{3})*(?!\d))"], "words": [r"\S+|\n"], "line": ["^"], "end": [r"\s+$"],
+    "interval": ["(?:a|the){2}?", "e{,2}", "[a-z]{2}+"], "behind": [r"(?<=e)\s(?!t)"], "scripts": [r"\p{Han}+|\p{^Greek}{2}"],
+    "escapes": [r"[\u00e9\x{1F642}\-]|\x{6F}"],
+}
+
+
+def patterns():
+    """Ids of the tokenizer gpt2 with other pre-tokenizers, which split at one pattern after the other."""
+    texts = [text for text in TEXTS if text != CORPUS] + [
+        "ÉÀàé ABCdef HTMLParser iPhone's I'LL'S ǅungla", "नमस्ते दुनिया สวัสดี مرحبا بكم x\u0301y", "a//b/\r\n\r\n  \r\n\tc /\n/",
+        "1234567 12,345 ٣٤٥ ½²Ⅷ৹", "#include <a_b> $x `y` ...\n?!", "the theaaa eee e the", "'s's 'ſ 'LL",
+    ]
+    base = json.loads((HERE / "gpt2.tokenizer.json").read_text(encoding="utf-8"))
+    cases = []
+    for name, expressions in PATTERNS.items():
+        splits = [("Isolated", False)]
+        if name in ("possessive", "words", "behind"):
+            splits += [("Removed", True), ("Contiguous", False), ("MergedWithPrevious", True), ("MergedWithNext", False)]
+        for behavior, invert in splits:
+            steps = [{"type": "Split", "pattern": {"Regex": e}, "behavior": behavior, "invert": invert} for e in expressions]
+            if name == "deepseek-coder":
+                steps.append({"type": "Digits", "individual_digits": True})
+            steps.append({"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False})
+            base["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": steps}
+            tok = Tokenizer.from_str(json.dumps(base))
+            ids = [tok.encode(text, add_special_tokens=False).ids for text in texts]
+            cases.append({"name": name, "pre_tokenizer": base["pre_tokenizer"], "ids": ids})
+    golden = {"generator": f"tokenizers {tokenizers.__version__}", "texts": texts, "cases": cases}
+    lines = json.dumps(golden, separators=(",", ":")).replace('{"name"', '\n{"name"')
+    (HERE / "patterns.golden.json").write_text(lines + "\n", encoding="utf-8")
+
+
 for build in (gpt2, gpt2_prefix, llama3, llama2, metaspace):
     write(build.__name__, build())
+patterns()
