@@ -93,7 +93,7 @@ var tests = map[string]builtin{
 	"integer":   {"", func(_ *call, v any) any { return is[int64](v) }},
 	"float":     {"", func(_ *call, v any) any { return is[float64](v) }},
 	"number":    {"", func(_ *call, v any) any { _, _, kind := asNumber(v); return kind != 0 }},
-	"string":    {"", func(_ *call, v any) any { return is[string](v) }},
+	"string":    {"", func(_ *call, v any) any { return is[string](v) || is[safe](v) }},
 	"mapping":   {"", func(_ *call, v any) any { return is[*Dict](v) }},
 	"sequence":  {"", func(_ *call, v any) any { return length(v) >= 0 }},
 	"iterable":  {"", func(_ *call, v any) any { return length(v) >= 0 }},
@@ -135,10 +135,13 @@ func init() {
 		"lower":      onText(stringMethods["lower"]),
 		"capitalize": onText(stringMethods["capitalize"]),
 		"string":     {"", func(c *call, v any) any { return c.str(v) }},
-		"safe":       {"", func(c *call, v any) any { return c.str(v) }},
+		"safe":       {"", func(c *call, v any) any { return safe(c.str(v)) }},
 		"length":     {"", lengthOf},
 		"count":      {"", lengthOf},
-		"tojson":     {"", toJSON},
+		"tojson":     {"? ensure_ascii indent", toJSON},
+		"dictsort":   {"? case_sensitive by reverse", dictSort},
+		"sort":       {"? reverse case_sensitive attribute", sortFilter},
+		"indent":     {"? width first blank", indent},
 		"default":    {"? default_value boolean", defaultTo},
 		"d":          {"? default_value boolean", defaultTo},
 		"join":       {"? d attribute", join},
@@ -186,7 +189,7 @@ func defaultTo(c *call, value any) any {
 func join(c *call, value any) any {
 	list := c.elements(value)
 	if c.has(1) {
-		list = c.attributes(list, c.text(1), nil)
+		list = c.attributes(list, c.str(c.args[1]), nil)
 	}
 	parts := lists.Map(list, c.str)
 	return c.joined(parts, c.text(0))
@@ -246,12 +249,26 @@ func toInteger(c *call, value any) any {
 		}
 	}
 	switch i, x, kind := asNumber(value); {
+	case is[*undefined](value):
+		c.fail("the input is %s", typeName(value))
 	case kind == 'i':
 		return i
 	case kind == 'f' && math.Abs(x) < 1<<63:
 		return int64(x)
 	}
 	return c.integer(0, 0)
+}
+
+// indent puts white space before each line but the first and empty ones.
+func indent(c *call, value any) any {
+	space, lines := c.indentation(0, 4), splitLines(c.str(value)+"\n", false)
+	for i, line := range lines {
+		c.make(len(line) + len(space) + 32)
+		if i == 0 && truth(c.arg(1)) || i > 0 && (line != "" || truth(c.arg(2))) {
+			lines[i] = space + line
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 // attributes returns an attribute of each element. Unless nil, fallback replaces missing ones.
@@ -376,6 +393,10 @@ var stringMethods = map[string]builtin{
 	}),
 	"split":  onString("? sep maxsplit", func(c *call, s string) any { return c.split(s, false) }),
 	"rsplit": onString("? sep maxsplit", func(c *call, s string) any { return c.split(s, true) }),
+	"splitlines": onString("? keepends", func(c *call, s string) any {
+		c.make(32 * len(s))
+		return lists.Map(splitLines(s, truth(c.arg(0))), func(line string) any { return line })
+	}),
 	"startswith": onString("part", func(c *call, s string) any {
 		return c.affix(s, strings.HasPrefix)
 	}),
@@ -445,10 +466,10 @@ func (c *call) split(s string, fromRight bool) any {
 	return lists.Map(parts, func(part string) any { return part })
 }
 
-// affix calls matches for the argument or, if that is a list, for each of its strings, and reports
+// affix calls matches for the argument or, if that is a tuple, for each of its strings, and reports
 // whether any call returns true.
 func (c *call) affix(s string, matches func(s, part string) bool) any {
-	candidates, ok := c.args[0].([]any)
+	candidates, ok := c.args[0].(tuple)
 	if !ok {
 		candidates = c.args
 	}

@@ -71,6 +71,22 @@ func (c *call) fail(format string, args ...any) { c.machine.fail(c.name+": "+for
 
 func (c *call) has(i int) bool { return c.args[i] != (absent{}) }
 
+// arg returns argument i, or none if it is omitted.
+func (c *call) arg(i int) any {
+	if c.has(i) {
+		return c.args[i]
+	}
+	return nil
+}
+
+// indentation returns argument i, which is a text or a number of spaces.
+func (c *call) indentation(i int, otherwise int64) string {
+	if s, ok := c.arg(i).(string); ok {
+		return s
+	}
+	return c.repeat(" ", c.integer(i, otherwise)).(string)
+}
+
 // text returns argument i, which must be a string, or "" if it is omitted or none.
 func (c *call) text(i int) string { return c.string(c.args[i]) }
 

@@ -20,7 +20,12 @@ func (p *parser) tuple(element func() expression) expression {
 	for p.skip(",") && !p.is("}}") && !p.is("%}") && !p.is(")") {
 		items = append(items, element())
 	}
-	return listOf(items, line)
+	return tupleOf(items, line)
+}
+
+func tupleOf(items []expression, line int) expression {
+	list := listOf(items, line)
+	return func(m *machine, s *scope) any { return tuple(list(m, s).([]any)) }
 }
 
 func listOf(items []expression, line int) expression {
@@ -120,7 +125,8 @@ func (p *parser) comparison() expression {
 
 func (p *parser) sum() expression     { return p.chain(p.concat, "+", "-") }
 func (p *parser) concat() expression  { return p.chain(p.product, "~") }
-func (p *parser) product() expression { return p.chain(p.filtered, "*", "/", "//", "%") }
+func (p *parser) product() expression { return p.chain(p.power, "*", "/", "//", "%") }
+func (p *parser) power() expression   { return p.chain(p.filtered, "**") }
 
 // chain parses a left-associative chain of operators of one precedence.
 func (p *parser) chain(operand func() expression, operators ...string) expression {
@@ -305,10 +311,14 @@ func (p *parser) commaSeparated(end string, element func()) {
 
 func (p *parser) filters(value expression) expression {
 	for p.skip("|") {
-		line := p.at().line
-		value = operation(filters, "filter", p.name("the name of a filter"), line, value, p.arguments())
+		value = p.filter(value)
 	}
 	return value
+}
+
+func (p *parser) filter(value expression) expression {
+	line := p.at().line
+	return operation(filters, "filter", p.name("the name of a filter"), line, value, p.arguments())
 }
 
 // operation applies a filter or a test. An unknown one is an error only when it is evaluated, as in
@@ -393,7 +403,7 @@ func (p *parser) primary() expression {
 	switch {
 	case p.skip("("):
 		if p.skip(")") {
-			return listOf(nil, t.line)
+			return tupleOf(nil, t.line)
 		}
 		value := p.tuple(p.expression)
 		p.want(")")

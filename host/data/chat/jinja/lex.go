@@ -28,6 +28,8 @@ type token struct {
 var (
 	newlines = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 	tagStart = regexp.MustCompile(`\{[{%#]`)
+	rawForm  = regexp.MustCompile(`^\s*raw\s*(?:-%\}\s*|%\})`)
+	rawEnd   = regexp.MustCompile(`\{%[-+]?\s*endraw\s*([-+]?)%\}`)
 	// tokenForm has one group each for a name, a string, a number and an operator.
 	tokenForm = regexp.MustCompile(`(?s)^(?:` +
 		`([\pL_][\pL\p{Nd}_]*)|` +
@@ -57,34 +59,28 @@ func lex(source string) []token {
 			l.advance(len(l.rest))
 			break
 		}
-		at := start[0]
-		text, kind, sign := l.rest[:at], l.rest[at+1], l.rest[at+2:]
-		size := 2
+		kind := l.text(start[0])
+		raw := rawForm.FindStringSubmatch(l.rest)
 		switch {
-		case strings.HasPrefix(sign, "-"):
-			text, size = strings.TrimRightFunc(text, isSpace), 3
-		case strings.HasPrefix(sign, "+"):
-			size = 3
-		case kind != '{': // white space between the beginning of the line and a block is removed
-			begin := strings.LastIndexByte(text, '\n') + 1
-			blank := strings.TrimFunc(text[begin:], isSpace) == ""
-			if blank && (begin > 0 || l.lineBegins) {
-				text = text[:begin]
+		case kind == '%' && raw != nil:
+			l.advance(len(raw[0]))
+			l.lineBegins = strings.HasSuffix(raw[0], "\n")
+			end := rawEnd.FindStringSubmatchIndex(l.rest)
+			if end == nil {
+				fail(l.line, "{%% raw %%} without {%% endraw %%}")
 			}
-		}
-		if text != "" {
-			l.add(textToken, text)
-		}
-		l.advance(at + size)
-		switch kind {
-		case '#':
+			after, sign := l.rest[end[1]:], l.rest[end[2]:end[3]]
+			l.text(end[0])
+			l.advance(len(l.rest) - len(after))
+			l.afterTag(sign, true)
+		case kind == '#':
 			body, _, found := strings.Cut(l.rest, "#}")
 			if !found {
 				fail(l.line, "a comment without #} at its end")
 			}
 			l.advance(len(body) + 2)
 			l.afterTag(body[max(len(body)-1, 0):], true)
-		case '{':
+		case kind == '{':
 			l.add(tagToken, "{{")
 			l.tag("}}")
 		default:
@@ -94,6 +90,30 @@ func lex(source string) []token {
 	}
 	l.add(endToken, "")
 	return l.tokens
+}
+
+// text adds the text of n bytes before a tag, and advances behind the tag's beginning. It returns
+// the kind of the tag: {, % or #.
+func (l *lexer) text(n int) (kind byte) {
+	text, kind, sign := l.rest[:n], l.rest[n+1], l.rest[n+2:]
+	size := 2
+	switch {
+	case strings.HasPrefix(sign, "-"):
+		text, size = strings.TrimRightFunc(text, isSpace), 3
+	case strings.HasPrefix(sign, "+"):
+		size = 3
+	case kind != '{': // white space between the beginning of the line and a block is removed
+		begin := strings.LastIndexByte(text, '\n') + 1
+		blank := strings.TrimFunc(text[begin:], isSpace) == ""
+		if blank && (begin > 0 || l.lineBegins) {
+			text = text[:begin]
+		}
+	}
+	if text != "" {
+		l.add(textToken, text)
+	}
+	l.advance(n + size)
+	return kind
 }
 
 func (l *lexer) add(kind tokenKind, text string) {

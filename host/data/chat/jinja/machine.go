@@ -100,9 +100,8 @@ func (m *machine) parts(value any, n int) []any {
 	if n == 1 {
 		return []any{value}
 	}
-	list, ok := value.([]any)
-	if !ok || len(list) != n {
+	if length(value) != n {
 		m.fail("%s cannot be unpacked to %d names", typeName(value), n)
 	}
-	return list
+	return m.elements(value)
 }

@@ -21,6 +21,9 @@ var compares = map[string]func(m *machine, a, b any) bool{
 
 func (m *machine) equal(a, b any, depth int) bool {
 	m.step(m.line)
+	if is[safe](a) || is[safe](b) {
+		m.fail("%s cannot be compared with %s", typeName(a), typeName(b))
+	}
 	if depth > maxDepth {
 		m.fail("values are nested more than %d deep", maxDepth)
 	}
@@ -32,17 +35,12 @@ func (m *machine) equal(a, b any, depth int) bool {
 		return other != 0 && x == y
 	}
 	switch a := a.(type) {
+	case tuple:
+		b, ok := b.(tuple)
+		return ok && m.equal([]any(a), []any(b), depth)
 	case []any:
 		b, ok := b.([]any)
-		if !ok || len(a) != len(b) {
-			return false
-		}
-		for i := range a {
-			if !m.equal(a[i], b[i], depth+1) {
-				return false
-			}
-		}
-		return true
+		return ok && len(a) == len(b) && m.common(a, b, depth) == len(a)
 	case *Dict:
 		b, ok := b.(*Dict)
 		if !ok || len(a.keys) != len(b.keys) {
@@ -63,7 +61,25 @@ func (m *machine) equal(a, b any, depth int) bool {
 	return false
 }
 
+// common returns the number of first elements that are equal.
+func (m *machine) common(a, b []any, depth int) int {
+	for i := range min(len(a), len(b)) {
+		if !m.equal(a[i], b[i], depth+1) {
+			return i
+		}
+	}
+	return min(len(a), len(b))
+}
+
 func (m *machine) less(a, b any) bool {
+	if is[tuple](a) && is[tuple](b) || is[[]any](a) && is[[]any](b) { // by the first difference
+		list, others := m.elements(a), m.elements(b)
+		n := m.common(list, others, 0)
+		if n == len(list) || n == len(others) {
+			return len(list) < len(others)
+		}
+		return m.less(list[n], others[n])
+	}
 	i, x, kind := asNumber(a)
 	j, y, other := asNumber(b)
 	switch {
@@ -111,6 +127,9 @@ func (m *machine) binary(op string, left, right any) any {
 		if (op == "/" || op == "//" || op == "%") && y == 0 {
 			m.fail("division by zero")
 		}
+		if op == "**" && (kind != 'i' || other != 'i' || j < 0) {
+			m.fail("%v ** %v: only powers of integers are supported, with exponents from 0 on", left, right)
+		}
 		if kind == 'i' && other == 'i' && op != "/" {
 			return m.integers(op, i, j)
 		}
@@ -119,12 +138,16 @@ func (m *machine) binary(op string, left, right any) any {
 		return m.repeat(left, j)
 	case op == "*" && kind == 'i':
 		return m.repeat(right, i)
+	case op == "%" && is[string](left):
+		return m.format(left.(string), right)
 	case op == "+" && is[string](left) && is[string](right):
 		return m.binary("~", left, right)
+	case op == "+" && is[tuple](left) && is[tuple](right):
+		return tuple(m.binary(op, []any(left.(tuple)), []any(right.(tuple))).([]any))
 	case op == "+" && is[[]any](left) && is[[]any](right):
 		a, b := left.([]any), right.([]any)
 		m.make(16 * (len(a) + len(b)))
-		return append(append(make([]any, 0, len(a)+len(b)), a...), b...)
+		return slices.Concat(a, b)
 	case op == "+":
 		m.fail("%s + %s: only two numbers, two strings or two lists can be added",
 			typeName(left), typeName(right))
@@ -144,6 +167,8 @@ func (m *machine) repeat(what any, n int64) any {
 	case []any:
 		m.make(16 * len(v) * int(n))
 		return slices.Repeat(v, int(n))
+	case tuple:
+		return tuple(m.repeat([]any(v), n).([]any))
 	}
 	m.fail("%s cannot be repeated", typeName(what))
 	return nil
@@ -159,6 +184,11 @@ func (m *machine) integers(op string, a, b int64) int64 {
 		x.Sub(x, y)
 	case "*":
 		x.Mul(x, y)
+	case "**":
+		if b > 64 && x.BitLen() > 1 {
+			m.fail("the result of %d ** %d overflows 64 bits", a, b)
+		}
+		x.Exp(x, y, nil)
 	default:
 		rest := new(big.Int)
 		x.QuoRem(x, y, rest)
@@ -209,8 +239,8 @@ func (m *machine) element(of, key any) any {
 		return value
 	}
 	i, _, kind := asNumber(key)
-	if kind != 'i' {
-		m.fail("%s is not an index of %s", typeName(key), typeName(of))
+	if kind != 'i' && !is[*undefined](of) {
+		return &undefined{fmt.Sprintf("an element of %s at %s", typeName(of), typeName(key))}
 	}
 	n := int64(length(of))
 	at := i
@@ -218,9 +248,9 @@ func (m *machine) element(of, key any) any {
 		at += n // counted from the end
 	}
 	switch v := of.(type) {
-	case []any:
+	case []any, tuple:
 		if at >= 0 && at < n {
-			return v[at]
+			return m.elements(v)[at]
 		}
 	case string:
 		m.make(len(v) / 16)
@@ -274,6 +304,8 @@ func (m *machine) slice(of any, parts [3]any) any {
 	case string:
 		m.make(5 * len(v))
 		return string(pick([]rune(v), from, to, step))
+	case tuple:
+		return tuple(pick(v, from, to, step))
 	}
 	m.fail("%s cannot be sliced", typeName(of))
 	return nil

@@ -107,14 +107,8 @@ func (p *parser) statements(until ...string) statement {
 				return proceed
 			})
 		case p.skip("{{"):
-			value := p.tuple(p.expression)
+			list = append(list, printing(p.tuple(p.expression), t.line))
 			p.want("}}")
-			list = append(list, func(m *machine, s *scope) flow {
-				v := value(m, s)
-				m.line = t.line
-				m.print(m.str(v))
-				return proceed
-			})
 		case p.skip("{%"):
 			if p.at().kind == nameToken && slices.Contains(until, p.at().text) {
 				return run
@@ -125,6 +119,15 @@ func (p *parser) statements(until ...string) statement {
 		default:
 			return run
 		}
+	}
+}
+
+func printing(value expression, line int) statement {
+	return func(m *machine, s *scope) flow {
+		v := value(m, s)
+		m.line = line
+		m.print(m.str(v))
+		return proceed
 	}
 }
 
@@ -141,6 +144,15 @@ func (p *parser) block() statement {
 		return p.macro(line)
 	case "generation":
 		return p.generationBlock(line)
+	case "with":
+		return p.with(line)
+	case "filter":
+		var body statement
+		value := p.filters(p.filter(func(m *machine, s *scope) any { return m.capture(body, s.inner()) }))
+		p.want("%}")
+		body = p.outsideLoops("endfilter")
+		p.end("endfilter")
+		return printing(value, line)
 	case "break", "continue":
 		if p.loops == 0 {
 			fail(line, "%s outside of a loop", word)
@@ -149,8 +161,8 @@ func (p *parser) block() statement {
 		next := map[string]flow{"break": breakLoop, "continue": continueLoop}[word]
 		return func(*machine, *scope) flow { return next }
 	default:
-		fail(line, "the block %q is not supported, want for, if, set, macro, generation, "+
-			"break or continue", word)
+		fail(line, "the block %q is not supported, want for, if, set, macro, with, filter, raw, "+
+			"generation, break or continue", word)
 		return nil
 	}
 }
@@ -293,6 +305,30 @@ func (p *parser) assignment(line int) statement {
 			ns.Set(t.attribute, part)
 		}
 		return proceed
+	}
+}
+
+// with parses a block with variables of its own. Their values are those of the block around it.
+func (p *parser) with(line int) statement {
+	var names []string
+	var values []expression
+	for !p.skip("%}") {
+		if len(names) > 0 {
+			p.want(",")
+		}
+		names = append(names, p.name("a name"))
+		p.want("=")
+		values = append(values, p.expression())
+	}
+	body := p.statements("endwith")
+	p.end("endwith")
+	return func(m *machine, s *scope) flow {
+		m.step(line)
+		inner := s.inner()
+		for i, value := range values {
+			inner.vars[names[i]] = value(m, s)
+		}
+		return body(m, inner)
 	}
 }
 

@@ -62,6 +62,24 @@ func capitalize(s string) string {
 	return cases.Title(language.Und, cases.NoLower).String(s[:size]) + rest
 }
 
+var lineForm = func() *regexp.Regexp {
+	const ends = `\n\v\f\r\x1c-\x1e\x{85}\x{2028}\x{2029}`
+	return regexp.MustCompile(`[^` + ends + `]*(\r\n|[` + ends + `]|$)`)
+}()
+
+// splitLines is Python's str.splitlines.
+func splitLines(s string, keepEnds bool) (lines []string) {
+	for s != "" {
+		m := lineForm.FindStringSubmatchIndex(s)
+		end := m[2]
+		if keepEnds {
+			end = m[3]
+		}
+		lines, s = append(lines, s[:end]), s[m[3]:]
+	}
+	return lines
+}
+
 var casedLetters = regexp.MustCompile(`[\p{Lu}\p{Ll}\p{Lt}]+`)
 
 // title is Python's method, whose words are runs of cased letters.

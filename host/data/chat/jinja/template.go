@@ -4,9 +4,9 @@
 // It contains an interpreter for the part of Jinja that such templates use, in the same environment
 // as the transformers library: trim_blocks and lstrip_blocks are on, one newline at the end of the
 // source is dropped, loops have break and continue, the output of a generation block is recorded,
-// and tojson writes the same as Python's json.dumps. Inheritance, includes and autoescape are parse
-// errors, and filters that templates only use for tools, such as sort and dictsort, fail when they
-// are evaluated.
+// and tojson writes the same as Python's json.dumps. Inheritance, includes, call blocks and
+// autoescape are parse errors; filters and methods that are not in its tables fail when they are
+// evaluated.
 //
 // gonja v2.9.1 renders 53 of 93 snippets of templates differently from Jinja2 (white space between
 // tags, order of keys, None, slices and case of text beyond ASCII), has no generation blocks, and

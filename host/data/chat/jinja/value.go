@@ -7,8 +7,8 @@ import (
 	"github.com/cage-qat/cage/internal/lists"
 )
 
-// The values of a template are nil (none), bool, int64, float64, string, []any (a list or a tuple),
-// *Dict and the unexported types of this file.
+// The values of a template are nil (none), bool, int64, float64, string, []any (a list), *Dict and
+// the unexported types of this file.
 
 // Dict is a mapping from strings that keeps insertion order. The zero value is empty.
 type Dict struct {
@@ -40,6 +40,10 @@ type (
 	// undefined is the value of a missing variable, attribute or element. It prints nothing, counts
 	// as false, and most other uses of it are errors.
 	undefined struct{ what string }
+	// tuple is a list that prints with parentheses, and equals no list.
+	tuple []any
+	// safe is a text that can be printed and filtered. Jinja escapes what is added to it.
+	safe string
 	// longInteger is an integer beyond int64. It can be printed and compared for equality.
 	longInteger string
 	// namespace is the only object whose attributes a template can set.
@@ -95,7 +99,7 @@ func truth(value any) bool {
 		return v != 0
 	case float64:
 		return v != 0
-	case string, []any, *Dict:
+	case string, safe, []any, tuple, *Dict:
 		return length(v) > 0
 	}
 	return true
@@ -115,8 +119,12 @@ func typeName(value any) string {
 		return "a number"
 	case string:
 		return "a string"
+	case safe:
+		return "a safe string"
 	case []any:
 		return "a list"
+	case tuple:
+		return "a tuple"
 	case *Dict:
 		return "a mapping"
 	case *undefined:
@@ -134,7 +142,11 @@ func length(value any) int {
 	switch v := value.(type) {
 	case string:
 		return utf8.RuneCountInString(v)
+	case safe:
+		return utf8.RuneCountInString(string(v))
 	case []any:
+		return len(v)
+	case tuple:
 		return len(v)
 	case *Dict:
 		return len(v.keys)
@@ -148,6 +160,8 @@ func length(value any) int {
 func (m *machine) elements(value any) []any {
 	switch v := value.(type) {
 	case []any:
+		return v
+	case tuple:
 		return v
 	case *undefined:
 		return nil
@@ -168,7 +182,7 @@ func (m *machine) elements(value any) []any {
 
 func (m *machine) items(d *Dict) []any {
 	m.make(64 * len(d.keys))
-	return lists.Map(d.keys, func(key string) any { return []any{key, d.values[key]} })
+	return lists.Map(d.keys, func(key string) any { return tuple{key, d.values[key]} })
 }
 
 // asNumber returns a number as an integer of kind 'i' or a float64 of kind 'f'; bools count as 0

@@ -8,12 +8,12 @@ import (
 	"unicode"
 )
 
-// writer formats values as Python's repr does or, if json is set, as json.dumps with
-// ensure_ascii=False.
+// writer formats values as Python's repr does or, if json is set, as json.dumps.
 type writer struct {
 	*machine
-	out  strings.Builder
-	json bool
+	out    strings.Builder
+	json   bool
+	indent string // of JSON, for each level: a newline and white space; "": all in one line
 }
 
 // str returns the printed form of a value: Python's str().
@@ -21,6 +21,8 @@ func (m *machine) str(value any) string {
 	switch v := value.(type) {
 	case string:
 		return v
+	case safe:
+		return string(v)
 	case *undefined:
 		if m.Strict {
 			m.fail("%s is undefined", v.what)
@@ -34,6 +36,12 @@ func (m *machine) str(value any) string {
 
 func toJSON(c *call, value any) any {
 	w := &writer{machine: c.machine, json: true}
+	if truth(c.arg(0)) {
+		c.fail("ensure_ascii is not supported")
+	}
+	if c.arg(1) != nil {
+		w.indent = "\n" + c.indentation(1, 0)
+	}
 	w.write(value, 0)
 	return w.out.String()
 }
@@ -65,9 +73,18 @@ func (w *writer) write(value any, depth int) {
 	case string:
 		w.string(v)
 	case []any:
-		w.within('[', ']', len(v), func(i int) { w.write(v[i], depth+1) })
+		w.within("[", "]", len(v), depth, func(i int) { w.write(v[i], depth+1) })
+	case tuple:
+		end := ")"
+		if w.json {
+			w.write([]any(v), depth)
+			return
+		} else if len(v) == 1 {
+			end = ",)"
+		}
+		w.within("(", end, len(v), 0, func(i int) { w.write(v[i], depth+1) })
 	case *Dict:
-		w.within('{', '}', len(v.keys), func(i int) {
+		w.within("{", "}", len(v.keys), depth, func(i int) {
 			w.string(v.keys[i])
 			w.out.WriteString(": ")
 			w.write(v.values[v.keys[i]], depth+1)
@@ -86,15 +103,21 @@ func (w *writer) write(value any, depth int) {
 	}
 }
 
-func (w *writer) within(open, end byte, n int, element func(i int)) {
-	w.out.WriteByte(open)
-	for i := range n {
-		if i > 0 {
-			w.out.WriteString(", ")
+func (w *writer) within(open, end string, n, depth int, element func(i int)) {
+	line := func(before string, depth int) { // an indentation begins a line
+		if w.indent != "" && n > 0 {
+			w.make(len(w.indent) * (depth + 1))
+			before = strings.TrimSpace(before) + "\n" + strings.Repeat(w.indent[1:], depth)
 		}
+		w.out.WriteString(before)
+	}
+	w.out.WriteString(open)
+	for i := range n {
+		line([]string{"", ", "}[min(i, 1)], depth+1)
 		element(i)
 	}
-	w.out.WriteByte(end)
+	line("", depth)
+	w.out.WriteString(end)
 }
 
 // float writes the shortest decimal that identifies a number, with an exponent below 1e-4 and from

@@ -37,6 +37,10 @@ x
 x {# part #}
 y
 {% if n == 3 %}{% endif %}   {% if n %}z{% endif %}
+  {% raw %}
+  {{ x }}
+  {% endraw %}
+y
 {{- ' a' -}}  b  {{ 'c' }}  
 d
 {% for w in words %}{{ loop.index }}{{ loop.index0 }}{{ loop.revindex }}{{ loop.revindex0 }}{{ loop.first }}{{ loop.last }}{{ loop.length }}{{ loop.previtem }}{{ loop.nextitem }};{% endfor %}
@@ -124,6 +128,24 @@ d
 {{ 'abc'.removeprefix('a') }} {{ 'abc'.removesuffix('c') }} {{ 'abc' | safe }} {{ 5 | string ~ 'a' }}
 {{ messages[0].content | trim }}|{{ '\n\t a\u00a0\x1c' | trim }}|
 {{ none | map('upper') | list }} {{ none | select | list }} {{ 'q' if false else 'x' | default('y') }} {% if false %}{{ 1 | nofilter }}{{ 1 is notest }}{% endif %}
+{{ tree | tojson(indent=2) }}|{{ [] | tojson(indent=4) }}|{{ [[], {}, [1]] | tojson(indent='\t') }}|{{ tree | tojson(indent=0) }}|{{ tree | tojson(none, none) }} {{ (1, 'a') | tojson }} {{ [1] | tojson(ensure_ascii=false, indent=1) }}
+{{ (1, 2) }} {{ (1,) }} {{ () }} {{ 1, 'a' }} {{ (1, 2) == [1, 2] }} {{ (1, 2) == (1, 2) }} {{ (1, 2) + (3,) }} {{ (1, 2) * 2 }} {{ (1, 2, 3)[1:] }} {{ (1, 2)[-1] }} {{ tree.items() | list }} {{ tree | items | first }} {{ 2 in (1, 2) }} {{ (1, 2) | length }} {{ (1, 2) is sequence }}
+{% for a, b in ['xy', {'c': 1, 'd': 2}] %}{{ a }}{{ b }};{% endfor %}
+{{ [1, 2] < [1, 3] }} {{ (1, 'a') < (1, 'b') }} {{ [1] < [1, 0] }} {{ [2] > [1, 5] }} {{ [1, 2] <= [1, 2] }}
+{{ 2 ** 10 }} {{ 2 ** 3 ** 2 }} {{ -2 ** 2 }} {{ 2 * 3 ** 2 }} {{ (-8) ** 3 }} {{ 0 ** 0 }} {{ 1 ** 99 }} {{ 7 % 4 ** 2 }} {{ '9' | int ** 2 }}
+{{ '%s is %d, %5.2f%%|%-6s|%6s|%.2s|%05d|%+d|% d|%x|%X|%o|%e' % ('a', 7, 2.5, 'b', 'é', 'xyz', -42, 3, 4, 255, 255, 8, 12345.678) }}
+{{ '%s' % 'x' }} {{ '%s and %s' % ('x', [1, none]) }} {{ '%(a)s-%(b)03d' % {'a': 'q', 'b': 5} }} {{ '%%' % () }} {{ '%s' % [1, 2] }} {{ '%i' % true }} {{ '%s' % missing }}| {{ '%F' % 3 }} {{ '%05s' % 'a' }}
+{{ words | sort }} {{ words | sort(case_sensitive=true) }} {{ words | sort(reverse=true) }} {{ [3, 1, 2.5, true] | sort }} {{ messages | sort(attribute='role') | map(attribute='role') | list }} {{ [{'a': 1, 'b': 'x'}, {'a': 0, 'b': 'X'}, {'a': 2, 'b': 'A'}] | sort(attribute='a') }} {{ tree | sort }} {{ [[2, 1], [1, 3]] | sort(attribute=1) }}
+{{ {'b': 2, 'C': 1, 'a': 3} | dictsort }} {{ {'b': 2, 'C': 1, 'a': 3} | dictsort(true) }} {{ {'b': 2, 'C': 1, 'a': 3} | dictsort(by='value', reverse=true) }} {% for k, v in {'b': 2, 'a': 3} | dictsort %}{{ k }}{{ v }}{% endfor %}
+{{ 'a\nb\n\nc' | indent }}|{{ 'a\nb\n\nc\n' | indent(2, true) }}|{{ 'a\nb\n\nc' | indent('> ', blank=true) }}|{{ '' | indent(first=true) }}|{{ 'a\r\nb\x0bc' | indent(1) }}
+{{ 'a\nb\r\nc\u2028d\x1ce\n\n'.splitlines() }} {{ 'a\nb\r\nc'.splitlines(true) }} {{ ''.splitlines() }} {{ '\n'.splitlines() }}
+{% with a = n, b = 2 %}{{ a }}{{ b }}{% set a = 9 %}{{ a }}{% endwith %}{{ a is defined }}{% with %}{{ n }}{% endwith %}{% set n = 1 %}{% with n = n + 1, m = n %}{{ n }}{{ m }}{% endwith %}{{ n }}
+{% for i in [1, 2] %}{% with x = i %}{% if x == 1 %}{% continue %}{% endif %}{{ x }}{% endwith %}{% endfor %}
+{% filter upper | replace('A', 'b') %}a {{ 'c' }} {% set z = 1 %}{% endfilter %}{{ z is defined }}{% filter trim %}  x {% endfilter %}
+a {% raw %}{{ not }} {% this %} {# n #}{% endraw %} b{%- raw -%}  x  {%- endraw -%}  c
+{{ ('<' | safe) ~ '<' }} {{ '' | safe or 'e' }} {{ ('ab' | safe) | length }} {{ 'a' | safe is string }} {{ [1] | tojson | safe }}
+{{ 5['x'] is defined }} {{ 'abc'['x'] is defined }} {{ none['x'] is defined }} {{ tree[1] is defined }} {{ tree[[1]] is defined }} {{ words[1.0] is defined }}
+{{ ['b', 'a'] | sort | join(',') | upper }} {{ 'x'.startswith(('x', 'y')) }} {{ (messages | map(attribute='role') | list | sort)[0] }}
 {{ loop is defined }} {{ words.0 }} {{ messages.1.role }}
 """.strip("\n")
 
@@ -131,7 +153,7 @@ d
 def snippets():
     """A snippet is a line, with those that follow it where they belong together."""
     together = {"  {% if true %}": 4, "  {%- if true -%}  ": 5, "a   {%+ if true %} b{% endif +%}": 2, "  {# whole line #}": 2,
-                "x {# part #}": 2, "{{- ' a' -}}  b  {{ 'c' }}  ": 2, "{%- for message in messages %}": 8}
+                "x {# part #}": 2, "  {% raw %}": 4, "{{- ' a' -}}  b  {{ 'c' }}  ": 2, "{%- for message in messages %}": 8}
     lines = SNIPPETS.split("\n")
     while lines:
         n = together.get(lines[0], 1)
