@@ -42,7 +42,7 @@ var parsers = []struct{ what, pkg, targets string }{
 	{"chat templates, and JSON as their values", "host/data/chat/jinja", "FuzzTemplate"},
 	{"JSONL and compressed files", "host/data/source", "FuzzDecompress FuzzJSONL"},
 	{"tokenizer.json, tokenizer_config.json", "host/data/tokenizer",
-		"FuzzBytes FuzzConfig FuzzDefinition FuzzWords"},
+		"FuzzBytes FuzzConfig FuzzDefinition FuzzPattern FuzzWords"},
 	{"tables of losses as CSV, runs as points", "host/study/scaling", "FuzzParseCSV FuzzReadRuns"},
 	{"descriptions of evaluation tasks, their rows, answers and samples", "host/deploy/tasks",
 		"FuzzAnswers FuzzParse"},

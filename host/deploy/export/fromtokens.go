@@ -217,9 +217,10 @@ func (t *ggufVocabulary) byteLevel() (object, error) {
 				merges, seen[m] = append(merges, m), true
 			}
 		}
-		return t.definition(nil, tokenizer.ByteLevelWords(p.patterns...), tokenizer.ByteLevel(false), object{"merges": merges,
-			"unk_token": nil, "fuse_unk": false, "byte_fallback": false,
-			"ignore_merges": p.whole}), nil
+		return t.definition(nil, tokenizer.ByteLevelWords(p.patterns...),
+			tokenizer.ByteLevel(false), object{"merges": merges,
+				"unk_token": nil, "fuse_unk": false, "byte_fallback": false,
+				"ignore_merges": p.whole}), nil
 	}
 	return nil, fmt.Errorf("tokenizer.ggml.pre: found %q, want one of %s: cage cannot cut texts "+
 		"into words as others do", name, strings.Join(known, ", "))
