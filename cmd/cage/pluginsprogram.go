@@ -40,7 +40,7 @@ var siteNames = map[sdk.Role]string{
 }
 
 // maxElements limits the size of the tensors for which programs are requested.
-const maxElements = 1 << 24
+const maxElements = 1 << 31
 
 type programPart struct {
 	Name    string `json:"name"`
@@ -55,10 +55,10 @@ func newPluginsProgram() *cobra.Command {
 		Short: "Show the programs that a plugin writes",
 		Long: `Show the programs that a plugin writes for one tensor. For a quantizer, also show which
 part of each program becomes one GPU kernel. With --to torch, write them as a module of
-Python that needs PyTorch alone, for all usual shapes; see docs/guide/pytorch.md.
+Python that needs PyTorch alone, for the given shapes; see docs/guide/pytorch.md.
 
   cage plugins program ./my-quantizer --shape 32x384 --set bits=3 --backward
-  cage plugins program quest --set bits=4 --to torch --out quest.py`,
+  cage plugins program quest --set bits=4 --to torch --shape 64x64 --out quest.py`,
 		Args: exactly(1, "the name or path of one plugin"),
 	}
 	flags := cmd.Flags()
@@ -148,6 +148,9 @@ func (p *programFlags) torch(
 		about.Command += " --set " + set
 	}
 	about.Command += " --to torch"
+	for _, shape := range p.shapes {
+		about.Command += " --shape " + shape
+	}
 	var text string
 	var err error
 	if client.Kind() == sdk.KindQuantizer {

@@ -1,6 +1,7 @@
 """Fine-tunes a model of transformers in 4 bits with CAGE: python finetune.py MODEL TEXT OUT
 
 quest.py, beside this file, is written by: cage plugins program quest --set bits=4 --to torch --out quest.py
+with --shape ROWSxCOLUMNS for each shape of a weight; quantize_ lists those that are missing.
 """
 
 import sys

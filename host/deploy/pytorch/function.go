@@ -13,48 +13,8 @@ import (
 
 // writer writes one program as a Python function.
 type writer struct {
-	p *program.Program
-	// shape is that of the tensor for which the program was requested. Where a number of the
-	// program follows from it, the text has names in place of the number, so that programs for other
-	// shapes may have the same text. Whether they do is compared, not assumed.
-	shape     []int
-	names     []string        // of the axes of the tensor
-	size      int             // the number of its elements
-	like      string          // an input that has its shape; "" if there is none, and so no names
-	quotients map[int]string  // numbers of groups of a row, or of all elements, as names
-	helpers   map[string]bool // the functions of runtime/operations.py that the text calls
-}
-
-// newWriter returns a writer of a program for a tensor of the given shape. It collects the
-// functions that the text calls in helpers.
-func newWriter(p *program.Program, shape []int, helpers map[string]bool) *writer {
-	w := &writer{p: p, shape: shape, names: axisNames(len(shape)),
-		size:      int(program.FloatType(shape...).Size()),
-		quotients: map[int]string{}, helpers: helpers}
-	i := slices.IndexFunc(p.Inputs, func(in program.Input) bool {
-		return len(shape) > 0 && slices.Equal(in.Type.Shape, shape)
-	})
-	if i < 0 {
-		return w
-	}
-	w.like = identifier(p.Inputs[i].Name)
-	last := len(shape) - 1
-	for id := range program.ID(p.NumValues()) {
-		dims := p.TypeOf(id).Shape
-		for i := 1; i < len(dims); i++ {
-			d, next := dims[i-1], dims[i]
-			switch {
-			case d == 1 || next == 1:
-			case d*next == shape[last]:
-				w.quotients[d] = fmt.Sprintf("%s // %d", w.names[last], next)
-			case d*next == w.size && !slices.Contains(shape, d):
-				w.quotients[d] = fmt.Sprintf("%s // %d", w.product(), next)
-			case w.quotients[d*next] != "" && w.quotients[d] == "":
-				w.quotients[d] = fmt.Sprintf("%s // %d", w.quotients[d*next], next)
-			}
-		}
-	}
-	return w
+	p       *program.Program
+	helpers map[string]bool // gets the functions of runtime/operations.py that the text calls
 }
 
 // node is a node of a program that is being written.
@@ -62,24 +22,6 @@ type node struct {
 	*program.Node
 	w *writer
 }
-
-// axisNames lists the names of the axes of a tensor.
-func axisNames(rank int) []string {
-	switch rank {
-	case 1:
-		return []string{"columns"}
-	case 2:
-		return []string{"rows", "columns"}
-	}
-	names := make([]string, rank)
-	for i := range names {
-		names[i] = fmt.Sprintf("axis%d", i)
-	}
-	return names
-}
-
-// product writes the number of elements of the tensor.
-func (w *writer) product() string { return strings.Join(w.names, " * ") }
 
 // function writes the program as a static method with the given name. Its arguments are the inputs
 // of the program, and it returns a tuple of the outputs, both in their order.
@@ -103,10 +45,6 @@ func (w *writer) function(name string) string {
 	results := lists.Map(w.p.Outputs, func(o program.Output) string { return w.tensor(o.Value) })
 	text := body.String() + "        return " + list(results) + "\n"
 	head := fmt.Sprintf("    @staticmethod\n    def %s(%s):\n", name, strings.Join(args, ", "))
-	named := func(axis string) bool { return strings.Contains(text, axis) }
-	if w.like != "" && slices.ContainsFunc(w.names, named) {
-		head += fmt.Sprintf("        %s = %s.shape\n", list(w.names), w.like)
-	}
 	if strings.Contains(text, "device") {
 		head += "        device = " + args[0] + ".device\n"
 	}
@@ -138,13 +76,13 @@ func (w *writer) number(id program.ID) (string, bool) {
 	if n == nil || n.Op != program.OpConstant || !n.Type.IsScalar() {
 		return "", false
 	}
-	return w.elements(n)[0], true
+	return elements(n)[0], true
 }
 
-func (w *writer) elements(n *program.Node) []string {
+func elements(n *program.Node) []string {
 	var all []string
 	for _, v := range n.Attr.Floats {
-		all = append(all, w.float(v))
+		all = append(all, float(v))
 	}
 	for _, v := range n.Attr.Ints {
 		switch {
@@ -159,12 +97,7 @@ func (w *writer) elements(n *program.Node) []string {
 	return all
 }
 
-// float writes a number. The reciprocal of an axis or of the size, as in a mean, and that of the
-// square root of a multiple of one, as in the gradients of scales, are written as such.
-func (w *writer) float(v float64) string {
-	if text := w.reciprocal(v); text != "" {
-		return text
-	}
+func float(v float64) string {
 	switch {
 	case math.IsNaN(v):
 		return "math.nan"
@@ -178,33 +111,6 @@ func (w *writer) float(v float64) string {
 		text += ".0"
 	}
 	return text
-}
-
-// reciprocal writes v if it is 1/d or 1/√(k·d), where d is the size or that of an axis; else it
-// returns "". Small d, and roots that are powers of two, would be found where a program has such a
-// number for another reason.
-func (w *writer) reciprocal(v float64) string {
-	if w.like == "" || !(v > 0) {
-		return ""
-	}
-	sizes, names := slices.Clone(w.shape), slices.Clone(w.names)
-	if len(sizes) > 1 {
-		sizes, names = append(sizes, w.size), append(names, "("+w.product()+")")
-	}
-	for i, d := range slices.Backward(sizes) {
-		if d > 16 && v == 1/float64(d) {
-			return "1 / " + names[i]
-		}
-	}
-	fraction, _ := math.Frexp(v)
-	for i, d := range slices.Backward(sizes) {
-		factor := math.Round(1 / (v * v * float64(d)))
-		if d > 16 && fraction != 0.5 && factor >= 1 && factor < 4096 &&
-			v == 1/math.Sqrt(factor*float64(d)) {
-			return fmt.Sprintf("1 / math.sqrt(%.0f * %s)", factor, names[i])
-		}
-	}
-	return ""
 }
 
 // tensor returns the text of a value that has to be a tensor.
@@ -258,38 +164,7 @@ func (n node) wrap(text string) string {
 }
 
 // dims writes the shape of the result.
-func (n node) dims() string { return n.w.dims(n.Type.Shape) }
-
-func (w *writer) dims(shape []int) string {
-	sizes := make([]string, len(shape))
-	for i := range shape {
-		sizes[i] = w.dim(shape, i)
-	}
-	return "(" + list(sizes) + ")"
-}
-
-// dim writes the size of an axis: by the names of the axes of the tensor, or as a number.
-func (w *writer) dim(shape []int, i int) string {
-	d := shape[i]
-	if w.like == "" || d == 1 {
-		return strconv.Itoa(d)
-	}
-	if i == 0 && d == w.shape[0] {
-		return w.names[0]
-	}
-	for axis, of := range slices.Backward(w.shape) {
-		if d == of {
-			return w.names[axis]
-		}
-	}
-	if d == w.size {
-		return w.product()
-	}
-	if text, ok := w.quotients[d]; ok && (len(shape) < 3 || i < len(shape)-1) {
-		return text // but the last of several axes is the size of a group
-	}
-	return strconv.Itoa(d)
-}
+func (n node) dims() string { return tuple(n.Type.Shape) }
 
 func (n node) typeText() string {
 	if n.Type.IsScalar() {
@@ -303,13 +178,13 @@ func tuple(numbers []int) string {
 }
 
 func (n node) constant() string {
-	elements := n.w.elements(n.Node)
-	if len(elements) == 1 {
+	list := elements(n.Node)
+	if len(list) == 1 {
 		return fmt.Sprintf("torch.full(%s, %s, dtype=%s, device=device)",
-			n.dims(), elements[0], n.dtype())
+			n.dims(), list[0], n.dtype())
 	}
 	var text strings.Builder
-	for i, e := range elements {
+	for i, e := range list {
 		if i%8 == 0 {
 			text.WriteString("\n            ")
 		}
@@ -358,7 +233,7 @@ func (n node) broadcast() string {
 	for i, axis := range n.Attr.Axes {
 		shape[axis] = from[i]
 	}
-	return fmt.Sprintf("%s.reshape(%s).expand(%s)", n.tensor(0), n.w.dims(shape), n.dims())
+	return fmt.Sprintf("%s.reshape(%s).expand(%s)", n.tensor(0), tuple(shape), n.dims())
 }
 
 func (n node) slice() string {

@@ -69,16 +69,12 @@ func (m *machine) Name() string { return "torch" }
 func (m *machine) Run(
 	p *program.Program, inputs map[string]reference.Tensor,
 ) (map[string]reference.Tensor, error) {
-	var shape []int
 	args := []machineTensor{}
 	for _, in := range p.Inputs {
 		x := inputs[in.Name]
 		arg := machineTensor{DType: in.Type.DType.String(), Shape: in.Type.Shape,
 			Bits: slices.Clone(x.Ints)}
 		if in.Type.DType == program.Float {
-			if len(shape) == 0 {
-				shape = in.Type.Shape
-			}
 			for _, v := range x.Floats {
 				arg.Bits = append(arg.Bits, int64(int32(math.Float32bits(float32(v)))))
 			}
@@ -88,7 +84,7 @@ func (m *machine) Run(
 		}
 		args = append(args, arg)
 	}
-	job, err := json.Marshal(map[string]any{"source": source(p, shape), "inputs": args,
+	job, err := json.Marshal(map[string]any{"source": source(p), "inputs": args,
 		"compile": m.compiled})
 	if err != nil {
 		return nil, err
@@ -129,8 +125,8 @@ func (m *machine) Run(
 }
 
 // source returns a module with the program as Program.f.
-func source(p *program.Program, shape []int) string {
+func source(p *program.Program) string {
 	m := newModule()
-	text := "class Program:\n" + newWriter(p, shape, m.helpers).function("f")
+	text := "class Program:\n" + (&writer{p, m.helpers}).function("f")
 	return m.operations() + "\n\n" + text
 }

@@ -2,18 +2,16 @@
 // quantizer with its gradient, its trained parameters and its state, and the correction of CAGE for
 // any optimizer; or an optimizer.
 //
-// A program is for one shape. A module holds the text of programs for many shapes, each text once:
-// where two shapes have programs of the same text, they share it, so that each of them computes
-// exactly what the plugin wrote for it. The operations that such a text calls are in
-// runtime/operations.py, the classes that use it in runtime/quantizer.py and runtime/optimizer.py.
+// A plugin may write another program for each shape, so a module has those of the requested shapes
+// alone, and refuses others when it runs. The operations that programs call are in
+// runtime/operations.py, the classes that use programs in runtime/quantizer.py and
+// runtime/optimizer.py.
 package pytorch
 
 import (
-	"cmp"
 	_ "embed"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,46 +45,26 @@ var ErrUnsupported = errors.New("has no form in PyTorch")
 
 func unsupported(what string) error { return fmt.Errorf("%s, which %w", what, ErrUnsupported) }
 
-// The widths of matrices for which a module of a quantizer has programs, unless shapes are
-// requested: the multiples of 64 up to 8192.
-const (
-	widthStep = 64
-	maxWidth  = 8192
-)
+// errNoShapes is returned for a module without shapes.
+var errNoShapes = errors.New("a module has programs for the shapes that it is written with: want " +
+	"--shape ROWSxCOLUMNS (repeatable) for each weight, for activations their tokens and width")
 
-// maxClasses limits the number of texts. If there are more for the usual widths, the text depends
-// on the width, and shapes must be requested.
-const maxClasses = 40
-
-// probedRows are the numbers of rows whose programs are compared to find out whether their text
-// depends on it. Programs have such numbers for no other reason.
-var probedRows = [2]int{10007, 10009}
-
-// module is a module being written: the texts of its classes, each with the shapes that it is for.
+// module is a module being written: the texts of its classes, each once, and its table of programs.
 type module struct {
 	classes []string
-	indices map[string]int // of a class, by its text
-	keys    map[string]map[int][]string
+	table   strings.Builder
 	helpers map[string]bool
-	refused error // the first refusal of a weight
 }
 
-func newModule() *module {
-	return &module{indices: map[string]int{}, keys: map[string]map[int][]string{},
-		helpers: map[string]bool{"arguments": true}}
-}
+func newModule() *module { return &module{helpers: map[string]bool{"arguments": true}} }
 
-// add adds a class for a key of the table of a role: a width, a rank or a shape.
-func (m *module) add(role, key, text string) {
-	index, ok := m.indices[text]
-	if !ok {
-		index = len(m.classes)
-		m.indices[text], m.classes = index, append(m.classes, text)
+// add adds a class to the table of programs under a key.
+func (m *module) add(key, class string) {
+	index := slices.Index(m.classes, class)
+	if index < 0 {
+		index, m.classes = len(m.classes), append(m.classes, class)
 	}
-	if m.keys[role] == nil {
-		m.keys[role] = map[int][]string{}
-	}
-	m.keys[role][index] = append(m.keys[role][index], key)
+	fmt.Fprintf(&m.table, "    %s: Programs%d,\n", key, index)
 }
 
 // Site returns the site of a matrix, for the programs of a module.
@@ -107,119 +85,61 @@ func Tensor(shape []int, values sdk.Values) sdk.Tensor {
 	return sdk.Tensor{Name: "linear", Role: role, Shape: shape, Values: values}
 }
 
-// Quantizer writes a module of a quantizer. get returns the programs for a site; shapes lists the
-// matrices that are needed, instead of those of the usual widths.
+// Quantizer writes a module of a quantizer for matrices of the given shapes. get returns the
+// programs for a site. If it refuses some with an [*sdk.Refusal], the module has the reason.
 func Quantizer(
 	p Plugin, shapes [][]int, get func(sdk.Role, []int) (spec.Quantizer, error),
 ) (string, error) {
 	m := newModule()
-	err := m.quantizers(shapes, get)
-	if len(shapes) == 0 && len(m.classes) > maxClasses {
-		m = newModule()
+	refused := errNoShapes
+	for _, role := range []sdk.Role{sdk.RoleWeight, sdk.RoleActivation} {
+		for _, shape := range shapes {
+			key := fmt.Sprintf("(%q, %s)", role, tuple(shape))
+			q, err := get(role, shape)
+			if refusal, ok := errors.AsType[*sdk.Refusal](err); ok {
+				fmt.Fprintf(&m.table, "    %s: %q,\n", key, refusal.Error())
+				refused = err
+				continue
+			}
+			if err != nil {
+				return "", err
+			}
+			class, err := m.quantizer(q)
+			if err != nil {
+				return "", err
+			}
+			m.add(key, class)
+		}
 	}
-	if err != nil {
-		return "", err
-	}
-	if len(m.keys[string(sdk.RoleWeight)]) == 0 {
-		return "", cmp.Or(m.refused, errors.New("the programs of the quantizer depend on the shape: "+
-			"give the shapes of the weights by --shape ROWSxCOLUMNS (repeatable)"))
+	if len(m.classes) == 0 {
+		return "", refused
 	}
 	return m.source(p, quantizerSource), nil
 }
 
-// quantizers adds the programs for shapes or, if there are none, for the usual widths.
-func (m *module) quantizers(
-	shapes [][]int, get func(sdk.Role, []int) (spec.Quantizer, error),
-) error {
-	widths := map[int]bool{}
-	for width := widthStep; width <= maxWidth && len(shapes) == 0; width += widthStep {
-		widths[width] = true
-	}
-	for _, shape := range shapes {
-		widths[shape[len(shape)-1]] = true
-	}
-	for _, role := range []sdk.Role{sdk.RoleWeight, sdk.RoleActivation} {
-		text := func(shape []int) (string, error) {
-			q, err := get(role, shape)
-			if err != nil {
-				return "", err
-			}
-			return m.quantizer(q, shape)
-		}
-		anyRows := map[int]bool{}
-		for _, width := range slices.Sorted(maps.Keys(widths)) {
-			few, err := text([]int{probedRows[0], width})
-			if errors.Is(err, ErrUnsupported) {
-				return err
-			}
-			if role == sdk.RoleWeight {
-				m.refused = cmp.Or(m.refused, err)
-			}
-			if many, _ := text([]int{probedRows[1], width}); err == nil && few == many {
-				m.add(string(role), fmt.Sprint(width), few)
-				anyRows[width] = true
-			}
-		}
-		for _, shape := range shapes {
-			if anyRows[shape[len(shape)-1]] {
-				continue
-			}
-			class, err := text(shape)
-			if err == nil {
-				m.add(string(role), tuple(shape), class)
-			} else if role == sdk.RoleWeight {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// Optimizer writes a module of an optimizer. get returns the programs for a tensor; shapes lists
-// the parameters that are needed if the programs depend on the shape.
+// Optimizer writes a module of an optimizer for parameters of the given shapes. get returns the
+// programs for a tensor.
 func Optimizer(p Plugin, shapes [][]int, get func([]int) (spec.Optimizer, error)) (string, error) {
 	m := newModule()
-	text := func(shape []int) (string, error) {
+	if len(shapes) == 0 {
+		return "", errNoShapes
+	}
+	for _, shape := range append(shapes, nil) { // nil: trained parameters may be scalars
 		o, err := get(shape)
-		if err != nil {
-			return "", err
-		}
-		return m.optimizer(o, shape)
-	}
-	anyShape := map[int]bool{}
-	for rank, probes := range [][][]int{
-		{{}}, {{136}, {184}}, {{136, 184}, {184, 136}, {40, 40}},
-	} {
-		texts := map[string]bool{}
-		for _, shape := range probes {
-			class, err := text(shape)
-			if errors.Is(err, ErrUnsupported) {
-				return "", err
-			}
-			texts[class] = true
-		}
-		for class := range texts {
-			if anyShape[rank] = len(texts) == 1 && class != ""; anyShape[rank] {
-				m.add("", fmt.Sprint(rank), class)
-			}
-		}
-	}
-	for _, shape := range shapes {
-		if anyShape[len(shape)] {
+		if _, ok := errors.AsType[*sdk.Refusal](err); ok && shape == nil {
 			continue
 		}
-		class, err := text(shape)
-		if err == nil && class == "" {
-			err = fmt.Errorf("the optimizer does not accept a parameter of shape %v", shape)
-		}
 		if err != nil {
 			return "", err
 		}
-		m.add("", tuple(shape), class)
-	}
-	if len(m.classes) == 0 {
-		return "", errors.New("the programs of the optimizer depend on the shape: " +
-			"give the shapes of the parameters by --shape ROWSxCOLUMNS (repeatable)")
+		switch class, err := m.optimizer(o); {
+		case err != nil:
+			return "", err
+		case class != "":
+			m.add(tuple(shape), class)
+		case shape != nil:
+			return "", fmt.Errorf("the optimizer does not accept a parameter of shape %v", shape)
+		}
 	}
 	return m.source(p, optimizerSource), nil
 }
@@ -227,7 +147,6 @@ func Optimizer(p Plugin, shapes [][]int, get func([]int) (spec.Optimizer, error)
 // class is the body of a class being written.
 type class struct {
 	m     *module
-	shape []int
 	lists strings.Builder
 	body  strings.Builder
 }
@@ -240,7 +159,7 @@ func (c *class) list(name string, elements []string) {
 
 // function adds a program as a method.
 func (c *class) function(name string, p *program.Program) {
-	c.body.WriteString("\n" + newWriter(p, c.shape, c.m.helpers).function(name))
+	c.body.WriteString("\n" + (&writer{p, c.m.helpers}).function(name))
 }
 
 func (c *class) text() string { return c.lists.String() + c.body.String() }
@@ -257,7 +176,7 @@ func prefixed(prefix string, list []spec.Tensor) []string {
 }
 
 // quantizer writes the class of a quantizer's programs.
-func (m *module) quantizer(q spec.Quantizer, shape []int) (string, error) {
+func (m *module) quantizer(q spec.Quantizer) (string, error) {
 	switch {
 	case q.SearchEvery > 0:
 		return "", unsupported("the quantizer searches for its state")
@@ -268,7 +187,7 @@ func (m *module) quantizer(q spec.Quantizer, shape []int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	c := &class{m: m, shape: shape}
+	c := &class{m: m}
 	saved := lists.Map(parts.Residuals, func(r autodiff.Residual) string { return r.Name })
 	gradients := lists.Map(parts.Backward.Outputs, func(o program.Output) string {
 		return strings.TrimPrefix(o.Name, autodiff.Prefix)
@@ -322,7 +241,7 @@ var stored = map[spec.Storage]string{spec.StoreFloat32: "torch.float32",
 	spec.StoreUint8: "torch.uint8"}
 
 // optimizer writes the class of an optimizer's programs, or "" if it does not accept the tensor.
-func (m *module) optimizer(o spec.Optimizer, shape []int) (string, error) {
+func (m *module) optimizer(o spec.Optimizer) (string, error) {
 	switch {
 	case !o.Accepts:
 		return "", nil
@@ -337,7 +256,7 @@ func (m *module) optimizer(o spec.Optimizer, shape []int) (string, error) {
 	case o.Rounded != spec.StoreFloat32:
 		return "", unsupported("the optimizer rounds weights to bfloat16")
 	}
-	c := &class{m: m, shape: shape}
+	c := &class{m: m}
 	var draws, types []string
 	if o.HasInput(spec.InputNoise) {
 		draws = []string{spec.InputNoise}
@@ -378,7 +297,12 @@ func (m *module) operations() string {
 // source writes the whole module.
 func (m *module) source(p Plugin, classes string) string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "\"\"\"%s: %s\n\nWritten by: %s\n\n", p.Name, p.Doc, p.Command)
+	escaped := func(text string) string {
+		text = strconv.Quote(text)
+		return text[1 : len(text)-1]
+	}
+	fmt.Fprintf(&s, "\"\"\"%s\n\nWritten by: %s\n\n",
+		escaped(p.Name+": "+p.Doc), escaped(p.Command))
 	s.WriteString("Each class Programs holds programs of the plugin, with one statement for each\n" +
 		"operation, whose name and type are beside it; v1, v2 are its values.\n\"\"\"\n\n" +
 		"import copy\nimport math\nimport warnings\n\nimport torch\n\n")
@@ -387,22 +311,7 @@ func (m *module) source(p Plugin, classes string) string {
 	for i, text := range m.classes {
 		fmt.Fprintf(&s, "\n\nclass Programs%d:\n%s", i, text)
 	}
-	s.WriteString("\n\nPROGRAMS = {\n")
-	for _, role := range slices.Sorted(maps.Keys(m.keys)) {
-		indent := "    "
-		if role != "" {
-			fmt.Fprintf(&s, "    %q: {\n", role)
-			indent += "    "
-		}
-		for _, index := range slices.Sorted(maps.Keys(m.keys[role])) {
-			keys := wrapped(indent+"**dict.fromkeys(", m.keys[role][index])
-			fmt.Fprintf(&s, "%s, Programs%d),\n", keys, index)
-		}
-		if role != "" {
-			s.WriteString("    },\n")
-		}
-	}
-	s.WriteString("}\n\n\n" + classes)
+	s.WriteString("\n\nPROGRAMS = {\n" + m.table.String() + "}\n\n\n" + classes)
 	return s.String()
 }
 

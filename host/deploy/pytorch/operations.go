@@ -128,7 +128,7 @@ func infix(operator string) operation {
 		if n.literal(0) && n.literal(1) {
 			x = n.tensor(0)
 		}
-		if strings.HasPrefix(y, "1 / ") || strings.HasPrefix(y, "-") {
+		if strings.HasPrefix(y, "-") {
 			y = "(" + y + ")"
 		}
 		return n.wrap(x + " " + operator + " " + y)

@@ -1,13 +1,14 @@
 package pytorch
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -84,60 +85,103 @@ func build(q sdk.Quantizer) func(sdk.Role, []int) (spec.Quantizer, error) {
 	}
 }
 
-// TestTextsAreShared checks that programs with the same text for many widths and any number of rows
-// are written once. Programs that depend on the rows are written for the requested shapes.
-func TestTextsAreShared(t *testing.T) {
-	testlevel.Long(t, "writes programs for all widths several times")
-	text, err := Quantizer(Plugin{Name: "group"}, nil, build(group{}))
+// TestShapes checks that a module has the programs of the requested shapes, also where a plugin
+// writes others for them, and of no other shape.
+func TestShapes(t *testing.T) {
+	text, err := Quantizer(Plugin{Name: "group"}, [][]int{{8, 64}, {24, 64}, {8, 96}, {8, 40}},
+		build(group{rows: true}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(text, "\nclass Programs"); n != 1 {
-		t.Errorf("%d classes of one text:\n%s", n, text)
-	}
-	for _, want := range []string{"v1 = x.reshape((rows, columns // 32, 32))", "* (1 / columns)",
-		"8128, 8192), Programs0)"} {
+	const table = `
+PROGRAMS = {
+    ("weight", (8, 64)): Programs0,
+    ("weight", (24, 64)): Programs1,
+    ("weight", (8, 96)): Programs2,
+    ("weight", (8, 40)): "the width 40 is not a multiple of 32",
+    ("activation", (8, 64)): Programs0,
+    ("activation", (24, 64)): Programs1,
+    ("activation", (8, 96)): Programs2,
+    ("activation", (8, 40)): "the width 40 is not a multiple of 32",
+}
+`
+	for _, want := range []string{table, "x.reshape((8, 2, 32))", "* 0.015625", " + 9.0", " + 25.0"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the module lacks %q:\n%s", want, text)
 		}
 	}
-	if _, err := Quantizer(Plugin{}, nil, build(group{rows: true})); err == nil ||
-		!strings.Contains(err.Error(), "--shape ROWSxCOLUMNS") {
-		t.Errorf("programs that depend on the rows: %v", err)
+	if _, err := Quantizer(Plugin{}, nil, build(group{})); err == nil ||
+		!strings.Contains(err.Error(), "want --shape ROWSxCOLUMNS") {
+		t.Errorf("no shape: %v", err)
 	}
-	text, err = Quantizer(Plugin{}, [][]int{{8, 64}, {24, 64}, {8, 96}}, build(group{rows: true}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"((8, 64), (8, 96))", "((24, 64),)", " + 9.0", " + 25.0"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("the module lacks %q:\n%s", want, text)
-		}
-	}
-	if _, err := Quantizer(Plugin{}, [][]int{{8, 40}}, build(group{rows: true})); err == nil ||
+	if _, err := Quantizer(Plugin{}, [][]int{{8, 40}}, build(group{})); err == nil ||
 		!strings.Contains(err.Error(), "the width 40") {
-		t.Errorf("a width that the plugin refuses: %v", err)
+		t.Errorf("a module without programs: %v", err)
 	}
-	again, err := Quantizer(Plugin{}, [][]int{{8, 64}, {24, 64}, {8, 96}}, build(group{rows: true}))
-	if err != nil || again != text {
-		t.Errorf("the text is another one the second time (error %v)", err)
+	one := func(shape []int) (spec.Optimizer, error) { return spec.Optimizer{}, errors.New("called") }
+	if _, err := Optimizer(Plugin{}, nil, one); !errors.Is(err, errNoShapes) {
+		t.Errorf("an optimizer without shapes: %v", err)
 	}
 }
 
-// TestRequestedShapes checks that a plugin is asked about no widths but the requested ones.
-func TestRequestedShapes(t *testing.T) {
-	asked := map[int]int{}
-	text, err := Quantizer(Plugin{}, [][]int{{8, 64}, {24, 1056}},
-		func(role sdk.Role, shape []int) (spec.Quantizer, error) {
-			asked[shape[1]]++
-			return build(group{})(role, shape)
+// TestErrors checks that an error of a plugin, at any of its answers, is that of the module.
+func TestErrors(t *testing.T) {
+	shapes := [][]int{{8, 64}, {8, 96}}
+	for at := range 4 {
+		want, n := fmt.Errorf("answer %d: %w", at, context.Canceled), 0
+		text, err := Quantizer(Plugin{}, shapes, func(r sdk.Role, shape []int) (spec.Quantizer, error) {
+			if n++; n == at+1 {
+				return spec.Quantizer{}, want
+			}
+			return build(group{})(r, shape)
 		})
-	if err != nil || !strings.Contains(text, "((64, 1056), Programs0)") {
-		t.Errorf("error %v in\n%s", err, text)
+		if !errors.Is(err, want) || text != "" {
+			t.Errorf("answer %d fails: %v", at, err)
+		}
 	}
-	// Each for two numbers of rows and two roles.
-	if want := map[int]int{64: 4, 1056: 4}; !maps.Equal(asked, want) {
-		t.Errorf("requests by width: %v, want %v", asked, want)
+	for at, shape := range [][]int{{8, 64}, {8, 96}, nil} {
+		failed := errors.New("failed")
+		text, err := Optimizer(Plugin{}, shapes, func(s []int) (spec.Optimizer, error) {
+			if slices.Equal(s, shape) {
+				return spec.Optimizer{}, failed
+			}
+			p, err := sdk.BuildQuantizer(soft{}, Site(sdk.RoleWeight, []int{2, 2}, sdk.Values{}))
+			return spec.Optimizer{Accepts: true, Update: p.Program}, err
+		})
+		if !errors.Is(err, failed) || text != "" {
+			t.Errorf("tensor %d fails: %v", at, err)
+		}
+	}
+}
+
+// TestTexts checks that no text of a plugin or command line ends a literal of Python.
+func TestTexts(t *testing.T) {
+	for _, doc := range []string{`"""`, `C:\Users\N{x}`, "two\nlines", "a\x00b\xffc", `ends with \`,
+		`ends with "`, "\u2028\u202e\ufeff", "\"\"\"\nimport os\n\"\"\"", "größer"} {
+		p := Plugin{Name: "group", Doc: doc, Command: "cage --set text=" + doc}
+		refuse := func(role sdk.Role, shape []int) (spec.Quantizer, error) {
+			if role == sdk.RoleActivation {
+				return spec.Quantizer{}, sdk.Refuse("%s", doc)
+			}
+			return build(group{})(role, shape)
+		}
+		text, err := Quantizer(p, [][]int{{8, 64}}, refuse)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(text, "\n")
+		for _, got := range []struct{ line, before, want, after string }{
+			{lines[0], `"""`, "group: " + doc, ""},
+			{lines[2], "", "Written by: " + p.Command, ""},
+			{lines[slices.Index(lines, "PROGRAMS = {")+2], `    ("activation", (8, 64)): "`, doc, `",`},
+		} {
+			inner := strings.TrimSuffix(strings.TrimPrefix(got.line, got.before), got.after)
+			// Go and Python have the same escapes, but Go reads \xff as a byte.
+			inner, err := strconv.Unquote(`"` + inner + `"`)
+			if err != nil || inner != got.want {
+				t.Errorf("%q: %s (%v)", doc, got.line, err)
+			}
+		}
 	}
 }
 
@@ -162,7 +206,7 @@ func TestRefusals(t *testing.T) {
 	}
 	searched := program
 	searched.SearchEvery = 10
-	_, err = Quantizer(Plugin{}, nil,
+	_, err = Quantizer(Plugin{}, [][]int{{2, 32}},
 		func(sdk.Role, []int) (spec.Quantizer, error) { return searched, nil })
 	if !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "searches") {
 		t.Errorf("a search: %v", err)
@@ -178,7 +222,7 @@ func TestRefusals(t *testing.T) {
 
 // TestLines checks that lines have at most 100 columns.
 func TestLines(t *testing.T) {
-	text, err := Quantizer(Plugin{Name: "group"}, nil, build(group{}))
+	text, err := Quantizer(Plugin{Name: "group"}, [][]int{{4096, 4096}}, build(group{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,11 +232,11 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// A module has a class for each text of programs.
+// A module has a class for each text of programs. Those of weights and activations are the same.
 func ExampleQuantizer() {
 	about := Plugin{Name: "group", Doc: "groups of 32.",
 		Command: "cage plugins program group --to torch"}
-	text, err := Quantizer(about, nil, build(group{}))
+	text, err := Quantizer(about, [][]int{{8, 64}}, build(group{}))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -202,16 +246,15 @@ func ExampleQuantizer() {
 	fmt.Print(class)
 	// Output:
 	// def forward(x):
-	//         rows, columns = x.shape
-	//         v1 = x.reshape((rows, columns // 32, 32))  # reshape: float(rows, columns // 32, 32)
-	//         v2 = v1.abs()  # abs: float(rows, columns // 32, 32)
-	//         v3 = v2.amax((2,))  # reduce_max: float(rows, columns // 32)
-	//         v4 = v3.reshape((rows, columns // 32, 1))  # reshape: float(rows, columns // 32, 1)
-	//         v6 = v4 * (1 / columns)  # mul: float(rows, columns // 32, 1)
-	//         v7 = v1 / v6  # div: float(rows, columns // 32, 32)
-	//         v8 = v7.round()  # round: float(rows, columns // 32, 32)
-	//         v9 = v8 * v6  # mul: float(rows, columns // 32, 32)
-	//         v10 = v9.reshape((rows, columns))  # reshape: float(rows, columns)
+	//         v1 = x.reshape((8, 2, 32))  # reshape: float(8, 2, 32)
+	//         v2 = v1.abs()  # abs: float(8, 2, 32)
+	//         v3 = v2.amax((2,))  # reduce_max: float(8, 2)
+	//         v4 = v3.reshape((8, 2, 1))  # reshape: float(8, 2, 1)
+	//         v6 = v4 * 0.015625  # mul: float(8, 2, 1)
+	//         v7 = v1 / v6  # div: float(8, 2, 32)
+	//         v8 = v7.round()  # round: float(8, 2, 32)
+	//         v9 = v8 * v6  # mul: float(8, 2, 32)
+	//         v10 = v9.reshape((8, 64))  # reshape: float(8, 64)
 	//         return v10,
 }
 
@@ -223,7 +266,7 @@ func TestGuide(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "quest.py")
-	writeModule(t, "quest", path)
+	writeModule(t, "quest", path, [][]int{{576, 576}})
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

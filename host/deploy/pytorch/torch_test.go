@@ -44,7 +44,7 @@ func TestRandomPrograms(t *testing.T) {
 		m.compiled = seed%10 == 0
 		got, err := m.Run(c.Program, c.Inputs)
 		if err != nil {
-			t.Fatalf("%v\n%s\n%s", err, c.Program, source(c.Program, nil))
+			t.Fatalf("%v\n%s\n%s", err, c.Program, source(c.Program))
 		}
 		for _, o := range c.Program.Outputs {
 			if err := near(got[o.Name], want[o.Name], 2e-4); err != nil {
@@ -246,7 +246,13 @@ func trainInPython(t *testing.T, settings map[string]any) (losses []float64) {
 	for _, part := range []string{"quantizer", "optimizer", "rest"} {
 		name := settings[part].(string)
 		settings[part] = "written_" + name
-		writeModule(t, name, filepath.Join(dir, "written_"+name+".py"))
+		shapes := [][]int{{64, 64}, {192, 64}, {128, 64}, {64, 128}} // weights, and 128 tokens
+		if part == "quantizer" {
+			shapes = append(shapes, []int{128, 128})
+		} else if part == "rest" {
+			shapes = [][]int{{258, 64}, {64}, {64, 1}, {128, 1}, {192, 1}}
+		}
+		writeModule(t, name, filepath.Join(dir, "written_"+name+".py"), shapes)
 	}
 	text, err := json.Marshal(settings)
 	if err != nil {
@@ -268,7 +274,8 @@ func trainInPython(t *testing.T, settings map[string]any) (losses []float64) {
 	return losses
 }
 
-func writeModule(t *testing.T, name, path string) {
+// writeModule writes the module of a plugin, for the given shapes.
+func writeModule(t *testing.T, name, path string, shapes [][]int) {
 	t.Helper()
 	about := Plugin{Name: name, Doc: "for a test"}
 	finder := testrun.Finder(t)
@@ -280,15 +287,14 @@ func writeModule(t *testing.T, name, path string) {
 	var text string
 	client, err := plugin.Start(t.Context(), exe, sdk.KindQuantizer, plugin.Options{})
 	if err == nil {
-		text, err = Quantizer(about, nil, func(role sdk.Role, shape []int) (spec.Quantizer, error) {
+		text, err = Quantizer(about, shapes, func(role sdk.Role, shape []int) (spec.Quantizer, error) {
 			return client.Quantize(t.Context(), Site(role, shape, values(t, client)))
 		})
 	} else if client, err = plugin.Start(t.Context(), exe, sdk.KindOptimizer,
 		plugin.Options{}); err == nil {
-		text, err = Optimizer(about, [][]int{{64, 64}, {192, 64}, {128, 64}, {64, 128}},
-			func(shape []int) (spec.Optimizer, error) {
-				return client.Program(t.Context(), Tensor(shape, values(t, client)))
-			})
+		text, err = Optimizer(about, shapes, func(shape []int) (spec.Optimizer, error) {
+			return client.Program(t.Context(), Tensor(shape, values(t, client)))
+		})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -311,11 +317,15 @@ func values(t *testing.T, client *plugin.Client) sdk.Values {
 // TestModules checks that the classes of modules behave as documented.
 func TestModules(t *testing.T) {
 	interpreter, dir := python(t), t.TempDir()
+	shapes := [][]int{{64, 64}, {128, 64}, {64, 128}} // of weights
+	for _, tokens := range []int{1, 2, 3, 4} {
+		shapes = append(shapes, []int{tokens, 64}, []int{tokens, 128})
+	}
 	for _, name := range []string{"quest", "absmax", "mseden", "adamw",
 		"../../../examples/plugins/delayed"} {
-		writeModule(t, name, filepath.Join(dir, "written_"+filepath.Base(name)+".py"))
+		writeModule(t, name, filepath.Join(dir, "written_"+filepath.Base(name)+".py"), shapes)
 	}
-	text, err := Quantizer(Plugin{Name: "soft"}, nil, build(soft{}))
+	text, err := Quantizer(Plugin{Name: "soft"}, shapes, build(soft{}))
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, "written_soft.py"), []byte(text), 0o644)
 	}

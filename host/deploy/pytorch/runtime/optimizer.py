@@ -8,9 +8,15 @@ class Optimizer(torch.optim.Optimizer):
     def __init__(self, params, lr=1e-3, weight_decay=0.0, steps=1, seed=0):
         super().__init__(params, {"lr": lr, "weight_decay": weight_decay,
                                   "decoupled_weight_decay": True})
+        missing = {}
         for group in self.param_groups:
             for x in group["params"]:
-                programs(x.shape)
+                try:
+                    programs(x.shape)
+                except ValueError as error:
+                    missing[str(error)] = None
+        if missing:
+            raise ValueError("\n".join(missing))
         self.steps, self.generator = steps, torch.Generator().manual_seed(seed)
 
     def load_state_dict(self, state_dict):
@@ -85,10 +91,9 @@ class Optimizer(torch.optim.Optimizer):
 
 
 def programs(shape):
-    """The programs for a parameter: those for its shape, or for any shape."""
-    found = PROGRAMS.get(tuple(shape)) or PROGRAMS.get(len(shape))
-    if found is None:
+    """The programs for a parameter of a shape."""
+    if tuple(shape) not in PROGRAMS:
         size = "x".join(map(str, shape))
         raise ValueError(f"{NAME} has no program for a parameter of shape {size}: give such "
                          f"parameters to another optimizer, or write this file again with --shape {size}")
-    return found
+    return PROGRAMS[tuple(shape)]

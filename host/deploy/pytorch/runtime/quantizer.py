@@ -4,13 +4,12 @@ def call(f, values):
 
 
 def programs(role, shape):
-    """The programs for a matrix: those for its shape, or for any number of rows of its width."""
-    table = PROGRAMS.get(role, {})
-    found = table.get(tuple(shape)) or table.get(shape[-1])
-    if found is None:
+    """The programs for a matrix of a shape."""
+    found = PROGRAMS.get((role, tuple(shape)))
+    if found is None or isinstance(found, str):
         size = "x".join(map(str, shape))
-        raise ValueError(f"{NAME} has no program for a {role} of shape {size}: "
-                         f"write this file again with --shape {size}")
+        found = found or f"write this file again with --shape {size}"
+        raise ValueError(f"{NAME} has no program for the {role} of shape {size}: {found}")
     return found
 
 
@@ -144,11 +143,15 @@ def quantize_(model, activations=False, skip=("lm_head",), seed=0):
     layers = {name: layer for name, layer in model.named_modules()
               if type(layer) is torch.nn.Linear
               and not any(name == s or name.endswith("." + s) for s in skip)}
+    missing = {}
     for name, layer in layers.items():
         try:
             programs("weight", layer.weight.shape)
         except ValueError as error:
-            raise ValueError(f"layer {name}: {error}, or skip={name!r}") from None
+            missing.setdefault(str(error), name)
+    if missing:
+        raise ValueError("\n".join(f"layer {name}: {error}, or skip={name!r}"
+                                   for error, name in missing.items()))
     torch.backends.mha.set_fastpath_enabled(False)  # which would read the weights themselves
     for index, (name, layer) in enumerate(layers.items()):
         layer.__class__ = QuantizedLinear

@@ -143,8 +143,23 @@ def test_refusals():
     try:
         written_quest.quantize_(nn.Sequential(nn.Linear(100, 8)))
     except ValueError as error:
-        assert "layer 0: quest has no program for a weight of shape 8x100" in str(error), error
+        assert "layer 0: quest has no program for the weight of shape 8x100" in str(error), error
         assert "--shape 8x100, or skip='0'" in str(error), error
+    else:
+        raise AssertionError("no error")
+    m = written_quest.quantize_(model(), activations=True)
+    try:
+        m(torch.ones(7, 64))
+    except ValueError as error:
+        assert "quest has no program for the activation of shape 7x64" in str(error), error
+        assert "write this file again with --shape 7x64" in str(error), error
+    else:
+        raise AssertionError("no error")
+    try:
+        written_adamw.Optimizer(nn.Linear(100, 300).parameters())
+    except ValueError as error:
+        assert "a parameter of shape 300x100" in str(error), error
+        assert "a parameter of shape 300:" in str(error), error
     else:
         raise AssertionError("no error")
     m = model()
