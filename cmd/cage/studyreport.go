@@ -77,8 +77,8 @@ func leftOutError(r *report.Report) error {
 			errs = append(errs, errors.New(what))
 		}
 	}
-	add("damaged runs are not in the report; delete their directories to have 'cage study run' "+
-		"train them again:", r.Unreadable)
+	add("damaged runs are not in the report; 'cage study run --retry' trains them again, or "+
+		"once their directories are deleted:", r.Unreadable)
 	add("stale runs are not in the report; 'cage study run' trains them again:", r.Stale)
 	return errors.Join(errs...)
 }

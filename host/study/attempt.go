@@ -56,6 +56,9 @@ func (r *runner) attempt(ctx context.Context, c Cell) (State, *Failure, error) {
 	if err == nil && state == Done {
 		state, failure, err = r.evaluate(ctx, c)
 	}
+	if err == nil && state == Done {
+		err = r.study.writeChecksums(c)
+	}
 	if err == nil && state == Done && r.study.Checkpoints == DeleteCheckpoints &&
 		!r.study.isSource(c) {
 		err = checkpoint.RemoveAll(r.study.run(c).Checkpoints())
@@ -188,6 +191,14 @@ func prepare(ctx context.Context, dir rundir.Dir, c Cell) (attempts int, err err
 		return 0, err
 	}
 	if err := removeAbandoned(dir.Path, cellFile, failedFile); err != nil {
+		return 0, err
+	}
+	// What follows may change files of the cell.
+	err = dir.Join(checksumsFile).Remove()
+	if err == nil {
+		err = dir.SyncDir()
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return 0, err
 	}
 	if err := atomicfile.WriteBytes(dir.Join(cellFile), c.Config.Encode()); err != nil {

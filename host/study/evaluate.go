@@ -1,9 +1,12 @@
 package study
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
-	"io"
+	"fmt"
 	"io/fs"
 	"maps"
 	"path/filepath"
@@ -33,6 +36,16 @@ const (
 type savedEvaluation struct {
 	Rows    string                    `json:"rows"`              // hash of the files of the questions
 	Metrics map[string]metrics.Number `json:"metrics,omitempty"` // nil until it is done
+	SHA256  string                    `json:"sha256,omitempty"`  // of the others, once it is done
+}
+
+func (a savedEvaluation) sum() string {
+	a.SHA256 = ""
+	text, err := json.Marshal(a)
+	if err != nil {
+		panic(err) // strings and numbers only
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(text))
 }
 
 // evaluationsOf returns the evaluations of a cell. If the cell's model is quantized after training,
@@ -54,6 +67,9 @@ func readEvaluation(dir vfs.Path) (a savedEvaluation, begun bool, err error) {
 	err = readOurs(dir.Join(evaluationFile), &a)
 	if errors.Is(err, fs.ErrNotExist) {
 		return a, false, nil
+	}
+	if err == nil && a.SHA256 != "" && a.SHA256 != a.sum() {
+		err = &damagedFile{dir.Join(evaluationFile), errNotAsDone}
 	}
 	return a, true, err
 }
@@ -106,6 +122,7 @@ func (r *runner) evaluate(ctx context.Context, c Cell) (State, *Failure, error) 
 			}
 		}
 		if err == nil {
+			a.SHA256 = a.sum()
 			err = atomicfile.WriteJSON(dir.Join(evaluationFile), a)
 		}
 		if err != nil {
@@ -139,15 +156,17 @@ func (s *Study) beginEvaluation(
 	case errors.As(err, &damage):
 		err = damage.putAside()
 	case err != nil:
-	case !begun: // it is written first, so the study did not write these files
-		err = atomicfile.CheckOurs(dir.Join(outputFile), func(io.Reader) bool { return false })
-	case a.Rows == now:
+	case begun && a.Rows == now:
 		return a.Metrics != nil, nil
 	default:
-		if err := s.moveToStale(dir, c.ID+"-"+e.ID()); err != nil {
-			return false, err
+		answered := begun // without evaluationFile, the answers are to unknown questions
+		if !begun {
+			answered, err = dir.Join(outputFile).Exists()
 		}
-		err = dir.MkdirAll()
+		if answered && err == nil {
+			err = s.moveToStale(dir, c.ID+"-"+e.ID())
+		}
+		err = cmp.Or(err, dir.MkdirAll())
 	}
 	if err != nil {
 		return false, err

@@ -187,7 +187,7 @@ func (a attempted) unread(op faultfs.Op) bool {
 		return true // read only for the display
 	case "train.log":
 		return op.Kind == faultfs.Close // the study itself writes nothing to it
-	case "summary.json", "failed.json", "cell.toml":
+	case "summary.json", "failed.json", "cell.toml", "checksums.json":
 		// A cell that cannot be read counts as failed. If the cell is retried, or fails anyway, the fault
 		// is not visible.
 		reads := []faultfs.Kind{faultfs.Open, faultfs.Read, faultfs.Close, faultfs.Stat}

@@ -43,6 +43,7 @@ type Result struct {
 	Diverged bool
 	// Unreadable reports whether the cell counts as failed because a file of its run is damaged.
 	Unreadable bool
+	altered    bool // it is unreadable, and cannot be resumed
 	// Summary holds all numbers in summary.json and the metrics of finished evaluations, by name. It
 	// is nil unless training is done.
 	Summary map[string]float64
@@ -107,10 +108,11 @@ func NotFinite(summary map[string]float64) bool {
 }
 
 // readCellResult reads the result of a cell. If one of its files is damaged, only this cell counts
-// as failed; --retry resumes it from its last checkpoint.
+// as failed; --retry trains it again.
 func (s *Study) readCellResult(c Cell, running bool) Result {
 	r := Result{Cell: c, State: Missing}
 	summary, completed, err := metrics.ReadNumbers(s.run(c).Summary())
+	var altered error
 	if completed {
 		r.State, r.Summary = Done, summary
 		for _, e := range s.evaluationsOf(c) {
@@ -123,6 +125,8 @@ func (s *Study) readCellResult(c Cell, running bool) Result {
 			}
 			err = cmp.Or(err, unread)
 		}
+		altered = s.verify(c)
+		err = cmp.Or(altered, err)
 		if r.Diverged = NotFinite(r.Summary); r.Diverged { // it is not evaluated
 			r.State = Done
 		}
@@ -134,7 +138,9 @@ func (s *Study) readCellResult(c Cell, running bool) Result {
 		r.State = Running
 		return r
 	case err != nil:
-		return Damaged(c, err)
+		r := Damaged(c, err)
+		_, r.altered = errors.AsType[*damagedFile](altered)
+		return r
 	}
 	failure, err := readFailure(s.dir(c))
 	if err == nil {

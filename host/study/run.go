@@ -201,6 +201,13 @@ func (s *Study) rounds(ctx context.Context, o RunOptions) (Outcome, error) {
 		if err := atomicfile.WriteBytes(s.at(rundir.StudyFile), s.text); err != nil {
 			return Outcome{}, err
 		}
+		for _, result := range plan.Results { // of an earlier version, or stopped before they were written
+			if result.State == Done && !o.Share {
+				if err := s.writeChecksums(result.Cell); err != nil {
+					return Outcome{}, err
+				}
+			}
+		}
 		r := newRunner(s, o, plan)
 		err = r.run(ctx)
 		out := r.outcome()

@@ -45,6 +45,9 @@ func newRunner(s *Study, o RunOptions, p Plan) *runner {
 		}
 	}
 	for _, result := range p.Results {
+		if id := result.Cell.ID; result.altered && r.states[id] == Interrupted {
+			r.states[id] = Stale // it is trained from the beginning
+		}
 		switch result.State {
 		case Running:
 			r.later = append(r.later, result.Cell)

@@ -37,9 +37,10 @@ func Describe(x []float64) Sample {
 }
 
 // Interval returns the confidence interval of the mean by Student's t, for independent and normally
-// distributed values: mean ± t·SD/√N, with N−1 degrees of freedom. It is NaN if N < 2.
+// distributed values: mean ± t·SD/√N, with N−1 degrees of freedom. It is NaN if N < 3:
+// two values say next to nothing about their deviation.
 func (s Sample) Interval(level float64) (low, high float64) {
-	if s.N < 2 {
+	if s.N < 3 {
 		return math.NaN(), math.NaN()
 	}
 	half := student(s.N).Quantile((1+level)/2) * stat.StdErr(s.SD, float64(s.N))
@@ -53,7 +54,7 @@ type Difference struct {
 	N    int     // number of pairs
 	Mean float64 // NaN when N is 0
 	SD   float64 // standard deviation of the differences; NaN when N < 2
-	// Low and High are the confidence interval of the mean. They are NaN if N < 2, if all differences
+	// Low and High are the confidence interval of the mean. They are NaN if N < 3, if all differences
 	// are equal and not zero, or if one is not finite.
 	Low, High float64
 }
@@ -75,7 +76,7 @@ func Pair(a, b []float64, level float64) Difference {
 	low, high := s.Interval(level)
 	if s.SD <= rounding*largest {
 		s.SD = 0
-		if low, high = s.Mean, s.Mean; math.Abs(s.Mean) > rounding*largest {
+		if low, high = s.Mean, s.Mean; s.N < 3 || math.Abs(s.Mean) > rounding*largest {
 			low, high = math.NaN(), math.NaN()
 		}
 	}

@@ -181,7 +181,8 @@ const (
 	failedFile = "failed.json" // why the cell failed
 	logFile    = "train.log"   // output of its training
 
-	evaluationLog = "eval.log" // output of its evaluations
+	evaluationLog = "eval.log"       // output of its evaluations
+	checksumsFile = "checksums.json" // of its results, once it is done
 )
 
 // grace returns the time that a cell's process has to stop before it is killed.

@@ -46,6 +46,9 @@ func figures(
 		if err != nil {
 			return nil, err
 		}
+		if len(f.Where) > 0 && !one.Empty() {
+			one.Notes = append(one.Notes, "Only "+whereText(f.Where)+".")
+		}
 		out = append(out, one)
 		if c, ok := one.Picture.(*figure.Chart); ok {
 			charts = append(charts, c)
@@ -60,6 +63,18 @@ func figures(
 		}
 	}
 	return out, nil
+}
+
+// whereText names the labels to which a figure is restricted.
+func whereText(where map[string][]string) string {
+	return strings.Join(lists.Map(slices.Sorted(maps.Keys(where)), func(axis string) string {
+		return axis + " " + strings.Join(lists.Map(where[axis], func(label string) string {
+			if strings.Contains(label, ",") {
+				return "“" + label + "”"
+			}
+			return label
+		}), ", ")
+	}), "; ")
 }
 
 // smallMultiples splits a figure. A heat map becomes one for each series. Curves of more series
@@ -302,8 +317,11 @@ func (f drawing) differences() (figure.Picture, string, error) {
 	if len(f.Over) > 0 {
 		of = " (" + join(f.Over) + ")"
 	}
-	const note = "Faint: each pair of replicates%s. " +
+	note := "Faint: each pair of replicates%s. " +
 		"With bars: their mean, and its 95 %% interval of Student's t. %v."
+	if n.low < 3 {
+		note += " Without bars: fewer than three pairs."
+	}
 	return out, fmt.Sprintf(note, of, n), nil
 }
 

@@ -36,11 +36,12 @@ func TestDifferences(t *testing.T) {
 		Series: []figure.DifferenceSeries{
 			{Name: "CAGE", Rows: []figure.PairDifferences{{Each: []float64{-0.25, -0.125}, Mean: d.Mean,
 				Low: d.Low, High: d.High}}}}}
-	if diff := cmp.Diff(want, f.Picture); diff != "" {
+	if diff := cmp.Diff(want, f.Picture, cmpopts.EquateNaNs()); diff != "" {
 		t.Errorf("the picture (-want +got):\n%s", diff)
 	}
 	if f.Title != "validation loss: difference to QuEST" || len(f.Notes) != 1 ||
-		!strings.Contains(f.Notes[0], "replicates (seed)") || !strings.Contains(f.Notes[0], "n = 2") {
+		!strings.Contains(f.Notes[0], "replicates (seed)") || !strings.HasSuffix(f.Notes[0],
+		" n = 2. Without bars: fewer than three pairs.") {
 		t.Errorf("title %q, notes %q", f.Title, f.Notes)
 	}
 	// One pair has no interval.

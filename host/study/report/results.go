@@ -61,7 +61,10 @@ func (e Entry) results() map[string]any {
 	if d := e.Difference; d != nil {
 		difference := map[string]any{"n": d.N, "mean": metrics.Number(d.Mean)}
 		if d.N > 1 {
-			difference["sd"], difference["holm"] = metrics.Number(d.SD), metrics.Number(e.Holm)
+			difference["sd"] = metrics.Number(d.SD)
+		}
+		if d.N > 2 {
+			difference["holm"] = metrics.Number(e.Holm)
 			difference["low"], difference["high"] = metrics.Number(d.Low), metrics.Number(d.High)
 		}
 		out["difference"] = difference

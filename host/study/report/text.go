@@ -207,7 +207,7 @@ func (t *Table) notes() []string {
 		notes = append(notes, "These are single runs: chance is not ruled out for any difference.")
 	case untested:
 		notes = append(notes, "?: chance is not ruled out: the replicates that the best has as well "+
-			"are fewer than two, all differ by the same, or say the opposite of the means.")
+			"are fewer than three, all differ by the same, or say the opposite of the means.")
 	}
 	return notes
 }
@@ -237,7 +237,7 @@ func (t *Table) differenceNotes() []string {
 		notes = append(notes, "With Holm's correction none is.")
 	}
 	if has(func(_ Entry, d *study.Difference) bool { return !d.HasInterval() }) {
-		notes = append(notes, "Without an interval: one pair, "+
+		notes = append(notes, "Without an interval: fewer than three pairs, "+
 			"or differences that are all the same or not finite.")
 	}
 	if t.Best != nil {
