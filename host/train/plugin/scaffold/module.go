@@ -49,11 +49,20 @@ func (s Plugin) ownModule(ctx context.Context, tool *gotool.Tool) (*pluginModule
 	return nil, nil
 }
 
+// physical returns the absolute path of a directory, without symbolic links.
+func physical(dir string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(dir)
+}
+
 // replaced returns a module in which the directory s.Source replaces cage's module.
 func (s Plugin) replaced() (*pluginModule, error) {
-	source, err := filepath.Abs(s.Source)
+	source, err := physical(s.Source)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("--sdk %s: %w", s.Source, err)
 	}
 	text, err := os.ReadFile(filepath.Join(source, "go.mod"))
 	if err != nil {
@@ -175,7 +184,14 @@ func (m pluginModule) save(dir, goVersion string, indirect []module.Version) err
 	}
 	file.SetRequireSeparateIndirect(requires)
 	if m.source != "" {
-		if err := file.AddReplace(Module, "", m.source, ""); err != nil {
+		at, err := physical(dir) // which lies beside the directory of the plugin
+		if err == nil {
+			at, err = filepath.Rel(at, m.source)
+		}
+		if err != nil {
+			return err
+		}
+		if err := file.AddReplace(Module, "", filepath.ToSlash(at), ""); err != nil {
 			return err
 		}
 	}
