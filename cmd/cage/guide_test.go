@@ -66,7 +66,7 @@ func TestGuide(t *testing.T) {
 		t.Run(filepath.Base(page), func(t *testing.T) {
 			t.Parallel()
 			dir, script := t.TempDir(), smaller
-			for _, name := range []string{"examples", "plugins", "sdk", "go.mod", "go.sum"} {
+			for _, name := range []string{"examples", "plugins", "scripts", "sdk", "go.mod", "go.sum"} {
 				if err := os.Symlink(filepath.Join(repo, name), filepath.Join(dir, name)); err != nil {
 					t.Fatal(err)
 				}
