@@ -194,9 +194,11 @@ func prepare(ctx context.Context, dir rundir.Dir, c Cell) (attempts int, err err
 		return 0, err
 	}
 	// What follows may change files of the cell.
-	err = dir.Join(checksumsFile).Remove()
-	if err == nil {
-		err = dir.SyncDir()
+	err = readOurs(dir.Join(checksumsFile), &map[string]string{})
+	if damage, ok := errors.AsType[*damagedFile](err); ok {
+		err = damage.putAside()
+	} else if err == nil {
+		err = errors.Join(dir.Join(checksumsFile).Remove(), dir.SyncDir())
 	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return 0, err
@@ -228,7 +230,7 @@ func checkOurs(dir vfs.Path) error {
 	if err != nil || begun {
 		return err
 	}
-	for _, name := range []string{logFile, evaluationLog, failedFile} {
+	for _, name := range []string{logFile, evaluationLog, failedFile, checksumsFile} {
 		foreign := func(io.Reader) bool { return false }
 		err = errors.Join(err, atomicfile.CheckOurs(dir.Join(name), foreign))
 	}

@@ -21,8 +21,10 @@ var damages = map[string]func([]byte) []byte{
 	"cut at a line":       func(b []byte) []byte { return b[:bytes.IndexByte(b, '\n')+1] },
 	"without the newline": func(b []byte) []byte { return b[:len(b)-1] },
 	"without a line":      func(b []byte) []byte { return b[bytes.IndexByte(b, '\n')+1:] },
-	"with another digit":  func(b []byte) []byte { return bytes.ReplaceAll(b, []byte("2"), []byte("3")) },
-	"zeros":               func(b []byte) []byte { return make([]byte, len(b)) },
+	"with another digit": func(b []byte) []byte {
+		return bytes.ReplaceAll(b, []byte("2"), []byte("3"))
+	},
+	"zeros": func(b []byte) []byte { return make([]byte, len(b)) },
 }
 
 // TestChecksums checks for each file of a finished cell from which results and reports are made,

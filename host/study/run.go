@@ -201,7 +201,8 @@ func (s *Study) rounds(ctx context.Context, o RunOptions) (Outcome, error) {
 		if err := atomicfile.WriteBytes(s.at(rundir.StudyFile), s.text); err != nil {
 			return Outcome{}, err
 		}
-		for _, result := range plan.Results { // of an earlier version, or stopped before they were written
+		// Cells of earlier versions have no checksums, and a stop may have come before they were written.
+		for _, result := range plan.Results {
 			if result.State == Done && !o.Share {
 				if err := s.writeChecksums(result.Cell); err != nil {
 					return Outcome{}, err

@@ -98,8 +98,8 @@ func TestClear(t *testing.T) {
 	}
 }
 
-// TestP uses the closed form: with 2 degrees of freedom, P is 1 − |t|/√(t² + 2). 4.30265 is the 95 %
-// quantile.
+// TestP uses the closed form: with 2 degrees of freedom, P is 1 − |t|/√(t² + 2). 4.30265 is the
+// 95 % quantile.
 func TestP(t *testing.T) {
 	for _, test := range []struct {
 		a    []float64

@@ -94,10 +94,15 @@ var knows = map[string]map[string]string{
 		"prepare: atomicfile.WriteBytes": "checkOurs: it begins as configurations do",
 		"prepare: dir.Join(failedFile).Remove": "it was read strictly; what is something " +
 			"else is put aside",
+		"prepare: dir.Join(checksumsFile).Remove": "it was read strictly; what is something " +
+			"else is put aside",
 		"removeAbandoned: atomicfile.RemoveAbandoned": "temporary files of a cell or study that " +
 			"this process has claimed",
 		"process: outputFile.OpenFile": "the directory has the account of the " +
 			"evaluation, which comes first",
+	},
+	"host/study/checksums.go": {
+		"writeChecksums: atomicfile.WriteJSON": "there is none",
 	},
 	"host/study/evaluate.go": {
 		"beginEvaluation: atomicfile.WriteJSON": "there is none: what is something else is put aside",

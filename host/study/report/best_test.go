@@ -111,7 +111,8 @@ func TestBestOverAnAxis(t *testing.T) {
 		with(map[string][]float64{"AdamW 1e-3": {2.5, 2.6, 0, 0},
 			"SOAP 1e-1": {1.1, 1.2, 2.0, 2.2}})).Tables[1].Entries[0]
 	if again[0].Choice.Label != "1e-2" || again[0].Mean != own[0].Mean ||
-		again[1].Mean != own[1].Mean || !cmp.Equal(again[1].Difference, own[1].Difference, cmpopts.EquateNaNs()) {
+		again[1].Mean != own[1].Mean ||
+		!cmp.Equal(again[1].Difference, own[1].Difference, cmpopts.EquateNaNs()) {
 		t.Errorf("with other losses elsewhere: %+v", again)
 	}
 }
@@ -166,7 +167,8 @@ best = {axis = "bits", on = "reported"}
 		t.Fatalf("drawn is %+v", r.Figures[0].Picture)
 	}
 	got, want := drawn.Series[0].Rows[0], r.Tables[1].Entries[0][1].Difference
-	if math.Abs(got.Mean-want.Mean) > 1e-12 || !cmp.Equal(got.Low, want.Low, cmpopts.EquateNaNs()) || len(got.Each) != 2 {
+	if math.Abs(got.Mean-want.Mean) > 1e-12 || len(got.Each) != 2 ||
+		!cmp.Equal(got.Low, want.Low, cmpopts.EquateNaNs()) {
 		t.Errorf("the figure shows %+v, the table %+v", got, want)
 	}
 	if note := r.Figures[0].Notes[1]; note != "Each with the rate that has the best mean of "+
