@@ -15,7 +15,7 @@ import (
 const headTensor = "lm_head.weight"
 
 func planCompressed(m *Model, o Options) (*Plan, error) {
-	p, parts, err := newHubPlan(m, o)
+	p, parts, err := newHubPlan(m, o, inTransformers)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func planCompressed(m *Model, o Options) (*Plan, error) {
 			plan.Inputs[t.Name] = t.packing.inputs
 		}
 	}
-	p.quantization = map[string]any{"quantization_config": p.compressedConfig()}
+	p.entries = map[string]any{"quantization_config": p.compressedConfig()}
 	return plan, unpacked
 }
 

@@ -35,8 +35,8 @@ func smallOf(
 	q func(param architecture.Param, x []float32) *export.Quantized,
 ) *export.Model {
 	t.Helper()
-	s.Layers, s.Heads, s.KVHeads, s.Vocab, s.Context = 1, 4, 2, 256, 16
-	s.Width, s.Hidden, s.RopeFactor = cmp.Or(s.Width, 64), cmp.Or(s.Hidden, 96), max(1, s.RopeFactor)
+	s.Heads, s.KVHeads, s.Vocab, s.Context = 4, 2, 256, 16
+	s.Layers, s.Width, s.Hidden, s.RopeFactor = max(1, s.Layers), cmp.Or(s.Width, 64), cmp.Or(s.Hidden, 96), max(1, s.RopeFactor)
 	s.FillIn()
 	network, err := model.New(s, model.Options{})
 	if err != nil {
@@ -123,8 +123,13 @@ func TestKinds(t *testing.T) {
 	for _, kind := range architecture.Languages {
 		for _, format := range export.Formats() {
 			s := architecture.Settings{Kind: kind}
-			if kind == architecture.KindGemma2 { // as llama.cpp requires
+			switch kind {
+			case architecture.KindGemma2: // as llama.cpp and mlx-lm require
 				s.Head, s.ScoreCap, s.LogitCap = "tied", 50, 30
+			case architecture.KindGemma3:
+				s.Layers = 6
+			case architecture.KindOLMo3:
+				s.Layers = 4
 			}
 			r, err := write(t, format, smallOf(t, s, integers(32, halfSeventh)), export.Options{})
 			if err != nil || !r.Exact {

@@ -146,10 +146,7 @@ func planGGUF(m *Model, o Options) (*Plan, error) {
 		return nil, fmt.Errorf("tokenizer: %w", err)
 	}
 	p.entries = append(p.entries, tokens...)
-	if w := settings.Window; family == "llama" && w > 0 && w < m.Positions {
-		notes = append(notes, fmt.Sprintf("attention is limited to %d tokens (sliding_window), but "+
-			"not in llama.cpp: its logits differ for longer sequences", w))
-	}
+	notes = append(notes, m.unlimited("llama.cpp", family != "llama")...)
 	plan := &Plan{Notes: notes, Write: p.write}
 	plan.Read = func(dir vfs.Path, each func(name string, values []float32) error) error {
 		return gguf.ReadFile(dir.Join(ggufFile), p.entries,

@@ -79,30 +79,24 @@ func ggufFamilyOf(s architecture.Settings) (ggufFamily, error) {
 	if s.Kind == architecture.KindOLMo3 { // OLMo 2 with a window
 		a = "olmo2"
 	}
-	var reasons []string
-	refuse := func(is bool, format string, args ...any) {
-		if is {
-			reasons = append(reasons, fmt.Sprintf(format, args...))
-		}
-	}
-	refuse(a == "olmo2" && s.HeadSize*s.Heads != s.Width,
-		"a head size other than width/heads = %d", s.Width/max(1, s.Heads))
-	refuse(a == "gemma2" && !s.Tied(), "an output head of its own")
-	refuse(a == "gemma2" && s.ScoreCap*s.LogitCap == 0, "scores or logits without a cap")
 	plain := s
 	plain.AttentionMultiplier = a.attentionMultiplier(s)
-	refuse(a.isGemma() && math.Abs(plain.ScoreScale()/s.ScoreScale()-1) > 1e-6,
-		"attention_multiplier = %g, but %g", s.ScoreScale(), plain.ScoreScale())
-	refuse(a != "llama" && s.RopeFactor > 1 && s.RopeScaling == architecture.ScalingLlama3,
-		"scaled positions by rope_scaling = %q", s.RopeScaling)
-	refuse(s.RopeFactor > 1 && s.RopeScaling == architecture.ScalingYaRN &&
-		(s.RopeLow != yarnLow || s.RopeHigh != yarnHigh),
-		"YaRN with rope_low = %g and rope_high = %g", s.RopeLow, s.RopeHigh)
-	if reasons != nil {
-		return "", fmt.Errorf("llama.cpp does not compute models of kind %s with %s: use --to hf",
-			s.Kind, strings.Join(reasons, ", nor with "))
+	scaled := s.RopeFactor > 1
+	lacks := []lack{
+		{a == "gemma2" && !s.Tied(), ownHead},
+		{a == "gemma2" && s.ScoreCap*s.LogitCap == 0, noCap},
+		{a.isGemma() && math.Abs(plain.ScoreScale()/s.ScoreScale()-1) > 1e-6,
+			fmt.Sprintf("attention_multiplier = %g, but %g", s.ScoreScale(), plain.ScoreScale())},
+		{a != "llama" && scaled && s.RopeScaling == architecture.ScalingLlama3,
+			fmt.Sprintf("scaled positions by rope_scaling = %q", s.RopeScaling)},
+		{scaled && s.RopeScaling == architecture.ScalingYaRN &&
+			(s.RopeLow != yarnLow || s.RopeHigh != yarnHigh),
+			fmt.Sprintf("YaRN with rope_low = %g and rope_high = %g", s.RopeLow, s.RopeHigh)},
 	}
-	return a, nil
+	if a == "olmo2" {
+		lacks = append(lacks, otherHeadSize(s))
+	}
+	return a, computes("llama.cpp", "hf", s, lacks...)
 }
 
 // parts lists the tensors with llama.cpp's names and row order. llama.cpp requires an output head

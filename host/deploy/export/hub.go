@@ -1,6 +1,7 @@
 package export
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/internal/atomicfile"
@@ -27,8 +29,8 @@ type hubPlan struct {
 	packed func(t Stored) []safetensors.Tensor
 	// inputs compares the inputs of a weight's layer with those of a type; nil: they stay as they are.
 	inputs func(param, typ string) (inputs, error)
-	// quantization holds the entries of config.json that describe packed weights.
-	quantization map[string]any
+	// entries are those of config.json for packed weights, or for one program.
+	entries map[string]any
 	// fourBitFloats reports whether a weight is packed as four-bit floats.
 	fourBitFloats bool
 }
@@ -37,9 +39,13 @@ var floatTypesOfFiles = map[string]safetensors.DType{
 	floatF32: safetensors.F32, floatBF16: safetensors.BF16, floatF16: safetensors.F16,
 }
 
-func newHubPlan(m *Model, o Options) (*hubPlan, []part, error) {
+// newHubPlan begins the plan of a directory for a program. in returns an error if the program does
+// not compute such a model.
+func newHubPlan(
+	m *Model, o Options, in func(architecture.Settings) error,
+) (*hubPlan, []part, error) {
 	float, err := checkFloat(o.Float)
-	if err != nil {
+	if err = cmp.Or(err, in(m.Settings)); err != nil {
 		return nil, nil, err
 	}
 	p := &hubPlan{source: &source{Model: m, latent: o.Latent}, float: float, limit: o.ShardSize}
@@ -52,7 +58,7 @@ func planHub(m *Model, o Options) (*Plan, error) {
 		return nil, fmt.Errorf("--type %s: format hf stores plain floats: choose their type with --dtype",
 			o.Type)
 	}
-	p, parts, err := newHubPlan(m, o)
+	p, parts, err := newHubPlan(m, o, inTransformers)
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +180,7 @@ func (p *hubPlan) write(ctx context.Context, dir vfs.Path) error {
 	if p.fourBitFloats { // compressed-tensors decodes these to bfloat16, and all tensors with them
 		dtype = safetensors.BF16
 	}
-	if d.Config, err = huggingface.Stored(d.Config, dtype, p.quantization); err != nil {
+	if d.Config, err = huggingface.Stored(d.Config, dtype, p.entries); err != nil {
 		return err
 	}
 	files := maps.Clone(p.source.Tokenizer.Files)

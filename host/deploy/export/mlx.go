@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/sdk/spec"
 )
@@ -13,11 +12,7 @@ import (
 // planMLX plans a directory as mlx-lm writes it. A packed weight has one of two modes of MLX: mxfp4
 // or affine.
 func planMLX(m *Model, o Options) (*Plan, error) {
-	if m.Settings.Kind == architecture.KindGemma2 && !m.Settings.Tied() {
-		return nil, errors.New("mlx-lm has no Gemma 2 with an output head of its own: want " +
-			`model.head = "tied", or --to hf`)
-	}
-	p, parts, err := newHubPlan(m, o)
+	p, parts, err := newHubPlan(m, o, inMLX)
 	if err != nil {
 		return nil, err
 	}
@@ -38,9 +33,12 @@ func planMLX(m *Model, o Options) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	config := p.mlxConfig()
-	p.quantization = map[string]any{"quantization": config, "quantization_config": config}
-	return p.plan(), unpacked
+	plan := p.plan()
+	p.entries = mlxKeys(m.Settings)
+	p.entries["quantization"] = p.mlxConfig()
+	p.entries["quantization_config"] = p.entries["quantization"]
+	plan.Notes = mlxNotes(m)
+	return plan, unpacked
 }
 
 func (p *hubPlan) mlxScheme(w weight, typ string, inexact bool) (scheme, error) {

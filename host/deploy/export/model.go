@@ -37,6 +37,7 @@ type Model struct {
 	// made by training. If it has no config.json, one is generated.
 	Description huggingface.Description
 	Positions   int // largest number of tokens in a sequence; 0: the context of Settings
+	OtherWindow int // see [huggingface.Config]
 	Card        Card
 }
 

@@ -182,7 +182,7 @@ func (t *Model) describe(m *export.Model, learned huggingface.Tokens) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", t.Dir, err)
 	}
-	m.Positions = c.MaxPositions
+	m.Positions, m.OtherWindow = c.MaxPositions, c.OtherWindow
 	if m.Tokenizer.BOS == tokenizer.NoToken && len(c.Tokens.Begin) > 0 {
 		m.Tokenizer.BOS = c.Tokens.Begin[0]
 	}

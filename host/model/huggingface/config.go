@@ -21,8 +21,11 @@ type Config struct {
 	// Settings are the model's settings. Context is 0, because a checkpoint does not determine it.
 	Settings     architecture.Settings
 	MaxPositions int // largest number of tokens in a sequence
-	Tokens       Tokens
-	Warnings     []string // settings in the file that cage ignores
+	// OtherWindow is the window of some layers, in tokens, in sequences that are longer than those of
+	// the run, which are too short for it; 0: none.
+	OtherWindow int
+	Tokens      Tokens
+	Warnings    []string // settings in the file that cage ignores
 }
 
 // Tokens lists the ids of special tokens.
@@ -41,6 +44,8 @@ const (
 	endKey          = "eos_token_id"
 	tiedKey         = "tie_word_embeddings"
 	windowKey       = "sliding_window"
+	switchKey       = "use_sliding_window"
+	layersKey       = "layer_types"
 	scalingKey      = "rope_scaling"    // of transformers 4
 	parametersKey   = "rope_parameters" // of transformers 5
 	quantizationKey = "quantization_config"
@@ -87,7 +92,7 @@ func ParseConfig(text []byte, context int) (*Config, error) {
 	if s.Kind != architecture.KindLlama || !k.isNull(windowKey) { // Mistral has none if it is null
 		s.Window = k.size(windowKey, maxPositions)
 	}
-	if f.switched && !k.flag("use_sliding_window") {
+	if f.switched && !k.flag(switchKey) {
 		s.Window = 0
 	}
 	if f.check != nil {
@@ -109,7 +114,7 @@ func ParseConfig(text []byte, context int) (*Config, error) {
 			k.fault(windowKey, fmt.Sprintf("%d, but sequences have %d tokens", s.Window, n),
 				"a context that is no longer than that")
 		}
-		s.Window = 0
+		s.Window, c.OtherWindow = 0, s.Window
 	}
 	checkLayerTypes(k, s)
 	k.onlyKnown("no such key: cage does not have this setting, which may change what the model computes",
@@ -196,32 +201,17 @@ var configKeys = map[string]string{
 var torchNames = map[safetensors.DType]string{safetensors.F32: "float32",
 	safetensors.BF16: "bfloat16", safetensors.F16: "float16"}
 
-// Describe returns the description of a model that was not made from a checkpoint, with the keys of
-// transformers 4, which all versions read.
+// Describe returns the description of a model that was not made from a checkpoint.
 func (c *Config) Describe() (d Description, err error) {
-	s := c.Settings
-	s.FillIn()
-	f, err := familyOf(s.Kind)
+	config, err := c.computed()
 	if err != nil {
 		return d, err
 	}
-	if s.Kind == architecture.KindLlama && s.Window > 0 {
-		f = mistralFamily
-	}
-	config, generation := shape(s), map[string]any{}
-	maps.Copy(config, wavelengths(s))
-	maps.Copy(config, map[string]any{"architectures": []string{f.architecture},
-		"model_type": f.modelType, cmp.Or(f.activationKey, activationKey): activation(s),
-		"attention_bias": false, "mlp_bias": false, "attention_dropout": 0.0,
-		"initializer_range": decimal(s.InitStd), positionsKey: c.MaxPositions, "use_cache": true,
+	generation := map[string]any{}
+	maps.Copy(config, map[string]any{"attention_dropout": 0.0,
+		"initializer_range": decimal(c.Settings.InitStd), "use_cache": true,
 		// null, for SmolLM3 has a default that may not be below vocab_size
 		"pad_token_id": nil})
-	if s.Kind == architecture.KindOLMo3 { // version 5 does not use rope_theta in layers with a window
-		config[parametersKey] = ropeParameters(s)
-	}
-	if f.describe != nil {
-		maps.Copy(config, f.describe(s, c.MaxPositions))
-	}
 	for key, ids := range map[string][]int32{beginKey: c.Tokens.Begin, endKey: c.Tokens.End,
 		"pad_token_id": c.Tokens.Pad} {
 		if len(ids) > 0 {
@@ -232,6 +222,31 @@ func (c *Config) Describe() (d Description, err error) {
 		d.Generation, err = encode(generation)
 	}
 	return d, err
+}
+
+// computed returns the entries of config.json that say all that the model computes, so that no
+// reader uses a default of its own. transformers 5 reads rope_parameters; transformers 4 and mlx-lm
+// read rope_theta and rope_scaling.
+func (c *Config) computed() (map[string]any, error) {
+	s := c.Settings
+	s.FillIn()
+	f, err := familyOf(s.Kind)
+	if s.Kind == architecture.KindLlama &&
+		(s.Window > 0 || c.Architecture == mistralFamily.architecture) {
+		f = mistralFamily
+	}
+	m := shape(s)
+	maps.Copy(m, wavelengths(s))
+	maps.Copy(m, map[string]any{"architectures": []string{f.architecture}, "model_type": f.modelType,
+		cmp.Or(f.activationKey, activationKey): activation(s), "mlp_bias": false,
+		positionsKey: c.MaxPositions, parametersKey: ropeParameters(s)})
+	if _, biased := f.tensors["layers.*.attn.qkv_bias"]; !biased {
+		m["attention_bias"] = false
+	}
+	if f.describe != nil {
+		maps.Copy(m, f.describe(s, c.MaxPositions))
+	}
+	return m, err
 }
 
 // decimal returns a number with a decimal point, without which transformers takes it for an integer

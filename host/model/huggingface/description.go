@@ -1,7 +1,6 @@
 package huggingface
 
 import (
-	"cmp"
 	"encoding/json/jsontext"
 	"encoding/json/v2"
 	"errors"
@@ -89,26 +88,15 @@ func (d Description) For(s architecture.Settings, trained Tokens) (Description, 
 	if len(faults) > 0 {
 		return d, &Error{Path: ConfigName, Faults: faults}
 	}
-	changes := map[string]any{}
-	if s.Vocab != c.Settings.Vocab {
-		changes[vocabKey] = s.Vocab
+	after := Config{Architecture: c.Architecture, Settings: s,
+		MaxPositions: max(s.Context, c.MaxPositions)}
+	changes, err := after.computed()
+	if err != nil {
+		return d, err
 	}
-	if s.Context > c.MaxPositions {
-		changes[positionsKey] = s.Context
-	}
-	if s.Window != c.Settings.Window {
-		maps.Copy(changes, c.windowed(s))
-	}
-	if now := wavelengths(s); !reflect.DeepEqual(now, wavelengths(c.Settings)) {
-		// The version of transformers that wrote the file determines the form.
-		k, _ := newKeys(d.Config) // it was parsed successfully before
-		maps.Copy(changes, now)
-		if k.has(parametersKey) || s.Kind == architecture.KindOLMo3 {
-			changes[parametersKey] = ropeParameters(s)
-		}
-		if k.has(parametersKey) && !k.has(scalingKey) && !k.has(thetaKey) {
-			changes[scalingKey], changes[thetaKey] = nil, nil
-		}
+	if c.OtherWindow > 0 { // the window of the described model stays, for longer sequences
+		delete(changes, switchKey)
+		delete(changes, layersKey)
 	}
 	if d.Config, err = change(d.Config, changes, c.Tokens, trained); err == nil &&
 		d.Generation != nil {
@@ -117,21 +105,8 @@ func (d Description) For(s architecture.Settings, trained Tokens) (Description, 
 	return d, err
 }
 
-// windowed returns the keys that give the described model the window of s.
-func (c *Config) windowed(s architecture.Settings) map[string]any {
-	switch {
-	case s.Kind != architecture.KindLlama:
-		return map[string]any{windowKey: cmp.Or(s.Window, max(s.Context, c.MaxPositions))}
-	case s.Window == 0:
-		return map[string]any{windowKey: jsontext.Value("null")} // not absent: that means 4096
-	}
-	return map[string]any{windowKey: s.Window, "model_type": mistralFamily.modelType,
-		"architectures": []string{mistralFamily.architecture}}
-}
-
-// change returns the text of an object with new values for some keys, where nil removes a key, and
-// with the tokens that a model was trained on in addition to the described ones. All other values
-// keep their text.
+// change returns the text of an object with new values for some keys, and with the tokens that a
+// model was trained on in addition to the described ones. All other values keep their text.
 func change(text []byte, changes map[string]any, described, trained Tokens) ([]byte, error) {
 	k, err := newKeys(text)
 	if err != nil {
@@ -151,42 +126,51 @@ func change(text []byte, changes map[string]any, described, trained Tokens) ([]b
 	if len(more) > 0 {
 		changes[endKey] = oneOrMore(slices.Concat(own(endKey, described.End), more))
 	}
-	if len(changes) == 0 {
+	if k.set(changes); len(changes) == 0 {
 		return text, nil
 	}
-	object := map[string]any{}
-	for key, value := range k.values {
-		object[key] = value
-	}
-	for key, value := range changes {
-		if object[key] = value; value == nil {
-			delete(object, key)
-		}
-	}
-	return encode(object)
+	return encode(k.values)
 }
 
-// Stored returns config with the type of the stored weights and the entries of packing, which
-// describe how they are packed. It removes those of another checkpoint's packing, and the reference
-// to a Python module in its directory.
-func Stored(config []byte, dtype safetensors.DType, packing map[string]any) ([]byte, error) {
+// set sets keys to new values, and removes those that are equal to the old ones from the list.
+func (k *keys) set(changes map[string]any) {
+	for key, value := range changes {
+		text, err := json.Marshal(value, json.Deterministic(true))
+		var was, is any
+		old, exists := k.values[key]
+		if exists && errors.Join(err, json.Unmarshal(old, &was), json.Unmarshal(text, &is)) == nil &&
+			reflect.DeepEqual(was, is) {
+			delete(changes, key)
+			continue
+		}
+		k.values[key] = text
+	}
+}
+
+// Stored returns config with the type of the stored weights and with entries for the program that
+// loads them, such as how they are packed. It removes those of another checkpoint's packing, and
+// the reference to a Python module in its directory.
+func Stored(config []byte, dtype safetensors.DType, entries map[string]any) ([]byte, error) {
 	k, err := newKeys(config)
 	if err != nil {
 		return nil, err
 	}
-	changes := map[string]any{quantizationKey: nil, "quantization": nil, "compression_config": nil,
-		"auto_map": nil}
-	maps.Copy(changes, packing)
+	for _, key := range []string{quantizationKey, "quantization", "compression_config", "auto_map"} {
+		delete(k.values, key)
+	}
 	const before, since5 = "torch_dtype", "dtype"
+	changes := map[string]any{}
+	maps.Copy(changes, entries)
 	for _, key := range []string{before, since5} {
 		if k.has(key) || key == before && !k.has(since5) {
 			changes[key] = torchNames[dtype]
 		}
 	}
-	return change(config, changes, Tokens{}, Tokens{})
+	k.set(changes)
+	return encode(k.values)
 }
 
-func encode(object map[string]any) ([]byte, error) {
+func encode(object any) ([]byte, error) {
 	text, err := json.Marshal(object, json.Deterministic(true), jsontext.WithIndent("  "))
 	return append(text, '\n'), err
 }

@@ -112,6 +112,9 @@ var mistralFamily = family{architecture: "MistralForCausalLM", modelType: "mistr
 	defaults: map[string]any{"num_key_value_heads": 8, positionsKey: 131072, windowKey: 4096},
 	windowed: true,
 	describe: func(s architecture.Settings, _ int) map[string]any {
+		if s.Window == 0 {
+			return map[string]any{windowKey: nil} // not absent: that means 4096
+		}
 		return map[string]any{windowKey: s.Window}
 	}}
 
@@ -139,14 +142,14 @@ var olmo3Family = family{architecture: "Olmo3ForCausalLM", modelType: "olmo3",
 
 // qwen2Family is Qwen2 and Qwen2.5: a Llama with biases of queries, keys and values.
 var qwen2Family = family{architecture: "Qwen2ForCausalLM", modelType: "qwen2",
-	kind: architecture.KindQwen2, switched: true,
+	kind: architecture.KindQwen2, switched: true, describe: describeFull,
 	defaults: map[string]any{"num_key_value_heads": 32, positionsKey: 32768},
 	tensors:  llamaTensors.merged(table{"layers.*.attn.qkv_bias": projections("bias")})}
 
 // qwen3Family is dense Qwen3: a Llama that normalizes each head of queries and keys, and has an
 // independent head size.
 var qwen3Family = family{architecture: "Qwen3ForCausalLM", modelType: "qwen3",
-	kind: architecture.KindQwen3, switched: true,
+	kind: architecture.KindQwen3, switched: true, describe: describeFull,
 	defaults: map[string]any{"num_key_value_heads": 32, positionsKey: 32768, "head_dim": 128},
 	tensors:  llamaTensors.merged(headNorms)}
 
@@ -154,23 +157,35 @@ var qwen3Family = family{architecture: "Qwen3ForCausalLM", modelType: "qwen3",
 var smolLM3Family = family{architecture: "SmolLM3ForCausalLM", modelType: "smollm3",
 	kind: architecture.KindSmolLM3, tensors: llamaTensors, switched: true, theta: 2e6,
 	defaults: map[string]any{"num_key_value_heads": 4, positionsKey: 32768, tiedKey: true},
+	describe: func(s architecture.Settings, positions int) map[string]any {
+		m := describeFull(s, positions)
+		m[intervalKey], m[rotatedKey] = 4, rotatedLayers(s)
+		return m
+	},
 	check: func(k *keys, s *architecture.Settings) {
-		only(k, "no_rope_layer_interval", 4)
+		only(k, intervalKey, 4)
 		var rotated []int
-		if !k.read("no_rope_layers", &rotated, "a list of 0 and 1") {
+		if !k.read(rotatedKey, &rotated, "a list of 0 and 1") {
 			return
 		}
-		want := make([]int, s.Layers)
-		for i := range want {
-			if s.LayerRope(i).RopeTheta != 0 {
-				want[i] = 1
-			}
-		}
-		if !slices.Equal(rotated, want) {
-			k.fault("no_rope_layers", k.found("no_rope_layers"),
-				"0 for every fourth layer, and 1 for others")
+		if !slices.Equal(rotated, rotatedLayers(*s)) {
+			k.fault(rotatedKey, k.found(rotatedKey), "0 for every fourth layer, and 1 for others")
 		}
 	}}
+
+// Keys of SmolLM3: one for each layer, and which have none.
+const rotatedKey, intervalKey = "no_rope_layers", "no_rope_layer_interval"
+
+// rotatedLayers returns 1 for layers with rotary positions, and 0 for others.
+func rotatedLayers(s architecture.Settings) []int {
+	list := make([]int, s.Layers)
+	for i := range list {
+		if s.LayerRope(i).RopeTheta != 0 {
+			list[i] = 1
+		}
+	}
+	return list
+}
 
 // gemma2Family is Gemma 2: norms before and after the layers, and caps of scores and logits.
 var gemma2Family = family{architecture: "Gemma2ForCausalLM", modelType: "gemma2",
@@ -195,7 +210,7 @@ var gemma3Family = family{architecture: "Gemma3ForCausalLM", modelType: "gemma3_
 	theta: 1e6, localTheta: 1e4, check: checkGemma, tensors: gemma2Family.tensors.merged(headNorms),
 	describe: func(s architecture.Settings, positions int) map[string]any {
 		m := describeLayers(s, positions)
-		m["rope_local_base_freq"] = s.LayerRope(0).RopeTheta
+		m["rope_local_base_freq"], m["sliding_window_pattern"] = s.LayerRope(0).RopeTheta, 6
 		return m
 	}}
 
@@ -225,7 +240,7 @@ func checkGemma(k *keys, s *architecture.Settings) {
 			*to = k.number(key)
 		}
 	}
-	if s.Kind == architecture.KindGemma3 && !k.has("layer_types") {
+	if s.Kind == architecture.KindGemma3 && !k.has(layersKey) {
 		only(k, "sliding_window_pattern", 6)
 		only(k, "_sliding_window_pattern", 6)
 	}
@@ -251,18 +266,23 @@ func multipliers(s *architecture.Settings) map[string]*float64 {
 
 func checkLayerTypes(k *keys, s *architecture.Settings) {
 	var types []string
-	want := layerTypes(*s)
-	if k.read("layer_types", &types, "a list of strings") && !slices.Equal(types, want) {
-		k.fault("layer_types", k.found("layer_types"), safetext.Clip(fmt.Sprintf("%q", want), 200))
+	want := LayerTypes(*s)
+	if k.read(layersKey, &types, "a list of strings") && !slices.Equal(types, want) {
+		k.fault(layersKey, k.found(layersKey), safetext.Clip(fmt.Sprintf("%q", want), 200))
 	}
 }
 
 func describeLayers(s architecture.Settings, positions int) map[string]any {
-	return map[string]any{"layer_types": layerTypes(s), windowKey: cmp.Or(s.Window, positions)}
+	return map[string]any{layersKey: LayerTypes(s), windowKey: cmp.Or(s.Window, positions)}
 }
 
-// layerTypes lists the types of the layers, as config.json names them.
-func layerTypes(s architecture.Settings) []string {
+// describeFull says that no layer has a window.
+func describeFull(s architecture.Settings, _ int) map[string]any {
+	return map[string]any{layersKey: LayerTypes(s), switchKey: false}
+}
+
+// LayerTypes lists the types of the layers, as config.json names them.
+func LayerTypes(s architecture.Settings) []string {
 	types := make([]string, s.Layers)
 	for i := range types {
 		if types[i] = fullAttention; s.Local(i) || s.Kind == architecture.KindLlama && s.Window > 0 {
