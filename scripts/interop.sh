@@ -6,6 +6,7 @@
 # docs/guide/export.md.
 #
 #   scripts/interop.sh
+#   scripts/interop.sh computed [FAMILY…]   only what a config.json says: interop/computed.py
 #
 # The programs come from PyPI (about 6 GB, with PyTorch) and go into a virtual environment in
 # $INTEROP_DIR (default: /tmp/cage-interop), where the models are made too. Building llama.cpp
@@ -18,6 +19,13 @@ packages="torch==2.15.0 transformers==5.23.0 compressed-tensors==0.20.0 accelera
 
 python=$work/venv/bin/python
 cage=$work/cage
+computed() {
+	"$python" "$repo/scripts/interop/computed.py" "$cage" "$repo/host/model/huggingface/testdata/llama32" computed "$@"
+}
+if [ "${1:-}" = computed ]; then
+	computed "${@:2}"
+	exit
+fi
 rm -rf runs llama2 eval tokenizer
 sources=("$(go env GOROOT)/src/strconv")
 "$cage" data prepare "${sources[@]}" --include '*.go' --validation 0.2 --out data/bytes >/dev/null
@@ -185,6 +193,7 @@ train llama2 'quantizer.weights={plugin="absmax", scale_dtype="f16"}'
 packed llama2
 apple llama2
 llama llama2
+computed
 "$cage" eval runs/llama2 --tasks arc_easy,lambada_openai --data "$repo/host/deploy/tasks/testdata/data" --out eval/llama2 >/dev/null
 "$python" "$repo/scripts/interop/lmeval.py" out/llama2-hf eval/llama2/samples_*.jsonl
 

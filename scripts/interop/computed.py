@@ -5,7 +5,7 @@ usage: computed.py CAGE TOKENIZER DIR [FAMILY…]
 
 CAGE       the command; CAGE_PLUGIN_PATH names its plugins
 TOKENIZER  a directory with tokenizer.json, for ids below 328
-DIR        a directory for the models
+DIR        a directory for the models, which is made
 
 The weights are random. A model is written as transformers 5 writes it (v5), as transformers 4 wrote it (v4), and
 without any optional key (bare). Prints the largest difference in a table: that of the model itself, read by

@@ -36,7 +36,8 @@ func smallOf(
 ) *export.Model {
 	t.Helper()
 	s.Heads, s.KVHeads, s.Vocab, s.Context = 4, 2, 256, 16
-	s.Layers, s.Width, s.Hidden, s.RopeFactor = max(1, s.Layers), cmp.Or(s.Width, 64), cmp.Or(s.Hidden, 96), max(1, s.RopeFactor)
+	s.Layers, s.RopeFactor = max(1, s.Layers), max(1, s.RopeFactor)
+	s.Width, s.Hidden = cmp.Or(s.Width, 64), cmp.Or(s.Hidden, 96)
 	s.FillIn()
 	network, err := model.New(s, model.Options{})
 	if err != nil {

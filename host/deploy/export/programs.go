@@ -83,8 +83,8 @@ func mlxKeys(s architecture.Settings) map[string]any {
 // mlxNotes tells what mlx-lm computes otherwise.
 func mlxNotes(m *Model) []string {
 	s := m.Settings
-	// The classes of Mistral and Gemma 2 have no windows.
-	notes := m.unlimited("mlx-lm", s.Kind != architecture.KindLlama && s.Kind != architecture.KindGemma2)
+	limits := s.Kind != architecture.KindLlama && s.Kind != architecture.KindGemma2
+	notes := m.unlimited("mlx-lm", limits)
 	scale := float32(s.InputScale())
 	if rounded := math.Float32frombits(uint32(halffloat.ToBFloat16(scale)) << 16); rounded != scale &&
 		s.Kind == architecture.KindGemma3 {

@@ -55,9 +55,9 @@ func compact(v jsontext.Value) string {
 	return string(v)
 }
 
-// TestDescriptionFor checks that exactly the keys that training has changed are rewritten, and those
-// added that the file leaves to a reader's defaults, or writes for another version of transformers
-// only. All other values keep their text.
+// TestDescriptionFor checks that exactly the keys that training has changed are rewritten, and that
+// those are added which the file leaves to a reader's defaults, or has for one version of
+// transformers only. All other values keep their text.
 func TestDescriptionFor(t *testing.T) {
 	const common = `"architectures": ["MistralForCausalLM"], "model_type": "mistral", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
 		"intermediate_size": 96, "vocab_size": 160, "rms_norm_eps": 1e-05, "max_position_embeddings": 131072, "sliding_window": 4096, "bos_token_id": 1,
@@ -127,8 +127,8 @@ func TestDescriptionFor(t *testing.T) {
 }
 
 // TestChangedModel checks, for models of all families, that no value of the description is changed
-// if nothing was changed, and that a changed window or changed positions are read again from the new
-// description.
+// if nothing was changed, and that a changed window or changed positions are read again from the
+// new description.
 func TestChangedModel(t *testing.T) {
 	for _, name := range []string{"gemma2", "gemma3", "granite", "linear", "llama2", "llama32",
 		"mistral", "nemo", "olmo2", "olmo3", "qwen2", "qwen3", "smollm3", "window"} {
