@@ -39,6 +39,18 @@ var siteNames = map[sdk.Role]string{
 	sdk.RoleValue: "layers.0.attn.values", sdk.RoleQuery: "layers.0.attn.queries",
 }
 
+// siteOf returns an example site, whose rows are one sequence if it is not a weight.
+func siteOf(role sdk.Role, shape []int, values sdk.Values) sdk.Site {
+	site := sdk.Site{Role: role, Name: siteNames[role], Layers: 1, Shape: shape, Values: values}
+	if role != sdk.RoleWeight {
+		site.Context = shape[0]
+	}
+	if slices.Contains([]sdk.Role{sdk.RoleKey, sdk.RoleValue, sdk.RoleQuery}, role) {
+		site.Heads = 1
+	}
+	return site
+}
+
 // maxElements limits the size of the tensors for which programs are requested.
 const maxElements = 1 << 31
 
@@ -189,16 +201,12 @@ func (p *programFlags) describe(
 		list = append(list, programPart{name, kernel, program.String()})
 	}
 	if client.Kind() == sdk.KindQuantizer {
-		role := sdk.Role(p.role)
-		site := sdk.Site{Role: role, Name: siteNames[role], Layers: 1, Shape: shape, Values: values}
-		if role != sdk.RoleWeight {
+		site := siteOf(sdk.Role(p.role), shape, values)
+		if site.Context > 0 {
 			site.Context = cmp.Or(p.context, shape[0])
 			if site.Context < 1 || shape[0]%site.Context != 0 {
 				return nil, usagef("--context %d: want a divisor of the %d rows", p.context, shape[0])
 			}
-		}
-		if slices.Contains([]sdk.Role{sdk.RoleKey, sdk.RoleValue, sdk.RoleQuery}, role) {
-			site.Heads = 1
 		}
 		q, err := client.Quantize(ctx, site)
 		if err != nil {

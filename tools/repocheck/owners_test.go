@@ -57,6 +57,9 @@ var knows = map[string]map[string]string{
 	"host/deploy/quantize/quantize.go": {
 		"quantize: atomicfile.WriteDir": "what is in the way is refused there",
 	},
+	"cmd/cage/pluginsapply.go": {
+		"writeTensors: atomicfile.WriteBytes": "the user names the directory of the results",
+	},
 	"cmd/cage/pluginsprogram.go": {
 		"torch: atomicfile.WriteBytes": "the user names the file (Target)",
 	},
