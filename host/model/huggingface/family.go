@@ -47,10 +47,13 @@ var leftOut = map[string][]string{
 		"Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration", "Qwen3_5MoeForCausalLM"},
 	"embeddings in every layer": {"Gemma3nForCausalLM", "Gemma3nForConditionalGeneration",
 		"Gemma4ForCausalLM", "Gemma4ForConditionalGeneration"},
-	"fused projections, and longrope scaling of a part of each head":             {"Phi3ForCausalLM"},
-	"gains that are 1 more than the parameters of norms, and a scaled embedding": {"GemmaForCausalLM"},
-	"layer_types in the layers of a Llama":                                       {"MinistralForCausalLM"},
-	"queries that are scaled by their positions":                                 {"Ministral3ForCausalLM"},
+	"fused projections, and longrope scaling of a part of each head": {"Phi3ForCausalLM"},
+	"gains that are 1 more than the parameters of norms": {
+		"GemmaForCausalLM"},
+	"layer_types in the layers of a Llama": {
+		"MinistralForCausalLM"},
+	"queries that are scaled by their positions": {
+		"Ministral3ForCausalLM"},
 }
 
 func familyNames() string {
