@@ -28,8 +28,8 @@ func newPlugins() *cobra.Command {
 		Long: `List and describe plugins. A plugin is given by a path, or by a name that is looked up in
 the directories of CAGE_PLUGIN_PATH, in plugins/ next to the cage executable, and in
 plugins/ in the working directory. The directory of a Go main package is built on demand.
-Plugins run with your permissions. They must start, and answer each request, within 10 s,
-or within CAGE_PLUGIN_TIMEOUT (such as 1m).`,
+Plugins run with your permissions. While they start, or answer a request, they must make
+progress within 10 s, or within CAGE_PLUGIN_TIMEOUT (such as 1m).`,
 	}, newPluginsList(), newPluginsShow(), newPluginsNew(), surviveSIGPIPE(newPluginsTest()),
 		newPluginsProgram(), newPluginsApply())
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -51,7 +52,7 @@ docs/reference/sdk.md. A directory stands for all *.json files in it.`,
 		"fix a parameter of the plugin: `KEY=VALUE` (repeatable)")
 	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		reports, err := p.run(cmd, args[0])
-		if err != nil {
+		if len(reports) == 0 {
 			return nil, err
 		}
 		var failed []string
@@ -63,7 +64,7 @@ docs/reference/sdk.md. A directory stands for all *.json files in it.`,
 			}
 		}
 		if len(failed) > 0 {
-			err = fmt.Errorf("plugin %s: failed: %s", args[0], strings.Join(failed, ", "))
+			err = errors.Join(err, fmt.Errorf("plugin %s: failed: %s", args[0], strings.Join(failed, ", ")))
 		}
 		return &output{reports, func(w io.Writer) {
 			for _, r := range reports {
@@ -108,7 +109,9 @@ func (p *pluginTest) run(cmd *cobra.Command, name string) ([]sdktest.Report, err
 			return err
 		}
 		report, err := kit.Check(cmd.Context(), client, settings, options)
-		reports = append(reports, report)
+		if len(report.Checks) > 0 {
+			reports = append(reports, report)
+		}
 		return err
 	})
 	return reports, err

@@ -44,6 +44,19 @@ var behaviours = map[string]func(){
 	"panics-at-start": func() { panic("no codebook") },
 	"exits-silently":  func() {},
 	"hangs-at-start":  func() { time.Sleep(time.Hour) },
+	"works-long": func() {
+		work(2 * brief)
+		sdk.ServeQuantizer(testQuantizer{})
+	},
+	"works-and-hangs": func() {
+		work(brief / 2)
+		time.Sleep(time.Hour)
+	},
+	"works-and-dies": func() {
+		work(brief / 2)
+		os.Exit(3)
+	},
+	"works-forever": func() { work(time.Hour) },
 	"hangs-after-handshake": func() {
 		l, err := net.Listen("unix", filepath.Join(os.Getenv("PLUGIN_UNIX_SOCKET_DIR"), "s"))
 		if err != nil {
@@ -193,6 +206,8 @@ func (testQuantizer) Quantize(
 		time.Sleep(time.Hour)
 	case "hang":
 		time.Sleep(time.Hour)
+	case "work":
+		work(2 * brief)
 	case "log":
 		slog.With("a", 1).WithGroup("g").Warn("from the author", "b", "two")
 		fmt.Println("printed by the author")

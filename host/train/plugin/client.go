@@ -12,7 +12,6 @@ package plugin
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -66,7 +65,7 @@ func (c *Client) Share() *Client {
 func (c *Client) Path() string { return c.exe.Path }
 
 // SHA256 returns the hash of the executable in hexadecimal, computed just before the plugin was
-// started. The hash of a script does not cover its interpreter.
+// started. That of a script covers its modules; see hashOf.
 func (c *Client) SHA256() string { return c.sum }
 
 // Kind returns the kind of plugin that was passed to [Start].
@@ -85,8 +84,8 @@ func (c *Client) Restart(ctx context.Context) (*Client, error) {
 	opts.SHA256 = c.sum
 	next, err := Start(ctx, c.exe, c.kind, opts)
 	if errors.Is(err, ErrChecksum) {
-		err = c.exe.complete(failure(ErrChecksum, "the executable has changed since the run started: "+
-			"put back the one with SHA-256 %s", c.sum))
+		err = c.exe.complete(failure(ErrChecksum, "the executable, or a module of the script, has "+
+			"changed since the run started: put back what has the SHA-256 %s", c.sum))
 	}
 	return next, err
 }
@@ -163,38 +162,41 @@ func (c *Client) call(ctx context.Context, site string, f func(context.Context) 
 	return c.callWithin(ctx, c.opts.CallTimeout, moreTime, site, f)
 }
 
-// callWithin is like call but with the given time limit. moreTime is appended to timeout messages.
+// callWithin is like call but with the given limit of [launcher.watch]. moreTime is appended to
+// timeout messages.
 func (c *Client) callWithin(ctx context.Context, limit time.Duration, moreTime, site string,
 	f func(context.Context) error) error {
-	limited, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
+	limited, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer c.launch.watch(limit, func(reason string) {
+		cancel(failure(ErrTimeout, "did not answer within %s%s", reason, moreTime))
+	})()
 	err := f(limited)
 	if err == nil {
 		return nil
 	}
-	typed := c.explain(ctx, limited, err, fmt.Sprint(limit, moreTime))
+	typed := c.explain(ctx, limited, err)
 	typed.Site = site
 	return c.exe.complete(typed)
 }
 
-// explain classifies a failure. limited is ctx with the time limit of the call, which inWords
-// describes.
-func (c *Client) explain(ctx, limited context.Context, err error, inWords string) *Error {
+// explain classifies a failure. limited is ctx, or it was canceled because of a time limit.
+func (c *Client) explain(ctx, limited context.Context, err error) *Error {
 	refusal, refused := errors.AsType[*sdk.Refusal](err)
-	deadline, bounded := ctx.Deadline()
-	limit, _ := limited.Deadline()
+	timeout, late := errors.AsType[*Error](context.Cause(limited))
+	_, bounded := ctx.Deadline()
 	switch code := status.Code(err); {
 	case ctx.Err() != nil:
 		return failure(ctx.Err(), "%w", ctx.Err())
-	case code == codes.DeadlineExceeded && bounded && !limit.Before(deadline):
+	case code == codes.DeadlineExceeded && bounded:
 		// The plugin's side may notice the caller's deadline before ctx does.
 		return failure(context.DeadlineExceeded, "%w", context.DeadlineExceeded)
+	case late && code == codes.Canceled:
+		return c.withOutput(timeout)
 	case errors.Is(err, client.ErrVersion):
 		return failure(ErrVersion, "%w", err)
 	case errors.Is(err, client.ErrAnswer):
 		return failure(ErrProtocol, "%w", err)
-	case code == codes.DeadlineExceeded:
-		return c.withOutput(failure(ErrTimeout, "did not answer within %s", inWords))
 	case code == codes.Unavailable || code == codes.Canceled:
 		return c.ended(err)
 	case code == codes.ResourceExhausted:

@@ -141,7 +141,7 @@ func TestHostileAnswers(t *testing.T) {
 
 // behaved lists the behaviours that are not hostile.
 var behaved = []string{"quantizer", "optimizer", "both", "host", "plain-grpc", "trainable",
-	"refresher", "tells-socket", "answers", "opaque", "search"}
+	"refresher", "tells-socket", "answers", "opaque", "search", "works-long"}
 
 // hostileCases returns the sorted names of all hostile cases in these tests, behaviours and
 // misbehaviours in calls, as in the first column of docs/reference/security.md.

@@ -242,8 +242,8 @@ func TestChangedExecutable(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = c.Restart(t.Context())
-	check(t, err, ErrChecksum, "the executable has changed since the run started: put back the one "+
-		"with SHA-256 "+c.SHA256())
+	check(t, err, ErrChecksum, "the executable, or a module of the script, has changed since the run "+
+		"started: put back what has the SHA-256 "+c.SHA256())
 }
 
 // TestLogLevel checks that plugins are given a level that the protocol has.

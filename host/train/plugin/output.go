@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -32,10 +33,11 @@ func eachLine(r io.Reader, f func(line string)) {
 // output logs the lines that a plugin prints to standard error and, after the handshake, to
 // standard output. It keeps the last ones for error messages.
 type output struct {
-	log    hclog.Logger
-	mu     sync.Mutex
-	last   []string
-	panics bool // last begins with a panic and keeps its first lines, not the newest
+	log     hclog.Logger
+	mu      sync.Mutex
+	last    []string
+	printed atomic.Int64 // lines
+	panics  bool         // last begins with a panic and keeps its first lines, not the newest
 }
 
 const (
@@ -47,6 +49,7 @@ const (
 // line logs a line, escaped by package safetext, and keeps it unless it is a log entry below level
 // warn. After a panic it keeps the first lines, because Go programs print the reason first.
 func (o *output) line(line string) {
+	o.printed.Add(1)
 	line = strings.TrimRight(line, "\r")
 	level, message, args := parseLog(line)
 	escaped := make([]any, len(args))

@@ -5,13 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/cage-qat/cage/internal/vfs"
 
 	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
@@ -19,7 +18,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/cage-qat/cage/internal/digest"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/client"
 )
@@ -28,10 +26,11 @@ import (
 type Options struct {
 	// Logger receives the plugin's log entries and output; nil discards them.
 	Logger hclog.Logger
-	// StartTimeout limits the time until the plugin has returned its description; 0 means the value
-	// of CAGE_PLUGIN_TIMEOUT or, if that is not set, DefaultTimeout.
+	// StartTimeout limits the time without progress, as processor time or output, until the plugin
+	// has returned its description; 0 means the value of CAGE_PLUGIN_TIMEOUT or, if that is not set,
+	// DefaultTimeout.
 	StartTimeout time.Duration
-	// CallTimeout limits each call. Its default is the same as for StartTimeout.
+	// CallTimeout limits the same in each call. Its default is the same as for StartTimeout.
 	CallTimeout time.Duration
 	// SHA256 is the hash in hexadecimal that the executable must have, or "" for any.
 	SHA256 string
@@ -80,15 +79,14 @@ func Start(ctx context.Context, exe Executable, kind sdk.Kind, opts Options) (*C
 }
 
 // start runs the plugin and requests its description. All of its calls return when the process
-// ends, so that a single timer that kills the process limits the total time.
+// ends, so that it suffices to kill the process when it makes no progress.
 func (c *Client) start(ctx context.Context) *Error {
 	c.release = context.AfterFunc(ctx, func() {
 		c.launch.fail(failure(context.Cause(ctx), "stopped: %w", context.Cause(ctx)))
 	})
-	timeout := time.AfterFunc(c.opts.StartTimeout, func() {
-		c.launch.fail(failure(ErrTimeout, "was not ready within %v%s", c.opts.StartTimeout, moreTime))
-	})
-	defer timeout.Stop()
+	defer c.launch.watch(c.opts.StartTimeout, func(reason string) {
+		c.launch.fail(failure(ErrTimeout, "was not ready within %s%s", reason, moreTime))
+	})()
 	// The path of a socket is limited to about 100 bytes, of which go-plugin's names take 40;
 	// temporary directories can be longer (TestTemporaryDirectory).
 	sockets := os.TempDir()
@@ -101,7 +99,7 @@ func (c *Client) start(ctx context.Context) *Error {
 		RunnerFunc:       c.launch.run,
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
 		Logger:           hclog.NewNullLogger(), // go-plugin would repeat what the host logs
-		StartTimeout:     2 * c.opts.StartTimeout,
+		StartTimeout:     math.MaxInt64,         // see watch
 		SkipHostEnv:      true,
 		AutoMTLS:         true,
 		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: sockets},
@@ -222,7 +220,7 @@ func (c *Client) describe(ctx context.Context) error {
 			c.info[kind] = info
 		case status.Code(err) == codes.Unimplemented: // it does not serve this kind
 		case kind == c.kind || c.kind == "":
-			wrong = errors.Join(wrong, c.explain(ctx, ctx, err, "the time to start"))
+			wrong = errors.Join(wrong, c.explain(ctx, ctx, err))
 		}
 		if kind == c.kind && serves == kind {
 			break // errors of the other kind do not matter
@@ -249,16 +247,11 @@ type Executable struct {
 	Path string
 }
 
-// checksum returns the hash of a file. It fails if the hash differs from a pinned one.
+// checksum returns the hash of an executable. It fails if the hash differs from a pinned one.
 func checksum(path, pinned string) (string, error) {
-	f, err := vfs.At(path).Open()
+	sum, err := hashOf(path)
 	if err != nil {
 		return "", &Error{Kind: ErrNotFound, Err: err}
-	}
-	defer f.Close()
-	sum, err := digest.Of(f)
-	if err != nil {
-		return "", &Error{Kind: ErrNotFound, Err: fmt.Errorf("read %s: %w", path, err)}
 	}
 	if pinned != "" && !strings.EqualFold(pinned, sum) {
 		return "", failure(ErrChecksum, "its SHA-256 is %s, but %s is pinned: use the plugin with that "+
