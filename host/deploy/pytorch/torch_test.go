@@ -250,7 +250,7 @@ func trainInPython(t *testing.T, settings map[string]any) (losses []float64) {
 		if part == "quantizer" {
 			shapes = append(shapes, []int{128, 128})
 		} else if part == "rest" {
-			shapes = [][]int{{258, 64}, {64}, {64, 1}, {128, 1}, {192, 1}}
+			shapes = append(shapes, [][]int{{258, 64}, {64}, {64, 1}, {128, 1}, {192, 1}}...)
 		}
 		writeModule(t, name, filepath.Join(dir, "written_"+name+".py"), shapes)
 	}
