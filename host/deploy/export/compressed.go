@@ -80,8 +80,8 @@ func inputsByParam(m *Model) func(param, typ string) (inputs, error) {
 }
 
 // fusedByVLLM returns what vLLM fuses with a tensor: their schemes must be equal
-// (should_ignore_layer and _match_fused_layer in vLLM 0.32). Queries, keys and values, which it also
-// fuses, are parts of one parameter here.
+// (should_ignore_layer and _match_fused_layer in vLLM 0.32). Queries, keys and values, which it
+// also fuses, are parts of one parameter here.
 var fusedByVLLM = strings.NewReplacer("gate_proj", "up_proj", "up_proj", "gate_proj")
 
 // globalScale returns the global scale of a weight in NVFP4. The gate and up projections of a layer

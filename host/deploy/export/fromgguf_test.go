@@ -324,7 +324,8 @@ func TestFromGGUFRefusals(t *testing.T) {
 		"quantize.imatrix.file": "x", "llama.vocab_size": nil, "split.count": uint16(1),
 		"tokenizer.ggml.fim_pre_token_id": uint32(1), "tokenizer.ggml.add_sep_token": false}))
 	_, files, err := export.OpenGGUF(vfs.At(changed(t, nil)), 0)
-	if text := string(files["generation_config.json"]); err != nil || strings.Contains(text, "sample") {
+	text := string(files["generation_config.json"])
+	if err != nil || strings.Contains(text, "sample") {
 		t.Errorf("generation_config.json: %s, error %v", text, err)
 	}
 	for _, c := range []struct {

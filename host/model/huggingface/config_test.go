@@ -166,8 +166,9 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestPublished checks that keys of published files that do not change the computation are accepted:
-// those of SmolLM2, Qwen 2.5, Gemma 2, Llama 1, Unsloth, and all that transformers 4 could write.
+// TestPublished checks that keys of published files that do not change the computation are
+// accepted: those of SmolLM2, Qwen 2.5, Gemma 2, Llama 1, Unsloth, and all that transformers 4
+// could write.
 func TestPublished(t *testing.T) {
 	const keys = `"_attn_implementation_autoset": true, "_name_or_path": "a/b", "auto_map": {"AutoConfig": "x.Y"},
 		"is_llama_config": true, "rope_interleaved": false, "transformers.js_config": {"kv_cache_dtype": {"q4": "float16"}},
@@ -195,7 +196,8 @@ func TestPublished(t *testing.T) {
 	}
 	// what changes it, although its value is that of an empty key
 	for key, value := range map[string]any{"is_causal": false, "is_decoder": true,
-		"use_sliding_window": true, "rope_interleaved": true, "per_layer_config": map[string]any{"0": 1}} {
+		"use_sliding_window": true, "rope_interleaved": true,
+		"per_layer_config": map[string]any{"0": 1}} {
 		if _, err := parse(t, map[string]any{key: value}, 0); err == nil ||
 			!strings.Contains(err.Error(), key+": found") {
 			t.Errorf("%s = %v: %v", key, value, err)
