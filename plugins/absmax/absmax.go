@@ -231,7 +231,7 @@ func (l levels) signed(x, amax, finite program.Value) (value, codes, scale progr
 	zero := amax.Div(b.Const(l.top)).Lt(b.Const(smallest))
 	inverse := zero.Select(b.Const(0), b.Const(1).Div(step))
 	// x/s + 2^(b−1) + ½ is positive, and llama.cpp truncates it.
-	q := x.Mul(inverse).Shift(l.top + 0.5).Floor().Shift(-l.top).Clip(l.lowest, l.highest)
+	q := x.Mul(inverse).Shift(l.top+0.5).Floor().Shift(-l.top).Clip(l.lowest, l.highest)
 	size := l.scale.RoundStep(amax.Div(b.Const(l.top)), false)
 	scale = m.Lt(b.Const(0)).Select(size, size.Neg())
 	scale = finite.Select(zero.Select(b.Const(0), scale), b.Const(math.NaN()))
