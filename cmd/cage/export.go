@@ -142,15 +142,20 @@ func (e *exportCommand) prepareCheck(cmd *cobra.Command, temporary string) error
 
 // write writes the export, and computes losses if there is data.
 func (e *exportCommand) write(cmd *cobra.Command) (*output, error) {
+	source, err := trained.OpenSource(e.run, e.step, 0, newLogger(cmd))
+	if err != nil {
+		return nil, err
+	}
+	defer source.Close()
 	losses, context := []float64(nil), 0
 	if e.data != "" { // first, since the export takes longer to fail
-		loss, of, err := lossOf(cmd, e.run, trained.Options{Step: e.step, Data: e.data})
+		loss, of, err := lossOf(cmd, e.run, trained.Options{Source: source, Data: e.data})
 		if err != nil {
 			return nil, err
 		}
 		losses, context = append(losses, loss), of
 	}
-	model, err := openRun(cmd, e.run, trained.Options{Step: e.step, Export: true})
+	model, err := openRun(cmd, e.run, trained.Options{Source: source, Export: true})
 	if err != nil {
 		return nil, err
 	}

@@ -263,8 +263,20 @@ the checkpoints that it keeps and the one that it resumes from.`,
 			if err != nil {
 				return nil, err
 			}
-			for _, path := range paths {
+			for i := 0; i < len(paths); i++ {
+				path := paths[i]
 				v := verifyCheckpoint(arg, path)
+				if _, gone := path.Lstat(); !v.Intact && errors.Is(gone, fs.ErrNotExist) {
+					newer, err := checkpointsAt(arg) // a training has saved others
+					if err != nil {
+						return nil, err
+					}
+					known := paths[:i+1]
+					paths = slices.Concat(known, slices.DeleteFunc(newer, func(p vfs.Path) bool {
+						return slices.Contains(known, p)
+					}))
+					continue
+				}
 				result := v.Error
 				switch {
 				case v.Intact:

@@ -20,7 +20,6 @@ import (
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/model/lora"
 	"github.com/cage-qat/cage/host/train/build"
-	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/provenance"
@@ -81,14 +80,10 @@ func (t *Model) Export() (*export.Model, error) {
 	return m, err
 }
 
-func (t *Model) latent(param string) (values []float32, err error) {
+func (t *Model) latent(param string) ([]float32, error) {
 	if lora.IsFactor(param) {
-		err = checkpoint.Use(rundir.At(t.Dir).Checkpoints(), t.Step(), func(f *checkpoint.File) error {
-			factor, err := provenance.Factor(f, param)
-			values = factor.Data
-			return err
-		})
-		return values, err
+		factor, err := provenance.Factor(t.file, param)
+		return factor.Data, err
 	}
 	return engine.Download[float32](t.state.Param(param))
 }

@@ -7,11 +7,9 @@
 package trained
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/hashicorp/go-hclog"
@@ -34,6 +32,8 @@ import (
 type Options struct {
 	// Step is the step of the checkpoint; 0 means the newest one.
 	Step int
+	// Source is the model in dir; nil opens it. It is not closed.
+	Source *Source
 	// Data is a token file or chat file to evaluate on; "" means the validation set.
 	Data string
 	// AnyTokenizer does not compare the tokenizer of Data with the model's.
@@ -68,6 +68,7 @@ type Source struct {
 	Record *Record
 	Search rundir.Search           // for files outside of the run directory
 	Hub    *huggingface.Checkpoint // nil if the model is of a run
+	file   *checkpoint.File        // of the run, open since a training may remove it
 }
 
 // OpenSource opens the model in dir, and logs the warnings of a Hugging Face checkpoint. step is
@@ -104,21 +105,13 @@ func OpenSource(dir string, step, context int, log hclog.Logger) (s *Source, err
 			return nil, fmt.Errorf("%s is a run, whose context is fixed (%d): leave the context out",
 				dir, s.Config.Model.Context)
 		}
-		entries, err := checkpoint.List(run.Checkpoints())
-		if err != nil {
-			return nil, err
-		}
-		steps := checkpoint.Steps(entries)
-		if step > 0 && !slices.Contains(steps, step) {
-			return nil, fmt.Errorf("%s has no checkpoint of step %d: the steps are %v", dir, step, steps)
-		}
-		if len(entries) == 0 {
-			return nil, fmt.Errorf("%s: %w in %s", dir, checkpoint.ErrNone, run.Checkpoints())
-		}
-		s.Step = cmp.Or(step, entries[len(entries)-1].Step)
 		if s.Record, err = ReadRecord(run); err != nil {
 			return nil, err
 		}
+		if s.file, err = checkpoint.OpenStep(run.Checkpoints(), step); err != nil {
+			return nil, err
+		}
+		s.Step = s.file.Step
 	}
 	s.Search = rundir.Search{Run: dir, WorkDir: s.Record.Directory}
 	return s, nil
@@ -134,7 +127,7 @@ func (s *Source) Use(use func(load step.LoadFunc, f *checkpoint.File) error) err
 		return errors.Join(use(step.LoadParams(m, s.Hub.Values), nil), s.Hub.Err())
 	}
 	run := rundir.At(s.Dir)
-	return checkpoint.Use(run.Checkpoints(), s.Step, func(f *checkpoint.File) error {
+	return s.file.Use(func(f *checkpoint.File) error {
 		if err := s.Record.CheckOwner(run, f.Step, f.Meta); err != nil {
 			return err
 		}
@@ -160,7 +153,7 @@ func (s *Source) OpenData(path string, log hclog.Logger) (*dataset.File, error) 
 // Close closes the files of the model.
 func (s *Source) Close() error {
 	if s.Hub == nil {
-		return nil
+		return s.file.Close()
 	}
 	return s.Hub.Close()
 }
@@ -168,6 +161,7 @@ func (s *Source) Close() error {
 // Model is a checkpoint of a run, ready for evaluation with the run's quantizers.
 type Model struct {
 	*Source
+	borrowed  bool // Source is not closed with the model
 	log       hclog.Logger
 	data      *dataset.File // data to evaluate on; nil for a problem without data
 	state     *step.State
@@ -191,14 +185,21 @@ func Open(ctx context.Context, dir string, o Options) (*Model, error) {
 			"token or chat file with --data; to export it, make a run of it with `cage import`", dir)
 	}
 	t := &Model{log: o.Logger, quantizer: o.Quantizer, sequences: o.Generate}
-	if t.Source, err = OpenSource(dir, o.Step, o.Context, o.Logger); err != nil {
+	if t.Source = o.Source; t.Source == nil {
+		t.Source, err = OpenSource(dir, o.Step, o.Context, o.Logger)
+	} else {
+		t.borrowed, t.Source = true, new(*t.Source)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if t.quantizer != nil && t.Record.Posttrained != nil {
-		return nil, fmt.Errorf("%s has already been quantized after training: evaluate the run that it "+
+		err = fmt.Errorf("%s has already been quantized after training: evaluate the run that it "+
 			"was made from with another quantizer", dir)
+	} else {
+		err = t.load(ctx, o)
 	}
-	if err := t.load(ctx, o); err != nil {
+	if err != nil {
 		t.Close()
 		return nil, err
 	}
@@ -339,7 +340,9 @@ func (t *Model) Close() {
 	if t.evaluator != nil {
 		t.evaluator.Close()
 	}
-	t.Source.Close()
+	if !t.borrowed {
+		t.Source.Close()
+	}
 	if t.state != nil {
 		t.state.Close()
 	}

@@ -8,10 +8,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/model/generate"
 	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
@@ -100,6 +103,26 @@ func TestOpen(t *testing.T) {
 		if _, err := opened.Continue(t.Context(), tok, []int32{'a', id}, generate.Options{Tokens: 1}, nil,
 			nil); err == nil || !strings.Contains(err.Error(), fmt.Sprint("has the token ", id)) {
 			t.Errorf("behind the token %d, which the model does not have: %v", id, err)
+		}
+	}
+	// A training may remove the checkpoint.
+	source, err := trained.OpenSource(dir, 8, 0, hclog.NewNullLogger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer source.Close()
+	want := at(8)
+	if err := checkpoint.RemoveAll(rundir.At(dir).Checkpoints()); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // it stays open
+		held, err := trained.Open(t.Context(), dir, trained.Options{Source: source, Finder: finder})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, _, err := held.Evaluate(t.Context(), 0)
+		if held.Close(); err != nil || got != want {
+			t.Errorf("a removed checkpoint evaluates to %v, want %v; %v", got, want, err)
 		}
 	}
 }

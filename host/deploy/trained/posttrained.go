@@ -2,12 +2,10 @@ package trained
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/cage-qat/cage/host/deploy/export"
 	"github.com/cage-qat/cage/host/deploy/posttrain"
 	"github.com/cage-qat/cage/host/model/safetensors"
-	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/rundir"
@@ -75,16 +73,11 @@ func (t *Model) posttrained(w *posttrain.Matrix) (*export.Quantized, error) {
 	if q.Rotation > 1 {
 		return q, nil
 	}
-	f, err := checkpoint.Open(rundir.At(t.Dir).Checkpoints().Join(checkpoint.FileName(t.Step())))
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
 	name := ScaleName(w.Name)
-	if !slices.ContainsFunc(f.Infos(), func(i safetensors.Info) bool { return i.Name == name }) {
+	if !t.file.Has(name) {
 		return q, nil
 	}
-	scale, err := f.Tensor(name)
+	scale, err := t.file.Tensor(name)
 	if err != nil {
 		return nil, err
 	}

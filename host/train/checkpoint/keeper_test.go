@@ -207,3 +207,50 @@ func TestOpenAndVerify(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 }
+
+// TestOpenStepWhileSaving checks that the newest checkpoint can be opened and read at any moment,
+// while a keeper of a single one saves and removes.
+func TestOpenStepWhileSaving(t *testing.T) {
+	const last = 200
+	dir := vfs.At(t.TempDir())
+	keeper := checkpoint.NewKeeper(dir, 1, nil)
+	keep := func(step int) error {
+		return errors.Join(keeper.Save(context.Background(), state(t, step, 1, 5)), keeper.Prune())
+	}
+	if err := keep(1); err != nil {
+		t.Fatal(err)
+	}
+	saved := make(chan error, 1)
+	go func() {
+		var err error
+		for step := 2; step <= last && err == nil; step++ {
+			err = keep(step)
+		}
+		saved <- err
+	}()
+	first, err := checkpoint.OpenStep(dir, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	for step := 0; step < last; {
+		f, err := checkpoint.OpenStep(dir, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(f.Verify(), f.Close()); err != nil || f.Step < step {
+			t.Fatalf("step %d after %d: %v", f.Step, step, err)
+		}
+		step = f.Step
+	}
+	if err := errors.Join(<-saved, first.Verify()); err != nil {
+		t.Error(err)
+	}
+	// A link to a file that does not exist is there: it is not looked for again.
+	if err := os.Symlink("absent", dir.Join(checkpoint.FileName(last+1)).Name); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := checkpoint.OpenStep(dir, 0); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%v, %v", f, err)
+	}
+}

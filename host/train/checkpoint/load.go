@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"slices"
 	"strconv"
@@ -19,6 +20,7 @@ import (
 // File is an open checkpoint with a verified header. Its tensors are verified when they are read.
 type File struct {
 	State
+	path  vfs.Path
 	files []*safetensors.File // its own, then its parts
 	// Parts are the files besides the main file; none if one process wrote the checkpoint.
 	Parts []Part
@@ -40,7 +42,7 @@ func Open(path vfs.Path) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load checkpoint: %w", err)
 	}
-	f := &File{files: []*safetensors.File{file}, State: State{Meta: file.Metadata()}}
+	f := &File{path: path, files: []*safetensors.File{file}, State: State{Meta: file.Metadata()}}
 	f.Step, err = strconv.Atoi(f.Meta[stepKey])
 	switch named, ok := stepOf(path.Base()); {
 	case f.Digest() == "":
@@ -114,27 +116,59 @@ func (f *File) Size() (sum int64) {
 	return sum
 }
 
-// Use calls use with the given step's checkpoint in dir or, if step is 0, the newest one. If it is
-// damaged, the error names the newest intact one. The error wraps ErrNone if dir has no checkpoint.
+// OpenStep opens the given step's checkpoint in dir or, if step is 0, the newest one. It stays
+// readable if a training removes it. If it is damaged, the error names the newest intact one. The
+// error wraps ErrNone if dir has no checkpoint.
+func OpenStep(dir vfs.Path, step int) (*File, error) {
+	for {
+		entries, err := List(dir)
+		if err != nil {
+			return nil, err
+		}
+		if len(entries) == 0 {
+			return nil, fmt.Errorf("%w in %s", ErrNone, dir)
+		}
+		at := len(entries) - 1
+		if step > 0 {
+			at = slices.IndexFunc(entries, func(e Entry) bool { return e.Step == step })
+		}
+		if at < 0 {
+			return nil, fmt.Errorf("%s has no checkpoint of step %d: the steps are %v",
+				dir, step, Steps(entries))
+		}
+		f, err := Open(entries[at].Path)
+		if err == nil {
+			return f, nil
+		}
+		if _, gone := entries[at].Path.Lstat(); !errors.Is(gone, fs.ErrNotExist) {
+			return nil, adviseIf(errors.Is(err, ErrDamaged), entries[at].Path, err)
+		} // else a training has removed it, after it had saved a newer one
+	}
+}
+
+// Use calls use with the checkpoint of [OpenStep].
 func Use(dir vfs.Path, step int, use func(*File) error) error {
-	entries, err := List(dir)
+	f, err := OpenStep(dir, step)
 	if err != nil {
 		return err
 	}
-	if len(entries) == 0 {
-		return fmt.Errorf("%w in %s", ErrNone, dir)
-	}
-	chosen := entries[len(entries)-1]
-	if step > 0 {
-		chosen = Entry{Step: step, Path: dir.Join(FileName(step))}
-	}
-	isDamaged, err := tryOne(chosen.Path, use)
-	if !isDamaged {
+	return errors.Join(f.Use(use), f.Close())
+}
+
+// Use calls use with the checkpoint. If use finds it damaged, the error names the newest intact one.
+func (f *File) Use(use func(*File) error) error {
+	err := use(f)
+	return adviseIf(err != nil && f.damaged.Load(), f.path, err)
+}
+
+func adviseIf(damaged bool, path vfs.Path, err error) error {
+	if !damaged {
 		return err
 	}
-	err = fmt.Errorf("%s: %w", chosen.Path, err)
+	err = fmt.Errorf("%s: %w", path, err)
+	entries, _ := List(path.Dir())
 	for _, other := range slices.Backward(entries) {
-		if other.Step == chosen.Step {
+		if other.Path == path {
 			continue
 		}
 		if damaged, otherErr := tryOne(other.Path, (*File).Verify); !damaged && otherErr == nil {
