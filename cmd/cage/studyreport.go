@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -45,8 +44,12 @@ out and named, and the exit code is 1.`,
 			if err != nil {
 				return nil, err
 			}
-			dir := cmp.Or(out, report.Dir(s.Out))
-			files, err := r.Save(vfs.At(dir))
+			to := report.Dir(s.Out)
+			if out != "" {
+				to = vfs.At(out)
+			}
+			dir := to.Name
+			files, err := r.Save(to)
 			if err != nil {
 				return nil, err
 			}

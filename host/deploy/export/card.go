@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"text/template"
+
+	"github.com/cage-qat/cage/internal/safetext"
 )
 
 // Card holds the parts of the model card that the caller of the export supplies.
@@ -21,18 +23,19 @@ type Card struct {
 	Version     string // version of cage
 }
 
-var cardTemplate = template.Must(template.New(cardFile).Parse(`---
+var cardTemplate = template.Must(template.New(cardFile).Funcs(template.FuncMap{
+	"line": safetext.Line, "fence": fence}).Parse(`---
 {{with .Card.License}}license: {{.}}{{else}}# license: choose one before you publish the model{{end}}
 {{- with .Library}}
 library_name: {{.}}{{end}}
 {{- with .Card.Base}}
-{{.}}{{end}}
+{{line .}}{{end}}
 tags:
 - cage
 - {{if .Card.Posttrained}}post-training-quantization{{else}}quantization-aware-training{{end}}
 ---
 
-# {{.Card.Name}}
+# {{line .Card.Name}}
 
 {{.What}}
 
@@ -40,24 +43,34 @@ tags:
 |---|---|
 | steps | {{.Card.Step}} |
 {{- with .Card.Posttrained}}
-| quantized | {{.}} |{{end}}
+| quantized | {{line .}} |{{end}}
 {{- with .Card.Loss}}
 | validation loss | {{.}} |{{end}}
 | exported as | {{.Report.Format}}: {{.Types}} |
 | exact | {{.Exact}} |
 {{- range .Report.Notes}}
-| note | {{.}} |{{end}}
+| note | {{line .}} |{{end}}
 {{range .Report.Warnings}}
-Warning: {{.}}
+Warning: {{line .}}
 {{end}}
 Made by cage {{.Card.Version}} with
 
-    {{.Card.Command}}
+    {{line .Card.Command}}
 
 ## Configuration of the training
 
-` + "```toml\n{{.Card.Config}}```" + `
+{{fence .Card.Config}}toml
+{{.Card.Config}}{{fence .Card.Config}}
 `))
+
+// fence returns a code fence that is longer than any in text.
+func fence(text string) string {
+	fence := "```"
+	for strings.Contains(text, fence) {
+		fence += "`"
+	}
+	return fence
+}
 
 // libraries maps formats to the library that loads them, as the Hugging Face Hub names it.
 var libraries = map[string]string{"hf": "transformers", "compressed-tensors": "transformers",

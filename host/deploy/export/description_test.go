@@ -99,3 +99,31 @@ func TestWalks(t *testing.T) {
 		}
 	}
 }
+
+// TestForeignTextInCard checks that no text from elsewhere leaves its place in the model card: the
+// YAML header, a line, or the block with the configuration.
+func TestForeignTextInCard(t *testing.T) {
+	m := small(t, architecture.KindLlama, nil)
+	const more = "\nevil: 1\r---\u2028evil: 2\u0085evil: 3"
+	config := "out = '````'\n```\n# evil\n"
+	m.Card = export.Card{Name: "a" + more, Base: "# base_model: OWNER/b" + more, Config: config,
+		Command: "cage" + more, Posttrained: "p" + more}
+	m.Warnings, m.Notes = []string{"w" + more}, []string{"n" + more}
+	dir, _ := exported(t, "hf", m, export.Options{})
+	card := string(testfile.Read(t, filepath.Join(dir, "README.md")))
+	_, text, _ := strings.Cut(card, "---\n")
+	header, text, _ := strings.Cut(text, "\n---\n")
+	text, block, _ := strings.Cut(text, "\n`````toml\n")
+	if !strings.Contains(header, "\n# base_model: OWNER/b") || !strings.HasPrefix(block, config) ||
+		!strings.HasSuffix(block, "\n`````\n") {
+		t.Errorf("the card is\n%s", card)
+	}
+	for _, c := range "\r\u2028\u0085" {
+		if strings.ContainsRune(header+text, c) {
+			t.Errorf("%q is in the card", c)
+		}
+	}
+	if strings.Contains(header+text, "\nevil") {
+		t.Errorf("the card is\n%s", card)
+	}
+}

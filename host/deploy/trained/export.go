@@ -3,6 +3,7 @@ package trained
 import (
 	"cmp"
 	"encoding/json/v2"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -156,6 +157,13 @@ func (t *Model) quantized(param string) (*export.Quantized, error) {
 }
 
 func (t *Model) describe(m *export.Model, learned huggingface.Tokens) error {
+	err := error(nil)
+	for _, name := range huggingface.DescriptionFiles {
+		err = errors.Join(err, vfs.At(t.Dir).Join(name).CheckLinks())
+	}
+	if err != nil {
+		return err
+	}
 	d, err := huggingface.ReadDescription(vfs.At(t.Dir))
 	if err != nil {
 		return err

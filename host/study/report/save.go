@@ -23,7 +23,7 @@ const (
 )
 
 // Dir returns the directory of the report of a study whose directory is out.
-func Dir(out string) string { return filepath.Join(out, "report") }
+func Dir(out string) vfs.Path { return vfs.At(out).Join("report") }
 
 // Save writes the report to a directory and returns the names of the written files. The page, which
 // readers open first, is written last, after the files that it refers to. Figures that an earlier

@@ -155,7 +155,7 @@ func Use(dir vfs.Path, step int, use func(*File) error) error {
 	return errors.Join(f.Use(use), f.Close())
 }
 
-// Use calls use with the checkpoint. If use finds it damaged, the error names the newest intact one.
+// Use calls use with the checkpoint. If it is damaged, the error names the newest intact one.
 func (f *File) Use(use func(*File) error) error {
 	err := use(f)
 	return adviseIf(err != nil && f.damaged.Load(), f.path, err)

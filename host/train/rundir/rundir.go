@@ -125,8 +125,13 @@ const (
 )
 
 // ReadFiles adds the contents of the named files in folder to files, except those that do not exist
-// or are in files already. With the chat template, it adds those in [tokenizer.TemplateFolder].
+// or are in files already. With the chat template, it adds those in [tokenizer.TemplateFolder]. Links
+// are followed, as in a cache of the Hub, but not in a run directory.
 func ReadFiles(files map[string][]byte, folder vfs.Path, names []string) error {
+	run, err := Dir{folder}.Config().Exists()
+	if err != nil {
+		return err
+	}
 	if slices.Contains(names, tokenizer.TemplateFile) {
 		entries, err := folder.Join(tokenizer.TemplateFolder).ReadDir()
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -147,6 +152,11 @@ func ReadFiles(files map[string][]byte, folder vfs.Path, names []string) error {
 	for _, name := range names {
 		if _, have := files[name]; have {
 			continue
+		}
+		if run {
+			if err := folder.Join(name).CheckLinks(); err != nil {
+				return err
+			}
 		}
 		content, err := folder.Join(name).ReadSmallFile(maxFile)
 		if errors.Is(err, fs.ErrNotExist) {

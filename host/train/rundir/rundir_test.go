@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // TestRemoveAbandoned checks that the temporary files that a killed writer of atomically written
@@ -180,4 +181,33 @@ func TestLister(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("it is gone", "b unreadable")
+}
+
+// TestReadFilesOfLinks checks that links are followed in a checkpoint, as a cache of the Hub has
+// them, but not in a run directory.
+func TestReadFilesOfLinks(t *testing.T) {
+	outside := filepath.Join(t.TempDir(), "outside")
+	if err := os.WriteFile(outside, []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"chat_template.jinja", "additional_chat_templates/x.jinja"} {
+		dir := vfs.At(t.TempDir())
+		link := dir.Join(name)
+		if err := errors.Join(link.Dir().MkdirAll(), os.Symlink(outside, link.Name)); err != nil {
+			t.Fatal(err)
+		}
+		files := map[string][]byte{}
+		err := rundir.ReadFiles(files, dir, []string{"chat_template.jinja"})
+		if err != nil || string(files[name]) != "text" {
+			t.Errorf("%s of a checkpoint is %q: %v", name, files[name], err)
+		}
+		if err := os.WriteFile(dir.Join("run.toml").Name, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		files = map[string][]byte{}
+		err = rundir.ReadFiles(files, dir, []string{"chat_template.jinja"})
+		if err == nil || !strings.Contains(err.Error(), link.Name) || len(files) > 0 {
+			t.Errorf("%s of a run is %q: %v", name, files[name], err)
+		}
+	}
 }
