@@ -18,6 +18,7 @@
 //	lotion.go      LOTION, a regularizer that smooths the loss
 //	oscireset.go   OsciReset, which resets oscillating weights to grid points
 //	parq.go        PARQ and BinaryRelax, which quantize gradually
+//	winq.go        WinQ, which mixes x and Q(x) in some steps, with noise
 //	weight.go, levels.go   the values of a quantizer's codes, for PARQ and BinaryRelax
 //
 // Other parts of training:

@@ -13,6 +13,7 @@ const (
 	NameLOTION    = "lotion"
 	NameOsciReset = "oscireset"
 	NamePARQ      = "parq"
+	NameWinQ      = "winq"
 	NameOff       = "off"
 )
 
@@ -31,6 +32,7 @@ type Settings struct {
 	LOTION    LOTION
 	OsciReset OsciReset
 	PARQ      PARQ
+	WinQ      WinQ
 
 	Gradient    string // point at which the gradient is computed: "quantized" or FullGradient
 	ParetoEvery int    // steps between measurements of ‖P_λ‖; 0: never
@@ -47,6 +49,8 @@ func (s Settings) Method() Method {
 		return s.OsciReset
 	case NamePARQ:
 		return s.PARQ
+	case NameWinQ:
+		return s.WinQ
 	default:
 		return None{}
 	}
@@ -55,7 +59,7 @@ func (s Settings) Method() Method {
 // Title returns the name of the method as its authors spell it.
 func (s Settings) Title() string {
 	return map[string]string{NameCAGE: "CAGE", NameLOTION: "LOTION", NameOsciReset: "OsciReset",
-		NamePARQ: "PARQ", NameOff: "no method"}[s.Name]
+		NamePARQ: "PARQ", NameWinQ: "WinQ", NameOff: "no method"}[s.Name]
 }
 
 // Own returns the settings of the selected method, by key; nil if no method is selected.
@@ -93,7 +97,7 @@ func (s *Settings) Keys(quantized func() bool) []schema.Key {
 		return Default.Form
 	}
 	name := schema.Key{Name: "name", To: &s.Name, Default: NameCAGE,
-		Is:  schema.OneOf(NameCAGE, NameLOTION, NameOsciReset, NamePARQ, NameOff),
+		Is:  schema.OneOf(NameCAGE, NameLOTION, NameOsciReset, NamePARQ, NameWinQ, NameOff),
 		Doc: `method; off: none, as with form = "off"`}
 	gradient := schema.Key{Name: "gradient", To: &s.Gradient, For: measured, Default: "quantized",
 		Is: schema.OneOf("quantized", FullGradient),
@@ -117,7 +121,7 @@ func (s *Settings) Keys(quantized func() bool) []schema.Key {
 	// A configuration's fingerprint depends on the order of the keys: append new ones.
 	return slices.Concat([]schema.Key{name}, slices.Insert(s.CAGE.keys(form), 1, gradient),
 		[]schema.Key{pareto}, s.LOTION.keys(), s.OsciReset.keys(), s.PARQ.keys(),
-		[]schema.Key{strength})
+		[]schema.Key{strength}, s.WinQ.keys())
 }
 
 // Check returns the problems that involve several keys.

@@ -98,6 +98,7 @@ func TestResumeContinues(t *testing.T) {
 		"unquantized":      {`quantizer.plugin="none"`},
 		"oscireset": {
 			`method={name="oscireset", reset_start=0.0, reset_every=8, reset_window=4, reset_threshold=1.5}`},
+		"winq":            {`method={name="winq", mix_every=4}`, `quantizer={plugin="lsq"}`},
 		"parq":            {`method={name="parq"}`, `quantizer={plugin="absmax", bits=4}`},
 		"tied head, muon": {`model.head="tied"`, `optimizer.plugin="muon"`},
 		"fused":           {`device.kernels="fused"`, `device.products="integer"`},

@@ -51,6 +51,7 @@ var singleCases = map[string][]string{
 	"late refreshes": {`quantizer={plugin="quest"}`, `optimizer={plugin="soap", refresh_delay=2}`},
 	"oscireset": {`method={name="oscireset", reset_start=0.0, reset_every=4, reset_window=2}`,
 		`quantizer={plugin="quest"}`},
+	"winq": {`method={name="winq", mix_every=3, noise=0.01}`, `quantizer={plugin="absmax"}`},
 	"parq": {`method={name="parq", anneal_start=0.2}`, `quantizer={plugin="mxfp4"}`,
 		three},
 	"lotion": {`method={name="lotion"}`, `quantizer={weights={plugin="quest"}}`,
