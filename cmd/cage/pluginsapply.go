@@ -47,7 +47,7 @@ func newPluginsApply() *cobra.Command {
 	p := pluginApply{}
 	cmd := &cobra.Command{
 		Use:   "apply NAME FILE",
-		Short: "Quantize a tensor of a file with a plugin, and write values, codes and gradients",
+		Short: "Quantize a tensor of a file with a plugin",
 		Long: `Quantize a tensor of a .npy or .safetensors file with a quantizer, as in the first step of
 a run of one step, and write all that its programs return: value, codes, scale, mask and
 surrogate; trained and kept tensors, which start from this tensor, and their next state

@@ -39,8 +39,8 @@ func withoutEffect(cfg *config.Config, programs *build.Programs) (messages []str
 	if m.Form == cage.Coupled && m.Variant != cage.Default.Variant {
 		idle(fmt.Sprintf("method.variant = %q", m.Variant), "method.form is %q", m.Form)
 	}
-	if cfg.Method.Name == cage.NameOsciReset {
-		acts := false
+	if name := cfg.Method.Name; name == cage.NameOsciReset || name == cage.NameWinQ {
+		acts := cfg.Method.WinQ.Every <= cfg.Train.Steps && name == cage.NameWinQ
 		for t := 1; t <= cfg.Train.Steps && !acts; t++ {
 			acts = cfg.Method.OsciReset.Resets(cage.At{Step: t, Steps: cfg.Train.Steps})
 		}
