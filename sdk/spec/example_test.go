@@ -32,5 +32,5 @@ func Example() {
 	fmt.Println(q.Check([]int{4, 4}))
 	// Output:
 	// quantize is float[2,4] to float[2,4]
-	// the quantizer's program must take x: float[4,4], and may take noise: uint[2], shared_noise: uint[2], step: float after them, in this order
+	// the quantizer's program must take x: float[4,4], and may take noise: uint[2], shared_noise: uint[2], step: float, steps: float after them, in this order
 }

@@ -87,7 +87,7 @@ func TestLargeTensors(t *testing.T) {
 // implementation in double precision, with the tolerance of package lower for such programs. Many
 // programs read several rows at once and are refused; the others are counted.
 func TestRandomPrograms(t *testing.T) {
-	seeds, kernels := testlevel.Sample[uint64](24, 200, 400), 0
+	seeds, kernels := testlevel.Sample[uint64](24, 300, 400), 0
 	seen := map[program.Op]int{}
 	for seed := range seeds {
 		o := randprog.Options{Nodes: 10 + int(seed%31), Elements: []int{40, 256, 3000}[seed%3]}

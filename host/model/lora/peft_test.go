@@ -1,6 +1,7 @@
 package lora_test
 
 import (
+	"encoding/json/jsontext"
 	"encoding/json/v2"
 	"fmt"
 	"maps"
@@ -82,10 +83,11 @@ func TestPatterns(t *testing.T) {
 		maps.Copy(config, map[string]any{"r": 4, "lora_alpha": 6, "use_rslora": s.RSLoRA})
 		for key, pattern := range map[string]map[string]any{"rank_pattern": of.Config.Ranks,
 			"alpha_pattern": of.Config.Alphas} {
-			config[key] = pattern
 			// Where expressions overlap, the longer one is the first in the file.
 			names := slices.SortedFunc(maps.Keys(pattern), func(a, b string) int { return len(b) - len(a) })
+			var members []string
 			for _, name := range names {
+				members = append(members, fmt.Sprintf("%q: %v", name, pattern[name]))
 				entry := fmt.Sprintf("%s=%v", name, pattern[name])
 				if key == "rank_pattern" {
 					s.Ranks = append(s.Ranks, entry)
@@ -93,6 +95,7 @@ func TestPatterns(t *testing.T) {
 					s.Alphas = append(s.Alphas, entry)
 				}
 			}
+			config[key] = jsontext.Value("{" + strings.Join(members, ", ") + "}")
 		}
 		if problems := s.Check(twoLayers); i < 4 && len(problems) > 0 {
 			t.Error(problems)
