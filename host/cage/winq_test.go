@@ -9,8 +9,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// TestWinQ checks that weights are κ·x + (1−κ)·Q(x) after each k-th step, and those of the optimizer
-// after the others, and that a weight with an infinite element is left alone.
+// TestWinQ checks that weights are κ·x + (1−κ)·Q(x) after each k-th step, and those of the
+// optimizer after the others, and that a weight with an infinite element is left alone.
 func TestWinQ(t *testing.T) {
 	m := WinQ{Every: 3, Kept: 0.2}
 	at := plugintest.Normal(1, 4, 32).Data

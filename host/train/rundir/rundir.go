@@ -125,8 +125,8 @@ const (
 )
 
 // ReadFiles adds the contents of the named files in folder to files, except those that do not exist
-// or are in files already. With the chat template, it adds those in [tokenizer.TemplateFolder]. Links
-// are followed, as in a cache of the Hub, but not in a run directory.
+// or are in files already. With the chat template, it adds those in [tokenizer.TemplateFolder].
+// Links are followed, as in a cache of the Hub, but not in a run directory.
 func ReadFiles(files map[string][]byte, folder vfs.Path, names []string) error {
 	run, err := Dir{folder}.Config().Exists()
 	if err != nil {
