@@ -76,7 +76,7 @@ func TestDefaults(t *testing.T) {
 		Method: cage.Settings{Name: "cage", Gradient: "quantized",
 			CAGE: cage.CAGE{Form: cage.Off, Variant: cage.Paper, Lambda: 2, Silence: 0.9,
 				Ramp: cage.Linear},
-			LOTION: cage.DefaultLOTION, OsciReset: cage.DefaultOsciReset, PARQ: cage.DefaultPARQ},
+			LOTION: cage.DefaultLOTION, OsciReset: cage.DefaultOsciReset, PARQ: cage.DefaultPARQ, WinQ: cage.DefaultWinQ},
 		Optimizer:   Optimizer{Plugin: Plugin{Name: "adamw"}, Rest: &Plugin{Name: "adamw"}},
 		Diagnostics: cage.Diagnostics{Coordinates: 4096, Window: 32},
 		Device: Device{Kind: "cpu", Count: 1, Shard: "none", Precision: "float32",
@@ -297,7 +297,7 @@ func TestMethods(t *testing.T) {
 		CAGE: cage.CAGE{Form: cage.Off, Variant: cage.Paper, Lambda: 2, Silence: 0.9,
 			Ramp: cage.Linear},
 		LOTION:    cage.LOTION{Coeff: 10, FisherDecay: 0.9, Bits: 3, Denom: "power"},
-		OsciReset: cage.DefaultOsciReset, PARQ: cage.DefaultPARQ}
+		OsciReset: cage.DefaultOsciReset, PARQ: cage.DefaultPARQ, WinQ: cage.DefaultWinQ}
 	if diff := cmp.Diff(want, c.Method); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
