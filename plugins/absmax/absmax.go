@@ -85,10 +85,11 @@ func (absmax) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 		amax = size.MaxRow()
 	}
 	finite := amax.IsFinite()
-	value, codes, scale := levels.quantize(grouped, amax, finite)
+	quantize := levels.quantize
 	if site.Text("grid") == gridSigned {
-		value, codes, scale = levels.signed(grouped, amax, finite)
+		quantize = levels.signed
 	}
+	value, codes, scale := quantize(grouped, amax, finite)
 	mask := finite.Broadcast(grouped.Shape(), nil)
 	return sdk.Quantized{
 		Value:       split.undo(value),
