@@ -100,11 +100,7 @@ program, are named evaluated.NAME.
 		}
 		err = startAsEach(cmd, args[0], []sdk.Kind{sdk.KindQuantizer}, false,
 			func(client *plugin.Client) error {
-				settings, err := pluginSettings(p.sets, client.Description())
-				if err != nil {
-					return err
-				}
-				values, err := client.Resolve(settings)
+				values, err := pluginValues(client, p.sets)
 				if err != nil {
 					return err
 				}

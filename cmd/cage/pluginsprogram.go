@@ -112,11 +112,7 @@ Python that needs PyTorch alone, for the given shapes; see docs/guide/pytorch.md
 			return nil, usagef("--out is the file for --to: want --to torch with it")
 		}
 		err = startAsEach(cmd, args[0], kinds, false, func(client *plugin.Client) error {
-			settings, err := pluginSettings(p.sets, client.Description())
-			if err != nil {
-				return err
-			}
-			values, err := client.Resolve(settings)
+			values, err := pluginValues(client, p.sets)
 			if err != nil {
 				return err
 			}

@@ -151,6 +151,15 @@ func (p *pluginTest) goldens() ([]sdktest.Option, []sdk.Kind, error) {
 	return options, found, nil
 }
 
+// pluginValues returns the values of all parameters of a plugin, given the settings of --set.
+func pluginValues(client *plugin.Client, sets []string) (sdk.Values, error) {
+	settings, err := pluginSettings(sets, client.Description())
+	if err != nil {
+		return sdk.Values{}, err
+	}
+	return client.Resolve(settings)
+}
+
 // pluginSettings parses plugin settings of the form KEY=VALUE. A value is parsed as TOML. If that
 // fails, or if the plugin declares KEY as a string, it is plain text.
 func pluginSettings(sets []string, d sdk.Description) (map[string]any, error) {
