@@ -8,6 +8,7 @@ import (
 
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/study/snapshot"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 func newStudyKeep() *cobra.Command {
@@ -36,6 +37,11 @@ the study file.`,
 			return nil, err
 		}
 		path := cmp.Or(out, s.Name+".json")
+		if out == "" { // the user did not name it
+			if err := vfs.At(".").Join(path).CheckLinks(); err != nil {
+				return nil, err
+			}
+		}
 		file, err := snapshot.Update(path, s, results, forget, buildVersion(), time.Now().UTC())
 		if err != nil {
 			return nil, err

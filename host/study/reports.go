@@ -3,6 +3,7 @@ package study
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -27,11 +28,9 @@ func (s *Study) readTables(tables []*table, axes []axis, plans []plan) {
 		t.checkAxes(axes, "columns", out.Columns...)
 		t.checkAxes(axes, "over", out.Over...)
 		t.checkUsedOnce(axes, []string{"rows", "columns", "over"}, out.Rows, out.Columns, out.Over)
-		if f := out.Format; f != "" {
-			verbs := strings.Count(strings.ReplaceAll(f, "%%", ""), "%")
-			if verbs != 1 || strings.Contains(fmt.Sprintf(f, 1.5), "%!") {
-				t.wrong("format", f, `a verb for a number, such as "%.3f"`)
-			}
+		if f := out.Format; f != "" && (!numberFormat.MatchString(f) ||
+			strings.Contains(fmt.Sprintf(f, 1.5), "%!")) {
+			t.wrong("format", f, `a verb for a number, such as "%.3f", without markup`)
 		}
 		out.Where = t.where(axes)
 		out.Metric = cmp.Or(out.Metric, defaultMetric)
@@ -363,3 +362,7 @@ func (t *table) checkContent(f *Figure, axes []axis, known []string) {
 	}
 	t.checkUsedOnce(axes, []string{"x", "y", "series", "over"}, x, y, f.Series, f.Over)
 }
+
+// numberFormat matches a format with one verb. In reports, beside a number, none of its characters
+// means something else.
+var numberFormat = regexp.MustCompile(`^([\pL\pN .,:;()/+−·×°-]|%%)*%[^%]([\pL\pN .,:;()/+−·×°-]|%%)*$`)

@@ -404,7 +404,7 @@ func (r *run) keepDescription() error {
 	if r.startedFrom == "" {
 		return nil
 	}
-	d, err := huggingface.ReadDescription(vfs.At(r.startedFrom))
+	d, err := rundir.ReadDescription(r.startedFrom)
 	if err != nil || d.Config == nil {
 		return err
 	}

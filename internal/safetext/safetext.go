@@ -29,6 +29,25 @@ func isShown(r rune) bool { return r == '\n' || r == '\t' || unicode.IsGraphic(r
 // Line is like [Text], but also escapes line breaks and tabs. It is for text on a single line.
 func Line(s string) string { return escape(s, unicode.IsGraphic, goEscape) }
 
+// Words is like [Line], but with spaces, and no two of them, in place of control characters.
+func Words(s string) string {
+	return Line(strings.Join(strings.FieldsFunc(Valid(s), func(r rune) bool {
+		return unicode.IsControl(r) || unicode.IsSpace(r)
+	}), " "))
+}
+
+// Markdown returns s as one line of Markdown that shows it as it is.
+func Markdown(s string) string {
+	var b strings.Builder
+	for _, r := range Words(s) {
+		if strings.ContainsRune("\\`*_{}[]<>#|~&$", r) {
+			b.WriteByte('\\')
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
 // JSON escapes characters of a JSON document as [Text] does, without changing the values in it.
 func JSON(s string) string { return escape(s, isShown, jsonEscape) }
 

@@ -72,6 +72,18 @@ func TestJSONKeepsItsMeaning(t *testing.T) {
 	}
 }
 
+func TestMarkdown(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                 "",
+		" a\n# b\r\n\x1b[2J\u202ec\u2028|": `a \# b \[2J\\u202ec \|`,
+		"[a](b) <i> *c* _d_ `e` ~ $f$ &":   `\[a\](b) \<i\> \*c\* \_d\_ ` + "\\`e\\`" + ` \~ \$f\$ \&`,
+	} {
+		if got := safetext.Markdown(text); got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
+	}
+}
+
 func FuzzText(f *testing.F) {
 	f.Add("a\x1b[31mb\u202e\xff")
 	f.Fuzz(func(t *testing.T, s string) {

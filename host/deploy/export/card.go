@@ -24,7 +24,7 @@ type Card struct {
 }
 
 var cardTemplate = template.Must(template.New(cardFile).Funcs(template.FuncMap{
-	"line": safetext.Line, "fence": fence}).Parse(`---
+	"line": safetext.Line, "text": safetext.Markdown, "fence": fence}).Parse(`---
 {{with .Card.License}}license: {{.}}{{else}}# license: choose one before you publish the model{{end}}
 {{- with .Library}}
 library_name: {{.}}{{end}}
@@ -35,7 +35,7 @@ tags:
 - {{if .Card.Posttrained}}post-training-quantization{{else}}quantization-aware-training{{end}}
 ---
 
-# {{line .Card.Name}}
+# {{text .Card.Name}}
 
 {{.What}}
 
@@ -43,15 +43,15 @@ tags:
 |---|---|
 | steps | {{.Card.Step}} |
 {{- with .Card.Posttrained}}
-| quantized | {{line .}} |{{end}}
+| quantized | {{text .}} |{{end}}
 {{- with .Card.Loss}}
 | validation loss | {{.}} |{{end}}
 | exported as | {{.Report.Format}}: {{.Types}} |
 | exact | {{.Exact}} |
 {{- range .Report.Notes}}
-| note | {{line .}} |{{end}}
+| note | {{text .}} |{{end}}
 {{range .Report.Warnings}}
-Warning: {{line .}}
+Warning: {{text .}}
 {{end}}
 Made by cage {{.Card.Version}} with
 

@@ -104,7 +104,7 @@ func TestWalks(t *testing.T) {
 // YAML header, a line, or the block with the configuration.
 func TestForeignTextInCard(t *testing.T) {
 	m := small(t, architecture.KindLlama, nil)
-	const more = "\nevil: 1\r---\u2028evil: 2\u0085evil: 3"
+	const more = "\nevil: 1\r---\u2028evil: 2\u0085evil: 3\u202e|<img src=x>[a](b)`"
 	config := "out = '````'\n```\n# evil\n"
 	m.Card = export.Card{Name: "a" + more, Base: "# base_model: OWNER/b" + more, Config: config,
 		Command: "cage" + more, Posttrained: "p" + more}
@@ -118,12 +118,15 @@ func TestForeignTextInCard(t *testing.T) {
 		!strings.HasSuffix(block, "\n`````\n") {
 		t.Errorf("the card is\n%s", card)
 	}
-	for _, c := range "\r\u2028\u0085" {
+	for _, c := range "\r\u2028\u0085\u202e" {
 		if strings.ContainsRune(header+text, c) {
 			t.Errorf("%q is in the card", c)
 		}
 	}
-	if strings.Contains(header+text, "\nevil") {
+	_, markdown, _ := strings.Cut(text, "# ")
+	markdown, _, _ = strings.Cut(markdown, "Made by cage")
+	if strings.Contains(header+text, "\nevil") || strings.Count(markdown, `\|\<img src=x\>\[a\]`) != 4 ||
+		strings.Contains(strings.ReplaceAll(markdown, `\<`, ""), "<") {
 		t.Errorf("the card is\n%s", card)
 	}
 }

@@ -3,7 +3,6 @@ package trained
 import (
 	"cmp"
 	"encoding/json/v2"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -157,14 +156,7 @@ func (t *Model) quantized(param string) (*export.Quantized, error) {
 }
 
 func (t *Model) describe(m *export.Model, learned huggingface.Tokens) error {
-	err := error(nil)
-	for _, name := range huggingface.DescriptionFiles {
-		err = errors.Join(err, vfs.At(t.Dir).Join(name).CheckLinks())
-	}
-	if err != nil {
-		return err
-	}
-	d, err := huggingface.ReadDescription(vfs.At(t.Dir))
+	d, err := rundir.ReadDescription(t.Dir)
 	if err != nil {
 		return err
 	}
@@ -317,7 +309,7 @@ func nameIn(file string) string {
 }
 
 // licenseLine matches the licence in the front matter of a model card.
-var licenseLine = regexp.MustCompile(`(?m)\A---\n(?:[^-].*\n)*?license: *([\w.-]+)$`)
+var licenseLine = regexp.MustCompile(`(?m)\A---\n(?:[^-].*\n)*?license: *(\w[\w.-]*)$`)
 
 // card describes the run's training, with its configuration at that time.
 func (t *Model) card() (export.Card, error) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/internal/safetext"
 )
 
 // Choice is the label of an axis that was chosen for an entry of a table.
@@ -68,7 +69,7 @@ func (e Entry) ChoiceText() string {
 	if c == nil {
 		return ""
 	}
-	text := line(c.Label)
+	text := safetext.Words(c.Label)
 	if c.AtEnd {
 		text += "†"
 	}

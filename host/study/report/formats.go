@@ -7,31 +7,33 @@ import (
 
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/internal/lists"
+	"github.com/cage-qat/cage/internal/safetext"
 )
 
 // Markdown returns the tables, and links to the figures, for a README or an issue.
 func (r *Report) Markdown() []byte {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# %s\n\n%s\n", markdownText(r.Name), r.Progress())
+	fmt.Fprintf(&b, "# %s\n\n%s\n", safetext.Markdown(r.Name), r.Progress())
 	for i := range r.Tables {
 		for _, g := range r.Tables[i].Grids() {
 			level := "##"
 			if g.Differences {
 				level = "###"
 			}
-			fmt.Fprintf(&b, "\n%s %s\n\n", level, markdownText(g.Title))
+			fmt.Fprintf(&b, "\n%s %s\n\n", level, safetext.Markdown(g.Title))
 			g.markdown(&b)
 		}
 	}
 	for _, f := range r.Figures {
-		fmt.Fprintf(&b, "\n## %s\n\n", markdownText(f.Title))
+		fmt.Fprintf(&b, "\n## %s\n\n", safetext.Markdown(f.Title))
 		if f.Empty() {
 			fmt.Fprintf(&b, "%s\n", nothingToDraw)
 			continue
 		}
-		fmt.Fprintf(&b, "![%s](%s)\n\n[PDF](%s)\n", markdownText(f.Title), f.file("svg"), f.file("pdf"))
+		fmt.Fprintf(&b, "![%s](%s)\n\n[PDF](%s)\n", safetext.Markdown(f.Title), f.file("svg"),
+			f.file("pdf"))
 		for _, note := range f.Notes {
-			fmt.Fprintf(&b, "\n%s\n", markdownText(note))
+			fmt.Fprintf(&b, "\n%s\n", safetext.Markdown(note))
 		}
 	}
 	failed := r.Failed()
@@ -39,7 +41,8 @@ func (r *Report) Markdown() []byte {
 		b.WriteString("\n## Failed and stale cells\n\n")
 	}
 	for _, run := range failed {
-		fmt.Fprintf(&b, "- %s: %s\n", markdownText(join(run.Labels)), markdownText(firstLine(run.Err)))
+		fmt.Fprintf(&b, "- %s: %s\n", safetext.Markdown(join(run.Labels)),
+			safetext.Markdown(firstLine(run.Err)))
 	}
 	return []byte(b.String())
 }
@@ -84,7 +87,7 @@ func (g grid) markdown(b *strings.Builder) {
 	line := func(cells []string) { fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | ")) }
 	var head, rule []string
 	for i, text := range g.Head {
-		head, rule = append(head, markdownText(text)), append(rule, "---:")
+		head, rule = append(head, safetext.Markdown(text)), append(rule, "---:")
 		if i < g.Texts {
 			rule[i] = "---"
 		}
@@ -94,7 +97,7 @@ func (g grid) markdown(b *strings.Builder) {
 	for _, row := range g.Rows {
 		var cells []string
 		for _, c := range row {
-			text := markdownText(c.Text)
+			text := safetext.Markdown(c.Text)
 			if !c.Head {
 				text = c.Text
 				if c.Note != "" {
@@ -109,18 +112,7 @@ func (g grid) markdown(b *strings.Builder) {
 		}
 		line(cells)
 	}
-	fmt.Fprintf(b, "\n%s\n", markdownText(strings.Join(g.Notes, " ")))
-}
-
-func markdownText(s string) string {
-	var b strings.Builder
-	for _, r := range line(s) {
-		if strings.ContainsRune("\\`*_{}[]<>#|~&$", r) {
-			b.WriteByte('\\')
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
+	fmt.Fprintf(b, "\n%s\n", safetext.Markdown(strings.Join(g.Notes, " ")))
 }
 
 // numberEscapes escapes text beside a number, which comes from a format in the study file.
@@ -129,7 +121,7 @@ var numberEscapes = strings.NewReplacer(`\`, `\\`, "|", `\|`, "<", `\<`, "*", `\
 // Text returns the rows as strings, with the headings first. Bold entries are marked by a star,
 // which TextNotes explains.
 func (g grid) Text() [][]string {
-	out := [][]string{lists.Map(g.Head, line)}
+	out := [][]string{lists.Map(g.Head, safetext.Words)}
 	for _, row := range g.Rows {
 		var texts []string
 		for _, c := range row {
@@ -233,7 +225,7 @@ var latexNumbers = strings.NewReplacer("−", "-", " ± ", " \\pm ", "∞", "\\i
 
 // latexText escapes text. Greek letters and mathematical symbols, which some engines' fonts lack,
 // are written as commands.
-func latexText(s string) string { return latexEscapes.Replace(line(s)) }
+func latexText(s string) string { return latexEscapes.Replace(safetext.Words(s)) }
 
 var latexEscapes = func() *strings.Replacer {
 	pairs := []string{

@@ -10,6 +10,7 @@ import (
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/study/figure"
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/safetext"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -61,7 +62,7 @@ func TestLatexText(t *testing.T) {
 }
 
 func TestMarkdownText(t *testing.T) {
-	if got, want := markdownText(
+	if got, want := safetext.Markdown(
 		"a|b *c* <d> [e](f) `g` _h_ \\ \n|"),
 		"a\\|b \\*c\\* \\<d\\> \\[e\\](f) \\`g\\` \\_h\\_ \\\\ \\|"; got != want {
 		t.Errorf("%q, want %q", got, want)

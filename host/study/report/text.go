@@ -7,23 +7,14 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/internal/safetext"
 )
 
-// line converts text to one line of printable characters.
-func line(s string) string {
-	parts := strings.FieldsFunc(safetext.Valid(s), func(r rune) bool {
-		return unicode.IsControl(r) || unicode.IsSpace(r)
-	})
-	return strings.Join(parts, " ")
-}
-
 func firstLine(s string) string {
 	for l := range strings.Lines(s) {
-		if l = line(l); l != "" {
+		if l = safetext.Words(l); l != "" {
 			return l
 		}
 	}
@@ -34,7 +25,7 @@ var notInSlugs = regexp.MustCompile(`[^a-z0-9]+`)
 
 func slug(s string) string {
 	const longest = 40
-	s = notInSlugs.ReplaceAllString(strings.ToLower(safetext.ASCII(line(s))), "-")
+	s = notInSlugs.ReplaceAllString(strings.ToLower(safetext.ASCII(safetext.Words(s))), "-")
 	s = strings.TrimPrefix(s, "-")
 	return strings.TrimSuffix(s[:min(len(s), longest)], "-")
 }

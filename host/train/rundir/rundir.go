@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -128,10 +129,6 @@ const (
 // or are in files already. With the chat template, it adds those in [tokenizer.TemplateFolder].
 // Links are followed, as in a cache of the Hub, but not in a run directory.
 func ReadFiles(files map[string][]byte, folder vfs.Path, names []string) error {
-	run, err := Dir{folder}.Config().Exists()
-	if err != nil {
-		return err
-	}
 	if slices.Contains(names, tokenizer.TemplateFile) {
 		entries, err := folder.Join(tokenizer.TemplateFolder).ReadDir()
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -153,10 +150,8 @@ func ReadFiles(files map[string][]byte, folder vfs.Path, names []string) error {
 		if _, have := files[name]; have {
 			continue
 		}
-		if run {
-			if err := folder.Join(name).CheckLinks(); err != nil {
-				return err
-			}
+		if err := checkLinks(folder, name); err != nil {
+			return err
 		}
 		content, err := folder.Join(name).ReadSmallFile(maxFile)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -168,4 +163,22 @@ func ReadFiles(files map[string][]byte, folder vfs.Path, names []string) error {
 		files[name] = content
 	}
 	return nil
+}
+
+// ReadDescription is [huggingface.ReadDescription], with links as in [ReadFiles].
+func ReadDescription(dir string) (huggingface.Description, error) {
+	if err := checkLinks(vfs.At(dir), huggingface.DescriptionFiles...); err != nil {
+		return huggingface.Description{}, err
+	}
+	return huggingface.ReadDescription(vfs.At(dir))
+}
+
+func checkLinks(folder vfs.Path, names ...string) error {
+	run, err := Dir{folder}.Config().Exists()
+	for _, name := range names {
+		if run && err == nil {
+			err = folder.Join(name).CheckLinks()
+		}
+	}
+	return err
 }

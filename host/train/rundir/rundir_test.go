@@ -211,3 +211,22 @@ func TestReadFilesOfLinks(t *testing.T) {
 		}
 	}
 }
+
+func TestReadDescriptionOfLinks(t *testing.T) {
+	outside := filepath.Join(t.TempDir(), "outside")
+	dir := vfs.At(t.TempDir())
+	link := dir.Join("generation_config.json").Name
+	err := errors.Join(os.WriteFile(outside, []byte("{}"), 0o600), os.Symlink(outside, link))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, err := rundir.ReadDescription(dir.Name); err != nil || string(d.Generation) != "{}" {
+		t.Errorf("of a checkpoint: %q, %v", d.Generation, err)
+	}
+	if err := os.WriteFile(dir.Join("run.toml").Name, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := rundir.ReadDescription(dir.Name); err == nil || !strings.Contains(err.Error(), link) {
+		t.Errorf("of a run: %q, %v", d.Generation, err)
+	}
+}
