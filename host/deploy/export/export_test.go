@@ -125,6 +125,8 @@ func TestKinds(t *testing.T) {
 		for _, format := range export.Formats() {
 			s := architecture.Settings{Kind: kind}
 			switch kind {
+			case architecture.KindGemma:
+				s.Head = "tied"
 			case architecture.KindGemma2: // as llama.cpp and mlx-lm require
 				s.Head, s.ScoreCap, s.LogitCap = "tied", 50, 30
 			case architecture.KindGemma3:

@@ -158,6 +158,8 @@ func TestLayoutsOfLlamaCpp(t *testing.T) {
 		{architecture.KindLlama, architecture.Settings{HeadSize: 32}, ""},
 		{architecture.KindQwen3, architecture.Settings{HeadSize: 32}, ""},
 		{architecture.KindOLMo2, architecture.Settings{HeadSize: 32}, features},
+		{architecture.KindGemma, architecture.Settings{}, "an output head of its own"},
+		{architecture.KindGemma, stretched, factors},
 		{architecture.KindGemma2, architecture.Settings{Head: "tied"}, "scores or logits without a cap"},
 		{architecture.KindGemma2, architecture.Settings{}, "an output head of its own, nor with"},
 		{architecture.KindOLMo3,

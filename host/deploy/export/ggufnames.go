@@ -48,14 +48,14 @@ type ggufFamily string
 // tensors maps names of Hugging Face to those of the family.
 func (a ggufFamily) tensors() map[string]string {
 	list := maps.Clone(ggufTensors)
-	if a == "olmo2" || a.isGemma() {
+	if a == "olmo2" || a == "gemma2" || a == "gemma3" {
 		maps.Copy(list, ggufPostNorms)
 	}
 	return list
 }
 
 // isGemma reports whether the gains of norms are stored, and not what is added to 1.
-func (a ggufFamily) isGemma() bool { return a == "gemma2" || a == "gemma3" }
+func (a ggufFamily) isGemma() bool { return strings.HasPrefix(string(a), "gemma") }
 
 // interleaves reports whether the rows of a tensor of Hugging Face, named without its block, are in
 // another order: the features that rotary embeddings rotate together are adjacent.
@@ -83,7 +83,7 @@ func ggufFamilyOf(s architecture.Settings) (ggufFamily, error) {
 	plain.AttentionMultiplier = a.attentionMultiplier(s)
 	scaled := s.RopeFactor > 1
 	lacks := []lack{
-		{a == "gemma2" && !s.Tied(), ownHead},
+		{(a == "gemma" || a == "gemma2") && !s.Tied(), ownHead},
 		{a == "gemma2" && s.ScoreCap*s.LogitCap == 0, noCap},
 		{a.isGemma() && math.Abs(plain.ScoreScale()/s.ScoreScale()-1) > 1e-6,
 			fmt.Sprintf("attention_multiplier = %g, but %g", s.ScoreScale(), plain.ScoreScale())},

@@ -58,10 +58,11 @@ func inTransformers(s architecture.Settings) error {
 // model.
 func inMLX(s architecture.Settings) error {
 	gemma2 := s.Kind == architecture.KindGemma2
+	early := gemma2 || s.Kind == architecture.KindGemma
 	lacks := []lack{
-		{gemma2 && !s.Tied(), ownHead},
+		{early && !s.Tied(), ownHead},
 		{gemma2 && s.ScoreCap*s.LogitCap == 0, noCap},
-		{gemma2 && s.RopeFactor > 1, "scaled positions"},
+		{early && s.RopeFactor > 1, "scaled positions"},
 		{!gemma2 && s.Local(0) && !slices.Contains(huggingface.LayerTypes(s), "full_attention"),
 			"windows in all layers"},
 	}
@@ -90,6 +91,10 @@ func mlxNotes(m *Model) []string {
 		s.Kind == architecture.KindGemma3 {
 		notes = append(notes, fmt.Sprintf("mlx-lm multiplies the embedding by √width rounded to "+
 			"bfloat16, %g instead of %g", rounded, scale))
+	}
+	if s.Kind == architecture.KindGemma {
+		notes = append(notes, "mlx-lm computes GELU without its approximation by tanh, which differs "+
+			"by up to 0.0005")
 	}
 	return notes
 }

@@ -26,6 +26,7 @@ var mlxFields = map[string]string{
 		"rope_scaling tie_word_embeddings",
 	"qwen2": "max_position_embeddings rope_traditional rope_scaling tie_word_embeddings",
 	"qwen3": "max_position_embeddings head_dim tie_word_embeddings rope_scaling rope_parameters",
+	"gemma": "head_dim rope_traditional",
 	"gemma2": "head_dim rope_traditional attn_logit_softcapping final_logit_softcapping " +
 		"query_pre_attn_scalar",
 	"gemma3_text": "head_dim rope_local_base_freq query_pre_attn_scalar sliding_window " +
@@ -41,6 +42,8 @@ func TestNothingByDefault(t *testing.T) {
 	for _, kind := range append(architecture.Languages, "mistral") {
 		s := architecture.Settings{Kind: kind, Layers: 6}
 		switch kind {
+		case architecture.KindGemma:
+			s.Head = "tied"
 		case architecture.KindGemma2:
 			s.Head, s.ScoreCap, s.LogitCap = "tied", 5, 3
 		case "mistral":
@@ -68,6 +71,10 @@ func TestNotComputed(t *testing.T) {
 		error  string
 		note   string
 	}{
+		{"mlx", settings{Kind: "gemma"}, "an output head of its own", ""},
+		{"mlx", settings{Kind: "gemma", Head: "tied", RopeFactor: 2}, "scaled positions", ""},
+		{"mlx", settings{Kind: "gemma", Head: "tied"}, "", "GELU without its approximation by tanh"},
+		{"hf", settings{Kind: "gemma", Width: 66, Hidden: 64, HeadSize: 16}, "", ""},
 		{"mlx", settings{Kind: "gemma2"}, "an output head of its own, nor with scores or logits", ""},
 		{"mlx", settings{Kind: "gemma2", Head: "tied", ScoreCap: 5, LogitCap: 3, RopeFactor: 2},
 			"scaled positions", ""},

@@ -67,8 +67,8 @@ func TestScore(t *testing.T) {
 // TestLogProbs compares the log-probability of each token with that of transformers, and checks
 // that sequences that cannot be scored are refused.
 func TestLogProbs(t *testing.T) {
-	for _, name := range []string{"gemma2", "gemma3", "granite", "llama32", "olmo2", "nemo", "qwen2",
-		"qwen3", "smollm3"} {
+	for _, name := range []string{"gemma", "gemma2", "gemma3", "granite", "llama32", "olmo2", "nemo",
+		"qwen2", "qwen3", "smollm3"} {
 		dir := "../../model/huggingface/testdata/" + name
 		var golden struct {
 			Tolerance   struct{ Abs, Rel float64 }

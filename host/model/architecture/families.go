@@ -81,10 +81,12 @@ type features struct {
 // and stretched wavelengths it is Llama 3 (Grattafiori et al., 2024). OLMo2 (Team OLMo, 2025) is
 // the one on which the CAGE paper compares optimizers. Qwen2 is that of Qwen2 and Qwen2.5 (Yang et
 // al., 2024), and Qwen3 that of its dense models (Yang et al., 2025). SmolLM3 (Hugging Face, 2025)
-// is a Llama with layers without positions. OLMo3 (Team OLMo, 2025) is OLMo2 with windows. Gemma2
-// (Gemma Team, 2024) and Gemma3 (Gemma Team, 2025) are text models. Granite (IBM, 2024) is a Llama
-// with factors.
+// is a Llama with layers without positions. OLMo3 (Team OLMo, 2025) is OLMo2 with windows. Gemma
+// and Gemma2 (Gemma Team, 2024) and Gemma3 (Gemma Team, 2025) are text models. Granite (IBM, 2024)
+// is a Llama with factors.
 var families = map[string]features{
+	KindGemma: {ropeTheta: 10000, ropePairs: HalfSplit, normEps: 1e-6, normOffset: true, gelu: true,
+		scaledInput: true},
 	KindGemma2: {ropeTheta: 10000, ropePairs: HalfSplit, normEps: 1e-6, bothNorms: true,
 		normOffset: true, globalEvery: 2, gelu: true, scaledInput: true},
 	KindGemma3: {ropeTheta: 1e6, ropePairs: HalfSplit, normEps: 1e-6, bothNorms: true,

@@ -15,6 +15,7 @@ import (
 
 // Kinds of models, by their names in a configuration.
 const (
+	KindGemma     = "gemma"
 	KindGemma2    = "gemma2"
 	KindGemma3    = "gemma3"
 	KindGranite   = "granite"
@@ -32,8 +33,8 @@ const (
 var (
 	Kinds = slices.Concat(Languages, Problems)
 	// are trained on text
-	Languages = []string{KindGemma2, KindGemma3, KindGranite, KindLlama, KindOLMo2, KindOLMo3,
-		KindQwen2, KindQwen3, KindSmolLM3}
+	Languages = []string{KindGemma, KindGemma2, KindGemma3, KindGranite, KindLlama, KindOLMo2,
+		KindOLMo3, KindQwen2, KindQwen3, KindSmolLM3}
 	windowed = []string{KindGemma2, KindGemma3, KindLlama, KindOLMo3}
 	scaled   = []string{KindGemma2, KindGemma3, KindGranite}
 	capped   = []string{KindGemma2}
@@ -125,7 +126,7 @@ func (s *Settings) languageKeys() []schema.Key {
 		{Name: "kind", To: &s.Kind, Is: schema.OneOf(Kinds...), Default: KindLlama,
 			Doc: "llama: that of the QuEST and CAGE papers, and Mistral; qwen2: with biases of queries, " +
 				"keys and values; qwen3: norms on their heads; olmo2: norms after layers; olmo3: windows; " +
-				"smollm3: layers without positions; granite: factors; gemma2: GELU, norms around " +
+				"smollm3: layers without positions; granite: factors; gemma: GELU; gemma2: norms around " +
 				"layers, windows, caps; gemma3: qwen3's norms, no caps; quadratic, toy: no data"},
 		{Name: "preset", To: &s.Preset, Is: schema.OneOf(append(PresetNames(Languages...), "")...),
 			For: Languages, Default: "",

@@ -26,6 +26,7 @@ var settings = map[string]architecture.Settings{
 	"llama, tied": {Kind: architecture.KindLlama, Heads: 4, KVHeads: 2, Head: "tied",
 		RopePairs: architecture.HalfSplit, RopeFactor: 8, RopeLow: 1, RopeHigh: 4, RopeOriginal: 16},
 	"olmo2":  {Kind: architecture.KindOLMo2, Heads: 4, KVHeads: 2},
+	"gemma":  {Kind: architecture.KindGemma, Heads: 4, KVHeads: 1, HeadSize: 8, Head: "tied"},
 	"gemma3": {Kind: architecture.KindGemma3, Layers: 6, Heads: 4, KVHeads: 2, HeadSize: 8},
 	"gemma2": {Kind: architecture.KindGemma2, Heads: 4, KVHeads: 2, HeadSize: 8, Window: 4,
 		Head: "tied", AttentionMultiplier: 0.3, ScoreCap: 0.5, LogitCap: 1.5},

@@ -29,6 +29,7 @@ var fieldsOf = map[string]string{
 	"olmo3": "hidden_act attention_bias layer_types sliding_window",
 	"qwen2": "hidden_act layer_types use_sliding_window",
 	"qwen3": "hidden_act attention_bias layer_types use_sliding_window",
+	"gemma": "hidden_act attention_bias",
 	"gemma2": "hidden_activation attention_bias query_pre_attn_scalar sliding_window layer_types " +
 		"final_logit_softcapping attn_logit_softcapping",
 	"gemma3_text": "hidden_activation attention_bias query_pre_attn_scalar sliding_window " +

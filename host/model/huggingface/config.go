@@ -82,7 +82,9 @@ func ParseConfig(text []byte, context int) (*Config, error) {
 	}
 	k.rope(f, s)
 	// Other values of these keys would change the network, and are not supported.
-	only(k, cmp.Or(f.activationKey, activationKey), activation(*s))
+	if s.Kind != architecture.KindGemma || k.text(activationKey) != "gelu" { // by tanh in Gemma 1, too
+		only(k, cmp.Or(f.activationKey, activationKey), activation(*s))
+	}
 	for _, key := range []string{"attention_bias", "mlp_bias", "use_bidirectional_attention"} {
 		only(k, key, false)
 	}

@@ -343,3 +343,24 @@ func FuzzConfig(f *testing.F) {
 		}
 	})
 }
+
+// TestGemmaActivation checks that "gelu" means the approximation by tanh in Gemma 1, as in
+// transformers, and that others are refused.
+func TestGemmaActivation(t *testing.T) {
+	_, text := readConfig(t, "gemma")
+	for keys, ok := range map[string]bool{
+		`"hidden_act": "gelu"`:                              true,
+		`"hidden_act": "gelu", "hidden_activation": null`:   true,
+		`"hidden_activation": "gelu_pytorch_tanh"`:          true,
+		`"hidden_act": "gelu", "hidden_activation": "gelu"`: false,
+		`"hidden_act": "silu"`:                              false,
+		`"hidden_act": 1`:                                   false,
+	} {
+		changed := strings.Replace(string(text), `"hidden_act": "gelu_pytorch_tanh"`, keys, 1)
+		c, err := huggingface.ParseConfig([]byte(changed), 0)
+		if ok != (err == nil) || ok && !c.Settings.GELU() || !ok && !strings.Contains(err.Error(),
+			`want gelu_pytorch_tanh`) {
+			t.Errorf("%s: error %v", keys, err)
+		}
+	}
+}

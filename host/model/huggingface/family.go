@@ -32,7 +32,7 @@ type family struct {
 // families are the supported families. Models of a kind are written as the first family of that
 // kind.
 var families = []family{llamaFamily, mistralFamily, olmo2Family, qwen2Family, qwen3Family,
-	smolLM3Family, gemma2Family, gemma3Family, graniteFamily, olmo3Family}
+	smolLM3Family, gemmaFamily, gemma2Family, gemma3Family, graniteFamily, olmo3Family}
 
 // usualDefaults are the values of absent keys in transformers (configuration_*.py). Other keys are
 // optional, or must be given.
@@ -48,8 +48,6 @@ var leftOut = map[string][]string{
 	"embeddings in every layer": {"Gemma3nForCausalLM", "Gemma3nForConditionalGeneration",
 		"Gemma4ForCausalLM", "Gemma4ForConditionalGeneration"},
 	"fused projections, and longrope scaling of a part of each head": {"Phi3ForCausalLM"},
-	"gains that are 1 more than the parameters of norms": {
-		"GemmaForCausalLM"},
 	"layer_types in the layers of a Llama": {
 		"MinistralForCausalLM"},
 	"queries that are scaled by their positions": {
@@ -192,6 +190,16 @@ func rotatedLayers(s architecture.Settings) []int {
 	}
 	return list
 }
+
+// gemmaFamily is Gemma 1: a Llama with gains of 1 more than the parameters of norms, GELU and a
+// scaled embedding.
+var gemmaFamily = family{architecture: "GemmaForCausalLM", modelType: "gemma",
+	kind: architecture.KindGemma, tensors: llamaTensors,
+	defaults: map[string]any{"num_key_value_heads": 16, "head_dim": 256, positionsKey: 8192,
+		tiedKey: true},
+	check: func(k *keys, s *architecture.Settings) { // transformers 4 read this key first
+		only(k, gemma2Family.activationKey, activation(*s))
+	}}
 
 // gemma2Family is Gemma 2: norms before and after the layers, and caps of scores and logits.
 var gemma2Family = family{architecture: "Gemma2ForCausalLM", modelType: "gemma2",

@@ -42,6 +42,8 @@ FAMILIES = {
     "Olmo3ForCausalLM": ("olmo3", {**SILU, "sliding_window": 24, "layer_types": layers(4)}, YARN),
     "Qwen2ForCausalLM": ("qwen2", {**QWEN, "layer_types": ["full_attention"] * 8}, YARN),
     "Qwen3ForCausalLM": ("qwen3", {**QWEN, "layer_types": ["full_attention"] * 8}, LINEAR),
+    "GemmaForCausalLM": ("gemma", {"hidden_act": "gelu", "hidden_activation": None,
+        "tie_word_embeddings": False, "use_bidirectional_attention": False}, LINEAR),
     "Gemma2ForCausalLM": ("gemma2", {**GEMMA, "attn_logit_softcapping": 7.0,
         "final_logit_softcapping": 5.0, "layer_types": layers(2)}, LINEAR),
     "Gemma3ForCausalLM": ("gemma3_text", {**GEMMA, "attn_logit_softcapping": None,
@@ -129,7 +131,7 @@ def read(c):
         "KVHeads": a.k_proj.weight.shape[0] // a.head_dim, "HeadSize": a.head_dim,
         "Hidden": first.mlp.up_proj.weight.shape[0], "Vocab": t.embed_tokens.weight.shape[0],
         "NormEps": norm, "Tied": m.lm_head.weight is t.embed_tokens.weight,
-        "GELU": act != "SiLU" and act != "SiLUActivation",
+        "GELU": act == "GELUTanh",  # the approximation
         "Positions": cfg.max_position_embeddings, "ScoreScale": float(f"{a.scaling:.8g}"),
         "ScoreCap": getattr(a, "attn_logit_softcapping", None) or 0,
         "LogitCap": getattr(cfg, "final_logit_softcapping", None) or 0,

@@ -20,6 +20,8 @@ MODELS = {
     "gemma3": (transformers.Gemma3TextConfig(**dict(SIZES, num_hidden_layers=7), head_dim=24, query_pre_attn_scalar=24,
                                              pad_token_id=0, sliding_window=9),
                "norms before and after, gains of 1 + w, GELU, a scaled embedding, layers with a window and positions of their own"),
+    "gemma": (transformers.GemmaConfig(**dict(SIZES, num_key_value_heads=1), head_dim=24, pad_token_id=0),
+              "gains of 1 + w, GELU, a scaled embedding; one head of keys and values, as in Gemma 2B"),
     "gemma2": (transformers.Gemma2Config(**dict(SIZES, num_hidden_layers=3), head_dim=24, query_pre_attn_scalar=20,
                                          pad_token_id=0, sliding_window=7, attn_logit_softcapping=2.0, final_logit_softcapping=4.0),
                "as Gemma 3, without norms of queries and keys, with caps of scores and logits and a factor of scores"),
