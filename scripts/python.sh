@@ -12,7 +12,8 @@ if [ -z "$python" ]; then
 	venv=${CAGE_PYTHON_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/cage/python}
 	[ -x "$venv/bin/python" ] || python3 -m venv "$venv"
 	cp -R sdk/python "$scratch" # pip builds where the source lies
-	"$venv/bin/pip" install --quiet "$scratch/python[jax,test]" "$scratch/python/torch" torch==2.15.0
+	"$venv/bin/pip" install --quiet "$scratch/python[jax,test]" "$scratch/python/torch" torch==2.15.0 \
+		transformers==5.23.0 compressed-tensors==0.20.0 gguf==0.19.0 mlx==0.32.4 mlx-cpu==0.32.4
 	python=$venv/bin/python
 fi
 cd sdk/python
@@ -20,7 +21,7 @@ cd sdk/python
 "$python" -m pytest -q -p no:cacheprovider
 cd torch
 "$python" -m mypy
-CAGE_PLUGIN_PATH=$PWD/../../../bin/plugins "$python" -m pytest -q -p no:cacheprovider
+CAGE_PLUGIN_PATH=$PWD/../../../bin/plugins PATH=$PWD/../../../bin:$PATH "$python" -m pytest -q -p no:cacheprovider
 cd ../../..
 PATH=$(dirname "$python"):$PATH # plugins name python3
 export PATH

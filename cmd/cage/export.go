@@ -15,6 +15,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/cage-qat/cage/host/deploy/export"
+	"github.com/cage-qat/cage/host/deploy/posttrain"
+	"github.com/cage-qat/cage/host/deploy/quantize"
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train"
@@ -281,7 +283,8 @@ parameter that each tensor becomes. All problems are reported at once.
 
 With --out, write a run directory with the unchanged model, which can be evaluated,
 sampled from and exported. Training can start from it, or from the checkpoint itself, with
-model.init. Weights of a quantized GGUF file are rounded: their precision is lost.`,
+model.init. Weights of a quantized GGUF file are rounded: their precision is lost. If
+cage_torch.save wrote the checkpoint, the run has its quantized weights, for export.`,
 		Args: notNegative(exactly(1, "one directory of a Hugging Face checkpoint, or a GGUF file"),
 			"context"),
 	}
@@ -290,7 +293,8 @@ model.init. Weights of a quantized GGUF file are rounded: their precision is los
 	parentPipeFlag(cmd, &parentPipe)
 	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		watchParent(parentPipe)
-		c, err := trained.Import(cmd.Context(), args[0], out, context)
+		c, q, err := quantize.Import(cmd.Context(), args[0],
+			quantize.Options{Out: out, Context: context})
 		if run, _ := rundir.At(args[0]).Config().Exists(); run && errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("%s is already a run directory: want the directory of a Hugging Face "+
 				"checkpoint", args[0])
@@ -321,7 +325,15 @@ model.init. Weights of a quantized GGUF file are rounded: their precision is los
 		for _, name := range c.Report.Ignored {
 			rows = append(rows, []string{name, "", "", "ignored"})
 		}
-		value := map[string]any{"checkpoint": args[0], "run": out, "model": model,
+		var quantized []posttrain.Matrix
+		if q != nil {
+			quantized = q.Matrices
+			rows = append(rows, nil, []string{"quantized", "", "shape", "‖W−Ŵ‖/‖W‖"})
+		}
+		for _, m := range quantized {
+			rows = append(rows, []string{m.Name, "", fmt.Sprint(m.Shape), percent(m.WeightError)})
+		}
+		value := map[string]any{"checkpoint": args[0], "run": out, "model": model, "quantized": quantized,
 			"architecture": c.Config.Architecture, "parameters": parameters, "tokens": tokens,
 			"max_positions": c.Config.MaxPositions, "warnings": c.Config.Warnings,
 			"tensors": c.Report}

@@ -73,12 +73,13 @@ func newQuantize() *cobra.Command {
 	})
 }
 
+func percent(x float64) string { return strconv.FormatFloat(100*x, 'g', 3, 64) + " %" }
+
 func printQuantized(w io.Writer, out string, p *trained.Posttrained) {
 	rows := [][]string{{"matrix", "shape", "‖W−Ŵ‖/‖W‖"}}
 	if p.Calibration != nil {
 		rows[0] = append(rows[0], "Σ‖(W−Ŵ)X‖²", "of Σ‖WX‖²", "rounding", "notes")
 	}
-	percent := func(x float64) string { return strconv.FormatFloat(100*x, 'g', 3, 64) + " %" }
 	short := func(x float64) string { return strconv.FormatFloat(x, 'g', 4, 64) }
 	for _, m := range p.Matrices {
 		var notes []string

@@ -54,6 +54,8 @@ var knows = map[string]map[string]string{
 	"host/deploy/quantize/write.go": {
 		"write: parts.RemoveAll": "this process made it, in a directory of atomicfile.WriteDir",
 	},
+	"host/deploy/quantize/pytorch.go": {
+		"importTo: atomicfile.WriteDir": "the run does not exist before (CheckDir in Import)"},
 	"host/deploy/quantize/quantize.go": {
 		"quantize: atomicfile.WriteDir": "what is in the way is refused there",
 	},

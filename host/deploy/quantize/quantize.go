@@ -68,8 +68,7 @@ func Run(ctx context.Context, dir string, o Options) (*trained.Posttrained, erro
 	}
 	defer from.Close()
 	if from.Record.Posttrained != nil {
-		return nil, fmt.Errorf("%s has already been quantized after training: quantize the run that it "+
-			"was made from", dir)
+		return nil, fmt.Errorf("%s has been quantized already: quantize what it was made from", dir)
 	}
 	var out *trained.Posttrained
 	err = from.Use(func(load step.LoadFunc, f *checkpoint.File) (err error) {
@@ -136,8 +135,15 @@ func (s *run) quantize(ctx context.Context) (*trained.Posttrained, error) {
 		Tokenizer: s.Record.Tokenizer, Plugins: programs.Used, Directory: s.Record.Directory,
 		Programs: (&build.Programs{Weights: programs.Weights}).Hashes()}
 	s.record = &trained.Record{Posttrained: result, Record: record}
+	each := func(store func([]*Quantized) error) error {
+		blocks.Block = func(block int, weights []*Quantized) error {
+			s.Logger.Info("quantized", "block", block+1, "of", blocks.Model.Blocks())
+			return store(weights)
+		}
+		return blocks.Do(ctx)
+	}
 	return result, atomicfile.WriteDir(vfs.At(s.Out), func(dir vfs.Path) error {
-		return s.write(ctx, blocks, rundir.Dir{Path: dir})
+		return s.write(ctx, rundir.Dir{Path: dir}, blocks.Model.Params(), blocks.read, each)
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/cage-qat/cage/host/deploy/trained"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/rundir"
@@ -13,15 +14,14 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// write quantizes the blocks and writes the run to dir, which is renamed to Out at the end.
-func (s *run) write(ctx context.Context, blocks *Blocks, dir rundir.Dir) error {
+// write writes the run to dir, which is renamed to Out at the end. quantize calls store with the
+// quantized weights, some at a time; values returns the elements of the other parameters.
+func (s *run) write(ctx context.Context, dir rundir.Dir, params []architecture.Param,
+	values func(param string) ([]float32, error),
+	quantize func(store func([]*Quantized) error) error) error {
 	parts := dir.Join("blocks")
 	if err := parts.MkdirAll(); err != nil {
 		return err
-	}
-	blocks.Block = func(block int, weights []*Quantized) error {
-		s.Logger.Info("quantized", "block", block+1, "of", blocks.Model.Blocks())
-		return s.store(ctx, parts.Join(fmt.Sprintf("%d.safetensors", block)), weights)
 	}
 	cfg, err := s.Config.WithoutTraining(s.Out).Changed(func(c *config.Config) error {
 		if s.record.Posttrained.Activations {
@@ -32,7 +32,9 @@ func (s *run) write(ctx context.Context, blocks *Blocks, dir rundir.Dir) error {
 		return nil
 	})
 	if err == nil {
-		err = blocks.Do(ctx)
+		err = quantize(func(weights []*Quantized) error {
+			return s.store(ctx, parts.Join(fmt.Sprintf("%d.safetensors", len(s.parts))), weights)
+		})
 	}
 	var files map[string][]byte
 	if err == nil {
@@ -40,7 +42,7 @@ func (s *run) write(ctx context.Context, blocks *Blocks, dir rundir.Dir) error {
 	}
 	if err == nil {
 		result := &trained.ModelRun{Config: cfg, Method: s.Config.Method, Record: s.record,
-			Params: blocks.Model.Params(), Values: blocks.read, Precomputed: s.ready, Files: files}
+			Params: params, Values: values, Precomputed: s.ready, Files: files}
 		err = result.Write(ctx, dir)
 	}
 	for _, part := range s.parts {
@@ -52,7 +54,7 @@ func (s *run) write(ctx context.Context, blocks *Blocks, dir rundir.Dir) error {
 	return parts.RemoveAll()
 }
 
-// store writes the weights of a block to a file, to free their memory.
+// store writes weights to a file, to free their memory.
 func (s *run) store(ctx context.Context, path vfs.Path, weights []*Quantized) error {
 	var tensors []safetensors.Tensor
 	var params []string // the parameter of each tensor

@@ -319,7 +319,7 @@ func (t *Model) card() (export.Card, error) {
 	}
 	card := export.Card{Name: filepath.Base(filepath.Clean(t.Dir)), Step: t.Step(),
 		Config: string(text)}
-	if p := t.Record.Posttrained; p != nil {
+	if p := t.Record.Posttrained; p != nil && p.Method != PyTorch {
 		card.Posttrained = strings.ToUpper(p.Method) + " after the training"
 		if c := p.Calibration; c != nil {
 			card.Posttrained += fmt.Sprintf(", on %d sequences of %d tokens", c.Windows, c.Context)

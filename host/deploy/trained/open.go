@@ -194,8 +194,8 @@ func Open(ctx context.Context, dir string, o Options) (*Model, error) {
 		return nil, err
 	}
 	if t.quantizer != nil && t.Record.Posttrained != nil {
-		err = fmt.Errorf("%s has already been quantized after training: evaluate the run that it "+
-			"was made from with another quantizer", dir)
+		err = fmt.Errorf("%s has been quantized already: evaluate what it was made from with another "+
+			"quantizer", dir)
 	} else {
 		err = t.load(ctx, o)
 	}

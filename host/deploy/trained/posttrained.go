@@ -24,6 +24,9 @@ func ReadRecord(dir rundir.Dir) (*Record, error) {
 	return r, provenance.ReadTo(dir, r)
 }
 
+// PyTorch is the method of a model that cage-torch has trained, whose weights the import quantized.
+const PyTorch = "pytorch"
+
 // Posttrained describes how a model was quantized after its training.
 type Posttrained struct {
 	posttrain.Settings

@@ -14,5 +14,8 @@ from .correction import CAGE
 from .model import QuantizedLinear, Report, convert, full_precision, quantize_
 from .plugins import PluginError
 from .quantizer import Quantizer
+from .saving import load_, save
 
-__all__ = ["CAGE", "PluginError", "QuantizedLinear", "Quantizer", "Report", "convert", "full_precision", "quantize_"]
+__all__ = [
+    "CAGE", "PluginError", "QuantizedLinear", "Quantizer", "Report", "convert", "full_precision", "load_", "quantize_", "save",
+]  # fmt: skip

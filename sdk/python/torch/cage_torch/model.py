@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -96,15 +97,20 @@ def quantize_(
         except PluginError as e:
             raise PluginError(f"layer {name}, weight {list(weight.shape)}: {e}; skip=[{name!r}] leaves it out") from None
         made[name] = w, a
-    torch.backends.mha.set_fastpath_enabled(False)  # it would read the weights themselves
     for name, (w, a) in made.items():
-        m = layers[name]
-        m.__class__ = QuantizedLinear
-        m.weight_quantizer, m.input_quantizer = w, a
-        m.weight_quantizer.train(m.training) if w else None
-        m.input_quantizer.train(m.training) if a else None
+        attach(layers[name], w, a)
         report.quantized.append(name)
     return report
+
+
+def attach(m: Any, weight: Quantizer | None, input: Quantizer | None) -> None:
+    """Makes a linear layer a quantized one."""
+    torch.backends.mha.set_fastpath_enabled(False)  # it would read the weights themselves
+    m.__class__ = QuantizedLinear
+    m.weight_quantizer, m.input_quantizer = weight, input
+    for q in (weight, input):
+        if q is not None:
+            q.train(m.training)
 
 
 def _head(model: nn.Module) -> nn.Module | None:

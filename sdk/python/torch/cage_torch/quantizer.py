@@ -207,6 +207,42 @@ class Quantizer(nn.Module):
             return low.forward(*self._inputs(x, low.inputs))[0]  # type: ignore[no-any-return]
         return low.evaluate(*self._inputs(x, low.evaluated))[0]  # type: ignore[no-any-return]
 
+    def record(self) -> dict[str, Any]:
+        """How this quantizer was made, for a file: what JSON holds."""
+        shape = next(iter(self._programs))
+        values = {name: next(iter(v.values())) for name, v in self.plugin.settings(self.settings).items()}
+        return {"plugin": self.plugin.name, "settings": values, "seed": self.seed, "index": self.index, "steps": self.steps,
+                "program": self._programs[shape][0].evaluate.hash()}  # fmt: skip
+
+    @torch.no_grad()
+    def memory(self) -> dict[str, Tensor]:
+        """Trained parameters, within their limits, and state, by the names of programs' inputs; nothing before the first batch."""
+        if not self._ready:
+            return {}
+        names = [*(f"trained.{t.name}" for t in self.trained), *(f"kept.{t.name}" for t in self.state)]
+        values = dict(zip(names, (v.detach().clone().contiguous() for v in self._inputs(torch.empty(0), tuple(names)))))
+        return {**values, "step": self.step.clone()} if self.counts else values
+
+    @torch.no_grad()
+    def remember(self, values: Mapping[str, Tensor]) -> None:
+        """Takes what `memory` gave.
+
+        Raises:
+            ValueError: Tensors are missing, too many, or of other shapes.
+        """
+        own: dict[str, Tensor] = {"step": self.step} if self.counts else {}
+        if values.keys() - own.keys() or self.role == "weight":  # else it was saved before the first batch
+            for kind, tensors in (("trained", self.trained), ("kept", self.state)):
+                own.update((f"{kind}.{t.name}", getattr(self, _attribute(kind, t)).reshape(t.shape)) for t in tensors)
+            if self.trained or self.state:
+                self.started.fill_(True)
+            self._ready = True
+        found, want = ({n: tuple(t.shape) for n, t in of.items()} for of in (values, own))
+        if found != want:
+            raise ValueError(f"it has the tensors {found}, want {want}")
+        for name, t in own.items():
+            t.copy_(values[name])
+
     def extra_repr(self) -> str:
         shape = next(iter(self._programs))
         settings = "".join(f", {k}={v!r}" for k, v in self.settings.items())
