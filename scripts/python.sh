@@ -1,6 +1,6 @@
 #!/bin/sh
 # Tests the packages for Python, cage-sdk and cage-torch: their types, their tests, and the conformance kit on the plugins in
-# Python; and the modules for PyTorch. It makes an environment outside of the repository, in CAGE_PYTHON_VENV or the user's cache; the first
+# Python. It makes an environment outside of the repository, in CAGE_PYTHON_VENV or the user's cache; the first
 # time needs the network. With CAGE_PYTHON, the path of a Python that has everything already, it makes none.
 set -eu
 cd "$(dirname "$0")/.."
@@ -12,8 +12,12 @@ if [ -z "$python" ]; then
 	venv=${CAGE_PYTHON_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/cage/python}
 	[ -x "$venv/bin/python" ] || python3 -m venv "$venv"
 	cp -R sdk/python "$scratch" # pip builds where the source lies
+<<<<<<< HEAD
 	"$venv/bin/pip" install --quiet "$scratch/python[jax,test]" "$scratch/python/torch" torch==2.15.0 \
 		transformers==5.23.0 compressed-tensors==0.20.0 gguf==0.19.0 mlx==0.32.4 mlx-cpu==0.32.4
+=======
+	"$venv/bin/pip" install --quiet "$scratch/python[jax,test]" "$scratch/python/torch" torch==2.15.0 transformers==5.23.0
+>>>>>>> f2468598 (pytorch: host/deploy/pytorch and plugins program --to torch leave; their comparisons are those of cage-torch)
 	python=$venv/bin/python
 fi
 cd sdk/python
@@ -36,8 +40,8 @@ for plugin in examples/plugins/python-*/python-*; do
 done
 ${GO:-go} test -vet=off -count=1 ./examples/plugins/python-absmax
 
-# PyTorch computes what cage plugins program --to torch writes as the reference implementation does.
-CAGE_TORCH=$python CAGE_TEST_PLUGINS=$PWD/bin/plugins ${GO:-go} test -vet=off -count=1 -timeout 30m ./host/deploy/pytorch
+# cage-torch computes programs as the reference implementation does, and trains as cage does.
+CAGE_TORCH=$python CAGE_TEST_PLUGINS=$PWD/bin/plugins ${GO:-go} test -vet=off -count=1 -timeout 30m ./host/train/conformance -run 'Torch'
 
 # What cage plugins new writes works as written.
 for language in python jax; do

@@ -14,20 +14,16 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/compute/triton"
-	"github.com/cage-qat/cage/host/deploy/pytorch"
 	"github.com/cage-qat/cage/host/train/plugin"
-	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // programFlags describes the tensor for which programs are requested.
 type programFlags struct {
-	shapes   []string
+	shape    string
 	role     string
 	sets     []string
-	to, out  string
 	backward bool
 	context  int
 }
@@ -66,18 +62,13 @@ func newPluginsProgram() *cobra.Command {
 		Use:   "program NAME",
 		Short: "Show the programs that a plugin writes",
 		Long: `Show the programs that a plugin writes for one tensor. For a quantizer, also show which
-part of each program becomes one GPU kernel. With --to torch, write them as a module of
-Python that needs PyTorch alone, for the given shapes; see docs/guide/pytorch.md.
+part of each program becomes one GPU kernel.
 
-  cage plugins program ./my-quantizer --shape 32x384 --set bits=3 --backward
-  cage plugins program quest --set bits=4 --to torch --shape 64x64 --out quest.py`,
+  cage plugins program ./my-quantizer --shape 32x384 --set bits=3 --backward`,
 		Args: exactly(1, "the name or path of one plugin"),
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVar(&p.shapes, "shape", []string{"32x384"},
-		"`SHAPE` of the tensor, rows first (with --to torch repeatable)")
-	flags.StringVar(&p.to, "to", "", "write the programs for another `FRAMEWORK`: torch")
-	flags.StringVar(&p.out, "out", "", "`FILE` for --to (default standard output)")
+	flags.StringVar(&p.shape, "shape", "32x384", "`SHAPE` of the tensor, rows first")
 	flags.StringVar(&p.role, "role", string(sdk.RoleWeight),
 		"`ROLE` of the site of a quantizer: weight, activation, gradient, key, value or query")
 	flags.IntVar(&p.context, "context", 0,
@@ -89,41 +80,16 @@ Python that needs PyTorch alone, for the given shapes; see docs/guide/pytorch.md
 		if siteNames[sdk.Role(p.role)] == "" {
 			return nil, usagef("--role %q: want weight, activation, gradient, key, value or query", p.role)
 		}
-		if p.to != "" && p.to != "torch" {
-			return nil, usagef("--to %q: want torch", p.to)
-		}
-		var shapes [][]int
-		for _, text := range p.shapes {
-			shape, err := parseShape(text)
-			if err != nil {
-				return nil, err
-			}
-			shapes = append(shapes, shape)
-		}
-		if p.to == "" && len(shapes) != 1 {
-			return nil, usagef("got %d shapes: without --to, want one", len(shapes))
-		}
-		for _, name := range []string{"role", "context", "backward"} {
-			if p.to != "" && cmd.Flags().Changed(name) {
-				return nil, usagef("--%s: a module has all programs of weights and activations", name)
-			}
-		}
-		if p.to == "" && p.out != "" {
-			return nil, usagef("--out is the file for --to: want --to torch with it")
+		shape, err := parseShape(p.shape)
+		if err != nil {
+			return nil, err
 		}
 		err = startAsEach(cmd, args[0], kinds, false, func(client *plugin.Client) error {
 			values, err := pluginValues(client, p.sets)
 			if err != nil {
 				return err
 			}
-			if p.to == "" {
-				a, err = p.describe(cmd.Context(), client, values, shapes[0])
-				return err
-			}
-			if !cmd.Flags().Changed("shape") {
-				shapes = nil
-			}
-			a, err = p.torch(cmd.Context(), client, values, shapes)
+			a, err = p.describe(cmd.Context(), client, values, shape)
 			return err
 		})
 		return a, err
@@ -142,49 +108,6 @@ func parseShape(text string) (shape []int, err error) {
 		shape, size = append(shape, n), size*n
 	}
 	return shape, nil
-}
-
-// torch writes the programs of a plugin with the given values of its parameters as a module for
-// PyTorch.
-func (p *programFlags) torch(
-	ctx context.Context, client *plugin.Client, values sdk.Values, shapes [][]int,
-) (*output, error) {
-	d := client.Description()
-	about := pytorch.Plugin{Name: d.Name, Doc: firstSentence(d.Doc),
-		Command: "cage plugins program " + d.Name}
-	for _, set := range p.sets {
-		about.Command += " --set " + set
-	}
-	about.Command += " --to torch"
-	for _, shape := range p.shapes {
-		about.Command += " --shape " + shape
-	}
-	var text string
-	var err error
-	if client.Kind() == sdk.KindQuantizer {
-		text, err = pytorch.Quantizer(about, shapes,
-			func(role sdk.Role, shape []int) (spec.Quantizer, error) {
-				return client.Quantize(ctx, pytorch.Site(role, shape, values))
-			})
-	} else {
-		text, err = pytorch.Optimizer(about, shapes, func(shape []int) (spec.Optimizer, error) {
-			return client.Program(ctx, pytorch.Tensor(shape, values))
-		})
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", d.Name, err)
-	}
-	if p.out == "" {
-		return textOutput(text, "%s", text), nil
-	}
-	to, err := atomicfile.Target(p.out)
-	if err == nil {
-		err = atomicfile.WriteBytes(to, []byte(text))
-	}
-	if err != nil {
-		return nil, err
-	}
-	return textOutput(map[string]string{"path": p.out}, "%s is written.\n", p.out), nil
 }
 
 // describe returns the programs that a plugin with the given values of its parameters writes for a

@@ -62,9 +62,6 @@ var knows = map[string]map[string]string{
 	"cmd/cage/pluginsapply.go": {
 		"writeTensors: atomicfile.WriteBytes": "the user names the directory of the results",
 	},
-	"cmd/cage/pluginsprogram.go": {
-		"torch: atomicfile.WriteBytes": "the user names the file (Target)",
-	},
 	"cmd/cage/score.go": {
 		"newScore: atomicfile.Write": "the user names the file (Target)",
 	},

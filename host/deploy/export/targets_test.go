@@ -11,13 +11,11 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"github.com/cage-qat/cage/host/deploy/export"
-	"github.com/cage-qat/cage/host/deploy/pytorch"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/conformance"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/spec"
 )
 
 var update = flag.Bool("update", false, "write the table of docs/guide/export.md anew")
@@ -70,13 +68,6 @@ func TestTargets(t *testing.T) {
 		values, err := client.Resolve(settings)
 		if err != nil {
 			t.Fatal(err)
-		}
-		about := pytorch.Plugin{Name: client.Description().Name}
-		if _, err := pytorch.Quantizer(about, [][]int{{256, 256}},
-			func(role sdk.Role, shape []int) (spec.Quantizer, error) {
-				return client.Quantize(t.Context(), pytorch.Site(role, shape, values))
-			}); err != nil {
-			t.Errorf("%s: PyTorch: %v", target, err)
 		}
 		m := smallOf(t, architecture.Settings{Kind: architecture.KindLlama, Width: 256, Hidden: 256},
 			func(p architecture.Param, x []float32) *export.Quantized {

@@ -27,8 +27,8 @@ def shift_right(x: Tensor, n: Tensor | int) -> Tensor:
     if isinstance(n, int):
         n &= 31
         return torch.bitwise_right_shift(x, n).bitwise_and(2 ** (32 - n) - 1) if n else x
-    wide = torch.bitwise_and(x.to(torch.int64), 0xFFFFFFFF)
-    return torch.bitwise_right_shift(wide, torch.bitwise_and(n, 31)).to(torch.int32)
+    by = torch.bitwise_and(n, 31).to(torch.int64)  # of int32, it would make a scalar x int32 again
+    return torch.bitwise_right_shift(unsigned(x), by).to(torch.int32)
 
 
 def unsigned(x: Tensor) -> Tensor:

@@ -75,6 +75,22 @@ def test_integers(op, dtype):
         np.testing.assert_array_equal(got, want[name], err_msg=name)
 
 
+@pytest.mark.parametrize("op", ["shl", "shr", "max", "min", "lt", "add", "and"])
+@pytest.mark.parametrize("dtype", ["int", "uint"])
+def test_scalars_beside_tensors(op, dtype):
+    """A tensor without axes does not choose the type of a result."""
+    b = Builder("p")
+    scalar, x = b.input("scalar", Type(dtype)), b.input("x", Type(dtype, (3,)))
+    b.output("left", b.apply(op, scalar, x))
+    b.output("right", b.apply(op, x, scalar))
+    p = b.build()
+    for v in (-1, -(2**31), 5):
+        inputs = {"scalar": np.int32(v).view(NUMPY[dtype]), "x": np.array([1, 4, 31], np.int32).view(NUMPY[dtype])}
+        want = run(p, inputs, np.float32)
+        for name, got in computed(p, inputs).items():
+            np.testing.assert_array_equal(got, want[name], err_msg=name)
+
+
 @pytest.mark.parametrize("op", ["neg", "abs", "sign", "floor", "round", "logb", "is_finite", "sqrt"])
 def test_special_numbers(op):
     b = Builder("p")

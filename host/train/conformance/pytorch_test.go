@@ -1,4 +1,4 @@
-package pytorch
+package conformance_test
 
 import (
 	"encoding/json"
@@ -8,10 +8,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/cage-qat/cage/host/data/dataset"
+	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/conformance"
 	"github.com/cage-qat/cage/host/train/plugin"
@@ -19,16 +22,17 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/sdktest"
-	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// TestRandomPrograms checks that PyTorch computes random programs like the reference
+// TestTorchPrograms checks that cage-torch computes random programs like the reference
 // implementation, also with torch.compile. Integers and bools are equal; floats have the rounding
-// errors of up to 40 operations (see TestRandomPrograms of package lower).
-func TestRandomPrograms(t *testing.T) {
-	m := startMachine(t)
+// errors of up to 40 operations (see TestRandomPrograms of package lower). Gradients, which are
+// computed in float64, are those of package autodiff, but for the order of sums.
+func TestTorchPrograms(t *testing.T) {
+	m := startTorch(t)
 	var ops []program.Op
 	for _, info := range program.Ops() {
 		if info.Class != program.ClassLinalg {
@@ -41,14 +45,37 @@ func TestRandomPrograms(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m.compiled = seed%10 == 0
+		m.compiled = seed%25 == 0
 		got, err := m.Run(c.Program, c.Inputs)
 		if err != nil {
-			t.Fatalf("%v\n%s\n%s", err, c.Program, source(c.Program))
+			t.Fatalf("seed %d: %v", seed, err)
 		}
 		for _, o := range c.Program.Outputs {
 			if err := near(got[o.Name], want[o.Name], 2e-4); err != nil {
-				t.Errorf("seed %d, output %s: %v", seed, o.Name, err)
+				t.Errorf("seed %d, output %s: %v\n%s", seed, o.Name, err, c.Program)
+			}
+		}
+		o := c.Program.Outputs[len(c.Program.Outputs)/2]
+		if want[o.Name].Type.DType != program.Float {
+			continue
+		}
+		backward, err := autodiff.VJP(c.Program, o.Name, "x0", "x1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		inputs := maps.Clone(c.Inputs)
+		inputs["d."+o.Name] = want[o.Name]
+		gradients, err := reference.Run(backward, inputs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, err := m.gradients(c.Program, c.Inputs, o.Name, "x0", "x1")
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		for name, g := range found {
+			if err := near(g, gradients["d."+name], 1e-9); err != nil {
+				t.Errorf("seed %d, gradient of %s by %s: %v", seed, o.Name, name, err)
 			}
 		}
 	}
@@ -78,10 +105,10 @@ func near(got, want reference.Tensor, tolerance float64) error {
 	return nil
 }
 
-// TestPlugins runs the conformance kit, whose inputs have NaN, ties, subnormal numbers and zeros,
-// with PyTorch as a device on all plugins and examples in Go.
-func TestPlugins(t *testing.T) {
-	m := startMachine(t)
+// TestTorchPlugins runs the conformance kit, whose inputs have NaN, ties, subnormal numbers and
+// zeros, with PyTorch as a device on all plugins and examples in Go.
+func TestTorchPlugins(t *testing.T) {
+	m := startTorch(t)
 	names := []string{}
 	for name := range testrun.Executables(t) {
 		names = append(names, name)
@@ -104,12 +131,14 @@ func TestPlugins(t *testing.T) {
 			var report sdktest.Report
 			client, err := plugin.Start(t.Context(), exe, sdk.KindQuantizer, plugin.Options{})
 			if err == nil {
-				report = sdktest.CheckQuantizer(conformance.Quantizer(t.Context(), client), sdktest.On(m))
+				report = sdktest.CheckQuantizer(conformance.Quantizer(t.Context(), client),
+					sdktest.On(m))
 			} else if client, err = plugin.Start(t.Context(), exe, sdk.KindOptimizer,
 				plugin.Options{}); err != nil {
 				t.Fatal(err)
 			} else {
-				report = sdktest.CheckOptimizer(conformance.Optimizer(t.Context(), client), sdktest.On(m))
+				report = sdktest.CheckOptimizer(conformance.Optimizer(t.Context(), client),
+					sdktest.On(m))
 			}
 			defer client.Close()
 			if report.Failed() {
@@ -119,14 +148,14 @@ func TestPlugins(t *testing.T) {
 	}
 }
 
-// TestTraining checks that a Llama trained with the PyTorch modules of a quantizer, an optimizer
-// and the correction has the losses of a run from the same weights on the same batches. Sums have
-// another order: as soon as this rounds a weight to another grid point, losses of AdamW and similar
-// optimizers differ by as much as that changes them.
-func TestTraining(t *testing.T) {
+// TestTorchTraining checks that a Llama of transformers, trained with cage-torch, has the losses
+// and weights of a run of cage from the same weights on the same batches, with the same quantizer,
+// optimizer and correction. Sums have another order: as soon as this rounds a weight to another
+// grid point, losses of AdamW and similar optimizers differ by as much as that changes them.
+func TestTorchTraining(t *testing.T) {
 	const steps = 100
 	hub := t.TempDir()
-	if out, err := exec.Command(python(t), "testdata/llama.py", "write", hub).
+	if out, err := exec.Command(python(t), torchTests+"llama.py", "write", hub).
 		CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -135,20 +164,20 @@ func TestTraining(t *testing.T) {
 		activations, fused               bool
 		rate                             float64
 		early                            int // steps whose losses differ by at most 1e-5
-		tolerance                        float64
+		tolerance, weights               float64
 	}{
 		{name: "SGD", quantizer: "quest", optimizer: "sgd", rest: "sgd", rate: 0.02, early: 20,
-			tolerance: 1e-4},
+			tolerance: 1e-4, weights: 1e-5},
 		{name: "AdamW", quantizer: "quest", optimizer: "adamw", rest: "adamw", rate: 1e-3, early: 3,
-			tolerance: 2e-2},
+			tolerance: 2e-2, weights: 0.1},
 		{name: "activations", quantizer: "mxfp4", optimizer: "sgd", rest: "sgd", activations: true,
-			rate: 0.02, early: 3, tolerance: 5e-2},
+			rate: 0.02, early: 3, tolerance: 5e-2, weights: 0.1},
 		{name: "trained scales", quantizer: "lsq", optimizer: "adamw", rest: "adamw", fused: true,
-			rate: 1e-4, early: 3, tolerance: 2e-2},
+			rate: 1e-4, early: 3, tolerance: 2e-2, weights: 0.1},
 		{name: "refreshes", quantizer: "quest", optimizer: "shampoo", rest: "adamw", fused: true,
-			rate: 1e-3, early: 3, tolerance: 0.2},
+			rate: 1e-3, early: 3, tolerance: 0.2, weights: 0.1},
 		{name: "Muon", quantizer: "absmax", optimizer: "muon", rest: "adamw", rate: 1e-3, early: 3,
-			tolerance: 2e-2},
+			tolerance: 2e-2, weights: 0.1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			data, validation := testrun.Dataset(t)
@@ -171,20 +200,22 @@ func TestTraining(t *testing.T) {
 				"silence":   0.1,
 				"quantizer": c.quantizer, "optimizer": c.optimizer, "rest": c.rest}
 			got := trainInPython(t, settings)
-			if len(want) != steps || len(got) != steps {
-				t.Fatalf("%d losses and %d, want %d", len(want), len(got), steps)
+			if len(want) != steps || len(got.Losses) != steps {
+				t.Fatalf("%d losses and %d, want %d", len(want), len(got.Losses), steps)
 			}
-			early, most := difference(got[:c.early], want), difference(got, want)
-			t.Logf("losses from %.6f to %.6f, differences up to step %d of at most %.1e, of all %.1e",
-				want[0], want[steps-1], c.early, early, most)
-			if !(early <= 1e-5 && most <= c.tolerance) {
-				t.Errorf("losses %v, want %v", got, want)
+			early, most := difference(got.Losses[:c.early], want), difference(got.Losses, want)
+			off := weightsOff(t, cfg.Model, got.Weights, testrun.Values(t, testrun.Newest(t, cfg.Train.Out)))
+			t.Logf("losses from %.6f to %.6f, differences up to step %d of at most %.1e, of all %.1e; "+
+				"norm of the difference of final weights: %.1e of theirs",
+				want[0], want[steps-1], c.early, early, most, off)
+			if !(early <= 1e-5 && most <= c.tolerance && off <= c.weights) {
+				t.Errorf("losses %v, want %v", got.Losses, want)
 			}
 			if c.name != "SGD" {
 				return
 			}
 			settings["strength"] = 0.9
-			if most := difference(trainInPython(t, settings), want); most <= c.tolerance {
+			if most := difference(trainInPython(t, settings).Losses, want); most <= c.tolerance {
 				t.Errorf("with another strength, losses differ by %.1e: the test would not find it", most)
 			}
 		})
@@ -237,111 +268,74 @@ func batches(t *testing.T, path string, seed uint64, steps int) (tokens []int32)
 	return tokens
 }
 
-// trainInPython trains with modules of plugins, and returns the losses.
-func trainInPython(t *testing.T, settings map[string]any) (losses []float64) {
+type trainedInPython struct {
+	Losses  []float64
+	Weights map[string][]float64
+}
+
+// trainInPython trains with cage-torch.
+func trainInPython(t *testing.T, settings map[string]any) (result trainedInPython) {
 	t.Helper()
-	dir := t.TempDir()
-	settings = maps.Clone(settings)
-	settings["modules"] = dir
-	for _, part := range []string{"quantizer", "optimizer", "rest"} {
-		name := settings[part].(string)
-		settings[part] = "written_" + name
-		shapes := [][]int{{64, 64}, {192, 64}, {128, 64}, {64, 128}} // weights, and 128 tokens
-		if part == "quantizer" {
-			shapes = append(shapes, []int{128, 128})
-		} else if part == "rest" {
-			shapes = append(shapes, [][]int{{258, 64}, {64}, {64, 1}, {128, 1}, {192, 1}}...)
-		}
-		writeModule(t, name, filepath.Join(dir, "written_"+name+".py"), shapes)
-	}
 	text, err := json.Marshal(settings)
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(dir, "settings.json")
+	path := filepath.Join(t.TempDir(), "settings.json")
 	if err := os.WriteFile(path, text, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(python(t), "testdata/llama.py", "train", path)
+	cmd := exec.Command(python(t), torchTests+"llama.py", "train", path)
+	dir := filepath.Dir(slices.Collect(maps.Values(testrun.Executables(t)))[0])
+	cmd.Env = append(os.Environ(), "CAGE_PLUGIN_PATH="+dir)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal(out, &losses); err != nil {
+	if err := json.Unmarshal(out, &result); err != nil {
 		t.Fatal(err)
 	}
-	return losses
+	return result
 }
 
-// writeModule writes the module of a plugin, for the given shapes.
-func writeModule(t *testing.T, name, path string, shapes [][]int) {
+// weightsOff returns the norm of the difference of all weights, relative to that of want's, which
+// are parameters of cage.
+func weightsOff(t *testing.T, s architecture.Settings, got map[string][]float64,
+	want map[string][]float32,
+) float64 {
 	t.Helper()
-	about := Plugin{Name: name, Doc: "for a test"}
-	finder := testrun.Finder(t)
-	finder.CacheDir = t.TempDir()
-	exe, err := finder.Find(t.Context(), name)
+	layout, err := huggingface.Layout(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var text string
-	client, err := plugin.Start(t.Context(), exe, sdk.KindQuantizer, plugin.Options{})
-	if err == nil {
-		text, err = Quantizer(about, shapes, func(role sdk.Role, shape []int) (spec.Quantizer, error) {
-			return client.Quantize(t.Context(), Site(role, shape, values(t, client)))
-		})
-	} else if client, err = plugin.Start(t.Context(), exe, sdk.KindOptimizer,
-		plugin.Options{}); err == nil {
-		text, err = Optimizer(about, shapes, func(shape []int) (spec.Optimizer, error) {
-			return client.Program(t.Context(), Tensor(shape, values(t, client)))
-		})
+	var off, all float64
+	compared := 0
+	for _, m := range layout {
+		weights := got[m.Tensor]
+		if weights == nil {
+			continue
+		}
+		compared++
+		columns := m.Param.Dims[1]
+		if len(weights) != len(m.Rows)*columns {
+			t.Fatalf("%s has %d elements", m.Tensor, len(weights))
+		}
+		for i, v := range weights {
+			w := float64(want["param/"+m.Param.Name][m.Rows[i/columns]*columns+i%columns])
+			off += (v - w) * (v - w)
+			all += w * w
+		}
 	}
-	if err != nil {
-		t.Fatal(err)
+	if compared != 14 {
+		t.Errorf("%d tensors are compared, want 14", compared)
 	}
-	defer client.Close()
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	return math.Sqrt(off / all)
 }
 
-func values(t *testing.T, client *plugin.Client) sdk.Values {
-	t.Helper()
-	v, err := client.Resolve(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
-}
-
-// TestModules checks that the classes of modules behave as documented.
-func TestModules(t *testing.T) {
-	interpreter, dir := python(t), t.TempDir()
-	shapes := [][]int{{64, 64}, {128, 64}, {64, 128}} // of weights
-	for _, tokens := range []int{1, 2, 3, 4} {
-		shapes = append(shapes, []int{tokens, 64}, []int{tokens, 128})
-	}
-	for _, name := range []string{"quest", "absmax", "mseden", "adamw",
-		"../../../examples/plugins/delayed"} {
-		writeModule(t, name, filepath.Join(dir, "written_"+filepath.Base(name)+".py"), shapes)
-	}
-	text, err := Quantizer(Plugin{Name: "soft"}, shapes, build(soft{}))
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "written_soft.py"), []byte(text), 0o644)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := exec.Command(interpreter, "testdata/modules.py", dir).CombinedOutput()
-	if err != nil || strings.Count(string(out), "test_") < 9 {
-		t.Errorf("%v\n%s", err, out)
-	}
-}
-
-// TestOperations checks that exact operations have the values of the reference implementation on
-// all pairs of special numbers: ties, zeros, subnormal numbers, the largest, infinities and NaN.
-func TestOperations(t *testing.T) {
-	m := startMachine(t)
+// TestTorchOperations checks that exact operations have the values of the reference implementation
+// on all pairs of special numbers: ties, zeros, subnormal numbers, the largest, infinities and NaN.
+func TestTorchOperations(t *testing.T) {
+	m := startTorch(t)
 	special := []float64{0, math.Copysign(0, -1), 0.5, -0.5, 1.5, 2.5, -2.5, 1, -1, 3, 7, 0.1, 1.0 / 3,
 		1e-45, -3e-42, math.SmallestNonzeroFloat32 * 8388608, 1e-38, 8388607.5, 8388609, 16777217,
 		2147483500,
