@@ -140,6 +140,11 @@ protocol: ## Pack what an author of plugins in another language needs into bin/c
 	@mkdir -p bin
 	tar -czf bin/cage-protocol.tar.gz sdk/internal/wire/cage/plugin/v1/*.proto sdk/protocol/README.md sdk/protocol/*.jsonl docs/reference/operations.md docs/reference/plugin-protocol.md
 
+.PHONY: wheel
+wheel: ## Make the wheels of cage-sdk and cage-torch in bin/wheels, for Linux and macOS on x86-64 and ARM64, with cage and its plugins
+	@rm -rf bin/wheels
+	$(GO) run ./tools/wheel bin/wheels
+
 .PHONY: python
 python: build ## Test the package for plugins in Python, plugins in Python, and modules for PyTorch (needs Python 3.10, and the network once)
 	GO=$(GO) scripts/python.sh
@@ -236,7 +241,7 @@ snapshot: ## Make the archives of a release in dist/, and publish nothing
 	scripts/try-archive.sh dist
 
 .PHONY: release
-release: cuda ## Make the archives at a tag and draft a release of them (needs GITHUB_TOKEN)
+release: cuda wheel ## Make the archives and wheels at a tag and draft a release of them (needs GITHUB_TOKEN)
 	gzip -9 -n -c bin/cage-cuda >bin/cage-cuda_linux_$$($(GO) env GOARCH).gz
 	$(GO) run $(GORELEASER) release --clean
 

@@ -27,6 +27,7 @@ cd torch
 "$python" -m mypy
 CAGE_PLUGIN_PATH=$PWD/../../../bin/plugins PATH=$PWD/../../../bin:$PATH "$python" -m pytest -q -p no:cacheprovider
 cd ../../..
+scripts/try-wheel.sh "$python"
 PATH=$(dirname "$python"):$PATH # plugins name python3
 export PATH
 # kit runs the conformance kit on a plugin and shows its last line, or all of it after a failure.

@@ -75,10 +75,10 @@ class OptimizerPrograms:
 
 
 def search_path() -> list[Path]:
-    """Where plugins are looked for by name: CAGE_PLUGIN_PATH, plugins/ beside the command cage, plugins/ here."""
+    """Where plugins are looked for by name: CAGE_PLUGIN_PATH, this wheel's, beside the command cage, plugins/ here."""
     beside = [Path(sys.prefix) / "bin" / "plugins"]
     if command := shutil.which("cage"):
-        beside.insert(0, Path(command).resolve().parent / "plugins")
+        beside.append(Path(command).resolve().parent / "plugins")
     given = [Path(d) for d in os.environ.get("CAGE_PLUGIN_PATH", "").split(os.pathsep) if d]
     return [*given, *beside, Path("plugins")]
 

@@ -48,6 +48,19 @@ def test_names(tmp_path, monkeypatch):
         Plugin("mine", "quantizer")
 
 
+def test_own_plugins_first(tmp_path, monkeypatch):
+    """Those of the environment's wheel come before those beside another cage on the path."""
+    for d in ("own/bin/plugins", "other/plugins"):
+        (tmp_path / d).mkdir(parents=True)
+        script(tmp_path / d, "mine", "")
+    script(tmp_path / "other", "cage", "")
+    monkeypatch.setenv("CAGE_PLUGIN_PATH", "")
+    monkeypatch.setenv("PATH", str(tmp_path / "other"))
+    assert find("mine") == tmp_path / "other/plugins/mine"
+    monkeypatch.setattr("sys.prefix", str(tmp_path / "own"))
+    assert find("mine") == tmp_path / "own/bin/plugins/mine"
+
+
 def test_settings():
     p = start("absmax", "quantizer")
     assert p.settings({"bits": 3})["bits"] == {"integer": 3}
