@@ -12,12 +12,8 @@ if [ -z "$python" ]; then
 	venv=${CAGE_PYTHON_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/cage/python}
 	[ -x "$venv/bin/python" ] || python3 -m venv "$venv"
 	cp -R sdk/python "$scratch" # pip builds where the source lies
-<<<<<<< HEAD
 	"$venv/bin/pip" install --quiet "$scratch/python[jax,test]" "$scratch/python/torch" torch==2.15.0 \
 		transformers==5.23.0 compressed-tensors==0.20.0 gguf==0.19.0 mlx==0.32.4 mlx-cpu==0.32.4
-=======
-	"$venv/bin/pip" install --quiet "$scratch/python[jax,test]" "$scratch/python/torch" torch==2.15.0 transformers==5.23.0
->>>>>>> f2468598 (pytorch: host/deploy/pytorch and plugins program --to torch leave; their comparisons are those of cage-torch)
 	python=$venv/bin/python
 fi
 cd sdk/python
