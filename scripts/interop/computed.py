@@ -49,6 +49,9 @@ scalar = {"scores": {"query_pre_attn_scalar": 25}}
 families = {  # class, sizes, settings of its own
     "llama": ("Llama", {}, tied | size),
     "mistral": ("Mistral", {"sliding_window": None}, tied | size | window),
+    "ministral": ("Ministral", {"head_dim": 16, "layer_types": ["full_attention"] * 2}, tied | size | {
+        "window": {"sliding_window": 24, "layer_types": None},
+        "windows": {"sliding_window": 96, "layer_types": ["full_attention", "sliding_attention"]}}),
     "granite": ("Granite", {}, tied | {"factors": {"attention_multiplier": 0.3, "embedding_multiplier": 3.0,
                                                    "residual_multiplier": 0.5, "logits_scaling": 2.0}}),
     "smollm3": ("SmolLM3", {"num_hidden_layers": 4}, own),
@@ -79,6 +82,8 @@ def create(family, settings, notation, to):
         parameters = {"full_attention": parameters, "sliding_attention": local}
     if notation == "bare":
         keys, parameters = sizes | {"num_hidden_layers": keys["num_hidden_layers"]}, None
+        if family == "ministral":  # transformers has no default
+            keys["head_dim"] = 16
     config = getattr(transformers, name + ("TextConfig" if name == "Gemma3" else "Config"))(
         **keys, bos_token_id=None, eos_token_id=None, pad_token_id=None, **({"rope_parameters": parameters} if parameters else {}))
     torch.manual_seed(1)

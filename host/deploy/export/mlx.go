@@ -1,6 +1,7 @@
 package export
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -35,6 +36,9 @@ func planMLX(m *Model, o Options) (*Plan, error) {
 	}
 	plan := p.plan()
 	p.entries = mlxKeys(m.Settings)
+	if bytes.Contains(m.Description.Config, []byte(`"ministral"`)) { // the same without windows
+		p.entries["model_type"] = "mistral"
+	}
 	p.entries["quantization"] = p.mlxConfig()
 	p.entries["quantization_config"] = p.entries["quantization"]
 	plan.Notes = mlxNotes(m)

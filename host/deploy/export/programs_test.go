@@ -117,3 +117,17 @@ func TestNotComputed(t *testing.T) {
 		}
 	}
 }
+
+// TestMinistralInMLX checks that mlx-lm, which has no class of that name, is told of a Mistral.
+func TestMinistralInMLX(t *testing.T) {
+	m := smallOf(t, architecture.Settings{Kind: architecture.KindLlama}, integers(32, halfSeventh))
+	m.Description.Config = []byte(`{"model_type": "ministral", "sliding_window": 16}`)
+	for format, want := range map[string]string{"mlx": "mistral", "hf": "ministral"} {
+		dir, _ := exported(t, format, m, export.Options{})
+		var config map[string]any
+		testfile.ReadJSON(t, filepath.Join(dir, "config.json"), &config)
+		if config["model_type"] != want {
+			t.Errorf("%s: model_type is %v, want %s", format, config["model_type"], want)
+		}
+	}
+}

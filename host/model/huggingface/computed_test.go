@@ -19,8 +19,9 @@ var fieldsOf = map[string]string{
 	"": "hidden_size num_hidden_layers intermediate_size num_attention_heads rms_norm_eps " +
 		"vocab_size num_key_value_heads max_position_embeddings tie_word_embeddings head_dim " +
 		"rope_theta rope_scaling rope_parameters",
-	"llama":   "hidden_act attention_bias mlp_bias",
-	"mistral": "hidden_act sliding_window",
+	"llama":     "hidden_act attention_bias mlp_bias",
+	"mistral":   "hidden_act sliding_window",
+	"ministral": "hidden_act sliding_window layer_types",
 	"granite": "hidden_act attention_bias mlp_bias embedding_multiplier logits_scaling " +
 		"residual_multiplier attention_multiplier",
 	"smollm3": "hidden_act attention_bias mlp_bias no_rope_layers no_rope_layer_interval " +

@@ -111,14 +111,15 @@ func ParseConfig(text []byte, context int) (*Config, error) {
 	vocab := s.Vocab
 	c.Tokens = Tokens{Begin: k.ids(beginKey, vocab), End: k.ids(endKey, vocab),
 		Pad: k.ids("pad_token_id", vocab)}
-	if !f.windowed {
+	if !f.windowed || s.Kind == architecture.KindLlama && // whose layers are alike
+		slices.Contains(k.layerTypes(), fullAttention) {
 		if n := cmp.Or(context, c.MaxPositions); s.Window > 0 && s.Window < n {
 			k.fault(windowKey, fmt.Sprintf("%d, but sequences have %d tokens", s.Window, n),
 				"a context that is no longer than that")
 		}
 		s.Window, c.OtherWindow = 0, s.Window
 	}
-	checkLayerTypes(k, s)
+	checkLayerTypes(k, c)
 	k.onlyKnown("no such key: cage does not have this setting, which may change what the model computes",
 		harmless...)
 	for _, p := range s.Check() {
@@ -233,9 +234,11 @@ func (c *Config) computed() (map[string]any, error) {
 	s := c.Settings
 	s.FillIn()
 	f, err := familyOf(s.Kind)
-	if s.Kind == architecture.KindLlama &&
-		(s.Window > 0 || c.Architecture == mistralFamily.architecture) {
-		f = mistralFamily
+	for _, own := range []family{mistralFamily, ministralFamily} { // are Llamas, too
+		if f.kind == own.kind &&
+			(c.Architecture == own.architecture || s.Window > 0 && !f.windowed) {
+			f = own
+		}
 	}
 	m := shape(s)
 	maps.Copy(m, wavelengths(s))

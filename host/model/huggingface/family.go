@@ -31,7 +31,7 @@ type family struct {
 
 // families are the supported families. Models of a kind are written as the first family of that
 // kind.
-var families = []family{llamaFamily, mistralFamily, olmo2Family, qwen2Family, qwen3Family,
+var families = []family{llamaFamily, mistralFamily, ministralFamily, olmo2Family, qwen2Family, qwen3Family,
 	smolLM3Family, gemmaFamily, gemma2Family, gemma3Family, graniteFamily, olmo3Family}
 
 // usualDefaults are the values of absent keys in transformers (configuration_*.py). Other keys are
@@ -48,10 +48,9 @@ var leftOut = map[string][]string{
 	"embeddings in every layer": {"Gemma3nForCausalLM", "Gemma3nForConditionalGeneration",
 		"Gemma4ForCausalLM", "Gemma4ForConditionalGeneration"},
 	"fused projections, and longrope scaling of a part of each head": {"Phi3ForCausalLM"},
-	"layer_types in the layers of a Llama": {
-		"MinistralForCausalLM"},
-	"queries that are scaled by their positions": {
-		"Ministral3ForCausalLM"},
+	"queries that are scaled by their positions":                     {"Ministral3ForCausalLM"},
+	"its text model to be read by itself, and in Ministral 3 queries that are scaled by their " +
+		"positions": {"Mistral3ForConditionalGeneration"},
 }
 
 func familyNames() string {
@@ -120,6 +119,21 @@ var mistralFamily = family{architecture: "MistralForCausalLM", modelType: "mistr
 			return map[string]any{windowKey: nil} // not absent: that means 4096
 		}
 		return map[string]any{windowKey: s.Window}
+	}}
+
+// ministralFamily is Ministral in transformers 5: a Mistral whose layers may differ in their
+// windows, in sequences that are too short for these.
+var ministralFamily = family{architecture: "MinistralForCausalLM", modelType: "ministral",
+	kind: architecture.KindLlama, tensors: llamaTensors, defaults: mistralFamily.defaults,
+	windowed: true, describe: describeLayers,
+	check: func(k *keys, s *architecture.Settings) {
+		k.required("head_dim", architecture.MaxHeads)
+		if types := k.layerTypes(); types != nil && !slices.Contains(types, slidingAttention) {
+			s.Window = 0
+		}
+		if k.isNull(windowKey) { // transformers needs it for full attention, too
+			k.fault(windowKey, k.found(windowKey), "a number of tokens")
+		}
 	}}
 
 // llamaTensors has the tensors of Llama, whose post_attention_layernorm is the norm before the
@@ -278,10 +292,24 @@ func multipliers(s *architecture.Settings) map[string]*float64 {
 		"residual_multiplier":  &s.ResidualMultiplier, "logits_scaling": &s.LogitsScaling}
 }
 
-func checkLayerTypes(k *keys, s *architecture.Settings) {
-	var types []string
-	want := LayerTypes(*s)
-	if k.read(layersKey, &types, "a list of strings") && !slices.Equal(types, want) {
+// layerTypes returns the types of the layers, or nil if there are none in the file.
+func (k *keys) layerTypes() (types []string) {
+	k.read(layersKey, &types, "a list of strings")
+	return types
+}
+
+// checkLayerTypes refuses other types than those of cage's models, unless no layer's window matters.
+func checkLayerTypes(k *keys, c *Config) {
+	types, want := k.layerTypes(), LayerTypes(c.Settings)
+	if full := slices.Clone(types); c.OtherWindow > 0 {
+		for i := range full {
+			if full[i] == slidingAttention {
+				full[i] = fullAttention
+			}
+		}
+		types = full
+	}
+	if types != nil && !slices.Equal(types, want) {
 		k.fault(layersKey, k.found(layersKey), safetext.Clip(fmt.Sprintf("%q", want), 200))
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/cage-qat/cage/host/model/huggingface"
 )
 
@@ -25,12 +27,64 @@ func TestMinistral(t *testing.T) {
 	if s := c.Settings; s.Window != 32768 || s.HeadSize != 128 || s.RopeTheta != 1e8 {
 		t.Errorf("the settings are %+v", s)
 	}
-	for name, want := range map[string]string{"MinistralForCausalLM": "layer_types",
-		"Ministral3ForCausalLM": "scaled by their positions"} {
+	for name, want := range map[string]string{"Ministral3ForCausalLM": "scaled by their positions",
+		"Mistral3ForConditionalGeneration": "in Ministral 3 queries that are scaled"} {
 		text := strings.Replace(config, "MistralForCausalLM", name, 1)
 		if _, err := huggingface.ParseConfig([]byte(text), 0); err == nil ||
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: the error is %v, want one with %q", name, err, want)
+		}
+	}
+}
+
+// TestLayersThatDiffer checks that windows that only some layers have are read where sequences are
+// too short for them, and stay in the description of the model that is trained.
+func TestLayersThatDiffer(t *testing.T) {
+	const full, sliding = `"full_attention"`, `"sliding_attention"`
+	const common = `"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+		"num_key_value_heads": 2, "intermediate_size": 96, "vocab_size": 96, "rms_norm_eps": 1e-6,
+		"max_position_embeddings": 64, "head_dim": 16, "sliding_window": 32, "layer_types": [`
+	for _, c := range []struct {
+		model, types     string
+		context          int
+		window, untilNow int
+		fault            string
+	}{
+		{"Ministral", full + "," + sliding, 32, 0, 32, ""},
+		{"Ministral", full + "," + sliding, 33, 0, 0, "sliding_window: 32, but"},
+		{"Ministral", sliding + "," + sliding, 33, 32, 0, ""},
+		{"Ministral", full + "," + full, 33, 0, 0, ""},
+		{"Ministral", full, 32, 0, 0, "layer_types: "},
+		{"Ministral", full + `,"chunked_attention"`, 32, 0, 0, "layer_types: "},
+		{"Qwen2", full + "," + sliding, 32, 0, 32, ""},
+		{"Qwen2", full + "," + sliding, 33, 0, 0, "sliding_window: 32, but"},
+		{"Mistral", full + "," + full, 33, 0, 0, "sliding_window: 32, but"},
+	} {
+		text := `{"architectures": ["` + c.model + `ForCausalLM"], "use_sliding_window": true,
+			"model_type": "` + strings.ToLower(c.model) + `", ` + common + c.types + "]}"
+		if c.model != "Qwen2" {
+			text = strings.Replace(text, `"use_sliding_window": true,`, "", 1)
+		}
+		got, err := huggingface.ParseConfig([]byte(text), c.context)
+		if c.fault != "" {
+			if err == nil || !strings.Contains(err.Error(), c.fault) {
+				t.Errorf("%s %s: the error is %v, want one with %q", c.model, c.types, err, c.fault)
+			}
+			continue
+		}
+		if err != nil || got.Settings.Window != c.window || got.OtherWindow != c.untilNow {
+			t.Errorf("%s %s: error %v, %+v", c.model, c.types, err, got)
+			continue
+		}
+		s := got.Settings
+		s.Context = c.context
+		d, err := huggingface.Description{Config: []byte(text)}.For(s, huggingface.Tokens{})
+		if err != nil || !strings.Contains(string(d.Config), c.model+"ForCausalLM") {
+			t.Errorf("%s %s: error %v, %s", c.model, c.types, err, d.Config)
+		}
+		if again, err := huggingface.ParseConfig(d.Config, c.context); err != nil ||
+			!cmp.Equal(again.Settings, got.Settings) || again.OtherWindow != got.OtherWindow {
+			t.Errorf("%s %s: error %v, %+v", c.model, c.types, err, again)
 		}
 	}
 }

@@ -40,7 +40,7 @@ type golden struct {
 }
 
 var goldenModels = []string{"gemma", "gemma2", "gemma3", "granite", "linear", "llama2", "llama32",
-	"mistral", "nemo", "olmo2", "olmo3", "qwen2", "qwen3", "sharded", "smollm3", "window"}
+	"ministral", "mistral", "nemo", "olmo2", "olmo3", "qwen2", "qwen3", "sharded", "smollm3", "window"}
 
 func readGolden(t testing.TB, name string) (g golden) {
 	t.Helper()
@@ -192,11 +192,12 @@ var update = flag.Bool("update", false, "write the table of docs/guide/fine-tuni
 
 // published names the models of architectures whose names do not identify them.
 var published = map[string]string{
-	"LlamaForCausalLM":   " (Llama 2, 3, 3.1, 3.2, TinyLlama, SmolLM2)",
-	"Qwen2ForCausalLM":   " (2 and 2.5)",
-	"Gemma3ForCausalLM":  "; of `Gemma3ForConditionalGeneration` the text model",
-	"GemmaForCausalLM":   " (1)",
-	"GraniteForCausalLM": " (3)",
+	"LlamaForCausalLM":     " (Llama 2, 3, 3.1, 3.2, TinyLlama, SmolLM2)",
+	"Qwen2ForCausalLM":     " (2 and 2.5)",
+	"Gemma3ForCausalLM":    "; of `Gemma3ForConditionalGeneration` the text model",
+	"GemmaForCausalLM":     " (1)",
+	"MinistralForCausalLM": "; sequences up to the window, if only some layers have it",
+	"GraniteForCausalLM":   " (3)",
 }
 
 // TestDocumented checks that the guide's table has each architecture, whose models can be stored as

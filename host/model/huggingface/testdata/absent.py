@@ -33,6 +33,8 @@ QWEN = {**SILU, "use_sliding_window": False, "sliding_window": 24, "max_window_l
 FAMILIES = {
     "LlamaForCausalLM": ("llama", SILU, LLAMA3),
     "MistralForCausalLM": ("mistral", {**SILU, "sliding_window": 24}, YARN),
+    "MinistralForCausalLM": ("ministral", {**SILU, "sliding_window": 24,
+        "layer_types": ["sliding_attention"] * 8}, LLAMA3),
     "GraniteForCausalLM": ("granite", {**SILU, "embedding_multiplier": 3.0,
         "logits_scaling": 2.0, "residual_multiplier": 0.5, "attention_multiplier": 0.25}, LINEAR),
     "SmolLM3ForCausalLM": ("smollm3", {**QWEN, "tie_word_embeddings": False,
@@ -107,7 +109,7 @@ def read(c):
         return [float(f"{x:.6g}") for x in inv.tolist()], float(f"{factor:.8g}")
     per = []
     types = getattr(cfg, "layer_types", None) or ["full_attention"] * len(t.layers)
-    masked = cfg.model_type in ("gemma2", "gemma3_text", "olmo3", "qwen2", "qwen3", "smollm3")
+    masked = cfg.model_type in ("gemma2", "ministral", "gemma3_text", "olmo3", "qwen2", "qwen3", "smollm3")
     for i, layer in enumerate(t.layers):
         a = layer.self_attn
         window = 0

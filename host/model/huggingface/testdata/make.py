@@ -33,6 +33,9 @@ MODELS = {
               "OLMo 2 with windows, and YaRN in the layers without"),
     "linear": (transformers.Qwen3Config(**SIZES, head_dim=16, rope_scaling=dict(rope_type="linear", factor=4.0)), "linear scaling"),
     "window": (transformers.MistralConfig(**SIZES, sliding_window=6), "a window of 6 tokens, as in Mistral 7B 0.1"),
+    "ministral": (transformers.MinistralConfig(**dict(SIZES, num_hidden_layers=3), head_dim=16, sliding_window=128,
+                                               layer_types=["full_attention", "sliding_attention", "sliding_attention"]),
+                  "windows in some layers, in sequences too short for them"),
     "nemo": (transformers.MistralConfig(**SIZES, head_dim=24, sliding_window=None, rope_theta=1e6),
              "head_dim 24 with 4 heads of a width of 64, as in Mistral Nemo"),
 }
