@@ -50,18 +50,13 @@ func OpenGGUF(file vfs.Path, context int) (
 	if err != nil {
 		return nil, nil, err
 	}
-	var rounded []string
-	for i, a := range c.Report.Applied {
-		typ := r.tensors[a.Tensor].Type.String()
-		c.Report.Applied[i].Type = safetensors.DType(typ)
-		if !slices.Contains(floatTypes, strings.ToLower(typ)) && !slices.Contains(rounded, typ) {
-			rounded = append(rounded, typ)
+	c.NoteStored(func(tensor string) string {
+		typ := r.tensors[tensor].Type.String()
+		if slices.Contains(floatTypes, strings.ToLower(typ)) {
+			return ""
 		}
-	}
-	if slices.Sort(rounded); len(rounded) > 0 {
-		c.Config.Warnings = append(c.Config.Warnings, fmt.Sprintf("its weights were rounded to %s: the "+
-			"precision that they had before is lost", strings.Join(rounded, " and ")))
-	}
+		return typ
+	})
 	if r.inputScales {
 		c.Config.Warnings = append(c.Config.Warnings,
 			"the scales of quantized inputs (input_scale) are ignored")

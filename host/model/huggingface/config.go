@@ -26,6 +26,8 @@ type Config struct {
 	OtherWindow int
 	Tokens      Tokens
 	Warnings    []string // settings in the file that cage ignores
+
+	packing *packing // of matrices in few bits; nil: all are floats
 }
 
 // Tokens lists the ids of special tokens.
@@ -100,9 +102,9 @@ func ParseConfig(text []byte, context int) (*Config, error) {
 	if f.check != nil {
 		f.check(k, s)
 	}
-	if k.has(quantizationKey) {
-		k.fault(quantizationKey, "found a quantized checkpoint",
-			"one in F32, BF16 or F16, such as the one from which it was made")
+	if c.packing = k.packing(); c.packing != nil && c.packing.inputs {
+		c.Warnings = append(c.Warnings, "the inputs of layers are quantized where others use it, and not "+
+			"here unless quantizer.activations says so")
 	}
 	var dropout float64
 	if k.read("attention_dropout", &dropout, "a number") && dropout != 0 {

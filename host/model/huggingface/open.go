@@ -123,6 +123,9 @@ func Open(dir vfs.Path, o Options) (*Checkpoint, error) {
 		for _, name := range shards.Names() {
 			c.files = append(c.files, dir.Join(name))
 		}
+		if config != nil {
+			c.tensors, faults = config.packing.unpack(c.tensors)
+		}
 	} else {
 		if !errors.Is(err, safetensors.ErrFormat) && !errors.Is(err, safetensors.ErrChecksum) &&
 			!errors.Is(err, fs.ErrNotExist) {
@@ -171,6 +174,14 @@ func (c *Checkpoint) opened(faults []string, o Options) (_ *Checkpoint, err erro
 	}
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
+	}
+	if packed, ok := c.tensors.(*unpackedTensors); ok {
+		c.NoteStored(func(tensor string) string {
+			if m := packed.matrices[tensor]; m != nil {
+				return m.typ
+			}
+			return ""
+		})
 	}
 	return c, nil
 }

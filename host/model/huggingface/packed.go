@@ -1,0 +1,579 @@
+package huggingface
+
+import (
+	"cmp"
+	"encoding/json/v2"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/cage-qat/cage/host/model/safetensors"
+	"github.com/cage-qat/cage/internal/lists"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// This file is written from the descriptions of the formats and shares no code with package export,
+// which writes some of them, so that an export can be checked by reading it.
+
+// packing says how a checkpoint stores matrices in few bits.
+type packing struct {
+	schemes []scheme // of compressed-tensors
+	block   []int    // of FP8: rows and columns that share a scale
+	mlx     *mlxQuantization
+	inputs  bool // whether the inputs of layers are to be quantized, too
+}
+
+// scheme is how compressed-tensors stores the matrices of some modules.
+type scheme struct {
+	format  string
+	targets []string // names of modules, "re:" and a pattern of names, or "Linear"
+	bits    int
+	block   []int // rows and columns that share a scale
+	zeros   bool  // whether there are zero points
+	ordered bool  // whether columns have their groups in weight_g_idx, as of GPTQ's order
+}
+
+type mlxQuantization struct {
+	mlxMode
+	Modules map[string]mlxMode `json:",embed"`
+}
+
+type mlxMode struct {
+	Group int    `json:"group_size"`
+	Bits  int    `json:"bits"`
+	Mode  string `json:"mode"`
+}
+
+// Formats of compressed-tensors.
+const (
+	formatPacked = "pack-quantized"
+	formatInt    = "int-quantized"
+	formatFloat  = "float-quantized"
+	formatNaive  = "naive-quantized"
+	formatMXFP4  = "mxfp4-pack-quantized"
+	formatMXFP8  = "mxfp8-quantized"
+	formatNVFP4  = "nvfp4-pack-quantized"
+)
+
+const mlxKey = "quantization"
+
+// packing reads how matrices are stored; nil if all are floats.
+func (k *keys) packing() *packing {
+	p := &packing{}
+	if k.has(mlxKey) { // MLX repeats it as quantization_config
+		k.has(quantizationKey)
+		p.mlx = &mlxQuantization{}
+		if err := json.Unmarshal(k.values[mlxKey], p.mlx); err != nil {
+			k.fault(mlxKey, k.found(mlxKey), "group_size, bits and mode, as MLX writes them")
+		}
+		return p
+	}
+	if !k.has(quantizationKey) {
+		return nil
+	}
+	const none = "no such key"
+	k.object(quantizationKey, func(q *keys) {
+		switch q.text("quant_method") {
+		case "compressed-tensors":
+			p.readSchemes(q)
+			q.onlyKnown(none, "global_compression_ratio", "ignore", "version")
+		case "fp8":
+			q.read("weight_block_size", &p.block, "two integers")
+			p.inputs = true
+			q.onlyKnown(none, "activation_scheme", "fmt", "modules_to_not_convert", "scale_fmt")
+		default:
+			q.fault("quant_method", q.found("quant_method"), "compressed-tensors or fp8, a directory of "+
+				"MLX, or a checkpoint in F32, BF16 or F16, such as the one from which it was made")
+		}
+	})
+	return p
+}
+
+func (p *packing) readSchemes(q *keys) {
+	format := q.text("format")
+	only(q, "quantization_status", "compressed")
+	q.object("sparsity_config", func(s *keys) { only(s, "format", "dense") })
+	q.object("config_groups", func(groups *keys) {
+		for _, name := range slices.Sorted(maps.Keys(groups.values)) {
+			groups.object(name, func(g *keys) {
+				s := scheme{format: cmp.Or(g.text("format"), format)}
+				g.read("targets", &s.targets, "a list of strings")
+				g.object("weights", func(w *keys) {
+					w.read("num_bits", &s.bits, "an integer")
+					w.read("block_structure", &s.block, "two integers")
+					s.zeros = w.has("symmetric") && !w.flag("symmetric")
+					order := ""
+					w.read("actorder", &order, "a string")
+					s.ordered = order == "group" || order == "dynamic"
+				})
+				for _, key := range []string{"input_activations", "output_activations"} {
+					p.inputs = g.has(key) || p.inputs
+				}
+				g.onlyKnown("no such key")
+				p.schemes = append(p.schemes, s)
+			})
+		}
+	})
+}
+
+// schemeOf returns the scheme that names a module, or has a pattern for it, or is for all linear
+// layers.
+func (p *packing) schemeOf(module string) (best scheme) {
+	rank := 0
+	for _, s := range p.schemes {
+		for _, target := range s.targets {
+			pattern, isPattern := strings.CutPrefix(target, "re:")
+			re, err := regexp.Compile("^(?:" + pattern + ")")
+			r := 0
+			switch {
+			case target == module:
+				r = 3
+			case isPattern && err == nil && re.MatchString(module):
+				r = 2
+			case target == "Linear":
+				r = 1
+			}
+			if r > rank {
+				best, rank = s, r
+			}
+		}
+	}
+	return best
+}
+
+// unpackedTensors are those of a checkpoint, with packed matrices as floats.
+type unpackedTensors struct {
+	files    Tensors
+	infos    []safetensors.Info
+	matrices map[string]*matrix // by name
+}
+
+// OpenTensors opens the tensors of the checkpoint in a directory. Matrices that compressed-tensors,
+// FP8 or MLX store in few bits are float32: the numbers of their codes, times their scales.
+func OpenTensors(dir vfs.Path) (Tensors, error) {
+	text, err := dir.Join(ConfigName).ReadFile()
+	if err != nil {
+		return nil, err
+	}
+	k, err := newKeys(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dir.Join(ConfigName), err)
+	}
+	p := k.packing()
+	files, err := safetensors.OpenShards(dir)
+	if err != nil {
+		return nil, err
+	}
+	t, faults := p.unpack(files)
+	if faults = append(k.faults, faults...); len(faults) > 0 {
+		return nil, errors.Join(&Error{Path: dir.Name, Faults: faults}, files.Close())
+	}
+	return t, nil
+}
+
+// partsOf are names of tensors that belong to a packed matrix, after that of its module.
+var partsOf = strings.Fields("weight_scale weight_global_scale weight_shape weight_zero_point " +
+	"weight_g_idx weight_scale_inv scales biases input_scale input_global_scale input_zero_point")
+
+func (p *packing) unpack(files Tensors) (_ Tensors, faults []string) {
+	if p == nil {
+		return files, nil
+	}
+	u := &unpackedTensors{files: files, matrices: map[string]*matrix{}}
+	parts := map[string]bool{}
+	for _, info := range files.Tensors() {
+		name := strings.TrimSuffix(info.Name, "_packed")
+		module, ok := strings.CutSuffix(name, ".weight")
+		if !ok || slices.Contains(readable, info.DType) {
+			continue
+		}
+		m := &matrix{files: files, codes: info, shape: slices.Clone(info.Shape)}
+		if err := p.describe(m, module); err != nil {
+			faults = append(faults, fmt.Sprintf("tensor %s: %v", info.Name, err))
+		}
+		u.matrices[name] = m
+		for _, part := range partsOf {
+			parts[module+"."+part] = true
+		}
+		parts[info.Name] = true
+		u.infos = append(u.infos, safetensors.Info{Name: name, DType: safetensors.F32, Shape: m.shape})
+	}
+	for _, info := range files.Tensors() {
+		if !parts[info.Name] {
+			u.infos = append(u.infos, info)
+		}
+	}
+	return u, faults
+}
+
+// Tensors implements [Tensors].
+func (u *unpackedTensors) Tensors() []safetensors.Info { return u.infos }
+
+// Tensor implements [Tensors].
+func (u *unpackedTensors) Tensor(name string) (safetensors.Tensor, error) {
+	if m := u.matrices[name]; m != nil {
+		return safetensors.Lazy(name, m.shape, m.values), nil
+	}
+	return u.files.Tensor(name)
+}
+
+// Close implements [Tensors].
+func (u *unpackedTensors) Close() error { return u.files.Close() }
+
+// keeping are the quantizers of weights for which numbers of a type are on the grid already.
+var keeping = map[string]string{
+	"Q4_0":  `{plugin = "absmax", grid = "signed", granularity = "group", group = 32, scale_dtype = "f16"}`,
+	"Q8_0":  `{plugin = "absmax", bits = 8, granularity = "group", group = 32, scale_dtype = "f16"}`,
+	"TQ1_0": `{plugin = "absmax", bits = 2, granularity = "group", group = 256, scale_dtype = "f16"}`,
+	"TQ2_0": `{plugin = "absmax", bits = 2, granularity = "group", group = 256, scale_dtype = "f16"}`,
+	"MXFP4": `{plugin = "mxfp4"}`,
+}
+
+// NoteStored puts the types in which tensors are stored in few bits, as typ tells them, into the
+// report, and warns of what that means. typ returns "" for a tensor of floats.
+func (c *Checkpoint) NoteStored(typ func(tensor string) string) {
+	counts := map[string]int{}
+	for i, a := range c.Report.Applied {
+		if name := typ(a.Tensor); name != "" {
+			c.Report.Applied[i].Type = safetensors.DType(name)
+			counts[name]++
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		warning := fmt.Sprintf("%d matrices were rounded to %s: the precision that they had before is lost",
+			counts[name], name)
+		if kept := keeping[name]; kept != "" {
+			warning += "; training keeps them as they are at its start with quantizer.weights = " + kept
+		}
+		c.Config.Warnings = append(c.Config.Warnings, warning)
+	}
+}
+
+// A matrix is stored as codes, each of which stands for (number − zero)·scale/global + bias.
+type matrix struct {
+	files Tensors
+	codes safetensors.Info
+	shape []int
+	typ   string // in messages
+	// number returns the number of the code in a column of a row.
+	number func(row []byte, column int) float32
+	// Names of tensors; those but the first may be "".
+	scales, zeros, biases, global string
+	// scale returns the number of a scale in a byte.
+	scale func(byte) float32
+	bits  int    // of packed zeros
+	order string // of the tensor with the group of each column, or ""
+	group int    // elements of a row that share a scale, where the format says it
+	block []int  // rows and columns that share a scale, where the format says it
+}
+
+// describe fills in how a module's matrix is stored, from the type and shape of its codes.
+func (p *packing) describe(m *matrix, module string) error {
+	if len(m.shape) != 2 {
+		return fmt.Errorf("found shape %v, want two axes", m.shape)
+	}
+	name := module + ".weight"
+	m.scales = name + "_scale"
+	dtype, s := m.codes.DType, p.schemeOf(module)
+	if s.zeros {
+		m.zeros = name + "_zero_point"
+	}
+	switch isFloat8 := dtype == safetensors.F8E4M3; {
+	case p.mlx != nil && dtype == safetensors.U32:
+		return p.mlx.describe(m, module)
+	case s.format == formatPacked && dtype == safetensors.I32 && s.bits >= 1 && s.bits <= 8:
+		m.typ, m.bits = fmt.Sprintf("int%d", s.bits), s.bits
+		m.number = fields(s.bits, 1<<(s.bits-1))
+		if s.ordered {
+			m.order = name + "_g_idx"
+		}
+		return m.readShape(name + "_shape")
+	case (s.format == formatInt || s.format == formatNaive) && dtype == safetensors.I8:
+		m.typ = "int8"
+		m.number = func(row []byte, column int) float32 { return float32(int8(row[column])) }
+	case s.format == formatMXFP4 && dtype == safetensors.U8:
+		m.typ, m.number, m.scale, m.group = "MXFP4", nibbles, powerOfTwo, 32
+		m.shape[1] *= 2
+	case s.format == formatNVFP4 && dtype == safetensors.U8:
+		m.typ, m.number, m.scale, m.group = "NVFP4", nibbles, eightBit, 16
+		m.shape[1] *= 2
+		m.global = name + "_global_scale"
+	case s.format == formatMXFP8 && isFloat8:
+		m.typ, m.number, m.scale, m.group = "MXFP8", bytes8, powerOfTwo, 32
+	case (s.format == formatFloat || s.format == formatNaive) && isFloat8:
+		m.typ, m.number, m.block = "FP8", bytes8, s.block
+	case len(p.block) == 2 && min(p.block[0], p.block[1]) > 0 && isFloat8:
+		m.typ, m.number, m.block = "FP8", bytes8, p.block
+		m.scales = name + "_scale_inv"
+	default:
+		return fmt.Errorf("found %s of shape %v, which %s does not describe (format %q, %d bits)",
+			dtype, m.shape, quantizationKey, s.format, s.bits)
+	}
+	return nil
+}
+
+func (q *mlxQuantization) describe(m *matrix, module string) error {
+	mode, ok := q.Modules[module]
+	if !ok {
+		mode = q.mlxMode
+	}
+	mode.Mode = cmp.Or(mode.Mode, "affine")
+	m.scales, m.group = module+".scales", mode.Group
+	switch mode {
+	case mlxMode{32, 4, "mxfp4"}:
+		m.typ, m.number, m.scale = "MXFP4", nibbles, powerOfTwo
+	case mlxMode{16, 4, "nvfp4"}:
+		m.typ, m.number, m.scale = "NVFP4", nibbles, eightBit
+	case mlxMode{32, 8, "mxfp8"}:
+		m.typ, m.number, m.scale = "MXFP8", bytes8, powerOfTwo
+	default:
+		if mode.Mode != "affine" || mode.Bits < 1 || mode.Bits > 8 || mode.Group < 1 {
+			return fmt.Errorf("found %+v in %s, want bits from 1 to 8 in groups", mode, mlxKey)
+		}
+		m.typ = fmt.Sprintf("int%d", mode.Bits)
+		m.number, m.biases = fields(mode.Bits, 0), module+".biases"
+	}
+	m.shape[1] = m.shape[1] * 32 / mode.Bits
+	return nil
+}
+
+// readShape reads the shape of a matrix whose last codes may be padding.
+func (m *matrix) readShape(name string) error {
+	t, err := m.files.Tensor(name)
+	if err != nil {
+		return err
+	}
+	list, err := safetensors.Values[int64](t)
+	if err != nil {
+		return err
+	}
+	rows, bits := m.codes.Shape[0], int64(m.codes.Shape[1])*32
+	if len(list) != 2 || list[0] != int64(rows) || list[1] < 1 || list[1] > bits/int64(m.bits) {
+		return fmt.Errorf("%s is %v, which does not match packed words of shape %v",
+			name, list, m.codes.Shape)
+	}
+	m.shape[1] = int(list[1])
+	return nil
+}
+
+// values reads the matrix.
+func (m *matrix) values() ([]float32, error) {
+	codes, err := m.files.Tensor(m.codes.Name)
+	if err != nil {
+		return nil, err
+	}
+	data, err := codes.Bytes()
+	if err != nil {
+		return nil, err
+	}
+	scales, err := m.part(m.scales, m.scale)
+	if err != nil {
+		return nil, err
+	}
+	zeros, err := m.zeroPoints(scales)
+	if err != nil {
+		return nil, err
+	}
+	biases := &spread{}
+	if m.biases != "" {
+		if biases, err = m.part(m.biases, nil); err != nil {
+			return nil, err
+		}
+	}
+	if m.global != "" {
+		global, err := m.numbers(m.global, nil)
+		if err != nil {
+			return nil, err
+		}
+		if len(global) != 1 {
+			return nil, fmt.Errorf("%s has %d numbers, want 1", m.global, len(global))
+		}
+		for i := range scales.numbers {
+			scales.numbers[i] /= global[0]
+		}
+	}
+	rows, columns := m.shape[0], m.shape[1]
+	groups, err := m.groups(scales)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]float32, 0, rows*columns)
+	for r := range rows {
+		row := data[r*len(data)/rows : (r+1)*len(data)/rows]
+		for c := range columns {
+			g := r/scales.height*scales.across + groups[c]
+			v := m.number(row, c)
+			if zeros != nil {
+				v -= zeros[g]
+			}
+			v *= scales.numbers[g]
+			if m.biases != "" {
+				v += biases.numbers[g]
+			}
+			out = append(out, v)
+		}
+	}
+	return out, nil
+}
+
+// spread is a tensor whose elements are each for height rows and width columns of a matrix.
+type spread struct {
+	numbers       []float32
+	height, width int
+	across        int // elements for all columns
+}
+
+// part reads the scales or biases of the matrix.
+func (m *matrix) part(name string, number func(byte) float32) (*spread, error) {
+	numbers, err := m.numbers(name, number)
+	if err != nil {
+		return nil, err
+	}
+	t, err := m.files.Tensor(name)
+	if err != nil {
+		return nil, err
+	}
+	rows, columns, shape := m.shape[0], m.shape[1], t.Shape
+	if len(shape) < 2 { // one for the matrix, or for each row
+		shape = []int{len(numbers), 1}
+	}
+	across := shape[1]
+	switch {
+	case len(shape) != 2:
+	case len(m.block) == 2 && min(m.block[0], m.block[1]) > 0 &&
+		shape[0] == ceil(rows, m.block[0]) && across == ceil(columns, m.block[1]):
+		return &spread{numbers, m.block[0], m.block[1], across}, nil
+	case len(numbers) == 1 && m.group == 0:
+		return &spread{numbers, rows, columns, 1}, nil
+	case shape[0] == rows && across > 0 && columns%across == 0 &&
+		(m.group == 0 || m.group*across == columns):
+		return &spread{numbers, 1, columns / across, across}, nil
+	}
+	return nil, fmt.Errorf("%s has shape %v, which does not match a matrix of %v", name, t.Shape, m.shape)
+}
+
+func ceil(n, size int) int { return (n + size - 1) / size }
+
+// groups returns the index of each column's scale within its row of scales.
+func (m *matrix) groups(scales *spread) ([]int, error) {
+	list := make([]int, m.shape[1])
+	for c := range list {
+		list[c] = c / scales.width
+	}
+	if m.order == "" {
+		return list, nil
+	}
+	t, err := m.files.Tensor(m.order)
+	if err != nil {
+		return nil, err
+	}
+	order, err := safetensors.Values[int32](t)
+	if err != nil {
+		return nil, err
+	}
+	if slices.ContainsFunc(order, func(g int32) bool { return g < 0 || int(g) >= scales.across }) ||
+		len(order) != len(list) {
+		return nil, fmt.Errorf("%s: want for each of %d columns one of %d groups",
+			m.order, len(list), scales.across)
+	}
+	return lists.Map(order, func(g int32) int { return int(g) }), nil
+}
+
+// zeroPoints reads the zero points of an asymmetric matrix; nil if there are none.
+func (m *matrix) zeroPoints(scales *spread) ([]float32, error) {
+	if m.zeros == "" {
+		return nil, nil
+	}
+	t, err := m.files.Tensor(m.zeros)
+	if err != nil {
+		return nil, err
+	}
+	var zeros []float32
+	if n := len(scales.numbers); t.DType == safetensors.I32 && m.bits > 0 {
+		words, err := safetensors.Values[int32](t) // packed along the rows
+		if err != nil {
+			return nil, err
+		}
+		across := scales.across
+		if len(words) == ceil(n/across*m.bits, 32)*across {
+			for i := range n {
+				bit, column := i/across*m.bits, i%across
+				v := uint64(uint32(words[bit/32*across+column]))
+				if next := (bit/32 + 1) * across; next < len(words) {
+					v |= uint64(uint32(words[next+column])) << 32
+				}
+				zeros = append(zeros, float32(int(v>>(bit%32)&(1<<m.bits-1))-1<<(m.bits-1)))
+			}
+		}
+	} else if zeros, err = m.numbers(m.zeros, func(b byte) float32 { return float32(int8(b)) }); err != nil {
+		return nil, err
+	}
+	if len(zeros) != len(scales.numbers) {
+		return nil, fmt.Errorf("%s has shape %v, want a zero point for each of %d scales",
+			m.zeros, t.Shape, len(scales.numbers))
+	}
+	return zeros, nil
+}
+
+// numbers reads a tensor of floats, or of bytes that number converts.
+func (m *matrix) numbers(name string, number func(byte) float32) ([]float32, error) {
+	t, err := m.files.Tensor(name)
+	if err != nil {
+		return nil, err
+	}
+	if number == nil || t.DType.Bits() != 8 {
+		return Floats(t)
+	}
+	data, err := t.Bytes()
+	return lists.Map(data, number), err
+}
+
+// fields returns a reader of integers of some bits, from the least significant bit of a row on,
+// which are stored plus offset.
+func fields(bits, offset int) func(row []byte, column int) float32 {
+	return func(row []byte, column int) float32 {
+		at := column * bits
+		v := int(row[at/8])
+		if at/8+1 < len(row) {
+			v |= int(row[at/8+1]) << 8
+		}
+		return float32(v>>(at%8)&(1<<bits-1) - offset)
+	}
+}
+
+func powerOfTwo(exponent byte) float32 { return float32(math.Pow(2, float64(exponent)-127)) }
+
+// levels holds the magnitudes of E2M1, indexed by code.
+var levels = []float32{0, 0.5, 1, 1.5, 2, 3, 4, 6}
+
+// nibbles reads E2M1 codes, two per byte, low bits first.
+func nibbles(row []byte, column int) float32 {
+	code := row[column/2] >> (column % 2 * 4) & 15
+	if code >= 8 {
+		return -levels[code-8]
+	}
+	return levels[code]
+}
+
+func bytes8(row []byte, column int) float32 { return eightBit(row[column]) }
+
+// eightBit returns the number that an E4M3 code represents: a sign bit, four exponent bits, three
+// mantissa bits, no infinities; 7f is NaN.
+func eightBit(code byte) float32 {
+	exponent, mantissa := int(code>>3&15), float64(code&7)
+	v := math.Ldexp(1+mantissa/8, exponent-7)
+	switch {
+	case exponent == 0:
+		v = math.Ldexp(mantissa/8, -6)
+	case code&0x7f == 0x7f:
+		v = math.NaN()
+	}
+	if code >= 0x80 {
+		v = -v
+	}
+	return float32(v)
+}
