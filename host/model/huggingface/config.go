@@ -26,8 +26,7 @@ type Config struct {
 	OtherWindow int
 	Tokens      Tokens
 	Warnings    []string // settings in the file that cage ignores
-
-	packing *packing // of matrices in few bits; nil: all are floats
+	Packing     *Packing // of matrices in few bits; nil: all are floats
 }
 
 // Tokens lists the ids of special tokens.
@@ -102,7 +101,7 @@ func ParseConfig(text []byte, context int) (*Config, error) {
 	if f.check != nil {
 		f.check(k, s)
 	}
-	if c.packing = k.packing(); c.packing != nil && c.packing.inputs {
+	if c.Packing = k.packing(); c.Packing != nil && c.Packing.inputs {
 		c.Warnings = append(c.Warnings, "the inputs of layers are quantized where others use it, and not "+
 			"here unless quantizer.activations says so")
 	}

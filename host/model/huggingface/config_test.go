@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
@@ -161,7 +160,7 @@ func TestConfig(t *testing.T) {
 		if len(c.Tokens.Pad) == 0 && len(got.Tokens.Pad) == 0 {
 			c.Tokens.Pad = got.Tokens.Pad
 		}
-		if diff := cmp.Diff(&c, got, cmpopts.IgnoreUnexported(c)); diff != "" {
+		if diff := cmp.Diff(&c, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}

@@ -124,7 +124,7 @@ func Open(dir vfs.Path, o Options) (*Checkpoint, error) {
 			c.files = append(c.files, dir.Join(name))
 		}
 		if config != nil {
-			c.tensors, faults = config.packing.unpack(c.tensors)
+			c.tensors, faults = config.Packing.unpack(c.tensors)
 		}
 	} else {
 		if !errors.Is(err, safetensors.ErrFormat) && !errors.Is(err, safetensors.ErrChecksum) &&

@@ -19,8 +19,8 @@ import (
 // This file is written from the descriptions of the formats and shares no code with package export,
 // which writes some of them, so that an export can be checked by reading it.
 
-// packing says how a checkpoint stores matrices in few bits.
-type packing struct {
+// Packing says how a checkpoint stores matrices in few bits.
+type Packing struct {
 	schemes []scheme // of compressed-tensors
 	block   []int    // of FP8: rows and columns that share a scale
 	mlx     *mlxQuantization
@@ -62,8 +62,8 @@ const (
 const mlxKey = "quantization"
 
 // packing reads how matrices are stored; nil if all are floats.
-func (k *keys) packing() *packing {
-	p := &packing{}
+func (k *keys) packing() *Packing {
+	p := &Packing{}
 	if k.has(mlxKey) { // MLX repeats it as quantization_config
 		k.has(quantizationKey)
 		p.mlx = &mlxQuantization{}
@@ -93,7 +93,7 @@ func (k *keys) packing() *packing {
 	return p
 }
 
-func (p *packing) readSchemes(q *keys) {
+func (p *Packing) readSchemes(q *keys) {
 	format := q.text("format")
 	only(q, "quantization_status", "compressed")
 	q.object("sparsity_config", func(s *keys) { only(s, "format", "dense") })
@@ -122,7 +122,7 @@ func (p *packing) readSchemes(q *keys) {
 
 // schemeOf returns the scheme that names a module, or has a pattern for it, or is for all linear
 // layers.
-func (p *packing) schemeOf(module string) (best scheme) {
+func (p *Packing) schemeOf(module string) (best scheme) {
 	rank := 0
 	for _, s := range p.schemes {
 		for _, target := range s.targets {
@@ -179,7 +179,7 @@ func OpenTensors(dir vfs.Path) (Tensors, error) {
 var partsOf = strings.Fields("weight_scale weight_global_scale weight_shape weight_zero_point " +
 	"weight_g_idx weight_scale_inv scales biases input_scale input_global_scale input_zero_point")
 
-func (p *packing) unpack(files Tensors) (_ Tensors, faults []string) {
+func (p *Packing) unpack(files Tensors) (_ Tensors, faults []string) {
 	if p == nil {
 		return files, nil
 	}
@@ -272,7 +272,7 @@ type matrix struct {
 }
 
 // describe fills in how a module's matrix is stored, from the type and shape of its codes.
-func (p *packing) describe(m *matrix, module string) error {
+func (p *Packing) describe(m *matrix, module string) error {
 	if len(m.shape) != 2 {
 		return fmt.Errorf("found shape %v, want two axes", m.shape)
 	}
@@ -453,7 +453,8 @@ func (m *matrix) part(name string, number func(byte) float32) (*spread, error) {
 		(m.group == 0 || m.group*across == columns):
 		return &spread{numbers, 1, columns / across, across}, nil
 	}
-	return nil, fmt.Errorf("%s has shape %v, which does not match a matrix of %v", name, t.Shape, m.shape)
+	return nil, fmt.Errorf("%s has shape %v, which does not match a matrix of %v",
+		name, t.Shape, m.shape)
 }
 
 func ceil(n, size int) int { return (n + size - 1) / size }
@@ -509,8 +510,11 @@ func (m *matrix) zeroPoints(scales *spread) ([]float32, error) {
 				zeros = append(zeros, float32(int(v>>(bit%32)&(1<<m.bits-1))-1<<(m.bits-1)))
 			}
 		}
-	} else if zeros, err = m.numbers(m.zeros, func(b byte) float32 { return float32(int8(b)) }); err != nil {
-		return nil, err
+	} else {
+		signed := func(b byte) float32 { return float32(int8(b)) }
+		if zeros, err = m.numbers(m.zeros, signed); err != nil {
+			return nil, err
+		}
 	}
 	if len(zeros) != len(scales.numbers) {
 		return nil, fmt.Errorf("%s has shape %v, want a zero point for each of %d scales",

@@ -58,8 +58,8 @@ func TestPacked(t *testing.T) {
 	}
 }
 
-// TestDamagedPacked leaves out each tensor in turn, and gives it another shape. The matrix whose part
-// is missing is an error then, and the others are read as before.
+// TestDamagedPacked leaves out each tensor in turn, and gives it another shape. The matrix whose
+// part is missing is an error then, and the others are read as before.
 func TestDamagedPacked(t *testing.T) {
 	for _, name := range packedDirs {
 		config, err := packedDir(name).Join("config.json").ReadFile()
@@ -155,16 +155,19 @@ func matricesOf(dir vfs.Path) (names []string) {
 
 // TestPackedRefused reads configurations of other quantizations: each is refused by its name.
 func TestPackedRefused(t *testing.T) {
+	const compressed = `{"quant_method": "compressed-tensors", `
 	for value, want := range map[string]string{
 		`{"quant_method": "gptq", "bits": 4}`: `quantization_config.quant_method: found "gptq", want ` +
 			`compressed-tensors or fp8`,
 		`{"quant_method": "mxfp4"}`: `found "mxfp4"`,
 		`{"bits": 4}`:               `quant_method: missing`,
-		`{"quant_method": "compressed-tensors", "format": "marlin-24", "sparsity_config": {"format": "sparse-24-bitmask"}}`:     `sparsity_config.format: found "sparse-24-bitmask", want dense`,
-		`{"quant_method": "compressed-tensors", "transform_config": {"config_groups": {"v": {"type": "hadamard"}}}}`:            `transform_config`,
-		`{"quant_method": "compressed-tensors", "quantization_status": "frozen"}`:                                               `quantization_status: found "frozen"`,
-		`{"quant_method": "compressed-tensors", "kv_cache_scheme": {"num_bits": 8}}`:                                            `kv_cache_scheme`,
-		`{"quant_method": "compressed-tensors", "config_groups": {"a": {"targets": ["Linear"], "weights": {"num_bits": "4"}}}}`: `config_groups.a.weights.num_bits`,
+		compressed + `"sparsity_config": {"format": "sparse-24-bitmask"}}`: `sparsity_config.format: ` +
+			`found "sparse-24-bitmask", want dense`,
+		compressed + `"transform_config": {"config_groups": {"v": {}}}}`: `transform_config`,
+		compressed + `"quantization_status": "frozen"}`:                  `found "frozen"`,
+		compressed + `"kv_cache_scheme": {"num_bits": 8}}`:               `kv_cache_scheme`,
+		compressed + `"config_groups": {"a": {"weights": {"num_bits": "4"}}}}`: `config_groups.a.` +
+			`weights.num_bits`,
 	} {
 		dir := vfs.At(t.TempDir())
 		testfile.Write(t, dir.Join("config.json").Name, []byte(`{"quantization_config": `+value+`}`))
