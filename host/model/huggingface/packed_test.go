@@ -171,10 +171,12 @@ func TestPackedRefused(t *testing.T) {
 	} {
 		dir := vfs.At(t.TempDir())
 		testfile.Write(t, dir.Join("config.json").Name, []byte(`{"quantization_config": `+value+`}`))
-		if err := safetensors.WriteFile(t.Context(), dir.Join("model.safetensors"), nil, nil); err != nil {
+		file := dir.Join("model.safetensors")
+		if err := safetensors.WriteFile(t.Context(), file, nil, nil); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := huggingface.OpenTensors(dir); err == nil || !strings.Contains(err.Error(), want) {
+		_, err := huggingface.OpenTensors(dir)
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", value, err, want)
 		}
 	}
