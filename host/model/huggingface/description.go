@@ -94,7 +94,7 @@ func (d Description) For(s architecture.Settings, trained Tokens) (Description, 
 	if err != nil {
 		return d, err
 	}
-	if c.OtherWindow > 0 && s.Window == 0 { // the window of the described model stays, for longer sequences
+	if c.OtherWindow > 0 && s.Window == 0 { // the described window stays, for longer sequences
 		delete(changes, switchKey)
 		delete(changes, windowKey)
 		delete(changes, layersKey)

@@ -200,8 +200,8 @@ func TestChangedModel(t *testing.T) {
 // transformers.
 func TestTiedByDefault(t *testing.T) {
 	for name, want := range map[string]string{"gemma": "tied", "gemma2": "tied", "gemma3": "tied",
-		"smollm3": "tied", "granite": "own", "llama32": "own", "mistral": "own", "ministral": "own", "olmo2": "own",
-		"olmo3": "own", "qwen2": "own", "qwen3": "own"} {
+		"smollm3": "tied", "granite": "own", "llama32": "own", "mistral": "own", "ministral": "own",
+		"olmo2": "own", "olmo3": "own", "qwen2": "own", "qwen3": "own"} {
 		_, text := readConfig(t, name)
 		var keys object
 		if err := json.Unmarshal(text, &keys); err != nil {

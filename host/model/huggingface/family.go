@@ -31,8 +31,8 @@ type family struct {
 
 // families are the supported families. Models of a kind are written as the first family of that
 // kind.
-var families = []family{llamaFamily, mistralFamily, ministralFamily, olmo2Family, qwen2Family, qwen3Family,
-	smolLM3Family, gemmaFamily, gemma2Family, gemma3Family, graniteFamily, olmo3Family}
+var families = []family{llamaFamily, mistralFamily, ministralFamily, olmo2Family, qwen2Family,
+	qwen3Family, smolLM3Family, gemmaFamily, gemma2Family, gemma3Family, graniteFamily, olmo3Family}
 
 // usualDefaults are the values of absent keys in transformers (configuration_*.py). Other keys are
 // optional, or must be given.
@@ -298,16 +298,14 @@ func (k *keys) layerTypes() (types []string) {
 	return types
 }
 
-// checkLayerTypes refuses other types than those of cage's models, unless no layer's window matters.
+// checkLayerTypes refuses types other than those of cage's models. Where windows do not matter, any
+// layer may have one.
 func checkLayerTypes(k *keys, c *Config) {
 	types, want := k.layerTypes(), LayerTypes(c.Settings)
-	if full := slices.Clone(types); c.OtherWindow > 0 {
-		for i := range full {
-			if full[i] == slidingAttention {
-				full[i] = fullAttention
-			}
+	for i := range types {
+		if c.OtherWindow > 0 && types[i] == slidingAttention {
+			types[i] = fullAttention
 		}
-		types = full
 	}
 	if types != nil && !slices.Equal(types, want) {
 		k.fault(layersKey, k.found(layersKey), safetext.Clip(fmt.Sprintf("%q", want), 200))
