@@ -81,8 +81,8 @@ func sameValues(a, b any) bool {
 // TestAbsent removes each key of a config.json of each family, in the notations of transformers 4
 // and 5, and sets it to null. What is read must be what transformers reads, or the key is refused.
 // Settings are compared, not losses, as rounding hides small differences: where Granite has no
-// attention_multiplier, and so scores of 1 instead of 1/√8, losses of transformers in float32 differ
-// by 1e-4 from its own in float64, as from those of cage, at an explicit 1, too.
+// attention_multiplier, scores have the factor 1 instead of 1/√8. Losses of transformers in float32
+// differ then by 1e-4 from its own in float64, as from those of cage; at an explicit 1, too.
 func TestAbsent(t *testing.T) {
 	text, err := os.ReadFile("testdata/absent.json")
 	if err != nil {
