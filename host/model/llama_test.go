@@ -69,6 +69,8 @@ func eachLanguage(t *testing.T, test func(t *testing.T, m Language)) {
 	gemma3 := tiny
 	gemma3.Kind, gemma3.KVHeads, gemma3.HeadSize, gemma3.Head = architecture.KindGemma3, 1, 6, "tied"
 	gemma3.FillIn()
+	gemma := gemma3
+	gemma.Kind, gemma.RopeTheta = architecture.KindGemma, 1e4
 	smollm3 := tiny
 	smollm3.Kind, smollm3.Layers = architecture.KindSmolLM3, 4
 	smollm3.FillIn()
@@ -81,6 +83,7 @@ func eachLanguage(t *testing.T, test func(t *testing.T, m Language)) {
 	granite.AttentionMultiplier = 0.2
 	for name, m := range map[string]Language{
 		"gemma2": newTransformer(gemma2, Options{}), "granite": newTransformer(granite, Options{}),
+		"gemma":   newTransformer(gemma, Options{}),
 		"gemma3":  newTransformer(gemma3, Options{}),
 		"smollm3": newTransformer(smollm3, Options{}),
 		"qwen2":   newTransformer(qwen2, Options{}), "qwen3": newTransformer(qwen3, Options{}),

@@ -47,8 +47,8 @@ var leftOut = map[string][]string{
 		"Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration", "Qwen3_5MoeForCausalLM"},
 	"embeddings in every layer": {"Gemma3nForCausalLM", "Gemma3nForConditionalGeneration",
 		"Gemma4ForCausalLM", "Gemma4ForConditionalGeneration"},
-	"fused projections, and longrope scaling of a part of each head": {"Phi3ForCausalLM"},
-	"queries that are scaled by their positions":                     {"Ministral3ForCausalLM"},
+	"fused projections (qkv_proj, gate_up_proj)": {"Phi3ForCausalLM"},
+	"queries that are scaled by their positions": {"Ministral3ForCausalLM"},
 	"its text model to be read by itself, and in Ministral 3 queries that are scaled by their " +
 		"positions": {"Mistral3ForConditionalGeneration"},
 }

@@ -88,3 +88,25 @@ func TestLayersThatDiffer(t *testing.T) {
 		}
 	}
 }
+
+// TestPhi4Mini checks that the refusal of Phi-4-mini names all that it would need, by its
+// published keys.
+func TestPhi4Mini(t *testing.T) {
+	_, err := huggingface.ParseConfig([]byte(`{"architectures": ["Phi3ForCausalLM"],
+		"attention_bias": false, "attention_dropout": 0.0, "embd_pdrop": 0.0, "full_attn_mod": 1,
+		"hidden_act": "silu", "hidden_size": 3072, "intermediate_size": 8192, "lm_head_bias": false,
+		"max_position_embeddings": 131072, "model_type": "phi3", "num_attention_heads": 24,
+		"num_hidden_layers": 32, "num_key_value_heads": 8, "partial_rotary_factor": 0.75,
+		"resid_pdrop": 0.0, "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "rope_scaling":
+		{"long_factor": [1, 1.1], "short_factor": [1.0, 1.0], "type": "longrope"},
+		"tie_word_embeddings": true, "vocab_size": 200064}`), 0)
+	if err == nil {
+		t.Fatal("it is read")
+	}
+	for _, want := range []string{"fused projections (qkv_proj, gate_up_proj)",
+		"partial_rotary_factor: found 0.75", `rope_scaling.type: found "longrope"`, "full_attn_mod"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the error is %v, want one with %q", err, want)
+		}
+	}
+}
