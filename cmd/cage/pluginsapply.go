@@ -194,42 +194,38 @@ func appliedOutput(results map[string]reference.Tensor) *output {
 
 // writeTensors writes the results to a safetensors file, or as .npy files into a directory.
 func writeTensors(ctx context.Context, out string, results map[string]reference.Tensor) error {
-	if strings.HasSuffix(out, ".safetensors") {
-		var list []safetensors.Tensor
-		for name, t := range results {
-			data, err := stored(name, t)
-			if err != nil {
-				return err
-			}
-			list = append(list, data)
-		}
-		to, err := atomicfile.Target(out)
-		if err != nil {
-			return err
-		}
-		return safetensors.WriteFile(ctx, to, list, nil)
-	}
-	dir := vfs.At(out)
-	if err := dir.MkdirAll(); err != nil {
-		return err
-	}
+	var list []safetensors.Tensor
 	for name, t := range results {
 		data, err := stored(name, t)
 		if err != nil {
 			return err
 		}
-		content, err := data.Bytes()
+		list = append(list, data)
+	}
+	if strings.HasSuffix(out, ".safetensors") {
+		to, err := atomicfile.Target(out)
+		if err == nil {
+			err = safetensors.WriteFile(ctx, to, list, nil)
+		}
+		return err
+	}
+	dir := vfs.At(out)
+	if err := dir.MkdirAll(); err != nil {
+		return err
+	}
+	kinds := map[safetensors.DType]string{safetensors.F32: "<f4", safetensors.I32: "<i4",
+		safetensors.U32: "<u4", safetensors.U8: "|u1"}
+	for _, t := range list {
+		content, err := t.Bytes()
 		if err != nil {
 			return err
 		}
-		kind := map[safetensors.DType]string{safetensors.F32: "<f4", safetensors.I32: "<i4",
-			safetensors.U32: "<u4", safetensors.U8: "|u1"}[data.DType]
-		header := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", kind,
-			strings.Join(lists.Map(data.Shape, func(n int) string { return strconv.Itoa(n) + ", " }), ""))
+		header := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", kinds[t.DType],
+			strings.Join(lists.Map(t.Shape, func(n int) string { return strconv.Itoa(n) + ", " }), ""))
 		header += strings.Repeat(" ", 63-(len(header)+10)%64) + "\n"
 		head := binary.LittleEndian.AppendUint16([]byte("\x93NUMPY\x01\x00"), uint16(len(header)))
 		// A plugin chooses names.
-		to := dir.Join(strings.NewReplacer("/", "_", `\`, "_").Replace(name) + ".npy")
+		to := dir.Join(strings.NewReplacer("/", "_", `\`, "_").Replace(t.Name) + ".npy")
 		if err := atomicfile.WriteBytes(to, slices.Concat(head, []byte(header), content)); err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // attend returns the attention output [tokens, width] for x [tokens, width] and the fused weight w
@@ -134,10 +135,9 @@ func reshapeShort(x *graph.Node, reshape func(x *graph.Node) *graph.Node) *graph
 // in one pass. They are stored in the precision to which products round them.
 func splitNatively(h attention.Heads, joined *graph.Node, tables rotationTables) []*graph.Node {
 	stored := engine.OperandType(joined.Graph())
-	var shapesOfParts []shapes.Shape
-	for _, p := range h.Parts {
-		shapesOfParts = append(shapesOfParts, shapes.Make(stored, h.Batch, h.Context, p.Heads, h.Size))
-	}
+	shapesOfParts := lists.Map(h.Parts, func(p attention.Part) shapes.Shape {
+		return shapes.Make(stored, h.Batch, h.Context, p.Heads, h.Size)
+	})
 	parts := engine.Native{Name: "split of heads", Outputs: shapesOfParts,
 		Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
 			angles := elementsOf(in[1:])
@@ -332,10 +332,7 @@ func fusedCore(scale float64) attentionCore {
 func nativeCore(s scores, segments *graph.Node, window int) attentionCore {
 	return func(query, key, value *graph.Node) (*graph.Node, attentionBack) {
 		plan := planOf(s, query, key, window)
-		var inputs []*graph.Node
-		for _, x := range []*graph.Node{query, key, value} {
-			inputs = append(inputs, engine.ShortOperand(x))
-		}
+		inputs := lists.Map([]*graph.Node{query, key, value}, engine.ShortOperand)
 		if segments != nil {
 			inputs = append(inputs, segments)
 		}

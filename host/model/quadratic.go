@@ -15,6 +15,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // Quadratic is the problem f(x) = ½·xᵀAx − bᵀx with A = UΛUᵀ and b = Ax*, summed over
@@ -64,11 +65,7 @@ func randomSymmetric(spectrum []float64, rng *rand.Rand) []float32 {
 	}, &u)
 	var a mat.SymDense
 	a.SymOuterK(1, &scaled)
-	out := make([]float32, n*n)
-	for i := range out {
-		out[i] = float32(a.At(i/n, i%n))
-	}
-	return out
+	return lists.Make(n*n, func(i int) float32 { return float32(a.At(i/n, i%n)) })
 }
 
 // Params implements [Model].
@@ -110,10 +107,9 @@ func (m *Quadratic) Distance(x []float32) float64 {
 	n := m.settings.Dimension
 	total := 0.0
 	for start := 0; start+n <= len(x); start += n {
-		away := make([]float64, n)
-		for i := range away {
-			away[i] = float64(x[start+i]) - float64(m.optimum[start+i])
-		}
+		away := lists.Make(n, func(i int) float64 {
+			return float64(x[start+i]) - float64(m.optimum[start+i])
+		})
 		for i, d := range away {
 			for j, a := range m.matrix[i*n : (i+1)*n] {
 				total += d * float64(a) * away[j]
@@ -147,11 +143,7 @@ func generator(seed, stream, index uint64) *rand.Rand {
 }
 
 func drawNormals(rng *rand.Rand, n int) []float64 {
-	out := make([]float64, n)
-	for i := range out {
-		out[i] = rng.NormFloat64()
-	}
-	return out
+	return lists.Make(n, func(int) float64 { return rng.NormFloat64() })
 }
 
 // NoiseSource draws the batches of a [Quadratic]. Batch i is always the same, so that a resumed

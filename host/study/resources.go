@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // coreFLOPs is the amount of work that keeps one core busy for about half a second. If a step takes
@@ -114,10 +115,7 @@ func leastUsed(used []int, n int) []int {
 	if n > len(used) {
 		return nil
 	}
-	order := make([]int, len(used))
-	for i := range order {
-		order[i] = i
-	}
+	order := lists.Range(len(used))
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(used[a], used[b]) })
 	return slices.Sorted(slices.Values(order[:n]))
 }

@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -170,10 +171,7 @@ func RemoveAbandoned(dir vfs.Path, match func(name string) bool) error {
 	if err != nil || len(paths) == 0 {
 		return err
 	}
-	var errs []error
-	for _, path := range paths {
-		errs = append(errs, path.Remove())
-	}
+	errs := lists.Map(paths, func(path vfs.Path) error { return path.Remove() })
 	return errors.Join(append(errs, dir.SyncDir())...)
 }
 

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/cage-qat/cage/internal/lists"
 	"gonum.org/v1/gonum/lapack"
 	lapackgonum "gonum.org/v1/gonum/lapack/gonum"
 )
@@ -178,10 +179,7 @@ func (m *merge) solve() {
 }
 
 func ascending(values []float64) []int {
-	order := make([]int, len(values))
-	for i := range order {
-		order[i] = i
-	}
+	order := lists.Range(len(values))
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(values[a], values[b]) })
 	return order
 }
@@ -200,10 +198,7 @@ func (m *merge) secular() (values []float64, vectors Matrix) {
 	}
 	values = make([]float64, k, len(m.d))
 	gaps := temporary[float64](k, k) // d[i] − λ_j in row j
-	weights := make([]float64, k)
-	for i := range weights {
-		weights[i] = -1
-	}
+	weights := slices.Repeat([]float64{-1}, k)
 	for j := range k {
 		origin, mu := secularRoot(j, d, z, m.rho, square)
 		values[j] = d[origin] + mu

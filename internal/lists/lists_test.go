@@ -12,3 +12,8 @@ func ExampleMap() {
 		lists.Map([]int(nil), strconv.Itoa) == nil)
 	// Output: ["a" "b"] false
 }
+
+func ExampleMake() {
+	fmt.Println(lists.Make(3, func(i int) int { return i * i }), lists.Range(3), len(lists.Range(0)))
+	// Output: [0 1 4] [0 1 2] 0
+}

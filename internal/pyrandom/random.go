@@ -14,6 +14,7 @@ import (
 	"math/big"
 	"math/bits"
 
+	"github.com/cage-qat/cage/internal/lists"
 	"gonum.org/v1/gonum/mathext/prng"
 )
 
@@ -83,11 +84,7 @@ func Choice[T any](r *Random, list []T) T { return list[r.Below(len(list))] }
 
 // Choices corresponds to Python's choices(list, k=k). It returns k elements, with repetition.
 func Choices[T any](r *Random, list []T, k int) []T {
-	drawn := make([]T, k)
-	for i := range drawn {
-		drawn[i] = list[int(r.Random()*float64(len(list)))]
-	}
-	return drawn
+	return lists.Make(k, func(int) T { return list[int(r.Random()*float64(len(list)))] })
 }
 
 // Shuffle corresponds to Python's shuffle(list).
@@ -106,10 +103,7 @@ func (r *Random) Sample(n, k int) []int {
 	}
 	drawn := make([]int, k)
 	if n <= largestPool(k) {
-		pool := make([]int, n)
-		for i := range pool {
-			pool[i] = i
-		}
+		pool := lists.Range(n)
 		for i := range drawn {
 			last := n - i - 1
 			j := r.Below(last + 1)

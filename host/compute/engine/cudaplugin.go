@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cage-qat/cage/host/compute/device"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -223,9 +224,5 @@ func ownGPUs(seen, local, n int) []int64 {
 	if first+n > seen {
 		return nil // the number of devices is checked later
 	}
-	list := make([]int64, n)
-	for i := range list {
-		list[i] = int64(first + i)
-	}
-	return list
+	return lists.Make(n, func(i int) int64 { return int64(first + i) })
 }

@@ -71,10 +71,9 @@ func (d *Device) Compile(name string, inputs []Spec, build BuildFunc) (*Executab
 				return err
 			}
 		}
-		nodes := make([]*graph.Node, len(inputs))
-		for i, spec := range inputs {
-			nodes[i] = graph.Parameter(g, spec.Name, spec.Shape)
-		}
+		nodes := lists.Map(inputs, func(spec Spec) *graph.Node {
+			return graph.Parameter(g, spec.Name, spec.Shape)
+		})
 		outputs = build(g, nodes)
 		if len(outputs) == 0 || slices.Contains(outputs, nil) {
 			return fmt.Errorf("got outputs %v, want at least one and none nil", outputs)
@@ -197,10 +196,7 @@ func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 	}
 	outputs := make([]*Buffer, len(e.outputs))
 	for i, shape := range e.outputs {
-		parts := make([]compute.Buffer, own)
-		for j := range parts {
-			parts[j] = results[j*len(outputs)+i]
-		}
+		parts := lists.Make(own, func(j int) compute.Buffer { return results[j*len(outputs)+i] })
 		outputs[i] = newBuffer(e.device, parts, shape, e.sharded[i])
 	}
 	return outputs, nil

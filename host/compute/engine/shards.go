@@ -132,10 +132,7 @@ func (d *Device) replicaNumbers() (*Buffer, error) {
 		err     error
 	}
 	r := d.Once(replicaKey{}, func() any {
-		list := make([]int32, d.Count())
-		for i := range list {
-			list[i] = int32(i)
-		}
+		list := lists.Make(d.Count(), func(i int) int32 { return int32(i) })
 		numbers, err := UploadSharded(d, list, len(list))
 		return result{numbers, err}
 	}).(result)

@@ -7,6 +7,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
@@ -78,11 +79,7 @@ func (l *lowering) shard(id program.ID, n *program.Node, args []*shard) *shard {
 }
 
 func wholes(values []*shard) []*graph.Node {
-	list := make([]*graph.Node, 0, 2)
-	for _, v := range values {
-		list = append(list, v.whole())
-	}
-	return list
+	return lists.Map(values, func(v *shard) *graph.Node { return v.whole() })
 }
 
 // rowwise reports whether each replica can compute its rows of an operation's result from its rows

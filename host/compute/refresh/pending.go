@@ -167,11 +167,7 @@ func (p *pendingRefresh) compute(execute Executor) {
 	}
 	p.out = make(map[string][]float32, len(out))
 	for name, value := range out {
-		values := make([]float32, len(value.Floats))
-		for i, x := range value.Floats {
-			values[i] = float32(x)
-		}
-		p.out[name] = values
+		p.out[name] = lists.Map(value.Floats, func(x float64) float32 { return float32(x) })
 	}
 }
 

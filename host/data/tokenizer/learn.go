@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"encoding/json"
 	"fmt"
+	"github.com/cage-qat/cage/internal/lists"
 	"maps"
 	"slices"
 	"strings"
@@ -95,10 +96,7 @@ func newMerger(words map[string]int) *merger {
 		m.id(string(byteToRune[b]))
 	}
 	for i, word := range slices.Sorted(maps.Keys(words)) {
-		ids := make([]int32, len(word))
-		for j := range len(word) {
-			ids[j] = int32(word[j])
-		}
+		ids := lists.Make(len(word), func(j int) int32 { return int32(word[j]) })
 		m.words, m.counts = append(m.words, ids), append(m.counts, words[word])
 		for j := range len(ids) - 1 {
 			m.add(ids[j], ids[j+1], int32(i), words[word])

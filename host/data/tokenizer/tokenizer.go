@@ -18,6 +18,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/plainjson"
 )
 
@@ -201,11 +202,7 @@ func (Bytes) Info() Info {
 
 // Encode returns one id per byte of text. It never fails.
 func (Bytes) Encode(text string) ([]int32, error) {
-	ids := make([]int32, len(text))
-	for i := range len(text) {
-		ids[i] = int32(text[i])
-	}
-	return ids, nil
+	return lists.Make(len(text), func(i int) int32 { return int32(text[i]) }), nil
 }
 
 // Decode returns the bytes. If an id is outside 0–255, the error is a [*RangeError].
@@ -243,11 +240,7 @@ func init() {
 }
 
 func toByteLevel(text string) string {
-	out := make([]rune, len(text))
-	for i := range len(text) {
-		out[i] = byteToRune[text[i]]
-	}
-	return string(out)
+	return string(lists.Make(len(text), func(i int) rune { return byteToRune[text[i]] }))
 }
 
 // fromByteLevel appends the bytes of a token. A token with a character outside the alphabet, as

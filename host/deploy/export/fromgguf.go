@@ -15,6 +15,7 @@ import (
 	"github.com/cage-qat/cage/host/model/gguf"
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/model/safetensors"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/safetext"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -356,10 +357,7 @@ func (r *ggufReader) Tensor(name string) (safetensors.Tensor, error) {
 		if err != nil || !r.family.interleaves(within) {
 			return values, err
 		}
-		rows := make([]int, t.Shape[0])
-		for i := range rows {
-			rows[i] = i
-		}
+		rows := lists.Range(t.Shape[0])
 		rows = architecture.Reorder(rows, r.headSize, architecture.Interleaved, architecture.HalfSplit)
 		return pick(part{Param: architecture.Param{Dims: t.Shape}, Rows: rows}, values), nil
 	}), nil

@@ -320,10 +320,7 @@ func ggufBlocks(g *Grid, typ gguf.Type, inexact bool) (out []byte, err error) {
 					`scale_dtype = "f16" of the quantizer, which gives steps 7 significant bits; ` +
 					"--inexact rounds it")
 			}
-			shifted := make([]int32, len(codes))
-			for i, c := range codes {
-				shifted[i] = (c + 15) / 2
-			}
+			shifted := lists.Map(codes, func(c int32) int32 { return (c + 15) / 2 })
 			out = packNibbles(appendHalf(appendHalf(out, step), minimum), shifted, 0)
 		}
 	}

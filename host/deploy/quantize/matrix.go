@@ -122,11 +122,7 @@ func (q *quantizer) rescale(g *posttrain.Grid) posttrain.Rescale {
 		if err != nil {
 			return nil, err
 		}
-		scales := make([]float64, g.Rows)
-		for i := range scales {
-			scales[i] = float64(all[i*g.Groups()+group])
-		}
-		return scales, nil
+		return lists.Make(g.Rows, func(i int) float64 { return float64(all[i*g.Groups()+group]) }), nil
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/pyrandom"
 )
 
@@ -168,15 +169,11 @@ var depths = func() (list [40]int) {
 // hideInEssay inserts lines, the needles, between the sentences of the first n words of the essay,
 // which is repeated if it is too short.
 func (d *niahDraw) hideInEssay(lines []string, n int) string {
-	text := make([]string, n)
-	for i := range text {
-		text[i] = d.essay[i%len(d.essay)]
-	}
+	text := lists.Make(n, func(i int) string { return d.essay[i%len(d.essay)] })
 	sentences := splitSentences(strings.Join(text, " "))
-	var positions []int
-	for _, i := range d.rng.Sample(len(depths), len(lines)) {
-		positions = append(positions, int(float64(len(sentences))*(float64(depths[i])/100)))
-	}
+	positions := lists.Map(d.rng.Sample(len(depths), len(lines)), func(i int) int {
+		return int(float64(len(sentences)) * (float64(depths[i]) / 100))
+	})
 	slices.Sort(positions)
 	var parts []string
 	last := 0

@@ -58,11 +58,7 @@ var errFewDocuments = errors.New("a question's documents exceed the length: choo
 func (d *questionDraw) list(q question, n int) ([]int, error) {
 	own, more, all := q.documents, q.related, len(d.documents.texts)
 	if n >= all {
-		list := make([]int, n)
-		for i := range list {
-			list[i] = i % all
-		}
-		return list, nil
+		return lists.Make(n, func(i int) int { return i % all }), nil
 	}
 	if n-len(own) <= len(more) {
 		if n < len(own) {

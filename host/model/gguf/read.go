@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -330,10 +331,7 @@ func (d *decoder) place(f *File, size int64) error {
 		to = int64(n)
 	}
 	start := align(d.at, to)
-	order := make([]*Info, len(f.Tensors))
-	for i := range f.Tensors {
-		order[i] = &f.Tensors[i]
-	}
+	order := lists.Make(len(f.Tensors), func(i int) *Info { return &f.Tensors[i] })
 	slices.SortFunc(order, func(a, b *Info) int { return cmp.Compare(a.begin, b.begin) })
 	end := int64(0)
 	for _, t := range order {

@@ -10,6 +10,7 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/internal/halffloat"
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // A Mapping is a tensor of a Hugging Face checkpoint and the rows of a parameter that it stores.
@@ -133,10 +134,7 @@ func Floats(t safetensors.Tensor) ([]float32, error) {
 	}
 	data, err := t.Bytes()
 	size := t.DType.Bits() / 8
-	values := make([]float32, len(data)/size)
-	for i := range values {
-		values[i] = widen(t.DType, data[i*size:])
-	}
+	values := lists.Make(len(data)/size, func(i int) float32 { return widen(t.DType, data[i*size:]) })
 	return values, err
 }
 

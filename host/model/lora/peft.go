@@ -13,6 +13,7 @@ import (
 
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/model/safetensors"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/schema"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -319,10 +320,7 @@ func TensorsOf(list []Adapter) (tensors []Tensor) {
 	for _, a := range list {
 		row := 0 // of A
 		for _, p := range a.Parts {
-			rows := make([]int, p.Rank)
-			for k := range rows {
-				rows[k] = row + k
-			}
+			rows := lists.Make(p.Rank, func(k int) int { return row + k })
 			row += p.Rank
 			tensors = append(tensors,
 				Tensor{a.A(), p, peftPrefix + p.Module + suffixA + ".weight", rows, a.In},

@@ -20,6 +20,7 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/resources"
 )
 
@@ -220,11 +221,9 @@ func timeVariants(
 // tokens returns a batch of random token ids, which are the same at each call.
 func tokens(c *step.Compiled, vocab int) []int32 {
 	rng := rand.New(rand.NewPCG(0, 0))
-	ids := make([]int32, c.Batch()*(c.Plan().Context+1))
-	for i := range ids {
-		ids[i] = int32(rng.IntN(vocab))
-	}
-	return ids
+	return lists.Make(c.Batch()*(c.Plan().Context+1), func(int) int32 {
+		return int32(rng.IntN(vocab))
+	})
 }
 
 // timeStep returns the wall time and processor time of a step, in seconds. It collects garbage
@@ -232,10 +231,7 @@ func tokens(c *step.Compiled, vocab int) []int32 {
 func timeStep(
 	c *step.Compiled, state *step.State, lambda float64, vocab, round int,
 ) (wall, cpu, loss float64, err error) {
-	batches := make([][]int32, c.Plan().Accumulate)
-	for i := range batches {
-		batches[i] = tokens(c, vocab)
-	}
+	batches := lists.Make(c.Plan().Accumulate, func(int) []int32 { return tokens(c, vocab) })
 	runtime.GC()
 	began, used := time.Now(), resources.ProcessorTime()
 	res, err := c.Step(state, batches, step.Settings{
