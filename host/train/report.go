@@ -31,6 +31,7 @@ func (r *run) report(set step.Settings, res step.Result) error {
 	rec := r.newRecord(losses, metrics.Number(set.Rate), set.Lambda)
 	rec.GradNorm = metrics.Some(res.GradNorm)
 	addStatistics(&rec, set, res)
+	r.warnMoved(rec)
 	if !r.logs(r.done.Step) && res.Counts == nil {
 		r.display.step(rec)
 		return nil
@@ -86,6 +87,18 @@ func (r *run) newRecord(losses metrics.Record, rate metrics.Number,
 		rec.Strength = metrics.Some(coefficient)
 	}
 	return rec
+}
+
+// warnMoved warns in the first step of a run if the quantizer rounds numbers of model.init once more
+// that were stored in few bits.
+func (r *run) warnMoved(rec metrics.Record) {
+	const noise = 1e-10
+	if rec.Step == 1 && r.initial != nil && len(r.initial.Stored) > 0 && rec.ErrorRel != nil &&
+		float64(*rec.ErrorRel) > noise {
+		r.log.Warn("the quantizer rounds weights of model.init once more, "+
+			"which were stored in few bits",
+			"by", fmt.Sprintf("%.2g %%", 100*math.Sqrt(float64(*rec.ErrorRel))))
+	}
 }
 
 func addStatistics(rec *metrics.Record, set step.Settings, res step.Result) {

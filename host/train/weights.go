@@ -39,6 +39,9 @@ func (r *run) startFrom(ctx context.Context, tokens []int32) (*step.State, error
 	r.initial, r.startedFrom = from, found.Dir
 	r.log.Info("starting from the weights of model.init",
 		"path", r.initial.Path, "step", r.initial.Step)
+	for _, stored := range r.initial.Stored {
+		r.log.Info("in model.init " + stored)
+	}
 	if r.cfg.Adapters.Rank > 0 {
 		trained, frozen := 0, architecture.CountParams(r.model.Params(), nil)
 		for _, a := range r.Compiled.Plan().Adapters {

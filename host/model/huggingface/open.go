@@ -25,6 +25,9 @@ const maxTextSize = 16 << 20
 type Checkpoint struct {
 	Config *Config
 	Report Report
+	// Stored tells of each type in few bits how many matrices have it, and which quantizer of weights
+	// has the same grid, if one has.
+	Stored []string
 
 	path       vfs.Path // in messages
 	files      []vfs.Path

@@ -244,12 +244,12 @@ func (c *Checkpoint) NoteStored(typ func(tensor string) string) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
-		warning := fmt.Sprintf("%d matrices were rounded to %s: the precision that they had before is lost",
-			counts[name], name)
+		text := fmt.Sprintf("%d matrices are stored as %s", counts[name], name)
 		if kept := keeping[name]; kept != "" {
-			warning += "; training keeps them as they are at its start with quantizer.weights = " + kept
+			text += ", which training keeps at its start with quantizer.weights = " + kept
 		}
-		c.Config.Warnings = append(c.Config.Warnings, warning)
+		c.Stored = append(c.Stored, text)
+		c.Config.Warnings = append(c.Config.Warnings, text+": the precision before that is lost")
 	}
 }
 

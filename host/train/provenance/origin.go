@@ -25,6 +25,9 @@ type Origin struct {
 	// End lists the EOS tokens declared by the Hugging Face checkpoint from which the weights
 	// originally come.
 	End []int32 `json:"end,omitempty"`
+	// Stored tells of each type in few bits how many matrices of the original had it, and which
+	// quantizer of weights has the same grid, if one has.
+	Stored []string `json:"stored,omitempty"`
 }
 
 // Ends returns the EOS tokens; nil if they are unknown, or if weights were randomly initialized.
@@ -70,6 +73,9 @@ func LoadRun(dir rundir.Dir, use func(step.LoadFunc) error) (*Origin, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
+	if made.Initial != nil && from.Step == 0 {
+		from.Stored = made.Initial.Stored
+	}
 	return from, nil
 }
 
@@ -80,7 +86,7 @@ func HubOrigin(dir vfs.Path, c *huggingface.Checkpoint) (*Origin, error) {
 		return nil, err
 	}
 	files, err := c.Parts()
-	return &Origin{Path: path, Files: files, End: c.Config.Tokens.End}, err
+	return &Origin{Path: path, Files: files, End: c.Config.Tokens.End, Stored: c.Stored}, err
 }
 
 // evaluated is like [Tensors], for a model that is used but not trained further: for a parameter it
