@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import warnings
 from typing import Any
 
@@ -22,11 +23,12 @@ class CAGE:
     e = x − Q(x) is taken before the step, after the weight decay. λ_t is 0 in the first part of the run, `silence`, and then
     grows linearly to λ. The strength S is the sum of α·λ_t over the run: a weight that nothing else moves keeps the share
     exp(−S) of its error. A weight in bfloat16 or float16, which cannot hold small corrections, has a second tensor of its
-    type for what was rounded off.
+    type for what was rounded off. The factors B and A of an adapter that is merged before the quantizer move by s·e·Aᵀ and
+    s·Bᵀ·e in place of e. A step that the optimizer skips, because gradients are not finite, is none.
 
     Args:
-        optimizer: Has the quantized weights of the model. Its weight decay is decoupled where the group says
-            ``decoupled_weight_decay``, and in AdamW and Muon of torch.optim.
+        optimizer: Has the quantized weights of the model; that of accelerate is unwrapped. Its weight decay is decoupled
+            where the group says ``decoupled_weight_decay``, and in AdamW and Muon of torch.optim.
         model: Was given to quantize_.
         steps: Of the run. Later steps are not corrected, with a warning.
         strength: S; by default 0.24, and proportionally less in fewer than 1000 steps.
@@ -48,31 +50,42 @@ class CAGE:
             strength = STRENGTH * min(1, steps / SHORT)
         if not 0 <= (strength if lambda_ is None else lambda_) < float("inf"):
             raise ValueError("CAGE: want a strength, or lambda_, that is finite and not negative")
-        self.steps = int(steps)
-        self.quantizers = {
-            m.weight: m.weight_quantizer
-            for m in model.modules() if isinstance(m, QuantizedLinear) and m.weight_quantizer is not None
-        }  # fmt: skip
-        own = [x for group in optimizer.param_groups for x in group["params"]]
-        if not any(x in self.quantizers for x in own):
-            raise ValueError(
-                "CAGE: the optimizer has no quantized weight of the model: call quantize_ first, and give the optimizer "
-                "the parameters of this model"
-            )
+        optimizer, scheduler, stride = _unwrapped(optimizer, scheduler)
+        self.steps, self.model = int(steps), model
+        self._check_owned(optimizer)
         self._check_trained(optimizer, model)
         self.ramp = [max(0.0, (t / self.steps - silence) / (1 - silence)) for t in range(1, self.steps + 1)]
         if lambda_ is None:
-            rates = learning_rates(optimizer, scheduler, self.steps)
+            rates = learning_rates(optimizer, scheduler, self.steps * stride)[::stride]
             sums = [sum(r[i] * w for r, w in zip(rates, self.ramp)) for i in range(len(rates[0]))]
             if strength > 0 and max(sums) == 0:
                 raise ValueError("CAGE: the learning rate is 0 in all steps of the correction")
             self.lambdas = [strength / total if total > 0 else 0.0 for total in sums]
         else:
             self.lambdas = [lambda_] * len(optimizer.param_groups)
-        self._errors: list[tuple[Tensor, Tensor, float]] = []
+        self._errors: list[tuple[Tensor, Tensor, float]] = []  # parameter, its error, αλ
         self._decays = isinstance(optimizer, (torch.optim.AdamW, getattr(torch.optim, "Muon", ())))
         optimizer.register_step_pre_hook(self._before)
         optimizer.register_step_post_hook(self._after)
+
+    def _weights(self) -> dict[Tensor, Quantizer]:
+        """The quantized weights of the model as it is now: wrappers of models replace parameters."""
+        return {
+            m.weight: m.weight_quantizer
+            for m in self.model.modules() if isinstance(m, QuantizedLinear) and m.weight_quantizer is not None
+        }  # fmt: skip
+
+    def _merged(self) -> list[Any]:
+        """The layers whose adapters are merged before the quantizer."""
+        return [m for m in self.model.modules() if hasattr(m, "errors_of_factors")]
+
+    def _check_owned(self, optimizer: torch.optim.Optimizer) -> None:
+        known = {*self._weights(), *(x for m in self._merged() for x in m.factors())}
+        if not any(x in known for group in optimizer.param_groups for x in group["params"]):
+            raise ValueError(
+                "CAGE: the optimizer has no quantized weight of the model: call quantize_ first (and convert last), give the "
+                "optimizer the parameters of this model after it was wrapped, and with adapters use adapters=\"merged\""
+            )
 
     @staticmethod
     def _check_trained(optimizer: torch.optim.Optimizer, model: nn.Module) -> None:
@@ -90,6 +103,14 @@ class CAGE:
     @torch.no_grad()
     def _before(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         self._errors.clear()
+        if (skipped := getattr(optimizer, "found_inf", None)) is not None and bool(skipped):  # a fused step of a GradScaler
+            return
+        if len(optimizer.param_groups) != len(self.lambdas):
+            raise ValueError("CAGE: the optimizer has other groups of parameters than before: make CAGE after the last add_param_group")
+        self._check_owned(optimizer)
+        weights = self._weights()
+        merged: dict[Tensor, Any] = {x: m for m in self._merged() for x in m.factors()}
+        found: dict[Any, dict[Tensor, Tensor]] = {}
         for group, top in zip(optimizer.param_groups, self.lambdas):
             t = group["cage_step"] = group.get("cage_step", 0) + 1
             if t > self.steps:
@@ -98,16 +119,20 @@ class CAGE:
                 continue
             weight = float(group["lr"]) * top * self.ramp[t - 1]
             decay = group.get("weight_decay", 0) if group.get("decoupled_weight_decay", self._decays) else 0
-            for x in group["params"]:
-                if weight > 0 and x.grad is not None and x in self.quantizers:
-                    e = self._error(x, 1 - float(group["lr"]) * decay)
-                    # A weight whose error is not finite is not corrected in this step.
-                    self._errors.append((x, torch.where(e.isfinite().all(), e, 0.0), weight))
+            for x in group["params"] if weight > 0 else ():
+                if x in merged:
+                    m = merged[x]
+                    if m not in found:
+                        found[m] = m.errors_of_factors()
+                    self._errors.append((x, found[m][x], weight))
+                elif x in weights:
+                    self._errors.append((x, self._error(x, weights[x], 1 - float(group["lr"]) * decay), weight))
 
-    def _error(self, x: Tensor, shrunk: float) -> Tensor:
+    @staticmethod
+    def _error(x: Tensor, quantizer: Quantizer, shrunk: float) -> Tensor:
         """x − Q(x) in float32, after the weight decay. Q is that of the whole weight where processes have parts of it."""
         v = whole(x).to(torch.float32) * shrunk
-        e = v - self.quantizers[x].quantized(v, training=True)
+        e = v - quantizer.quantized(v, training=True)
         if hasattr(x, "full_tensor"):
             from torch.distributed.tensor import distribute_tensor
 
@@ -117,6 +142,9 @@ class CAGE:
     @torch.no_grad()
     def _after(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         for x, e, weight in self._errors:
+            if x.grad is None:  # the optimizer did not move it; a closure may have made the gradient within the step
+                continue
+            e = torch.where(e.isfinite().all(), e, 0.0)  # else it is not corrected in this step
             if x.dtype == torch.float32:
                 x.sub_(e, alpha=weight)
                 continue
@@ -139,12 +167,14 @@ def learning_rates(optimizer: torch.optim.Optimizer, scheduler: Any, steps: int)
         if any("initial_lr" in group for group in optimizer.param_groups):
             raise ValueError("CAGE: the optimizer has a scheduler: want scheduler, or lambda_")
         return [now()] * steps
-    if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
-        raise ValueError("CAGE: the rates of ReduceLROnPlateau depend on a metric: want lambda_ in place of a strength")
+    needed = list(inspect.signature(scheduler.step).parameters.values())[:1]
+    if needed and needed[0].default is inspect.Parameter.empty and needed[0].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD:
+        # as ReduceLROnPlateau
+        raise ValueError(f"CAGE: the rates of {type(scheduler).__name__} depend on a metric: want lambda_ in place of a strength")
     if isinstance(scheduler, torch.optim.lr_scheduler.LambdaLR):  # such as those of transformers
         factors = list(zip(scheduler.base_lrs, scheduler.lr_lambdas))
         return [[float(base * factor(t)) for base, factor in factors] for t in range(steps)]
-    if scheduler.last_epoch > 0:
+    if getattr(scheduler, "_schedulers", [scheduler])[0].last_epoch > 0:  # that of a ChainedScheduler is its parts'
         raise ValueError("CAGE: the scheduler is not at its start: load its state afterwards, or set lambda_")
     state, rates = copy.deepcopy(scheduler.state_dict()), []
     settings = [copy.deepcopy({k: v for k, v in group.items() if k != "params"}) for group in optimizer.param_groups]
@@ -159,3 +189,15 @@ def learning_rates(optimizer: torch.optim.Optimizer, scheduler: Any, steps: int)
             was["lr"] = group["lr"].copy_(was["lr"])  # which a compiled step may hold
         group.update(was)
     return rates
+
+
+def _unwrapped(optimizer: Any, scheduler: Any) -> tuple[Any, Any, int]:
+    """An optimizer and a scheduler without the wrappers of accelerate, and how often the scheduler steps in a step."""
+    stride = 1
+    if hasattr(scheduler, "scheduler"):
+        if getattr(scheduler, "step_with_optimizer", False) and not getattr(scheduler, "split_batches", True):
+            from accelerate.state import AcceleratorState  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
+            stride = AcceleratorState().num_processes
+        scheduler = scheduler.scheduler
+    return getattr(optimizer, "optimizer", optimizer), scheduler, stride

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -21,10 +21,21 @@ class QuantizedLinear(nn.Linear):
     input_quantizer: Quantizer | None
 
     def forward(self, x: Tensor) -> Tensor:
+        return self.multiply(x, self.weight)
+
+    def multiply(self, x: Tensor, weight: Tensor) -> Tensor:
+        """Q(x)·Q(weight)ᵀ + bias."""
         if self.input_quantizer is not None:
             x = self.input_quantizer(x)
-        weight = self.weight if self.weight_quantizer is None else self.weight_quantizer(self.weight)
-        return nn.functional.linear(x, weight, self.bias)
+        if self.weight_quantizer is not None:
+            weight = self.weight_quantizer(weight)
+        return nn.functional.linear(x, weight.to(self.weight.dtype), self.bias)
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
+        super()._load_from_state_dict(state_dict, prefix, *args)
+        if prefix + "weight" in state_dict and self.weight_quantizer is not None:
+            if not any(name.startswith(prefix + "weight_quantizer.") for name in state_dict):
+                self.weight_quantizer.restart()  # a weight of another model: what was made for the one before is not for it
 
 
 @dataclass
@@ -48,8 +59,8 @@ class Report:
 
 
 def quantize_(
-    model: nn.Module, quantizer: str = "quest", *, weights: bool = True, activations: bool = False,
-    skip: Sequence[str] = (), steps: int | None = None, seed: int = 0, **settings: Setting,
+    model: nn.Module, quantizer: str = "quest", *, weights: bool = True, activations: bool = False, skip: Sequence[str] = (),
+    adapters: Literal["apart", "merged"] = "apart", steps: int | None = None, seed: int = 0, **settings: Setting,
 ) -> Report:  # fmt: skip
     """Makes the linear layers of a model quantized ones, in place, and says what was left and why.
 
@@ -59,24 +70,38 @@ def quantize_(
         weights: Whether weights [out, in] are quantized.
         activations: Whether the inputs [..., in] of the layers are quantized.
         skip: Names, or last parts of names, of layers that stay as they are. The output head always does.
+        adapters: How adapters of PEFT, which are in the model already, are trained: "apart" beside the quantized weight,
+            Q(W) + s·B·A, or "merged" with it before the quantizer, Q(W + s·B·A), which is what a merged model computes.
         steps: Of the run, for quantizers that change along it.
         seed: Of the noise of stochastic quantizers.
         settings: Parameters of the plugin, such as ``bits=4``.
 
     Raises:
-        ValueError: Nothing was quantized, or the model is quantized already.
+        ValueError: Nothing was quantized, or the model is quantized already, or has adapters that cannot be merged.
         PluginError: There is no such plugin, or it refuses a setting or the shape of a layer.
     """
     if not weights and not activations:
         raise ValueError("quantize_: weights and activations are both False, so that nothing would be quantized")
     if any(isinstance(m, Quantizer) for m in model.modules()):
         raise ValueError("quantize_: the model is quantized already")
+    if adapters not in ("apart", "merged"):
+        raise ValueError(f"quantize_: adapters = {adapters!r}: want 'apart' or 'merged'")
+    merged: list[tuple[str, Any]] = []
+    if adapters == "merged":
+        from .adapters import MergedLoRA, layers as with_adapters
+
+        merged = with_adapters(model)
     plugin = start(quantizer, "quantizer")
     plugin.settings(settings)
     report, layers = Report(), {}
     head = _head(model)
+    users: dict[Any, list[str]] = {}
+    for name, p in model.named_parameters(remove_duplicate=False):
+        users.setdefault(p, []).append(name.rpartition(".")[0])
     for name, m in model.named_modules():
         reason = _reason(name, m, head, skip)
+        if reason is None and (others := [n for n in users[m.weight] if model.get_submodule(n) is not m]):
+            reason = f"its weight is also that of {others[0]}"
         if reason is None:
             layers[name] = m
         elif reason:
@@ -100,6 +125,9 @@ def quantize_(
     for name, (w, a) in made.items():
         attach(layers[name], w, a)
         report.quantized.append(name)
+    for name, m in merged:
+        if name + ".base_layer" in layers:
+            m.__class__ = MergedLoRA
     return report
 
 
@@ -115,19 +143,25 @@ def attach(m: Any, weight: Quantizer | None, input: Quantizer | None) -> None:
 
 def _head(model: nn.Module) -> nn.Module | None:
     get = getattr(model, "get_output_embeddings", None)
-    return get() if callable(get) else None
+    head = get() if callable(get) else None
+    return getattr(head, "base_layer", head)
 
 
 def _reason(name: str, m: nn.Module, head: nn.Module | None, skip: Sequence[str]) -> str | None:
     """Why a module is not quantized: None if it is, "" if there is nothing to say."""
+    name = name.removesuffix(".base_layer")  # of an adapter
     parts = name.split(".")
     if type(m) is nn.Linear:
-        if m is head or parts[-1] == "lm_head":
+        if m is head or "lm_head" in parts:
             return "the output head"
         if any(p.startswith(("lora_", "modules_to_save")) for p in parts):
             return "part of an adapter"
         if isinstance(m.weight, nn.UninitializedParameter):
             return "its shape is not known before the first batch"
+        if type(m.weight) is not nn.Parameter:
+            return f"its weight is a {type(m.weight).__name__}: call quantize_ before the model is divided or compressed"
+        if m.weight.dtype not in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
+            return f"its weight is of type {m.weight.dtype}"
         return "skip" if any(name == s or name.endswith("." + s) for s in skip) else None
     if isinstance(m, nn.Linear):
         return f"a {type(m).__name__}, whose own forward pass may read the weight"
@@ -161,13 +195,23 @@ def full_precision(model: nn.Module) -> Iterator[None]:
 def convert(model: nn.Module) -> nn.Module:
     """Sets each quantized weight to Q(weight), as in evaluation, and makes its layer an nn.Linear again, in place.
 
-    Layers whose inputs are quantized, too, stay QuantizedLinear, without a quantizer for weights.
+    Layers whose inputs are quantized, too, stay QuantizedLinear, without a quantizer for weights. Merged adapters become part
+    of their weights and leave the model.
     """
+    for parent in list(model.modules()):
+        for name, m in list(parent.named_children()):
+            if hasattr(m, "merged_weight"):
+                _bake(m.base_layer, m.merged_weight())
+                setattr(parent, name, m.base_layer)
     for m in model.modules():
         if isinstance(m, QuantizedLinear) and m.weight_quantizer is not None:
-            m.weight.copy_(m.weight_quantizer.quantized(m.weight))
-            m.weight_quantizer = None
-            if m.input_quantizer is None:
-                del m.weight_quantizer, m.input_quantizer
-                m.__class__ = nn.Linear  # type: ignore[assignment]
+            _bake(m, m.weight)
     return model
+
+
+def _bake(m: Any, weight: Tensor) -> None:
+    m.weight.copy_(m.weight_quantizer.quantized(weight))
+    m.weight_quantizer = None
+    if m.input_quantizer is None:
+        del m.weight_quantizer, m.input_quantizer
+        m.__class__ = nn.Linear

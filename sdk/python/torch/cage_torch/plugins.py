@@ -44,6 +44,8 @@ class State:
     constrain: Program | None
     storage: str
     """How an optimizer keeps it: float32, int8, uint8 or bfloat16."""
+    maximum: bool
+    """Whether the state after a step is the maximum over its forward passes, not the mean."""
 
 
 @dataclass(frozen=True)
@@ -253,6 +255,10 @@ class Plugin:
         programs = {n: _optional(m, n) for n in names}
         return OptimizerPrograms(**programs, state=_state(m.state), due=(m.due.first, m.due.next, m.due.every))  # type: ignore[arg-type]
 
+    def __reduce__(self) -> Any:
+        """A copy, also in another process, is the plugin of the same name."""
+        return start, (str(self.path) if os.sep in self.name else self.name, self.kind)
+
     def close(self) -> None:
         """Ends the process, within a second by itself, or else with its process group."""
         atexit.unregister(self.close)
@@ -284,7 +290,7 @@ def _optional(m: Any, name: str) -> Program | None:
 
 def _state(tensors: Any) -> list[State]:
     storages = {n: word for word, n in wire._STORAGE.items()}
-    return [State(t.name, tuple(t.shape), _optional(t, "constrain"), storages[t.storage]) for t in tensors]
+    return [State(t.name, tuple(t.shape), _optional(t, "constrain"), storages[t.storage], t.maximum) for t in tensors]
 
 
 def _timeout() -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import torch
 from cage_sdk.program import Program
 from torch import Tensor, fx, nn
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from .autodiff import PREFIX, split
 from .lowering import lower, random_bits
@@ -31,6 +33,8 @@ class Lowered:
     differentiated: tuple[int, ...]
     next: fx.GraphModule | None
     next_inputs: tuple[str, ...]
+    constrain: dict[str, fx.GraphModule]
+    """By the name of a trained parameter."""
 
 
 def _only(p: Program, *outputs: str) -> Program:
@@ -43,7 +47,8 @@ _graphs: dict[tuple[str, ...], Lowered] = {}
 
 def lowered(q: QuantizerPrograms) -> Lowered:
     """The graphs of programs; equal programs share them."""
-    key = tuple(p.hash() if p else "" for p in (q.program, q.evaluate, q.next, q.backward))
+    constrain = {t.name: t.constrain for t in q.trained if t.constrain}
+    key = tuple(p.hash() if p else "" for p in (q.program, q.evaluate, q.next, q.backward, *constrain.values()))
     if key not in _graphs:
         wrt = ["x", *(f"trained.{t.name}" for t in q.trained)]
         parts = split(q.program, "value", "surrogate", wrt, q.backward)
@@ -53,6 +58,7 @@ def lowered(q: QuantizerPrograms) -> Lowered:
             lower(parts.forward), lower(parts.backward), lower(evaluate), names, tuple(n for n, _ in evaluate.inputs),
             tuple(names.index(n) for n in parts.inputs), tuple(names.index(n) for n in wrt),
             lower(q.next) if q.next else None, tuple(n for n, _ in q.next.inputs) if q.next else (),
+            {name: lower(p) for name, p in constrain.items()},
         )  # fmt: skip
     return _graphs[key]
 
@@ -70,8 +76,9 @@ class _Quantize(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> Any:
         gradients: list[Tensor | None] = [None] * ctx.count
-        for i, g in zip(ctx.programs.differentiated, ctx.programs.backward(*ctx.saved_tensors, dy)):
-            gradients[i] = g
+        with torch.autocast(dy.device.type, enabled=False):
+            for i, g in zip(ctx.programs.differentiated, ctx.programs.backward(*ctx.saved_tensors, dy)):
+                gradients[i] = g
         return (None, *gradients)
 
 
@@ -80,9 +87,24 @@ def whole(x: Tensor) -> Tensor:
     return x.full_tensor() if hasattr(x, "full_tensor") else x
 
 
-def _recomputing() -> bool:
-    """Whether a forward pass is repeated within a backward pass, as by torch.utils.checkpoint."""
-    return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1
+_counting: weakref.WeakSet[Quantizer] = weakref.WeakSet()
+"""The quantizers for which it matters when a step ends."""
+
+
+def _end_steps() -> None:
+    for q in list(_counting):
+        q.end_step()
+
+
+def _stepped(*_: Any) -> None:
+    """After a step of any optimizer: quantizers end theirs; after the backward pass, if the optimizer steps within it."""
+    if torch._C._current_graph_task_id() != -1:
+        torch.autograd.Variable._execution_engine.queue_callback(_end_steps)
+    else:
+        _end_steps()
+
+
+register_optimizer_step_post_hook(_stepped)
 
 
 class Quantizer(nn.Module):
@@ -91,9 +113,11 @@ class Quantizer(nn.Module):
     Trained parameters (`trained_NAME`) are parameters of the module, state (`kept_NAME`) its buffers. Those of a weight start
     from the weight, those of an activation from the first batch. Q(x) is computed in float32, and rounded to the type of x.
 
-    A step is a forward pass in training mode. Noise depends on the seed, the quantizer, and the number of the step, which is
-    a buffer where it matters: it goes on after a resume, and a forward pass that is repeated in the backward pass has the
-    same. In evaluation mode Q(x) has no noise and no gradient.
+    A step ends with that of an optimizer of torch.optim if the quantizer had a part in the gradient. Noise follows from the
+    seed, the quantizer and the number of the step, which is a buffer where it matters, and for activations also from their
+    values. So it goes on after a resume, a forward pass that is repeated for a checkpoint has the same, and Q(weight) is the
+    same in all micro-batches. State, which the programs of `next` make, changes at the end of a step: to the mean, or the
+    maximum, over its forward passes on this process. In evaluation mode Q(x) has no noise and no gradient.
     """
 
     step: Tensor
@@ -108,8 +132,8 @@ class Quantizer(nn.Module):
         super().__init__()
         self.steps = steps
         self.plugin, self.role, self.name, self.settings = plugin, role, name, dict(settings)
-        self.seed, self.index, self.enabled = seed, index, True
-        self._programs: dict[tuple[int, ...], tuple[QuantizerPrograms, Lowered]] = {}
+        self.seed, self.index, self.enabled, self.shape = seed, index, True, shape
+        self._programs: dict[tuple[tuple[int, ...], int], tuple[QuantizerPrograms, Lowered]] = {}
         q, low = self.programs(shape)
         self.trained, self.state = q.trained, q.state
         uses = {*low.inputs, *low.next_inputs}
@@ -126,16 +150,22 @@ class Quantizer(nn.Module):
             self.register_parameter(_attribute("trained", t), nn.Parameter(torch.zeros(t.shape or (1,), device=device)))
         for t in self.state:
             self.register_buffer(_attribute("kept", t), torch.zeros(t.shape, device=device))
+            self.register_buffer(_attribute("next", t), torch.zeros(t.shape, device=device), persistent=False)
         self.register_buffer("started", torch.zeros(1, dtype=torch.bool, device=device)) if self.trained or self.state else None
-        self._constrain = {t.name: lower(t.constrain) for t in self.trained if t.constrain}
+        self.register_buffer("passes", torch.zeros((), device=device), persistent=False) if self.state else None
         self._ready = not (self.trained or self.state)
+        self._used = False
+        self._memory = memory
+        if self.counts or self.state:
+            _counting.add(self)
 
     def programs(self, shape: tuple[int, ...], context: int = 0) -> tuple[QuantizerPrograms, Lowered]:
         """The plugin's programs for a matrix of this shape, which it is asked for once."""
-        if shape not in self._programs:
+        key = shape, context
+        if key not in self._programs:
             q = self.plugin.quantizer(self.role, self.name, shape, self.settings, context)
-            self._programs[shape] = q, lowered(q)
-        return self._programs[shape]
+            self._programs[key] = q, lowered(q)
+        return self._programs[key]
 
     @torch.no_grad()
     def start(self, x: Tensor) -> None:
@@ -148,6 +178,58 @@ class Quantizer(nn.Module):
         self.started.fill_(True)
         self._ready = True
 
+    def restart(self) -> None:
+        """Trained parameters and state start again from the next tensor."""
+        if self.trained or self.state:
+            self.started.fill_(False)
+            self._ready = False
+
+    @torch.no_grad()
+    def end_step(self) -> None:
+        """Ends a step, if there was a gradient since the last one: noise is another afterwards, and state the next."""
+        if not self._used:
+            return
+        self._used = False
+        if self.counts:
+            self.step.add_(1)
+        for t in self.state:
+            own, following = getattr(self, _attribute("kept", t)), getattr(self, _attribute("next", t))
+            own.copy_(following if t.maximum else following / self.passes)
+        if self.state:
+            self.passes.zero_()
+
+    @torch.no_grad()
+    def _collect(self, low: Lowered, x: Tensor) -> None:
+        """Adds the next state after this forward pass to those of the step."""
+        assert low.next is not None
+        for t, v in zip(self.state, low.next(*self._inputs(x, low.next_inputs))):
+            sums = getattr(self, _attribute("next", t))
+            more = torch.maximum(sums, v) if t.maximum else sums + v
+            sums.copy_(torch.where(self.passes == 0, v, more))
+        self.passes.add_(1)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_programs": {}}  # a copy asks the plugin again
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if self.counts or self.state:
+            _counting.add(self)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Quantizer:
+        """Moves the module to a device; its numbers stay in float32, which half() would round."""
+
+        def move(t: Tensor) -> Tensor:
+            moved: Tensor = fn(t)
+            return moved if moved.dtype == t.dtype else t.to(moved.device)
+
+        return super()._apply(move, recurse)  # type: ignore[no-any-return,no-untyped-call,unused-ignore]
+
+    def _replicate_for_data_parallel(self) -> Quantizer:
+        if self._memory:
+            raise PluginError(f"{self.name}: DataParallel loses what {self.plugin.name} remembers: use DistributedDataParallel")
+        return super()._replicate_for_data_parallel()  # type: ignore[no-any-return,no-untyped-call,unused-ignore]
+
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
         super()._load_from_state_dict(state_dict, prefix, *args)
         if prefix + "started" in state_dict:
@@ -156,12 +238,13 @@ class Quantizer(nn.Module):
     def _inputs(self, x: Tensor, names: tuple[str, ...]) -> list[Tensor]:
         """The inputs of a program by name."""
         values: dict[str, Tensor] = {"x": x}
+        constrain = self.programs(self.shape)[1].constrain
         for t in self.trained:
             own = getattr(self, _attribute("trained", t))
-            v = whole(own).reshape(t.shape)
-            if t.name in self._constrain:
+            v = whole(own).reshape(t.shape).to(torch.float32)
+            if t.name in constrain:
                 with torch.no_grad():
-                    inside = self._constrain[t.name](v)[0]
+                    inside = constrain[t.name](v)[0]
                     if v.data_ptr() == own.data_ptr():  # else FSDP has divided it, and the optimizer's value stays
                         own.copy_(inside.reshape(own.shape))
                 v = v + (inside - v).detach()
@@ -169,39 +252,47 @@ class Quantizer(nn.Module):
         for t in self.state:
             values[f"kept.{t.name}"] = getattr(self, _attribute("kept", t))
         if self.counts:
-            values["step"] = self.step[0].to(torch.float32)
+            step = self.step + 1
+            values["step"] = step[0].to(torch.float32)
             values["steps"] = torch.full_like(values["step"], float(self.steps or 0))
             for name in self.draws:
-                who = self.index if name == "noise" else -1 - self.index // 2  # both operands of a product
-                key = torch.cat((self.step, torch.full_like(self.step, self.seed * 1000003 + who))).to(torch.int32)
-                values[name] = random_bits(key, (2,))
+                if name in names:
+                    values[name] = self._key(name, step, x)
         return [values[name] for name in names]
+
+    def _key(self, name: str, step: Tensor, x: Tensor) -> Tensor:
+        """A key of random bits, [2]."""
+        own = name == "noise"
+        who = torch.full_like(step, self.seed * 1000003 + (self.index if own else -1 - self.index // 2))  # of a product: of both operands
+        if own and self.role == "activation":  # each micro-batch has its own, and a repeated forward pass the same
+            who = who + x.detach().view(torch.int32).sum(dtype=torch.int64)
+        return random_bits(torch.cat((step, who)).to(torch.int32), (2,))
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.enabled:
             return x
         flat = x.reshape(-1, x.shape[-1]).to(torch.float32)
         _, low = self.programs(tuple(flat.shape), x.shape[-2] if self.role == "activation" and x.ndim > 1 else 0)
-        if not self._ready:
-            self.start(flat.detach())
-        if not self.training:
-            with torch.no_grad():
-                value = low.evaluate(*self._inputs(flat, low.evaluated))[0]
-            return value.reshape(x.shape).to(x.dtype)  # type: ignore[no-any-return]
-        repeated = _recomputing()
-        if self.counts and not repeated:
-            self.step.add_(1)
-        value = _Quantize.apply(low, *self._inputs(flat, low.inputs))
-        if low.next and not repeated:
-            with torch.no_grad():
-                for t, v in zip(self.state, low.next(*self._inputs(flat, low.next_inputs))):
-                    getattr(self, _attribute("kept", t)).copy_(v)
+        with torch.autocast(x.device.type, enabled=False):
+            if not self._ready:
+                self.start(flat.detach())
+            if not self.training:
+                with torch.no_grad():
+                    value = low.evaluate(*self._inputs(flat, low.evaluated))[0]
+                return value.reshape(x.shape).to(x.dtype)  # type: ignore[no-any-return]
+            value = _Quantize.apply(low, *self._inputs(flat, low.inputs))
+            if torch.is_grad_enabled():
+                self._used = True
+                if low.next:
+                    self._collect(low, flat)
         return value.reshape(x.shape).to(x.dtype)  # type: ignore[no-any-return]
 
     @torch.no_grad()
     def quantized(self, x: Tensor, training: bool = False) -> Tensor:
-        """Q(x) in float32: as in evaluation, or as in the last step of training, with its noise."""
+        """Q(x) in float32: as in evaluation, or as in this step of training, with its noise."""
         x = x.to(torch.float32)
+        if self.role == "weight" and tuple(x.shape) != self.shape:
+            raise ValueError(f"{self.name}: the weight is {list(x.shape)}, not {list(self.shape)}: of FSDP, only fully_shard is supported")
         _, low = self.programs(tuple(x.shape))
         if training:
             return low.forward(*self._inputs(x, low.inputs))[0]  # type: ignore[no-any-return]
@@ -209,10 +300,9 @@ class Quantizer(nn.Module):
 
     def record(self) -> dict[str, Any]:
         """How this quantizer was made, for a file: what JSON holds."""
-        shape = next(iter(self._programs))
         values = {name: next(iter(v.values())) for name, v in self.plugin.settings(self.settings).items()}
         return {"plugin": self.plugin.name, "settings": values, "seed": self.seed, "index": self.index, "steps": self.steps,
-                "program": self._programs[shape][0].evaluate.hash()}  # fmt: skip
+                "program": self.programs(self.shape)[0].evaluate.hash()}  # fmt: skip
 
     @torch.no_grad()
     def memory(self) -> dict[str, Tensor]:
@@ -244,10 +334,9 @@ class Quantizer(nn.Module):
             t.copy_(values[name])
 
     def extra_repr(self) -> str:
-        shape = next(iter(self._programs))
         settings = "".join(f", {k}={v!r}" for k, v in self.settings.items())
-        code = self._programs[shape][1].forward.code.strip()
-        return f"{self.plugin.name}, {self.role} {list(shape)}{settings}\n{code}"
+        code = self.programs(self.shape)[1].forward.code.strip()
+        return f"{self.plugin.name}, {self.role} {list(self.shape)}{settings}\n{code}"
 
 
 def _attribute(kind: str, t: State) -> str:

@@ -21,7 +21,4 @@ class CAGECallback(TrainerCallback):  # type: ignore[misc,unused-ignore]
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Adds the correction. After a resume the optimizer knows the step, and the schedule its rates at all steps."""
-        optimizer, scheduler = given["optimizer"], given["lr_scheduler"]
-        optimizer = getattr(optimizer, "optimizer", optimizer)  # accelerate wraps both
-        scheduler = getattr(scheduler, "scheduler", scheduler)
-        self.correction = CAGE(optimizer, given["model"], state.max_steps, scheduler=scheduler, **self.options)
+        self.correction = CAGE(given["optimizer"], given["model"], state.max_steps, scheduler=given["lr_scheduler"], **self.options)
