@@ -17,11 +17,15 @@ class MergedLoRA(LoRALinear):  # type: ignore[misc,unused-ignore]
     The base layer is a QuantizedLinear. Rows for different adapters in one batch, which PEFT calls mixed, have no such form.
     """
 
+    base_layer: Any
+    lora_A: Any
+    lora_B: Any
+
     def forward(self, x: Tensor, *args: Any, **given: Any) -> Tensor:
         if given.get("adapter_names") is not None:
             raise ValueError("merged adapters: a batch has one weight, and cannot mix adapters")
         if self.disable_adapters or self.merged:
-            return super().forward(x, *args, **given)  # type: ignore[no-any-return]
+            return super().forward(x, *args, **given)  # type: ignore[no-any-return,unused-ignore]
         return self.base_layer.multiply(x, self.merged_weight())  # type: ignore[no-any-return]
 
     def _active(self) -> list[str]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from .model import QuantizedLinear
-from .quantizer import Quantizer, whole
+from .quantizer import Quantizer, part, whole
 
 STRENGTH, SHORT = 0.24, 1000
 """The default strength, and the number of steps below which it is proportionally less."""
@@ -132,12 +132,7 @@ class CAGE:
     def _error(x: Tensor, quantizer: Quantizer, shrunk: float) -> Tensor:
         """x − Q(x) in float32, after the weight decay. Q is that of the whole weight where processes have parts of it."""
         v = whole(x).to(torch.float32) * shrunk
-        e = v - quantizer.quantized(v, training=True)
-        if hasattr(x, "full_tensor"):
-            from torch.distributed.tensor import distribute_tensor
-
-            e = distribute_tensor(e, x.device_mesh, x.placements)  # type: ignore[attr-defined]
-        return e
+        return part(v - quantizer.quantized(v, training=True), x)
 
     @torch.no_grad()
     def _after(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from .plugins import PluginError, Setting, start
-from .quantizer import Quantizer
+from .quantizer import Quantizer, part, whole
 
 
 class QuantizedLinear(nn.Linear):
@@ -151,20 +151,20 @@ def _reason(name: str, m: nn.Module, head: nn.Module | None, skip: Sequence[str]
     """Why a module is not quantized: None if it is, "" if there is nothing to say."""
     name = name.removesuffix(".base_layer")  # of an adapter
     parts = name.split(".")
-    if type(m) is nn.Linear:
+    if isinstance(m, nn.Linear):
+        if isinstance(m.weight, nn.UninitializedParameter):
+            return "its shape is not known before the first batch"
+        if type(m.weight) not in (nn.Parameter, Tensor):  # Tensor: a weight that is computed, of a subclass of nn.Linear
+            return f"its weight is a {type(m.weight).__name__}: call quantize_ before the model is divided or compressed"
+        if type(m) is not nn.Linear:
+            return f"a {type(m).__name__}, whose own forward pass may read the weight"
         if m is head or "lm_head" in parts:
             return "the output head"
         if any(p.startswith(("lora_", "modules_to_save")) for p in parts):
             return "part of an adapter"
-        if isinstance(m.weight, nn.UninitializedParameter):
-            return "its shape is not known before the first batch"
-        if type(m.weight) is not nn.Parameter:
-            return f"its weight is a {type(m.weight).__name__}: call quantize_ before the model is divided or compressed"
         if m.weight.dtype not in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
             return f"its weight is of type {m.weight.dtype}"
         return "skip" if any(name == s or name.endswith("." + s) for s in skip) else None
-    if isinstance(m, nn.Linear):
-        return f"a {type(m).__name__}, whose own forward pass may read the weight"
     if type(m).__name__ == "Conv1D":
         return "a Conv1D of transformers, whose weight is [in, out]: make it an nn.Linear first"
     if isinstance(m, nn.Embedding):
@@ -199,10 +199,11 @@ def convert(model: nn.Module) -> nn.Module:
     of their weights and leave the model.
     """
     for parent in list(model.modules()):
-        for name, m in list(parent.named_children()):
-            if hasattr(m, "merged_weight"):
-                _bake(m.base_layer, m.merged_weight())
-                setattr(parent, name, m.base_layer)
+        for name, child in list(parent.named_children()):
+            layer: Any = child
+            if hasattr(layer, "merged_weight"):
+                _bake(layer.base_layer, layer.merged_weight())
+                setattr(parent, name, layer.base_layer)
     for m in model.modules():
         if isinstance(m, QuantizedLinear) and m.weight_quantizer is not None:
             _bake(m, m.weight)
@@ -210,7 +211,7 @@ def convert(model: nn.Module) -> nn.Module:
 
 
 def _bake(m: Any, weight: Tensor) -> None:
-    m.weight.copy_(m.weight_quantizer.quantized(weight))
+    m.weight.copy_(part(m.weight_quantizer.quantized(whole(weight)), m.weight))
     m.weight_quantizer = None
     if m.input_quantizer is None:
         del m.weight_quantizer, m.input_quantizer

@@ -12,6 +12,7 @@ from torch import Tensor, fx
 
 from .lowering import lower, random_bits
 from .plugins import OptimizerPrograms, PluginError, Setting, start
+from .quantizer import part, whole
 
 _STORAGE = {"float32": torch.float32, "bfloat16": torch.bfloat16, "int8": torch.int8, "uint8": torch.uint8}
 
@@ -62,7 +63,9 @@ def _lowered(o: OptimizerPrograms) -> _Lowered:
 class Optimizer(torch.optim.Optimizer):
     """An optimizer whose directions u are those of a plugin: x ← (1 − α·decay)·x − α·u.
 
-    `load` makes it. State is computed in float32 and kept in the types that the plugin names.
+    `load` makes it. State is computed in float32 and kept in the types that the plugin names. Of a parameter that FSDP2 has
+    divided, each process gathers the whole and its gradient, computes the same update, and keeps its part; state is that of
+    the whole, on each process, and is saved as such.
     """
 
     def __init__(
@@ -112,14 +115,15 @@ class Optimizer(torch.optim.Optimizer):
         return loss
 
     def _update(self, x: Tensor, index: int, group: dict[str, Any], loss: Any) -> None:
-        if hasattr(x, "full_tensor"):
-            raise PluginError(f"{self.plugin.name} needs whole parameters, and FSDP has divided this one: use an optimizer of torch.optim")
         p, s = self._programs[x], self.state[x]
 
         def scalar(v: float) -> Tensor:
             return torch.full((), float(v), device=x.device)
 
-        value = x.to(torch.float32)
+        assert x.grad is not None
+        if x.grad.is_sparse:
+            raise PluginError(f"{self.plugin.name} takes no sparse gradients: want sparse=False for the embedding")
+        value, gradient = whole(x).to(torch.float32), whole(x.grad).to(torch.float32)
         if "step" not in s:
             s["step"] = 0
             if "init" in p.programs:
@@ -128,7 +132,7 @@ class Optimizer(torch.optim.Optimizer):
         t = s["step"]
         key = torch.tensor([t, self.seed * 1000003 + index], device=x.device).to(torch.int32)
         values = {
-            "x": value, "gradient": x.grad.to(torch.float32), "step": scalar(t), "rate": scalar(group["lr"]),  # type: ignore[union-attr]
+            "x": value, "gradient": gradient, "step": scalar(t), "rate": scalar(group["lr"]),
             "steps": scalar(self.steps), "noise": random_bits(key, (2,)),
         }  # fmt: skip
         if loss is not None:
@@ -146,7 +150,7 @@ class Optimizer(torch.optim.Optimizer):
             p.keep(p.run("refresh", values, s), s)
         results = p.run("update", values, s)
         p.keep(results, s)
-        x.copy_(value - rate * results["direction"])
+        x.copy_(part(value - rate * results["direction"], x))
 
 
 def load(

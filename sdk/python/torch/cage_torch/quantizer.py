@@ -87,6 +87,15 @@ def whole(x: Tensor) -> Tensor:
     return x.full_tensor() if hasattr(x, "full_tensor") else x
 
 
+def part(x: Tensor, like: Tensor) -> Tensor:
+    """The part of a whole tensor that is this process's of `like`, or x itself; processes have the same x."""
+    if not hasattr(like, "full_tensor"):
+        return x
+    from torch.distributed.tensor import distribute_tensor
+
+    return distribute_tensor(x, like.device_mesh, like.placements)  # type: ignore[attr-defined]
+
+
 _counting: weakref.WeakSet[Quantizer] = weakref.WeakSet()
 """The quantizers for which it matters when a step ends."""
 
@@ -124,6 +133,8 @@ class Quantizer(nn.Module):
     """The number of steps that are done, [1], where programs use it."""
     started: Tensor
     """Whether trained parameters and state have their first values, [1], where there are any."""
+    passes: Tensor
+    """The number of forward passes in this step, where there is state."""
 
     def __init__(
         self, plugin: Plugin, role: str, name: str, shape: tuple[int, ...], settings: Mapping[str, Setting],
@@ -193,7 +204,8 @@ class Quantizer(nn.Module):
         if self.counts:
             self.step.add_(1)
         for t in self.state:
-            own, following = getattr(self, _attribute("kept", t)), getattr(self, _attribute("next", t))
+            own: Tensor = getattr(self, _attribute("kept", t))
+            following: Tensor = getattr(self, _attribute("next", t))
             own.copy_(following if t.maximum else following / self.passes)
         if self.state:
             self.passes.zero_()
@@ -203,7 +215,7 @@ class Quantizer(nn.Module):
         """Adds the next state after this forward pass to those of the step."""
         assert low.next is not None
         for t, v in zip(self.state, low.next(*self._inputs(x, low.next_inputs))):
-            sums = getattr(self, _attribute("next", t))
+            sums: Tensor = getattr(self, _attribute("next", t))
             more = torch.maximum(sums, v) if t.maximum else sums + v
             sums.copy_(torch.where(self.passes == 0, v, more))
         self.passes.add_(1)
@@ -212,7 +224,7 @@ class Quantizer(nn.Module):
         return {**self.__dict__, "_programs": {}}  # a copy asks the plugin again
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
         if self.counts or self.state:
             _counting.add(self)
 

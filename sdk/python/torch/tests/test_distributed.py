@@ -1,4 +1,4 @@
-"""Two processes beside one: FSDP2, which divides weights, and DDP, with each shipped quantizer and the correction."""
+"""Two processes beside one: FSDP2, which divides weights, and DDP, with each shipped quantizer and optimizer, and the correction."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ QUANTIZERS = {
     "lsq": {}, "absmax": {"granularity": "group", "group": 32}, "quest": {}, "mxfp4": {}, "nvfp4": {}, "paretoq": {"bits": 2},
     "mseden": {}, "grid": {},
 }  # fmt: skip
+OPTIMIZERS = {"adamw": {"eps": 1e-3}, "sgd": {"momentum": 0.9}, "muon": {}, "soap": {"eps": 1e-3}, "shampoo": {"eps": 1e-3}}
 DATA = torch.randn(8, 64, generator=torch.Generator().manual_seed(1))
 STEPS = 6
 
@@ -36,6 +37,32 @@ def train(name, wrap, part):
     return {n.removeprefix("module."): (p.full_tensor() if hasattr(p, "full_tensor") else p).detach() for n, p in m.named_parameters()}
 
 
+def optimized(name, wrap, part):
+    """The same with an optimizer of a plugin, whose state is copied to another one half-way."""
+    torch.manual_seed(0)
+    m = nn.Sequential(nn.Linear(64, 96), nn.GELU(), nn.Linear(96, 64))
+    quantize_(m, "grid", step=2.0**-10)
+    m = wrap(m)
+
+    def make():
+        matrices, rest = ([p for p in m.parameters() if (p.ndim == 2) == of] for of in (True, False))
+        o = optimizers.load(name, matrices, lr=1e-3, weight_decay=0.1, **OPTIMIZERS[name])
+        CAGE(o, m, STEPS, strength=1.0, silence=0.2)
+        return o, torch.optim.SGD(rest, lr=0.05)
+
+    both = make()
+    for i in range(STEPS):
+        if i == STEPS // 2:
+            state = both[0].state_dict()
+            both = make()
+            both[0].load_state_dict(state)
+        m.zero_grad()
+        (m(DATA[part]) - DATA[part]).square().mean().backward()
+        for o in both:
+            o.step()
+    return {n.removeprefix("module."): (p.full_tensor() if hasattr(p, "full_tensor") else p).detach() for n, p in m.named_parameters()}
+
+
 def sharded(m):
     for layer in (m[0], m[2]):
         fully_shard(layer)
@@ -52,12 +79,12 @@ def process(rank, port, results):
     for name in QUANTIZERS:
         for kind, wrap in (("FSDP2", sharded), ("DDP", DistributedDataParallel)):
             found[name, kind] = train(name, wrap, part)
-    m = sharded(nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 64)))
-    soap = optimizers.load("soap", [m[0].weight])
-    m(DATA[part]).sum().backward()
+    for name in OPTIMIZERS:
+        for kind, wrap in (("FSDP2", sharded), ("DDP", DistributedDataParallel)):
+            found[name, kind] = optimized(name, wrap, part)
     try:
-        soap.step()
-    except PluginError as e:
+        quantize_(sharded(nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 64))), "absmax")
+    except ValueError as e:
         found["refused"] = str(e)
     if rank == 0:
         torch.save(found, results)
@@ -86,5 +113,15 @@ def test_two_processes(two, name, kind):
         assert off.max() < 1e-5, f"{n}: {off.max()}"
 
 
+@pytest.mark.parametrize("kind", ["FSDP2", "DDP"])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimizers(two, name, kind):
+    """Each process computes the update of the whole from the same mean gradient."""
+    one = optimized(name, lambda m: m, slice(0, 8))
+    for n, p in one.items():
+        off = (two[name, kind][n] - p).abs()
+        assert off.max() < 1e-5, f"{n}: {off.max()}"
+
+
 def test_refusal(two):
-    assert "FSDP has divided this one" in two["refused"]
+    assert "call quantize_ before the model is divided" in two["refused"]
