@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -35,6 +35,8 @@ class Lowered:
     next_inputs: tuple[str, ...]
     constrain: dict[str, fx.GraphModule]
     """By the name of a trained parameter."""
+    differentiable: Lowered | None
+    """The program for evaluation with its gradient, if it is another one."""
 
 
 def _only(p: Program, *outputs: str) -> Program:
@@ -59,6 +61,7 @@ def lowered(q: QuantizerPrograms) -> Lowered:
             tuple(names.index(n) for n in parts.inputs), tuple(names.index(n) for n in wrt),
             lower(q.next) if q.next else None, tuple(n for n, _ in q.next.inputs) if q.next else (),
             {name: lower(p) for name, p in constrain.items()},
+            None if q.evaluate is q.program else lowered(replace(q, program=q.evaluate, next=None, backward=None)),
         )  # fmt: skip
     return _graphs[key]
 
@@ -126,7 +129,7 @@ class Quantizer(nn.Module):
     seed, the quantizer and the number of the step, which is a buffer where it matters, and for activations also from their
     values. So it goes on after a resume, a forward pass that is repeated for a checkpoint has the same, and Q(weight) is the
     same in all micro-batches. State, which the programs of `next` make, changes at the end of a step: to the mean, or the
-    maximum, over its forward passes on this process. In evaluation mode Q(x) has no noise and no gradient.
+    maximum, over its forward passes on this process. In evaluation mode Q(x) has no noise.
     """
 
     step: Tensor
@@ -288,6 +291,10 @@ class Quantizer(nn.Module):
         with torch.autocast(x.device.type, enabled=False):
             if not self._ready:
                 self.start(flat.detach())
+            if not self.training and torch.is_grad_enabled() and any(v.requires_grad for v in (x, *self.parameters())):
+                low = low.differentiable or low  # a model that was not set to training, as from_pretrained gives it, trains, too
+                value = _Quantize.apply(low, *self._inputs(flat, low.inputs))
+                return value.reshape(x.shape).to(x.dtype)  # type: ignore[no-any-return]
             if not self.training:
                 with torch.no_grad():
                     value = low.evaluate(*self._inputs(flat, low.evaluated))[0]

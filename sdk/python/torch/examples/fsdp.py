@@ -17,7 +17,7 @@ device = torch.device("cuda", rank % torch.cuda.device_count()) if torch.cuda.is
 tokenizer = AutoTokenizer.from_pretrained(name)
 model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32).to(device)
 
-report = cage_torch.quantize_(model, "absmax", bits=4, granularity="group", group=32, grid="extended")  # before fully_shard
+report = cage_torch.quantize_(model, "absmax", bits=4, granularity="group", group=32, scale_dtype="f16")  # before fully_shard
 if rank == 0:
     print(report)
 for layer in model.model.layers:

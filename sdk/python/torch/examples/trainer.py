@@ -12,7 +12,7 @@ name, text, out, *steps = sys.argv[1:]
 length = 256
 tokenizer = AutoTokenizer.from_pretrained(name)
 model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
-print(cage_torch.quantize_(model, "absmax", bits=4, granularity="group", group=32, grid="extended"))
+print(cage_torch.quantize_(model, "absmax", bits=4, granularity="group", group=32, scale_dtype="f16"))
 
 ids = tokenizer(Path(text).read_text())["input_ids"]
 rows = [ids[i : i + length] for i in range(0, len(ids) - length + 1, length)]

@@ -102,6 +102,24 @@ def test_noise():
     assert torch.equal(m(x), m(x))
 
 
+@pytest.mark.parametrize("name", ["absmax", "quest", "mseden", "lsq", "mxfp4"])
+def test_evaluation_mode(name):
+    """A model that was not set to training, as from_pretrained gives it, has gradients, and its values without them."""
+    m, x = network(name), data()
+    m(x).square().sum().backward()
+    trained = [p.grad.clone() for p in m.parameters()]
+    m.eval()
+    m.zero_grad()
+    y = m(x)
+    y.square().sum().backward()
+    for (n, p), want in zip(m.named_parameters(), trained):
+        assert p.grad is not None and p.grad.norm() > 0, n
+        if name != "mseden":
+            assert torch.equal(p.grad, want), n
+    with torch.no_grad():
+        assert torch.equal(m(x), y)
+
+
 def test_micro_batches():
     """Four micro-batches are one step, as is their mean; so is a step of two optimizers."""
     m = network("mseden")
