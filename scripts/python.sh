@@ -13,7 +13,8 @@ if [ -z "$python" ]; then
 	[ -x "$venv/bin/python" ] || python3 -m venv "$venv"
 	cp -R sdk/python "$scratch" # pip builds where the source lies
 	"$venv/bin/pip" install --quiet "$scratch/python[jax,test]" "$scratch/python/torch" torch==2.15.0 \
-		transformers==5.23.0 compressed-tensors==0.20.0 gguf==0.19.0 mlx==0.32.4 mlx-cpu==0.32.4
+		transformers==5.23.0 compressed-tensors==0.20.0 gguf==0.19.0 mlx==0.32.4 mlx-cpu==0.32.4 \
+		accelerate==1.15.0 peft==0.21.2 trl==1.16.0
 	python=$venv/bin/python
 fi
 cd sdk/python
