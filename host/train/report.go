@@ -89,8 +89,8 @@ func (r *run) newRecord(losses metrics.Record, rate metrics.Number,
 	return rec
 }
 
-// warnMoved warns in the first step of a run if the quantizer rounds numbers of model.init once more
-// that were stored in few bits.
+// warnMoved warns in the first step of a run if the quantizer rounds numbers of model.init once
+// more that were stored in few bits.
 func (r *run) warnMoved(rec metrics.Record) {
 	const noise = 1e-10
 	if rec.Step == 1 && r.initial != nil && len(r.initial.Stored) > 0 && rec.ErrorRel != nil &&
