@@ -7,6 +7,7 @@ docs/reference/operations.md defines the operations.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Callable
@@ -79,29 +80,34 @@ def ldexp(x: Tensor, n: Tensor) -> Tensor:
     return torch.where(n.isnan(), math.nan, result)
 
 
-def sylvester(n: int, like: Tensor) -> Tensor:
-    """The matrix of Sylvester's construction, [n, n], with entries 1 and -1: row i, column j has (-1)^popcount(i & j)."""
-    bits = torch.arange(n, dtype=torch.int32, device=like.device)
+def sylvester(n: int, scale: float, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The matrix of Sylvester's construction, [n, n]: row i, column j has scale·(-1)^popcount(i & j)."""
+    bits = torch.arange(n, dtype=torch.int32, device=device)
     both = bits[:, None] & bits[None, :]
     shift = 16
     while shift:
         both = both ^ torch.bitwise_right_shift(both, shift)
         shift //= 2
-    return (1 - 2 * (both & 1)).to(like.dtype)
+    return (1 - 2 * (both & 1)).to(dtype) * scale
+
+
+_kept_sylvester = functools.lru_cache(sylvester)
 
 
 def hadamard(x: Tensor, block: int) -> Tensor:
     """The orthonormal Walsh-Hadamard transform of each run of block elements of the last axis.
 
-    The transform of a run of a·b elements is that of its rows, as a matrix [a, b], and of its columns: two products.
+    The transform of a run of a·b elements is that of its rows, as a matrix [a, b], and of its columns: two products. Small
+    products are slow, so that short runs have one.
     """
-    b = 2 ** ((block.bit_length() - 1 + 1) // 2)
+    # What torch.compile traces is no tensor to keep.
+    matrix = _kept_sylvester if type(x) in (Tensor, torch.nn.Parameter) and not torch.compiler.is_compiling() else sylvester
+    b = block if block <= 64 else max(32, 2 ** (block.bit_length() // 2))
     a = block // b
-    y = x.reshape(-1, b) @ sylvester(b, x)
+    y = x.reshape(-1, b) @ matrix(b, block**-0.5, x.dtype, x.device)
     if a > 1:
-        y = sylvester(a, x) @ y.reshape(-1, a, b)
-    scaled: Tensor = y * block**-0.5
-    return scaled.reshape(x.shape)
+        y = matrix(a, 1.0, x.dtype, x.device) @ y.reshape(-1, a, b)
+    return y.reshape(x.shape)
 
 
 def _matrices(f: Callable[[Tensor], Tensor], x: Tensor, read: Tensor) -> Tensor:
@@ -183,9 +189,13 @@ class _Writer:
                 node = WRITE[n.op](self, n)
                 if node not in self.nodes:
                     node.name = self.graph._graph_namespace.create_name(n.op, node)
+                    node.meta["type"] = n.type
                 self.nodes.append(node)
         self.graph.output(tuple(self.tensor(v) for _, v in program.outputs))
         self.graph.eliminate_dead_code()
+        for node in self.graph.nodes:
+            if node.target in _IN_PLACE and _owned(node.args[0], node):
+                node.target = _IN_PLACE[node.target]
 
     def call(self, function: Callable[..., Any], *args: Any, **options: Any) -> fx.Node:
         return self.graph.call_function(function, args, options)
@@ -213,6 +223,30 @@ class _Writer:
 
 
 Write = Callable[[_Writer, Node], fx.Node]
+
+_IN_PLACE: dict[Any, Callable[..., Any]] = {
+    getattr(torch, name): getattr(Tensor, name + "_") for name in (
+        "add", "sub", "mul", "div", "neg", "abs", "sqrt", "exp", "log", "tanh", "floor", "round", "clamp", "bitwise_and", "bitwise_or",
+        "bitwise_xor",
+    )
+}  # fmt: skip
+"""Functions that can write into their first operand, which takes half the time: no new memory is touched."""
+
+_NEW = {*_IN_PLACE, *_IN_PLACE.values(), torch.where, torch.maximum, torch.minimum, torch.amax, torch.amin, torch.sum, hadamard, ldexp}
+"""Functions whose results have memory of their own."""
+
+
+def _owned(x: Any, user: fx.Node) -> bool:
+    """Whether nothing but user reads the memory of x, which has the type of user's result."""
+    if not isinstance(x, fx.Node) or x.meta.get("type") is None or x.meta["type"] != user.meta.get("type"):
+        return False
+    while list(x.users) == [user] and user.all_input_nodes.count(x) == 1:
+        if x.target in _NEW:
+            return True
+        if x.target is not torch.reshape or not isinstance(x.args[0], fx.Node):
+            break
+        x, user = x.args[0], x
+    return False
 
 
 def _elements(n: Node) -> list[Any]:

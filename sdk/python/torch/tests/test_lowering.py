@@ -132,9 +132,32 @@ def test_convert(source, target):
         np.testing.assert_array_equal(computed(p, {"x": x})["y"], run(p, {"x": x}, np.float32)["y"])
 
 
+def test_inputs_are_left():
+    """Operations write into what they alone read: neither an input, nor a result, nor what another one reads later."""
+    b = Builder("p")
+    x = b.input("x", Type("float", (4, 4)))
+    y = (x + 1) * 2
+    z = y.reshape(2, 8) * 3
+    b.output("y", y)
+    b.output("z", z.abs())
+    b.output("row", y.max_row() * 2 + y)
+    b.output("twice", (x * 3) * (x * 3))
+    b.output("itself", x.reshape(16) * 2)
+    p = b.build()
+    v = np.arange(16.0).reshape(4, 4)
+    given = torch.from_numpy(v.astype(np.float32))
+    f = lower(p)
+    first = f(given)
+    assert torch.equal(given, torch.from_numpy(v.astype(np.float32))) and "mul_(" in f.code
+    want = run(p, {"x": v}, np.float32)
+    for (name, _), got, again in zip(p.outputs, first, f(given)):
+        np.testing.assert_array_equal(got.numpy(), want[name], err_msg=name)
+        assert torch.equal(got, again)
+
+
 def test_hadamard():
     """Two products are Sylvester's matrix."""
-    for block in (1, 2, 4, 8, 32, 128, 512):
+    for block in (1, 2, 4, 8, 32, 64, 128, 512, 1024):
         b = Builder("p")
         b.output("y", b.input("x", Type("float", (3, 2 * block))).hadamard(block))
         p = b.build()
