@@ -101,7 +101,7 @@ def hadamard(x: Tensor, block: int) -> Tensor:
     products are slow, so that short runs have one.
     """
     # What torch.compile traces is no tensor to keep.
-    matrix = _kept_sylvester if type(x) in (Tensor, torch.nn.Parameter) and not torch.compiler.is_compiling() else sylvester
+    matrix: Callable[..., Tensor] = _kept_sylvester if type(x) in (Tensor, torch.nn.Parameter) and not torch.compiler.is_compiling() else sylvester
     b = block if block <= 64 else max(32, 2 ** (block.bit_length() // 2))
     a = block // b
     y = x.reshape(-1, b) @ matrix(b, block**-0.5, x.dtype, x.device)
