@@ -59,6 +59,11 @@ func lsqValues(levels string) map[string]*pb.Value {
 		"surrogate": text("straight")}
 }
 
+func mxfp4Values(rotation, ties string) map[string]*pb.Value {
+	return map[string]*pb.Value{"scale_rule": text("ocp"), "ties": text(ties), "mask": text("auto"),
+		"rotation": text(rotation), "rounding": text("nearest"), "signs": text("fixed")}
+}
+
 func muonValues() map[string]*pb.Value {
 	return map[string]*pb.Value{"variant": text("rms_match"), "momentum": float(0.95),
 		"nesterov": toggle(true), "ns_steps": integer(1), "ns_a": float(3.4445),
@@ -98,6 +103,9 @@ func calls() []struct {
 		{"absmax", keys},
 		{"lsq", site(weight, lsqValues("signed"), 4, 6)},
 		{"lsq", site(weight, lsqValues("unsigned"), 4, 6)},
+		{"mxfp4", site(weight, mxfp4Values("none", "even"), 4, 40)},
+		{"mxfp4", site(weight, mxfp4Values("32", "away"), 4, 64)},
+		{"mxfp4", site(weight, mxfp4Values("32", "even"), 4, 40)},
 		{"smoothquant", site(weight, smooth, 4, 6)},
 		{"smoothquant", site(activation, smooth, 2, 6)},
 		{"ewgs", site(weight, map[string]*pb.Value{"bits": integer(4), "delta": float(0.01),

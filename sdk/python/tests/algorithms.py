@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from cage_sdk import Choice, Claim, Description, Due, Float, Gradients, Optimizer, Quantized, Quantizer, Refusal, integers
+from cage_sdk import Choice, Claim, Description, Due, Float, Gradients, Optimizer, Quantized, Quantizer, Refusal, e2m1, integers
+from cage_sdk.microscaling import Blocks, decode_e2m1, encode_e2m1, rotate, rotation, round_e2m1
 
 
 class Absmax(Quantizer):
@@ -73,6 +74,32 @@ class LSQ(Quantizer):
 
     def unpack(self, b, codes, scale, site):
         return codes.convert("float") * scale
+
+
+class MXFP4(Quantizer):
+    description = Description("mxfp4")
+
+    def quantize(self, b, x, site):
+        block = rotation(site, site.text("rotation"))
+        blocks = Blocks(site.shape, 32)
+        v = blocks.split(rotate(x, block))
+        largest = v.abs().max_row()
+        finite = largest.is_finite()
+        exponent = largest.logb().shift(-2).clip(-127, 127)
+        nan = b.const(math.nan)
+        scale = finite.select(b.const(1).ldexp(exponent), nan)
+        inverse = finite.select(b.const(1).ldexp(exponent.neg()), nan)
+        rounded = round_e2m1(v.mul(inverse), site.text("ties"))
+        codes = finite.select(encode_e2m1(rounded, v), b.const_int(0))
+        value = rotate(blocks.join(rounded.mul(scale)), block)
+        codes = blocks.join(codes)
+        mask = blocks.spread(finite)
+        return Quantized(value, blocks.join(finite.select(blocks.split(x), 0)), codes, scale, mask, grid=e2m1(32))
+
+    def unpack(self, b, codes, scale, site):
+        block = rotation(site, site.text("rotation"))
+        blocks = Blocks(site.shape, 32)
+        return rotate(blocks.join(decode_e2m1(blocks.split(codes.convert("float"))).mul(scale)), block)
 
 
 class Delayed(Quantizer):
@@ -237,4 +264,4 @@ class AdamWBF16(Optimizer):
         return u, {"m": m.stochastic_bfloat16(bits), "v": v.stochastic_bfloat16(bits.shl(b.const_uint(16)))}
 
 
-ALL = {p.description.name: p for p in (Absmax(), LSQ(), SmoothQuant(), Delayed(), EWGS(), AdamW(), SAM(), AdamWBF16())}
+ALL = {p.description.name: p for p in (Absmax(), LSQ(), MXFP4(), SmoothQuant(), Delayed(), EWGS(), AdamW(), SAM(), AdamWBF16())}
