@@ -136,7 +136,7 @@ type training struct {
 type stage int
 
 const (
-	stageObserve stage = iota
+	stageBegin stage = iota // what sets the rate, probes and observes
 	stageRefresh
 	stageUpdate
 )
@@ -289,9 +289,9 @@ func (r *training) evaluated(x []float64) ([]float64, error) {
 // step makes the next update as hosts do: observe, refresh if one is due, update. x is the tensor
 // after decay; the rate is that of a step without decay.
 func (r *training) step(x, gradient []float64) (u []float64, err error) {
+	r.reach(stageBegin)
 	if r.Opaque {
 		r.rate = r.schedule
-		r.reach(stageObserve)
 		in := r.opaqueStep(x, gradient)
 		if err := r.subject.Step(r.tensor, in); err != nil {
 			return nil, err
@@ -312,7 +312,6 @@ func (r *training) step(x, gradient []float64) (u []float64, err error) {
 		return nil, err
 	}
 	r.updates++
-	r.reach(stageObserve)
 	if _, err := r.run("observe", r.Observe, inputs); err != nil {
 		return nil, err
 	}
