@@ -431,9 +431,9 @@ func (s *tensorAnswer) unaffected(t *trial, format string, args ...any) {
 }
 
 // checkEffect fails unless a change of the named state tensor affects a later direction. The tensor
-// is changed in one of the first updates or after the first refresh: before an update begins, or, if
-// each observation or each refresh overwrites it, before the stage that follows. Directions may be
-// clipped for large gradients, or not depend on all of the state at small rates.
+// is changed in one of the first updates or after the first refresh: before an update begins, or,
+// if each observation or each refresh overwrites it, before the stage that follows. Directions may
+// be clipped for large gradients, or not depend on all of the state at small rates.
 func (s *tensorAnswer) checkEffect(t *trial, name string) {
 	first := min(s.Due.First, maxUpdates)
 	for _, at := range []stage{stageBegin, stageRefresh, stageUpdate} {
