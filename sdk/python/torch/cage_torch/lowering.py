@@ -97,17 +97,20 @@ _kept_sylvester = functools.lru_cache(sylvester)
 def hadamard(x: Tensor, block: int) -> Tensor:
     """The orthonormal Walsh-Hadamard transform of each run of block elements of the last axis.
 
-    The transform of a run of a·b elements is that of its rows, as a matrix [a, b], and of its columns: two products. Small
-    products are slow, so that short runs have one.
+    The transform of a run of a·b elements is that of its rows, as a matrix [a, b], and of its columns: two products. One
+    product is faster for short runs, but its longer sums are rounded in another way than the host's, which adds in pairs, so
+    that weights near the boundary of two levels go the other way after some steps.
     """
     # What torch.compile traces is no tensor to keep.
     matrix: Callable[..., Tensor] = _kept_sylvester if type(x) in (Tensor, torch.nn.Parameter) and not torch.compiler.is_compiling() else sylvester
-    b = block if block <= 64 else max(32, 2 ** (block.bit_length() // 2))
+    b = 2 ** (block.bit_length() // 2)
     a = block // b
-    y = x.reshape(-1, b) @ matrix(b, block**-0.5, x.dtype, x.device)
+    scale = block**-0.5
+    exact = scale if math.frexp(scale)[0] == 0.5 else 1.0  # else the sums would be rounded in another way than the host's
+    y = x.reshape(-1, b) @ matrix(b, exact, x.dtype, x.device)
     if a > 1:
         y = matrix(a, 1.0, x.dtype, x.device) @ y.reshape(-1, a, b)
-    return y.reshape(x.shape)
+    return (y if exact == scale else y.mul_(scale)).reshape(x.shape)
 
 
 def _matrices(f: Callable[[Tensor], Tensor], x: Tensor, read: Tensor) -> Tensor:
