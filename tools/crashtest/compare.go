@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -214,6 +215,9 @@ func essence(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if filepath.Base(path) == "checksums.json" {
+		return agreements(filepath.Dir(path), text)
+	}
 	switch filepath.Ext(path) {
 	case ".safetensors":
 		return tensors(path)
@@ -231,6 +235,25 @@ func essence(path string) ([]byte, error) {
 		return out, nil
 	}
 	return text, nil
+}
+
+// agreements says of each checksum of a study's cell whether the file is as it tells; the checksums
+// themselves are of files with times.
+func agreements(dir string, text []byte) (out []byte, err error) {
+	var sums map[string]string
+	if err := json.Unmarshal(text, &sums); err != nil {
+		return nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(sums)) {
+		found := ""
+		if data, err := os.ReadFile(filepath.Join(dir, name)); err == nil {
+			found = fmt.Sprintf("%x", sha256.Sum256(data))
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		out = fmt.Appendf(out, "%s agrees: %t\n", name, found == sums[name])
+	}
+	return out, nil
 }
 
 // tensors returns the step of a checkpoint, its tensors bit for bit, and its metadata except times
