@@ -92,9 +92,9 @@ func (r *run) newRecord(losses metrics.Record, rate metrics.Number,
 // warnMoved warns in the first step of a run if the quantizer rounds numbers of model.init once
 // more that were stored in few bits.
 func (r *run) warnMoved(rec metrics.Record) {
-	const noise = 1e-10
+	const least = 1e-10 // of the squares; less is the rounding of floats
 	if rec.Step == 1 && r.initial != nil && len(r.initial.Stored) > 0 && rec.ErrorRel != nil &&
-		float64(*rec.ErrorRel) > noise {
+		float64(*rec.ErrorRel) > least {
 		r.log.Warn("the quantizer rounds weights of model.init once more, "+
 			"which were stored in few bits",
 			"by", fmt.Sprintf("%.2g %%", 100*math.Sqrt(float64(*rec.ErrorRel))))

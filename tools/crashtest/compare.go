@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,6 +18,7 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/digest"
 	"github.com/cage-qat/cage/internal/jsonlines"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -247,7 +247,9 @@ func agreements(dir string, text []byte) (out []byte, err error) {
 	for _, name := range slices.Sorted(maps.Keys(sums)) {
 		found := ""
 		if data, err := os.ReadFile(filepath.Join(dir, name)); err == nil {
-			found = fmt.Sprintf("%x", sha256.Sum256(data))
+			if found, err = digest.Of(bytes.NewReader(data)); err != nil {
+				return nil, err
+			}
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}

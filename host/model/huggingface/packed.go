@@ -29,12 +29,13 @@ type Packing struct {
 
 // scheme is how compressed-tensors stores the matrices of some modules.
 type scheme struct {
-	format  string
-	targets []string // names of modules, "re:" and a pattern of names, or "Linear"
-	bits    int
-	block   []int // rows and columns that share a scale
-	zeros   bool  // whether there are zero points
-	ordered bool  // whether columns have their groups in weight_g_idx, as of GPTQ's order
+	format   string
+	targets  []string // names of modules, "re:" and a pattern of names, or "Linear"
+	patterns []*regexp.Regexp
+	bits     int
+	block    []int // rows and columns that share a scale
+	zeros    bool  // whether there are zero points
+	ordered  bool  // whether columns have their groups in weight_g_idx, as of GPTQ's order
 }
 
 type mlxQuantization struct {
@@ -102,6 +103,12 @@ func (p *Packing) readSchemes(q *keys) {
 			groups.object(name, func(g *keys) {
 				s := scheme{format: cmp.Or(g.text("format"), format)}
 				g.read("targets", &s.targets, "a list of strings")
+				for _, target := range s.targets {
+					pattern, ok := strings.CutPrefix(target, "re:")
+					if re, err := regexp.Compile("^(?:" + pattern + ")"); ok && err == nil {
+						s.patterns = append(s.patterns, re)
+					}
+				}
 				g.object("weights", func(w *keys) {
 					w.read("num_bits", &s.bits, "an integer")
 					w.read("block_structure", &s.block, "two integers")
@@ -125,21 +132,18 @@ func (p *Packing) readSchemes(q *keys) {
 func (p *Packing) schemeOf(module string) (best scheme) {
 	rank := 0
 	for _, s := range p.schemes {
-		for _, target := range s.targets {
-			pattern, isPattern := strings.CutPrefix(target, "re:")
-			re, err := regexp.Compile("^(?:" + pattern + ")")
-			r := 0
-			switch {
-			case target == module:
-				r = 3
-			case isPattern && err == nil && re.MatchString(module):
-				r = 2
-			case target == "Linear":
-				r = 1
-			}
-			if r > rank {
-				best, rank = s, r
-			}
+		r := 0
+		switch {
+		case slices.Contains(s.targets, module):
+			r = 3
+		case slices.ContainsFunc(s.patterns,
+			func(re *regexp.Regexp) bool { return re.MatchString(module) }):
+			r = 2
+		case slices.Contains(s.targets, "Linear"):
+			r = 1
+		}
+		if r > rank {
+			best, rank = s, r
 		}
 	}
 	return best
