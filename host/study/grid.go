@@ -408,15 +408,12 @@ func (r *reader) findStarts(plans []plan, axes []axis) []int {
 		for axis, list := range labels {
 			want[axis] = list[0]
 		}
-		const hint = "want those of a cell that is trained; " +
-			"an axis that is left out has the label of the cell itself"
+		const hint = "an axis that is left out has the label of the cell itself"
 		start := byLabels[keyOf(want)]
 		switch {
 		case labels == nil:
 		case start == 0:
 			wrong("no cell has these labels", hint)
-		case plans[start-1].quantize != nil:
-			wrong("the model of the cell with these labels is quantized", hint)
 		default:
 			starts[i] = start
 		}

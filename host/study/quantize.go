@@ -190,6 +190,8 @@ func (c Cell) quantizable(hasSource bool) (problem, hint string) {
 	case a != nil && (a.Name != w.Name || !reflect.DeepEqual(a.Params, w.Params)):
 		return "weights and activations have different quantizers",
 			"want the same for both, or none for activations"
+	case ofInit && c.start != nil && c.start.Quantize != nil:
+		return "the cell in init is quantized already", "want a cell that is trained in init"
 	case ofInit && c.Config.Init == "":
 		return "model.init is missing", `set it, or leave of = "init" out`
 	case !ofInit && !hasSource:

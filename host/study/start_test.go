@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
@@ -127,13 +128,30 @@ func TestStartStale(t *testing.T) {
 	}
 }
 
-// TestStartMistakes covers sources that do not exist or are quantized, cells that start from each
-// other, and models of other sizes.
+// TestStartQuantized checks that cells can start from models that other cells quantize.
+func TestStartQuantized(t *testing.T) {
+	s := quantizes(t, strings.Replace(starting, `init = {method = "QAT"}`, `init = {method = "RTN"}`, 1))
+	if out, err := run(t, s, startTools()); err != nil || out.Done != 8 {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	for _, c := range s.Cells[:2] {
+		from := s.Cells[slices.IndexFunc(s.Cells, func(o study.Cell) bool {
+			return o.Labels["method"] == "RTN" && o.Labels["seed"] == c.Labels["seed"]
+		})]
+		if c.Config.Init != from.Run || filepath.Base(from.Run) != rundir.StudyModel {
+			t.Errorf("%s starts from %s, want the model in %s", c.ID, c.Config.Init, from.Run)
+		}
+	}
+}
+
+// TestStartMistakes covers sources that do not exist or are quantized twice, cells that start from
+// each other, and models of other sizes.
 func TestStartMistakes(t *testing.T) {
 	for change, want := range map[string]string{
-		`init = {method = "full"}>init = {method = "fool"}`:           `the axis "method" has no label "fool"; it has`,
-		`init = {method = "full"}>init = {methods = "full"}`:          `there is no axis "methods"; did you mean "method"?`,
-		`init = {method = "full"}>init = {method = "RTN"}`:            `the model of the cell with these labels is quantized (cell QAT · 0 and 1 more)`,
+		`init = {method = "full"}>init = {method = "fool"}`:  `the axis "method" has no label "fool"; it has`,
+		`init = {method = "full"}>init = {methods = "full"}`: `there is no axis "methods"; did you mean "method"?`,
+		`init = {method = "QAT"}>init = {method = "RTN"}, ` +
+			`quantize = {method = "rtn", of = "init"}`: "the cell in init is quantized already (cell 4 bits",
 		`init = {method = "full"}>init = {method = "4 bits"}`:         `the cell starts from a model that starts from its own`,
 		`init = {method = "full"}>init = {}`:                          `the cell starts from a model that starts from its own`,
 		`{label = "full"}>{label = "full", set = {model.width = 64}}`: `model.width: found the integer 32, but the model in the cell full · 0 has 64`,

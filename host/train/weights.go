@@ -12,12 +12,15 @@ import (
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/provenance"
+	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // A run with model.init in its configuration starts from the weights of another model. It takes
-// only that model's parameters: optimizers and trained quantizers start as in any run.
+// only that model's parameters: optimizers and trained quantizers start as in any run. Only if the
+// model was quantized after training by the same quantizer do the quantizers start from the scales
+// that it has, so that Q(W) = W at first.
 
 func (r *run) startFrom(ctx context.Context, tokens []int32) (*step.State, error) {
 	found, err := r.findInitial()
@@ -30,11 +33,18 @@ func (r *run) startFrom(ctx context.Context, tokens []int32) (*step.State, error
 	if err := r.readFactors(); err != nil {
 		return nil, r.cfg.ErrorAt("adapters.init", "%w", err)
 	}
+	scales, err := r.quantizedAlike(found)
+	if err != nil {
+		return nil, r.cfg.ErrorAt("model.init", "%w", err)
+	}
 	state, from, err := r.readInitial(found, func(load step.LoadFunc) (*step.State, error) {
-		return r.Compiled.NewStateFrom(ctx, load, tokens)
+		return r.Compiled.NewStateFrom(ctx, load, tokens, scales)
 	})
 	if err != nil {
 		return nil, err
+	}
+	if len(scales) > 0 {
+		r.log.Info("quantizers start from the scales of model.init", "tensors", len(scales))
 	}
 	r.initial, r.startedFrom = from, found.Dir
 	r.log.Info("starting from the weights of model.init",
@@ -53,6 +63,34 @@ func (r *run) startFrom(ctx context.Context, tokens []int32) (*step.State, error
 		r.log.Info("the vocabulary has grown", "new token ids", n, "first", found.Settings.Vocab)
 	}
 	return state, nil
+}
+
+// quantizedAlike returns the names of the tensors that quantizers of weights can take from a model
+// that was quantized after training: those of weights with the same program.
+func (r *run) quantizedAlike(found *config.Initial) (names []string, err error) {
+	if !found.Run {
+		return nil, nil
+	}
+	dir := rundir.At(found.Dir)
+	made, err := provenance.Read(dir)
+	if err != nil {
+		return nil, err
+	}
+	own := r.Programs.Hashes()
+	return names, checkpoint.Use(dir.Checkpoints(), 0, func(f *checkpoint.File) error {
+		for weight, q := range r.Programs.Weights {
+			program := "weight " + weight + ": quantize"
+			if f.Step > 0 || made.Programs[program] != own[program] { // trained, or by another quantizer
+				continue
+			}
+			for _, in := range q.ForEvaluation().Program.Inputs[1:] {
+				if name := step.QuantizerInput(weight, q, in.Name); f.Has(name) {
+					names = append(names, name)
+				}
+			}
+		}
+		return nil
+	})
 }
 
 // readFactors reads the initial factors of adapters from adapters.init.

@@ -9,6 +9,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/deploy/posttrain"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/linalg"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/spec"
@@ -22,6 +23,8 @@ type Quantized struct {
 	// rotated weight.
 	Scale      []float32
 	ScaleShape []int
+	// Inputs holds the trained parameters and states of the quantizer, by [step.QuantizerInput].
+	Inputs []step.Tensor
 }
 
 // quantizeMatrix quantizes the weight w. in describes its inputs; if it is nil, they are unknown,
@@ -40,6 +43,9 @@ func quantizeMatrix(ctx context.Context, s posttrain.Settings, q *quantizer, p a
 	if q.hasCodes() {
 		scale, _ := q.program.Program.Output(spec.OutputScale)
 		out.Scale, out.ScaleShape = answer.Scale, q.program.Program.TypeOf(scale).Shape
+	}
+	if out.Inputs, err = q.given(p.Name); err != nil {
+		return nil, err
 	}
 	if s.Method == posttrain.GPTQ {
 		if err := gptq(ctx, s, q, w, answer, in, out); err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
@@ -12,6 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/deploy/posttrain"
+	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
 )
@@ -107,6 +109,23 @@ func (q *quantizer) init(w []float32) error {
 	defer e.Close()
 	q.inputs, err = q.run(e, w, nil)
 	return err
+}
+
+// given returns the trained parameters and states of the quantizer of a weight, but not those that
+// it shares with other sites.
+func (q *quantizer) given(weight string) (list []step.Tensor, err error) {
+	shared := func(t spec.Tensor) bool { return t.Shared != "" }
+	if slices.ContainsFunc(q.program.Trained, shared) {
+		return nil, nil
+	}
+	for i, in := range q.program.Program.Inputs[1:] {
+		t := step.Tensor{Name: step.QuantizerInput(weight, q.program, in.Name), Dims: in.Type.Shape}
+		if t.Data, err = engine.Download[float32](q.inputs[i]); err != nil {
+			return nil, err
+		}
+		list = append(list, t)
+	}
+	return list, nil
 }
 
 func (q *quantizer) specs() (specs []engine.Spec) {

@@ -1,6 +1,7 @@
 package quantize
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,6 +71,9 @@ func (s *run) store(ctx context.Context, path vfs.Path, weights []*Quantized) er
 		err := add(param, step.ParamName(param), q.Report.Shape, q.Value)
 		if err == nil && q.Scale != nil {
 			err = add(param, trained.ScaleName(param), q.ScaleShape, q.Scale)
+		}
+		for _, t := range q.Inputs {
+			err = cmp.Or(err, add(param, t.Name, t.Dims, t.Data))
 		}
 		if err != nil {
 			return err

@@ -193,15 +193,20 @@ func LoadQuantizer(
 	load LoadFunc,
 ) func(site string, q spec.Quantizer, input string) ([]float32, error) {
 	return func(site string, q spec.Quantizer, input string) ([]float32, error) {
-		name := program.KindQuantizerState.PartOf(site, strings.TrimPrefix(input, spec.KeptPrefix))
-		for _, t := range q.Trained {
-			if spec.TrainedPrefix+t.Name == input {
-				name = program.KindParam.Of(t.At(site))
-			}
-		}
-		t, err := load(name)
+		t, err := load(QuantizerInput(site, q, input))
 		return t.Data, err
 	}
+}
+
+// QuantizerInput returns the name of the tensor that the quantizer of a weight or site takes as the
+// given input of its evaluation program.
+func QuantizerInput(site string, q spec.Quantizer, input string) string {
+	for _, t := range q.Trained {
+		if spec.TrainedPrefix+t.Name == input {
+			return program.KindParam.Of(t.At(site))
+		}
+	}
+	return program.KindQuantizerState.PartOf(site, strings.TrimPrefix(input, spec.KeptPrefix))
 }
 
 // LoadParams returns a function that loads only the parameters of a model. It calls values for the
@@ -293,14 +298,25 @@ func (c *Compiled) NewState(
 			return nil
 		})
 	}
-	return c.newState(ctx, tokens, c.plan.Rules, workers, draw)
+	return c.newState(ctx, tokens, c.plan.Rules, workers, draw, nil)
 }
 
-// NewStateFrom is [Compiled.NewState] with parameters that are loaded instead of drawn.
+// NewStateFrom is [Compiled.NewState] with parameters that are loaded instead of drawn. Also loaded
+// are the tensors with the given names, of quantizers of weights ([QuantizerInput]).
 func (c *Compiled) NewStateFrom(
-	ctx context.Context, load LoadFunc, tokens []int32,
+	ctx context.Context, load LoadFunc, tokens []int32, quantizers []string,
 ) (*State, error) {
-	return c.newState(ctx, tokens, c.plan.Rules, 1, c.loadParam(load))
+	return c.newState(ctx, tokens, c.plan.Rules, 1, c.loadParam(load), func(t update.Tensors) error {
+		for _, name := range quantizers {
+			b, err := c.load(load, Tensor{Name: name, Dims: t[name].Shape().Dimensions})
+			if err != nil {
+				return err
+			}
+			t[name].Finalize()
+			t[name] = b
+		}
+		return nil
+	})
 }
 
 // StartParams creates a state for evaluation with quantizers that the parameters were not trained
@@ -316,7 +332,7 @@ func (c *Compiled) StartParams(load LoadFunc) (*State, error) {
 		return nil, fmt.Errorf("the quantizer of %s needs activation statistics, and so a calibration "+
 			"text: quantize the model with cage quantize", groups[0].weights[0])
 	}
-	return c.newState(context.Background(), nil, nil, 1, c.loadParam(load))
+	return c.newState(context.Background(), nil, nil, 1, c.loadParam(load), nil)
 }
 
 func (c *Compiled) loadParam(load LoadFunc) func(architecture.Param) (*engine.Buffer, error) {
@@ -328,7 +344,7 @@ func (c *Compiled) loadParam(load LoadFunc) func(architecture.Param) (*engine.Bu
 
 func (c *Compiled) newState(
 	ctx context.Context, tokens []int32, rules []cage.Rule, workers int,
-	param func(architecture.Param) (*engine.Buffer, error),
+	param func(architecture.Param) (*engine.Buffer, error), quantizers func(update.Tensors) error,
 ) (*State, error) {
 	params := c.plan.Model.Params()
 	buffers := make([]*engine.Buffer, len(params))
@@ -353,7 +369,7 @@ func (c *Compiled) newState(
 		err = c.initFactors(s.Tensors)
 	}
 	if err == nil {
-		err = c.initQuantizers(ctx, s, tokens)
+		err = c.initQuantizers(ctx, s, tokens, quantizers)
 	}
 	if err == nil {
 		err = c.initOptimizers(s.Tensors, rules)
@@ -366,12 +382,17 @@ func (c *Compiled) newState(
 }
 
 // initQuantizers adds the trained parameters and states of quantizers to a state, and runs their
-// searches.
-func (c *Compiled) initQuantizers(ctx context.Context, s *State, tokens []int32) error {
+// searches. It then calls replace, unless that is nil, which may replace those of weights.
+func (c *Compiled) initQuantizers(
+	ctx context.Context, s *State, tokens []int32, replace func(update.Tensors) error,
+) error {
 	columns, err := c.columnStatistics(s.Tensors, tokens)
 	defer finalize(columns)
 	if err == nil {
 		err = c.initWeightQuantizers(s.Tensors, columns)
+	}
+	if err == nil && replace != nil {
+		err = replace(s.Tensors)
 	}
 	if err == nil {
 		err = c.initSearched(ctx, s)
