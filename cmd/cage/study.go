@@ -24,7 +24,7 @@ import (
 )
 
 func newStudy() *cobra.Command {
-	return group(&cobra.Command{
+	cmd := group(&cobra.Command{
 		Use:   "study",
 		Short: "Run many trainings from one file, and report on them",
 		Long: `Run many trainings from one file, and report on them. A study file gives a base
@@ -38,6 +38,17 @@ combination of settings is a cell of the study.
   cage study keep FILE      write the results to a small file, a snapshot`,
 	}, surviveSIGPIPE(newStudyRun()), surviveSIGPIPE(newStudyCell()),
 		newStudyStatus(), surviveSIGPIPE(newStudyReport()), surviveSIGPIPE(newStudyKeep()))
+	cmd.PersistentFlags().StringArray("set", nil, "override a key of the base, such as model.init, "+
+		"in all of these commands: `KEY=VALUE` (repeatable)")
+	return cmd
+}
+
+func loadStudy(cmd *cobra.Command, file string) (*study.Study, error) {
+	sets, err := cmd.Flags().GetStringArray("set")
+	if err != nil {
+		return nil, err
+	}
+	return study.Load(file, sets...)
 }
 
 func newStudyRun() *cobra.Command {
@@ -76,7 +87,7 @@ process is killed, another one resumes its cell.`,
 		"train only cells with these labels: `AXIS=LABEL[,LABEL...]` (repeatable)")
 	dry := flags.Bool("dry-run", false, "print the cells that would be trained, without training")
 	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
-		s, err := study.Load(args[0])
+		s, err := loadStudy(cmd, args[0])
 		if err != nil {
 			return nil, err
 		}
@@ -148,7 +159,7 @@ func printStale(w io.Writer, s *study.Study, p study.Plan, keep bool) {
 }
 
 func loadResults(cmd *cobra.Command, file string) (*study.Study, []study.Result, error) {
-	s, err := study.Load(file)
+	s, err := loadStudy(cmd, file)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -315,7 +326,7 @@ table needs are not listed.`,
 	cmd.Flags().StringVar(&keptFile, "kept", "",
 		"show the results in this `FILE` of 'cage study keep' instead")
 	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
-		s, err := study.Load(args[0])
+		s, err := loadStudy(cmd, args[0])
 		if err != nil {
 			return nil, err
 		}

@@ -41,7 +41,7 @@ best setting: then run the same command again (requeue the task).`,
 		if flags.Changed("index") == flags.Changed("id") {
 			return nil, usagef("want either --index or --id")
 		}
-		s, err := study.Load(args[0])
+		s, err := loadStudy(cmd, args[0])
 		if err != nil {
 			return nil, err
 		}

@@ -232,6 +232,11 @@ func (s *Study) readEvaluations(tables []*table) {
 		case t.has("reference"):
 			r := &reference{}
 			t.read(r.keys()...)
+			if r.Model == OfInit {
+				if r.Model = s.init; s.init == "" {
+					t.report(t.key("reference"), "name a model", "model.init is missing in base")
+				}
+			}
 			e, at = r, t.key("reference")
 		default:
 			e = t.tasks()

@@ -331,7 +331,7 @@ func (r *reader) resolve(base *plaintoml.Document, plans []plan, axes []axis) []
 			return
 		}
 		done[i] = true
-		p, cell := plans[i], Cell{Labels: plans[i].labels, Quantize: plans[i].quantize}
+		p, cell := plans[i], Cell{Labels: plans[i].labels}
 		var initial *config.Initial
 		if start := starts[i]; start > 0 {
 			cell.start = &cells[start-1]
@@ -342,16 +342,17 @@ func (r *reader) resolve(base *plaintoml.Document, plans []plan, axes []axis) []
 			initial = &config.Initial{Dir: "the cell " + name, Run: true, Settings: of}
 			cell.Set = append(cell.Set, Setting{Key: "init", Value: name})
 		}
-		if p.quantize != nil {
-			cell.Set = append(cell.Set, Setting{Key: "quantize", Value: p.quantize.text()})
-		}
-		for _, s := range p.settings {
-			cell.Set = append(cell.Set, Setting{Key: s.Key, Value: s.Text()})
-		}
 		var err error
 		if cell.Config, err = config.Resolve(base, p.settings, initial); err != nil {
 			found.add(err, p.name(axes))
 			return
+		}
+		if p.quantize != nil {
+			cell.Quantize = p.quantize.of(cell.Config)
+			cell.Set = append(cell.Set, Setting{Key: "quantize", Value: cell.Quantize.text()})
+		}
+		for _, s := range p.settings {
+			cell.Set = append(cell.Set, Setting{Key: s.Key, Value: s.Text()})
 		}
 		if cell.start != nil {
 			// Until the source cell has a directory, its hash identifies its model in the configuration. So

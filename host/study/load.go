@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/safetext"
@@ -21,16 +22,17 @@ import (
 const maxParallel = 4096
 
 // Load reads and checks the study file at path and resolves every cell. In the study's directory,
-// it looks only for the names of existing cells.
+// it looks only for the names of existing cells. Overrides change keys of the base, as those of
+// [config.Load].
 //
 // The error is a *[plaintoml.Error] if the file cannot be read or parsed, otherwise
 // [plaintoml.Errors] with every problem found, including those of the cells' configurations.
-func Load(path string) (*Study, error) {
+func Load(path string, overrides ...string) (*Study, error) {
 	doc, text, err := plaintoml.ReadFile(path, "a study")
 	if err != nil {
 		return nil, err
 	}
-	return load(path, text, doc)
+	return load(path, text, doc, overrides)
 }
 
 // Parse is like [Load] for text that has already been read. The path is used in messages, and a
@@ -40,10 +42,10 @@ func Parse(path string, text []byte) (*Study, error) {
 	if err != nil {
 		return nil, err
 	}
-	return load(path, text, doc)
+	return load(path, text, doc, nil)
 }
 
-func load(path string, text []byte, doc *plaintoml.Document) (*Study, error) {
+func load(path string, text []byte, doc *plaintoml.Document, overrides []string) (*Study, error) {
 	s := &Study{File: path, text: text}
 	r := &reader{Reader: plaintoml.NewReader(doc), dir: filepath.Dir(path)}
 	top := &table{reader: r, values: doc.Values()}
@@ -57,6 +59,10 @@ func load(path string, text []byte, doc *plaintoml.Document) (*Study, error) {
 	top.read(schema.Key{Name: "base", To: &baseValue, Is: schema.Anything(baseIs)},
 		schema.Key{Name: "study", To: &study.values})
 	base := s.readBase(top, baseValue)
+	if base != nil {
+		r.Errs = append(r.Errs, config.OverrideKeys(base, overrides)...)
+		s.init, _ = base.Lookup("model", "init").(string)
+	}
 	study.read(optional("name", &s.Name), optional("out", &s.Out),
 		schema.Key{Name: "parallel", To: &s.Parallel, Is: schema.From(0, maxParallel), Default: 0},
 		schema.Key{Name: "stop_minutes", To: &s.StopMinutes, Is: schema.Above(0, 1e6), Default: 1.0},
@@ -73,6 +79,15 @@ func load(path string, text []byte, doc *plaintoml.Document) (*Study, error) {
 	}
 	s.Out = filepath.Clean(cmp.Or(s.Out, filepath.Join("studies", s.Name)))
 	axes := readAxes(study.subtables("axes"))
+	for _, o := range overrides {
+		key := config.OverriddenKey(o)
+		for _, a := range axes {
+			if slices.Contains(a.keys, key) {
+				r.Errs = append(r.Errs, &plaintoml.Error{File: "--set " + o, Key: key,
+					Msg: fmt.Sprintf("the axis %q sets it in every cell", a.Name)})
+			}
+		}
+	}
 	plans := readCells(study, axes, study.subtables("exclude"), study.subtables("cells"))
 	s.readEvaluations(study.subtables("evaluations"))
 	s.readTables(study.subtables("tables"), axes, plans)

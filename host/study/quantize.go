@@ -69,6 +69,19 @@ func (t *table) quantize(raw any) *Quantize {
 	return q
 }
 
+// of returns the quantization of a cell. Unless it names other texts, GPTQ of the initial model is
+// calibrated with the cell's training set.
+func (q *Quantize) of(c *config.Config) *Quantize {
+	if files := c.Data.Files(); q.Method == posttrain.GPTQ && q.Of == OfInit && q.Data == "" &&
+		len(files) == 1 {
+		own := *q
+		own.Data, own.given = files[0], maps.Clone(q.given)
+		own.given["data"] = true
+		return &own
+	}
+	return q
+}
+
 func (q *Quantize) arguments(c Cell) []string {
 	context := strconv.Itoa(c.Config.Model.Context)
 	source := c.Config.Init // the run directory, or checkpoint, that is quantized
@@ -198,7 +211,7 @@ func (c Cell) quantizable(hasSource bool) (problem, hint string) {
 		return "no cell trains the same configuration in full precision",
 			`add one: the same settings with quantizer = {plugin = "none"}`
 	case method == posttrain.GPTQ && c.Quantize.Data == "" && ofInit:
-		return "there is no training set to calibrate with",
+		return "the training set to calibrate with is not a single file",
 			"name a token file or a chat file with data"
 	}
 	return "", ""

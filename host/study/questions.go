@@ -124,13 +124,13 @@ func (e *validationLoss) Check() error { return nil }
 
 // reference compares predictions with those of another model, like `cage eval --reference`.
 type reference struct {
-	Model  string // run directory or Hugging Face checkpoint
+	Model  string // run directory or Hugging Face checkpoint; in the file also OfInit
 	Tokens int    // number of tokens of the validation set; 0 means all
 }
 
 func (e *reference) keys() []schema.Key {
 	return []schema.Key{
-		{Name: "reference", To: &e.Model, Is: schema.NonEmpty("that names a model")},
+		{Name: "reference", To: &e.Model, Is: schema.NonEmpty(`that names a model, or "init"`)},
 		{Name: "tokens", To: &e.Tokens, Is: schema.From(0, schema.Most), Default: 0},
 	}
 }

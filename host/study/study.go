@@ -35,6 +35,7 @@ type Study struct {
 	Files vfs.FS
 
 	text        []byte // content of the study file
+	init        string // model.init of the base
 	evaluations []*positionedEvaluation
 }
 

@@ -54,11 +54,25 @@ func resolve(doc *plaintoml.Document, text []byte, overrides []string) (*Config,
 			WithHint("want one run, or: cage study run " + doc.File())
 	}
 	d := newDecoder(doc)
-	changeAll(d, overrides, doc.Override, func(text string) string {
-		key, _, _ := strings.Cut(text, "=")
-		return strings.TrimSpace(key)
-	})
+	d.override(overrides)
 	return d.result()
+}
+
+func (d *decoder) override(overrides []string) {
+	changeAll(d, overrides, d.Document.Override, OverriddenKey)
+}
+
+// OverriddenKey returns the key of an override KEY=VALUE.
+func OverriddenKey(override string) string {
+	key, _, _ := strings.Cut(override, "=")
+	return strings.TrimSpace(key)
+}
+
+// OverrideKeys changes a document as the overrides of [Load] do.
+func OverrideKeys(doc *plaintoml.Document, overrides []string) plaintoml.Errors {
+	d := newDecoder(doc)
+	d.override(overrides)
+	return d.Errs
 }
 
 // Resolve checks and resolves the configuration in a document, which it does not modify. settings
