@@ -14,7 +14,7 @@ if [ -z "$python" ]; then
 	cp -R sdk/python "$scratch" # pip builds where the source lies
 	"$venv/bin/pip" install --quiet "$scratch/python[jax,test]" "$scratch/python/torch" torch==2.15.0 \
 		transformers==5.23.0 compressed-tensors==0.20.0 gguf==0.19.0 mlx==0.32.4 mlx-cpu==0.32.4 \
-		accelerate==1.15.0 peft==0.21.2 trl==1.16.0
+		accelerate==1.15.0 peft==0.21.2 trl==1.16.0 torchao==0.18.0
 	python=$venv/bin/python
 fi
 cd sdk/python
@@ -39,7 +39,7 @@ done
 ${GO:-go} test -vet=off -count=1 ./examples/plugins/python-absmax
 
 # cage-torch computes programs as the reference implementation does, and trains as cage does.
-CAGE_TORCH=$python CAGE_TEST_PLUGINS=$PWD/bin/plugins ${GO:-go} test -vet=off -count=1 -timeout 30m ./host/train/conformance -run 'Torch'
+CAGE_TORCH=$python CAGE_TEST_PLUGINS=$PWD/bin/plugins ${GO:-go} test -vet=off -count=1 -timeout 60m ./host/train/conformance -run 'Torch'
 
 # What cage plugins new writes works as written.
 for language in python jax; do

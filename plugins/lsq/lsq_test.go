@@ -16,7 +16,8 @@ import (
 // testdata/stableqat.json has the values of StableQAT's published code, with both surrogates.
 func TestConformance(t *testing.T) {
 	straight := sdktest.With(map[string]any{"surrogate": surrogateStraight})
-	sdktest.Quantizer(t, lsq{}, plugintest.Kit(t, "kit", straight)...)
+	sdktest.Quantizer(t, lsq{}, plugintest.Kit(t, "kit", straight,
+		sdktest.GoldenFile(t, "testdata/official.json"))...)
 	sine := map[string]any{"surrogate": surrogateSine, "form": formStableQAT, "variant": variantLSQ,
 		"levels": levelsSigned, "granularity": perRow}
 	t.Run(surrogateSine, func(t *testing.T) {

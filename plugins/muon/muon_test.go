@@ -17,7 +17,8 @@ import (
 
 // TestConformance also covers updates without momentum.
 func TestConformance(t *testing.T) {
-	sdktest.Optimizer(t, muon{}, plugintest.Kit(t, "kit")...)
+	sdktest.Optimizer(t, muon{},
+		plugintest.Kit(t, "kit", sdktest.GoldenFile(t, "testdata/official.json"))...)
 	for name, given := range map[string]map[string]any{"no momentum": {"momentum": 0.0}} {
 		options := plugintest.Fixed(t, muon{}, given)
 		t.Run(name, func(t *testing.T) { sdktest.Optimizer(t, muon{}, options...) })

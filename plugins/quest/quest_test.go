@@ -21,7 +21,8 @@ import (
 // TestConformance covers all forms with each mask, with and without rotation, beside the kit's
 // combinations. By default each pair of form and mask is tried once.
 func TestConformance(t *testing.T) {
-	sdktest.Quantizer(t, quest{}, plugintest.Kit(t, "kit")...)
+	sdktest.Quantizer(t, quest{},
+		plugintest.Kit(t, "kit", sdktest.GoldenFile(t, "testdata/official.json"))...)
 	if testing.Short() {
 		return // the rest covers other settings
 	}

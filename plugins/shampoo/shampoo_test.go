@@ -18,7 +18,8 @@ import (
 // TestConformance also covers frequent refreshes, blocks, and the sum of all statistics without
 // grafting.
 func TestConformance(t *testing.T) {
-	sdktest.Optimizer(t, shampoo{}, plugintest.Kit(t, "kit")...)
+	sdktest.Optimizer(t, shampoo{},
+		plugintest.Kit(t, "kit", sdktest.GoldenFile(t, "testdata/official.json"))...)
 	if testing.Short() {
 		return // the rest covers other settings
 	}

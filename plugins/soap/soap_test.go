@@ -15,7 +15,8 @@ import (
 
 // TestConformance also covers frequent refreshes of the bases.
 func TestConformance(t *testing.T) {
-	sdktest.Optimizer(t, soap{}, plugintest.Kit(t, "soap")...)
+	sdktest.Optimizer(t, soap{},
+		plugintest.Kit(t, "soap", sdktest.GoldenFile(t, "testdata/official.json"))...)
 	if testing.Short() {
 		return // the rest covers other settings
 	}

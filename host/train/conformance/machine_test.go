@@ -9,11 +9,14 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"testing"
 
+	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // torch runs programs with the package cage-torch in a Python process.
@@ -29,6 +32,7 @@ const torchTests = "../../../sdk/python/torch/tests/"
 func startTorch(t *testing.T) *torch {
 	t.Helper()
 	cmd := exec.Command(python(t), torchTests+"machine.py")
+	cmd.Env = append(os.Environ(), pluginPath(t))
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -59,6 +63,11 @@ func python(t *testing.T) string {
 	return path
 }
 
+// pluginPath is the variable with which cage-torch finds the plugins of this repository.
+func pluginPath(t *testing.T) string {
+	return "CAGE_PLUGIN_PATH=" + filepath.Dir(testrun.Executables(t)["absmax"])
+}
+
 func (m *torch) Name() string { return "torch" }
 
 // Run implements sdktest.Machine.
@@ -85,23 +94,43 @@ func (m *torch) gradients(p *program.Program, inputs map[string]reference.Tensor
 	return m.job(p, inputs, wrt, types, map[string]any{"of": output, "wrt": wrt})
 }
 
+// quantize returns Q(x) and gradients, by the module Quantizer. Its inputs are those of the program
+// and the gradient with respect to Q(x).
+func (m *torch) quantize(plugin string, settings map[string]any,
+	inputs map[string]reference.Tensor, names []string,
+) (map[string]reference.Tensor, error) {
+	var args []any
+	types := map[string]program.Type{}
+	for name, x := range inputs {
+		args = append(args, argument(name, x.Type, x))
+		types["d."+name] = x.Type
+	}
+	types[spec.OutputValue] = inputs[spec.InputX].Type
+	return m.send(map[string]any{"plugin": plugin, "settings": settings, "inputs": args,
+		"outputs": names}, names, types)
+}
+
+func describe(t program.Type) map[string]any {
+	return map[string]any{"dtype": t.DType.String(), "shape": append([]int{}, t.Shape...)}
+}
+
+func argument(name string, t program.Type, x reference.Tensor) map[string]any {
+	bits := slices.Clone(x.Ints)
+	for _, v := range x.Floats {
+		bits = append(bits, int64(math.Float64bits(v)))
+	}
+	return map[string]any{"name": name, "type": describe(t), "bits": bits}
+}
+
 func (m *torch) job(p *program.Program, inputs map[string]reference.Tensor, names []string,
 	types map[string]program.Type, job map[string]any,
 ) (map[string]reference.Tensor, error) {
 	if job == nil {
 		job = map[string]any{}
 	}
-	describe := func(t program.Type) map[string]any {
-		return map[string]any{"dtype": t.DType.String(), "shape": append([]int{}, t.Shape...)}
-	}
 	var args, nodes, outputs []any
 	for _, in := range p.Inputs {
-		x := inputs[in.Name]
-		bits := slices.Clone(x.Ints)
-		for _, v := range x.Floats {
-			bits = append(bits, int64(math.Float64bits(v)))
-		}
-		args = append(args, map[string]any{"name": in.Name, "type": describe(in.Type), "bits": bits})
+		args = append(args, argument(in.Name, in.Type, inputs[in.Name]))
 	}
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
@@ -122,6 +151,16 @@ func (m *torch) job(p *program.Program, inputs map[string]reference.Tensor, name
 	}
 	job["name"], job["hash"], job["compile"] = p.Name, p.Hash(), m.compiled
 	job["inputs"], job["nodes"], job["outputs"] = args, append([]any{}, nodes...), outputs
+	results, err := m.send(job, names, types)
+	if err != nil {
+		return nil, fmt.Errorf("%w\n%s", err, p)
+	}
+	return results, nil
+}
+
+// send has a job done whose results have these names and types.
+func (m *torch) send(job map[string]any, names []string, types map[string]program.Type,
+) (map[string]reference.Tensor, error) {
 	text, err := json.Marshal(job)
 	if err != nil {
 		return nil, err
@@ -144,7 +183,7 @@ func (m *torch) job(p *program.Program, inputs map[string]reference.Tensor, name
 		return nil, err
 	}
 	if result.Error != "" {
-		return nil, fmt.Errorf("%w\n%s", errors.New(result.Error), p)
+		return nil, errors.New(result.Error)
 	}
 	out := map[string]reference.Tensor{}
 	for i, name := range names {

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -285,8 +284,7 @@ func trainInPython(t *testing.T, settings map[string]any) (result trainedInPytho
 		t.Fatal(err)
 	}
 	cmd := exec.Command(python(t), torchTests+"llama.py", "train", path)
-	dir := filepath.Dir(slices.Collect(maps.Values(testrun.Executables(t)))[0])
-	cmd.Env = append(os.Environ(), "CAGE_PLUGIN_PATH="+dir)
+	cmd.Env = append(os.Environ(), pluginPath(t))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {

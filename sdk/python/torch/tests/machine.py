@@ -2,7 +2,7 @@
 
 A float is the bits of its float64. A job has a program, and inputs; compile=True compiles its graph. With `of`, the results are
 the gradients of that output, with respect to the inputs `wrt`, in float64: by the rules of this package and the executor of
-cage-sdk.
+cage-sdk. A job with `plugin` is Q(x) of a Quantizer with these settings, and gradients.
 """
 
 import json
@@ -13,8 +13,10 @@ import torch
 from cage_sdk.executor import run as execute
 from cage_sdk.infer import Type
 from cage_sdk.program import Node, Program
+from cage_torch import Quantizer
 from cage_torch.autodiff import PREFIX, split
 from cage_torch.lowering import lower
+from cage_torch.plugins import start
 
 STORED = {"float": np.float64, "int": np.int32, "uint": np.uint32, "bool": np.bool_}
 graphs = {}
@@ -44,7 +46,32 @@ def bits(a):
     return {"shape": list(a.shape), "bits": (flat.astype(np.float64).view(np.int64) if a.dtype.kind == "f" else flat.astype(np.int64)).tolist()}
 
 
+quantizers = {}
+
+
+def quantize(job):
+    inputs = {x["name"]: torch.from_numpy(array(x)) for x in job["inputs"]}
+    inputs = {name: x.float() if x.is_floating_point() else x for name, x in inputs.items()}
+    x = inputs["x"].requires_grad_()
+    key = json.dumps([job["plugin"], job["settings"], *x.shape])
+    if key not in quantizers:
+        plugin = start(job["plugin"], "quantizer")
+        quantizers[key] = Quantizer(plugin, "weight", "w", tuple(x.shape), job["settings"], steps=1)
+    q = quantizers[key]
+    q._key, q._ready = lambda name, *_: inputs[name].view(torch.int32), True
+    trained = {f"d.trained.{t.name}": getattr(q, f"trained_{t.name}") for t in q.trained}
+    for name, p in trained.items():
+        p.data.copy_(inputs[name[2:]].reshape(p.shape))
+        p.grad = None
+    y = q(x)
+    y.backward(inputs["d.value"])
+    results = {"value": y.detach(), "d.x": x.grad, **{n: p.grad.reshape(inputs[n[2:]].shape) for n, p in trained.items()}}
+    return [bits(results[name].numpy()) for name in job["outputs"]]
+
+
 def run(job):
+    if "plugin" in job:
+        return quantize(job)
     key = job["hash"], job["compile"]
     if key not in graphs:
         p = program(job)
