@@ -201,3 +201,24 @@ def test_printed():
     quantize_(m, "absmax")
     text = repr(m[0].weight_quantizer)
     assert "absmax, weight [96, 64]" in text and "Tensor_round_(" in text
+
+
+def test_converted_is_plain():
+    """After convert, a model is one that never was quantized, with other weights: the same modules with the same attributes, hooks and
+    tensors, so that generation takes the same time (benchmarks/generate.py), and the same tokens."""
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    c = transformers.LlamaConfig(vocab_size=300, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2,
+                                 num_key_value_heads=2, max_position_embeddings=64, eos_token_id=None, pad_token_id=0)  # fmt: skip
+    model, plain = transformers.LlamaForCausalLM(c), transformers.LlamaForCausalLM(c)
+    quantize_(model, "nvfp4")
+    convert(model)
+    both = list(zip(model.named_modules(), plain.named_modules(), strict=True))
+    for (name, a), (other, b) in both:
+        assert name == other and type(a) is type(b) and vars(a).keys() == vars(b).keys(), name
+        assert all(len(v) == len(getattr(b, k)) for k, v in vars(a).items() if isinstance(v, dict)), name  # hooks and tensors
+    assert sum(type(a) is nn.Linear for (_, a), _ in both) == 15
+    plain.load_state_dict(model.state_dict(), strict=True)
+    prompt = torch.arange(12).reshape(1, -1)
+    tokens = [m.generate(prompt, max_new_tokens=8, do_sample=False) for m in (model, plain)]
+    assert torch.equal(*tokens) and tokens[0].shape == (1, 20)
