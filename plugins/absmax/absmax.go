@@ -29,6 +29,11 @@ const (
 	gridCentred   = "centred"
 	gridGPTQ      = "gptq"
 	gridSigned    = "signed"
+	gridUnclipped = "unclipped"
+	gridSign      = "sign"
+
+	roundNearest = "nearest"
+	roundLlama   = "llama.cpp"
 
 	perTensor = "tensor"
 	perRow    = "row"
@@ -45,10 +50,17 @@ func (absmax) Describe() sdk.Description {
 		Parameters: []sdk.Parameter{
 			sdk.Int("bits", 4, 1, 8, "bits of a code; 1 bit needs the centred grid"),
 			sdk.Choice("grid", gridSymmetric,
-				[]string{gridSymmetric, gridFull, gridCentred, gridGPTQ, gridSigned},
+				[]string{gridSymmetric, gridFull, gridCentred, gridGPTQ, gridSigned, gridUnclipped, gridSign},
 				"symmetric: integers with the maximum on the top code; full, gptq: all 2^b integers; "+
 					"signed: all of them, and the number of largest magnitude has the code −2^(b−1), as in "+
-					"llama.cpp's Q4_0, so that the scale has the other sign; centred: half-integers, no zero"),
+					"llama.cpp's Q4_0 and Q5_0, so that the scale has the other sign; unclipped: all of them, "+
+					"with the least scale for which none is clipped, so that weights in compressed-tensors "+
+					"keep their numbers; centred: half-integers, no zero; sign: −1 and 1 times the mean "+
+					"magnitude, as in llama.cpp's Q1_0"),
+			sdk.Choice("rounding", roundNearest, []string{roundNearest, roundLlama},
+				"nearest: codes are x/s, for the scale s in its type, ties to even; llama.cpp: x times the "+
+					"reciprocal of the scale before it is rounded to its type, ties away from zero, as in "+
+					"llama.cpp's Q8_0, Q2_0 and TQ types"),
 			sdk.Choice("granularity", perRow, []string{perTensor, perRow, perGroup}, "what shares a scale"),
 			sdk.Int("group", 128, 1, 1<<20, "granularity group: consecutive entries of a row that share a "+
 				"scale; the last group of a row may be shorter"),
@@ -58,38 +70,52 @@ func (absmax) Describe() sdk.Description {
 			// The maximum is on the top code, so a second quantization has the same scale.
 			{Name: sdk.ClaimIdempotent, When: map[string]any{"grid": gridSymmetric}},
 			{Name: sdk.ClaimIdempotent, When: map[string]any{"grid": gridSigned}},
+			{Name: sdk.ClaimIdempotent, When: map[string]any{"grid": gridUnclipped}},
+			{Name: sdk.ClaimIdempotent, When: map[string]any{"grid": gridSign}},
 			// x = −amax is a tie between two codes.
 			{Name: sdk.ClaimTies, When: map[string]any{"grid": gridFull}},
 			{Name: sdk.ClaimTies, When: map[string]any{"grid": gridGPTQ}},
+			// Codes are the nearest for the scale before it is rounded.
+			short("grid", gridSigned, microscaling.ScaleBF16),
+			short("grid", gridSigned, microscaling.ScaleF16),
+			short("rounding", roundLlama, microscaling.ScaleBF16),
+			short("rounding", roundLlama, microscaling.ScaleF16),
 		},
 	}
 }
 
+func short(parameter, value string, scale microscaling.ScaleType) sdk.Claim {
+	return sdk.Claim{Name: sdk.ClaimAnyRounding,
+		When: map[string]any{parameter: value, "scale_dtype": string(scale)}}
+}
+
 // Quantize writes the program for one site.
 func (absmax) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
-	levels, err := newLevels(site.Text("grid"), site.Int("bits"), microscaling.ScaleTypeOf(site))
+	grid, granularity := site.Text("grid"), site.Text("granularity")
+	levels, err := newLevels(grid, site.Int("bits"), microscaling.ScaleTypeOf(site))
 	if err != nil {
 		return sdk.Quantized{}, err
 	}
+	ofRows := grid == gridSigned || grid == gridSign
+	levels.reciprocal = site.Text("rounding") == roundLlama
+	if levels.reciprocal && (ofRows || levels.centred) {
+		return sdk.Quantized{}, sdk.Refuse("grid = %q has its own rounding: leave rounding = %q",
+			grid, roundNearest)
+	}
+	levels.reciprocal = levels.reciprocal || ofRows
 	split := newGroups(site)
 	grouped := split.apply(x)
-	size := grouped.Abs()
-	if site.Text("grid") == gridSigned && site.Text("granularity") == perTensor {
-		return sdk.Quantized{}, sdk.Refuse("grid = %q has a scale for each row or group, not for a tensor",
-			gridSigned)
+	largest := program.Value.MaxRow // one per group, or a scalar
+	if granularity == perTensor {
+		largest = program.Value.MaxAll
+		if ofRows {
+			return sdk.Quantized{}, sdk.Refuse(
+				"grid = %q has a scale for each row or group, not for a tensor", grid)
+		}
 	}
-	var amax program.Value // one per group, or a scalar
-	if site.Text("granularity") == perTensor {
-		amax = size.MaxAll()
-	} else {
-		amax = size.MaxRow()
-	}
+	amax := largest(grouped.Abs())
 	finite := amax.IsFinite()
-	quantize := levels.quantize
-	if site.Text("grid") == gridSigned {
-		quantize = levels.signed
-	}
-	value, codes, scale := quantize(grouped, amax, finite)
+	value, codes, scale := levels.quantize(grouped, levels.step(grouped, amax, largest), finite)
 	mask := finite.Broadcast(grouped.Shape(), nil)
 	return sdk.Quantized{
 		Value:       split.undo(value),
@@ -158,11 +184,14 @@ const smallest = 0x1p-126
 //
 //	symmetric   s = amax/(2^(b−1)−1)      q = round(x/s) in ±(2^(b−1)−1)
 //	full, gptq  s = amax/(2^b−1)·2        q = round(x/s) in −2^(b−1) … 2^(b−1)−1
+//	unclipped   s = max(max/(2^(b−1)−1), −min/2^(b−1)), q as above
 //	centred     s = (amax+1e-8)/(2^b−1)·2 q = round(x/s + ½) − ½
 //	signed      s = −m/2^(b−1)            q = ⌊x/s + ½⌋ in −2^(b−1) … 2^(b−1)−1
+//	sign        s = mean|x|               q = 1, or −1 for x < 0
 //
 // m is the first number with the largest magnitude in its group.
 type levels struct {
+	grid   string
 	top    float64 // ratio of the maximum to the step
 	offset float64 // added to the maximum; may be 0
 	// lowest and highest bound the rounded numbers. On a full grid a tie can exceed highest; all
@@ -171,45 +200,69 @@ type levels struct {
 	lowest, highest float64
 	centred         bool
 	scale           microscaling.ScaleType // type that the step is rounded to
+	reciprocal      bool                   // codes are those of the step before it is rounded
 }
 
 func newLevels(grid string, bits int, scale microscaling.ScaleType) (levels, error) {
 	half := math.Ldexp(1, bits-1)
-	if grid == gridCentred {
-		return levels{half - 0.5, centredEps, 1 - half, half, true, scale}, nil
-	}
-	if bits < 2 {
-		return levels{}, sdk.Refuse("bits = %d: the %s grid needs at least 2 bits; grid = %q has a "+
-			"grid of 1 bit", bits, grid, gridCentred)
-	}
-	if grid == gridSymmetric {
-		return levels{half - 1, 0, 1 - half, half - 1, false, scale}, nil
-	}
-	if grid == gridSigned {
-		return levels{half, 0, -half, half - 1, false, scale}, nil
-	}
-	// For the maximum, x/s is half an odd integer, a tie: rounding to even yields ±2^(b−1), of
+	l := levels{grid: grid, scale: scale, top: half - 0.5, lowest: -half, highest: half - 1}
+	switch {
+	case grid == gridCentred:
+		l.offset, l.lowest, l.highest, l.centred = centredEps, 1-half, half, true
+	case grid == gridSign && bits > 1:
+		return l, sdk.Refuse("bits = %d: grid = %q has 1 bit", bits, grid)
+	case grid == gridSign:
+		l.lowest, l.highest = -1, 1
+	case bits < 2:
+		return l, sdk.Refuse("bits = %d: the %s grid needs at least 2 bits; grid = %q and %q have "+
+			"1 bit", bits, grid, gridCentred, gridSign)
+	case grid == gridSymmetric:
+		l.top, l.lowest = half-1, 1-half
+	case grid == gridSigned:
+		l.top = half
+	} // On a full grid, amax/s is half an odd integer, a tie: rounding to even yields ±2^(b−1), of
 	// which only the negative one is a code.
-	return levels{half - 0.5, 0, -half, half - 1, false, scale}, nil
+	return l, nil
 }
 
 func (l levels) codes(group int) sdk.Grid {
-	if l.centred {
+	switch {
+	case l.centred:
 		return sdk.OddIntegers(int(2*l.highest-1), group)
+	case l.grid == gridSign:
+		return sdk.OddIntegers(1, group)
 	}
 	return sdk.Integers(int(l.lowest), int(l.highest), group)
 }
 
-// quantize rounds x to the grid and returns value = scale·codes. amax holds the largest magnitude
-// of each group, and finite is true for finite groups; all others become NaN.
-func (l levels) quantize(x, amax, finite program.Value) (value, codes, scale program.Value) {
+// step returns the step of each group before it is rounded to the type of scales.
+func (l levels) step(x, amax program.Value, largest func(program.Value) program.Value) program.Value {
 	b := x.Builder()
-	// amax/top is rounded only once, to the same value as 2·amax/(2·top).
-	step := amax
-	if l.offset != 0 {
-		step = step.Shift(l.offset)
+	switch l.grid {
+	case gridSign:
+		return x.Abs().MeanRow()
+	case gridUnclipped:
+		return largest(x).Div(b.Const(l.highest)).Max(largest(x.Neg()).Div(b.Const(-l.lowest)))
+	case gridSigned:
+		t := x.Type()
+		t.DType = program.Int
+		first := b.Iota(t, t.Rank()-1).Eq(x.Abs().ArgMaxRow())
+		return first.Select(x, b.Const(0)).SumRow().Div(b.Const(-l.top)) // one number and zeros
 	}
-	step = finite.Select(l.scale.RoundStep(step.Div(b.Const(l.top)), l.centred), b.Const(math.NaN()))
+	if l.offset != 0 {
+		amax = amax.Shift(l.offset)
+	}
+	return amax.Div(b.Const(l.top)) // rounded only once, to the same value as 2·amax/(2·top)
+}
+
+// quantize rounds x to the grid and returns value = scale·codes. finite is true for finite groups;
+// all others become NaN.
+func (l levels) quantize(x, step, finite program.Value) (value, codes, scale program.Value) {
+	if l.reciprocal {
+		return l.llama(x, step, finite)
+	}
+	b := x.Builder()
+	step = finite.Select(l.scale.RoundStep(step, l.centred), b.Const(math.NaN()))
 	if l.centred {
 		level := l.round(x.Div(step).Shift(0.5)).Shift(-0.5)
 		return level.Mul(step), level.Scale(2), step.Scale(0.5)
@@ -220,23 +273,30 @@ func (l levels) quantize(x, amax, finite program.Value) (value, codes, scale pro
 	return q.Mul(step), q, step
 }
 
-// signed rounds x to the grid of that name. As in llama.cpp, codes are those of the scale before it
-// is rounded to the type of scales, x/s is a product with 1/s, and ties go up.
-func (l levels) signed(x, amax, finite program.Value) (value, codes, scale program.Value) {
+// llama rounds as llama.cpp does: codes are those of the step before it is rounded to the type of
+// scales, x/s is a product with 1/s, and a step that is rounded to zero gives zeros.
+func (l levels) llama(x, step, finite program.Value) (value, codes, scale program.Value) {
 	b := x.Builder()
-	t := x.Type()
-	t.DType = program.Int
-	first := b.Iota(t, t.Rank()-1).Eq(x.Abs().ArgMaxRow())
-	m := first.Select(x, b.Const(0)).SumRow() // one number and zeros
-	step := m.Div(b.Const(-l.top))
-	zero := amax.Div(b.Const(l.top)).Lt(b.Const(smallest))
-	inverse := zero.Select(b.Const(0), b.Const(1).Div(step))
-	// x/s + 2^(b−1) + ½ is positive, and llama.cpp truncates it.
-	q := x.Mul(inverse).Shift(l.top+0.5).Floor().Shift(-l.top).Clip(l.lowest, l.highest)
-	size := l.scale.RoundStep(amax.Div(b.Const(l.top)), false)
-	scale = m.Lt(b.Const(0)).Select(size, size.Neg())
+	size, zero := step.Abs(), step.Abs().Lt(b.Const(smallest))
+	if l.scale == microscaling.ScaleF16 {
+		zero = size.Le(b.Const(0x1p-25)) // the tie between 0 and the smallest half float
+	}
+	v := x.Mul(zero.Select(b.Const(0), b.Const(1).Div(step)))
+	switch l.grid {
+	case gridSign:
+		codes = v.Lt(b.Const(0)).Select(b.Const(-1), zero.Select(b.Const(0), b.Const(1)))
+	case gridSigned: // ties up: x/s + 2^(b−1) + ½ is positive, and llama.cpp truncates it
+		codes = v.Shift(l.top + 0.5).Floor().Shift(-l.top)
+	default: // ties away from zero
+		whole := v.Abs().Floor()
+		whole = whole.Add(v.Abs().Sub(whole).Scale(2).Floor())
+		codes = v.Lt(b.Const(0)).Select(whole.Neg(), whole)
+	}
+	codes = codes.Clip(l.lowest, l.highest)
+	size = l.scale.RoundStep(size, false)
+	scale = step.Lt(b.Const(0)).Select(size.Neg(), size)
 	scale = finite.Select(zero.Select(b.Const(0), scale), b.Const(math.NaN()))
-	return q.Mul(scale), q, scale
+	return codes.Mul(scale), codes, scale
 }
 
 // round returns the nearest integer within the bounds. For a group that is not finite the result is

@@ -18,7 +18,8 @@ func TestConformance(t *testing.T) {
 	if testing.Short() {
 		return // the rest covers other settings
 	}
-	for g, grid := range []string{gridSymmetric, gridFull, gridCentred, gridGPTQ, gridSigned} {
+	for g, grid := range []string{gridSymmetric, gridFull, gridCentred, gridGPTQ, gridSigned,
+		gridUnclipped} {
 		for i, granularity := range []string{perTensor, perRow, perGroup} {
 			if grid == gridSigned && granularity == perTensor {
 				continue // is refused
@@ -31,10 +32,16 @@ func TestConformance(t *testing.T) {
 				func(t *testing.T) { sdktest.Quantizer(t, absmax{}, plugintest.Fixed(t, absmax{}, given)...) })
 		}
 	}
-	t.Run("1 bit", func(t *testing.T) {
-		sdktest.Quantizer(t, absmax{},
-			plugintest.Fixed(t, absmax{}, map[string]any{"grid": gridCentred, "bits": 1})...)
-	})
+	for name, given := range map[string]map[string]any{
+		"1 bit": {"grid": gridCentred, "bits": 1}, "sign": {"grid": gridSign, "bits": 1},
+		"llama.cpp": {"rounding": roundLlama, "bits": 8, "granularity": perGroup, "group": 32},
+		"Q1_0": {"grid": gridSign, "bits": 1, "granularity": perGroup, "group": 128,
+			"scale_dtype": "f16"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sdktest.Quantizer(t, absmax{}, plugintest.Fixed(t, absmax{}, given)...)
+		})
+	}
 }
 
 // TestTinyScales checks groups whose scale is not a normal binary32 number: they are quantized to
@@ -110,4 +117,44 @@ func TestScaleType(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestServers compares values with those of the programs that serve a type, to the bit, and checks
+// that values on the grid stay, but for the rules of compressed-tensors: with all codes on a
+// symmetric grid, its largest number has half a step more than its code.
+func TestServers(t *testing.T) {
+	m := plugintest.CPU(t)
+	golden.Load(t, "testdata/servers.json").Run(t, func(t *testing.T, c golden.Case) {
+		given := map[string]any{}
+		for _, key := range c.Params.Keys() {
+			if key == "bits" || key == "group" {
+				given[key] = c.Params.Int(key)
+			} else {
+				given[key] = c.Params.String(key)
+			}
+		}
+		x, want := c.Inputs.Array("x"), c.Expected.Array("value")
+		got := m.Quantize(t, absmax{}, given, x)
+		equal(t, "Q(x)", x, got.Value, want.Data)
+		if given["grid"] != gridFull {
+			equal(t, "Q(Q(x))", want, m.Quantize(t, absmax{}, given, want).Value, want.Data)
+		}
+	})
+}
+
+// equal compares numbers with those of float32 that nine digits tell; −0 equals 0.
+func equal(t *testing.T, what string, x golden.Array, got, want []float64) {
+	t.Helper()
+	wrong := 0
+	for i := range got {
+		if want := float64(float32(want[i])); got[i] != want {
+			if wrong++; wrong < 4 {
+				t.Errorf("%s is %v in block %d, want %v, for %v", what, got[i], i/x.Shape[1], want,
+					x.Data[i])
+			}
+		}
+	}
+	if wrong > 0 {
+		t.Errorf("%s: %d of %d numbers differ", what, wrong, len(got))
+	}
 }
