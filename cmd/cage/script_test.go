@@ -51,7 +51,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "json": isJSON, "interrupt": interrupt, "await": awaitText, "exited": exited,
-			"replace": replace, "same": same, "fetch": fetch,
+			"replace": replace, "same": same, "fetch": fetch, "kept": kept,
 		},
 		UpdateScripts:       *update,
 		RequireExplicitExec: true,

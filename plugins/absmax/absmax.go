@@ -29,7 +29,7 @@ const (
 	gridCentred   = "centred"
 	gridGPTQ      = "gptq"
 	gridSigned    = "signed"
-	gridUnclipped = "unclipped"
+	gridFit       = "fit"
 	gridSign      = "sign"
 
 	roundNearest = "nearest"
@@ -50,12 +50,12 @@ func (absmax) Describe() sdk.Description {
 		Parameters: []sdk.Parameter{
 			sdk.Int("bits", 4, 1, 8, "bits of a code; 1 bit needs the centred grid"),
 			sdk.Choice("grid", gridSymmetric,
-				[]string{gridSymmetric, gridFull, gridCentred, gridGPTQ, gridSigned, gridUnclipped, gridSign},
+				[]string{gridSymmetric, gridFull, gridCentred, gridGPTQ, gridSigned, gridFit, gridSign},
 				"symmetric: integers with the maximum on the top code; full, gptq: all 2^b integers; "+
 					"signed: all of them, and the number of largest magnitude has the code −2^(b−1), as in "+
-					"llama.cpp's Q4_0 and Q5_0, so that the scale has the other sign; unclipped: all of them, "+
-					"with the least scale for which none is clipped, so that weights in compressed-tensors "+
-					"keep their numbers; centred: half-integers, no zero; sign: −1 and 1 times the mean "+
+					"llama.cpp's Q4_0 and Q5_0, so that the scale has the other sign; fit: all of them, with the "+
+					"scale of symmetric or that which gives the least number the code −2^(b−1), whichever has the "+
+					"smaller error, so that weights in compressed-tensors keep their numbers; centred: half-integers, no zero; sign: −1 and 1 times the mean "+
 					"magnitude, as in llama.cpp's Q1_0"),
 			sdk.Choice("rounding", roundNearest, []string{roundNearest, roundLlama},
 				"nearest: codes are x/s, for the scale s in its type, ties to even; llama.cpp: x times the "+
@@ -70,7 +70,7 @@ func (absmax) Describe() sdk.Description {
 			// The maximum is on the top code, so a second quantization has the same scale.
 			{Name: sdk.ClaimIdempotent, When: map[string]any{"grid": gridSymmetric}},
 			{Name: sdk.ClaimIdempotent, When: map[string]any{"grid": gridSigned}},
-			{Name: sdk.ClaimIdempotent, When: map[string]any{"grid": gridUnclipped}},
+			{Name: sdk.ClaimIdempotent, When: map[string]any{"grid": gridFit}},
 			{Name: sdk.ClaimIdempotent, When: map[string]any{"grid": gridSign}},
 			// x = −amax is a tie between two codes.
 			{Name: sdk.ClaimTies, When: map[string]any{"grid": gridFull}},
@@ -115,7 +115,18 @@ func (absmax) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 	}
 	amax := largest(grouped.Abs())
 	finite := amax.IsFinite()
-	value, codes, scale := levels.quantize(grouped, levels.step(grouped, amax, largest), finite)
+	value, codes, scale := levels.quantize(grouped, levels.step(grouped, amax), finite)
+	if grid == gridFit {
+		other := largest(grouped.Neg()).Max(b.Const(0)).Div(b.Const(-levels.lowest))
+		otherValue, otherCodes, otherScale := levels.quantize(grouped, other, finite)
+		sum := program.Value.SumRow
+		if granularity == perTensor {
+			sum = program.Value.SumAll
+		}
+		better := sum(grouped.Sub(otherValue).Square()).Lt(sum(grouped.Sub(value).Square()))
+		value, codes = better.Select(otherValue, value), better.Select(otherCodes, codes)
+		scale = better.Select(otherScale, scale)
+	}
 	mask := finite.Broadcast(grouped.Shape(), nil)
 	return sdk.Quantized{
 		Value:       split.undo(value),
@@ -184,7 +195,7 @@ const smallest = 0x1p-126
 //
 //	symmetric   s = amax/(2^(b−1)−1)      q = round(x/s) in ±(2^(b−1)−1)
 //	full, gptq  s = amax/(2^b−1)·2        q = round(x/s) in −2^(b−1) … 2^(b−1)−1
-//	unclipped   s = max(max/(2^(b−1)−1), −min/2^(b−1)), q as above
+//	fit         s = amax/(2^(b−1)−1) or −min/2^(b−1), q as above
 //	centred     s = (amax+1e-8)/(2^b−1)·2 q = round(x/s + ½) − ½
 //	signed      s = −m/2^(b−1)            q = ⌊x/s + ½⌋ in −2^(b−1) … 2^(b−1)−1
 //	sign        s = mean|x|               q = 1, or −1 for x < 0
@@ -218,6 +229,8 @@ func newLevels(grid string, bits int, scale microscaling.ScaleType) (levels, err
 			"1 bit", bits, grid, gridCentred, gridSign)
 	case grid == gridSymmetric:
 		l.top, l.lowest = half-1, 1-half
+	case grid == gridFit:
+		l.top = half - 1
 	case grid == gridSigned:
 		l.top = half
 	} // On a full grid, amax/s is half an odd integer, a tie: rounding to even yields ±2^(b−1), of
@@ -236,13 +249,11 @@ func (l levels) codes(group int) sdk.Grid {
 }
 
 // step returns the step of each group before it is rounded to the type of scales.
-func (l levels) step(x, amax program.Value, largest func(program.Value) program.Value) program.Value {
+func (l levels) step(x, amax program.Value) program.Value {
 	b := x.Builder()
 	switch l.grid {
 	case gridSign:
 		return x.Abs().MeanRow()
-	case gridUnclipped:
-		return largest(x).Div(b.Const(l.highest)).Max(largest(x.Neg()).Div(b.Const(-l.lowest)))
 	case gridSigned:
 		t := x.Type()
 		t.DType = program.Int

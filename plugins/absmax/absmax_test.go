@@ -19,7 +19,7 @@ func TestConformance(t *testing.T) {
 		return // the rest covers other settings
 	}
 	for g, grid := range []string{gridSymmetric, gridFull, gridCentred, gridGPTQ, gridSigned,
-		gridUnclipped} {
+		gridFit} {
 		for i, granularity := range []string{perTensor, perRow, perGroup} {
 			if grid == gridSigned && granularity == perTensor {
 				continue // is refused

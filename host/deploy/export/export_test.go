@@ -402,7 +402,7 @@ func TestOneTypeForAll(t *testing.T) {
 			return q
 		})
 		for format, types := range map[string][2]string{"compressed-tensors": {"int4", "int8"},
-			"gguf": {"Q4_0", "Q8_0"}, "mlx": {"int4", "int8"}} {
+			"gguf": {"Q4_0", "Q5_0"}, "mlx": {"int4", "int8"}} {
 			_, r := exported(t, format, m, export.Options{})
 			for _, x := range r.Tensors {
 				want := types[1]

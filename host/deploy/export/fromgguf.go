@@ -57,7 +57,7 @@ func OpenGGUF(file vfs.Path, context int) (
 			return ""
 		}
 		return typ
-	})
+	}, func(string) string { return "" })
 	if r.inputScales {
 		c.Config.Warnings = append(c.Config.Warnings,
 			"the scales of quantized inputs (input_scale) are ignored")

@@ -26,8 +26,9 @@ const (
 )
 
 var ggufTypes = map[string]gguf.Type{
-	"q4_0": gguf.Q4_0, "q4_1": gguf.Q4_1, typeQ8: gguf.Q8_0, typeMXFP4: gguf.MXFP4,
-	typeNVFP4: gguf.NVFP4, "q2_0": gguf.Q2_0, "tq1_0": gguf.TQ1_0, "tq2_0": gguf.TQ2_0,
+	"q4_0": gguf.Q4_0, "q4_1": gguf.Q4_1, "q5_0": gguf.Q5_0, typeQ8: gguf.Q8_0,
+	typeMXFP4: gguf.MXFP4, typeNVFP4: gguf.NVFP4, "q1_0": gguf.Q1_0, "q2_0": gguf.Q2_0,
+	"tq1_0": gguf.TQ1_0, "tq2_0": gguf.TQ2_0,
 	floatF32: gguf.F32, floatF16: gguf.F16, floatBF16: gguf.BF16,
 }
 
@@ -98,7 +99,7 @@ func planGGUF(m *Model, o Options) (*Plan, error) {
 				return []string{typeMXFP4, typeNVFP4, typeQ8}
 			}
 			// The smallest first; tq1_0 is smaller, and slower.
-			list := []string{"tq2_0", "q2_0", "q4_0", "q4_1", typeQ8}
+			list := []string{"q1_0", "tq2_0", "q2_0", "q4_0", "q4_1", "q5_0", typeQ8}
 			return slices.DeleteFunc(list, func(typ string) bool {
 				return typ != typeQ8 && ggufCodes(w.grid, ggufTypes[typ]) != nil
 			})
@@ -249,6 +250,12 @@ func ggufCodes(g *Grid, typ gguf.Type) error {
 		}
 	case gguf.Q4_0:
 		low, high = -8, 7
+	case gguf.Q5_0:
+		low, high = -16, 15
+	case gguf.Q1_0:
+		if low, high = -1, 1; g.Numbers.Step != 2 {
+			return errors.New("not all codes are −1 or 1")
+		}
 	case gguf.Q4_1: // its levels are half-integers
 		if low, high = -15, 15; g.Numbers.Step != 2 || g.Numbers.Min%2 == 0 {
 			return errors.New("not all codes are odd: Q4_1 requires a grid of half-integers")
@@ -309,6 +316,20 @@ func ggufBlocks(g *Grid, typ gguf.Type, inexact bool) (out []byte, err error) {
 			out = appendHalf(packPairs(out, codes), s)
 		case gguf.Q4_0:
 			out = packNibbles(appendHalf(out, s), codes, 8)
+		case gguf.Q5_0:
+			out = packFives(appendHalf(out, s), codes, 16)
+		case gguf.Q1_0:
+			if s != 0 && slices.Contains(codes, 0) {
+				return nil, errors.New("some numbers are 0, and Q1_0 has −1 and 1 only")
+			}
+			out = appendHalf(out, s)
+			for from := 0; from < size; from += 8 {
+				b := byte(0)
+				for i, c := range codes[from : from+8] {
+					b |= byte((c+1)/2) << i
+				}
+				out = append(out, b)
+			}
 		case gguf.Q4_1:
 			// Odd codes from −15 to 15 are twice the levels of a grid of half-integers, which Q4_1
 			// stores as step·(level + 7.5) − 7.5·step. In a group of zeros, whose scale is 0, the
@@ -398,6 +419,17 @@ func packNibbles(dst []byte, codes []int32, offset int32) []byte {
 		dst = append(dst, byte(codes[j]+offset)|byte(codes[j+len(codes)/2]+offset)<<4)
 	}
 	return dst
+}
+
+// packFives appends a block of codes, each plus offset, which must give 0…31: the fifth bits of all
+// codes, and then the others.
+func packFives(dst []byte, codes []int32, offset int32) []byte {
+	high, low := uint32(0), slices.Clone(codes)
+	for i, c := range codes {
+		high |= uint32(c+offset) >> 4 << i
+		low[i] = (c + offset) & 15
+	}
+	return packNibbles(binary.LittleEndian.AppendUint32(dst, high), low, 0)
 }
 
 // packPairs appends a block of 256 codes −1, 0 and 1, each plus 1: of each half, byte j has

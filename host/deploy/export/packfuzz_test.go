@@ -25,7 +25,8 @@ func FuzzBlocks(f *testing.F) {
 			typ     gguf.Type
 			numbers spec.Grid
 		}{{gguf.Q8_0, sdk.Integers(-128, 127, 32)}, {gguf.Q4_0, sdk.Integers(-8, 7, 32)},
-			{gguf.Q4_1, sdk.OddIntegers(15, 32)},
+			{gguf.Q4_1, sdk.OddIntegers(15, 32)}, {gguf.Q5_0, sdk.Integers(-16, 15, 32)},
+			{gguf.Q1_0, sdk.OddIntegers(1, 128)},
 			{gguf.TQ1_0, sdk.Integers(-1, 1, 256)}, {gguf.TQ2_0, sdk.Integers(-1, 1, 256)},
 			{gguf.Q2_0, sdk.Integers(-2, 1, 64)},
 			{gguf.Q2_0, sdk.Integers(-1, 2, 64)}, {gguf.MXFP4, sdk.E2M1(32)}} {

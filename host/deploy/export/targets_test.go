@@ -25,9 +25,11 @@ var update = flag.Bool("update", false, "write the table of docs/guide/export.md
 var targets = []string{
 	`"absmax", granularity="group", group=32`,
 	`"absmax", grid="signed", granularity="group", group=32`,
+	`"absmax", bits=5, grid="signed", granularity="group", group=32`,
 	`"absmax", bits=8`,
 	`"absmax", bits=2`,
 	`"absmax", bits=2, grid="full", granularity="group", group=64`,
+	`"absmax", bits=1, grid="sign", granularity="group", group=128`,
 	`"absmax", grid="centred"`,
 	`"lsq"`,
 	`"mxfp4"`,

@@ -139,7 +139,7 @@ func TestBlocksOfLlamaCPP(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	for _, typ := range []gguf.Type{gguf.Q2_0, gguf.NVFP4} {
+	for _, typ := range []gguf.Type{gguf.Q2_0, gguf.NVFP4, gguf.Q1_0, gguf.Q5_0, gguf.Q5_1} {
 		data, err := file.Tensor(typ.String() + ".data")
 		if err != nil {
 			t.Fatal(err)
@@ -157,7 +157,8 @@ func TestBlocksOfLlamaCPP(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := gguf.Decode(typ, blocks)
-		if err != nil || len(got) != 64*64 || !slices.Equal(got, want) { // −0 equals 0
+		elements, _ := typ.Block()
+		if err != nil || len(got) != 64*elements || !slices.Equal(got, want) { // −0 equals 0
 			t.Errorf("%s: %d numbers differ, error %v", typ, len(got), err)
 		}
 	}

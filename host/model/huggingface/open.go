@@ -184,7 +184,7 @@ func (c *Checkpoint) opened(faults []string, o Options) (_ *Checkpoint, err erro
 				return m.typ
 			}
 			return ""
-		})
+		}, func(tensor string) string { return packed.matrices[tensor].keeps() })
 	}
 	return c, nil
 }

@@ -230,27 +230,35 @@ func (u *unpackedTensors) Close() error { return u.files.Close() }
 
 // keeping are the quantizers of weights for which numbers of a type are on the grid already.
 var keeping = map[string]string{
-	"Q4_0":  `{plugin = "absmax", grid = "signed", granularity = "group", group = 32, scale_dtype = "f16"}`,
-	"Q8_0":  `{plugin = "absmax", bits = 8, granularity = "group", group = 32, scale_dtype = "f16"}`,
-	"TQ1_0": `{plugin = "absmax", bits = 2, granularity = "group", group = 256, scale_dtype = "f16"}`,
-	"TQ2_0": `{plugin = "absmax", bits = 2, granularity = "group", group = 256, scale_dtype = "f16"}`,
+	"Q1_0":  `{plugin = "absmax", bits = 1, grid = "sign", ` + groups(128),
+	"Q2_0":  `{plugin = "absmax", bits = 2, rounding = "llama.cpp", ` + groups(64),
+	"Q4_0":  `{plugin = "absmax", grid = "signed", ` + groups(32),
+	"Q5_0":  `{plugin = "absmax", bits = 5, grid = "signed", ` + groups(32),
+	"Q8_0":  `{plugin = "absmax", bits = 8, rounding = "llama.cpp", ` + groups(32),
+	"TQ1_0": `{plugin = "absmax", bits = 2, rounding = "llama.cpp", ` + groups(256),
+	"TQ2_0": `{plugin = "absmax", bits = 2, rounding = "llama.cpp", ` + groups(256),
 	"MXFP4": `{plugin = "mxfp4"}`,
 }
 
+func groups(size int) string {
+	return fmt.Sprintf(`granularity = "group", group = %d, scale_dtype = "f16"}`, size)
+}
+
 // NoteStored puts the types in which tensors are stored in few bits, as typ tells them, into the
-// report, and warns of what that means. typ returns "" for a tensor of floats.
-func (c *Checkpoint) NoteStored(typ func(tensor string) string) {
-	counts := map[string]int{}
+// report, and warns of what that means. typ returns "" for a tensor of floats, and kept, where the
+// type does not tell it, the quantizer of weights that keeps the numbers of a tensor, or "".
+func (c *Checkpoint) NoteStored(typ, kept func(tensor string) string) {
+	tensors := map[string][]string{}
 	for i, a := range c.Report.Applied {
 		if name := typ(a.Tensor); name != "" {
 			c.Report.Applied[i].Type = safetensors.DType(name)
-			counts[name]++
+			tensors[name] = append(tensors[name], a.Tensor)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(counts)) {
-		text := fmt.Sprintf("%d matrices are stored as %s", counts[name], name)
-		if kept := keeping[name]; kept != "" {
-			text += ", which training keeps at its start with quantizer.weights = " + kept
+	for _, name := range slices.Sorted(maps.Keys(tensors)) {
+		text := fmt.Sprintf("%d matrices are stored as %s", len(tensors[name]), name)
+		if keeps := cmp.Or(keeping[name], kept(tensors[name][0])); keeps != "" {
+			text += ", which training keeps at its start with quantizer.weights = " + keeps
 		}
 		c.Stored = append(c.Stored, text)
 		c.Config.Warnings = append(c.Config.Warnings, text+": the precision before that is lost")
@@ -269,7 +277,7 @@ type matrix struct {
 	scales, zeros, biases, global string
 	// scale returns the number of a scale in a byte.
 	scale func(byte) float32
-	bits  int    // of packed zeros
+	bits  int    // of integers
 	order string // of the tensor with the group of each column, or ""
 	group int    // elements of a row that share a scale, where the format says it
 	block []int  // rows and columns that share a scale, where the format says it
@@ -297,7 +305,7 @@ func (p *Packing) describe(m *matrix, module string) error {
 		}
 		return m.readShape(name + "_shape")
 	case (s.format == formatInt || s.format == formatNaive) && dtype == safetensors.I8:
-		m.typ = "int8"
+		m.typ, m.bits = "int8", 8
 		m.number = func(row []byte, column int) float32 { return float32(int8(row[column])) }
 	case s.format == formatMXFP4 && dtype == safetensors.U8:
 		m.typ, m.number, m.scale, m.group = "MXFP4", nibbles, powerOfTwo, 32
@@ -338,7 +346,7 @@ func (q *mlxQuantization) describe(m *matrix, module string) error {
 		if mode.Mode != "affine" || mode.Bits < 1 || mode.Bits > 8 || mode.Group < 1 {
 			return fmt.Errorf("found %+v in %s, want bits from 1 to 8 in groups", mode, mlxKey)
 		}
-		m.typ = fmt.Sprintf("int%d", mode.Bits)
+		m.typ, m.bits = fmt.Sprintf("int%d", mode.Bits), mode.Bits
 		m.number, m.biases = fields(mode.Bits, 0), module+".biases"
 	}
 	m.shape[1] = m.shape[1] * 32 / mode.Bits
@@ -422,6 +430,50 @@ func (m *matrix) values() ([]float32, error) {
 		}
 	}
 	return out, nil
+}
+
+// keeps returns the quantizer that has the integers of the matrix on its grid, as the least and the
+// largest code of each group in the first rows tell; "" if none is known, or there are other errors
+// than reading the matrix will tell.
+func (m *matrix) keeps() string {
+	if m.bits == 0 || m.order != "" || m.zeros != "" || m.biases != "" {
+		return ""
+	}
+	codes, err := m.files.Tensor(m.codes.Name)
+	if err != nil {
+		return ""
+	}
+	scale, err := m.files.Tensor(m.scales)
+	if err != nil {
+		return ""
+	}
+	data, dataErr := codes.Bytes()
+	scales, err := m.part(m.scales, nil)
+	if err != nil || dataErr != nil || scales.height > 1 {
+		return ""
+	}
+	half := float32(int(1) << (m.bits - 1))
+	for r := range min(m.shape[0], 64) {
+		row := data[r*len(data)/m.shape[0] : (r+1)*len(data)/m.shape[0]]
+		for from := 0; from < m.shape[1]; from += scales.width {
+			low, high := float32(0), float32(0)
+			for c := range scales.width {
+				v := m.number(row, from+c)
+				low, high = min(low, v), max(high, v)
+			}
+			if low != high && low != -half && max(-low, high) != half-1 {
+				return ""
+			}
+		}
+	}
+	text := fmt.Sprintf(`{plugin = "absmax", bits = %d, grid = "fit"`, m.bits)
+	if scales.across > 1 {
+		text += fmt.Sprintf(`, granularity = "group", group = %d`, scales.width)
+	}
+	if scale.DType != safetensors.F32 {
+		text += fmt.Sprintf(`, scale_dtype = %q`, strings.ToLower(string(scale.DType)))
+	}
+	return text + "}"
 }
 
 // spread is a tensor whose elements are each for height rows and width columns of a matrix.

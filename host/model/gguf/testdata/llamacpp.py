@@ -16,10 +16,12 @@ package = importlib.util.find_spec("xllamacpp").submodule_search_locations[0]
 llama = ctypes.CDLL(glob.glob(os.path.join(package, "*.so"))[0])
 random = np.random.default_rng(1)
 tensors = {}
-for name, elements, size in (("q2_0", 64, 18), ("nvfp4", 64, 36)):
+for name, elements, size in (("q2_0", 64, 18), ("nvfp4", 64, 36), ("q1_0", 128, 18), ("q5_0", 32, 22), ("q5_1", 32, 24)):
     data = random.integers(0, 256, (64, size), dtype=np.uint8)
-    if name == "q2_0":
+    if name != "nvfp4":
         data[:, 1] &= 0xBF  # halves without the highest bit of the exponent are finite
+        if name == "q5_1":
+            data[:, 3] &= 0xBF
     else:
         data[:, :4] = np.arange(256).reshape(64, 4)  # every scale
     values = np.empty(data.shape[0] * elements, dtype=np.float32)
