@@ -45,8 +45,10 @@ var leftOut = map[string][]string{
 	"mixtures of experts, and attention sinks": {"GptOssForCausalLM"},
 	"layers of Gated DeltaNet, and gated attention": {"Qwen3NextForCausalLM",
 		"Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration", "Qwen3_5MoeForCausalLM"},
-	"embeddings in every layer": {"Gemma3nForCausalLM", "Gemma3nForConditionalGeneration",
-		"Gemma4ForCausalLM", "Gemma4ForConditionalGeneration"},
+	"embeddings in every layer": {"Gemma3nForCausalLM", "Gemma3nForConditionalGeneration"},
+	"heads of two sizes, layers that share keys and values or have one projection for both, " +
+		"embeddings and a factor in every layer, and a norm of values": {"Gemma4ForCausalLM",
+		"Gemma4ForConditionalGeneration"},
 	"fused projections (qkv_proj, gate_up_proj)": {"Phi3ForCausalLM"},
 	"queries that are scaled by their positions": {"Ministral3ForCausalLM"},
 	"its text model to be read by itself, and in Ministral 3 queries that are scaled by their " +

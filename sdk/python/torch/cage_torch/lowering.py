@@ -97,19 +97,25 @@ _kept_sylvester = functools.lru_cache(sylvester)
 def hadamard(x: Tensor, block: int) -> Tensor:
     """The orthonormal Walsh-Hadamard transform of each run of block elements of the last axis.
 
-    The transform of a run of a·b elements is that of its rows, as a matrix [a, b], and of its columns: two products. One
-    product is faster for short runs, but its longer sums are rounded in another way than the host's, which adds in pairs, so
-    that weights near the boundary of two levels go the other way after some steps.
+    The transform of a run of a·b elements is that of its rows, as a matrix [a, b], and of its columns. Each is a product, but
+    that of few rows is sums and differences, which are faster. One product of the run is fast, too, but its longer sums are
+    rounded in another way than the host's, which adds in pairs, so that weights near the boundary of two levels go the other
+    way after some steps.
     """
     # What torch.compile traces is no tensor to keep.
     matrix: Callable[..., Tensor] = _kept_sylvester if type(x) in (Tensor, torch.nn.Parameter) and not torch.compiler.is_compiling() else sylvester
-    b = 2 ** (block.bit_length() // 2)
-    a = block // b
+    b = min(block, 16) if block <= 64 else 2 ** (block.bit_length() // 2)
     scale = block**-0.5
     exact = scale if math.frexp(scale)[0] == 0.5 else 1.0  # else the sums would be rounded in another way than the host's
     y = x.reshape(-1, b) @ matrix(b, exact, x.dtype, x.device)
-    if a > 1:
-        y = matrix(a, 1.0, x.dtype, x.device) @ y.reshape(-1, a, b)
+    if block > 64:
+        y = matrix(block // b, 1.0, x.dtype, x.device) @ y.reshape(-1, block // b, b)
+    elif b < block:
+        signs = matrix(2, 1.0, x.dtype, x.device)[:, 1:]
+        while b < block:
+            y = y.reshape(-1, 2, b)
+            y = torch.addcmul(y[:, :1], y[:, 1:], signs)
+            b *= 2
     return (y if exact == scale else y.mul_(scale)).reshape(x.shape)
 
 

@@ -127,8 +127,7 @@ class Plugin:
             except OSError as e:
                 raise PluginError(f"plugin {name} does not start: {e}") from None
             atexit.register(self.close)
-            for stream in (self._process.stderr,):
-                threading.Thread(target=self._read, args=(stream,), daemon=True).start()
+            threading.Thread(target=self._read, args=(self._process.stderr,), daemon=True).start()
             try:
                 address = self._handshake()
                 options = [("grpc.max_receive_message_length", MAX_MESSAGE), ("grpc.max_send_message_length", MAX_MESSAGE)]

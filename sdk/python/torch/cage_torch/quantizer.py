@@ -44,26 +44,27 @@ def _only(p: Program, *outputs: str) -> Program:
     return Program(p.name, p.inputs, p.nodes, [o for o in p.outputs if o[0] in outputs]).pruned(len(p.inputs))
 
 
-_graphs: dict[tuple[str, ...], Lowered] = {}
+_graphs: weakref.WeakValueDictionary[tuple[str, ...], Lowered] = weakref.WeakValueDictionary()
 
 
 def lowered(q: QuantizerPrograms) -> Lowered:
     """The graphs of programs; equal programs share them."""
     constrain = {t.name: t.constrain for t in q.trained if t.constrain}
     key = tuple(p.hash() if p else "" for p in (q.program, q.evaluate, q.next, q.backward, *constrain.values()))
-    if key not in _graphs:
-        wrt = ["x", *(f"trained.{t.name}" for t in q.trained)]
-        parts = split(q.program, "value", "surrogate", wrt, q.backward)
-        names = tuple(name for name, _ in q.program.inputs)
-        evaluate = _only(q.evaluate, "value")
-        _graphs[key] = Lowered(
-            lower(parts.forward), lower(parts.backward), lower(evaluate), names, tuple(n for n, _ in evaluate.inputs),
-            tuple(names.index(n) for n in parts.inputs), tuple(names.index(n) for n in wrt),
-            lower(q.next) if q.next else None, tuple(n for n, _ in q.next.inputs) if q.next else (),
-            {name: lower(p) for name, p in constrain.items()},
-            None if q.evaluate is q.program else lowered(replace(q, program=q.evaluate, next=None, backward=None)),
-        )  # fmt: skip
-    return _graphs[key]
+    if (known := _graphs.get(key)) is not None:
+        return known
+    wrt = ["x", *(f"trained.{t.name}" for t in q.trained)]
+    parts = split(q.program, "value", "surrogate", wrt, q.backward)
+    names = tuple(name for name, _ in q.program.inputs)
+    evaluate = _only(q.evaluate, "value")
+    low = _graphs[key] = Lowered(
+        lower(parts.forward), lower(parts.backward), lower(evaluate), names, tuple(n for n, _ in evaluate.inputs),
+        tuple(names.index(n) for n in parts.inputs), tuple(names.index(n) for n in wrt),
+        lower(q.next) if q.next else None, tuple(n for n, _ in q.next.inputs) if q.next else (),
+        {name: lower(p) for name, p in constrain.items()},
+        None if q.evaluate is q.program else lowered(replace(q, program=q.evaluate, next=None, backward=None)),
+    )  # fmt: skip
+    return low
 
 
 class _Quantize(torch.autograd.Function):
@@ -174,9 +175,11 @@ class Quantizer(nn.Module):
             _counting.add(self)
 
     def programs(self, shape: tuple[int, ...], context: int = 0) -> tuple[QuantizerPrograms, Lowered]:
-        """The plugin's programs for a matrix of this shape, which it is asked for once."""
+        """The plugin's programs for a matrix of this shape: those of its own shape, and of the last 64 others, are kept."""
         key = shape, context
         if key not in self._programs:
+            if len(self._programs) > 64:  # batches of many lengths
+                del self._programs[next(k for k in self._programs if k != (self.shape, 0))]
             q = self.plugin.quantizer(self.role, self.name, shape, self.settings, context)
             self._programs[key] = q, lowered(q)
         return self._programs[key]

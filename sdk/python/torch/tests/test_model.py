@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import torch
 from cage_sdk import executor
 from cage_torch import CAGE, PluginError, QuantizedLinear, convert, full_precision, quantize_
+from cage_torch import quantizer as quantizers
 from cage_torch.autodiff import PREFIX, split
 from torch import nn
 
@@ -130,6 +132,18 @@ def test_activations_and_full_precision():
     assert not torch.allclose(m(x), plain)
     convert(m)
     assert type(m[0]) is QuantizedLinear and m[0].weight_quantizer is None
+
+
+def test_batches_of_many_lengths():
+    """Programs for activations depend on the number of rows: some are kept, and not those of each length that there was."""
+    known = len(quantizers._graphs)
+    m = nn.Sequential(nn.Linear(8, 8))
+    quantize_(m, "absmax", activations=True)
+    for rows in range(1, 200):
+        m(torch.randn(rows, 8))
+    assert len(m[0].input_quantizer._programs) <= 66
+    gc.collect()
+    assert len(quantizers._graphs) <= 66 + known
 
 
 def test_learned_steps_exist_before_the_first_batch():
