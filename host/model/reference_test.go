@@ -112,39 +112,50 @@ func closeTo(t *testing.T, what string, got []float32, want []float64, tolerance
 	}
 }
 
+// torchModels are the models of the reference values.
+var torchModels = []struct {
+	file  string
+	kind  string
+	pairs architecture.Pairing
+}{
+	{"torch_gradients.json", architecture.KindLlama, architecture.Interleaved},
+	{"torch_olmo2.json", architecture.KindOLMo2, architecture.HalfSplit},
+	{"torch_llama3.json", architecture.KindLlama, architecture.HalfSplit},
+	{"torch_tied_olmo2.json", architecture.KindOLMo2, architecture.HalfSplit},
+	{"torch_tied_llama3.json", architecture.KindLlama, architecture.HalfSplit},
+	{"torch_qwen2.json", architecture.KindQwen2, architecture.HalfSplit},
+	{"torch_granite.json", architecture.KindGranite, architecture.HalfSplit},
+	{"torch_gemma2.json", architecture.KindGemma2, architecture.HalfSplit},
+}
+
+// settings returns the model of reference values.
+func (reference torchGradients) settings(kind string, pairs architecture.Pairing,
+) architecture.Settings {
+	shape := reference.Model
+	config := architecture.Settings{Layers: shape.Layers, Heads: shape.Heads, KVHeads: shape.KeyHeads,
+		Width: shape.Width, Hidden: shape.Hidden,
+		Vocab: shape.Vocabulary, RopeTheta: shape.Theta, RopePairs: pairs, Window: shape.Window,
+		AttentionMultiplier: shape.AttentionMultiplier, EmbeddingMultiplier: shape.EmbeddingMultiplier,
+		ResidualMultiplier: shape.ResidualMultiplier,
+		LogitsScaling:      shape.LogitsScaling, ScoreCap: shape.ScoreCap, LogitCap: shape.LogitCap}
+	shape.Scaling.setIn(&config)
+	if shape.Tied {
+		config = tiedHead(config)
+	}
+	config.Kind = kind
+	config.FillIn()
+	return config
+}
+
 // TestGradientsMatchPyTorch compares token losses and gradients with float64 values from PyTorch,
 // without quantization and with 4-bit weights and activations. The tolerance, 1e-5 of each tensor's
 // largest element, allows for float32 rounding in sums of some hundred terms. The observed
 // differences are below 1e-6.
 func TestGradientsMatchPyTorch(t *testing.T) {
-	for _, tc := range []struct {
-		file  string
-		kind  string
-		pairs architecture.Pairing
-	}{
-		{"torch_gradients.json", architecture.KindLlama, architecture.Interleaved},
-		{"torch_olmo2.json", architecture.KindOLMo2, architecture.HalfSplit},
-		{"torch_llama3.json", architecture.KindLlama, architecture.HalfSplit},
-		{"torch_tied_olmo2.json", architecture.KindOLMo2, architecture.HalfSplit},
-		{"torch_tied_llama3.json", architecture.KindLlama, architecture.HalfSplit},
-		{"torch_qwen2.json", architecture.KindQwen2, architecture.HalfSplit},
-		{"torch_granite.json", architecture.KindGranite, architecture.HalfSplit},
-		{"torch_gemma2.json", architecture.KindGemma2, architecture.HalfSplit},
-	} {
+	for _, tc := range torchModels {
 		reference := readTorchGradients(t, tc.file)
 		shape := reference.Model
-		config := architecture.Settings{Layers: shape.Layers, Heads: shape.Heads, KVHeads: shape.KeyHeads,
-			Width: shape.Width, Hidden: shape.Hidden,
-			Vocab: shape.Vocabulary, RopeTheta: shape.Theta, RopePairs: tc.pairs, Window: shape.Window,
-			AttentionMultiplier: shape.AttentionMultiplier, EmbeddingMultiplier: shape.EmbeddingMultiplier,
-			ResidualMultiplier: shape.ResidualMultiplier,
-			LogitsScaling:      shape.LogitsScaling, ScoreCap: shape.ScoreCap, LogitCap: shape.LogitCap}
-		shape.Scaling.setIn(&config)
-		if shape.Tied {
-			config = tiedHead(config)
-		}
-		config.Kind = tc.kind
-		config.FillIn()
+		config := reference.settings(tc.kind, tc.pairs)
 		m := newTransformer(config, Options{})
 		for _, variant := range reference.Variants {
 			t.Run(fmt.Sprintf("%s/quantized=%t", tc.file, variant.Quantized), func(t *testing.T) {

@@ -29,7 +29,7 @@ func TestMinistral(t *testing.T) {
 	}
 	for name, want := range map[string]string{"Ministral3ForCausalLM": "scaled by their positions",
 		"Mistral3ForConditionalGeneration": "in Ministral 3 queries that are scaled",
-		"Gemma4ForCausalLM": "layers that share keys and values"} {
+		"Gemma4ForCausalLM":                "layers that share keys and values"} {
 		text := strings.Replace(config, "MistralForCausalLM", name, 1)
 		if _, err := huggingface.ParseConfig([]byte(text), 0); err == nil ||
 			!strings.Contains(err.Error(), want) {
