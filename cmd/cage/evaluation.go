@@ -140,7 +140,7 @@ func compare(cmd *cobra.Command, model *trained.Model, dir string, sequences int
 	}
 	return textOutput(map[string]any{"run": model.Dir, "step": model.Step(), "reference": dir,
 		"loss": metrics.Number(c.Loss), "kl": metrics.Number(c.KL),
-		"agreement": metrics.Number(c.Agreement), "tokens": c.Tokens},
+		"agreement": metrics.Number(c.Agreement), "tokens": c.Tokens, "sequences": c.Sequences},
 		"%s, step %d, beside %s: loss %.4f, KL %.5f, %.2f %% of the likeliest tokens equal, over %d "+
 			"tokens\n", model.Dir, model.Step(), dir, c.Loss, c.KL, 100*c.Agreement, c.Tokens), nil
 }

@@ -38,8 +38,10 @@ combination of settings is a cell of the study.
   cage study keep FILE      write the results to a small file, a snapshot`,
 	}, surviveSIGPIPE(newStudyRun()), surviveSIGPIPE(newStudyCell()),
 		newStudyStatus(), surviveSIGPIPE(newStudyReport()), surviveSIGPIPE(newStudyKeep()))
-	cmd.PersistentFlags().StringArray("set", nil, "override a key of the base, such as model.init, "+
-		"in all of these commands: `KEY=VALUE` (repeatable)")
+	for _, c := range cmd.Commands() {
+		c.Flags().StringArray("set", nil,
+			"override a key of the base, as in the other commands of the study: `KEY=VALUE` (repeatable)")
+	}
 	return cmd
 }
 

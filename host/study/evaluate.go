@@ -174,6 +174,19 @@ func (s *Study) beginEvaluation(
 	return false, atomicfile.WriteJSON(dir.Join(evaluationFile), savedEvaluation{Rows: now})
 }
 
+// Items returns the values of a metric for each item of the evaluation that measured it: a question
+// or a sequence of tokens. There are none for results that were not read from a run, and for metrics
+// that are not means over items.
+func (s *Study) Items(r Result, metric string) ([]float64, error) {
+	for _, e := range s.evaluationsOf(r.Cell) {
+		has := func(m measure) bool { return m.Name == metric }
+		if _, known := r.Summary[metric]; known && r.read && slices.ContainsFunc(e.Metrics(), has) {
+			return e.Items(s.answers(r.Cell, e), metric)
+		}
+	}
+	return nil, nil
+}
+
 // Evaluated returns the evaluations that have begun on a cell's model: for each ID, the hash of the
 // files with the questions.
 func (s *Study) Evaluated(c Cell) (map[string]string, error) {

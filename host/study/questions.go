@@ -42,6 +42,9 @@ type evaluation interface {
 	// Read returns the results that the command has written to out, by metric. The command's logs do
 	// not affect them.
 	Read(out vfs.Path) (map[string]float64, error)
+	// Items returns the values of a metric for each question, or sequence of tokens, of which the
+	// result is the mean; none where they are not known.
+	Items(out vfs.Path, metric string) ([]float64, error)
 	// Rows returns a hash of the files from which the questions are made, or an error if one is
 	// missing or unreadable.
 	Rows() (string, error)
@@ -117,6 +120,9 @@ func (e *validationLoss) Read(out vfs.Path) (map[string]float64, error) {
 	return map[string]float64{"val_loss": loss, "val_ppl": math.Exp(loss)}, nil
 }
 
+// Items returns none.
+func (e *validationLoss) Items(vfs.Path, string) ([]float64, error) { return nil, nil }
+
 // Rows returns "", because the run identifies its validation set by a hash.
 func (e *validationLoss) Rows() (string, error) { return "", nil }
 
@@ -160,6 +166,15 @@ func (e *reference) Read(out vfs.Path) (map[string]float64, error) {
 		return nil, fmt.Errorf("%s: no kl or no agreement", path)
 	}
 	return map[string]float64{"kl": float64(*output.KL), "agreement": float64(*output.Agreement)}, nil
+}
+
+// Items returns the values of each sequence; versions before did not keep them.
+func (e *reference) Items(out vfs.Path, metric string) ([]float64, error) {
+	var output struct {
+		Sequences map[string][]float64 `json:"sequences"`
+	}
+	err := plainjson.ReadFile(out.Join(outputFile), &output)
+	return output.Sequences[metric], err
 }
 
 // Rows returns a hash of the model's weights.
@@ -234,6 +249,18 @@ func (e *taskQuestions) Read(out vfs.Path) (map[string]float64, error) {
 		}
 	}
 	return found, nil
+}
+
+// Items returns the values of each question.
+func (e *taskQuestions) Items(out vfs.Path, metric string) ([]float64, error) {
+	for _, t := range e.List {
+		for _, name := range t.MetricNames() {
+			if metricName(t, name) == metric && !strings.HasPrefix(name, tasks.Perplexity) {
+				return tasks.ItemValues(out, t.Name, name)
+			}
+		}
+	}
+	return nil, nil
 }
 
 func (e *taskQuestions) Rows() (string, error) {
@@ -330,6 +357,9 @@ func (e *rulerQuestions) Read(out vfs.Path) (map[string]float64, error) {
 	}
 	return found, nil
 }
+
+// Items returns none.
+func (e *rulerQuestions) Items(vfs.Path, string) ([]float64, error) { return nil, nil }
 
 func (e *rulerQuestions) Rows() (string, error) {
 	var files []string

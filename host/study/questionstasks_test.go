@@ -105,6 +105,26 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// TestItems checks that the values of each question are read, and none of metrics that are not their
+// means.
+func TestItems(t *testing.T) {
+	e, out := asking(t, nil, "lambada_openai"), vfs.At(t.TempDir())
+	var list []tasks.Sample
+	for _, right := range []float64{1, 0, 1} {
+		list = append(list, tasks.Sample{Values: map[string]float64{"acc,none": right,
+			"perplexity,none": -2}})
+	}
+	if err := tasks.WriteSamples(out.Join("samples_lambada_openai.jsonl"), list); err != nil {
+		t.Fatal(err)
+	}
+	for metric, want := range map[string][]float64{"lambada_openai.acc": {1, 0, 1},
+		"lambada_openai.perplexity": nil, "piqa.acc": nil} {
+		if got, err := e.Items(out, metric); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %v, %v, want %v", metric, got, err, want)
+		}
+	}
+}
+
 // TestRows checks that the hash depends on all files with questions and examples, and that errors
 // describe what is missing or wrong in them.
 func TestRows(t *testing.T) {

@@ -22,6 +22,7 @@ func (s *Study) readTables(tables []*table, axes []axis, plans []plan) {
 		t.read(optional("title", &out.Title), optional("metric", &out.Metric),
 			optional("rows", &out.Rows), optional("columns", &out.Columns), optional("over", &out.Over),
 			choice("better", &out.Better, "lower", "higher", "none"), optional("format", &out.Format),
+			optional("also", &out.Also), optional("cost", &out.Cost),
 			optionalTable("where"), optionalTable("baseline"), optionalTable("best"))
 		t.checkMetric("metric", &out.Metric, known)
 		t.checkAxes(axes, "rows", out.Rows...)
@@ -37,6 +38,14 @@ func (s *Study) readTables(tables []*table, axes []axis, plans []plan) {
 		out.Best = s.readBest(t.subtable("best"), out, known, axes, plans)
 		out.Title = cmp.Or(out.Title, metrics.Label(out.Metric))
 		out.Better = cmp.Or(out.Better, s.better(out.Metric))
+		for i := range out.Also {
+			t.checkMetric("also", &out.Also[i], slices.Concat(known, CostMetrics()))
+		}
+		if out.Cost != "" && (!slices.Contains(CostMetrics(), out.Cost) || out.Better == "none" ||
+			!slices.Contains(out.Also, out.Cost)) {
+			t.wrong("cost", out.Cost, fmt.Sprintf("one of %s, which also has, and a direction in better",
+				schema.Quoted(CostMetrics())))
+		}
 		if len(t.Errs) == problems {
 			used := slices.Concat(out.Rows, out.Columns, out.Over)
 			if out.Best != nil {

@@ -44,6 +44,7 @@ type Result struct {
 	// Unreadable reports whether the cell counts as failed because a file of its run is damaged.
 	Unreadable bool
 	altered    bool // it is unreadable, and cannot be resumed
+	read       bool // from the run, not from a file of kept results
 	// Summary holds all numbers in summary.json and the metrics of finished evaluations, by name. It
 	// is nil unless training is done.
 	Summary map[string]float64
@@ -114,7 +115,7 @@ func (s *Study) readCellResult(c Cell, running bool) Result {
 	summary, completed, err := metrics.ReadNumbers(s.run(c).Summary())
 	var altered error
 	if completed {
-		r.State, r.Summary = Done, summary
+		r.State, r.Summary, r.read = Done, summary, true
 		for _, e := range s.evaluationsOf(c) {
 			a, _, unread := readEvaluation(s.answers(c, e))
 			for name, x := range a.Metrics {

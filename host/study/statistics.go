@@ -3,6 +3,7 @@ package study
 import (
 	"cmp"
 	"math"
+	"math/rand/v2"
 	"slices"
 
 	"gonum.org/v1/gonum/stat"
@@ -92,6 +93,71 @@ func (d Difference) HasInterval() bool { return !math.IsNaN(d.Low) && !math.IsNa
 // Clear reports whether the interval excludes zero, so that the difference is larger than
 // chance makes plausible.
 func (d Difference) Clear() bool { return d.HasInterval() && (d.Low > 0 || d.High < 0) }
+
+// ItemDifference compares two quantities item by item: questions, or sequences of tokens.
+type ItemDifference struct {
+	N         int     // number of items
+	Mean      float64 // of the differences
+	Low, High float64 // interval of the mean, by a bootstrap over the items
+	// More and Less count the items with a positive and a negative difference. If values are 0 or 1,
+	// as of wrong and right answers, P is the p-value of the exact test that both are equally likely,
+	// otherwise NaN. With one replicate that is McNemar's test ("Note on the sampling error of the
+	// difference between correlated proportions or percentages", 1947).
+	More, Less int
+	P          float64
+}
+
+// resamples is the number of resamples of the bootstrap.
+const resamples = 2000
+
+// PairItems compares two models, each with its values of the same items in one or more replicates,
+// of which the mean for each item counts. Equal values give equal results, because the bootstrap is
+// seeded. The test is of items, not of replicates: they say whether other items would show the same
+// of these models. It returns nil if a model has none or they are of different items.
+func PairItems(a, b [][]float64, level float64) *ItemDifference {
+	if len(a) == 0 || len(b) == 0 || len(a[0]) == 0 {
+		return nil
+	}
+	d := &ItemDifference{N: len(a[0]), P: math.NaN()}
+	differences, binary := make([]float64, d.N), true
+	for i, side := range [][][]float64{a, b} {
+		for _, values := range side {
+			if len(values) != d.N {
+				return nil
+			}
+			for k, x := range values {
+				differences[k] += float64(1-2*i) * x / float64(len(side))
+				binary = binary && (x == 0 || x == 1)
+			}
+		}
+	}
+	for k, x := range differences {
+		if math.Abs(x) < rounding {
+			differences[k] = 0 // of equal means with rounded sums
+		} else if x > 0 {
+			d.More++
+		} else {
+			d.Less++
+		}
+	}
+	d.Mean = stat.Mean(differences, nil)
+	means, rng := make([]float64, resamples), rand.New(rand.NewPCG(1, 2))
+	for i := range means {
+		for range d.N {
+			means[i] += differences[rng.IntN(d.N)] / float64(d.N)
+		}
+	}
+	slices.Sort(means)
+	d.Low = stat.Quantile((1-level)/2, stat.Empirical, means, nil)
+	d.High = stat.Quantile((1+level)/2, stat.Empirical, means, nil)
+	if changed := float64(d.More + d.Less); binary && changed > 0 {
+		tail := distuv.Binomial{N: changed, P: 0.5}.CDF(float64(min(d.More, d.Less)))
+		d.P = min(1, 2*tail)
+	} else if binary {
+		d.P = 1
+	}
+	return d
+}
 
 // P returns the p-value of the paired t-test, or NaN if there is no interval. The interval at a
 // level excludes zero if P < 1 − level.

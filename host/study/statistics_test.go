@@ -147,6 +147,46 @@ func TestHolm(t *testing.T) {
 	}
 }
 
+// TestPairItems compares two models on 100 questions, of which 9 only the first and 1 only the second
+// has right: the probability of at most 1 or at least 9 of 10 heads is 22/1024. The bootstrap has the
+// interval of the normal distribution but for the error of its quantiles.
+func TestPairItems(t *testing.T) {
+	a, b := make([]float64, 100), make([]float64, 100)
+	for i := range a {
+		if i < 59 {
+			a[i] = 1
+		}
+		if i >= 9 && i < 59 || i == 99 {
+			b[i] = 1
+		}
+	}
+	d := study.PairItems([][]float64{a}, [][]float64{b}, study.Level)
+	half := 1.96 * math.Sqrt((10-0.64)/100/100)
+	if d.N != 100 || d.More != 9 || d.Less != 1 || !near(d.P, 22.0/1024) || !near(d.Mean, 0.08) ||
+		math.Abs(d.Low-0.08+half) > 0.011 || math.Abs(d.High-0.08-half) > 0.011 {
+		t.Errorf("%+v, want 0.08 ± %v", d, half)
+	}
+	if again := study.PairItems([][]float64{a}, [][]float64{b}, study.Level); *again != *d {
+		t.Errorf("again it is %+v", again)
+	}
+	// A replicate that has the others' answers halves the differences and leaves their signs.
+	two := study.PairItems([][]float64{a, b}, [][]float64{b}, study.Level)
+	if two.More != 9 || two.Less != 1 || !near(two.Mean, 0.04) || !near(two.P, d.P) {
+		t.Errorf("with two replicates: %+v", two)
+	}
+	same := study.PairItems([][]float64{a}, [][]float64{a}, study.Level)
+	if same.P != 1 || same.Low != 0 {
+		t.Errorf("of the same model: %+v", same)
+	}
+	losses := study.PairItems([][]float64{{0.5, 2}}, [][]float64{{0.25, 1}}, study.Level)
+	if !math.IsNaN(losses.P) || losses.Low != 0.25 || losses.High != 1 {
+		t.Errorf("of losses: %+v", losses)
+	}
+	if d := study.PairItems([][]float64{a}, [][]float64{b[1:]}, study.Level); d != nil {
+		t.Errorf("of different items: %+v", d)
+	}
+}
+
 // TestIntervalsCover checks that of many experiments without any difference, 5 % have a 95 %
 // interval that excludes zero, with any number of replicates.
 func TestIntervalsCover(t *testing.T) {

@@ -95,6 +95,30 @@ type Table struct {
 	Where    map[string][]string // by axis, labels to which the table is restricted
 	Format   string              // fmt verb for numbers; "" leaves it to the report
 	Best     *Best               // the axis on which each entry chooses a label; nil: none
+	// Also lists metrics that the overview, a second table, has beside Metric: those of tables, and
+	// [CostMetrics]. Cost is one of these, by which the overview concludes which is the cheapest entry
+	// that is not told apart from the best; "" means no conclusion.
+	Also []string
+	Cost string
+}
+
+// CostMetrics returns the names of numbers in summary.json that say what a model has cost.
+func CostMetrics() []string { return []string{"seconds", "processor_seconds", "peak_memory_bytes"} }
+
+// Cost returns what the model of a cell has cost, together with the models that it is made from:
+// the sum of seconds, or the largest memory. ok is false if that is not known. results holds the
+// results by ID.
+func (c Cell) Cost(results map[string]Result, metric string) (cost float64, ok bool) {
+	for of := &c; of != nil; of = of.made {
+		v := results[of.ID].Summary[metric]
+		if v <= 0 {
+			return 0, false
+		}
+		if cost += v; !strings.HasSuffix(metric, "seconds") {
+			cost = max(cost-v, v)
+		}
+	}
+	return cost, true
 }
 
 // Best says how each entry of a table chooses its label of an axis, as each optimizer its own

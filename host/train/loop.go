@@ -13,6 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/train/console"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/resources"
 )
 
 func (r *run) train(ctx context.Context) (*metrics.Summary, error) {
@@ -109,7 +110,7 @@ func (r *run) steps(ctx context.Context) error {
 
 func (r *run) step(ctx context.Context, ahead *feed) error {
 	before := r.done
-	began := time.Now()
+	began, worked := time.Now(), resources.ProcessorTime()
 	next := <-ahead.deliveries
 	if next.err != nil {
 		return next.err
@@ -133,6 +134,7 @@ func (r *run) step(ctx context.Context, ahead *feed) error {
 	}
 	r.done.Tokens += next.targets
 	r.done.Seconds += (time.Since(began) - res.Overhead).Seconds()
+	r.done.ProcessorSeconds += (resources.ProcessorTime() - worked).Seconds()
 	if len(res.FailedRefreshes) > 0 {
 		r.log.Warn("preconditioners could not be refreshed and keep their old values",
 			"step", r.done.Step, "tensors", res.FailedRefreshes)

@@ -202,6 +202,8 @@ func (r *run) summary() *metrics.Summary {
 		Steps:        r.done.Step, TotalSteps: c.Train.Steps,
 		Tokens: r.done.Tokens, Seconds: metrics.Number(r.done.Seconds),
 		Skipped: r.done.Skipped, Uncorrected: r.done.Uncorrected,
+		ProcessorSeconds: metrics.Number(r.done.ProcessorSeconds),
+		PeakMemory:       metrics.Number(resources.PeakMemory()),
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -58,6 +59,7 @@ func Run(ctx context.Context, dir string, o Options) (*trained.Posttrained, erro
 	if o.Finder, o.Logger, err = plugin.Defaults(o.Finder, o.Logger); err != nil {
 		return nil, err
 	}
+	began := time.Now()
 	o.Out = filepath.Clean(o.Out)
 	if err := atomicfile.CheckDir(vfs.At(o.Out)); err != nil {
 		return nil, err
@@ -72,7 +74,7 @@ func Run(ctx context.Context, dir string, o Options) (*trained.Posttrained, erro
 	}
 	var out *trained.Posttrained
 	err = from.Use(func(load step.LoadFunc, f *checkpoint.File) (err error) {
-		r := &run{Source: from, Options: o, load: load, ready: map[string][]safetensors.Tensor{}}
+		r := &run{Source: from, Options: o, load: load, began: began, ready: map[string][]safetensors.Tensor{}}
 		if r.origin, err = originOf(from, f); err == nil {
 			out, err = r.quantize(ctx)
 		}
@@ -88,6 +90,7 @@ type run struct {
 	Options
 	origin *provenance.Origin
 	load   step.LoadFunc
+	began  time.Time
 	record *trained.Record                 // of the result
 	parts  []*safetensors.File             // files with the weights of blocks
 	ready  map[string][]safetensors.Tensor // by parameter: Ŵ, and its scales if it has any

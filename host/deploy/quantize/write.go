@@ -43,7 +43,7 @@ func (s *run) write(ctx context.Context, dir rundir.Dir, params []architecture.P
 	}
 	if err == nil {
 		result := &trained.ModelRun{Config: cfg, Method: s.Config.Method, Record: s.record,
-			Params: params, Values: values, Precomputed: s.ready, Files: files}
+			Params: params, Values: values, Precomputed: s.ready, Files: files, Began: s.began}
 		err = result.Write(ctx, dir)
 	}
 	for _, part := range s.parts {

@@ -84,6 +84,21 @@ func Compare(first, second vfs.Path) (list []Comparison, single []string, err er
 	return list, single, nil
 }
 
+// ItemValues returns the values of a metric for the items of a task in a directory of answers, in
+// order. There are none for tasks that score whole texts.
+func ItemValues(dir vfs.Path, task, metric string) (values []float64, err error) {
+	samples, err := ReadSamples(samplesFile(dir, task))
+	for _, s := range samples {
+		if v, ok := s.Values[metric]; ok {
+			values = append(values, v)
+		}
+	}
+	if len(values) < len(samples) {
+		return nil, err
+	}
+	return values, err
+}
+
 // finished lists the tasks whose samples are in a directory, sorted.
 func finished(dir vfs.Path) (list []string, err error) {
 	entries, err := dir.ReadDir()

@@ -18,6 +18,15 @@ type Comparison struct {
 	KL        float64 // mean of KL(P‖Q) over the tokens, in nats
 	Agreement float64 // share of the tokens for which both models have the same likeliest token
 	Tokens    int64
+	// Sequences holds KL and Agreement of each sequence. Where sequences have different weights, they
+	// are scaled, so that their means are those above.
+	Sequences Sequences
+}
+
+// Sequences are numbers of a [Comparison], one for each sequence with a token that counts.
+type Sequences struct {
+	KL        []float64 `json:"kl"`
+	Agreement []float64 `json:"agreement"`
 }
 
 // OpenReference opens the model in dir, with its own quantizers, for [Model.Compare]. It needs the
@@ -65,6 +74,7 @@ func (t *Model) Compare(
 	left := cmp.Or(sequences, math.MaxInt)
 	ids := make([]int32, sequence.Len)
 	total := 0.0
+	var before struct{ KL, Agreement, total float64 } // at the end of the last sequence
 	for i := int64(0); i < sequence.Batches && left > 0; i++ {
 		if err := ctx.Err(); err != nil {
 			return c, fmt.Errorf("comparison: %w", err)
@@ -83,17 +93,27 @@ func (t *Model) Compare(
 		}
 		rows = min(rows, left)
 		left -= rows
-		for k, target := range t.targets(ids, rows) {
-			if target.weight == 0 {
-				continue
+		targets := t.targets(ids, rows)
+		for k, target := range targets {
+			if target.weight != 0 {
+				total += target.weight
+				c.Tokens++
+				c.add(p[k*t.Config.Model.Vocab:][:t.Config.Model.Vocab],
+					q[k*t.Config.Model.Vocab:][:t.Config.Model.Vocab], target)
 			}
-			total += target.weight
-			c.Tokens++
-			c.add(p[k*t.Config.Model.Vocab:][:t.Config.Model.Vocab],
-				q[k*t.Config.Model.Vocab:][:t.Config.Model.Vocab], target)
+			if (k+1)%(len(targets)/rows) == 0 && total > before.total {
+				of := &c.Sequences
+				of.KL = append(of.KL, c.KL-before.KL)
+				of.Agreement = append(of.Agreement, c.Agreement-before.Agreement)
+				before.KL, before.Agreement, before.total = c.KL, c.Agreement, total
+			}
 		}
 	}
 	c.Loss, c.KL, c.Agreement = c.Loss/total, c.KL/total, c.Agreement/total
+	for i := range c.Sequences.KL {
+		c.Sequences.KL[i] *= float64(len(c.Sequences.KL)) / total
+		c.Sequences.Agreement[i] *= float64(len(c.Sequences.KL)) / total
+	}
 	return c, verification.Wait()
 }
 

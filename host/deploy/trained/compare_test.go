@@ -90,6 +90,11 @@ func TestCompare(t *testing.T) {
 		t.Errorf("%+v, %v; want a divergence of %v, %v equal and a loss of %v",
 			got, err, kl, same, loss)
 	}
+	if of := got.Sequences; len(of.KL) != 2 || len(of.Agreement) != 2 ||
+		math.Abs((of.KL[0]+of.KL[1])/2-got.KL) > 1e-12 ||
+		math.Abs((of.Agreement[0]+of.Agreement[1])/2-got.Agreement) > 1e-12 || of.KL[0] == of.KL[1] {
+		t.Errorf("by sequences: %+v, want two with the means %v and %v", of, got.KL, got.Agreement)
+	}
 	if kl < 1e-3 {
 		t.Errorf("the quantized model differs by %v nats: the test shows nothing", kl)
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/device"
@@ -25,6 +26,7 @@ import (
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/resources"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -153,6 +155,8 @@ type ModelRun struct {
 	Values func(param string) ([]float32, error)
 	// Precomputed holds the tensors of the parameters that are not read with Values.
 	Precomputed map[string][]safetensors.Tensor
+	// Began is when the making of the model began, for its cost; zero if that is not told.
+	Began time.Time
 	// Files holds the files of the tokenizer and the description of the model, by name.
 	Files map[string][]byte
 }
@@ -181,6 +185,11 @@ func (r *ModelRun) Write(ctx context.Context, to rundir.Dir) error {
 		Method: r.Method.Name, Settings: r.Method.Own(),
 		Parameters:   int64(architecture.CountParams(r.Params, nil)),
 		NonEmbedding: int64(architecture.NonEmbedding(r.Params))}
+	if !r.Began.IsZero() {
+		summary.Seconds = metrics.Number(time.Since(r.Began).Seconds())
+		summary.ProcessorSeconds = metrics.Number(resources.ProcessorTime().Seconds())
+		summary.PeakMemory = metrics.Number(resources.PeakMemory())
+	}
 	if err := metrics.WriteSummary(to.Summary(), summary); err != nil {
 		return err
 	}

@@ -113,4 +113,22 @@ func pairValues(a, b []replicate, metric string) (x, y []float64) {
 	return x, y
 }
 
+// pairItems compares two lists of replicates item by item; nil if items are not known.
+func pairItems(s *study.Study, a, b []replicate, metric string) *study.ItemDifference {
+	var items [2][][]float64
+	for side, list := range [][]replicate{a, b} {
+		for _, r := range list {
+			if _, ok := r.result.Value(metric); !ok {
+				continue
+			}
+			values, err := s.Items(r.result, metric)
+			if err != nil || len(values) == 0 {
+				return nil
+			}
+			items[side] = append(items[side], values)
+		}
+	}
+	return study.PairItems(items[0], items[1], study.Level)
+}
+
 func join(labels []string) string { return strings.Join(labels, " · ") }

@@ -17,6 +17,11 @@ func (r *Report) Results() map[string]any {
 			for c, e := range row {
 				if e.Expected > 0 {
 					entry := e.results()
+					for i, m := range t.Also {
+						if x := e.Also[i]; x.N > 0 {
+							entry[m] = metrics.Number(x.Mean)
+						}
+					}
 					entry["labels"] = t.labels(i, c)
 					entries = append(entries, entry)
 				}
@@ -31,6 +36,9 @@ func (r *Report) Results() map[string]any {
 		}
 		if t.Best != nil {
 			table["best"] = t.Best
+		}
+		if t.Conclusion != "" {
+			table["conclusion"] = t.Conclusion
 		}
 		tables = append(tables, table)
 	}
@@ -66,6 +74,10 @@ func (e Entry) results() map[string]any {
 		if d.N > 2 {
 			difference["holm"] = metrics.Number(e.Holm)
 			difference["low"], difference["high"] = metrics.Number(d.Low), metrics.Number(d.High)
+		}
+		if i := e.Items; i != nil {
+			difference["items"] = map[string]any{"n": i.N, "low": metrics.Number(i.Low),
+				"high": metrics.Number(i.High), "more": i.More, "less": i.Less, "p": metrics.Number(i.P)}
 		}
 		out["difference"] = difference
 	}

@@ -19,6 +19,9 @@ type Table struct {
 	ColumnLabels [][]string // labels of the axes Columns
 	Entries      [][]Entry  // by row and column
 
+	// Conclusion says which is the cheapest entry within an interval of the best; "" without costs.
+	Conclusion string
+
 	axes        []study.Axis // all of the study
 	common      int          // the largest number of replicates; most entries have as many
 	baseColumn  int          // the column with which the others are compared; -1: not a single one
@@ -35,6 +38,9 @@ type Entry struct {
 	// labels and otherwise this entry's, over the replicates that both have; nil for the baseline
 	// itself, or if there is no baseline.
 	Difference *study.Difference
+	// Items is the same difference by items; nil if they are not known.
+	Items *study.ItemDifference
+	Also  []study.Sample // of the metrics Also of the table
 	// Holm is the p-value of the difference, corrected for the number of the table's differences by
 	// Holm's method; NaN if the difference has no interval.
 	Holm float64
@@ -79,9 +85,13 @@ func newTable(s *study.Study, t study.Table, results []study.Result) Table {
 		}
 		out.Entries = append(out.Entries, entries)
 	}
-	out.compare(groups)
+	out.compare(s, groups)
+	out.addAlso(results, groups)
 	out.Format = cmp.Or(t.Format, chooseFormat(out.Entries))
 	out.differences = differenceFormat(out.Format, out.Entries)
+	if t.Cost != "" {
+		out.conclude(s, groups)
+	}
 	return out
 }
 
@@ -121,7 +131,7 @@ func (t *Table) entries(groups [][]replicate) []Entry {
 }
 
 // compare adds the differences from the baseline, with Holm's correction for multiple tests.
-func (t *Table) compare(groups [][][]replicate) {
+func (t *Table) compare(s *study.Study, groups [][][]replicate) {
 	var p []float64
 	for i := range t.RowLabels {
 		for c := range t.ColumnLabels {
@@ -132,6 +142,7 @@ func (t *Table) compare(groups [][][]replicate) {
 					d := study.Pair(a, b, study.Level)
 					t.Entries[i][c].Difference = &d
 					value = d.P()
+					t.Entries[i][c].Items = pairItems(s, groups[i][c], groups[row][column], t.Metric)
 				}
 			}
 			if p = append(p, value); !math.IsNaN(value) {
@@ -230,8 +241,12 @@ func (t *Table) Grids() []grid {
 		return c
 	})
 	alone := len(t.ColumnLabels) == 1 && (t.baseColumn >= 0 || len(t.RowLabels) == 1)
+	var overview []grid
+	if len(t.Also) > 0 {
+		overview = []grid{t.overview()}
+	}
 	if len(t.Baseline) == 0 || alone {
-		return []grid{means}
+		return append([]grid{means}, overview...)
 	}
 	title := t.Title + ": difference to " + t.baseName()
 	differences := t.grid(title, t.differenceNotes(), t.baseColumn, func(e Entry) cell {
@@ -243,13 +258,18 @@ func (t *Table) Grids() []grid {
 		if t.clearWithHolm(e) {
 			c.Sign = " ‡"
 		}
+		var notes []string
 		if d.N != t.common {
-			c.Note = fmt.Sprintf("n = %d", d.N)
+			notes = append(notes, fmt.Sprintf("n = %d", d.N))
 		}
+		if e.Items != nil {
+			notes = append(notes, t.itemsText(*e.Items))
+		}
+		c.Note = strings.Join(notes, "; ")
 		return c
 	})
 	differences.Differences = true
-	return []grid{means, differences}
+	return append([]grid{means, differences}, overview...)
 }
 
 // grid shows the entries, omitting the column with index without. A table without axes in its

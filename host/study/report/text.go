@@ -163,6 +163,15 @@ func intervalText(write func(float64) string, d study.Difference) string {
 	return s
 }
 
+// itemsText formats the interval over items, and the p-value if there is one.
+func (t *Table) itemsText(d study.ItemDifference) string {
+	s := fmt.Sprintf("items [%s, %s]", t.signed(d.Low), t.signed(d.High))
+	if !math.IsNaN(d.P) {
+		s += fmt.Sprintf(", p = %.2g", d.P)
+	}
+	return s
+}
+
 func (t *Table) notes() []string {
 	if t.common == 0 {
 		return []string{"No cell of this table is done, or none has its metric."}
@@ -230,6 +239,12 @@ func (t *Table) differenceNotes() []string {
 	if has(func(_ Entry, d *study.Difference) bool { return !d.HasInterval() }) {
 		notes = append(notes, "Without an interval: fewer than three pairs, "+
 			"or differences that are all the same or not finite.")
+	}
+	if t.any(func(e Entry) bool { return e.Items != nil }) {
+		notes = append(notes, "Items: the 95 % interval over questions or sequences, by a paired "+
+			"bootstrap of their means over replicates; p: the exact test of right and wrong answers, with "+
+			"one replicate McNemar's. Other items might show the same of these models, "+
+			"other replicates of the methods.")
 	}
 	if t.Best != nil {
 		notes = append(notes, fmt.Sprintf("Each column with its own %s.", t.Best.Axis))

@@ -70,7 +70,7 @@ type Cell struct {
 	// there are none, or if an old version of cage wrote the file; cells in such files are assumed to
 	// have the study's current evaluations.
 	Evaluations map[string]string `json:"asked,omitempty"`
-	// Metrics excludes times and speeds. It is empty if training diverged.
+	// Metrics excludes times and speeds, except [study.CostMetrics]. It is empty if training diverged.
 	Metrics map[string]metrics.Number `json:"metrics"`
 	// Diverged reports whether training ended because the loss or gradient was not finite.
 	Diverged bool `json:"diverged,omitempty"`
@@ -149,11 +149,13 @@ func (c Cell) same(d Cell) bool {
 		maps.EqualFunc(c.results(), d.results(), equal)
 }
 
-// results returns the numbers, except those that repeat the configuration, which earlier versions
-// also stored.
+// results returns the numbers, except costs and those that repeat the configuration, which earlier
+// versions also stored.
 func (c Cell) results() map[string]metrics.Number {
 	list := maps.Clone(c.Metrics)
-	maps.DeleteFunc(list, func(name string, _ metrics.Number) bool { return metrics.Configured(name) })
+	maps.DeleteFunc(list, func(name string, _ metrics.Number) bool {
+		return metrics.Configured(name) || metrics.Timed(name)
+	})
 	return list
 }
 
@@ -234,7 +236,7 @@ func newCell(r study.Result) (Cell, Source, error) {
 	c := Cell{ID: r.Cell.ID, Metrics: map[string]metrics.Number{},
 		Diverged: r.Diverged && !r.Trained()}
 	for name, x := range r.Summary {
-		if !metrics.Timed(name) {
+		if !metrics.Timed(name) || slices.Contains(study.CostMetrics(), name) {
 			c.Metrics[name] = metrics.Number(x)
 		}
 	}

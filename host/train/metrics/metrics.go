@@ -242,7 +242,12 @@ type Summary struct {
 	// scaling laws call N.
 	NonEmbedding int64 `json:"non_embedding_parameters,omitempty"`
 
-	Seconds         Number  `json:"seconds"`                     // seconds of steps, as in records
+	Seconds Number `json:"seconds"` // seconds of steps, as in records
+	// ProcessorSeconds is the time that processors have worked in these seconds, summed over threads.
+	// PeakMemory is the largest resident size of the last process of the run. 0 means unknown.
+	ProcessorSeconds Number `json:"processor_seconds,omitempty"`
+	PeakMemory       Number `json:"peak_memory_bytes,omitempty"`
+
 	TokensPerSecond *Number `json:"tokens_per_second,omitempty"` // mean over the run
 	TrainLoss       *Number `json:"train_loss,omitempty"`        // of the last step
 	ValLoss         *Number `json:"val_loss,omitempty"`          // final (train.final_eval_batches)

@@ -74,7 +74,7 @@ func valuesOf(prefix string, of any) (list []Value) {
 // size, which another run of the same configuration would not reproduce.
 func Timed(name string) bool {
 	return strings.HasSuffix(name, "seconds") || strings.HasSuffix(name, "per_second") ||
-		name == "mfu" || name == "memory_bytes"
+		name == "mfu" || strings.HasSuffix(name, "memory_bytes")
 }
 
 // names maps the names of numbers to their labels in figures and tables, and to their TensorBoard
@@ -123,12 +123,18 @@ var names = map[string]struct{ label, tag string }{
 
 	// Numbers that only occur in summaries.
 	"train_loss":               {"training loss", ""},
+	"processor_seconds":        {"seconds of processors", ""},
+	"peak_memory_bytes":        {"peak memory, bytes", ""},
 	"start_seconds":            {"seconds before the first step", ""},
 	"plugin_seconds":           {"seconds until the plugins were ready", ""},
 	"epochs":                   {"epochs", ""},
 	"parameters":               {"parameters", ""},
 	"non_embedding_parameters": {"parameters without embeddings", ""},
 	"steps":                    {"steps", ""},
+
+	// Numbers of the comparison with a reference model.
+	"kl":        {"KL divergence, nats", ""},
+	"agreement": {"share of equal likeliest tokens", ""},
 }
 
 // Label returns the label of the named number of a record or summary, for figures and tables. It

@@ -132,6 +132,8 @@ type Progress struct {
 	Skipped int     `json:"skipped"` // steps skipped because they were not finite
 	Tokens  int64   `json:"tokens"`
 	Seconds float64 `json:"seconds"`
+	// ProcessorSeconds is the time that processors worked in these seconds.
+	ProcessorSeconds float64 `json:"processor_seconds,omitempty"`
 	// Strength is Σ α·λ of the decoupled correction in the steps that were not skipped.
 	Strength float64 `json:"strength,omitempty"`
 	// Uncorrected counts omitted corrections: one for each weight tensor and step.
