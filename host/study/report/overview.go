@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/internal/lists"
+	"github.com/cage-qat/cage/internal/schema"
 )
 
 // addAlso adds the means of the metrics of the overview.
@@ -153,7 +153,7 @@ func (t *Table) cheapest(s *study.Study, groups [][][]replicate, group []place) 
 	}
 	cost := slices.Index(t.Also, t.Cost)
 	price := func(p place) float64 { return entry(p).Also[cost].Mean } // NaN: not known
-	chosen, interval, open := top, "", map[string]bool{}
+	chosen, interval, open := top, "", []string(nil)
 	for _, p := range group {
 		if p == top {
 			continue
@@ -168,7 +168,7 @@ func (t *Table) cheapest(s *study.Study, groups [][][]replicate, group []place) 
 		switch {
 		case d.Clear(), entry(p).N > 0 && d.Mean-d.Mean != 0: // or it diverged
 		case !d.HasInterval(), math.IsNaN(price(p)):
-			open[t.name(p)] = true
+			open = append(open, t.name(p))
 		case !(price(chosen) <= price(p)):
 			chosen, interval = p, intervalText(t.signed, d)
 		}
@@ -186,7 +186,7 @@ func (t *Table) cheapest(s *study.Study, groups [][][]replicate, group []place) 
 			describe(top), describe(chosen), interval)
 	}
 	if len(open) > 0 {
-		text += ", as far as can be told without " + strings.Join(slices.Sorted(maps.Keys(open)), " and ")
+		text += ", as far as can be told without " + schema.Quoted(open)
 	}
 	return text
 }
