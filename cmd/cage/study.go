@@ -40,7 +40,7 @@ combination of settings is a cell of the study.
 		newStudyStatus(), surviveSIGPIPE(newStudyReport()), surviveSIGPIPE(newStudyKeep()))
 	for _, c := range cmd.Commands() {
 		c.Flags().StringArray("set", nil,
-			"override a key of the base, as in the other commands of the study: `KEY=VALUE` (repeatable)")
+			"override a key of the base: `KEY=VALUE` (repeatable)")
 	}
 	return cmd
 }

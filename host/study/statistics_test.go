@@ -148,8 +148,8 @@ func TestHolm(t *testing.T) {
 }
 
 // TestPairItems compares two models on 100 questions, of which 9 only the first and 1 only the
-// second has right: the probability of at most 1 or at least 9 of 10 heads is 22/1024. The bootstrap
-// has the interval of the normal distribution but for the error of its quantiles.
+// second has right: the probability of at most 1 or at least 9 of 10 heads is 22/1024. The
+// bootstrap has the interval of the normal distribution but for the error of its quantiles.
 func TestPairItems(t *testing.T) {
 	a, b := make([]float64, 100), make([]float64, 100)
 	for i := range a {

@@ -63,8 +63,8 @@ func costs(t *testing.T, seeds ...string) *report.Report {
 }
 
 // TestConclusion checks that the overview has all metrics, with costs that include those of the
-// model that a cell starts from, and names the cheapest method that is not told apart from the best;
-// with two seeds it cannot.
+// model that a cell starts from, and names the cheapest method that is not told apart from the
+// best; with two seeds it cannot.
 func TestConclusion(t *testing.T) {
 	r := costs(t, "0", "1", "2")
 	want := "The cheapest within an interval of the best, dear (0.110, 1000 seconds of training), is " +
