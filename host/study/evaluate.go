@@ -175,8 +175,8 @@ func (s *Study) beginEvaluation(
 }
 
 // Items returns the values of a metric for each item of the evaluation that measured it: a question
-// or a sequence of tokens. There are none for results that were not read from a run, and for metrics
-// that are not means over items.
+// or a sequence of tokens. There are none for results that were not read from a run, and for
+// metrics that are not means over items.
 func (s *Study) Items(r Result, metric string) ([]float64, error) {
 	for _, e := range s.evaluationsOf(r.Cell) {
 		has := func(m measure) bool { return m.Name == metric }

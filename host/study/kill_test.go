@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -20,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
@@ -227,12 +229,8 @@ func undisturbed(t *testing.T, path string) []study.Result {
 }
 
 func timeless(summary map[string]float64) map[string]float64 {
-	out := map[string]float64{}
-	for name, x := range summary {
-		if !strings.Contains(name, "second") {
-			out[name] = x
-		}
-	}
+	out := maps.Clone(summary)
+	maps.DeleteFunc(out, func(name string, _ float64) bool { return metrics.Timed(name) })
 	return out
 }
 

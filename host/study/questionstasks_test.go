@@ -105,8 +105,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestItems checks that the values of each question are read, and none of metrics that are not their
-// means.
+// TestItems checks that the values of each question are read, and none of metrics that are not
+// their means.
 func TestItems(t *testing.T) {
 	e, out := asking(t, nil, "lambada_openai"), vfs.At(t.TempDir())
 	var list []tasks.Sample

@@ -74,7 +74,8 @@ func Run(ctx context.Context, dir string, o Options) (*trained.Posttrained, erro
 	}
 	var out *trained.Posttrained
 	err = from.Use(func(load step.LoadFunc, f *checkpoint.File) (err error) {
-		r := &run{Source: from, Options: o, load: load, began: began, ready: map[string][]safetensors.Tensor{}}
+		r := &run{Source: from, Options: o, load: load, began: began,
+			ready: map[string][]safetensors.Tensor{}}
 		if r.origin, err = originOf(from, f); err == nil {
 			out, err = r.quantize(ctx)
 		}

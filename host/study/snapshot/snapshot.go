@@ -70,7 +70,8 @@ type Cell struct {
 	// there are none, or if an old version of cage wrote the file; cells in such files are assumed to
 	// have the study's current evaluations.
 	Evaluations map[string]string `json:"asked,omitempty"`
-	// Metrics excludes times and speeds, except [study.CostMetrics]. It is empty if training diverged.
+	// Metrics excludes times and speeds that no table of the study has ([study.Table].Also). It is
+	// empty if training diverged.
 	Metrics map[string]metrics.Number `json:"metrics"`
 	// Diverged reports whether training ended because the loss or gradient was not finite.
 	Diverged bool `json:"diverged,omitempty"`
@@ -98,7 +99,7 @@ func Collect(
 			}
 			continue
 		}
-		c, made, err := newCell(r)
+		c, made, err := newCell(s, r)
 		if r.Diverged && errors.Is(err, fs.ErrNotExist) { // it was not made, because its source diverged
 			continue
 		}
@@ -232,11 +233,12 @@ type provenance struct {
 	Programs map[string]string `json:"programs"`
 }
 
-func newCell(r study.Result) (Cell, Source, error) {
+func newCell(s *study.Study, r study.Result) (Cell, Source, error) {
 	c := Cell{ID: r.Cell.ID, Metrics: map[string]metrics.Number{},
 		Diverged: r.Diverged && !r.Trained()}
 	for name, x := range r.Summary {
-		if !metrics.Timed(name) || slices.Contains(study.CostMetrics(), name) {
+		asked := func(t study.Table) bool { return slices.Contains(t.Also, name) }
+		if !metrics.Timed(name) || slices.ContainsFunc(s.Tables, asked) {
 			c.Metrics[name] = metrics.Number(x)
 		}
 	}
