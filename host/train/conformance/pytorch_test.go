@@ -149,8 +149,11 @@ func TestTorchPlugins(t *testing.T) {
 
 // TestTorchTraining checks that a Llama of transformers, trained with cage-torch, has the losses
 // and weights of a run of cage from the same weights on the same batches, with the same quantizer,
-// optimizer and correction. Sums have another order: as soon as this rounds a weight to another
-// grid point, losses of AdamW and similar optimizers differ by as much as that changes them.
+// optimizer and correction.
+//
+// Sums have another order. As soon as this rounds one weight or activation to another grid point,
+// losses part, at first by some 1e-4. How far they get says a second training with cage-torch, from
+// weights that are moved by a rounding error: cage must be as near as that.
 func TestTorchTraining(t *testing.T) {
 	const steps = 100
 	hub := t.TempDir()
@@ -161,22 +164,19 @@ func TestTorchTraining(t *testing.T) {
 	for _, c := range []struct {
 		name, quantizer, optimizer, rest string
 		activations, fused               bool
+		vectors                          bool // are the optimizer's, too, and not those of rest
 		rate                             float64
-		early                            int // steps whose losses differ by at most 1e-5
-		tolerance, weights               float64
+		early                            int // steps without another grid point
 	}{
-		{name: "SGD", quantizer: "quest", optimizer: "sgd", rest: "sgd", rate: 0.02, early: 20,
-			tolerance: 1e-4, weights: 1e-5},
-		{name: "AdamW", quantizer: "quest", optimizer: "adamw", rest: "adamw", rate: 1e-3, early: 3,
-			tolerance: 2e-2, weights: 0.1},
+		{name: "SGD", quantizer: "quest", optimizer: "sgd", rest: "sgd", rate: 0.02, early: steps},
+		{name: "AdamW", quantizer: "quest", optimizer: "adamw", rest: "adamw", rate: 1e-3, early: 10},
 		{name: "activations", quantizer: "mxfp4", optimizer: "sgd", rest: "sgd", activations: true,
-			rate: 0.02, early: 3, tolerance: 5e-2, weights: 0.1},
+			rate: 0.02, early: 3},
 		{name: "trained scales", quantizer: "lsq", optimizer: "adamw", rest: "adamw", fused: true,
-			rate: 1e-4, early: 3, tolerance: 2e-2, weights: 0.1},
+			rate: 1e-4, early: steps},
 		{name: "refreshes", quantizer: "quest", optimizer: "shampoo", rest: "adamw", fused: true,
-			rate: 1e-3, early: 3, tolerance: 0.2, weights: 0.1},
-		{name: "Muon", quantizer: "absmax", optimizer: "muon", rest: "adamw", rate: 1e-3, early: 3,
-			tolerance: 2e-2, weights: 0.1},
+			vectors: true, rate: 1e-3, early: 3},
+		{name: "Muon", quantizer: "absmax", optimizer: "muon", rest: "adamw", rate: 1e-3, early: 3},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			data, validation := testrun.Dataset(t)
@@ -194,27 +194,31 @@ func TestTorchTraining(t *testing.T) {
 				fmt.Sprintf("train.steps=%d", steps))
 			testrun.Train(t, cfg, train.Options{})
 			want := losses(t, cfg.Train.Out)
+			weights := matrices(t, cfg.Model, testrun.Values(t, testrun.Newest(t, cfg.Train.Out)))
 			settings := map[string]any{"tokens": batches(t, data, uint64(cfg.Data.Seed), steps),
 				"activations": c.activations, "fused": c.fused, "rate": c.rate, "steps": steps, "strength": 1.0,
-				"silence":   0.1,
+				"silence": 0.1, "moved": false, "vectors": c.vectors,
 				"quantizer": c.quantizer, "optimizer": c.optimizer, "rest": c.rest}
 			got := trainInPython(t, settings)
 			if len(want) != steps || len(got.Losses) != steps {
 				t.Fatalf("%d losses and %d, want %d", len(want), len(got.Losses), steps)
 			}
+			settings["moved"] = true
+			moved := trainInPython(t, settings)
 			early, most := difference(got.Losses[:c.early], want), difference(got.Losses, want)
-			off := weightsOff(t, cfg.Model, got.Weights, testrun.Values(t, testrun.Newest(t, cfg.Train.Out)))
-			t.Logf("losses from %.6f to %.6f, differences up to step %d of at most %.1e, of all %.1e; "+
-				"norm of the difference of final weights: %.1e of theirs",
-				want[0], want[steps-1], c.early, early, most, off)
-			if !(early <= 1e-5 && most <= c.tolerance && off <= c.weights) {
+			off := apart(t, got.Weights, weights)
+			mostMoved, offMoved := difference(moved.Losses, got.Losses), apart(t, moved.Weights, got.Weights)
+			t.Logf("losses from %.6f to %.6f, differences up to step %d of at most %.1e, of all %.1e, norm "+
+				"of the difference of final weights %.1e of theirs; from moved weights %.1e and %.1e",
+				want[0], want[steps-1], c.early, early, most, off, mostMoved, offMoved)
+			if !(early <= 1e-5 && most <= max(1e-5, 4*mostMoved) && off <= max(1e-4, 4*offMoved)) {
 				t.Errorf("losses %v, want %v", got.Losses, want)
 			}
 			if c.name != "SGD" {
 				return
 			}
 			settings["strength"] = 0.9
-			if most := difference(trainInPython(t, settings).Losses, want); most <= c.tolerance {
+			if most := difference(trainInPython(t, settings).Losses, want); most <= 1e-4 {
 				t.Errorf("with another strength, losses differ by %.1e: the test would not find it", most)
 			}
 		})
@@ -296,36 +300,45 @@ func trainInPython(t *testing.T, settings map[string]any) (result trainedInPytho
 	return result
 }
 
-// weightsOff returns the norm of the difference of all weights, relative to that of want's, which
-// are parameters of cage.
-func weightsOff(t *testing.T, s architecture.Settings, got map[string][]float64,
-	want map[string][]float32,
-) float64 {
+// matrices returns those of the blocks among parameters of cage, by the names of transformers.
+func matrices(t *testing.T, s architecture.Settings, params map[string][]float32,
+) map[string][]float64 {
 	t.Helper()
 	layout, err := huggingface.Layout(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var off, all float64
-	compared := 0
+	list := map[string][]float64{}
 	for _, m := range layout {
-		weights := got[m.Tensor]
-		if weights == nil {
+		if len(m.Param.Dims) != 2 || !strings.Contains(m.Tensor, "layers") {
 			continue
 		}
-		compared++
 		columns := m.Param.Dims[1]
-		if len(weights) != len(m.Rows)*columns {
-			t.Fatalf("%s has %d elements", m.Tensor, len(weights))
-		}
-		for i, v := range weights {
-			w := float64(want["param/"+m.Param.Name][m.Rows[i/columns]*columns+i%columns])
-			off += (v - w) * (v - w)
-			all += w * w
+		for _, row := range m.Rows {
+			for _, v := range params["param/"+m.Param.Name][row*columns:][:columns] {
+				list[m.Tensor] = append(list[m.Tensor], float64(v))
+			}
 		}
 	}
-	if compared != 14 {
-		t.Errorf("%d tensors are compared, want 14", compared)
+	return list
+}
+
+// apart returns the norm of the difference of all weights, relative to that of want's.
+func apart(t *testing.T, got, want map[string][]float64) float64 {
+	t.Helper()
+	var off, all float64
+	for name, w := range want {
+		if len(got[name]) != len(w) {
+			t.Fatalf("%s has %d elements, want %d", name, len(got[name]), len(w))
+		}
+		for i, v := range w {
+			d := got[name][i] - v
+			off += d * d
+			all += v * v
+		}
+	}
+	if len(want) != 14 {
+		t.Errorf("%d tensors are compared, want 14", len(want))
 	}
 	return math.Sqrt(off / all)
 }

@@ -58,16 +58,21 @@ def train(settings):
     with open(settings) as f:
         s = json.load(f)
     model = make(s["fused"])
+    if s["moved"]:  # by a rounding error
+        with torch.no_grad():
+            for p in model.parameters():
+                p.copy_(torch.nextafter(p, p + torch.randn_like(p)))
     report = quantize_(model, s["quantizer"], activations=s["activations"])
     assert len(report.quantized) == (10 if s["fused"] else 14), report
     batches = torch.tensor(s["tokens"]).reshape(s["steps"], -1, CONTEXT + 1)
     with torch.no_grad():  # for the initial values of activations
         model(batches[0, :, :-1])
     decayed = [p for n, p in model.named_parameters() if p.ndim == 2 and "layers" in n and "quantizer" not in n]
-    own = {id(p) for p in decayed}
+    vectors = [p for p in model.parameters() if p.ndim == 1 and s["vectors"]]
+    own = {id(p) for p in decayed + vectors}
     others = [p for p in model.parameters() if id(p) not in own]
-    both = [optimizers.load(s["optimizer"], [{"params": decayed, "weight_decay": 0.1}], lr=s["rate"]),
-            optimizers.load(s["rest"], others, lr=s["rate"])]  # fmt: skip
+    groups = [{"params": decayed, "weight_decay": 0.1}, *([{"params": vectors}] if vectors else [])]
+    both = [optimizers.load(s["optimizer"], groups, lr=s["rate"]), optimizers.load(s["rest"], others, lr=s["rate"])]
     CAGE(both[0], model, s["steps"], strength=s["strength"], silence=s["silence"])
     losses = []
     for batch in batches:
