@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -50,7 +51,8 @@ var (
 
 func absmaxValues(bits int64) map[string]*pb.Value {
 	return map[string]*pb.Value{"bits": integer(bits), "grid": text("symmetric"),
-		"granularity": text("row"), "group": integer(128), "scale_dtype": text("f32")}
+		"granularity": text("row"), "group": integer(128), "rounding": text("nearest"),
+		"scale_dtype": text("f32")}
 }
 
 func lsqValues(levels string) map[string]*pb.Value {
@@ -181,6 +183,9 @@ func answer(
 		Hashes: map[string]string{}}
 	if err := conn.Invoke(t.Context(), method, request, response); err != nil {
 		s := status.Convert(err)
+		if s.Code() == codes.Internal {
+			t.Errorf("%s: %s: a request must have all parameters of the plugin", plugin, s.Message())
+		}
 		out.Error = &recordedStatus{s.Code().String(), s.Message()}
 		return out
 	}
