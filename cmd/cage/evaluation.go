@@ -349,7 +349,7 @@ texts are left out.`,
 		for _, c := range list {
 			d := study.Pair(c.First, c.Second, study.Level)
 			first, second := study.Describe(c.First).Mean, study.Describe(c.Second).Mean
-			onlyFirst, onlySecond := c.OnlyBetter()
+			items := study.PairItems([][]float64{c.First}, [][]float64{c.Second}, study.Level)
 			interval := "–"
 			if d.HasInterval() {
 				interval = fmt.Sprintf("[%+.4f, %+.4f]", d.Low, d.High)
@@ -358,10 +358,10 @@ texts are left out.`,
 			value = append(value, map[string]any{"task": c.Task, "metric": metric, "items": d.N,
 				"first": metrics.Number(first), "second": metrics.Number(second),
 				"difference": metrics.Number(d.Mean), "low": metrics.Number(d.Low),
-				"high": metrics.Number(d.High), "only_first": onlyFirst, "only_second": onlySecond})
+				"high": metrics.Number(d.High), "only_first": items.More, "only_second": items.Less})
 			rows = append(rows, []string{c.Task, metric, fmt.Sprint(d.N), fmt.Sprintf("%.4f", first),
 				fmt.Sprintf("%.4f", second), fmt.Sprintf("%+.4f", d.Mean), interval,
-				fmt.Sprint(onlyFirst), fmt.Sprint(onlySecond)})
+				fmt.Sprint(items.More), fmt.Sprint(items.Less)})
 		}
 		return tableOutput(value, rows), nil
 	})

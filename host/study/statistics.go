@@ -97,8 +97,7 @@ func (d Difference) Clear() bool { return d.HasInterval() && (d.Low > 0 || d.Hig
 // ItemDifference compares two quantities item by item: questions, or sequences of tokens.
 type ItemDifference struct {
 	N         int     // number of items
-	Mean      float64 // of the differences
-	Low, High float64 // interval of the mean, by a bootstrap over the items
+	Low, High float64 // interval of the mean difference, by a bootstrap over the items
 	// More and Less count the items with a positive and a negative difference. If values are 0 or 1,
 	// as of wrong and right answers, P is the p-value of the exact test that both are equally likely,
 	// otherwise NaN. With one replicate that is McNemar's test ("Note on the sampling error of the
@@ -140,7 +139,6 @@ func PairItems(a, b [][]float64, level float64) *ItemDifference {
 			d.Less++
 		}
 	}
-	d.Mean = stat.Mean(differences, nil)
 	means, rng := make([]float64, resamples), rand.New(rand.NewPCG(1, 2))
 	for i := range means {
 		for range d.N {

@@ -16,19 +16,6 @@ type Comparison struct {
 	First, Second []float64 // by item; for perplexity: log-probabilities
 }
 
-// OnlyBetter counts the items for which only the first model, and only the second one, has the
-// larger value.
-func (c *Comparison) OnlyBetter() (first, second int) {
-	for i, x := range c.First {
-		if x > c.Second[i] {
-			first++
-		} else if x < c.Second[i] {
-			second++
-		}
-	}
-	return first, second
-}
-
 // Compare returns the values of all metrics for the tasks that are in both directories, which were
 // written by [WriteResults], and the names of the tasks that are in one of them. Tasks that score
 // whole texts are omitted, because their metrics are not means over texts.

@@ -40,28 +40,36 @@ func (t *Table) addAlso(results []study.Result, groups [][][]replicate) {
 type place struct{ row, column int }
 
 // compared returns the entries in groups that are compared with each other: those that differ only
-// in axes of the baseline or, without one, those of a row. labels are those that they share.
-func (t *Table) compared() (labels [][]string, groups [][]place) {
-	shared := slices.DeleteFunc(slices.Concat(t.Columns, t.Rows), func(axis string) bool {
-		return t.Baseline[axis] != "" || len(t.Baseline) == 0 && slices.Contains(t.Columns, axis)
-	})
-	index := map[string]int{}
+// in axes of the baseline or, without one, those of a row. titles are the labels that they share.
+func (t *Table) compared() (titles []string, groups [][]place) {
 	for c := range t.ColumnLabels {
 		for i := range t.RowLabels {
 			if t.Entries[i][c].Expected == 0 {
 				continue
 			}
-			all := t.labels(i, c)
-			own := lists.Map(shared, func(axis string) string { return axis + " " + all[axis] })
-			k, known := index[join(own)]
-			if !known {
-				k = len(groups)
-				index[join(own)], labels, groups = k, append(labels, own), append(groups, nil)
+			shared, _ := t.split(place{i, c})
+			k := slices.Index(titles, shared)
+			if k < 0 {
+				k, titles, groups = len(titles), append(titles, shared), append(groups, nil)
 			}
 			groups[k] = append(groups[k], place{i, c})
 		}
 	}
-	return labels, groups
+	return titles, groups
+}
+
+// split returns the labels that an entry shares with those it is compared with, and its own.
+func (t *Table) split(p place) (shared, own string) {
+	var both [2][]string
+	labels := t.labels(p.row, p.column)
+	for _, axis := range slices.Concat(t.Columns, t.Rows) {
+		if t.Baseline[axis] != "" || len(t.Baseline) == 0 && slices.Contains(t.Columns, axis) {
+			both[1] = append(both[1], labels[axis])
+		} else {
+			both[0] = append(both[0], axis+" "+labels[axis])
+		}
+	}
+	return strings.Join(both[0], ", "), join(both[1])
 }
 
 // overview is a table with a line for each entry, and all of its metrics.
@@ -122,12 +130,12 @@ func sampleCell(x study.Sample, format string) cell {
 // conclude writes the conclusion: for each group of entries, which is the cheapest one whose paired
 // difference to the best has an interval that includes zero.
 func (t *Table) conclude(s *study.Study, groups [][][]replicate) {
-	labels, compared := t.compared()
+	titles, compared := t.compared()
 	var parts []string
 	for k, group := range compared {
 		part := t.cheapest(s, groups, group)
-		if len(labels[k]) > 0 {
-			part = "with " + strings.Join(labels[k], ", ") + ", " + part
+		if titles[k] != "" {
+			part = "with " + titles[k] + ", " + part
 		}
 		parts = append(parts, part)
 	}
@@ -139,6 +147,7 @@ func (t *Table) conclude(s *study.Study, groups [][][]replicate) {
 func (t *Table) cheapest(s *study.Study, groups [][][]replicate, group []place) string {
 	entry := func(p place) Entry { return t.Entries[p.row][p.column] }
 	of := func(p place) []replicate { return groups[p.row][p.column] }
+	name := func(p place) string { _, own := t.split(p); return own }
 	unknown := func(why string, args ...any) string {
 		return "it cannot be told which is the cheapest within an interval of the best: " +
 			fmt.Sprintf(why, args...)
@@ -149,7 +158,7 @@ func (t *Table) cheapest(s *study.Study, groups [][][]replicate, group []place) 
 	}
 	top := group[best]
 	if n := entry(top).N; n < 3 {
-		return unknown("that needs three replicates, and the best so far, %s, has %d", t.name(top), n)
+		return unknown("that needs three replicates, and the best so far, %s, has %d", name(top), n)
 	}
 	cost := slices.Index(t.Also, t.Cost)
 	price := func(p place) float64 { return entry(p).Also[cost].Mean } // NaN: not known
@@ -168,16 +177,16 @@ func (t *Table) cheapest(s *study.Study, groups [][][]replicate, group []place) 
 		switch {
 		case d.Clear(), entry(p).N > 0 && d.Mean-d.Mean != 0: // or it diverged
 		case !d.HasInterval(), math.IsNaN(price(p)):
-			open = append(open, t.name(p))
+			open = append(open, name(p))
 		case !(price(chosen) <= price(p)):
 			chosen, interval = p, intervalText(t.signed, d)
 		}
 	}
 	if math.IsNaN(price(top)) {
-		return unknown("the cost of the best, %s, is not known", t.name(top))
+		return unknown("the cost of the best, %s, is not known", name(top))
 	}
 	describe := func(p place) string {
-		return fmt.Sprintf("%s (%s, %s %s)", t.name(p), t.number(entry(p).Mean),
+		return fmt.Sprintf("%s (%s, %s %s)", name(p), t.number(entry(p).Mean),
 			formatNumber("%.4g", price(p)), metrics.Label(t.Cost))
 	}
 	text := "the cheapest within an interval of the best is the best itself, " + describe(top)
@@ -189,15 +198,4 @@ func (t *Table) cheapest(s *study.Study, groups [][][]replicate, group []place) 
 		text += ", as far as can be told without " + schema.Quoted(open)
 	}
 	return text
-}
-
-// name returns the labels of the entry in which it differs from those it is compared with.
-func (t *Table) name(p place) string {
-	labels := t.labels(p.row, p.column)
-	return join(lists.Map(slices.DeleteFunc(slices.Concat(t.Columns, t.Rows), func(axis string) bool {
-		if len(t.Baseline) == 0 {
-			return slices.Contains(t.Rows, axis)
-		}
-		return t.Baseline[axis] == ""
-	}), func(axis string) string { return labels[axis] }))
 }
