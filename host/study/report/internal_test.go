@@ -295,3 +295,17 @@ func TestSeriesName(t *testing.T) {
 		}
 	}
 }
+
+// TestItemsText checks that p is written only where there is a test.
+func TestItemsText(t *testing.T) {
+	table := &Table{differences: "%.2f"}
+	for p, want := range map[float64]string{0.5: "items [−0.10, +0.20], p = 0.5",
+		math.Inf(1): "items [−0.10, +0.20]"} {
+		if math.IsInf(p, 1) {
+			p = math.NaN()
+		}
+		if got := table.itemsText(study.ItemDifference{Low: -0.1, High: 0.2, P: p}); got != want {
+			t.Errorf("%v: %s, want %s", p, got, want)
+		}
+	}
+}

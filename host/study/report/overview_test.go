@@ -4,9 +4,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/study/report"
+	"github.com/cage-qat/cage/host/study/snapshot"
 )
 
 const costly = base + `
@@ -92,6 +94,28 @@ func TestConclusion(t *testing.T) {
 		"replicates, and the best so far, dear, has 2."
 	if got := costs(t, "0", "1").Tables[0].Conclusion; got != two {
 		t.Errorf("with two seeds: %s", got)
+	}
+}
+
+// TestKeptCosts checks that kept results have the costs that a table asks for, and no other times.
+func TestKeptCosts(t *testing.T) {
+	s := parse(t, strings.Replace(costly, `"MODEL"`, `"../../model/huggingface/testdata/llama32"`, 1),
+		filepath.Join(t.TempDir(), "out"))
+	results := []study.Result{}
+	for _, c := range s.Cells {
+		run(t, c, 1, 0)
+		write(t, c.Dir, "run.toml", string(c.Config.Encode()))
+		results = append(results, study.Result{Cell: c, State: study.Done, Summary: map[string]float64{
+			"val_loss": 1, "seconds": 5, "processor_seconds": 6, "start_seconds": 7}})
+	}
+	kept, err := snapshot.Collect(s, results, nil, "r", time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, other := kept.Cells[0].Metrics["start_seconds"]
+	_, unasked := kept.Cells[0].Metrics["processor_seconds"]
+	if kept.Cells[0].Metrics["seconds"] != 5 || other || unasked {
+		t.Errorf("kept are %v", kept.Cells[0].Metrics)
 	}
 }
 
