@@ -193,7 +193,7 @@ func (s Site) RowLen() int {
 }
 
 // Grid defines the numbers that codes represent and the groups that share a scale; see [Integers],
-// [OddIntegers] and [E2M1].
+// [OddIntegers], [E2M1] and [Affine].
 type Grid = spec.Grid
 
 // Integers returns the grid of the integers from min to max, where each run of group consecutive
@@ -209,6 +209,12 @@ func OddIntegers(max, group int) Grid {
 
 // E2M1 returns the grid of the four-bit floats E2M1.
 func E2M1(group int) Grid { return Grid{Format: spec.FormatE2M1, Group: group} }
+
+// Affine returns the grid of the integers from 0 to max, times the scale of a group, plus its
+// minimum. Scale must have both for each group, as an axis of two elements.
+func Affine(max, group int) Grid {
+	return Grid{Format: spec.FormatAffine, Max: max, Step: 1, Group: group}
+}
 
 // Quantized is the result of Quantize.
 type Quantized struct {

@@ -50,8 +50,8 @@ func newExport() *cobra.Command {
 
   hf                  plain floats for transformers and everything that reads them
   compressed-tensors  packed weights for vLLM and transformers: int4, int8, mxfp4, nvfp4
-  gguf                for llama.cpp: tq1_0, tq2_0, q1_0, q2_0, q4_0, q4_1, q5_0, q8_0, mxfp4, nvfp4,
-                      f16, bf16, f32
+  gguf                for llama.cpp: tq1_0, tq2_0, q1_0, q2_0, q4_0, q4_1, q5_0, q5_1, q8_0, mxfp4,
+                      nvfp4, f16, bf16, f32
   mlx                 for mlx-lm on Apple computers: int2, int4, int8, mxfp4
 
 The weights are the values Q(x) that training computed with, bit for bit. The files are

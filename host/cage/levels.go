@@ -13,9 +13,10 @@ type Levels struct {
 	Codes   []int32 // the code of each number
 }
 
-// Numbers maps each code of a grid to the number that it represents; nil if the grid is unknown.
+// Numbers maps each code of a grid to the number that it represents, in units of the scale; nil if
+// the grid is unknown, or a number has a minimum, too.
 func Numbers(g spec.Grid) map[int32]float32 {
-	if g == (spec.Grid{}) {
+	if g == (spec.Grid{}) || g.Format == spec.FormatAffine {
 		return nil
 	}
 	numbers := map[int32]float32{}

@@ -31,6 +31,9 @@ const (
 	gridSigned    = "signed"
 	gridFit       = "fit"
 	gridSign      = "sign"
+	gridMinimum   = "minimum"
+	gridMLX       = "mlx"
+	gridAffine    = "affine"
 
 	roundNearest = "nearest"
 	roundLlama   = "llama.cpp"
@@ -50,13 +53,16 @@ func (absmax) Describe() sdk.Description {
 		Parameters: []sdk.Parameter{
 			sdk.Int("bits", 4, 1, 8, "bits of a code; 1 bit needs the centred grid"),
 			sdk.Choice("grid", gridSymmetric,
-				[]string{gridSymmetric, gridFull, gridCentred, gridGPTQ, gridSigned, gridFit, gridSign},
+				[]string{gridSymmetric, gridFull, gridCentred, gridGPTQ, gridSigned, gridFit, gridSign,
+					gridMinimum, gridMLX, gridAffine},
 				"symmetric: integers with the maximum on the top code; full, gptq: all 2^b integers; "+
 					"signed: all of them, and the number of largest magnitude has the code −2^(b−1), as in "+
 					"llama.cpp's Q4_0 and Q5_0, so that the scale has the other sign; fit: all of them, with the "+
 					"scale of symmetric or that which gives the least number the code −2^(b−1), whichever has the "+
 					"smaller error, so that weights in compressed-tensors keep their numbers; centred: half-integers, no zero; sign: −1 and 1 times the mean "+
-					"magnitude, as in llama.cpp's Q1_0"),
+					"magnitude, as in llama.cpp's Q1_0; minimum, mlx and affine: 0 to 2^b−1 and a minimum for each "+
+					"group, as in llama.cpp's Q4_1 and Q5_1, by the rule of MLX's mx.quantize, and so that weights "+
+					"of MLX keep their numbers"),
 			sdk.Choice("rounding", roundNearest, []string{roundNearest, roundLlama},
 				"nearest: codes are x/s, for the scale s in its type, ties to even; llama.cpp: x times the "+
 					"reciprocal of the scale before it is rounded to its type, ties away from zero, as in "+
@@ -72,12 +78,20 @@ func (absmax) Describe() sdk.Description {
 			{Name: sdk.ClaimIdempotent, When: map[string]any{"grid": gridSigned}},
 			{Name: sdk.ClaimIdempotent, When: map[string]any{"grid": gridFit}},
 			{Name: sdk.ClaimIdempotent, When: map[string]any{"grid": gridSign}},
+			{Name: sdk.ClaimIdempotent, When: map[string]any{"grid": gridMinimum}},
+			{Name: sdk.ClaimIdempotent, When: map[string]any{"grid": gridAffine}},
 			// x = −amax is a tie between two codes.
 			{Name: sdk.ClaimTies, When: map[string]any{"grid": gridFull}},
 			{Name: sdk.ClaimTies, When: map[string]any{"grid": gridGPTQ}},
 			// Codes are the nearest for the scale before it is rounded.
 			short("grid", gridSigned, microscaling.ScaleBF16),
 			short("grid", gridSigned, microscaling.ScaleF16),
+			short("grid", gridMinimum, microscaling.ScaleBF16),
+			short("grid", gridMinimum, microscaling.ScaleF16),
+			short("grid", gridMLX, microscaling.ScaleBF16),
+			short("grid", gridMLX, microscaling.ScaleF16),
+			short("grid", gridAffine, microscaling.ScaleBF16),
+			short("grid", gridAffine, microscaling.ScaleF16),
 			short("rounding", roundLlama, microscaling.ScaleBF16),
 			short("rounding", roundLlama, microscaling.ScaleF16),
 		},
@@ -96,7 +110,7 @@ func (absmax) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 	if err != nil {
 		return sdk.Quantized{}, err
 	}
-	ofRows := grid == gridSigned || grid == gridSign
+	ofRows := grid == gridSigned || grid == gridSign || isAffine(site)
 	levels.reciprocal = site.Text("rounding") == roundLlama
 	if levels.reciprocal && (ofRows || levels.centred) {
 		return sdk.Quantized{}, sdk.Refuse("grid = %q has its own rounding: leave rounding = %q",
@@ -115,7 +129,12 @@ func (absmax) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 	}
 	amax := largest(grouped.Abs())
 	finite := amax.IsFinite()
-	value, codes, scale := levels.quantize(grouped, levels.step(grouped, amax), finite)
+	var value, codes, scale program.Value
+	if isAffine(site) {
+		value, codes, scale = levels.affine(grouped, finite)
+	} else {
+		value, codes, scale = levels.quantize(grouped, levels.step(grouped, amax), finite)
+	}
 	if grid == gridFit {
 		other := largest(grouped.Neg()).Max(b.Const(0)).Div(b.Const(-levels.lowest))
 		otherValue, otherCodes, otherScale := levels.quantize(grouped, other, finite)
@@ -129,22 +148,28 @@ func (absmax) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 	}
 	mask := finite.Broadcast(grouped.Shape(), nil)
 	return sdk.Quantized{
-		Value:       split.undo(value),
-		Surrogate:   split.undo(finite.Select(grouped, b.Const(0))),
-		Codes:       split.undo(finite.Select(codes, b.Const(0)).Convert(program.Int)),
-		Scale:       scale,
-		Grid:        levels.codes(split.declared),
-		Mask:        split.undo(mask),
-		Homogeneous: levels.offset == 0 && levels.scale == microscaling.ScaleF32,
+		Value:     split.undo(value),
+		Surrogate: split.undo(finite.Select(grouped, b.Const(0))),
+		Codes:     split.undo(finite.Select(codes, b.Const(0)).Convert(program.Int)),
+		Scale:     scale,
+		Grid:      levels.codes(split.declared),
+		Mask:      split.undo(mask),
+		Homogeneous: levels.offset == 0 && levels.scale.ScaleType == microscaling.ScaleF32 &&
+			grid != gridMLX && grid != gridAffine,
 	}, nil
 }
 
-// Unpack writes scale·codes group by group. On the centred grid codes are doubled levels
-// and the scale is half a step; both conversions are exact.
+// Unpack writes scale·codes, plus the minimum if there is one, group by group. On the centred grid
+// codes are doubled levels and the scale is half a step; both conversions are exact.
 func (absmax) Unpack(_ *program.Builder, codes, scale program.Value,
 	site sdk.Site) (program.Value, error) {
 	split := newGroups(site)
-	return split.undo(split.apply(codes.Convert(program.Float)).Mul(scale)), nil
+	codes = split.apply(codes.Convert(program.Float))
+	if isAffine(site) {
+		last := scale.Type().Rank() - 1
+		return split.undo(codes.Mul(scale.At(last, 0, 1)).Add(scale.At(last, 1, 2))), nil
+	}
+	return split.undo(codes.Mul(scale)), nil
 }
 
 // groups reshapes a tensor so that the numbers that share a scale lie along the last axis. A tensor
@@ -210,13 +235,13 @@ type levels struct {
 	// CPU rounds faster with known bounds.
 	lowest, highest float64
 	centred         bool
-	scale           microscaling.ScaleType // type that the step is rounded to
-	reciprocal      bool                   // codes are those of the step before it is rounded
+	scale           scaleType // type that the step is rounded to
+	reciprocal      bool      // codes are those of the step before it is rounded
 }
 
 func newLevels(grid string, bits int, scale microscaling.ScaleType) (levels, error) {
 	half := math.Ldexp(1, bits-1)
-	l := levels{grid: grid, scale: scale, top: half - 0.5, lowest: -half, highest: half - 1}
+	l := levels{grid: grid, scale: scaleType{scale}, top: half - 0.5, lowest: -half, highest: half - 1}
 	switch {
 	case grid == gridCentred:
 		l.offset, l.lowest, l.highest, l.centred = centredEps, 1-half, half, true
@@ -233,6 +258,8 @@ func newLevels(grid string, bits int, scale microscaling.ScaleType) (levels, err
 		l.top = half - 1
 	case grid == gridSigned:
 		l.top = half
+	case grid == gridMinimum || grid == gridMLX || grid == gridAffine:
+		l.lowest, l.highest = 0, 2*half-1
 	} // On a full grid, amax/s is half an odd integer, a tie: rounding to even yields ±2^(b−1), of
 	// which only the negative one is a code.
 	return l, nil
@@ -244,6 +271,8 @@ func (l levels) codes(group int) sdk.Grid {
 		return sdk.OddIntegers(int(2*l.highest-1), group)
 	case l.grid == gridSign:
 		return sdk.OddIntegers(1, group)
+	case l.lowest == 0:
+		return sdk.Affine(int(l.highest), group)
 	}
 	return sdk.Integers(int(l.lowest), int(l.highest), group)
 }
@@ -288,10 +317,7 @@ func (l levels) quantize(x, step, finite program.Value) (value, codes, scale pro
 // scales, x/s is a product with 1/s, and a step that is rounded to zero gives zeros.
 func (l levels) llama(x, step, finite program.Value) (value, codes, scale program.Value) {
 	b := x.Builder()
-	size, zero := step.Abs(), step.Abs().Lt(b.Const(smallest))
-	if l.scale == microscaling.ScaleF16 {
-		zero = size.Le(b.Const(0x1p-25)) // the tie between 0 and the smallest half float
-	}
+	zero := l.scale.zero(step)
 	v := x.Mul(zero.Select(b.Const(0), b.Const(1).Div(step)))
 	switch l.grid {
 	case gridSign:
@@ -304,9 +330,7 @@ func (l levels) llama(x, step, finite program.Value) (value, codes, scale progra
 		codes = v.Lt(b.Const(0)).Select(whole.Neg(), whole)
 	}
 	codes = codes.Clip(l.lowest, l.highest)
-	size = l.scale.RoundStep(size, false)
-	scale = step.Lt(b.Const(0)).Select(size.Neg(), size)
-	scale = finite.Select(zero.Select(b.Const(0), scale), b.Const(math.NaN()))
+	scale = finite.Select(l.scale.signed(step), b.Const(math.NaN()))
 	return codes.Mul(scale), codes, scale
 }
 

@@ -468,7 +468,14 @@ func (q *quantizerRun) checkCodes(t *trial, in *instance, x []float64) {
 // that are rotated back are not compared.
 func (in *instance) checkGrid(x []float64, out quantization) {
 	scale := out.outputs[spec.OutputScale].Float64s()
-	columns, groups := in.shape[1], 1
+	columns, groups, minima := in.shape[1], 1, []float64{0}
+	if n := in.Grid.PerGroup(); n > 1 && len(scale)%n == 0 {
+		pairs := scale
+		scale, minima = nil, nil
+		for i := 0; i < len(pairs); i += n {
+			scale, minima = append(scale, pairs[i]), append(minima, pairs[i+1])
+		}
+	}
 	if g := in.Grid.Group; g > 0 {
 		groups = (columns + g - 1) / g
 	}
@@ -477,23 +484,25 @@ func (in *instance) checkGrid(x []float64, out quantization) {
 			n, columns, groups)
 		return
 	}
-	want := slices.Clone(out.value)
+	want, terms := slices.Clone(out.value), slices.Clone(out.value)
 	for i, v := range out.value {
-		code, s := int32(out.codes[i]), scale[0]
+		code, group := int32(out.codes[i]), 0
 		if len(scale) > 1 {
-			s = scale[i/columns*groups+i%columns*groups/max(columns, groups*in.Grid.Group)]
+			group = i/columns*groups + i%columns*groups/max(columns, groups*in.Grid.Group)
 		}
+		s, minimum := scale[group], minima[min(group, len(minima)-1)]
 		if !in.Grid.Holds(code) && (code != 0 || v != 0 && v == v) {
 			in.t.failf(in.at(), "code %d is not one of the Grid's codes %v", code, in.Grid.Codes())
 			return
 		}
 		if v == v { // NaN has no code
-			want[i] = float64(in.Grid.Number(code)) * s
+			v := float64(in.Grid.Number(code)) * s
+			want[i], terms[i] = v+minimum, math.Abs(v)+math.Abs(minimum)
 		}
 	}
 	if !in.mixes() {
 		in.within(x, "value, against the number of its code on the Grid times the scale,",
-			out.value, want, func(i int) float64 { return tolerance(0, 1e-6, want[i]) })
+			out.value, want, func(i int) float64 { return tolerance(0, 1e-6, terms[i]) })
 	}
 }
 

@@ -15,6 +15,10 @@ const (
 	FormatInteger NumberFormat = "integer"
 	// FormatE2M1 means that codes 0 to 15 are the bit patterns of the four-bit floats E2M1.
 	FormatE2M1 NumberFormat = "e2m1"
+	// FormatAffine means that a code is itself the number, and that each group has a minimum, which is
+	// added to the number times the scale. The output scale then has two elements for each group, its
+	// scale and its minimum.
+	FormatAffine NumberFormat = "affine"
 )
 
 // e2m1 holds the numbers of E2M1, indexed by code (OCP Microscaling 1.0, section 5.3.3).
@@ -63,6 +67,14 @@ func (g Grid) Codes() (list []int32) {
 	return list
 }
 
+// PerGroup returns how many elements of the output scale a group has.
+func (g Grid) PerGroup() int {
+	if g.Format == FormatAffine {
+		return 2
+	}
+	return 1
+}
+
 const maxCodes = 1 << 16
 
 func (g Grid) check() error {
@@ -71,9 +83,9 @@ func (g Grid) check() error {
 	case g.Format == FormatE2M1 && integers:
 		return errors.New("a grid of the format e2m1 has no Min, Max or Step: leave them 0")
 	case g.Format == FormatE2M1:
-	case g.Format != FormatInteger:
-		return fmt.Errorf("got grid format %q, want %s or %s",
-			g.Format, FormatInteger, FormatE2M1)
+	case g.Format != FormatInteger && g.Format != FormatAffine:
+		return fmt.Errorf("got grid format %q, want %s, %s or %s",
+			g.Format, FormatInteger, FormatE2M1, FormatAffine)
 	case g.Step < 1 || g.Max < g.Min || (g.Max-g.Min)%g.Step != 0,
 		(g.Max-g.Min)/g.Step >= maxCodes:
 		return fmt.Errorf("the grid has codes from %d to %d in steps of %d: want a least and a greatest "+

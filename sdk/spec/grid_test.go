@@ -16,6 +16,11 @@ func TestGrid(t *testing.T) {
 	if got := len(floats.Codes()); got != 16 || floats.check() != nil || floats.Number(13) != -3 {
 		t.Errorf("%d codes, %v, %v", got, floats.Number(13), floats.check())
 	}
+	affine := Grid{Format: FormatAffine, Max: 3, Step: 1}
+	if got := affine.Codes(); !slices.Equal(got, []int32{0, 1, 2, 3}) || affine.check() != nil ||
+		affine.PerGroup() != 2 || odd.PerGroup() != 1 {
+		t.Errorf("%v, %v", got, affine.check())
+	}
 	for code := int32(-20); code < 20; code++ {
 		if odd.Holds(code) != slices.Contains(odd.Codes(), code) ||
 			floats.Holds(code) != slices.Contains(floats.Codes(), code) {
@@ -26,7 +31,7 @@ func TestGrid(t *testing.T) {
 		g    Grid
 		says string
 	}{
-		{Grid{Format: "int4"}, "want integer or e2m1"},
+		{Grid{Format: "int4"}, "want integer, e2m1 or affine"},
 		{Grid{Format: FormatE2M1, Max: 15}, "leave them 0"},
 		{Grid{Format: FormatInteger, Max: 7}, "in steps of 0"},
 		{Grid{Format: FormatInteger, Min: 1, Step: 1}, "codes from 1 to 0"},

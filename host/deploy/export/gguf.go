@@ -26,8 +26,9 @@ const (
 )
 
 var ggufTypes = map[string]gguf.Type{
-	"q4_0": gguf.Q4_0, "q4_1": gguf.Q4_1, "q5_0": gguf.Q5_0, typeQ8: gguf.Q8_0,
-	typeMXFP4: gguf.MXFP4, typeNVFP4: gguf.NVFP4, "q1_0": gguf.Q1_0, "q2_0": gguf.Q2_0,
+	"q4_0": gguf.Q4_0, "q4_1": gguf.Q4_1, "q5_0": gguf.Q5_0, "q5_1": gguf.Q5_1,
+	typeQ8: gguf.Q8_0, typeMXFP4: gguf.MXFP4, typeNVFP4: gguf.NVFP4, "q1_0": gguf.Q1_0,
+	"q2_0":  gguf.Q2_0,
 	"tq1_0": gguf.TQ1_0, "tq2_0": gguf.TQ2_0,
 	floatF32: gguf.F32, floatF16: gguf.F16, floatBF16: gguf.BF16,
 }
@@ -99,7 +100,7 @@ func planGGUF(m *Model, o Options) (*Plan, error) {
 				return []string{typeMXFP4, typeNVFP4, typeQ8}
 			}
 			// The smallest first; tq1_0 is smaller, and slower.
-			list := []string{"q1_0", "tq2_0", "q2_0", "q4_0", "q4_1", "q5_0", typeQ8}
+			list := []string{"q1_0", "tq2_0", "q2_0", "q4_0", "q4_1", "q5_0", "q5_1", typeQ8}
 			return slices.DeleteFunc(list, func(typ string) bool {
 				return typ != typeQ8 && ggufCodes(w.grid, ggufTypes[typ]) != nil
 			})
@@ -241,6 +242,14 @@ func shifted(gains []float32, by float64) []float32 {
 
 func ggufCodes(g *Grid, typ gguf.Type) error {
 	low, high := math.MinInt8, math.MaxInt8
+	if affine := g.Numbers.Format == spec.FormatAffine; affine || typ == gguf.Q5_1 {
+		highest := map[gguf.Type]int{gguf.Q4_1: 15, gguf.Q5_1: 31}[typ]
+		if affine && g.Numbers.Max <= highest {
+			return nil
+		}
+		return errors.New("q4_1 and q5_1 have a minimum for each group and codes up to 15 and 31, and no " +
+			"other type has one")
+	}
 	switch typ {
 	case gguf.TQ1_0, gguf.TQ2_0:
 		low, high = -1, 1
@@ -274,7 +283,10 @@ func ggufBlocks(g *Grid, typ gguf.Type, inexact bool) (out []byte, err error) {
 	size, _ := typ.Block()
 	if typ == gguf.MXFP4 {
 		g, err = mxfp4Blocks(g)
-	} else if g, err = g.integers(); err == nil {
+	} else if g.Minima == nil {
+		g, err = g.integers()
+	}
+	if err == nil && typ != gguf.MXFP4 {
 		if err = ggufCodes(g, typ); err == nil {
 			g, err = g.split(size)
 		}
@@ -295,6 +307,18 @@ func ggufBlocks(g *Grid, typ gguf.Type, inexact bool) (out []byte, err error) {
 		if !isHalf(s, inexact) {
 			return nil, errors.New("not all scales are half floats, as those of a quantizer with " +
 				`scale_dtype = "f16" are; --inexact rounds them`)
+		}
+		if g.Minima != nil {
+			if !isHalf(g.Minima[i], inexact) {
+				return nil, errors.New("not all minima are half floats; --inexact rounds them")
+			}
+			out = appendHalf(appendHalf(out, s), g.Minima[i])
+			if typ == gguf.Q5_1 {
+				out = packFives(out, codes, 0)
+			} else {
+				out = packNibbles(out, codes, 0)
+			}
+			continue
 		}
 		switch typ {
 		case gguf.Q8_0:

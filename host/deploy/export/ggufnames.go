@@ -173,6 +173,7 @@ func ropeFactors(s architecture.Settings) []float32 {
 var ggufFileTypes = map[gguf.Type]uint32{
 	gguf.F32: 0, gguf.F16: 1, gguf.BF16: 32, gguf.Q4_0: 2, gguf.Q4_1: 3, gguf.Q8_0: 7, gguf.MXFP4: 38,
 	gguf.TQ1_0: 36, gguf.TQ2_0: 37, gguf.NVFP4: 39, gguf.Q2_0: 41, gguf.Q1_0: 40, gguf.Q5_0: 8,
+	gguf.Q5_1: 9,
 }
 
 // keys are the keys of a model's settings, below the name of its family, and the variables with

@@ -10,7 +10,7 @@ import (
 )
 
 // Grid is a quantized matrix as codes and scales. In float32, each element is the number that its
-// code represents times the scale of its group.
+// code represents times the scale of its group, plus the group's minimum if there are Minima.
 type Grid struct {
 	Rows, Columns int
 	// Group is the number of consecutive elements of a row that share a scale; it divides Columns.
@@ -19,6 +19,7 @@ type Grid struct {
 	Numbers spec.Grid
 	Codes   []int32   // [Rows, Columns]
 	Scales  []float32 // [Rows, Columns/Group]; 0 for a group of zeros
+	Minima  []float32 // as Scales; nil unless the format of Numbers is affine
 }
 
 // e2m1 holds the numbers of E2M1, indexed by code; e2m1Doubled holds twice these, as integers.
@@ -48,25 +49,35 @@ func NewGrid(q *Quantized, dims []int) (*Grid, error) {
 	if q.Grid.Group > 0 {
 		g.Group = min(q.Grid.Group, g.Columns)
 	}
-	perRow := (g.Columns + g.Group - 1) / g.Group
-	if n := len(q.Scale); n != g.Rows*perRow && (n != 1 || q.Grid.Group > 0) {
+	perRow, perGroup := (g.Columns+g.Group-1)/g.Group, q.Grid.PerGroup()
+	if n := len(q.Scale); n != g.Rows*perRow*perGroup && (n != perGroup || q.Grid.Group > 0) {
 		return nil, fmt.Errorf("got %d scales of shape %v, but the grid that the plugin declares "+
-			"has %d for each row: this is a bug in the plugin", n, q.ScaleShape, perRow)
+			"has %d for each row: this is a bug in the plugin", n, q.ScaleShape, perRow*perGroup)
 	}
 	g.Codes = make([]int32, len(q.Value))
 	for row := range g.Rows {
 		for from := 0; from < g.Columns; from += g.Group {
-			scale := q.Scale[len(g.Scales)%len(q.Scale)] // one for the tensor, or one per group
+			scale := q.Scale[len(g.Scales)*perGroup%len(q.Scale)] // one for the tensor, or one per group
+			minimum := float32(0)
+			if perGroup > 1 {
+				minimum = q.Scale[len(g.Scales)*perGroup%len(q.Scale)+1]
+			}
 			start, end := row*g.Columns+from, row*g.Columns+min(from+g.Group, g.Columns)
-			if !slices.ContainsFunc(q.Value[start:end], func(v float32) bool { return v != 0 }) {
-				g.Scales = append(g.Scales, 0)
-				continue
+			zeros := !slices.ContainsFunc(q.Value[start:end], func(v float32) bool { return v != 0 })
+			if zeros {
+				scale, minimum = 0, 0
 			}
 			g.Scales = append(g.Scales, scale)
+			if perGroup > 1 {
+				g.Minima = append(g.Minima, minimum)
+			}
+			if zeros {
+				continue
+			}
 			for i := start; i < end; i++ {
 				v := q.Value[i]
 				if q.Codes == nil {
-					g.Codes[i] = nearest(v, scale, g.Numbers)
+					g.Codes[i] = nearest(v-minimum, scale, g.Numbers)
 				} else {
 					g.Codes[i] = q.Codes[i]
 				}
@@ -74,7 +85,7 @@ func NewGrid(q *Quantized, dims []int) (*Grid, error) {
 					return nil, fmt.Errorf("got the code %d, which is not in the grid that "+
 						"the plugin declares: this is a bug in the plugin", g.Codes[i])
 				}
-				if g.Numbers.Number(g.Codes[i])*scale != v {
+				if float32(g.Numbers.Number(g.Codes[i])*scale)+minimum != v {
 					return nil, errors.New("Q(x) differs from its codes times its scales")
 				}
 			}
@@ -87,6 +98,9 @@ func NewGrid(q *Quantized, dims []int) (*Grid, error) {
 }
 
 func nearest(value, scale float32, numbers spec.Grid) int32 {
+	if value == 0 {
+		return 0
+	}
 	ratio := float64(value) / float64(scale)
 	if numbers.Format != spec.FormatE2M1 {
 		return int32(math.Round(min(max(ratio, math.MinInt16), math.MaxInt16)))
@@ -105,6 +119,9 @@ func (g *Grid) of(p part) *Grid {
 	out := *g
 	out.Rows = len(p.Rows)
 	out.Codes, out.Scales = pick(p, g.Codes), pick(p, g.Scales)
+	if g.Minima != nil {
+		out.Minima = pick(p, g.Minima)
+	}
 	return &out
 }
 
@@ -120,20 +137,25 @@ func (g *Grid) split(size int) (*Grid, error) {
 		return g, nil
 	}
 	out := *g
-	out.Group, out.Scales = size, make([]float32, 0, len(g.Codes)/size)
-	for _, s := range g.Scales {
-		for range g.Group / size {
-			out.Scales = append(out.Scales, s)
+	out.Group = size
+	each := func(list []float32) (out []float32) {
+		for _, v := range list {
+			out = append(out, slices.Repeat([]float32{v}, g.Group/size)...)
 		}
+		return out
 	}
+	out.Scales, out.Minima = each(g.Scales), each(g.Minima)
 	return &out, nil
 }
 
 // integers returns the grid with integer codes: for E2M1, the doubled numbers with half the scale.
 // The products are the same; it is an error if half of a scale is not exact.
 func (g *Grid) integers() (*Grid, error) {
-	if g.Numbers.Format == spec.FormatInteger {
+	switch g.Numbers.Format {
+	case spec.FormatInteger:
 		return g, nil
+	case spec.FormatAffine:
+		return nil, errors.New("groups have a minimum, too, which the type does not have")
 	}
 	out := *g
 	out.Numbers = spec.Grid{
@@ -163,10 +185,12 @@ func (g *Grid) floats() (*Grid, error) {
 		}
 	}
 	largest := int(e2m1[7])
-	if !g.fits(-largest, largest) || slices.ContainsFunc(g.Numbers.Codes(), func(c int32) bool {
+	absent := func(c int32) bool {
 		_, ok := of[c]
 		return !ok
-	}) {
+	}
+	if g.Minima != nil || !g.fits(-largest, largest) ||
+		slices.ContainsFunc(g.Numbers.Codes(), absent) {
 		return nil, fmt.Errorf("the grid has integers from %d to %d in steps of %d, want numbers of "+
 			"E2M1", g.Numbers.Min, g.Numbers.Max, g.Numbers.Step)
 	}

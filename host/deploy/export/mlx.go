@@ -79,7 +79,10 @@ type affine struct {
 }
 
 func affineOf(g *Grid, bits int) (*affine, error) {
-	g, err := g.integers()
+	minima, err := g.Minima, error(nil)
+	if minima == nil {
+		g, err = g.integers()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -101,21 +104,28 @@ func affineOf(g *Grid, bits int) (*affine, error) {
 		return nil, err
 	}
 	out := *g
-	out.Codes, out.Scales = make([]int32, len(g.Codes)), make([]float32, len(g.Scales))
 	a := &affine{&out, make([]float32, len(g.Scales)), true}
+	if minima != nil {
+		a.biases = g.Minima
+	} else {
+		out.Codes, out.Scales = make([]int32, len(g.Codes)), make([]float32, len(g.Scales))
+	}
 	// Products and sums are integers times g's scale. The largest odd one needs the most bits.
 	largest := max(-low, high, high-low)
 	for i, s := range g.Scales {
 		if s == 0 {
 			continue
 		}
-		out.Scales[i], a.biases[i] = s*float32(step), s*float32(low)
-		for j := i * group; j < (i+1)*group; j++ {
-			out.Codes[j] = (g.Codes[j] - int32(low)) / int32(step)
-		}
 		for _, n := range []int{largest, (largest - 1) | 1} {
 			v := float64(s) * float64(n)
 			a.exact = a.exact && float64(float32(v)) == v
+		}
+		if minima != nil { // a sum with an exact product is rounded once
+			continue
+		}
+		out.Scales[i], a.biases[i] = s*float32(step), s*float32(low)
+		for j := i * group; j < (i+1)*group; j++ {
+			out.Codes[j] = (g.Codes[j] - int32(low)) / int32(step)
 		}
 	}
 	return a, nil

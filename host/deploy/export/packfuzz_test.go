@@ -26,13 +26,19 @@ func FuzzBlocks(f *testing.F) {
 			numbers spec.Grid
 		}{{gguf.Q8_0, sdk.Integers(-128, 127, 32)}, {gguf.Q4_0, sdk.Integers(-8, 7, 32)},
 			{gguf.Q4_1, sdk.OddIntegers(15, 32)}, {gguf.Q5_0, sdk.Integers(-16, 15, 32)},
-			{gguf.Q1_0, sdk.OddIntegers(1, 128)},
+			{gguf.Q1_0, sdk.OddIntegers(1, 128)}, {gguf.Q4_1, sdk.Affine(15, 32)},
+			{gguf.Q5_1, sdk.Affine(31, 32)},
 			{gguf.TQ1_0, sdk.Integers(-1, 1, 256)}, {gguf.TQ2_0, sdk.Integers(-1, 1, 256)},
 			{gguf.Q2_0, sdk.Integers(-2, 1, 64)},
 			{gguf.Q2_0, sdk.Integers(-1, 2, 64)}, {gguf.MXFP4, sdk.E2M1(32)}} {
 			typ, numbers := c.typ, c.numbers
 			size, _ := typ.Block()
 			g := &Grid{Rows: 1, Columns: size, Group: size, Numbers: numbers, Scales: []float32{scale}}
+			minimum := float32(0)
+			if numbers.PerGroup() > 1 {
+				minimum = -2 * scale
+				g.Minima = []float32{minimum}
+			}
 			codes := numbers.Codes()
 			for i := range size {
 				g.Codes = append(g.Codes, codes[(int(data[i%len(data)])+i/len(data))%len(codes)])
@@ -49,7 +55,7 @@ func FuzzBlocks(f *testing.F) {
 				t.Fatalf("%s: %d numbers, error %v", typ, len(got), err)
 			}
 			for i, v := range got {
-				if want := numbers.Number(g.Codes[i]) * scale; v != want {
+				if want := float32(numbers.Number(g.Codes[i])*scale) + minimum; v != want {
 					t.Fatalf("%s: %v at %d, want %v", typ, v, i, want)
 				}
 			}

@@ -56,6 +56,8 @@ var shipped = []struct {
 		{"scale_dtype": "f16", "grid": "signed", "bits": 5}, {"grid": "fit"},
 		{"scale_dtype": "f16", "grid": "sign", "bits": 1},
 		{"scale_dtype": "f16", "rounding": "llama.cpp"},
+		{"scale_dtype": "f16", "grid": "minimum"}, {"scale_dtype": "f16", "grid": "affine"},
+		{"scale_dtype": "f16", "grid": "minimum", "bits": 5}, {"scale_dtype": "f16", "grid": "mlx"},
 		{"scale_dtype": "f16", "grid": "centred"},
 		{"grid": "centred", "bits": 1}, {"scale_dtype": "f16", "grid": "centred", "bits": 3}}},
 	{"mxfp4", []map[string]any{nil, {"scale_rule": "absmax34"}, {"scale_rule": "quest"},

@@ -47,6 +47,9 @@ type Answer struct {
 // NewGrid returns the grid of a matrix from a quantizer's answer and declaration. It is an error
 // unless the values are the declared numbers times the scales, bit for bit.
 func NewGrid(a Answer, declared spec.Grid, rows, columns int) (*Grid, error) {
+	if declared.Format == spec.FormatAffine {
+		return nil, errors.New("groups have a minimum, too")
+	}
 	levels := cage.NewLevels(cage.Numbers(declared))
 	g := &Grid{Levels: levels, Rows: rows, Columns: columns, Group: columns}
 	if declared.Group > 0 {

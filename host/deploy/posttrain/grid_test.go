@@ -76,6 +76,12 @@ func TestNewGrid(t *testing.T) {
 		!strings.Contains(err.Error(), "got 2 scales, but the plugin declares 1 for each of 3 rows") {
 		t.Errorf("two scales for three rows: %v", err)
 	}
+	pairs := posttrain.Answer{Value: []float32{1}, Codes: []int32{0}, Scale: []float32{0, 1}}
+	affine := spec.Grid{Format: spec.FormatAffine, Max: 15, Step: 1}
+	if _, err := posttrain.NewGrid(pairs, affine, 1, 1); err == nil ||
+		!strings.Contains(err.Error(), "groups have a minimum") {
+		t.Errorf("a grid with minima: %v", err)
+	}
 }
 
 func TestNearest(t *testing.T) {

@@ -241,6 +241,7 @@ func (r *pyTorch) weight(ctx context.Context, p architecture.Param, parts []hugg
 		if g := part.Report.Grid.Group; g > 0 {
 			groups = (columns + g - 1) / g
 		}
+		groups *= max(1, part.Report.Grid.PerGroup())
 		if len(part.Scale) == 1 && groups == 1 { // one scale for the tensor
 			part.Scale = slices.Repeat(part.Scale, len(m.Rows))
 		}

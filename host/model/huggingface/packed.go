@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/model/safetensors"
+	"github.com/cage-qat/cage/internal/halffloat"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -232,6 +233,8 @@ func (u *unpackedTensors) Close() error { return u.files.Close() }
 var keeping = map[string]string{
 	"Q1_0":  `{plugin = "absmax", bits = 1, grid = "sign", ` + groups(128),
 	"Q2_0":  `{plugin = "absmax", bits = 2, rounding = "llama.cpp", ` + groups(64),
+	"Q4_1":  `{plugin = "absmax", grid = "minimum", ` + groups(32),
+	"Q5_1":  `{plugin = "absmax", bits = 5, grid = "minimum", ` + groups(32),
 	"Q4_0":  `{plugin = "absmax", grid = "signed", ` + groups(32),
 	"Q5_0":  `{plugin = "absmax", bits = 5, grid = "signed", ` + groups(32),
 	"Q8_0":  `{plugin = "absmax", bits = 8, rounding = "llama.cpp", ` + groups(32),
@@ -436,7 +439,7 @@ func (m *matrix) values() ([]float32, error) {
 // largest code of each group in the first rows tell; "" if none is known, or there are other errors
 // than reading the matrix will tell.
 func (m *matrix) keeps() string {
-	if m.bits == 0 || m.order != "" || m.zeros != "" || m.biases != "" {
+	if m.bits == 0 || m.order != "" || m.zeros != "" {
 		return ""
 	}
 	codes, err := m.files.Tensor(m.codes.Name)
@@ -452,28 +455,50 @@ func (m *matrix) keeps() string {
 	if err != nil || dataErr != nil || scales.height > 1 {
 		return ""
 	}
-	half := float32(int(1) << (m.bits - 1))
+	half, grid := float32(int(1)<<(m.bits-1)), "fit"
+	if m.biases != "" {
+		grid = "affine"
+	}
 	for r := range min(m.shape[0], 64) {
 		row := data[r*len(data)/m.shape[0] : (r+1)*len(data)/m.shape[0]]
 		for from := 0; from < m.shape[1]; from += scales.width {
 			low, high := float32(0), float32(0)
+			if grid == "affine" {
+				low = 2*half - 1
+			}
 			for c := range scales.width {
 				v := m.number(row, from+c)
 				low, high = min(low, v), max(high, v)
 			}
-			if low != high && low != -half && max(-low, high) != half-1 {
+			switch {
+			case low == high:
+			case grid == "affine" && (low > 0 || high < 2*half-2),
+				grid == "fit" && low != -half && max(-low, high) != half-1:
 				return ""
 			}
 		}
 	}
-	text := fmt.Sprintf(`{plugin = "absmax", bits = %d, grid = "fit"`, m.bits)
+	text := fmt.Sprintf(`{plugin = "absmax", bits = %d, grid = %q`, m.bits, grid)
 	if scales.across > 1 {
 		text += fmt.Sprintf(`, granularity = "group", group = %d`, scales.width)
 	}
-	if scale.DType != safetensors.F32 {
-		text += fmt.Sprintf(`, scale_dtype = %q`, strings.ToLower(string(scale.DType)))
+	for _, short := range []safetensors.DType{safetensors.BF16, safetensors.F16} {
+		if scale.DType == short || scale.DType == safetensors.F32 && all(scales.numbers, short) {
+			text += fmt.Sprintf(`, scale_dtype = %q`, strings.ToLower(string(short)))
+			break
+		}
 	}
 	return text + "}"
+}
+
+// all reports whether all numbers are ones of a type of 16 bits.
+func all(numbers []float32, short safetensors.DType) bool {
+	return !slices.ContainsFunc(numbers, func(v float32) bool {
+		if short == safetensors.BF16 {
+			return math.Float32bits(v)&0xffff != 0
+		}
+		return halffloat.FromHalf(halffloat.ToHalf(v)) != v
+	})
 }
 
 // spread is a tensor whose elements are each for height rows and width columns of a matrix.

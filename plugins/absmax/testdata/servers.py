@@ -80,10 +80,12 @@ def case(name, settings, x, value):
     return {"id": name, "params": settings, "inputs": {"x": rows(x)}, "expected": {"value": rows(value)}}
 
 
-away, least, mlx, asymmetric = {"rounding": "llama.cpp"}, {"grid": "minimum"}, {"grid": "affine"}, {"grid": "zero_point"}
+away, least, mlx = {"rounding": "llama.cpp"}, {"grid": "minimum"}, {"grid": "mlx"}
 cases = [
     llama("q8_0", 8, 32, away), llama("q4_0", 4, 32, {"grid": "signed"}), llama("q5_0", 5, 32, {"grid": "signed"}),
     llama("tq2_0", 2, 256, away), llama("q2_0", 2, 64, away), llama("q1_0", 1, 128, {"grid": "sign"}),
+    llama("q4_1", 4, 32, least), llama("q5_1", 5, 32, least),
+    apple(4, 32, mx.float16, mlx), apple(4, 64, mx.bfloat16, mlx), apple(2, 32, mx.float16, mlx), apple(8, 32, mx.float16, mlx),
     tensors(True, 4, None, {"grid": "full"}), tensors(True, 4, torch.bfloat16, {"grid": "full"}), tensors(True, 8, None, {"grid": "full"}),
 ]
 text = ",\n".join(json.dumps(c) for c in cases)

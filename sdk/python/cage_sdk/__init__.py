@@ -39,6 +39,7 @@ from .quantizer import (
     Site,
     Stateful,
     Trainable,
+    affine,
     build_quantizer,
     e2m1,
     integers,
@@ -51,6 +52,6 @@ __all__ = [
     "Differentiator", "Due", "Float", "Gradients", "Grid", "Int", "Maximal", "Node", "Optimizer", "OptimizerProgram", "Pacer", "Packer", "Parameter", "Part",
     "Prober", "Program", "ProgramError", "Quantized", "Quantizer", "QuantizerProgram", "Refresher", "Refusal",
     "Rounded", "Sampler", "Selective", "Sharer", "Site", "State", "StateTensor", "Stateful", "Storage", "String", "Tensor",
-    "Trainable", "Type", "UpdateInput", "Value", "build_optimizer", "build_quantizer", "e2m1", "integers", "odd_integers",
+    "Trainable", "Type", "UpdateInput", "Value", "affine", "build_optimizer", "build_quantizer", "e2m1", "integers", "odd_integers",
     "serve",
 ]  # fmt: skip

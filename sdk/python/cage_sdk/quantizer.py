@@ -104,9 +104,10 @@ class Site(Values):
 @dataclass(frozen=True)
 class Grid:
     """Which numbers codes stand for and what shares a scale, for every tensor: Quantized.value, before a rotation back, is the
-    number of the code times the scale of its group. integers, odd_integers and e2m1 make them."""
+    number of the code times the scale of its group, plus the group's minimum on a grid of affine. integers, odd_integers, e2m1 and
+    affine make them."""
 
-    format: Literal["integer", "e2m1"]
+    format: Literal["integer", "e2m1", "affine"]
     min: int = 0
     max: int = 0
     step: int = 0
@@ -122,6 +123,11 @@ def integers(min: int, max: int, group: int = 0) -> Grid:
 def odd_integers(max: int, group: int = 0) -> Grid:
     """The grid of the odd integers from -max to max, which are twice the half-integers."""
     return Grid("integer", -max, max, 2, group)
+
+
+def affine(max: int, group: int = 0) -> Grid:
+    """The grid of the integers from 0 to max, times the scale of a group, plus its minimum: scale has both for each group."""
+    return Grid("affine", 0, max, 1, group)
 
 
 def e2m1(group: int = 0) -> Grid:

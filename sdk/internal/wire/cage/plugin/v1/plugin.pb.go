@@ -241,6 +241,9 @@ const (
 	// The float of four bits with this code, 0 to 15: a sign, two bits of exponent and one of
 	// mantissa, without infinities and NaN (OCP Microscaling 1.0).
 	NumberFormat_NUMBER_FORMAT_E2M1 NumberFormat = 2
+	// The code itself, and each group has a minimum, which is added to the number times the scale.
+	// scale then has two elements for each group: its scale and its minimum.
+	NumberFormat_NUMBER_FORMAT_AFFINE NumberFormat = 3
 )
 
 // Enum value maps for NumberFormat.
@@ -249,11 +252,13 @@ var (
 		0: "NUMBER_FORMAT_UNSPECIFIED",
 		1: "NUMBER_FORMAT_INTEGER",
 		2: "NUMBER_FORMAT_E2M1",
+		3: "NUMBER_FORMAT_AFFINE",
 	}
 	NumberFormat_value = map[string]int32{
 		"NUMBER_FORMAT_UNSPECIFIED": 0,
 		"NUMBER_FORMAT_INTEGER":     1,
 		"NUMBER_FORMAT_E2M1":        2,
+		"NUMBER_FORMAT_AFFINE":      3,
 	}
 )
 
@@ -2949,11 +2954,12 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\vSiteProduct\x12\x18\n" +
 	"\x14SITE_PRODUCT_FORWARD\x10\x00\x12\x1f\n" +
 	"\x1bSITE_PRODUCT_INPUT_GRADIENT\x10\x01\x12 \n" +
-	"\x1cSITE_PRODUCT_WEIGHT_GRADIENT\x10\x02*`\n" +
+	"\x1cSITE_PRODUCT_WEIGHT_GRADIENT\x10\x02*z\n" +
 	"\fNumberFormat\x12\x1d\n" +
 	"\x19NUMBER_FORMAT_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15NUMBER_FORMAT_INTEGER\x10\x01\x12\x16\n" +
-	"\x12NUMBER_FORMAT_E2M1\x10\x02*\x8a\x01\n" +
+	"\x12NUMBER_FORMAT_E2M1\x10\x02\x12\x18\n" +
+	"\x14NUMBER_FORMAT_AFFINE\x10\x03*\x8a\x01\n" +
 	"\n" +
 	"TensorRole\x12\x1b\n" +
 	"\x17TENSOR_ROLE_UNSPECIFIED\x10\x00\x12\x16\n" +

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"math"
+
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/microscaling"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// mlxLeast is the least magnitude of a scale of mx.quantize.
+const mlxLeast = 1e-7
+
+// affine rounds x to codes q from 0 to n = 2^b−1 with q·s + m, by one of these rules; s and m are
+// rounded to the type of scales after q is computed. e is the minimum or the maximum of the group,
+// whichever has the larger magnitude, and s is negative if it is the maximum.
+//
+//	minimum  s = (max−min)/n, m = min          q = ⌊(x−m)·(1/s) + ½⌋         (llama.cpp's Q4_1, Q5_1)
+//	mlx      s = e/round(e/((max−min)/n)), m = e q = round((x−m)/s)          (mx.quantize of MLX)
+//	affine   |s| = (max−min)/n or (max−min)/(n−1), m = e, q as for mlx
+//
+// The largest code that mlx uses is n or n−1, so that a second rounding gives another scale. affine
+// takes the scale with the smaller error, and keeps what mlx has rounded.
+func (l levels) affine(x, finite program.Value) (value, codes, scale program.Value) {
+	b := x.Builder()
+	high, low := x.MaxRow(), x.Neg().MaxRow().Neg()
+	width := high.Sub(low)
+	if l.grid == gridMinimum {
+		step := width.Div(b.Const(l.highest))
+		zero := l.scale.zero(step)
+		v := x.Sub(low).Mul(zero.Select(b.Const(0), b.Const(1).Div(step)))
+		return l.pair(v.Shift(0.5).Floor(), step, low, finite)
+	}
+	below := low.Abs().Gt(high.Abs())
+	edge, sign := below.Select(low, high), below.Select(b.Const(1), b.Const(-1))
+	round := func(step, minimum program.Value) (value, codes, scale program.Value) {
+		return l.pair(x.Sub(minimum).Div(step).Round(), step, minimum, finite)
+	}
+	step := func(n float64) program.Value {
+		return width.Div(b.Const(n)).Max(b.Const(mlxLeast)).Mul(sign)
+	}
+	if l.grid == gridMLX {
+		step := step(l.highest)
+		q := edge.Div(step).Round()
+		none := q.Eq(b.Const(0))
+		step = none.Select(step, edge.Div(none.Select(b.Const(1), q)))
+		return round(step, none.Select(b.Const(0), edge))
+	}
+	value, codes, scale = round(step(l.highest), edge)
+	otherValue, otherCodes, otherScale := round(step(l.highest-1), edge)
+	better := squares(x, otherValue).Lt(squares(x, value))
+	return better.Select(otherValue, value), better.Select(otherCodes, codes),
+		better.Select(otherScale, scale)
+}
+
+func squares(x, value program.Value) program.Value { return x.Sub(value).Square().SumRow() }
+
+// pair returns the values of codes, and steps and minima as pairs.
+func (l levels) pair(q, step, minimum, finite program.Value) (value, codes, scale program.Value) {
+	nan := q.Builder().Const(math.NaN())
+	codes = q.Clip(0, l.highest)
+	step = finite.Select(l.scale.signed(step), nan)
+	minimum = finite.Select(l.scale.signed(minimum), nan)
+	return codes.Mul(step).Add(minimum), codes, step.Concatenate(step.Type().Rank()-1, minimum)
+}
+
+// scaleType is the type of scales, with zero.
+type scaleType struct{ microscaling.ScaleType }
+
+// zero reports whether the magnitude of v is rounded to 0.
+func (t scaleType) zero(v program.Value) program.Value {
+	b := v.Builder()
+	if t.ScaleType == microscaling.ScaleF16 {
+		return v.Abs().Le(b.Const(0x1p-25)) // the tie between 0 and the smallest half float
+	}
+	return v.Abs().Lt(b.Const(smallest))
+}
+
+// signed rounds numbers of either sign.
+func (t scaleType) signed(v program.Value) program.Value {
+	size, b := t.Round(v.Abs()), v.Builder()
+	return t.zero(v).Select(b.Const(0), v.Lt(b.Const(0)).Select(size.Neg(), size))
+}
+
+func isAffine(site sdk.Site) bool {
+	grid := site.Text("grid")
+	return grid == gridMinimum || grid == gridMLX || grid == gridAffine
+}
