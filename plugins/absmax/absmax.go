@@ -51,17 +51,18 @@ func (absmax) Describe() sdk.Description {
 		Doc: "Absolute-maximum scaling and rounding to nearest, for each tensor, row or group; " +
 			"plain straight-through gradient.",
 		Parameters: []sdk.Parameter{
-			sdk.Int("bits", 4, 1, 8, "bits of a code; 1 bit needs the centred grid"),
+			sdk.Int("bits", 4, 1, 8, "bits of a code; 1 bit needs the grid centred or sign"),
 			sdk.Choice("grid", gridSymmetric,
 				[]string{gridSymmetric, gridFull, gridCentred, gridGPTQ, gridSigned, gridFit, gridSign,
 					gridMinimum, gridMLX, gridAffine},
 				"symmetric: integers with the maximum on the top code; full, gptq: all 2^b integers; "+
 					"signed: all of them, and the number of largest magnitude has the code −2^(b−1), as in "+
-					"llama.cpp's Q4_0 and Q5_0, so that the scale has the other sign; fit: all of them, with the "+
-					"scale of symmetric or that which gives the least number the code −2^(b−1), whichever has the "+
-					"smaller error, so that weights in compressed-tensors keep their numbers; centred: half-integers, no zero; sign: −1 and 1 times the mean "+
-					"magnitude, as in llama.cpp's Q1_0; minimum, mlx and affine: 0 to 2^b−1 and a minimum for each "+
-					"group, as in llama.cpp's Q4_1 and Q5_1, by the rule of MLX's mx.quantize, and so that weights "+
+					"llama.cpp's Q4_0 and Q5_0, so that the scale has the other sign; fit: all of them, "+
+					"with the scale of symmetric or that which gives the least number the code −2^(b−1), "+
+					"whichever has the smaller error, so that weights in compressed-tensors keep their "+
+					"numbers; centred: half-integers, no zero; sign: −1 and 1 times the mean magnitude, as "+
+					"in llama.cpp's Q1_0; minimum, mlx and affine: 0 to 2^b−1 and a minimum for each group, "+
+					"as in llama.cpp's Q4_1 and Q5_1, by the rule of MLX's mx.quantize, and so that weights "+
 					"of MLX keep their numbers"),
 			sdk.Choice("rounding", roundNearest, []string{roundNearest, roundLlama},
 				"nearest: codes are x/s, for the scale s in its type, ties to even; llama.cpp: x times the "+
