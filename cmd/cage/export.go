@@ -50,8 +50,8 @@ func newExport() *cobra.Command {
 
   hf                  plain floats for transformers and everything that reads them
   compressed-tensors  packed weights for vLLM and transformers: int4, int8, mxfp4, nvfp4
-  gguf                for llama.cpp: tq1_0, tq2_0, q1_0, q2_0, q4_0, q4_1, q5_0, q5_1, q8_0, mxfp4,
-                      nvfp4, f16, bf16, f32
+  gguf                for llama.cpp: tq1_0, tq2_0, q1_0, q2_0, q4_0, q4_1, q5_0, q5_1,
+                      q8_0, mxfp4, nvfp4, f16, bf16, f32
   mlx                 for mlx-lm on Apple computers: int2, int4, int8, mxfp4
 
 The weights are the values Q(x) that training computed with, bit for bit. The files are
@@ -279,7 +279,8 @@ func newImport() *cobra.Command {
 		Long: `Read the directory of a Hugging Face checkpoint (families: docs/guide/fine-tuning.md;
 one or several safetensors files), or a GGUF file of such a model (tensors in F32, F16,
 BF16, Q8_0, Q5_0, Q5_1, Q4_0, Q4_1, Q2_0, Q1_0, TQ1_0, TQ2_0, MXFP4, NVFP4), and print
-the settings and the parameter that each tensor becomes. All problems are reported at once.
+the settings and the parameter that each tensor becomes. All problems are reported
+at once.
 
 With --out, write a run directory with the unchanged model, which can be evaluated,
 sampled from and exported. Training can start from it, or from the checkpoint itself, with

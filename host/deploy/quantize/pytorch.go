@@ -300,6 +300,10 @@ func (r *pyTorch) layer(ctx context.Context, m huggingface.Mapping, x []float32,
 func (r *pyTorch) ask(ctx context.Context, layer, of string, role sdk.Role, dims []int) (
 	spec.Quantizer, error) {
 	q, none := r.layers[layer][of], spec.Quantizer{}
+	if strings.Contains(q.Plugin, "/") {
+		return none, fmt.Errorf("plugin %q: a file names plugins without a path, to be found on the "+
+			"plugin path", q.Plugin)
+	}
 	client := r.clients[q.Plugin]
 	if client == nil {
 		p := &config.Plugin{Table: "quantizer.weights", Name: q.Plugin}

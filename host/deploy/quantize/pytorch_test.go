@@ -211,6 +211,8 @@ func TestPyTorchFaults(t *testing.T) {
 			[]string{"layer " + layer, "not found", `did you mean "lsq"?`}},
 		"no plugin": {func(s *saved) { delete(record(s), "plugin") },
 			[]string{"layer " + layer, "invalid plugin name"}},
+		"plugin by its path": {func(s *saved) { record(s)["plugin"] = "./lsq" },
+			[]string{"layer " + layer, `plugin "./lsq"`, "without a path"}},
 		"an optimizer": {func(s *saved) { record(s)["plugin"] = "adamw" },
 			[]string{"layer " + layer, "adamw"}},
 		"setting": {func(s *saved) { record(s)["settings"] = map[string]any{"bits": 99} },

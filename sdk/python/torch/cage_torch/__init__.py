@@ -10,6 +10,7 @@ A quantizer or an optimizer is a program of its own, which answers with graphs o
 (docs/reference/plugin-protocol.md). This package asks it, differentiates its programs, and computes them with PyTorch.
 """
 
+from . import optimizers
 from .correction import CAGE
 from .model import QuantizedLinear, Report, convert, full_precision, quantize_
 from .plugins import PluginError
@@ -17,5 +18,6 @@ from .quantizer import Quantizer
 from .saving import load_, save
 
 __all__ = [
-    "CAGE", "PluginError", "QuantizedLinear", "Quantizer", "Report", "convert", "full_precision", "load_", "quantize_", "save",
+    "CAGE", "PluginError", "QuantizedLinear", "Quantizer", "Report", "convert", "full_precision", "load_", "optimizers", "quantize_",
+    "save",
 ]  # fmt: skip

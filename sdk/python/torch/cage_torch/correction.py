@@ -65,8 +65,17 @@ class CAGE:
             self.lambdas = [lambda_] * len(optimizer.param_groups)
         self._errors: list[tuple[Tensor, Tensor, float]] = []  # parameter, its error, αλ
         self._decays = isinstance(optimizer, (torch.optim.AdamW, getattr(torch.optim, "Muon", ())))
-        optimizer.register_step_pre_hook(self._before)
-        optimizer.register_step_post_hook(self._after)
+        if getattr(optimizer, "_cage", None) is not None:
+            raise ValueError("CAGE: the optimizer has a correction: call its remove first")
+        optimizer._cage = self  # type: ignore[attr-defined]
+        self._optimizer = optimizer
+        self._hooks = [optimizer.register_step_pre_hook(self._before), optimizer.register_step_post_hook(self._after)]
+
+    def remove(self) -> None:
+        """Takes the correction from its optimizer."""
+        for hook in self._hooks:
+            hook.remove()
+        self._optimizer._cage = None  # type: ignore[attr-defined]
 
     def _weights(self) -> dict[Tensor, Quantizer]:
         """The quantized weights of the model as it is now: wrappers of models replace parameters."""

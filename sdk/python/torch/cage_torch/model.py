@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -30,6 +31,15 @@ class QuantizedLinear(nn.Linear):
         if self.weight_quantizer is not None:
             weight = self.weight_quantizer(weight)
         return nn.functional.linear(x, weight.to(self.weight.dtype), self.bias)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._own()  # a copy has quantizers of its own
+
+    def _own(self) -> None:
+        for q in (self.weight_quantizer, self.input_quantizer):
+            if q is not None:
+                q.layer = weakref.ref(self)
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
         super()._load_from_state_dict(state_dict, prefix, *args)
@@ -64,12 +74,14 @@ def quantize_(
 ) -> Report:  # fmt: skip
     """Makes the linear layers of a model quantized ones, in place, and says what was left and why.
 
+    It turns off the fast path of nn.MultiheadAttention in this process, which would read the weights themselves.
+
     Args:
         model: Its linear layers become QuantizedLinear; parameters stay the same objects. Load its weights first.
         quantizer: A plugin of cage, by its name on the plugin path or by its path, e.g. ``"mxfp4"`` or ``"./my-plugin"``.
         weights: Whether weights [out, in] are quantized.
         activations: Whether the inputs [..., in] of the layers are quantized.
-        skip: Names, or last parts of names, of layers that stay as they are. The output head always does.
+        skip: A list of names, or last parts of names, of layers that stay as they are. The output head always does.
         adapters: How adapters of PEFT, which are in the model already, are trained: "apart" beside the quantized weight,
             Q(W) + s·B·A, or "merged" with it before the quantizer, Q(W + s·B·A), which is what a merged model computes.
         steps: Of the run, for quantizers that change along it.
@@ -84,6 +96,13 @@ def quantize_(
         raise ValueError("quantize_: weights and activations are both False, so that nothing would be quantized")
     if any(isinstance(m, Quantizer) for m in model.modules()):
         raise ValueError("quantize_: the model is quantized already")
+    if isinstance(skip, str):
+        raise ValueError(f"quantize_: skip = {skip!r}: want a list of names, such as [{skip!r}]")
+    names = [name.removesuffix(".base_layer") for name, m in model.named_modules() if isinstance(m, nn.Linear)]
+    if unknown := [s for s in skip if not any(_named(name, s) for name in names)]:
+        raise ValueError(f"quantize_: skip: the model has no linear layer {unknown[0]!r}")
+    if not 0 <= seed < 2**31:
+        raise ValueError(f"quantize_: seed = {seed}: want 0 to 2³¹ − 1")
     if adapters not in ("apart", "merged"):
         raise ValueError(f"quantize_: adapters = {adapters!r}: want 'apart' or 'merged'")
     merged: list[tuple[str, Any]] = []
@@ -136,6 +155,7 @@ def attach(m: Any, weight: Quantizer | None, input: Quantizer | None) -> None:
     torch.backends.mha.set_fastpath_enabled(False)  # it would read the weights themselves
     m.__class__ = QuantizedLinear
     m.weight_quantizer, m.input_quantizer = weight, input
+    m._own()
     for q in (weight, input):
         if q is not None:
             q.train(m.training)
@@ -145,6 +165,10 @@ def _head(model: nn.Module) -> nn.Module | None:
     get = getattr(model, "get_output_embeddings", None)
     head = get() if callable(get) else None
     return getattr(head, "base_layer", head)
+
+
+def _named(name: str, part: str) -> bool:
+    return name == part or name.endswith("." + part)
 
 
 def _reason(name: str, m: nn.Module, head: nn.Module | None, skip: Sequence[str]) -> str | None:
@@ -164,7 +188,7 @@ def _reason(name: str, m: nn.Module, head: nn.Module | None, skip: Sequence[str]
             return "part of an adapter"
         if m.weight.dtype not in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
             return f"its weight is of type {m.weight.dtype}"
-        return "skip" if any(name == s or name.endswith("." + s) for s in skip) else None
+        return "skip" if any(_named(name, s) for s in skip) else None
     if type(m).__name__ == "Conv1D":
         return "a Conv1D of transformers, whose weight is [in, out]: make it an nn.Linear first"
     if isinstance(m, nn.Embedding):
@@ -179,7 +203,10 @@ def _reason(name: str, m: nn.Module, head: nn.Module | None, skip: Sequence[str]
 
 @contextlib.contextmanager
 def full_precision(model: nn.Module) -> Iterator[None]:
-    """Within it, the model computes without its quantizers: as a baseline, or as a teacher."""
+    """Within it, the model computes without its quantizers: as a baseline, or as a teacher.
+
+    A backward pass that repeats the forward pass, as checkpointed ones do, has to be within it, too.
+    """
     quantizers = [m for m in model.modules() if isinstance(m, Quantizer)]
     was = [q.enabled for q in quantizers]
     for q in quantizers:

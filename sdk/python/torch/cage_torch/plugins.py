@@ -16,6 +16,7 @@ import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal
 
@@ -201,7 +202,7 @@ class Plugin:
         kind = p.default.WhichOneof("kind")
         if v is None:
             return {kind: getattr(p.default, kind)}
-        types: dict[str, Any] = {"integer": int, "float": (int, float), "boolean": bool, "string": str}
+        types: dict[str, Any] = {"integer": Integral, "float": Real, "boolean": bool, "string": str}
         want = {"integer": "an integer", "float": "a number", "boolean": "True or False", "string": "a text"}[kind]
         ok = isinstance(v, types[kind]) and (kind == "boolean") == isinstance(v, bool)
         if ok and kind in ("integer", "float"):
@@ -214,7 +215,7 @@ class Plugin:
             want = "one of " + ", ".join(map(repr, p.choices))
         if not ok:
             raise PluginError(f"{self.name}: {p.name} = {v!r}: want {want}")
-        return {kind: float(v) if kind == "float" else v}
+        return {kind: {"float": float, "integer": int}.get(kind, lambda v: v)(v)}
 
     def quantizer(self, role: str, name: str, shape: Shape, settings: Mapping[str, Setting], context: int = 0) -> QuantizerPrograms:
         """The programs for a tensor: a weight [out, in], or an activation [tokens, in]."""

@@ -104,17 +104,25 @@ _counting: weakref.WeakSet[Quantizer] = weakref.WeakSet()
 """The quantizers for which it matters when a step ends."""
 
 
-def _end_steps() -> None:
-    for q in list(_counting):
-        q.end_step()
+def _stepped(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    """After a step of an optimizer: the quantizers of its weights, and of frozen ones, end theirs.
 
+    All do if the optimizer has none of the weights, because some wrappers of optimizers have copies. If it steps within the
+    backward pass, they do so after that.
+    """
+    owned = {x for group in optimizer.param_groups for x in group["params"]}
 
-def _stepped(*_: Any) -> None:
-    """After a step of any optimizer: quantizers end theirs; after the backward pass, if the optimizer steps within it."""
+    def end() -> None:
+        weights = {q: q.layer().weight for q in _counting if q.layer is not None and q.layer() is not None}  # type: ignore[union-attr]
+        owns = any(w in owned for w in weights.values())
+        for q in list(_counting):
+            if not owns or q not in weights or weights[q] in owned or not weights[q].requires_grad:
+                q.end_step()
+
     if torch._C._current_graph_task_id() != -1:
-        torch.autograd.Variable._execution_engine.queue_callback(_end_steps)
+        torch.autograd.Variable._execution_engine.queue_callback(end)
     else:
-        _end_steps()
+        end()
 
 
 register_optimizer_step_post_hook(_stepped)
@@ -126,9 +134,9 @@ class Quantizer(nn.Module):
     Trained parameters (`trained_NAME`) are parameters of the module, state (`kept_NAME`) its buffers. Those of a weight start
     from the weight, those of an activation from the first batch. Q(x) is computed in float32, and rounded to the type of x.
 
-    A step ends with that of an optimizer of torch.optim if the quantizer had a part in the gradient. Noise follows from the
-    seed, the quantizer and the number of the step, which is a buffer where it matters, and for activations also from their
-    values. So it goes on after a resume, a forward pass that is repeated for a checkpoint has the same, and Q(weight) is the
+    A step ends with that of the optimizer of torch.optim that has the layer's weight, or of any if the weight is frozen, if the
+    quantizer had a part in the gradient. Noise follows from the seed, the quantizer and the number of the step, which is a
+    buffer where it matters, and for activations also from their values. So it goes on after a resume, a forward pass that is repeated for a checkpoint has the same, and Q(weight) is the
     same in all micro-batches. State, which the programs of `next` make, changes at the end of a step: to the mean, or the
     maximum, over its forward passes on this process. In evaluation mode Q(x) has no noise.
     """
@@ -146,6 +154,8 @@ class Quantizer(nn.Module):
     ) -> None:  # fmt: skip
         super().__init__()
         self.steps = steps
+        self.layer: weakref.ref[nn.Module] | None = None
+        """The layer whose weight or input it quantizes."""
         self.plugin, self.role, self.name, self.settings = plugin, role, name, dict(settings)
         self.seed, self.index, self.enabled, self.shape = seed, index, True, shape
         self._programs: dict[tuple[tuple[int, ...], int], tuple[QuantizerPrograms, Lowered]] = {}
@@ -227,7 +237,7 @@ class Quantizer(nn.Module):
         self.passes.add_(1)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_programs": {}}  # a copy asks the plugin again
+        return {**self.__dict__, "_programs": {}, "layer": None}  # a copy asks the plugin again
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
@@ -323,7 +333,7 @@ class Quantizer(nn.Module):
     def record(self) -> dict[str, Any]:
         """How this quantizer was made, for a file: what JSON holds."""
         values = {name: next(iter(v.values())) for name, v in self.plugin.settings(self.settings).items()}
-        return {"plugin": self.plugin.name, "settings": values, "seed": self.seed, "index": self.index, "steps": self.steps,
+        return {"plugin": self.plugin.path.name, "settings": values, "seed": self.seed, "index": self.index, "steps": self.steps,
                 "program": self.programs(self.shape)[0].evaluate.hash()}  # fmt: skip
 
     @torch.no_grad()

@@ -61,13 +61,15 @@ def save(model: Any, directory: str | os.PathLike[str], **options: Any) -> None:
     if not layers:
         raise ValueError("save: the model has no quantizers: call quantize_ before, and convert not at all")
     weights = {name: whole(value) for name, value in model.state_dict().items() if name not in own}
-    if torch.distributed.is_initialized() and torch.distributed.get_rank() > 0:
-        return
-    model.save_pretrained(directory, state_dict=weights, **options)
-    path = Path(directory) / STATE_FILE
-    unfinished = path.with_suffix(".unfinished")
-    save_file(tensors, unfinished, {"cage_torch": json.dumps({"version": VERSION, "layers": layers})})
-    unfinished.replace(path)
+    together = torch.distributed.is_initialized()
+    if not together or torch.distributed.get_rank() == 0:
+        model.save_pretrained(directory, state_dict=weights, **options)
+        path = Path(directory) / STATE_FILE
+        unfinished = path.with_suffix(".unfinished")
+        save_file(tensors, unfinished, {"cage_torch": json.dumps({"version": VERSION, "layers": layers})})
+        unfinished.replace(path)
+    if together:
+        torch.distributed.barrier()
 
 
 def load_(model: nn.Module, directory: str | os.PathLike[str]) -> list[str]:
@@ -99,6 +101,8 @@ def load_(model: nn.Module, directory: str | os.PathLike[str]) -> list[str]:
             shape = tuple(m.weight.shape) if of == "weight" else (32, m.in_features)
             role = "weight" if of == "weight" else "activation"
             try:
+                if Path(r["plugin"]).name != r["plugin"]:
+                    raise ValueError(f"plugin {r['plugin']!r}: a file names plugins without a path, to be found on the plugin path")
                 q = Quantizer(start(r["plugin"], "quantizer"), role, layer, shape, r["settings"], r["seed"], r["index"], r["steps"],
                               m.weight.device)  # fmt: skip
                 if q.record()["program"] != r["program"]:

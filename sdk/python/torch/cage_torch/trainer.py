@@ -20,5 +20,10 @@ class CAGECallback(TrainerCallback):  # type: ignore[misc,unused-ignore]
         self.correction: CAGE | None = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Adds the correction. After a resume the optimizer knows the step, and the schedule its rates at all steps."""
-        self.correction = CAGE(given["optimizer"], given["model"], state.max_steps, scheduler=given["lr_scheduler"], **self.options)
+        """Adds the correction at the step at which the Trainer is: after a resume it goes on, and a second `train` begins anew."""
+        if self.correction is not None:
+            self.correction.remove()
+        optimizer, scheduler = given["optimizer"], given["lr_scheduler"]
+        self.correction = CAGE(optimizer, given["model"], state.max_steps, scheduler=scheduler, **self.options)
+        for group in optimizer.param_groups:
+            group["cage_step"] = state.global_step

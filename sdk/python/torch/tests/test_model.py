@@ -205,6 +205,7 @@ def test_scheduler():
         c = CAGE(optimizer, m, 10, strength=1.0, silence=0.0, scheduler=scheduler)
         assert sum(0.1 * (1 - t / 10) * r * c.lambdas[0] for t, r in enumerate(c.ramp)) == pytest.approx(1.0)
         assert scheduler.last_epoch == 0 and optimizer.param_groups[0]["lr"] == 0.1
+        c.remove()
     scheduler.step()
     with pytest.raises(ValueError, match="not at its start"):
         CAGE(optimizer, m, 10, scheduler=scheduler)

@@ -209,6 +209,8 @@ def test_mistakes(tmp_path):
     wrong("version is 2, want 1", ValueError, version=2)
     wrong("no linear layer up", ValueError, layers={"up": {"weight": record}})
     wrong(f"layer {layer}, weight: .*no plugin 'lsp'", PluginError, layers={layer: {"weight": {**record, "plugin": "lsp"}}})
+    wrong("without a path", ValueError, layers={layer: {"weight": {**record, "plugin": "./lsq"}}})
+    assert "without a path" in cage("import", tmp_path).stderr
     wrong(f"{layer}, weight: lsq: bits = 99", PluginError, layers={layer: {"weight": {**record, "settings": {"bits": 99}}}})
     wrong("another one than that of the training", PluginError, layers={layer: {"weight": {**record, "program": "1"}}})
     wrong("has the tensors {}", ValueError, tensors={"x": torch.zeros(1)})

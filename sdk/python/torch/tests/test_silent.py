@@ -490,3 +490,38 @@ def test_accelerate():
             o.step()
             o.zero_grad()
     assert o.param_groups[0]["cage_step"] == 2
+
+
+def test_two_optimizers():
+    """The step of one optimizer does not end that of quantizers of the other's weights."""
+    m = nn.Sequential(nn.Linear(32, 32), nn.Linear(32, 32))
+    quantize_(m, "mseden")
+    first, second = (torch.optim.SGD(layer.parameters(), lr=0.1) for layer in m)
+    m(torch.randn(4, 32)).sum().backward()
+    used = m[1].weight_quantizer(m[1].weight)
+    first.step()
+    assert [int(layer.weight_quantizer.step) for layer in m] == [1, 0]
+    assert torch.equal(m[1].weight_quantizer(m[1].weight), used)
+    second.step()
+    assert [int(layer.weight_quantizer.step) for layer in m] == [1, 1]
+    other = copy.deepcopy(m)
+    other(torch.randn(4, 32)).sum().backward()
+    torch.optim.SGD(other[0].parameters(), lr=0.1).step()
+    assert [int(layer.weight_quantizer.step) for layer in other] == [2, 1]
+
+
+def test_one_correction():
+    m = nn.Sequential(nn.Linear(32, 32))
+    quantize_(m, "absmax")
+    optimizer = torch.optim.SGD(m.parameters(), lr=0.1)
+    correction = CAGE(optimizer, m, steps=10)
+    with pytest.raises(ValueError, match="has a correction"):
+        CAGE(optimizer, m, steps=10)
+    correction.remove()
+    CAGE(optimizer, m, steps=10)
+
+
+@pytest.mark.parametrize("skip", ["0", ["1"], ["self_attn"]])
+def test_skip(skip):
+    with pytest.raises(ValueError, match="skip"):
+        quantize_(nn.Sequential(nn.Linear(32, 32)), "absmax", skip=skip)

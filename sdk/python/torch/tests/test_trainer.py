@@ -47,3 +47,31 @@ def test_trainer(tmp_path):
     parts = train(tmp_path / "whole", 8, CAGECallback(strength=2.0, silence=0.0), resume=str(tmp_path / "whole" / "checkpoint-4"))
     for (name, a), b in zip(whole.named_parameters(), parts.parameters()):
         assert torch.equal(a, b), name
+
+
+def test_trained_again():
+    """A second train has the correction once, and from its own first step on."""
+    from cage_torch.trainer import CAGECallback
+
+    def weights(again):
+        callback = CAGECallback(strength=2.0, silence=0.0)
+        model = llama()
+        quantize_(model, "absmax", bits=4)
+        args = transformers.TrainingArguments(
+            "unused", max_steps=4, per_device_train_batch_size=4, learning_rate=1e-4, save_strategy="no", report_to=[], seed=1,
+            use_cpu=True, disable_tqdm=True,
+        )  # fmt: skip
+        rows = [{"input_ids": row, "labels": row} for row in TOKENS]
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+        trainer = transformers.Trainer(model, args, train_dataset=rows, callbacks=[callback], optimizers=(optimizer, None))
+        before = [p.detach().clone() for p in model.parameters()]
+        for _ in range(again):
+            with torch.no_grad():
+                for p, b in zip(model.parameters(), before):
+                    p.copy_(b)
+            trainer.train()
+        assert [g["cage_step"] for g in optimizer.param_groups] == [4]
+        return model
+
+    for a, b in zip(weights(1).parameters(), weights(2).parameters()):
+        assert torch.equal(a, b)
