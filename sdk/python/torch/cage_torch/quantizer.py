@@ -73,15 +73,23 @@ class _Quantize(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, programs: Lowered, *inputs: Tensor) -> Tensor:
         value, *rest = programs.forward(*inputs)
+        kept = [*(inputs[i] for i in programs.saved), *rest]
         ctx.programs, ctx.count = programs, len(inputs)
-        ctx.save_for_backward(*(inputs[i] for i in programs.saved), *rest)
+        # torch.compile's code for processors takes 20 times as long to write bools as to write floats (PyTorch 2.15).
+        ctx.masks = [i for i, t in enumerate(kept) if t.dtype == torch.bool] if torch.compiler.is_compiling() else []
+        for i in ctx.masks:
+            kept[i] = kept[i].to(torch.float32)
+        ctx.save_for_backward(*kept)
         return value  # type: ignore[no-any-return]
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> Any:
         gradients: list[Tensor | None] = [None] * ctx.count
+        kept = list(ctx.saved_tensors)
+        for i in ctx.masks:
+            kept[i] = kept[i] != 0
         with torch.autocast(dy.device.type, enabled=False):
-            for i, g in zip(ctx.programs.differentiated, ctx.programs.backward(*ctx.saved_tensors, dy)):
+            for i, g in zip(ctx.programs.differentiated, ctx.programs.backward(*kept, dy)):
                 gradients[i] = g
         return (None, *gradients)
 
