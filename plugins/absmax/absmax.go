@@ -111,7 +111,7 @@ func (absmax) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 	if err != nil {
 		return sdk.Quantized{}, err
 	}
-	ofRows := grid == gridSigned || grid == gridSign || isAffine(site)
+	ofRows := grid == gridSigned || grid == gridSign || isAffine(grid)
 	levels.reciprocal = site.Text("rounding") == roundLlama
 	if levels.reciprocal && (ofRows || levels.centred) {
 		return sdk.Quantized{}, sdk.Refuse("grid = %q has its own rounding: leave rounding = %q",
@@ -131,7 +131,7 @@ func (absmax) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 	amax := largest(grouped.Abs())
 	finite := amax.IsFinite()
 	var value, codes, scale program.Value
-	if isAffine(site) {
+	if isAffine(grid) {
 		value, codes, scale = levels.affine(grouped, finite)
 	} else {
 		value, codes, scale = levels.quantize(grouped, levels.step(grouped, amax), finite)
@@ -143,7 +143,7 @@ func (absmax) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 		if granularity == perTensor {
 			sum = program.Value.SumAll
 		}
-		better := sum(grouped.Sub(otherValue).Square()).Lt(sum(grouped.Sub(value).Square()))
+		better := nearer(grouped, otherValue, value, sum)
 		value, codes = better.Select(otherValue, value), better.Select(otherCodes, codes)
 		scale = better.Select(otherScale, scale)
 	}
@@ -166,7 +166,7 @@ func (absmax) Unpack(_ *program.Builder, codes, scale program.Value,
 	site sdk.Site) (program.Value, error) {
 	split := newGroups(site)
 	codes = split.apply(codes.Convert(program.Float))
-	if isAffine(site) {
+	if isAffine(site.Text("grid")) {
 		last := scale.Type().Rank() - 1
 		return split.undo(codes.Mul(scale.At(last, 0, 1)).Add(scale.At(last, 1, 2))), nil
 	}
@@ -259,7 +259,7 @@ func newLevels(grid string, bits int, scale microscaling.ScaleType) (levels, err
 		l.top = half - 1
 	case grid == gridSigned:
 		l.top = half
-	case grid == gridMinimum || grid == gridMLX || grid == gridAffine:
+	case isAffine(grid):
 		l.lowest, l.highest = 0, 2*half-1
 	} // On a full grid, amax/s is half an odd integer, a tie: rounding to even yields ±2^(b−1), of
 	// which only the negative one is a code.

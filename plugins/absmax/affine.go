@@ -3,7 +3,6 @@ package main
 import (
 	"math"
 
-	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -48,12 +47,16 @@ func (l levels) affine(x, finite program.Value) (value, codes, scale program.Val
 	}
 	value, codes, scale = round(step(l.highest), edge)
 	otherValue, otherCodes, otherScale := round(step(l.highest-1), edge)
-	better := squares(x, otherValue).Lt(squares(x, value))
+	better := nearer(x, otherValue, value, program.Value.SumRow)
 	return better.Select(otherValue, value), better.Select(otherCodes, codes),
 		better.Select(otherScale, scale)
 }
 
-func squares(x, value program.Value) program.Value { return x.Sub(value).Square().SumRow() }
+// nearer reports whether a is nearer to x than b is, by the squares of the errors. sum adds them up
+// for the numbers that share a scale.
+func nearer(x, a, b program.Value, sum func(program.Value) program.Value) program.Value {
+	return sum(x.Sub(a).Square()).Lt(sum(x.Sub(b).Square()))
+}
 
 // pair returns the values of codes, and steps and minima as pairs.
 func (l levels) pair(q, step, minimum, finite program.Value) (value, codes, scale program.Value) {
@@ -82,7 +85,7 @@ func (t scaleType) signed(v program.Value) program.Value {
 	return t.zero(v).Select(b.Const(0), v.Lt(b.Const(0)).Select(size.Neg(), size))
 }
 
-func isAffine(site sdk.Site) bool {
-	grid := site.Text("grid")
+// isAffine reports whether groups have a minimum.
+func isAffine(grid string) bool {
 	return grid == gridMinimum || grid == gridMLX || grid == gridAffine
 }

@@ -121,7 +121,7 @@ def _stepped(optimizer: torch.optim.Optimizer, *_: Any) -> None:
     owned = {x for group in optimizer.param_groups for x in group["params"]}
 
     def end() -> None:
-        weights = {q: q.layer().weight for q in _counting if q.layer is not None and q.layer() is not None}  # type: ignore[union-attr]
+        weights = {q: layer.weight for q in _counting if q.layer is not None and (layer := q.layer()) is not None}
         owns = any(w in owned for w in weights.values())
         for q in list(_counting):
             if not owns or q not in weights or weights[q] in owned or not weights[q].requires_grad:
