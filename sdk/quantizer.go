@@ -193,7 +193,7 @@ func (s Site) RowLen() int {
 }
 
 // Grid defines the numbers that codes represent and the groups that share a scale; see [Integers],
-// [OddIntegers], [E2M1] and [Affine].
+// [OddIntegers], [ZeroPoints], [E2M1] and [Affine].
 type Grid = spec.Grid
 
 // Integers returns the grid of the integers from min to max, where each run of group consecutive
@@ -205,6 +205,12 @@ func Integers(min, max, group int) Grid {
 // OddIntegers returns the grid of the odd integers from −max to max: twice the half-integers.
 func OddIntegers(max, group int) Grid {
 	return Grid{Format: spec.FormatInteger, Min: -max, Max: max, Step: 2, Group: group}
+}
+
+// ZeroPoints returns the grid of the integers from 0 to max minus a zero point of each group, which
+// is one of them: integers from −max to max.
+func ZeroPoints(max, group int) Grid {
+	return Grid{Format: spec.FormatInteger, Min: -max, Max: max, Step: 1, Group: group, Span: max}
 }
 
 // E2M1 returns the grid of the four-bit floats E2M1.

@@ -14,9 +14,9 @@ type Levels struct {
 }
 
 // Numbers maps each code of a grid to the number that it represents, in units of the scale; nil if
-// the grid is unknown, or a number has a minimum, too.
+// the grid is unknown, a number has a minimum, too, or a group has only some of them.
 func Numbers(g spec.Grid) map[int32]float32 {
-	if g == (spec.Grid{}) || g.Format == spec.FormatAffine {
+	if g == (spec.Grid{}) || g.Format == spec.FormatAffine || g.Span > 0 {
 		return nil
 	}
 	numbers := map[int32]float32{}

@@ -34,6 +34,8 @@ const (
 	gridMinimum   = "minimum"
 	gridMLX       = "mlx"
 	gridAffine    = "affine"
+	gridZero      = "asymmetric"
+	gridZeroFit   = "asymmetric_fit"
 
 	roundNearest = "nearest"
 	roundLlama   = "llama.cpp"
@@ -54,7 +56,7 @@ func (absmax) Describe() sdk.Description {
 			sdk.Int("bits", 4, 1, 8, "bits of a code; 1 bit needs the grid centred or sign"),
 			sdk.Choice("grid", gridSymmetric,
 				[]string{gridSymmetric, gridFull, gridCentred, gridGPTQ, gridSigned, gridFit, gridSign,
-					gridMinimum, gridMLX, gridAffine},
+					gridMinimum, gridMLX, gridAffine, gridZero, gridZeroFit},
 				"symmetric: integers with the maximum on the top code; full, gptq: all 2^b integers; "+
 					"signed: all of them, and the number of largest magnitude has the code −2^(b−1), as in "+
 					"llama.cpp's Q4_0 and Q5_0, so that the scale has the other sign; fit: all of them, "+
@@ -63,7 +65,8 @@ func (absmax) Describe() sdk.Description {
 					"numbers; centred: half-integers, no zero; sign: −1 and 1 times the mean magnitude, as "+
 					"in llama.cpp's Q1_0; minimum, mlx and affine: 0 to 2^b−1 and a minimum for each group, "+
 					"as in llama.cpp's Q4_1 and Q5_1, by the rule of MLX's mx.quantize, and so that weights "+
-					"of MLX keep their numbers"),
+					"of MLX keep their numbers; asymmetric: the same minus a zero point, as in "+
+					"compressed-tensors; asymmetric_fit: the same, but numbers on such a grid stay"),
 			sdk.Choice("rounding", roundNearest, []string{roundNearest, roundLlama},
 				"nearest: codes are x/s, for the scale s in its type, ties to even; llama.cpp: x times the "+
 					"reciprocal of the scale before it is rounded to its type, ties away from zero, as in "+
@@ -81,6 +84,7 @@ func (absmax) Describe() sdk.Description {
 			{Name: sdk.ClaimIdempotent, When: map[string]any{"grid": gridSign}},
 			{Name: sdk.ClaimIdempotent, When: map[string]any{"grid": gridMinimum}},
 			{Name: sdk.ClaimIdempotent, When: map[string]any{"grid": gridAffine}},
+			{Name: sdk.ClaimIdempotent, When: map[string]any{"grid": gridZeroFit}},
 			// x = −amax is a tie between two codes.
 			{Name: sdk.ClaimTies, When: map[string]any{"grid": gridFull}},
 			{Name: sdk.ClaimTies, When: map[string]any{"grid": gridGPTQ}},
@@ -93,6 +97,10 @@ func (absmax) Describe() sdk.Description {
 			short("grid", gridMLX, microscaling.ScaleF16),
 			short("grid", gridAffine, microscaling.ScaleBF16),
 			short("grid", gridAffine, microscaling.ScaleF16),
+			short("grid", gridZero, microscaling.ScaleBF16),
+			short("grid", gridZero, microscaling.ScaleF16),
+			short("grid", gridZeroFit, microscaling.ScaleBF16),
+			short("grid", gridZeroFit, microscaling.ScaleF16),
 			short("rounding", roundLlama, microscaling.ScaleBF16),
 			short("rounding", roundLlama, microscaling.ScaleF16),
 		},
@@ -111,7 +119,8 @@ func (absmax) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 	if err != nil {
 		return sdk.Quantized{}, err
 	}
-	ofRows := grid == gridSigned || grid == gridSign || isAffine(grid)
+	asymmetric := grid == gridZero || grid == gridZeroFit
+	ofRows := grid == gridSigned || grid == gridSign || isAffine(grid) || asymmetric
 	levels.reciprocal = site.Text("rounding") == roundLlama
 	if levels.reciprocal && (ofRows || levels.centred) {
 		return sdk.Quantized{}, sdk.Refuse("grid = %q has its own rounding: leave rounding = %q",
@@ -131,9 +140,12 @@ func (absmax) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 	amax := largest(grouped.Abs())
 	finite := amax.IsFinite()
 	var value, codes, scale program.Value
-	if isAffine(grid) {
+	switch {
+	case isAffine(grid):
 		value, codes, scale = levels.affine(grouped, finite)
-	} else {
+	case asymmetric:
+		value, codes, scale = levels.asymmetric(grouped, finite)
+	default:
 		value, codes, scale = levels.quantize(grouped, levels.step(grouped, amax), finite)
 	}
 	if grid == gridFit {
@@ -274,6 +286,8 @@ func (l levels) codes(group int) sdk.Grid {
 		return sdk.OddIntegers(1, group)
 	case l.lowest == 0:
 		return sdk.Affine(int(l.highest), group)
+	case l.grid == gridZero || l.grid == gridZeroFit:
+		return sdk.ZeroPoints(int(l.highest-l.lowest), group)
 	}
 	return sdk.Integers(int(l.lowest), int(l.highest), group)
 }

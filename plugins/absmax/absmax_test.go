@@ -20,7 +20,7 @@ func TestConformance(t *testing.T) {
 		return // the rest covers other settings
 	}
 	for g, grid := range []string{gridSymmetric, gridFull, gridCentred, gridGPTQ, gridSigned,
-		gridFit, gridMinimum, gridMLX, gridAffine} {
+		gridFit, gridMinimum, gridMLX, gridAffine, gridZero, gridZeroFit} {
 		for i, granularity := range []string{perTensor, perRow, perGroup} {
 			if g > 3 && grid != gridFit && granularity == perTensor {
 				continue // is refused
@@ -145,6 +145,10 @@ func TestServers(t *testing.T) {
 					clear(row)
 				}
 			}
+		}
+		if given["grid"] == gridZero {
+			given["grid"] = gridZeroFit
+			equal(t, "Q(x) of "+gridZeroFit, x, m.Quantize(t, absmax{}, given, x).Value, want.Data)
 		}
 		if given["grid"] != gridFull {
 			equal(t, "Q(Q(x))", want, m.Quantize(t, absmax{}, given, want).Value, want.Data)

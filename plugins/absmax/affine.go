@@ -52,6 +52,46 @@ func (l levels) affine(x, finite program.Value) (value, codes, scale program.Val
 		better.Select(otherScale, scale)
 }
 
+// asymmetric rounds x to integers from lowest to highest minus a zero point z, one of these.
+// The range is that of x and 0, and z is that of the step before it is rounded to the type of
+// scales, as in calculate_qparams of compressed-tensors:
+//
+//	s = (max−min)/(2^b−1), z = round(lowest − min/s), q = round(x/s + z) − z
+//
+// Ties and the rounding of s can leave one of the 2^b integers unused, so that a second rounding
+// gives another scale. asymmetric_fit keeps numbers that are on a grid of 2^b or 2^b−1 integers. If
+// products with s are rounded, s itself is that of a number whose code is a power of two.
+func (l levels) asymmetric(x, finite program.Value) (value, codes, scale program.Value) {
+	b := x.Builder()
+	low, zeros := x.Neg().MaxRow().Max(b.Const(0)).Neg(), b.Const(0)
+	width := x.MaxRow().Max(zeros).Sub(low)
+	round := func(step program.Value) (value, codes, scale program.Value) {
+		z := b.Const(l.lowest).Sub(low.Div(step)).Clip(l.lowest, l.highest).Round()
+		s := l.scale.signed(step)
+		zero := s.Eq(zeros)
+		q := x.Div(zero.Select(b.Const(math.Inf(1)), s)).Add(z)
+		codes = zero.Select(zeros, l.round(q).Sub(z))
+		s = finite.Select(s, b.Const(math.NaN()))
+		return codes.Mul(s), codes, s
+	}
+	step := width.Div(b.Const(l.highest - l.lowest))
+	value, codes, scale = round(step)
+	if l.grid == gridZero {
+		return value, codes, scale
+	}
+	for _, n := range []float64{l.highest - l.lowest - 1, l.highest - l.lowest} {
+		step := width.Div(b.Const(n))
+		_, q, _ := round(step)
+		size := q.Abs()
+		power := b.Const(1).Ldexp(size.Max(b.Const(1)).Logb()).Eq(size)
+		exact := x.Div(power.Select(q, b.Const(math.Inf(1)))).MaxRow()
+		v, c, s := round(exact.Gt(zeros).Select(exact, step))
+		keeps := x.Sub(v).Abs().MaxRow().Eq(zeros)
+		value, codes, scale = keeps.Select(v, value), keeps.Select(c, codes), keeps.Select(s, scale)
+	}
+	return value, codes, scale
+}
+
 // nearer reports whether a is nearer to x than b is, by the squares of the errors. sum adds them up
 // for the numbers that share a scale.
 func nearer(x, a, b program.Value, sum func(program.Value) program.Value) program.Value {

@@ -485,6 +485,7 @@ func (in *instance) checkGrid(x []float64, out quantization) {
 		return
 	}
 	want, terms := slices.Clone(out.value), slices.Clone(out.value)
+	least, most := make([]int32, len(scale)), make([]int32, len(scale))
 	for i, v := range out.value {
 		code, group := int32(out.codes[i]), 0
 		if len(scale) > 1 {
@@ -493,6 +494,12 @@ func (in *instance) checkGrid(x []float64, out quantization) {
 		s, minimum := scale[group], minima[min(group, len(minima)-1)]
 		if !in.Grid.Holds(code) && (code != 0 || v != 0 && v == v) {
 			in.t.failf(in.at(), "code %d is not one of the Grid's codes %v", code, in.Grid.Codes())
+			return
+		}
+		least[group], most[group] = min(least[group], code), max(most[group], code)
+		if span := int32(in.Grid.Span); span > 0 && most[group]-least[group] > span {
+			in.t.failf(in.at(), "codes from %d to %d, 0 among them, share a scale, and the Grid's Span is %d",
+				least[group], most[group], span)
 			return
 		}
 		if v == v { // NaN has no code

@@ -221,6 +221,9 @@ func TestQuantizerMutants(t *testing.T) {
 		{"a grid that ends too early", broken(func(q *rows) {
 			q.grid = func(bits int) sdk.Grid { return sdk.Integers(2-1<<(bits-1), 1<<(bits-1)-1, 0) }
 		}), []string{"codes"}, nil},
+		{"a grid of fewer codes for each scale", broken(func(q *rows) {
+			q.grid = func(bits int) sdk.Grid { return sdk.ZeroPoints(1<<(bits-1)-1, 0) }
+		}), []string{"codes"}, nil},
 		{"a grid of other numbers", broken(func(q *rows) {
 			q.grid = func(int) sdk.Grid { return sdk.E2M1(0) }
 		}), []string{"codes"}, nil},

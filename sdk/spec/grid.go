@@ -38,6 +38,9 @@ type Grid struct {
 	// Group is the number of consecutive elements of a row that share a scale; the last group of a
 	// row may be shorter. 0 means that a row or the whole tensor shares a scale.
 	Group int `json:"group,omitempty"`
+	// Span is the largest difference of two integer codes, 0 among them, that a group has, as with a
+	// zero point that is subtracted from codes of 0 to Span; 0 if it may be Max−Min.
+	Span int `json:"span,omitempty"`
 }
 
 // Number returns the number that a code represents.
@@ -92,7 +95,11 @@ func (g Grid) check() error {
 			"code, and a step from 1 that divides their distance, with at most %d codes",
 			g.Min, g.Max, g.Step, maxCodes)
 	}
-	if g.Group < 0 || max(g.Group, g.Max, -g.Min) > math.MaxInt32 {
+	if g.Span < 0 || g.Span > 0 && g.Format != FormatInteger {
+		return fmt.Errorf("the grid of the format %s has a span of %d: want 0, or integers", g.Format,
+			g.Span)
+	}
+	if g.Group < 0 || max(g.Group, g.Max, -g.Min, g.Span) > math.MaxInt32 {
 		return fmt.Errorf("the grid has codes from %d to %d in groups of %d elements: want numbers of "+
 			"32 bits, and groups of 0 or more", g.Min, g.Max, g.Group)
 	}

@@ -40,6 +40,8 @@ func TestGrid(t *testing.T) {
 		{Grid{Format: FormatInteger, Min: math.MaxInt32, Max: math.MaxInt32 + 1, Step: 1},
 			"numbers of 32 bits"},
 		{Grid{Format: FormatE2M1, Group: -1}, "groups of 0 or more"},
+		{Grid{Format: FormatE2M1, Span: 1}, "the format e2m1 has a span of 1"},
+		{Grid{Format: FormatInteger, Max: 7, Step: 1, Span: -1}, "a span of -1"},
 	} {
 		if err := c.g.check(); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%+v: %v, want %q", c.g, err, c.says)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/safetensors"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
@@ -148,18 +149,40 @@ func (p *hubPlan) compressedTensors(t Stored) []safetensors.Tensor {
 		}
 		return list
 	}
+	return packIntegers(t.Name, rows, columns, s, grid)
+}
+
+func packIntegers(
+	name string, rows, columns int, s scheme, grid func() (*Grid, error),
+) []safetensors.Tensor {
 	groups, low := 1, int32(-1)<<(s.bits()-1)
 	if s.group > 0 {
 		groups = columns / s.group
 	}
-	return []safetensors.Tensor{
-		ofGrid(t.Name+"_packed", []int{rows, (columns*s.bits() + 31) / 32}, grid,
-			func(g *Grid) ([]int32, error) { return packWords(g.Codes, columns, s.bits(), low), nil }),
-		ofGrid(t.Name+"_scale", []int{rows, groups}, grid,
+	list := []safetensors.Tensor{
+		ofGrid(name+"_packed", []int{rows, (columns*s.bits() + 31) / 32}, grid,
+			func(g *Grid) ([]int32, error) {
+				if s.zeros {
+					codes, _ := g.fromLeast()
+					return packWords(codes, columns, s.bits(), 0), nil
+				}
+				return packWords(g.Codes, columns, s.bits(), low), nil
+			}),
+		ofGrid(name+"_scale", []int{rows, groups}, grid,
 			func(g *Grid) ([]float32, error) { return g.Scales, nil }),
-		safetensors.Lazy(t.Name+"_shape", []int{2},
+		safetensors.Lazy(name+"_shape", []int{2},
 			func() ([]int64, error) { return []int64{int64(rows), int64(columns)}, nil }),
 	}
+	if s.zeros { // the codes of 0, packed along the columns
+		words := (rows*s.bits() + 31) / 32
+		list = append(list, ofGrid(name+"_zero_point", []int{words, groups}, grid,
+			func(g *Grid) ([]int32, error) {
+				_, least := g.fromLeast()
+				zeros := lists.Map(transposed(least, groups), func(c int32) int32 { return -c })
+				return transposed(packWords(zeros, rows, s.bits(), 0), words), nil
+			}))
+	}
+	return list
 }
 
 // ofGrid returns a tensor whose values are computed from a grid when the tensor is written.

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
@@ -205,6 +206,16 @@ func (g *Grid) floats() (*Grid, error) {
 
 // fits reports whether all possible codes of an integer grid are in the range from low to high.
 func (g *Grid) fits(low, high int) bool { return g.Numbers.Min >= low && g.Numbers.Max <= high }
+
+// fromLeast returns codes less the least one of their group, 0 among them, and these.
+func (g *Grid) fromLeast() (codes, least []int32) {
+	for group := range slices.Chunk(g.Codes, g.Group) {
+		low := min(0, slices.Min(group))
+		codes = append(codes, lists.Map(group, func(c int32) int32 { return c - low })...)
+		least = append(least, low)
+	}
+	return codes, least
+}
 
 // RotatedError reports that codes and scales are those of a rotated matrix. Such a weight can only
 // be stored as the floats of Q(x), rotated back.

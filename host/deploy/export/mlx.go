@@ -93,7 +93,11 @@ func affineOf(g *Grid, bits int) (*affine, error) {
 			break
 		}
 	}
-	if n := (high-low)/step + 1; n > 1<<bits {
+	n, span := (high-low)/step+1, g.Numbers.Span
+	if span > 0 {
+		n = span + 1
+	}
+	if n > 1<<bits {
 		return nil, fmt.Errorf("%d numbers from %d to %d do not fit into %d bits", n, low, high, bits)
 	}
 	group := 32
@@ -102,6 +106,10 @@ func affineOf(g *Grid, bits int) (*affine, error) {
 	}
 	if g, err = g.split(group); err != nil {
 		return nil, err
+	}
+	var least []int32
+	if span > 0 {
+		_, least = g.fromLeast()
 	}
 	out := *g
 	a := &affine{&out, make([]float32, len(g.Scales)), true}
@@ -123,9 +131,13 @@ func affineOf(g *Grid, bits int) (*affine, error) {
 		if minima != nil { // a sum with an exact product is rounded once
 			continue
 		}
+		low := int32(low)
+		if least != nil {
+			low = least[i]
+		}
 		out.Scales[i], a.biases[i] = s*float32(step), s*float32(low)
 		for j := i * group; j < (i+1)*group; j++ {
-			out.Codes[j] = (g.Codes[j] - int32(low)) / int32(step)
+			out.Codes[j] = (g.Codes[j] - low) / int32(step)
 		}
 	}
 	return a, nil

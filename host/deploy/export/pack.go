@@ -24,6 +24,17 @@ func packWords(codes []int32, columns, bits int, low int32) []int32 {
 	return out
 }
 
+// transposed returns the columns of rows of a length.
+func transposed(list []int32, length int) []int32 {
+	out := make([]int32, 0, len(list))
+	for column := range length {
+		for i := column; i < len(list); i += length {
+			out = append(out, list[i])
+		}
+	}
+	return out
+}
+
 // packE2M1 packs codes 0…15 in pairs, the first of each pair in the low four bits.
 func packE2M1(codes []int32) []byte {
 	out := make([]byte, len(codes)/2)

@@ -1,13 +1,18 @@
 package export
 
 import (
+	"bytes"
 	"math"
 	"slices"
 	"testing"
 
 	"github.com/cage-qat/cage/host/model/gguf"
+	"github.com/cage-qat/cage/host/model/huggingface"
+	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/internal/halffloat"
 	"github.com/cage-qat/cage/internal/testing/testfile"
+	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/sdk"
 )
 
 // TestGolden compares packed codes with those of compressed-tensors 0.20.
@@ -139,5 +144,63 @@ func TestE8M0(t *testing.T) {
 		if _, err := codeE8M0(v); err == nil {
 			t.Errorf("%v has a code", v)
 		}
+	}
+}
+
+// TestZeroPoints compares codes and zero points of an asymmetric matrix with those that
+// compressed-tensors has packed.
+func TestZeroPoints(t *testing.T) {
+	dir := vfs.At("../../model/huggingface/testdata/packed/compressed")
+	packed, err := safetensors.Open(dir.Join("model.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer packed.Close()
+	read, err := huggingface.OpenTensors(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	floats := func(from huggingface.Tensors, name string) ([]float32, []int) {
+		tensor, err := from.Tensor(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		values, err := huggingface.Floats(tensor)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return values, tensor.Shape
+	}
+	value, dims := floats(read, "minmax.weight")
+	scales, shape := floats(packed, "minmax.weight_scale")
+	g, err := NewGrid(&Quantized{Value: value, Scale: scales, ScaleShape: shape,
+		Grid: sdk.ZeroPoints(15, 16)}, dims)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := schemeOf(g, typeInt4)
+	if err != nil || s.weights()["symmetric"] != false {
+		t.Fatalf("%+v, %v: want an asymmetric type", s, err)
+	}
+	for _, got := range packIntegers("minmax.weight", dims[0], dims[1], s,
+		func() (*Grid, error) { return g, nil }) {
+		want, err := packed.Tensor(got.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := got.Bytes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := want.Bytes()
+		if err != nil || got.DType == want.DType && !bytes.Equal(a, b) ||
+			!slices.Equal(got.Shape, want.Shape) {
+			t.Errorf("%s: %v, shape %v, or other bytes: %x, want %v, %x", got.Name, err, got.Shape, a,
+				want.Shape, b)
+		}
+	}
+	if _, err := schemeOf(g, typeMXFP4); err == nil {
+		t.Error("zero points in MXFP4")
 	}
 }

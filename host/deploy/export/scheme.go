@@ -22,6 +22,7 @@ const (
 type scheme struct {
 	typ    string
 	group  int  // elements that share a scale; 0: all of a row
+	zeros  bool // there is a zero point for each scale
 	inputs bool // the layer's inputs are quantized to the same type
 }
 
@@ -35,6 +36,9 @@ func (s scheme) String() string {
 	text := s.typ + ", a scale for each row"
 	if s.group > 0 {
 		text = fmt.Sprintf("%s, a scale for %d elements", s.typ, s.group)
+	}
+	if s.zeros {
+		text += ", with zero points"
 	}
 	if s.inputs {
 		text += ", and of inputs"
@@ -64,7 +68,7 @@ func (s scheme) format() string {
 // weights returns the value of "weights" in a group of quantization_config.
 func (s scheme) weights() map[string]any {
 	out := map[string]any{
-		"num_bits": s.bits(), "type": "int", "symmetric": true, "strategy": "channel",
+		"num_bits": s.bits(), "type": "int", "symmetric": !s.zeros, "strategy": "channel",
 		"group_size": nil, "dynamic": false,
 	}
 	if s.group > 0 {
@@ -102,7 +106,9 @@ func schemeOf(g *Grid, typ string) (scheme, error) {
 			return scheme{}, err
 		}
 		s := scheme{typ: typ}
-		if half := 1 << (s.bits() - 1); !integers.fits(-half, half-1) {
+		half, span := 1<<(s.bits()-1), integers.Numbers.Span
+		fits := integers.fits(-half, half-1)
+		if s.zeros = !fits && span > 0 && span < 2*half; !fits && !s.zeros {
 			return s, fmt.Errorf("codes from %d to %d do not fit into %d bits",
 				integers.Numbers.Min, integers.Numbers.Max, s.bits())
 		}

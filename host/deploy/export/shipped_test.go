@@ -57,6 +57,7 @@ var shipped = []struct {
 		{"scale_dtype": "f16", "grid": "sign", "bits": 1},
 		{"scale_dtype": "f16", "rounding": "llama.cpp"},
 		{"scale_dtype": "f16", "grid": "minimum"}, {"scale_dtype": "f16", "grid": "affine"},
+		{"scale_dtype": "f16", "grid": "asymmetric"}, {"grid": "asymmetric_fit", "bits": 8},
 		{"scale_dtype": "f16", "grid": "minimum", "bits": 5}, {"scale_dtype": "f16", "grid": "mlx"},
 		{"scale_dtype": "f16", "grid": "centred"},
 		{"grid": "centred", "bits": 1}, {"scale_dtype": "f16", "grid": "centred", "bits": 3}}},

@@ -28,6 +28,7 @@ var targets = []string{
 	`"absmax", bits=5, grid="signed", granularity="group", group=32`,
 	`"absmax", grid="minimum", granularity="group", group=32`,
 	`"absmax", grid="affine", granularity="group", group=32`,
+	`"absmax", grid="asymmetric", granularity="group", group=32`,
 	`"absmax", bits=8`,
 	`"absmax", bits=2`,
 	`"absmax", bits=2, grid="full", granularity="group", group=64`,

@@ -47,8 +47,8 @@ type Answer struct {
 // NewGrid returns the grid of a matrix from a quantizer's answer and declaration. It is an error
 // unless the values are the declared numbers times the scales, bit for bit.
 func NewGrid(a Answer, declared spec.Grid, rows, columns int) (*Grid, error) {
-	if declared.Format == spec.FormatAffine {
-		return nil, errors.New("groups have a minimum, too")
+	if declared.Format == spec.FormatAffine || declared.Span > 0 {
+		return nil, errors.New("groups have a minimum or a zero point, too")
 	}
 	levels := cage.NewLevels(cage.Numbers(declared))
 	g := &Grid{Levels: levels, Rows: rows, Columns: columns, Group: columns}

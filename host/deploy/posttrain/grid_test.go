@@ -77,10 +77,13 @@ func TestNewGrid(t *testing.T) {
 		t.Errorf("two scales for three rows: %v", err)
 	}
 	pairs := posttrain.Answer{Value: []float32{1}, Codes: []int32{0}, Scale: []float32{0, 1}}
-	affine := spec.Grid{Format: spec.FormatAffine, Max: 15, Step: 1}
-	if _, err := posttrain.NewGrid(pairs, affine, 1, 1); err == nil ||
-		!strings.Contains(err.Error(), "groups have a minimum") {
-		t.Errorf("a grid with minima: %v", err)
+	for _, grid := range []spec.Grid{{Format: spec.FormatAffine, Max: 15, Step: 1},
+		{Format: spec.FormatInteger, Min: -15, Max: 15, Step: 1, Span: 15}} {
+		if _, err := posttrain.NewGrid(pairs, grid, 1, 1); err == nil ||
+			!strings.Contains(err.Error(), "groups have a minimum or a zero point") ||
+			cage.Numbers(grid) != nil {
+			t.Errorf("a grid with minima or zero points: %v", err)
+		}
 	}
 }
 

@@ -439,7 +439,7 @@ func (m *matrix) values() ([]float32, error) {
 // largest code of each group in the first rows tell; "" if none is known, or there are other errors
 // than reading the matrix will tell.
 func (m *matrix) keeps() string {
-	if m.bits == 0 || m.order != "" || m.zeros != "" {
+	if m.bits == 0 || m.order != "" {
 		return ""
 	}
 	codes, err := m.files.Tensor(m.codes.Name)
@@ -455,24 +455,39 @@ func (m *matrix) keeps() string {
 	if err != nil || dataErr != nil || scales.height > 1 {
 		return ""
 	}
-	half, grid := float32(int(1)<<(m.bits-1)), "fit"
-	if m.biases != "" {
+	zeros, err := m.zeroPoints(scales)
+	if err != nil {
+		return ""
+	}
+	half, grid, biases := float32(int(1)<<(m.bits-1)), "fit", &spread{}
+	switch {
+	case m.biases != "":
+		if biases, err = m.part(m.biases, nil); err != nil {
+			return ""
+		}
 		grid = "affine"
+	case zeros != nil:
+		grid = "asymmetric_fit"
 	}
 	for r := range min(m.shape[0], 64) {
 		row := data[r*len(data)/m.shape[0] : (r+1)*len(data)/m.shape[0]]
 		for from := 0; from < m.shape[1]; from += scales.width {
-			low, high := float32(0), float32(0)
+			low, high, g := float32(0), float32(0), r*scales.across+from/scales.width
 			if grid == "affine" {
 				low = 2*half - 1
 			}
 			for c := range scales.width {
 				v := m.number(row, from+c)
+				if zeros != nil {
+					v -= zeros[g]
+				}
 				low, high = min(low, v), max(high, v)
 			}
 			switch {
 			case low == high:
-			case grid == "affine" && (low > 0 || high < 2*half-2),
+			case grid == "affine" && (low > 0 || high < 2*half-2 ||
+				abs(biases.numbers[g]) < abs(biases.numbers[g]+high*scales.numbers[g])),
+				zeros != nil && high-low < 2*half-2,
 				grid == "fit" && low != -half && max(-low, high) != half-1:
 				return ""
 			}
@@ -490,6 +505,8 @@ func (m *matrix) keeps() string {
 	}
 	return text + "}"
 }
+
+func abs(v float32) float32 { return max(v, -v) }
 
 // all reports whether all numbers are ones of a type of 16 bits.
 func all(numbers []float32, short safetensors.DType) bool {

@@ -40,6 +40,7 @@ func TestTorchSpecialNumbers(t *testing.T) {
 		{"absmax", settings{"grid": "minimum", "granularity": "group", "scale_dtype": "f16"}, false},
 		{"absmax", settings{"grid": "mlx", "scale_dtype": "bf16"}, false},
 		{"absmax", settings{"grid": "affine", "granularity": "group", "group": 16}, true},
+		{"absmax", settings{"grid": "asymmetric_fit", "granularity": "group", "group": 16}, false},
 		{"absmax", settings{"rounding": "llama.cpp", "bits": 8, "scale_dtype": "f16"}, false},
 		{"grid", settings{}, false},
 		{"grid", settings{"step": 0.1, "rounding": "floor"}, false},
@@ -69,7 +70,7 @@ func TestTorchSpecialNumbers(t *testing.T) {
 		{"quest", settings{"form": "ternary", "mask": "clip"}, true},
 		{"quest", settings{"rotation": "none", "bits": 8, "mask": "none"}, true},
 	}
-	const cases = 280 // times 38
+	const cases = 280 // times 39
 	known := testrun.Executables(t)
 	seen := map[string]bool{}
 	for i, c := range list {

@@ -60,7 +60,7 @@ def tensors(symmetric, bits, dtype, settings):
     w, args = torch.from_numpy(x), QuantizationArgs(num_bits=bits, symmetric=symmetric, strategy="channel", scale_dtype=dtype)
     scale, zero = calculate_qparams(w.amin(1, True), w.amax(1, True), args)
     value = fake_quantize(w, scale, None if symmetric else zero, args).numpy()
-    name = {None: "f32", torch.bfloat16: "bf16"}[dtype]
+    name = {None: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}[dtype]
     settings = {**settings, "bits": bits, "granularity": "group", "group": size, "scale_dtype": name}
     return case(f"compressed-tensors, int{bits}, {'' if symmetric else 'a'}symmetric, {name}", settings, x, value)
 
@@ -80,13 +80,15 @@ def case(name, settings, x, value):
     return {"id": name, "params": settings, "inputs": {"x": rows(x)}, "expected": {"value": rows(value)}}
 
 
-away, least, mlx = {"rounding": "llama.cpp"}, {"grid": "minimum"}, {"grid": "mlx"}
+away, least, mlx, zero = {"rounding": "llama.cpp"}, {"grid": "minimum"}, {"grid": "mlx"}, {"grid": "asymmetric"}
 cases = [
     llama("q8_0", 8, 32, away), llama("q4_0", 4, 32, {"grid": "signed"}), llama("q5_0", 5, 32, {"grid": "signed"}),
     llama("tq2_0", 2, 256, away), llama("q2_0", 2, 64, away), llama("q1_0", 1, 128, {"grid": "sign"}),
     llama("q4_1", 4, 32, least), llama("q5_1", 5, 32, least),
     apple(4, 32, mx.float16, mlx), apple(4, 64, mx.bfloat16, mlx), apple(2, 32, mx.float16, mlx), apple(8, 32, mx.float16, mlx),
     tensors(True, 4, None, {"grid": "full"}), tensors(True, 4, torch.bfloat16, {"grid": "full"}), tensors(True, 8, None, {"grid": "full"}),
+    tensors(False, 4, None, zero), tensors(False, 4, torch.bfloat16, zero), tensors(False, 4, torch.float16, zero),
+    tensors(False, 8, torch.bfloat16, zero), tensors(False, 3, None, zero),
 ]
 text = ",\n".join(json.dumps(c) for c in cases)
 head = {"format": 1, "name": "servers", "description": "Written by servers.py", "tolerance": {"abs": 0, "rel": 0}}

@@ -64,7 +64,7 @@ func ToQuantizer(q spec.Quantizer) (m *pb.QuantizerProgram, err error) {
 	}
 	if g := q.Grid; g != (spec.Grid{}) {
 		m.Grid = &pb.Grid{Format: NumberFormats[string(g.Format)], Min: int32(g.Min),
-			Max: int32(g.Max), Step: uint32(g.Step), Group: uint32(g.Group)}
+			Max: int32(g.Max), Step: uint32(g.Step), Group: uint32(g.Group), Span: uint32(g.Span)}
 	}
 	encode(quantizerFields(&q, m))
 	return m, nil
@@ -79,12 +79,12 @@ func FromQuantizer(m *pb.QuantizerProgram, limits program.Limits) (q spec.Quanti
 		if err != nil {
 			return q, fmt.Errorf("grid: %w", err)
 		}
-		n, err := FromNumbers[int]([]uint32{g.GetStep(), g.GetGroup()})
+		n, err := FromNumbers[int]([]uint32{g.GetStep(), g.GetGroup(), g.GetSpan()})
 		if err != nil {
 			return q, fmt.Errorf("grid: one number %w", err)
 		}
 		q.Grid = spec.Grid{Format: spec.NumberFormat(format),
-			Min: int(g.GetMin()), Max: int(g.GetMax()), Step: n[0], Group: n[1]}
+			Min: int(g.GetMin()), Max: int(g.GetMax()), Step: n[0], Group: n[1], Span: n[2]}
 	}
 	if q.Trained, err = FromTensors(m.GetTrained(), limits); err != nil {
 		return q, fmt.Errorf("trained parameters: %w", err)

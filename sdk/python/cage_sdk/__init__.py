@@ -44,6 +44,7 @@ from .quantizer import (
     e2m1,
     integers,
     odd_integers,
+    zero_points,
 )
 from .serve import serve
 
@@ -53,5 +54,5 @@ __all__ = [
     "Prober", "Program", "ProgramError", "Quantized", "Quantizer", "QuantizerProgram", "Refresher", "Refusal",
     "Rounded", "Sampler", "Selective", "Sharer", "Site", "State", "StateTensor", "Stateful", "Storage", "String", "Tensor",
     "Trainable", "Type", "UpdateInput", "Value", "affine", "build_optimizer", "build_quantizer", "e2m1", "integers", "odd_integers",
-    "serve",
+    "serve", "zero_points",
 ]  # fmt: skip

@@ -104,8 +104,8 @@ class Site(Values):
 @dataclass(frozen=True)
 class Grid:
     """Which numbers codes stand for and what shares a scale, for every tensor: Quantized.value, before a rotation back, is the
-    number of the code times the scale of its group, plus the group's minimum on a grid of affine. integers, odd_integers, e2m1 and
-    affine make them."""
+    number of the code times the scale of its group, plus the group's minimum on a grid of affine. integers, odd_integers, zero_points,
+    e2m1 and affine make them."""
 
     format: Literal["integer", "e2m1", "affine"]
     min: int = 0
@@ -113,6 +113,8 @@ class Grid:
     step: int = 0
     group: int = 0
     """How many consecutive elements of a row share a scale; 0: a row, or the whole tensor, shares one."""
+    span: int = 0
+    """The largest difference of two integer codes, 0 among them, that a group has; 0 if it may be max - min."""
 
 
 def integers(min: int, max: int, group: int = 0) -> Grid:
@@ -123,6 +125,11 @@ def integers(min: int, max: int, group: int = 0) -> Grid:
 def odd_integers(max: int, group: int = 0) -> Grid:
     """The grid of the odd integers from -max to max, which are twice the half-integers."""
     return Grid("integer", -max, max, 2, group)
+
+
+def zero_points(max: int, group: int = 0) -> Grid:
+    """The grid of the integers from 0 to max minus a zero point of each group, which is one of them: from -max to max."""
+    return Grid("integer", -max, max, 1, group, max)
 
 
 def affine(max: int, group: int = 0) -> Grid:

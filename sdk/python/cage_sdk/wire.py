@@ -148,7 +148,7 @@ def to_quantizer_program(q: QuantizerProgram) -> Any:
     """Writes a quantizer's answer."""
     programs = {name: to_program(getattr(q, name)) for name in ("program", "evaluate", "init", "unpack", "init_state", "next", "backward")}
     g = q.grid
-    grid = {"format": _FORMATS[g.format], "min": g.min, "max": g.max, "step": g.step, "group": g.group} if g else None
+    grid = {"format": _FORMATS[g.format], "min": g.min, "max": g.max, "step": g.step, "group": g.group, "span": g.span} if g else None
     return message("QuantizerProgram")(**programs, homogeneous=q.homogeneous, trained=_to_list(q.trained), state=_to_list(q.state), grid=grid)
 
 

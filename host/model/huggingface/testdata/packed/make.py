@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from compressed_tensors.compressors import BaseCompressor
 from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
+from compressed_tensors.quantization.utils import calculate_qparams
 from safetensors.torch import save_file
 
 torch.manual_seed(1)
@@ -77,6 +78,18 @@ tensors.update({
 })
 values["ordered.weight"] = plain[:, back]
 groups["ordered"] = {"format": "pack-quantized", "targets": ["re:order.*"], "weights": json.loads(args.model_dump_json()) | {"actorder": "group"}}
+
+# Zero points and scales as of a minmax observer.
+args = QuantizationArgs(num_bits=4, strategy="group", group_size=16, symmetric=False, scale_dtype=torch.bfloat16)
+scheme = QuantizationScheme(targets=["minmax"], weights=args, format="pack-quantized")
+weight = torch.randn(13, 64) * torch.rand(13, 1) + 0.2
+scale, zero = calculate_qparams(*torch.aminmax(weight.unflatten(1, (4, 16)), dim=2), args)
+packed = compressor.compress({"weight": weight, "weight_scale": scale.bfloat16(), "weight_zero_point": zero}, scheme)
+tensors.update({f"minmax.{k}": v for k, v in packed.items()})
+packed["weight_scale"] = packed["weight_scale"].float()
+values["minmax.weight"] = compressor.decompress(packed, scheme)["weight"]
+groups["minmax"] = {"format": "pack-quantized", "targets": ["minmax"], "weights": json.loads(args.model_dump_json()), "input_activations": None}
+
 write("compressed", {"quantization_config": {
     "config_groups": groups, "format": "mixed-precision", "quant_method": "compressed-tensors", "quantization_status": "compressed",
 }}, tensors, values)  # fmt: skip

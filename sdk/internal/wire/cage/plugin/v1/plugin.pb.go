@@ -1377,7 +1377,10 @@ type Grid struct {
 	// How many consecutive elements of a row share a scale; the last group of a row may be
 	// shorter. scale then has an element for each group, row by row. 0: a row or the whole
 	// tensor shares one, and scale has as many elements.
-	Group         uint32 `protobuf:"varint,5,opt,name=group,proto3" json:"group,omitempty"`
+	Group uint32 `protobuf:"varint,5,opt,name=group,proto3" json:"group,omitempty"`
+	// Integers: the largest difference of two codes of a group, 0 among them, as with a zero point
+	// that is subtracted from codes of 0 to span; 0 if it may be max − min.
+	Span          uint32 `protobuf:"varint,6,opt,name=span,proto3" json:"span,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1443,6 +1446,13 @@ func (x *Grid) GetStep() uint32 {
 func (x *Grid) GetGroup() uint32 {
 	if x != nil {
 		return x.Group
+	}
+	return 0
+}
+
+func (x *Grid) GetSpan() uint32 {
+	if x != nil {
+		return x.Span
 	}
 	return 0
 }
@@ -2845,13 +2855,14 @@ const file_cage_plugin_v1_plugin_proto_rawDesc = "" +
 	"\bbackward\x18\n" +
 	" \x01(\v2\x17.cage.plugin.v1.ProgramR\bbackward\x12!\n" +
 	"\fsearch_every\x18\v \x01(\rR\vsearchEvery\x12(\n" +
-	"\x04grid\x18\f \x01(\v2\x14.cage.plugin.v1.GridR\x04grid\"\x8a\x01\n" +
+	"\x04grid\x18\f \x01(\v2\x14.cage.plugin.v1.GridR\x04grid\"\x9e\x01\n" +
 	"\x04Grid\x124\n" +
 	"\x06format\x18\x01 \x01(\x0e2\x1c.cage.plugin.v1.NumberFormatR\x06format\x12\x10\n" +
 	"\x03min\x18\x02 \x01(\x11R\x03min\x12\x10\n" +
 	"\x03max\x18\x03 \x01(\x11R\x03max\x12\x12\n" +
 	"\x04step\x18\x04 \x01(\rR\x04step\x12\x14\n" +
-	"\x05group\x18\x05 \x01(\rR\x05group\"r\n" +
+	"\x05group\x18\x05 \x01(\rR\x05group\x12\x12\n" +
+	"\x04span\x18\x06 \x01(\rR\x04span\"r\n" +
 	"\x12AttachSitesRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x122\n" +
