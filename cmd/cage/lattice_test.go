@@ -55,7 +55,8 @@ func (l lattice) train(before, dir, read, keeping string) {
 		"--set", fmt.Sprintf("train.out=%q", run), "--set", "train.steps=10", "--set",
 		"schedule.rate=3e-5", "--set", "quantizer.weights="+keeping))
 	export := filepath.Join(dir, "trained.export")
-	l.ts.Check(l.ts.Exec("cage", "export", run, "--to", l.format, "--out", export))
+	l.ts.Check(l.ts.Exec("cage", "export", run, "--to", l.format, "--type", strings.ToLower(l.typ),
+		"--out", export))
 	a, b, different := l.matrices(before), l.matrices(export), 0
 	for i := range min(len(a), len(b)) {
 		if a[i] != b[i] {
@@ -87,7 +88,8 @@ func (l lattice) quantized(model, dir, name string, settings []string) string {
 	}
 	l.ts.Check(l.ts.Exec("cage", append(args, settings...)...))
 	export := filepath.Join(dir, name+".export")
-	l.ts.Check(l.ts.Exec("cage", "export", out, "--to", l.format, "--out", export))
+	l.ts.Check(l.ts.Exec("cage", "export", out, "--to", l.format, "--type", strings.ToLower(l.typ),
+		"--out", export))
 	return export
 }
 

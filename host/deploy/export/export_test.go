@@ -812,7 +812,9 @@ func TestCodes(t *testing.T) {
 			Scale: []float32{1, 2, 0, 5}}, sdk.Integers(-8, 8, 2), []int32{1, 2, 3, 4, 0, 0, 1, 2}},
 		"four-bit floats": {
 			export.Quantized{Value: []float32{1.5 * third, -6 * third, negative, 0.5 * third, 3, -1, 4, 0},
-				Scale: []float32{third, 1}}, floats, []int32{3, 15, 0, 1, 5, 10, 6, 0}},
+				Scale: []float32{third, 1}}, floats, []int32{3, 15, 8, 1, 5, 10, 6, 0}},
+		"zeros of either sign": {export.Quantized{Value: []float32{0, negative, 0, 0, 1, 0, negative, 0},
+			Scale: []float32{2, 1}}, floats, []int32{0, 8, 0, 0, 2, 0, 8, 0}},
 		"other numbers": {export.Quantized{Value: []float32{0.3, 0, 0, 0, 0, 0, 0, 0},
 			Scale: []float32{1}}, floats, nil},
 		"below a zero scale": {export.Quantized{Value: []float32{1, 0, 0, 0, 0, 0, 0, 0},

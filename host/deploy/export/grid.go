@@ -34,7 +34,7 @@ var e2m1, e2m1Doubled = func() (numbers [16]float32, doubled [16]int32) {
 
 // NewGrid makes a grid from the output of a quantizer's program for a matrix of shape dims. It
 // returns an error unless the grid reproduces Q(x) bit for bit. If there are no codes, it derives
-// them from the values and scales. In groups of zeros, codes and scale are set to 0.
+// them from the values and scales. In groups of zeros, the scale is set to 0, and codes to 0 or −0.
 func NewGrid(q *Quantized, dims []int) (*Grid, error) {
 	switch {
 	case len(dims) != 2:
@@ -72,12 +72,9 @@ func NewGrid(q *Quantized, dims []int) (*Grid, error) {
 			if perGroup > 1 {
 				g.Minima = append(g.Minima, minimum)
 			}
-			if zeros {
-				continue
-			}
 			for i := start; i < end; i++ {
 				v := q.Value[i]
-				if q.Codes == nil {
+				if q.Codes == nil || zeros {
 					g.Codes[i] = nearest(v-minimum, scale, g.Numbers)
 				} else {
 					g.Codes[i] = q.Codes[i]
@@ -100,6 +97,9 @@ func NewGrid(q *Quantized, dims []int) (*Grid, error) {
 
 func nearest(value, scale float32, numbers spec.Grid) int32 {
 	if value == 0 {
+		if numbers.Format == spec.FormatE2M1 && math.Signbit(float64(value)) {
+			return 8
+		}
 		return 0
 	}
 	ratio := float64(value) / float64(scale)

@@ -100,8 +100,10 @@ type Entry struct {
 
 func align(n, alignment int64) int64 { return (n + alignment - 1) / alignment * alignment }
 
-// levels are the numbers of the codes of MXFP4. llama.cpp reads the code of −0 as 0.
-var levels = [16]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6}
+// levels are the numbers of the codes of MXFP4. llama.cpp reads the code of −0 as 0; its sign lets
+// an export have the code again.
+var levels = [16]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6, float32(math.Copysign(0, -1)),
+	-0.5, -1, -1.5, -2, -3, -4, -6}
 
 // Decode returns the float32 numbers that a tensor's data encodes, as llama.cpp computes them.
 func Decode(t Type, data []byte) ([]float32, error) {
