@@ -1,6 +1,7 @@
 package train_test
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -215,6 +217,118 @@ func TestFrozenInBFloat16(t *testing.T) {
 	for name, want := range states[0] {
 		if !slices.Equal(states[1][name], want) {
 			t.Errorf("%s differs with frozen weights in bfloat16", name)
+		}
+	}
+}
+
+// TestFrozenAsCodes checks that frozen weights which are on the grid of their quantizer can be
+// stored as its codes and scales without a change of the training, also of one that is resumed.
+func TestFrozenAsCodes(t *testing.T) {
+	const group = `granularity="group", group=32, scale_dtype="f16"`
+	for _, c := range []struct {
+		name, quantizer string
+		bits            float64 // of a weight
+	}{
+		{"Q4_0", `{plugin="absmax", grid="signed", ` + group + `}`, 4.5},
+		{"Q4_1", `{plugin="absmax", grid="minimum", ` + group + `}`, 5},
+		{"Q5_0", `{plugin="absmax", bits=5, grid="signed", ` + group + `}`, 8.5},
+		{"Q1_0", `{plugin="absmax", bits=1, grid="sign", ` + group + `}`, 1.5},
+		{"ternary", `{plugin="absmax", bits=2, rounding="llama.cpp", ` + group + `}`, 2.5},
+		{"MXFP4", `{plugin="mxfp4"}`, 5},
+		{"bfloat16", `{plugin="absmax", granularity="group", group=16, scale_dtype="bf16"}`, 5},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.name != "Q4_0" {
+				testlevel.Long(t, "trains three runs more")
+			}
+			quantizer := "quantizer={weights=" + c.quantizer + "}"
+			cfg, _ := testrun.FromHub(t, quantizer)
+			testrun.Train(t, cfg, train.Options{})
+			m, err := opened(t, cfg.Train.Out, trained.Options{Export: true}).Export()
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir := filepath.Join(t.TempDir(), "rounded")
+			_, err = export.Write(t.Context(), "hf", vfs.At(dir), m, export.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			floats := testrun.Elsewhere(t, cfg, fmt.Sprintf("model.init=%q", dir), "adapters.rank=2",
+				"train.steps=6", "schedule.rate=0.02", "train.accumulate=2", "method.silence=0.25",
+				"train.eval_every=2", `train.samples=["the"]`)
+			codes := testrun.Elsewhere(t, floats, `adapters.base="codes"`)
+			testrun.Train(t, floats, train.Options{})
+			_, err = train.Run(t.Context(), codes, train.Options{Finder: testrun.Finder(t), StopAfter: 3})
+			if !errors.Is(err, train.ErrInterrupted) {
+				t.Fatal(err)
+			}
+			testrun.Train(t, codes, train.Options{Resume: true})
+			testrun.SameTensors(t, "with codes", testrun.Newest(t, floats.Train.Out),
+				testrun.Newest(t, codes.Train.Out))
+			if a, b := losses(t, floats.Train.Out), losses(t, codes.Train.Out); !slices.Equal(a, b) {
+				t.Errorf("the losses are %v with codes, want %v", b, a)
+			}
+			if a, b := evaluate(t, floats.Train.Out), evaluate(t, codes.Train.Out); a != b {
+				t.Errorf("the evaluated loss is %v with codes, want %v", b, a)
+			}
+			storedAs(t, codes, dir, c.bits)
+		})
+	}
+}
+
+// storedAs checks the bytes of frozen weights on the device: quantized ones have so many bits for a
+// number, and others 32.
+func storedAs(t *testing.T, cfg *config.Config, dir string, bits float64) {
+	t.Helper()
+	h, err := huggingface.Open(vfs.At(dir), huggingface.Options{Pairs: cfg.Model.RopePairs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	changed, err := cfg.Changed(func(c *config.Config) error {
+		c.Model.Vocab = h.Config.Settings.Vocab
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiled := testrun.Compile(t, testrun.Plan(t, changed))
+	plan := compiled.Plan()
+	state, err := compiled.NewStateFrom(t.Context(), step.LoadParams(plan.Model, h.Values), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer state.Close()
+	got, want := 0.0, 0.0
+	for name, b := range state.Tensors {
+		if strings.HasPrefix(name, "param/") && !lora.IsFactor(name) {
+			got += float64(b.Shape().ByteSize())
+		}
+	}
+	for _, p := range h.Params() {
+		if plan.Weights[p.Name] != nil {
+			want += bits / 8 * float64(p.Size())
+		} else {
+			want += 4 * float64(p.Size())
+		}
+	}
+	if got != want {
+		t.Errorf("frozen weights have %v bytes, want %v", got, want)
+	}
+}
+
+// TestFrozenOffTheGrid checks what is said of weights that cannot be stored as codes.
+func TestFrozenOffTheGrid(t *testing.T) {
+	for quantizer, want := range map[string]string{
+		`{plugin="absmax"}`: "numbers of param/layers.0.attn.qkv are not on the grid of its quantizer",
+		`{plugin="lsq"}`:    "attn.out cannot be stored as codes: its quantizer trains its scales",
+		`{plugin="none"}`:   `adapters.base: found "codes", but no weight has a quantizer`,
+	} {
+		cfg, _ := testrun.FromHub(t, "quantizer={weights="+quantizer+"}", "adapters.rank=2",
+			`adapters.base="codes"`)
+		_, err := train.Run(t.Context(), cfg, train.Options{Finder: testrun.Finder(t)})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want one with %q", quantizer, err, want)
 		}
 	}
 }

@@ -30,7 +30,7 @@ type Settings struct {
 	RSLoRA  bool     // s is α/√r (Kalajdzievski, 2023)
 	Ranks   []string // r of some modules: entries of a [pattern]
 	Alphas  []string // α of some modules
-	Base    string   // type in which frozen weights are stored: Float32 or BFloat16
+	Base    string   // type in which frozen weights are stored: Float32, BFloat16 or Codes
 	Init    string   // directory of PEFT's files with the initial factors; "": they are drawn
 	Targets []string // names of weights without the prefix of their block
 }
@@ -39,6 +39,7 @@ type Settings struct {
 const (
 	Float32  = "float32"
 	BFloat16 = "bfloat16"
+	Codes    = "codes"
 )
 
 // Limits of ranks and of α.
@@ -66,9 +67,10 @@ func (s *Settings) Keys() []schema.Key {
 				"\"q_proj=4\""},
 		{Name: alphasKey, To: &s.Alphas, Is: schema.Patterns(), Optional: "none",
 			Doc: "other values of alpha, likewise"},
-		{Name: "base", To: &s.Base, Is: schema.OneOf(Float32, BFloat16), Default: Float32,
+		{Name: "base", To: &s.Base, Is: schema.OneOf(Float32, BFloat16, Codes), Default: Float32,
 			Doc: "type in which the frozen weights are stored; bfloat16 halves their memory, and is exact " +
-				"for weights that were published in it"},
+				"for weights that were published in it; codes: quantized weights as the codes and scales of " +
+				"their quantizer, on whose grid they must be already, the others in float32"},
 		{Name: "init", To: &s.Init, Is: schema.Anything("that names a directory, or empty"), Default: "",
 			Doc: "directory of initial factors in the files of PEFT, of the same rank and alpha; empty: A " +
 				"is drawn, B is 0"},

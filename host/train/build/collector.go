@@ -11,6 +11,7 @@ import (
 	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/schema"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/microscaling"
 )
 
 type collector struct {
@@ -28,7 +29,8 @@ func newCollector(req Request, running *pool) *collector {
 		Request: req, pool: running,
 		clients: map[string]*plugin.Client{}, values: map[string]sdk.Values{},
 		effective: map[string]bool{}, requested: map[string]bool{},
-		out: &Programs{Forward: req.Forward, Piece: req.Piece, executables: map[string]string{}},
+		out: &Programs{Forward: req.Forward, Piece: req.Piece, executables: map[string]string{},
+			scales: map[string]microscaling.ScaleType{}},
 	}
 }
 

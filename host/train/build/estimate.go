@@ -35,7 +35,7 @@ type Sizes struct {
 	// optimizers' states.
 	Parameters, Quantized, States float64
 	// Frozen is the number of elements of Parameters that are not trained, Adapted that of those which
-	// have adapters, and FrozenBytes the size of each.
+	// have adapters, and FrozenBytes the size of Frozen.
 	Frozen, Adapted, FrozenBytes float64
 	// Teacher holds the sizes of the teacher in distillation; zero if there is none.
 	Teacher Teacher
@@ -133,7 +133,7 @@ func Estimate(m Sizes) []Part {
 	}
 	return []Part{
 		{"the program itself", itself},
-		{"parameters", wordBytes*(m.Parameters-m.Frozen) + m.FrozenBytes*m.Frozen},
+		{"parameters", wordBytes*(m.Parameters-m.Frozen) + m.FrozenBytes},
 		{"gradients, and parameters after the step", wordBytes * updates},
 		{"quantized copies of weights", wordBytes * quantized * m.Quantized},
 		{"states of the optimizer", wordBytes * states},
@@ -184,13 +184,22 @@ func sizesOf(cfg *config.Config, m model.Model, programs *Programs) (Sizes, erro
 			out.Adapted += float64(a.In * a.B().Dims[0])
 		}
 	}
-	if out.FrozenBytes = wordBytes; cfg.Adapters.Base == lora.BFloat16 {
-		out.FrozenBytes = wordBytes / 2
+	short, err := packed(cfg, programs)
+	if err != nil {
+		return out, err
 	}
 	for _, t := range programs.Tensors {
 		out.Parameters += elements(t.Shape)
 		if t.Frozen {
 			out.Frozen += elements(t.Shape)
+			switch p := short[t.Name]; {
+			case p != nil:
+				out.FrozenBytes += float64(p.Bytes())
+			case cfg.Adapters.Base == lora.BFloat16:
+				out.FrozenBytes += wordBytes / 2 * elements(t.Shape)
+			default:
+				out.FrozenBytes += wordBytes * elements(t.Shape)
+			}
 		}
 		for _, s := range t.Optimizer.State {
 			out.States += elements(s.Shape) * float64(s.Storage.Bytes()) / float64(sdk.StoreFloat32.Bytes())

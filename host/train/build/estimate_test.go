@@ -114,7 +114,7 @@ func TestEstimateOfAdapters(t *testing.T) {
 		Parameters: 134_515_008 + 4_884_480, Frozen: 134_515_008, Adapted: 106_168_320,
 		Quantized: 106_168_320, States: 2 * 4_884_480}
 	for bytes, megabytes := range map[float64]float64{4: 4143, 2: 3766} {
-		m.FrozenBytes = bytes
+		m.FrozenBytes = bytes * m.Frozen
 		if got := total(m) / (megabytes * 1e6); math.Abs(got-1) > build.Accuracy {
 			t.Errorf("with %g bytes for a frozen weight, the estimate is %.2f of what was measured", bytes,
 				got)

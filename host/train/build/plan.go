@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/gomlx/compute/dtypes"
+
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/passes"
@@ -14,6 +16,7 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
 )
@@ -37,6 +40,9 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 		}
 	}
 	var err error
+	if plan.Packed, err = packed(cfg, programs); err != nil {
+		return plan, err
+	}
 	weights := programs.Weights
 	var original map[string]*cage.Weight
 	if !programs.Forward {
@@ -184,6 +190,32 @@ func forward(
 		}
 	}
 	return out, weights, nil
+}
+
+// packed returns how weights are stored if adapters.base is [lora.Codes].
+func packed(cfg *config.Config, programs *Programs) (map[string]*lower.Packed, error) {
+	list := map[string]*lower.Packed{}
+	if programs.Forward || cfg.Adapters.Rank == 0 || cfg.Adapters.Base != lora.Codes {
+		return list, nil
+	}
+	const key = "adapters.base"
+	types := map[microscaling.ScaleType]dtypes.DType{
+		microscaling.ScaleBF16: dtypes.BFloat16, microscaling.ScaleF16: dtypes.Float16}
+	for _, name := range slices.Sorted(maps.Keys(programs.Weights)) {
+		scale, short := types[programs.scales[name]]
+		if !short {
+			scale = dtypes.Float32
+		}
+		p, err := lower.NewPacked(programs.Weights[name], scale)
+		if err != nil {
+			return nil, cfg.ErrorAt(key, "%s cannot be stored as codes: %w", name, err)
+		}
+		list[name] = p
+	}
+	if len(list) == 0 {
+		return nil, cfg.ErrorAt(key, "found %q, but no weight has a quantizer", lora.Codes)
+	}
+	return list, nil
 }
 
 func quantizers(programs map[string]spec.Quantizer) (map[string]lower.Quantizer, error) {

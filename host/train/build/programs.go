@@ -20,6 +20,7 @@ import (
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
 )
@@ -50,6 +51,9 @@ type Programs struct {
 	// SHA-256 of quantizers that search, by weight name.
 	computing   []*computing
 	executables map[string]string
+	// scales holds the types to which quantizers round their scales, by weight; see
+	// [microscaling.ScaleParameter].
+	scales map[string]microscaling.ScaleType
 	// Took is the time that starting the plugins and collecting their programs took.
 	Took time.Duration
 }
@@ -294,7 +298,10 @@ func (c *collector) quantize(
 	q, p, err := c.program(ctx, role, site)
 	if q != nil {
 		into[site.Name] = *q
-		c.out.Settings[site.Name] = fmt.Sprint(c.clients[p.Table].SHA256(), c.values[p.Table].Map())
+		values := c.values[p.Table].Map()
+		c.out.Settings[site.Name] = fmt.Sprint(c.clients[p.Table].SHA256(), values)
+		name, _ := values[microscaling.ScaleParameter().Name].(string)
+		c.out.scales[site.Name] = microscaling.ScaleType(name)
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package step
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/gomlx/compute"
@@ -44,19 +45,54 @@ func (p *Plan) frozen() (list []Tensor) {
 	if len(p.Adapters) > 0 {
 		for _, t := range p.params() {
 			name := program.KindParam.Of(t.Name)
-			list = append(list, Tensor{Name: name, Dims: t.Dims, Storage: t.Storage})
+			list = append(list, Tensor{Name: name, Dims: t.Dims, Storage: t.Storage, packed: t.packed})
 		}
 	}
 	return list
 }
 
-// widen replaces the frozen parameters that are stored in bfloat16.
+// widen adds the frozen parameters that are stored in bfloat16, or as codes, in float32.
 func (p *Plan) widen(in update.Nodes) {
 	for _, t := range p.frozen() {
 		if x := in[t.Name]; x != nil {
 			in[t.Name] = graph.ConvertDType(x, dtypes.Float32)
+		} else if codes := in[packedCodes(t.Name)]; codes != nil {
+			in[t.Name] = t.packed.Unpack(codes, in[packedScale(t.Name)])
 		}
 	}
+}
+
+// pack stores a frozen parameter as codes and scales. It is an error if these do not stand for the
+// same numbers.
+func (c *Compiled) pack(t Tensor, x *engine.Buffer) (update.Tensors, error) {
+	const input, wrong = "weight", "wrong"
+	e, err := c.compileOnce("packed "+t.packed.ID, func() update.Stage {
+		return update.Stage{Name: "packed", Inputs: inputSpecs([]Tensor{{Name: input, Dims: t.Dims}},
+			asNamed, false), Build: func(in update.Nodes) update.Nodes {
+			codes, scale, count := t.packed.Pack(in[input])
+			return update.Nodes{packedCodes(input): codes, packedScale(input): scale, wrong: count}
+		}}
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := update.Tensors{}
+	if err := e.Run(out, update.Tensors{input: x}); err != nil {
+		return nil, err
+	}
+	count, err := engine.Download[float32](out[wrong])
+	if err == nil && count[0] > 0 {
+		err = fmt.Errorf("%v of %d numbers of %s are not on the grid of its quantizer, so that they "+
+			"cannot be stored as its codes: want the quantizer that `cage import` names for the model, "+
+			"or another adapters.base", count[0], x.Shape().Size(), t.Name)
+	}
+	out[wrong].Finalize()
+	if err != nil {
+		engine.FinalizeAll(out[packedCodes(input)], out[packedScale(input)])
+		return nil, err
+	}
+	return update.Tensors{packedCodes(t.Name): out[packedCodes(input)],
+		packedScale(t.Name): out[packedScale(input)]}, nil
 }
 
 // differentiated lists the parameters with respect to which the loss is differentiated: all or, if

@@ -43,6 +43,8 @@ type Plan struct {
 	Adapters []lora.Adapter
 	// FrozenStorage is the type in which frozen parameters are stored.
 	FrozenStorage sdk.Storage
+	// Packed holds, by name, those frozen parameters that are stored as codes and scales.
+	Packed map[string]*lower.Packed
 	// Rules holds the update rules: one for every parameter, in the model's order, one for every
 	// factor of an adapter, then one for every trained parameter of a quantizer, in the order of
 	// [Plan.Trained]. The step sets their modes and statistics.

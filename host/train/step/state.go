@@ -234,12 +234,18 @@ func (load LoadFunc) loadShaped(name string, dims []int) ([]float32, error) {
 	return t.Data, err
 }
 
-func (c *Compiled) load(load LoadFunc, t Tensor) (*engine.Buffer, error) {
+// load loads a tensor, which several may store on the device.
+func (c *Compiled) load(load LoadFunc, t Tensor) (update.Tensors, error) {
 	data, err := load.loadShaped(t.Name, t.Dims)
 	if err != nil {
 		return nil, err
 	}
-	return c.put(t, data)
+	b, err := c.put(t, data)
+	if t.packed != nil && err == nil {
+		defer b.Finalize()
+		return c.pack(t, b)
+	}
+	return update.Tensors{t.Name: b}, err
 }
 
 // RestoreRefreshes restores the refreshes that were pending in a checkpoint, with their results.
@@ -265,12 +271,12 @@ func (c *Compiled) UploadParams(load LoadFunc) (*State, error) {
 func (c *Compiled) upload(list []Tensor, load LoadFunc) (*State, error) {
 	s := &State{Tensors: update.Tensors{}}
 	for _, t := range list {
-		b, err := c.load(load, t)
+		loaded, err := c.load(load, t)
 		if err != nil {
 			s.Close()
 			return nil, err
 		}
-		s.Tensors[t.Name] = b
+		maps.Copy(s.Tensors, loaded)
 	}
 	return s, nil
 }
@@ -292,11 +298,13 @@ func (c *Compiled) NewState(
 	if c.dev.SharesMemory() { // otherwise each worker needs a copy in host memory
 		workers = c.dev.Workers()
 	}
-	draw := func(p architecture.Param) (*engine.Buffer, error) {
-		return c.fill(program.KindParam.Of(p.Name), p.Dims, func(values []float32) error {
+	draw := func(p architecture.Param) (update.Tensors, error) {
+		name := program.KindParam.Of(p.Name)
+		b, err := c.fill(name, p.Dims, func(values []float32) error {
 			p.Draw(seed, values)
 			return nil
 		})
+		return update.Tensors{name: b}, err
 	}
 	return c.newState(ctx, tokens, c.plan.Rules, workers, draw, nil)
 }
@@ -308,12 +316,12 @@ func (c *Compiled) NewStateFrom(
 ) (*State, error) {
 	return c.newState(ctx, tokens, c.plan.Rules, 1, c.loadParam(load), func(t update.Tensors) error {
 		for _, name := range quantizers {
-			b, err := c.load(load, Tensor{Name: name, Dims: t[name].Shape().Dimensions})
+			loaded, err := c.load(load, Tensor{Name: name, Dims: t[name].Shape().Dimensions})
 			if err != nil {
 				return err
 			}
 			t[name].Finalize()
-			t[name] = b
+			maps.Copy(t, loaded)
 		}
 		return nil
 	})
@@ -335,24 +343,24 @@ func (c *Compiled) StartParams(load LoadFunc) (*State, error) {
 	return c.newState(context.Background(), nil, nil, 1, c.loadParam(load), nil)
 }
 
-func (c *Compiled) loadParam(load LoadFunc) func(architecture.Param) (*engine.Buffer, error) {
-	return func(p architecture.Param) (*engine.Buffer, error) {
+func (c *Compiled) loadParam(load LoadFunc) func(architecture.Param) (update.Tensors, error) {
+	return func(p architecture.Param) (update.Tensors, error) {
 		return c.load(load, Tensor{Name: program.KindParam.Of(p.Name), Dims: p.Dims,
-			Storage: c.plan.FrozenStorage})
+			Storage: c.plan.FrozenStorage, packed: c.plan.Packed[p.Name]})
 	}
 }
 
 func (c *Compiled) newState(
 	ctx context.Context, tokens []int32, rules []cage.Rule, workers int,
-	param func(architecture.Param) (*engine.Buffer, error), quantizers func(update.Tensors) error,
+	param func(architecture.Param) (update.Tensors, error), quantizers func(update.Tensors) error,
 ) (*State, error) {
 	params := c.plan.Model.Params()
-	buffers := make([]*engine.Buffer, len(params))
+	loaded := make([]update.Tensors, len(params))
 	var group errgroup.Group
 	group.SetLimit(workers)
 	for i, p := range params {
 		group.Go(func() (err error) {
-			if buffers[i], err = param(p); err != nil {
+			if loaded[i], err = param(p); err != nil {
 				return fmt.Errorf("initialize %s: %w", p.Name, err)
 			}
 			return nil
@@ -360,10 +368,8 @@ func (c *Compiled) newState(
 	}
 	err := group.Wait()
 	s := &State{Tensors: update.Tensors{}}
-	for i, p := range params {
-		if buffers[i] != nil { // also after an error, when closing s frees them
-			s.Tensors[program.KindParam.Of(p.Name)] = buffers[i]
-		}
+	for _, t := range loaded { // also after an error, when closing s frees them
+		maps.Copy(s.Tensors, t)
 	}
 	if err == nil {
 		err = c.initFactors(s.Tensors)

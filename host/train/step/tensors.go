@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/lists"
@@ -30,6 +31,10 @@ func sumName(tensor string) string { return "sum/" + tensor }
 func residualName(weight string, i int) string { return fmt.Sprintf("residual/%s/%d", weight, i) }
 
 func codeName(weight string, i int) string { return fmt.Sprintf("codes/%s/%d", weight, i) }
+
+func packedCodes(parameter string) string { return parameter + ".codes" }
+
+func packedScale(parameter string) string { return parameter + ".scale" }
 
 func nextName(state string) string { return "next/" + state }
 
@@ -57,24 +62,34 @@ type Tensor struct {
 	Storage sdk.Storage // on the device
 	Maximum bool        // of a quantizer's state: next states are reduced by max, not mean
 	frozen  bool        // a parameter whose Storage is that of its own value alone
+	packed  *lower.Packed
 }
 
 // inputSpecs describes tensors as inputs of a stage. name maps a tensor's name to the input's. If
 // donated is set, the stage frees the tensors.
-func inputSpecs(list []Tensor, name func(tensor string) string, donated bool) []engine.Spec {
-	return lists.Map(list, func(t Tensor) engine.Spec {
-		if t.frozen && name(t.Name) != program.KindParam.Of(t.Name) {
-			t.Storage = sdk.StoreFloat32
+func inputSpecs(
+	list []Tensor, name func(tensor string) string, donated bool,
+) (specs []engine.Spec) {
+	for _, t := range list {
+		of := name(t.Name)
+		if t.frozen && of != program.KindParam.Of(t.Name) {
+			t.Storage, t.packed = sdk.StoreFloat32, nil
+		}
+		if p := t.packed; p != nil {
+			specs = append(specs, engine.Spec{Name: packedCodes(of), Shape: p.Codes},
+				engine.Spec{Name: packedScale(of), Shape: p.Scale})
+			continue
 		}
 		shape := shapes.Make(update.DType(t.Storage), t.Dims...)
-		return engine.Spec{Name: name(t.Name), Shape: shape, Donated: donated}
-	})
+		specs = append(specs, engine.Spec{Name: of, Shape: shape, Donated: donated})
+	}
+	return specs
 }
 
 func (p *Plan) params() []Tensor {
 	return lists.Map(p.Model.Params(), func(param architecture.Param) Tensor {
 		return Tensor{Name: param.Name, Dims: param.Dims, Storage: p.FrozenStorage,
-			frozen: len(p.Adapters) > 0}
+			frozen: len(p.Adapters) > 0, packed: p.Packed[param.Name]}
 	})
 }
 

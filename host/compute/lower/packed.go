@@ -1,0 +1,100 @@
+package lower
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/internal/lists"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
+)
+
+// Packed describes how a matrix whose numbers are on the grid of a quantizer is stored: as the
+// codes and scales of the quantizer, which computes the numbers from them.
+type Packed struct {
+	// Codes has several codes in a byte: byte i of a row has those of the columns i, i + n, i + 2·n
+	// and so on, where n is the number of bytes in a row.
+	Codes, Scale shapes.Shape
+	// ID is the same for matrices that are packed alike.
+	ID string
+
+	quantize, unpack   *program.Program
+	bits               int
+	least, step, codes float64 // the least code, the distance of codes, and their number
+}
+
+// NewPacked returns how a quantizer packs a matrix, with scales of the given type.
+func NewPacked(q spec.Quantizer, scale dtypes.DType) (*Packed, error) {
+	q = q.ForEvaluation()
+	numbers := q.Grid.Codes()
+	switch {
+	case q.Unpack == nil || len(numbers) < 2:
+		return nil, errors.New("its quantizer returns no codes from which the numbers follow")
+	case len(q.Program.Inputs) > 1:
+		return nil, errors.New("its quantizer trains its scales, which would then be others")
+	}
+	ports, err := spec.PackedPorts(q.Program)
+	if err != nil {
+		return nil, err
+	}
+	p := &Packed{quantize: Only(q.Program, spec.OutputCodes, spec.OutputScale), unpack: q.Unpack,
+		bits: 1, least: float64(numbers[0]), step: float64(numbers[1] - numbers[0]),
+		codes: float64(len(numbers))}
+	rows, columns := rowsOf(q.Program), ports[0].Type.Shape[len(ports[0].Type.Shape)-1]
+	for 1<<p.bits < len(numbers) || p.bits < 8 && columns*p.bits%8 != 0 {
+		p.bits *= 2
+	}
+	if p.bits > 8 {
+		return nil, fmt.Errorf("its quantizer has %d codes, want at most 256", len(numbers))
+	}
+	p.Codes = shapes.Make(dtypes.Uint8, rows, columns*p.bits/8)
+	p.Scale = shapes.Make(scale, ports[1].Type.Shape...)
+	p.ID = fmt.Sprint(p.Scale, p.least, p.step, p.codes)
+	for _, part := range []program.Program{*p.quantize, *p.unpack} {
+		part.Name = ""
+		p.ID += part.Hash()
+	}
+	return p, nil
+}
+
+// Pack packs x, and counts the numbers that Unpack does not return as they are. It does not tell
+// zeros of different signs apart.
+func (p *Packed) Pack(x *graph.Node) (codes, scale, wrong *graph.Node) {
+	out := Rows(x.Graph(), p.quantize, []*graph.Node{x})
+	number := graph.ConvertDType(out[spec.OutputCodes], dtypes.Float32)
+	number = graph.Floor(graph.DivScalar(graph.AddScalar(number, -p.least), p.step))
+	number = graph.ClipScalar(number, 0, p.codes-1) // a group of zeros may have the code 0 on any grid
+	n := p.Codes.Dim(1)
+	for i := range 8 / p.bits {
+		part := graph.Slice(number, graph.AxisRange(), graph.AxisRange(i*n, (i+1)*n))
+		if i > 0 {
+			part = graph.Add(codes, graph.MulScalar(part, float64(int(1)<<(i*p.bits))))
+		}
+		codes = part
+	}
+	codes = graph.ConvertDType(codes, dtypes.Uint8)
+	scale = graph.ConvertDType(out[spec.OutputScale], p.Scale.DType)
+	same := graph.Equal(x, p.Unpack(codes, scale))
+	return codes, scale, graph.ReduceAllSum(graph.ConvertDType(graph.Not(same), dtypes.Float32))
+}
+
+// Unpack returns the matrix.
+func (p *Packed) Unpack(codes, scale *graph.Node) *graph.Node {
+	g := codes.Graph()
+	codes = graph.ConvertDType(codes, dtypes.Int32)
+	numbers := graph.Concatenate(lists.Make(8/p.bits, func(i int) *graph.Node {
+		shifted := graph.BitwiseShiftRightLogical(codes, graph.Const(g, int32(i*p.bits)))
+		return graph.BitwiseAnd(shifted, graph.Const(g, int32(1)<<p.bits-1))
+	}), 1)
+	numbers = graph.AddScalar(graph.MulScalar(numbers, p.step), p.least)
+	numbers = graph.ConvertDType(numbers, dtypeOf(p.unpack.Inputs[0].Type.DType))
+	scale = graph.ConvertDType(scale, dtypes.Float32)
+	return Rows(g, p.unpack, []*graph.Node{numbers, scale})[spec.OutputValue]
+}
+
+// Bytes returns the size of a packed matrix.
+func (p *Packed) Bytes() int64 { return p.Codes.ByteSize() + p.Scale.ByteSize() }
