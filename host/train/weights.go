@@ -54,10 +54,18 @@ func (r *run) startFrom(ctx context.Context, tokens []int32) (*step.State, error
 	}
 	if r.cfg.Adapters.Rank > 0 {
 		trained, frozen := 0, architecture.CountParams(r.model.Params(), nil)
-		for _, a := range r.Compiled.Plan().Adapters {
+		plan, bytes := r.Compiled.Plan(), int64(0)
+		for _, a := range plan.Adapters {
 			trained += a.Size()
 		}
 		r.log.Info("training adapters", "parameters", trained, "frozen", frozen)
+		for _, p := range plan.Packed {
+			bytes += p.Bytes()
+		}
+		if bytes > 0 {
+			r.log.Info("quantized weights of model.init are stored as codes and scales", "weights",
+				len(plan.Packed), "memory", build.Bytes(float64(bytes)))
+		}
 	}
 	if n := r.cfg.NewTokens; n > 0 {
 		r.log.Info("the vocabulary has grown", "new token ids", n, "first", found.Settings.Vocab)
