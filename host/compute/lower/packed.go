@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/internal/lists"
+	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
 )
@@ -27,8 +28,8 @@ type Packed struct {
 	least, step, codes float64 // the least code, the distance of codes, and their number
 }
 
-// NewPacked returns how a quantizer packs a matrix, with scales of the given type.
-func NewPacked(q spec.Quantizer, scale dtypes.DType) (*Packed, error) {
+// NewPacked returns how a quantizer packs a matrix, with scales of the given type; "" means f32.
+func NewPacked(q spec.Quantizer, scale microscaling.ScaleType) (*Packed, error) {
 	q = q.ForEvaluation()
 	numbers := q.Grid.Codes()
 	switch {
@@ -52,7 +53,14 @@ func NewPacked(q spec.Quantizer, scale dtypes.DType) (*Packed, error) {
 		return nil, fmt.Errorf("its quantizer has %d codes, want at most 256", len(numbers))
 	}
 	p.Codes = shapes.Make(dtypes.Uint8, rows, columns*p.bits/8)
-	p.Scale = shapes.Make(scale, ports[1].Type.Shape...)
+	dtype := dtypes.Float32
+	switch scale {
+	case microscaling.ScaleF16:
+		dtype = dtypes.Float16
+	case microscaling.ScaleBF16:
+		dtype = dtypes.BFloat16
+	}
+	p.Scale = shapes.Make(dtype, ports[1].Type.Shape...)
 	p.ID = fmt.Sprint(p.Scale, p.least, p.step, p.codes)
 	for _, part := range []program.Program{*p.quantize, *p.unpack} {
 		part.Name = ""

@@ -5,8 +5,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/gomlx/compute/dtypes"
-
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/passes"
@@ -16,7 +14,6 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
 )
@@ -199,14 +196,8 @@ func packed(cfg *config.Config, programs *Programs) (map[string]*lower.Packed, e
 		return list, nil
 	}
 	const key = "adapters.base"
-	types := map[microscaling.ScaleType]dtypes.DType{
-		microscaling.ScaleBF16: dtypes.BFloat16, microscaling.ScaleF16: dtypes.Float16}
 	for _, name := range slices.Sorted(maps.Keys(programs.Weights)) {
-		scale, short := types[programs.scales[name]]
-		if !short {
-			scale = dtypes.Float32
-		}
-		p, err := lower.NewPacked(programs.Weights[name], scale)
+		p, err := lower.NewPacked(programs.Weights[name], programs.scales[name])
 		if err != nil {
 			return nil, cfg.ErrorAt(key, "%s cannot be stored as codes: %w", name, err)
 		}
