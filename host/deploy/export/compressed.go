@@ -56,11 +56,19 @@ func planCompressed(m *Model, o Options) (*Plan, error) {
 		if t.packing != nil {
 			p.fourBitFloats = p.fourBitFloats || t.packing.float()
 			plan.Inputs[t.Name] = t.packing.inputs
+			if t.packing.zeros {
+				plan.Notes = []string{zerosNote}
+			}
 		}
 	}
 	p.entries = map[string]any{"quantization_config": p.compressedConfig()}
 	return plan, unpacked
 }
+
+// zerosNote is true of checkpoints that compressed-tensors itself has packed, too: on the device
+// "meta", where transformers makes the model, its compressor leaves the shape of zero points.
+const zerosNote = "transformers 5.23 with compressed-tensors 0.20 refuses packed zero points, which " +
+	"vLLM expects"
 
 // inputsByParam returns a function that compares the inputs of a weight's layer in the run with
 // those of programs, if they are described as having the type of the weight. The parts of a weight

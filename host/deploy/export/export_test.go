@@ -777,6 +777,37 @@ func TestBlocksOf64(t *testing.T) {
 	}
 }
 
+// TestTypesWithZeroPoints checks what formats make of groups with zero points, each with other
+// codes. TestZeroPoints compares bytes.
+func TestTypesWithZeroPoints(t *testing.T) {
+	m := small(t, architecture.KindLlama, func(p architecture.Param, x []float32) *export.Quantized {
+		q := &export.Quantized{Grid: sdk.ZeroPoints(15, 32)}
+		for i := range x {
+			zero := i / 32 % 16
+			q.Codes = append(q.Codes, int32(i*7%16-zero))
+			q.Value = append(q.Value, float32(q.Codes[i])/8)
+		}
+		q.Scale = slices.Repeat([]float32{0.125}, len(x)/32)
+		return q
+	})
+	for format, want := range map[string]string{
+		"compressed-tensors": "int4, a scale for 32 elements, with zero points",
+		"mlx":                "int4, a scale for 32 elements", "gguf": "Q5_0",
+	} {
+		_, r := exported(t, format, m, export.Options{})
+		for _, x := range r.Tensors {
+			if x.Quantized && (x.Type != want || x.Difference != 0) {
+				t.Errorf("%s: %s is %s and differs by %v, want %s", format, x.Name, x.Type, x.Difference, want)
+			}
+		}
+		told := slices.ContainsFunc(r.Notes,
+			func(n string) bool { return strings.Contains(n, "zero points") })
+		if !r.Exact || told != (format == "compressed-tensors") {
+			t.Errorf("%s: exact is %t, notes %q", format, r.Exact, r.Notes)
+		}
+	}
+}
+
 func typesAre(t *testing.T, m *export.Model, want string) {
 	t.Helper()
 	roundTrip(t, m, export.Options{})
