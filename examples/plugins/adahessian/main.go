@@ -14,8 +14,6 @@
 package main
 
 import (
-	"math"
-
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -95,11 +93,11 @@ func (adahessian) Update(
 	m := in.State[stateM].Scale(beta1).Add(in.Gradient.Scale(1 - beta1))
 	v := in.State[stateV].Scale(beta2).Add(d.Square().Scale(1 - beta2))
 	state[stateM], state[stateV] = m, v
-	root := v.Div(correction(in.Step, beta2)).Sqrt()
+	root := v.Div(sdk.BiasCorrection(in.Step, beta2)).Sqrt()
 	if k := t.Float("power"); k != 1 {
 		root = root.Log().Scale(k).Exp()
 	}
-	return m.Div(correction(in.Step, beta1)).Div(root.Shift(t.Float("eps"))), state, nil
+	return m.Div(sdk.BiasCorrection(in.Step, beta1)).Div(root.Shift(t.Float("eps"))), state, nil
 }
 
 // blockMeans returns, for each element, the mean of its block. Vectors stay as they are.
@@ -121,14 +119,6 @@ func commonDivisor(a, b int) int {
 		a, b = b, a%b
 	}
 	return a
-}
-
-// correction is 1 − βᵗ as −expm1(t·ln β), with ln β in binary64.
-func correction(step program.Value, beta float64) program.Value {
-	if beta == 0 {
-		return step.Builder().Const(1)
-	}
-	return step.Scale(math.Log(beta)).Expm1().Neg()
 }
 
 func main() { sdk.ServeOptimizer(adahessian{}) }

@@ -92,8 +92,8 @@ func (adam8bit) Update(
 	}
 	m = m.Scale(beta1).Add(g.Scale(1 - beta1))
 	v = v.Scale(beta2).Add(g.Square().Scale(1 - beta2))
-	u := m.Div(correction(in.Step, beta1)).
-		Div(v.Div(correction(in.Step, beta2)).Sqrt().Shift(t.Float("eps")))
+	u := m.Div(sdk.BiasCorrection(in.Step, beta1)).
+		Div(v.Div(sdk.BiasCorrection(in.Step, beta2)).Sqrt().Shift(t.Float("eps")))
 	if !narrow(t) {
 		return u, sdk.State{stateM: m, stateV: v}, nil
 	}
@@ -157,14 +157,6 @@ func dynamic(negative bool) []float64 {
 	}
 	slices.Sort(table)
 	return table
-}
-
-// correction is 1 − βᵗ as −expm1(t·ln β), with ln β in binary64.
-func correction(step program.Value, beta float64) program.Value {
-	if beta == 0 {
-		return step.Builder().Const(1)
-	}
-	return step.Scale(math.Log(beta)).Expm1().Neg()
 }
 
 func main() { sdk.ServeOptimizer(adam8bit{}) }

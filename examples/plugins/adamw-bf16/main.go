@@ -13,8 +13,6 @@
 package main
 
 import (
-	"math"
-
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -74,20 +72,12 @@ func (adamw) Update(
 	beta1, beta2 := t.Float("beta1"), t.Float("beta2")
 	m := in.State[stateM].Scale(beta1).Add(in.Gradient.Scale(1 - beta1))
 	v := in.State[stateV].Scale(beta2).Add(in.Gradient.Square().Scale(1 - beta2))
-	u := m.Div(correction(in.Step, beta1)).
-		Div(v.Div(correction(in.Step, beta2)).Sqrt().Shift(t.Float("eps")))
+	u := m.Div(sdk.BiasCorrection(in.Step, beta1)).
+		Div(v.Div(sdk.BiasCorrection(in.Step, beta2)).Sqrt().Shift(t.Float("eps")))
 	bits := b.RandomBits(in.Noise, t.Shape...)
 	next := sdk.State{stateM: m.StochasticBFloat16(bits),
 		stateV: v.StochasticBFloat16(bits.Shl(b.ConstUint(16)))}
 	return u, next, nil
-}
-
-// correction is 1 − βᵗ as −expm1(t·ln β), with ln β in binary64.
-func correction(step program.Value, beta float64) program.Value {
-	if beta == 0 {
-		return step.Builder().Const(1)
-	}
-	return step.Scale(math.Log(beta)).Expm1().Neg()
 }
 
 func main() { sdk.ServeOptimizer(adamw{}) }

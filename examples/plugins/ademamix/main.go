@@ -67,8 +67,8 @@ func (ademamix) Update(
 	m1 := in.State[stateFast].Scale(beta1).Add(g.Scale(1 - beta1))
 	m2 := in.State[stateSlow].Mul(beta3).Add(g.Mul(rest3))
 	v := in.State[stateV].Scale(beta2).Add(g.Square().Scale(1 - beta2))
-	root := v.Div(correction(in.Step, beta2)).Sqrt().Shift(t.Float("eps"))
-	u := m1.Div(correction(in.Step, beta1)).Add(m2.Mul(alpha)).Div(root)
+	root := v.Div(sdk.BiasCorrection(in.Step, beta2)).Sqrt().Shift(t.Float("eps"))
+	u := m1.Div(sdk.BiasCorrection(in.Step, beta1)).Add(m2.Mul(alpha)).Div(root)
 	return u, sdk.State{stateFast: m1, stateSlow: m2, stateV: v}, nil
 }
 
@@ -82,14 +82,6 @@ func slow(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (alpha, logBeta3
 	// The denominator (1−r)·ln β3 + r·ln β1 is below 0 for every r.
 	return r.Scale(t.Float("alpha")), b.Const(start * end).
 		Div(b.Const(1).Sub(r).Scale(end).Add(r.Scale(start)))
-}
-
-// correction is 1 − βᵗ as −expm1(t·ln β), with ln β in binary64.
-func correction(step program.Value, beta float64) program.Value {
-	if beta == 0 {
-		return step.Builder().Const(1)
-	}
-	return step.Scale(math.Log(beta)).Expm1().Neg()
 }
 
 func main() { sdk.ServeOptimizer(ademamix{}) }

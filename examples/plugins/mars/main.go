@@ -13,8 +13,6 @@
 package main
 
 import (
-	"math"
-
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -67,17 +65,9 @@ func (mars) Update(
 	c = c.Div(c.Square().SumAll().Sqrt().Max(b.Const(1)))
 	m := in.State[stateM].Scale(beta1).Add(c.Scale(1 - beta1))
 	v := in.State[stateV].Scale(beta2).Add(c.Square().Scale(1 - beta2))
-	u := m.Div(correction(in.Step, beta1)).
-		Div(v.Div(correction(in.Step, beta2)).Sqrt().Shift(t.Float("eps")))
+	u := m.Div(sdk.BiasCorrection(in.Step, beta1)).
+		Div(v.Div(sdk.BiasCorrection(in.Step, beta2)).Sqrt().Shift(t.Float("eps")))
 	return u, sdk.State{stateM: m, stateV: v, stateLast: in.X}, nil
-}
-
-// correction is 1 − βᵗ as −expm1(t·ln β), with ln β in binary64.
-func correction(step program.Value, beta float64) program.Value {
-	if beta == 0 {
-		return step.Builder().Const(1)
-	}
-	return step.Scale(math.Log(beta)).Expm1().Neg()
 }
 
 func main() { sdk.ServeOptimizer(mars{}) }

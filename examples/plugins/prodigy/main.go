@@ -76,8 +76,8 @@ func (prodigy) Rate(_ *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (progr
 }
 
 func rate(in sdk.UpdateInput, t sdk.Tensor) program.Value {
-	correct := correction(in.Step, t.Float("beta2")).Sqrt().Div(correction(in.Step, t.Float("beta1")))
-	return in.State[stateDistance].Mul(in.Rate).Mul(correct)
+	of := func(beta string) program.Value { return sdk.BiasCorrection(in.Step, t.Float(beta)) }
+	return in.State[stateDistance].Mul(in.Rate).Mul(of("beta2").Sqrt().Div(of("beta1")))
 }
 
 // sum is the next s.
@@ -114,14 +114,6 @@ func (prodigy) Update(
 	u := m.Div(v.Sqrt().Add(larger.Scale(t.Float("eps"))))
 	return u, sdk.State{stateM: m, stateV: v, stateSum: sum(in, t), stateStart: in.State[stateStart],
 		stateDistance: larger, stateNumerator: r}, nil
-}
-
-// correction is 1 − βᵗ as −expm1(t·ln β), with ln β in binary64.
-func correction(step program.Value, beta float64) program.Value {
-	if beta == 0 {
-		return step.Builder().Const(1)
-	}
-	return step.Scale(math.Log(beta)).Expm1().Neg()
 }
 
 func main() { sdk.ServeOptimizer(prodigy{}) }

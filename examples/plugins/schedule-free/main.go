@@ -12,8 +12,6 @@
 package main
 
 import (
-	"math"
-
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -63,7 +61,8 @@ func (scheduleFree) Update(
 	zero, one := b.Const(0), b.Const(1)
 	beta1, beta2 := t.Float("beta1"), t.Float("beta2")
 	v := in.State[stateV].Scale(beta2).Add(in.Gradient.Square().Scale(1 - beta2))
-	direction := in.Gradient.Div(v.Div(correction(in.Step, beta2)).Sqrt().Shift(t.Float("eps")))
+	root := v.Div(sdk.BiasCorrection(in.Step, beta2)).Sqrt()
+	direction := in.Gradient.Div(root.Shift(t.Float("eps")))
 
 	// As long as all rates have been 0 there is nothing to average.
 	largest := in.State[stateLargest].Max(in.Rate)
@@ -87,14 +86,6 @@ func (scheduleFree) Evaluate(
 	_ *program.Builder, y program.Value, state sdk.State, t sdk.Tensor,
 ) (program.Value, error) {
 	return y.Add(y.Sub(state[stateZ]).Scale(1/t.Float("beta1") - 1)), nil
-}
-
-// correction is 1 − βᵗ as −expm1(t·ln β), with ln β in binary64.
-func correction(step program.Value, beta float64) program.Value {
-	if beta == 0 {
-		return step.Builder().Const(1)
-	}
-	return step.Scale(math.Log(beta)).Expm1().Neg()
 }
 
 func main() { sdk.ServeOptimizer(scheduleFree{}) }
