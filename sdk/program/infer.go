@@ -514,6 +514,7 @@ const (
 	usesPairs               // the axes of dot
 	usesBlock               // of hadamard
 	usesElements            // of a constant
+	usesCall
 )
 
 type axisList struct {
@@ -549,7 +550,11 @@ func (a *Attr) check(uses attributes) error {
 			return fmt.Errorf("attribute %s has %d entries, want at most %d", l.name, n, MaxRank)
 		}
 	}
-	return cmp.Or(unused("block", a.Block, usesBlock), unused("floats", len(a.Floats), usesElements),
+	if uses&usesCall == 0 && a.Call != nil {
+		return fmt.Errorf("takes no program to call")
+	}
+	return cmp.Or(unused("block", a.Block, usesBlock), unused("output", a.Output, usesCall),
+		unused("floats", len(a.Floats), usesElements),
 		unused("ints", len(a.Ints), usesElements))
 }
 

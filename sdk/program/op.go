@@ -25,6 +25,7 @@ const (
 	ClassGradient                     // stop_gradient
 	ClassLinalg                       // factorizations and sort_columns, in refresh programs only
 	ClassTable                        // operations on tables; top_k and order_statistic
+	ClassCall                         // call
 )
 
 // OpInfo describes one operation. Its text is the normative definition for
@@ -145,6 +146,7 @@ func init() {
 		r.Gradient = r.gradient.text
 		rows[r.Op] = r
 	}
+	rows[OpCall] = &callRow
 }
 
 // Info returns the description of op and whether op exists.

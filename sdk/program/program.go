@@ -67,6 +67,9 @@ type Attr struct {
 	// Floats are the elements of a float constant, Ints those of other constants.
 	Floats []float64
 	Ints   []int64
+	// Call is what a call calls, and Output the index of the output that is the node's value.
+	Call   *Call
+	Output int
 }
 
 // NumValues returns the number of inputs and nodes.

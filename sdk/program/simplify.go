@@ -3,6 +3,7 @@ package program
 import (
 	"crypto/sha256"
 	wire "encoding/binary"
+	"fmt"
 	"slices"
 )
 
@@ -67,12 +68,16 @@ func key(op Op, attr Attr, t Type, args []ID) string {
 	text := wire.AppendVarint(data[:], int64(op))
 	text = wire.AppendVarint(text, int64(t.DType))
 	text = wire.AppendVarint(text, int64(attr.Block))
+	text = wire.AppendVarint(text, int64(attr.Output))
 	for _, list := range [][]int{operands, t.Shape, attr.Axes, attr.Start, attr.Limit, attr.Stride,
 		attr.LhsContract, attr.RhsContract, attr.LhsBatch, attr.RhsBatch} {
 		text = wire.AppendVarint(text, int64(len(list)))
 		for _, n := range list {
 			text = wire.AppendVarint(text, int64(n))
 		}
+	}
+	if attr.Call != nil {
+		text = fmt.Appendf(text, "%p", attr.Call)
 	}
 	return string(text)
 }

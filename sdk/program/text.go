@@ -30,7 +30,11 @@ func (p *Program) text(full bool) string {
 	s.WriteString(") {\n")
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
-		fmt.Fprintf(&s, "  %%%d = %s", len(p.Inputs)+i, n.Op)
+		name := n.Op.String()
+		if c := n.Attr.Call; c != nil {
+			name = c.Name
+		}
+		fmt.Fprintf(&s, "  %%%d = %s", len(p.Inputs)+i, name)
 		for _, a := range n.Args {
 			fmt.Fprintf(&s, " %%%d", a)
 		}
@@ -54,6 +58,17 @@ func (a *Attr) write(s *strings.Builder, full bool) {
 	}
 	if a.Block != 0 {
 		fmt.Fprintf(s, " block=%d", a.Block)
+	}
+	if c := a.Call; c != nil {
+		if c.Setting != nil {
+			fmt.Fprintf(s, " %+v", c.Setting)
+		}
+		if len(c.Meaning.Outputs) > 1 {
+			s.WriteString(" output=" + c.Meaning.Outputs[a.Output].Name)
+		}
+		if full {
+			s.WriteString(" " + c.Meaning.Hash())
+		}
 	}
 	formatFloat := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 	writeElements(s, a.Floats, full, formatFloat)

@@ -81,7 +81,10 @@ func lowerRows(
 func kernelOf(
 	g *graph.Graph, p *program.Program, rows, largest int, inputs []*graph.Node, at InMemory,
 ) (outputs map[string]*graph.Node, ok bool) {
-	p, err := transform.Simplify(p)
+	p, err := transform.Expand(p)
+	if err == nil {
+		p, err = transform.Simplify(p)
+	}
 	if err != nil {
 		panic(err)
 	}

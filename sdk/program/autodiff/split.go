@@ -42,7 +42,7 @@ type Residual struct {
 // makes the residuals smaller. Neither program contains stop_gradient, so neither may be
 // differentiated again.
 func Split(p *program.Program, outputs []string, output string, wrt ...string) (*Partition, error) {
-	t, err := newTape(p, output, wrt, "")
+	t, err := newTape(p, []string{output}, wrt, "")
 	if err != nil {
 		return nil, err
 	}

@@ -28,7 +28,12 @@ const Prefix = "d."
 // It is an error if a name does not exist or does not denote a float, or if the path leads through
 // a matrix factorization, which has no gradient.
 func VJP(p *program.Program, output string, wrt ...string) (*program.Program, error) {
-	t, err := newTape(p, output, wrt, ".vjp")
+	return vjp(p, []string{output}, wrt)
+}
+
+// vjp is VJP for several outputs, with a cotangent of each.
+func vjp(p *program.Program, outputs, wrt []string) (*program.Program, error) {
+	t, err := newTape(p, outputs, wrt, ".vjp")
 	if err != nil {
 		return nil, err
 	}
@@ -42,28 +47,20 @@ func VJP(p *program.Program, output string, wrt ...string) (*program.Program, er
 // tape holds the state of one differentiation: the forward values of p and, for
 // each, the sum of the cotangents that have reached it.
 type tape struct {
-	p      *program.Program
-	b      *program.Builder
-	output program.ID
-	wrt    []program.ID
-	seed   program.Value // the cotangent of the output
-	values []program.Value
+	p       *program.Program
+	b       *program.Builder
+	outputs []program.ID
+	wrt     []program.ID
+	seeds   []program.Value // the cotangents of the outputs
+	values  []program.Value
 	// adjoints are absent (zero Values) where no cotangent has arrived.
 	adjoints []program.Value
 	// active marks the values that depend on wrt through a path that has a gradient.
 	active []bool
 }
 
-func newTape(p *program.Program, output string, wrt []string, suffix string) (*tape, error) {
+func newTape(p *program.Program, outputs, wrt []string, suffix string) (*tape, error) {
 	t := &tape{p: p, adjoints: make([]program.Value, p.NumValues())}
-	var ok bool
-	if t.output, ok = p.Output(output); !ok {
-		return nil, fmt.Errorf("program %q has no output %q", p.Name, output)
-	}
-	if got := p.TypeOf(t.output); got.DType != program.Float {
-		const format = "program %q: output %q is %s: only floats have gradients"
-		return nil, fmt.Errorf(format, p.Name, output, got)
-	}
 	for i, name := range wrt {
 		id := p.Input(name)
 		switch {
@@ -77,16 +74,27 @@ func newTape(p *program.Program, output string, wrt []string, suffix string) (*t
 		}
 		t.wrt = append(t.wrt, program.ID(id))
 	}
-	if p.Input(Prefix+output) >= 0 {
-		return nil, fmt.Errorf("program %q: the input %q has the name of the cotangent of output %q",
-			p.Name, Prefix+output, output)
-	}
 	if len(wrt) == 0 {
 		return nil, fmt.Errorf("program %q: got no inputs to differentiate with respect to", p.Name)
 	}
 	t.b = program.NewSimplifier(extend(p.Name, suffix))
 	t.values = transform.Inputs(t.b, p, nil)[:len(p.Inputs)]
-	t.seed = t.b.Input(Prefix+output, p.TypeOf(t.output))
+	for _, output := range outputs {
+		id, ok := p.Output(output)
+		if !ok {
+			return nil, fmt.Errorf("program %q has no output %q", p.Name, output)
+		}
+		if got := p.TypeOf(id); got.DType != program.Float {
+			const format = "program %q: output %q is %s: only floats have gradients"
+			return nil, fmt.Errorf(format, p.Name, output, got)
+		}
+		if p.Input(Prefix+output) >= 0 {
+			return nil, fmt.Errorf("program %q: the input %q has the name of the cotangent of output %q",
+				p.Name, Prefix+output, output)
+		}
+		t.outputs = append(t.outputs, id)
+		t.seeds = append(t.seeds, t.b.Input(Prefix+output, p.TypeOf(id)))
+	}
 	return t, t.b.Err()
 }
 
@@ -117,11 +125,17 @@ func (t *tape) reverse() error {
 		inputs[id] = true
 	}
 	t.active = active(t.p, inputs)
-	t.add(t.output, t.seed)
+	for i, output := range t.outputs {
+		t.add(output, t.seeds[i])
+	}
 	for i := len(t.p.Nodes) - 1; i >= 0; i-- {
 		id := program.ID(len(t.p.Inputs) + i)
-		if dy := t.adjoints[id]; dy.Valid() {
-			n := &t.p.Nodes[i]
+		n := &t.p.Nodes[i]
+		if n.Op == program.OpCall {
+			if err := t.reverseCall(i); err != nil {
+				return fmt.Errorf("program %q: %%%d = %s: %w", t.p.Name, id, n.Attr.Call.Name, err)
+			}
+		} else if dy := t.adjoints[id]; dy.Valid() {
 			operands := make([]program.Value, len(n.Args))
 			for j, a := range n.Args {
 				operands[j] = t.values[a]
@@ -147,6 +161,45 @@ func (t *tape) reverse() error {
 		t.b.Output(Prefix+in.Name, dx)
 	}
 	return t.b.Err()
+}
+
+// reverseCall adds the cotangents of the operands of a call, which are the results of another call.
+// Node i is one of the call's results. Nothing is done before its first one is reached, when all of
+// their cotangents are complete.
+func (t *tape) reverseCall(i int) error {
+	n := &t.p.Nodes[i]
+	c, args := n.Attr.Call, make([]program.Value, len(n.Args))
+	var outputs, wrt []string
+	for j, a := range n.Args {
+		if args[j] = t.values[a]; t.active[a] {
+			wrt = append(wrt, c.Meaning.Inputs[j].Name)
+		}
+	}
+	for j := range t.p.Nodes[i:] {
+		m, dy := &t.p.Nodes[i+j], t.adjoints[len(t.p.Inputs)+i+j]
+		if !m.SameCall(n) || !dy.Valid() {
+			continue
+		}
+		name := c.Meaning.Outputs[m.Attr.Output].Name
+		if k := slices.Index(outputs, name); k >= 0 { // the same result, written twice
+			args[len(n.Args)+k] = args[len(n.Args)+k].Add(dy)
+		} else {
+			outputs, args = append(outputs, name), append(args, dy)
+		}
+	}
+	earlier := func(m program.Node) bool { return m.SameCall(n) }
+	if len(outputs) == 0 || slices.ContainsFunc(t.p.Nodes[:i], earlier) {
+		return nil
+	}
+	p, err := vjp(c.Meaning, outputs, wrt)
+	if err != nil {
+		return err
+	}
+	adjoint := &program.Call{Name: extend(c.Name, ".vjp"), Setting: c.Setting, Meaning: p, Of: c}
+	for k, d := range t.b.Call(adjoint, args...) {
+		t.add(n.Args[c.Meaning.Input(wrt[k])], d)
+	}
+	return nil
 }
 
 // Reaches reports whether the gradient of a value reaches an input: whether the value depends on

@@ -63,6 +63,10 @@ func runNamed(
 }
 
 func run(p *program.Program, args []Tensor, single bool) ([]Tensor, error) {
+	p, err := transform.Expand(p)
+	if err != nil {
+		return nil, err
+	}
 	if len(args) != len(p.Inputs) {
 		return nil, fmt.Errorf("program %q takes %d inputs, got %d", p.Name, len(p.Inputs), len(args))
 	}

@@ -90,6 +90,30 @@ func Simplify(p *program.Program) (*program.Program, error) {
 	return b.Build()
 }
 
+// Expand puts the meanings of the calls of p in their places.
+func Expand(p *program.Program) (*program.Program, error) {
+	if !slices.ContainsFunc(p.Nodes, func(n program.Node) bool { return n.Op == program.OpCall }) {
+		return p, nil
+	}
+	b := program.NewSimplifier(p.Name) // what the results of a call share is written once
+	write := func(_ program.ID, n *program.Node, args []program.Value) program.Value {
+		if n.Op != program.OpCall {
+			return b.Apply(n.Op, n.Attr, n.Type, args...)
+		}
+		meaning, err := Expand(n.Attr.Call.Meaning)
+		if err != nil {
+			b.Fail(err)
+			return program.Value{}
+		}
+		return Inline(b, meaning, args...)[meaning.Outputs[n.Attr.Output].Name]
+	}
+	values := Interpret(p, Inputs(b, p, nil)[:len(p.Inputs)], write)
+	for _, o := range p.Outputs {
+		b.Output(o.Name, values[o.Value])
+	}
+	return b.Build()
+}
+
 // Extract returns, as a program of the given name, the part of p that computes targets from
 // sources. p must be valid. It is an error if a target depends on an input of p that is neither a
 // source nor needed only to compute one.
