@@ -6,6 +6,7 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/internal/lists"
@@ -69,8 +70,9 @@ func TestNetworkMatchesPyTorch(t *testing.T) {
 	}
 }
 
-// TestNetworkIsTheModel compares the losses and gradients of each kind of model with those of its
-// program, for rows that are one document and for rows of several.
+// TestNetworkIsTheModel compares the losses and gradients of each kind of model, and those of its
+// program by the kernels of its calls, with those of its program by the reference implementation,
+// for rows that are one document and for rows of several.
 func TestNetworkIsTheModel(t *testing.T) {
 	eachLanguage(t, func(t *testing.T, language Language) {
 		const context = 12
@@ -89,11 +91,23 @@ func TestNetworkIsTheModel(t *testing.T) {
 					return append([]*graph.Node{losses},
 						graph.Gradient(graph.ReduceAllMean(losses), params...)...)
 				})
-			losses, gradients := referenceRun(t, m.Settings,
-				network.Shape{Batch: 2, Context: context, Documents: documents}, weights, batch, dims)
+			shape := network.Shape{Batch: 2, Context: context, Documents: documents}
+			losses, gradients := referenceRun(t, m.Settings, shape, weights, batch, dims)
 			closeTo(t, "losses", got[0], losses, 1e-6)
+			mean := 0.0
+			for _, loss := range losses {
+				mean += loss / float64(len(losses))
+			}
+			step := stepProgram(t, &m, shape, sums)
+			kernels := evaluate(t, &m, weights, batch, 2,
+				func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+					in := append([]*graph.Node{graph.Reshape(ids, dims...)}, params...)
+					return lower.WithCalls(ids.Graph(), step, in, callKernels)
+				})
+			closeTo(t, "loss", kernels[0], []float64{mean}, 1e-6)
 			for i, p := range m.params {
 				closeTo(t, p.Name, got[1+i], gradients[i], 1e-5)
+				closeTo(t, p.Name+" by kernels", kernels[1+i], gradients[i], 1e-5)
 			}
 		}
 	})

@@ -1,0 +1,177 @@
+package network
+
+import (
+	"math"
+	"strings"
+
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// Names of the calls in the program of a model, which executors may compute by kernels.
+const (
+	Linear       = "linear"        // x·wᵀ
+	RMSNorm      = "rms_norm"      // of each row, times a gain; its setting is ε
+	Rope         = "rope"          // of the heads in rows; its setting is [Heads]
+	Attention    = "attention"     // its setting is [Attending]
+	GatedUnit    = "gated_unit"    // silu(a) ⊙ b, or gelu(a) ⊙ b; its setting is the function's name
+	CrossEntropy = "cross_entropy" // of a head's logits; its setting is their cap, 0 for none
+)
+
+// Heads says how rows [batch·context, features] divide into heads.
+type Heads struct {
+	Batch, Context, Size int
+	Parts                []int // the numbers of heads of consecutive parts, each a result of the call
+	Rotated              int   // the number of parts that are rotated
+	Adjacent             bool  // pairs of features are adjacent, instead of half a head apart
+}
+
+// Attending says which keys a query attends to, and how scores are made of products.
+type Attending struct {
+	Window     int // the keys of a query, its own included; 0: all up to it
+	Scale, Cap float64
+}
+
+// call writes a call of what meaning computes from values like args. ins and outs are the names of
+// operands and results; there may be fewer of both.
+func call(name string, setting any, ins, outs string, meaning func(in []value) []value,
+	args ...value) []value {
+	b, own, in := args[0].Builder(), program.NewBuilder(name), make([]value, len(args))
+	for i, arg := range args {
+		in[i] = own.Input(strings.Fields(ins)[i], arg.Type())
+	}
+	results := meaning(in)
+	for i, v := range results {
+		own.Output(strings.Fields(outs)[i], v)
+	}
+	p, err := own.Build()
+	if err != nil {
+		b.Fail(err)
+		return results
+	}
+	return b.Call(&program.Call{Name: name, Setting: setting, Meaning: p}, args...)
+}
+
+// linear returns x·wᵀ.
+func linear(x, w value) value {
+	return call(Linear, nil, "x w", "y", func(in []value) []value {
+		return []value{in[0].Dot(in[1], [2][]int{{1}, {1}}, [2][]int{})}
+	}, x, w)[0]
+}
+
+// rmsNorm returns g ⊙ x/√(mean(x²) + ε) for each row of x, with the gain g [1, features].
+func rmsNorm(x, gain value, epsilon float64) value {
+	return call(RMSNorm, epsilon, "x gain", "y", func(in []value) []value {
+		x := in[0]
+		return []value{x.Div(x.Square().MeanRow().Shift(epsilon).Sqrt()).Mul(in[1])}
+	}, x, gain)[0]
+}
+
+// gatedUnit returns silu(a) ⊙ b, or gelu(a) ⊙ b.
+func gatedUnit(activation string, a, b value) value {
+	return call(GatedUnit, activation, "a b", "y", func(in []value) []value {
+		of := map[string]func(value) value{"silu": silu, "gelu": gelu}[activation]
+		return []value{of(in[0]).Mul(in[1])}
+	}, a, b)[0]
+}
+
+func silu(x value) value { return x.Div(x.Neg().Exp().Shift(1)) }
+
+// gelu is the approximation by tanh (Hendrycks and Gimpel, 2016).
+func gelu(x value) value {
+	inner := x.Mul(x.Square().Scale(0.044715).Shift(1)).Scale(math.Sqrt(2 / math.Pi))
+	return x.Mul(inner.Tanh().Shift(1)).Scale(0.5)
+}
+
+// rope divides rows into heads, [batch, context, heads, size] for each part, and applies the rotary
+// position embedding (Su et al., 2021) to the first parts: each pair of features of a head is
+// rotated by the angle of its position, whose cosine and sine are given, [context, size/2].
+func (h Heads) rope(x, cos, sin value) []value {
+	return call(Rope, h, "x cos sin", "q k v", func(in []value) (out []value) {
+		column := 0
+		for i, heads := range h.Parts {
+			part := in[0].At(1, column, column+heads*h.Size).Reshape(h.Batch, h.Context, heads, h.Size)
+			if column += heads * h.Size; i < h.Rotated {
+				part = h.rotate(part, in[1], in[2])
+			}
+			out = append(out, part)
+		}
+		return out
+	}, x, cos, sin)
+}
+
+func (h Heads) rotate(x, cos, sin value) value {
+	pairs, shape := h.Size/2, x.Shape()
+	split, table, part := []int{h.Batch, h.Context, shape[2], 2, pairs},
+		[]int{1, h.Context, 1, 1, pairs}, 3
+	if h.Adjacent {
+		split, table, part = []int{h.Batch, h.Context, shape[2], pairs, 2},
+			[]int{1, h.Context, 1, pairs, 1}, 4
+	}
+	cos, sin, x = cos.Reshape(table...), sin.Reshape(table...), x.Reshape(split...)
+	a, b := x.At(part, 0, 1), x.At(part, 1, 2)
+	y := a.Mul(cos).Sub(b.Mul(sin)).Concatenate(part, b.Mul(cos).Add(a.Mul(sin)))
+	return y.Reshape(shape...)
+}
+
+// attend computes softmax(Q·Kᵀ)·V for each head, [batch, context, heads, size]. A head of keys and
+// values belongs to a group of heads of queries. segments, unless absent, are the documents of the
+// tokens, [batch, context].
+func (a Attending) attend(q, k, v, segments value) value {
+	args := []value{q, k, v, segments}
+	if !segments.Valid() {
+		args = args[:3]
+	}
+	return call(Attention, a, "q k v segments", "y", func(in []value) []value {
+		q, k, v := in[0], in[1], in[2]
+		shape, keyHeads := q.Shape(), k.Shape()[2]
+		q = q.Reshape(shape[0], shape[1], keyHeads, shape[2]/keyHeads, shape[3])
+		// [batch, key heads, queries, group, keys]
+		scores := q.Dot(k, [2][]int{{4}, {3}}, [2][]int{{0, 2}, {0, 2}}).Scale(a.Scale)
+		seen := a.visible(q.Builder(), shape[0], shape[1], in[3:])
+		scores = seen.Select(capped(scores, a.Cap), q.Builder().Const(math.Inf(-1)))
+		mixed := softmax(scores).Dot(v, [2][]int{{4}, {1}}, [2][]int{{0, 1}, {0, 2}})
+		return []value{mixed.Transpose(0, 2, 1, 3, 4).Reshape(shape...)}
+	}, args...)[0]
+}
+
+// visible reports which keys a query attends to, [batch or 1, 1, queries, 1, keys]: those up to it,
+// in its window, and of its document.
+func (a Attending) visible(b *program.Builder, batch, context int, segments []value) value {
+	position := program.Type{DType: program.Int, Shape: []int{1, 1, context, 1, context}}
+	query, key := b.Iota(position, 2), b.Iota(position, 4)
+	seen := key.Le(query)
+	if a.Window > 0 {
+		seen = seen.And(query.Sub(key).Lt(b.ConstInt(int32(a.Window))))
+	}
+	for _, s := range segments {
+		of := func(queries, keys int) value { return s.Reshape(batch, 1, queries, 1, keys) }
+		seen = seen.And(of(context, 1).Eq(of(1, context)))
+	}
+	return seen
+}
+
+func softmax(x value) value {
+	e := x.Sub(x.StopGradient().MaxRow()).Exp()
+	return e.Div(e.SumRow())
+}
+
+// crossEntropy returns −log softmax(logits)[target] for each row of x, [N], with targets [N].
+func crossEntropy(x, w, targets value, limit float64) value {
+	return call(CrossEntropy, limit, "x w targets", "y", func(in []value) []value {
+		logits, targets := capped(linear(in[0], in[1]), limit), in[2]
+		highest := logits.StopGradient().MaxRow()
+		total := logits.Sub(highest).Exp().SumRow().Log().Add(highest)
+		b, shape := logits.Builder(), logits.Shape()
+		column := b.Iota(program.Type{DType: program.Int, Shape: shape}, 1)
+		chosen := column.Eq(targets.Reshape(shape[0], 1)).Select(logits, b.Const(0)).SumRow()
+		return []value{total.Sub(chosen).Reshape(shape[0])}
+	}, x, w, targets)[0]
+}
+
+// capped returns c·tanh(x/c), or x if c is 0.
+func capped(x value, c float64) value {
+	if c == 0 {
+		return x
+	}
+	return x.Scale(1 / c).Tanh().Scale(c)
+}
