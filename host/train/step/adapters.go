@@ -17,8 +17,9 @@ import (
 )
 
 // With adapters (package lora), the parameters of the model are frozen, and the factors are trained
-// in their place. The quantize stage also computes the merged weights, which the quantizers get,
-// and the finish stage maps the gradient of a merged weight to those of its factors.
+// in their place. The quantizers get merged weights, and the finish stage maps the gradient of a
+// merged weight to those of its factors. Stages compute merged weights anew, one after the other,
+// because all of them need as much memory as the model.
 
 // adapter returns the adapter of a weight; nil if it has none.
 func (p *Plan) adapter(weight string) *lora.Adapter {
@@ -121,20 +122,46 @@ func (p *Plan) quantizeInputs() []Tensor {
 	return append(list, p.factors()...)
 }
 
-// merge adds the merged weights to both maps. To out it also adds quantized weights without an
-// adapter, whose statistics are read by the same name.
-func (p *Plan) merge(in, out update.Nodes) {
-	if len(p.Adapters) > 0 {
+// point adds what the quantizer of a weight gets to in, unless that has it, and returns it.
+func (p *Plan) point(t Tensor, in update.Nodes, after *graph.Node) *graph.Node {
+	name := program.KindParam.Of(t.Name)
+	x, a := in[p.pointName(t.Name)], p.adapter(t.Name)
+	if !t.frozen || a != nil && x != nil {
+		return x
+	}
+	if x = in[name]; x != nil {
+		x = graph.ConvertDType(x, dtypes.Float32)
+	} else {
+		x = t.packed.Unpack(late(in[packedCodes(name)], after), in[packedScale(name)])
+	}
+	if a != nil {
+		x = merge(*a, x, in[program.KindParam.Of(a.A().Name)],
+			late(in[program.KindParam.Of(a.B().Name)], after))
+	}
+	in[p.pointName(t.Name)] = x
+	return x
+}
+
+// late returns x, on the CPU only after another node, unless that is nil. The Go backend computes
+// at once what it can, in the memory of all of it; XLA has an order that needs little.
+func late(x, after *graph.Node) *graph.Node {
+	if after == nil || !engine.OnCPU(x.Graph()) {
+		return x
+	}
+	return graph.SchedulingBarrier(x, after)
+}
+
+// mergedStage computes the merged weights, of which updates compute statistics; of a quantized
+// weight without an adapter that is the weight.
+func (p *Plan) mergedStage() update.Stage {
+	specs := inputSpecs(p.quantizeInputs(), program.KindParam.Of, false)
+	return update.Stage{Name: "merged", Inputs: specs, Build: func(in update.Nodes) update.Nodes {
+		out := update.Nodes{}
 		for _, t := range p.quantizedParams() {
-			out[program.KindMerged.Of(t.Name)] = graph.Identity(in[program.KindParam.Of(t.Name)])
+			out[program.KindMerged.Of(t.Name)] = graph.Identity(p.point(t, in, nil))
 		}
-	}
-	for _, a := range p.Adapters {
-		name := p.pointName(a.Weight)
-		in[name] = merge(a, in[program.KindParam.Of(a.Weight)],
-			in[program.KindParam.Of(a.A().Name)], in[program.KindParam.Of(a.B().Name)])
-		out[name] = in[name]
-	}
+		return out
+	}}
 }
 
 // addFactorGradients adds the gradients of a weight's factors to out, given that of the merged

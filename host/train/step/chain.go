@@ -100,6 +100,15 @@ func (c *Compiled) runChain(s *State, batches *Batches, set Settings) (res Resul
 	form := updateKind{mode: c.mode(set), part: cage.Updating, observed: observed,
 		probes:     c.plan.probesDue(set.Step),
 		statistics: set.Statistics && len(c.plan.quantizedParams()) > 0}
+	if form.statistics && len(c.plan.Adapters) > 0 {
+		e, err := c.compileOnce("merged", c.plan.mergedStage)
+		if err == nil {
+			err = e.Run(t)
+		}
+		if err != nil {
+			return res, err
+		}
+	}
 	if err := c.runUpdate(t, form, scalars, &res); err != nil { // x_{t+1}, by Algorithm 1
 		return res, err
 	}

@@ -127,6 +127,7 @@ func (p *Plan) gradients(kind gradientKind, in update.Nodes) update.Nodes {
 				return value
 			}
 		}
+		p.widen(in)
 		p.quantizeBackward(in)
 	}
 	list := p.gradientTensors(kind.full)
@@ -272,8 +273,9 @@ func (p *Plan) meanGradients(in update.Nodes) update.Nodes {
 	if !p.FullPrecision {
 		addKeys(in, weightKeysName, p.keys.weights)
 	}
+	var last *graph.Node
 	for _, t := range p.gradientTensors(p.FullPrecision) {
-		mean := in[sumName(t.Name)]
+		mean := late(in[sumName(t.Name)], last)
 		if n := p.Accumulate * engine.Replicas(mean.Graph()); n > 1 {
 			mean = engine.Elementwise(func(of []*graph.Node) *graph.Node {
 				return graph.MulScalar(of[0], 1/float64(n))
@@ -281,11 +283,12 @@ func (p *Plan) meanGradients(in update.Nodes) update.Nodes {
 		}
 		if _, quantized := p.Weights[t.Name]; quantized && !p.FullPrecision {
 			q := p.Weights[t.Name] // its backward pass may be nonlinear
-			at := lower.Point{X: in[p.pointName(t.Name)], Given: quantizerInputs(q, t.Name, in),
+			at := lower.Point{X: p.point(t, in, last), Given: quantizerInputs(q, t.Name, in),
 				Value: in[program.KindValue.Of(t.Name)]}
 			dx, dTrained := q.Backward(at, numberedNodes(in, residualName, t.Name), mean)
 			if a := p.adapter(t.Name); a != nil {
 				p.addFactorGradients(a, dx, in, out)
+				last = out[program.KindGradient.Of(a.B().Name)]
 			} else if len(p.Adapters) == 0 {
 				out[program.KindGradient.Of(t.Name)] = dx
 			}

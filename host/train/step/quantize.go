@@ -15,7 +15,8 @@ import (
 
 // quantizeStage maps the quantized parameters and the trained parameters of their quantizers to
 // their values Q(x), rotated if the plan keeps them rotated, and residuals; in training also to the
-// next states of the quantizers, and before that the merged weights of adapters.
+// next states of the quantizers. It also returns those merged weights that the forward or the
+// backward pass reads.
 func (p *Plan) quantizeStage() update.Stage {
 	parameters, keys := append(p.quantizeInputs(), p.weightQuantizerParameters()...), p.keys.weights
 	specs := slices.Concat(inputSpecs(parameters, program.KindParam.Of, false),
@@ -24,16 +25,27 @@ func (p *Plan) quantizeStage() update.Stage {
 	return update.Stage{Name: "quantize", Inputs: specs, Build: func(in update.Nodes) update.Nodes {
 		addKeys(in, weightKeysName, keys)
 		out := update.Nodes{}
-		p.widen(in)
-		p.merge(in, out)
 		for _, k := range keys { // for updates that quantize again
 			out[k.node] = in[k.node]
 		}
+		var last *graph.Node
+		for _, t := range p.params() {
+			if q := p.Weights[t.Name]; q == nil && p.adapter(t.Name) != nil {
+				out[p.pointName(t.Name)] = p.point(t, in, nil)
+			}
+		}
+		for _, t := range p.unquantizedWeights() {
+			if p.adapter(t.Name) != nil {
+				out[p.pointName(t.Name)] = p.point(t, in, nil)
+			}
+		}
 		for _, t := range p.quantizedParams() {
 			q := p.Weights[t.Name]
-			x, g := in[p.pointName(t.Name)], quantizerInputs(q, t.Name, in)
+			x, g := p.point(t, in, last), quantizerInputs(q, t.Name, in)
 			value, residuals := q.Forward(x, g)
-			out[program.KindValue.Of(t.Name)] = value
+			if out[program.KindValue.Of(t.Name)] = value; t.frozen {
+				last = value
+			}
 			setNext(out, q, t.Name, q.Next(x, g), nextName)
 			if c, ok := lower.CodesOf(value); ok && p.codes[t.Name] != nil {
 				for i, part := range c.Parts() {

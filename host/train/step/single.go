@@ -89,6 +89,9 @@ func (p *Plan) singleStage(w *single, name string) update.Stage {
 		have := maps.Clone(in)
 		if len(p.quantizeInputs()) > 0 {
 			maps.Copy(have, p.quantizeStage().Build(have))
+			if len(p.Adapters) > 0 {
+				maps.Copy(have, p.mergedStage().Build(have))
+			}
 		}
 		sums := p.accumulateGradients(have)
 		p.reduceReplicas(p.FullPrecision, sums)

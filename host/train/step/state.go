@@ -418,11 +418,9 @@ func (c *Compiled) initWeightQuantizers(t, columns update.Tensors) error {
 	specs := append(inputSpecs(p.quantizeInputs(), program.KindParam.Of, false), p.columnSpecs()...)
 	build := func(in update.Nodes) update.Nodes {
 		out := update.Nodes{}
-		p.widen(in)
-		p.merge(in, update.Nodes{})
 		of := p.columns(in)
 		for _, t := range p.quantizedParams() {
-			q, x, columns := p.Weights[t.Name], in[p.pointName(t.Name)], of[t.Name]
+			q, x, columns := p.Weights[t.Name], p.point(t, in, nil), of[t.Name]
 			setTrained(nil, out, q, t.Name, q.Init(x, columns))
 			setNext(out, q, t.Name, q.InitState(x, columns), asNamed)
 		}
