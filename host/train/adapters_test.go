@@ -188,8 +188,19 @@ func TestAdaptersWithoutOrigin(t *testing.T) {
 // TestFrozenInBFloat16 checks that frozen weights which are exact in bfloat16 can be stored in it
 // without a change of the training, which also samples texts.
 func TestFrozenInBFloat16(t *testing.T) {
-	cfg, dir := testrun.FromHub(t, "adapters.rank=2", "train.steps=3", "schedule.rate=0.02",
-		`train.samples=["the"]`, "train.eval_every=2")
+	for name, settings := range map[string][]string{
+		"all": nil,
+		"some, with trained quantizers": {`quantizer={plugin="lsq"}`, `adapters.targets="attn.qkv"`},
+		"some, quantized again": {`quantizer={plugin="mxfp4", backward={plugin="mxfp4"}}`,
+			`adapters.targets="attn.qkv"`, `train.requantize="off"`},
+	} {
+		t.Run(name, func(t *testing.T) { testFrozenInBFloat16(t, settings...) })
+	}
+}
+
+func testFrozenInBFloat16(t *testing.T, settings ...string) {
+	cfg, dir := testrun.FromHub(t, append(settings, "adapters.rank=2", "train.steps=3",
+		"schedule.rate=0.02", `train.samples=["the"]`, "train.eval_every=2")...)
 	exact := true
 	c, err := huggingface.Open(vfs.At(dir), huggingface.Options{})
 	if err != nil {

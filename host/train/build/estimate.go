@@ -118,7 +118,7 @@ func Estimate(m Sizes) []Part {
 			attention += keptNormed * (heads + tokens*float64(m.KeyWidth))
 		}
 		// The gradient of a weight with an adapter is as large as the merged weight.
-		updates = gradients*(m.Parameters-m.Frozen) + 2*m.Adapted + measured*m.Measured
+		updates = gradients*(m.Parameters-m.Frozen) + m.Adapted + measured*m.Measured
 		states, workspace, samples = m.States, m.Workspace, m.Samples
 		blocks = inputs + layers*(keptWidth*width+keptHidden*hidden) +
 			attentions*attention + onceHidden*hidden

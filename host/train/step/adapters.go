@@ -157,8 +157,10 @@ func (p *Plan) mergedStage() update.Stage {
 	specs := inputSpecs(p.quantizeInputs(), program.KindParam.Of, false)
 	return update.Stage{Name: "merged", Inputs: specs, Build: func(in update.Nodes) update.Nodes {
 		out := update.Nodes{}
+		var last *graph.Node
 		for _, t := range p.quantizedParams() {
-			out[program.KindMerged.Of(t.Name)] = graph.Identity(p.point(t, in, nil))
+			last = graph.Identity(p.point(t, in, last))
+			out[program.KindMerged.Of(t.Name)] = last
 		}
 		return out
 	}}

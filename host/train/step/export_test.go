@@ -12,6 +12,17 @@ import (
 // Stages returns the number of executables that are kept.
 func Stages(c *Compiled) int { return len(c.stages) }
 
+// QuantizeOutputs names the tensors that the quantize stage returns.
+func (c *Compiled) QuantizeOutputs() (names []string, err error) {
+	e, err := c.quantize(&c.plan)
+	if err == nil {
+		for _, s := range e.OutputSpecs() {
+			names = append(names, s.Name)
+		}
+	}
+	return names, err
+}
+
 // SetExecutor replaces the executor of refresh programs.
 func (c *Compiled) SetExecutor(f refresh.Executor) { c.refresher.Execute = f }
 
