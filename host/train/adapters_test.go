@@ -189,7 +189,7 @@ func TestAdaptersWithoutOrigin(t *testing.T) {
 // without a change of the training, which also samples texts.
 func TestFrozenInBFloat16(t *testing.T) {
 	for name, settings := range map[string][]string{
-		"all": nil,
+		"all":                           nil,
 		"some, with trained quantizers": {`quantizer={plugin="lsq"}`, `adapters.targets="attn.qkv"`},
 		"some, quantized again": {`quantizer={plugin="mxfp4", backward={plugin="mxfp4"}}`,
 			`adapters.targets="attn.qkv"`, `train.requantize="off"`},
