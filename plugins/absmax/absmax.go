@@ -76,40 +76,32 @@ func (absmax) Describe() sdk.Description {
 				"scale; the last group of a row may be shorter"),
 			microscaling.ScaleParameter(),
 		},
-		Claims: []sdk.Claim{
-			// The maximum is on the top code, so a second quantization has the same scale.
-			{Name: sdk.ClaimIdempotent, When: map[string]any{"grid": gridSymmetric}},
-			{Name: sdk.ClaimIdempotent, When: map[string]any{"grid": gridSigned}},
-			{Name: sdk.ClaimIdempotent, When: map[string]any{"grid": gridFit}},
-			{Name: sdk.ClaimIdempotent, When: map[string]any{"grid": gridSign}},
-			{Name: sdk.ClaimIdempotent, When: map[string]any{"grid": gridMinimum}},
-			{Name: sdk.ClaimIdempotent, When: map[string]any{"grid": gridAffine}},
-			{Name: sdk.ClaimIdempotent, When: map[string]any{"grid": gridZeroFit}},
-			// x = −amax is a tie between two codes.
-			{Name: sdk.ClaimTies, When: map[string]any{"grid": gridFull}},
-			{Name: sdk.ClaimTies, When: map[string]any{"grid": gridGPTQ}},
-			// Codes are the nearest for the scale before it is rounded.
-			short("grid", gridSigned, microscaling.ScaleBF16),
-			short("grid", gridSigned, microscaling.ScaleF16),
-			short("grid", gridMinimum, microscaling.ScaleBF16),
-			short("grid", gridMinimum, microscaling.ScaleF16),
-			short("grid", gridMLX, microscaling.ScaleBF16),
-			short("grid", gridMLX, microscaling.ScaleF16),
-			short("grid", gridAffine, microscaling.ScaleBF16),
-			short("grid", gridAffine, microscaling.ScaleF16),
-			short("grid", gridZero, microscaling.ScaleBF16),
-			short("grid", gridZero, microscaling.ScaleF16),
-			short("grid", gridZeroFit, microscaling.ScaleBF16),
-			short("grid", gridZeroFit, microscaling.ScaleF16),
-			short("rounding", roundLlama, microscaling.ScaleBF16),
-			short("rounding", roundLlama, microscaling.ScaleF16),
-		},
+		Claims: claims(),
 	}
 }
 
-func short(parameter, value string, scale microscaling.ScaleType) sdk.Claim {
-	return sdk.Claim{Name: sdk.ClaimAnyRounding,
-		When: map[string]any{parameter: value, "scale_dtype": string(scale)}}
+func claims() (list []sdk.Claim) {
+	// Maxima and minima are on the outermost codes, so a second quantization has the same scale.
+	for _, grid := range []string{gridSymmetric, gridSigned, gridFit, gridSign, gridMinimum,
+		gridAffine, gridZeroFit} {
+		list = append(list,
+			sdk.Claim{Name: sdk.ClaimIdempotent, When: map[string]any{"grid": grid}})
+	}
+	for _, grid := range []string{gridFull, gridGPTQ} { // x = −amax is a tie between two codes
+		list = append(list, sdk.Claim{Name: sdk.ClaimTies, When: map[string]any{"grid": grid}})
+	}
+	for _, scale := range []microscaling.ScaleType{microscaling.ScaleBF16, microscaling.ScaleF16} {
+		short := func(parameter, value string) { // codes are the nearest before the scale is rounded
+			list = append(list, sdk.Claim{Name: sdk.ClaimAnyRounding,
+				When: map[string]any{parameter: value, "scale_dtype": string(scale)}})
+		}
+		for _, grid := range []string{gridSigned, gridMinimum, gridMLX, gridAffine, gridZero,
+			gridZeroFit} {
+			short("grid", grid)
+		}
+		short("rounding", roundLlama)
+	}
+	return list
 }
 
 // Quantize writes the program for one site.

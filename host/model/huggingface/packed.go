@@ -436,8 +436,8 @@ func (m *matrix) values() ([]float32, error) {
 }
 
 // keeps returns the quantizer that has the integers of the matrix on its grid, as the least and the
-// largest code of each group in the first rows tell; "" if none is known, or there are other errors
-// than reading the matrix will tell.
+// largest code of each group in the first rows tell; "" if none is known, such as for groups of MLX
+// in which code 0 does not have the largest magnitude, or there are errors that reading will tell.
 func (m *matrix) keeps() string {
 	if m.bits == 0 || m.order != "" {
 		return ""
@@ -486,7 +486,7 @@ func (m *matrix) keeps() string {
 			switch {
 			case low == high:
 			case grid == "affine" && (low > 0 || high < 2*half-2 ||
-				abs(biases.numbers[g]) < abs(biases.numbers[g]+high*scales.numbers[g])),
+				(2*biases.numbers[g]+high*scales.numbers[g])*scales.numbers[g] > 0),
 				zeros != nil && high-low < 2*half-2,
 				grid == "fit" && low != -half && max(-low, high) != half-1:
 				return ""
@@ -505,8 +505,6 @@ func (m *matrix) keeps() string {
 	}
 	return text + "}"
 }
-
-func abs(v float32) float32 { return max(v, -v) }
 
 // all reports whether all numbers are ones of a type of 16 bits.
 func all(numbers []float32, short safetensors.DType) bool {
