@@ -41,7 +41,11 @@ func normKernel(c *program.Call, in []*graph.Node, sum *graph.Node) (
 	[]*graph.Node, lower.CallBack) {
 	x, gain := in[0], in[1]
 	rows := normSource(x, graph.Reshape(gain, -1), c.Setting.(float64), nil).Forward
-	out := lower.Rows(x.Graph(), rows, in)
+	operands := []string{lower.SourceValue}
+	if sum != nil {
+		operands = nil
+	}
+	out := lower.Rows(x.Graph(), rows, in, operands...)
 	y, scale := out[lower.SourceValue], out["scale"]
 	if sum != nil {
 		y = graph.Add(sum, y)

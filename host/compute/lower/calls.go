@@ -13,7 +13,8 @@ import (
 
 // A CallKernel computes the results of a call, and returns the function that computes its
 // adjoints, which may read what the kernel keeps. In both, sum, unless nil, is added to the first
-// result. In a table, a nil kernel stands for package cpu, for calls that compute rows from rows.
+// result. In a table, a nil kernel stands for package cpu, for calls that compute rows from rows,
+// which products read.
 type CallKernel func(c *program.Call, args []*graph.Node, sum *graph.Node) ([]*graph.Node, CallBack)
 
 // A CallBack returns the adjoint of each operand, nil for those without, given that of each result.
@@ -58,7 +59,8 @@ func (s *calls) byKernel(c *program.Call, args []*graph.Node) []*graph.Node {
 		return nil
 	}
 	if kernel == nil {
-		out := Rows(args[0].Graph(), c.Meaning, args)
+		name := func(o program.Output) string { return o.Name }
+		out := Rows(args[0].Graph(), c.Meaning, args, lists.Map(c.Meaning.Outputs, name)...)
 		return lists.Map(c.Meaning.Outputs, func(o program.Output) *graph.Node { return out[o.Name] })
 	}
 	var sum *graph.Node

@@ -50,9 +50,19 @@ func Kernel(
 }
 
 // Rows lowers a program like a quantizer: by [Kernel] if possible, over the rows of the first
-// input.
-func Rows(g *graph.Graph, p *program.Program, inputs []*graph.Node) map[string]*graph.Node {
-	return lowerRows(g, p, rowsOf(p), inputs, nil)
+// input. The named outputs are operands of products, and stored as these round them.
+func Rows(g *graph.Graph, p *program.Program, inputs []*graph.Node,
+	operands ...string) map[string]*graph.Node {
+	at := InMemory{}
+	for _, name := range operands {
+		at[name] = BFloat16
+	}
+	for i, in := range p.Inputs {
+		if len(operands) > 0 && engine.ShortOperand(inputs[i]) != inputs[i] {
+			at[in.Name] = BFloat16
+		}
+	}
+	return lowerRows(g, p, rowsOf(p), inputs, at)
 }
 
 func rowsOf(p *program.Program) int {
