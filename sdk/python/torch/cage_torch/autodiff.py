@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Optional
+from typing import Any, Optional
 
 from cage_sdk.infer import Type
 from cage_sdk.program import Builder, Node, Program, Value
@@ -252,11 +252,12 @@ class Split:
     wrt: list[str]
 
 
-def split(p: Program, output: str, of: str, wrt: Sequence[str], backward: Program | None = None) -> Split:
+def split(p: Program, output: str, of: str, wrt: Sequence[str], backward: Program | None = None, masks: bool = True) -> Split:
     """Cuts a program that returns `output` and the gradient of `of`, or a given backward program, in two.
 
     What the backward pass reads of the forward pass is kept, but for constants, and for reshapes and repeats of what is
-    kept or of an input, which cost nothing to make again.
+    kept or of an input, which cost nothing to make again. Without masks, what is compared with a constant is kept, too, in
+    place of the result.
     """
     b = Builder(p.name)
     inputs = [b.input(name, t) for name, t in p.inputs]
@@ -273,7 +274,64 @@ def split(p: Program, output: str, of: str, wrt: Sequence[str], backward: Progra
     for name in wrt:
         b.output(PREFIX + name, gradients[name])
     joint = b.build()
-    return _cut(joint, len(p.inputs), output, list(wrt))
+    return _cut(joint if masks else _compare_late(joint, len(p.inputs)), len(p.inputs), output, list(wrt))
+
+
+def _late(joint: Program, cotangent: int) -> list[bool]:
+    """Whether each value depends on the cotangent."""
+    late = [i == cotangent for i in range(len(joint.inputs))]
+    for n in joint.nodes:
+        late.append(any(late[a] for a in n.args))
+    return late
+
+
+def _compare_late(joint: Program, cotangent: int) -> Program:
+    """The program in which what depends on the cotangent makes its comparisons with constants itself.
+
+    Zero is added that is computed from the cotangent: otherwise torch.compile would compare in the forward pass and keep the
+    result, which is smaller.
+    """
+    first, late, dy = len(joint.inputs), _late(joint, cotangent), joint.inputs[cotangent][1]
+    nodes: list[Node] = []
+    number, again = list(range(first)), dict[int, int]()
+
+    def add(op: str, args: Sequence[int], t: Type, attr: Mapping[str, Any] | None = None) -> int:
+        nodes.append(Node(op, tuple(args), t, dict(attr or {})))
+        return first + len(nodes) - 1
+
+    ones = [1] * dy.rank
+    zero = add("slice", [cotangent], Type("float", tuple(ones)), {"start": [0] * dy.rank, "limit": ones, "stride": ones})
+    zero = add("bitcast", [add("reshape", [zero], Type("float"))], Type("uint"))
+    zero = add("bitcast", [add("and", [zero, add("constant", [], Type("uint"), {"ints": [0]})], Type("uint"))], Type("float"))
+
+    def node(value: int) -> Node | None:
+        return joint.nodes[value - first] if value >= first else None
+
+    def repeated(value: int) -> bool:
+        n = node(value)
+        if n is None or late[value]:
+            return False
+        if n.op in ("and", "or", "not"):
+            return all(repeated(a) for a in n.args)
+        return n.op == "is_finite" or n.op in ("eq", "ne", "lt", "le", "gt", "ge") and any(constant(a) for a in n.args)
+
+    def constant(value: int) -> bool:
+        n = node(value)
+        return n is not None and n.op == "constant" and n.type == Type("float")
+
+    def repeat(value: int) -> int:
+        n = node(value)
+        if value not in again and n is not None and repeated(value):
+            args = [repeat(a) for a in n.args]
+            if n.op not in ("and", "or", "not"):
+                args = [a if constant(old) else add("add", [a, zero], joint.type_of(old)) for old, a in zip(n.args, args)]
+            again[value] = add(n.op, args, n.type, n.attr)
+        return again.get(value, number[value])
+
+    for i, n in enumerate(joint.nodes, first):
+        args = [repeat(a) if late[i] and repeated(a) else number[a] for a in n.args]
+        number.append(add(n.op, args, n.type, n.attr))
+    return Program(joint.name, joint.inputs, nodes, [(name, number[v]) for name, v in joint.outputs])
 
 
 _FREE = {"constant", "iota", "reshape", "broadcast", "slice", "transpose"}
@@ -281,9 +339,7 @@ _FREE = {"constant", "iota", "reshape", "broadcast", "slice", "transpose"}
 
 def _cut(joint: Program, n_inputs: int, output: str, wrt: list[str]) -> Split:
     first = len(joint.inputs)
-    late = [False] * n_inputs + [True]  # depends on the cotangent
-    for n in joint.nodes:
-        late.append(any(late[a] for a in n.args))
+    late = _late(joint, n_inputs)
     outputs = dict(joint.outputs)
     wanted = [outputs[PREFIX + name] for name in wrt]
     kept: set[int] = set()

@@ -54,12 +54,17 @@ def random_bits(key: Tensor, shape: tuple[int, ...]) -> Tensor:
             y = (torch.bitwise_left_shift(y, r) | shift_right(y, 32 - r)) ^ x
         x = x + k[(group + 1) % 3]
         y = y + k[(group + 2) % 3] + (group + 1)
-    return x.reshape(shape)
+    strides = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
+    return x.as_strided(shape, strides)  # torch.compile would make a reshaped vector again for each element that it is repeated for
+
+
+def _nan(x: Tensor) -> Tensor:
+    return x != x  # torch.compile has no vectors for isnan
 
 
 def sign(x: Tensor) -> Tensor:
     """-1, 0 or 1; NaN stays NaN."""
-    return torch.where(x.isnan(), x, x.sign()) if x.is_floating_point() else x.sign()
+    return torch.where(_nan(x), x, x.sign()) if x.is_floating_point() else x.sign()
 
 
 def logb(x: Tensor) -> Tensor:
@@ -73,11 +78,11 @@ def logb(x: Tensor) -> Tensor:
 
 def ldexp(x: Tensor, n: Tensor) -> Tensor:
     """x times 2 to the power n, an integer in -300 to 300, by three factors that are exact."""
-    whole = torch.where(n.isnan(), 0.0, n).to(torch.int32)
+    whole = torch.where(_nan(n), 0.0, n).to(torch.int32)
     result = x
     for part in (whole // 3, (whole + 1) // 3, (whole + 2) // 3):
         result = result * torch.bitwise_left_shift(part + 127, 23).view(torch.float32)
-    return torch.where(n.isnan(), math.nan, result)
+    return torch.where(_nan(n), math.nan, result)
 
 
 def sylvester(n: int, scale: float, dtype: torch.dtype, device: torch.device) -> Tensor:

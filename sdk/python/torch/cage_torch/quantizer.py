@@ -18,18 +18,25 @@ from .plugins import Plugin, PluginError, QuantizerPrograms, Setting, State
 
 
 @dataclass(frozen=True)
+class Passes:
+    forward: fx.GraphModule
+    """From the inputs to Q(x) and what the backward pass needs besides `saved`."""
+    backward: fx.GraphModule
+    """From `saved`, the rest, and the gradient of Q(x), to those of `differentiated`."""
+    saved: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Lowered:
     """The programs for one shape, as graphs of PyTorch."""
 
-    forward: fx.GraphModule
-    """From `inputs` to Q(x) and what the backward pass needs besides `saved`."""
-    backward: fx.GraphModule
-    """From `saved`, the rest, and the gradient of Q(x), to those of `differentiated`."""
+    passes: Passes
+    compiled: Passes
+    """Those for torch.compile on a processor, whose code takes 20 times as long to write bools as to write floats (PyTorch 2.15)."""
     evaluate: fx.GraphModule
     inputs: tuple[str, ...]
     evaluated: tuple[str, ...]
     """The inputs of evaluate."""
-    saved: tuple[int, ...]
     differentiated: tuple[int, ...]
     next: fx.GraphModule | None
     next_inputs: tuple[str, ...]
@@ -54,12 +61,16 @@ def lowered(q: QuantizerPrograms) -> Lowered:
     if (known := _graphs.get(key)) is not None:
         return known
     wrt = ["x", *(f"trained.{t.name}" for t in q.trained)]
-    parts = split(q.program, "value", "surrogate", wrt, q.backward)
     names = tuple(name for name, _ in q.program.inputs)
+
+    def passes(masks: bool) -> Passes:
+        parts = split(q.program, "value", "surrogate", wrt, q.backward, masks)
+        return Passes(lower(parts.forward), lower(parts.backward), tuple(names.index(n) for n in parts.inputs))
+
     evaluate = _only(q.evaluate, "value")
     low = _graphs[key] = Lowered(
-        lower(parts.forward), lower(parts.backward), lower(evaluate), names, tuple(n for n, _ in evaluate.inputs),
-        tuple(names.index(n) for n in parts.inputs), tuple(names.index(n) for n in wrt),
+        passes(True), passes(False), lower(evaluate), names, tuple(n for n, _ in evaluate.inputs),
+        tuple(names.index(n) for n in wrt),
         lower(q.next) if q.next else None, tuple(n for n, _ in q.next.inputs) if q.next else (),
         {name: lower(p) for name, p in constrain.items()},
         None if q.evaluate is q.program else lowered(replace(q, program=q.evaluate, next=None, backward=None)),
@@ -72,24 +83,17 @@ class _Quantize(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, programs: Lowered, *inputs: Tensor) -> Tensor:
-        value, *rest = programs.forward(*inputs)
-        kept = [*(inputs[i] for i in programs.saved), *rest]
-        ctx.programs, ctx.count = programs, len(inputs)
-        # torch.compile's code for processors takes 20 times as long to write bools as to write floats (PyTorch 2.15).
-        ctx.masks = [i for i, t in enumerate(kept) if t.dtype == torch.bool] if torch.compiler.is_compiling() else []
-        for i in ctx.masks:
-            kept[i] = kept[i].to(torch.float32)
-        ctx.save_for_backward(*kept)
+        passes = programs.compiled if torch.compiler.is_compiling() and inputs[0].device.type == "cpu" else programs.passes
+        value, *rest = passes.forward(*inputs)
+        ctx.programs, ctx.passes, ctx.count = programs, passes, len(inputs)
+        ctx.save_for_backward(*(inputs[i] for i in passes.saved), *rest)
         return value  # type: ignore[no-any-return]
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> Any:
         gradients: list[Tensor | None] = [None] * ctx.count
-        kept = list(ctx.saved_tensors)
-        for i in ctx.masks:
-            kept[i] = kept[i] != 0
         with torch.autocast(dy.device.type, enabled=False):
-            for i, g in zip(ctx.programs.differentiated, ctx.programs.backward(*kept, dy)):
+            for i, g in zip(ctx.programs.differentiated, ctx.passes.backward(*ctx.saved_tensors, dy)):
                 gradients[i] = g
         return (None, *gradients)
 
@@ -335,7 +339,7 @@ class Quantizer(nn.Module):
             raise ValueError(f"{self.name}: the weight is {list(x.shape)}, not {list(self.shape)}: of FSDP, only fully_shard is supported")
         _, low = self.programs(tuple(x.shape))
         if training:
-            return low.forward(*self._inputs(x, low.inputs))[0]  # type: ignore[no-any-return]
+            return low.passes.forward(*self._inputs(x, low.inputs))[0]  # type: ignore[no-any-return]
         return low.evaluate(*self._inputs(x, low.evaluated))[0]  # type: ignore[no-any-return]
 
     def record(self) -> dict[str, Any]:
@@ -375,7 +379,7 @@ class Quantizer(nn.Module):
 
     def extra_repr(self) -> str:
         settings = "".join(f", {k}={v!r}" for k, v in self.settings.items())
-        code = self.programs(self.shape)[1].forward.code.strip()
+        code = self.programs(self.shape)[1].passes.forward.code.strip()
         return f"{self.plugin.name}, {self.role} {list(self.shape)}{settings}\n{code}"
 
 

@@ -16,12 +16,17 @@ CASES = recorded.programs()
 def gradients(p, output, inputs, dy):
     """The gradients of <dy, output>, by both halves of a split; the output is that of the program."""
     wrt = [name for name, t in p.inputs if t.dtype == "float"]
-    parts = split(p, output, output, wrt)
-    forward = run(parts.forward, inputs)
-    np.testing.assert_array_equal(forward[output], run(p, inputs)[output])
-    known = {**inputs, **forward, PREFIX + output: dy}
-    result = run(parts.backward, {name: known[name] for name, _ in parts.backward.inputs})
-    return {name: result[PREFIX + name] for name in wrt}
+    found = []
+    for masks in (True, False):
+        parts = split(p, output, output, wrt, masks=masks)
+        forward = run(parts.forward, inputs)
+        np.testing.assert_array_equal(forward[output], run(p, inputs)[output])
+        known = {**inputs, **forward, PREFIX + output: dy}
+        result = run(parts.backward, {name: known[name] for name, _ in parts.backward.inputs})
+        found.append({name: result[PREFIX + name] for name in wrt})
+    for name in wrt:
+        np.testing.assert_array_equal(*(f[name] for f in found))
+    return found[0]
 
 
 def check(p, output, inputs, seed=0):
@@ -96,6 +101,19 @@ def test_structure(name):
 
 def test_rules():
     assert set(RULES) | REFUSED <= set(OPS)
+
+
+def test_masks():
+    """Without masks, what is compared with constants is kept, and not the results, whatever the values are."""
+    b = Builder("p")
+    x, y = b.input("x", Type("float", (8,))), b.input("y", Type("float", (8,)))
+    inside = x.ge(b.const(-1.0)) & ~(b.const(0.5).lt(x)) & (x + y).is_finite()
+    b.output("z", inside.select(x, 0) * y.lt(x).select(y, x))
+    p = b.build()
+    inputs = {"x": np.array([-1, 0.5, 0.6, -0.0, np.nan, np.inf, -np.inf, 0.25]), "y": np.array([0, 1, 2, np.inf, 1, 1, 1, -0.0])}
+    gradients(p, "z", inputs, np.array([1, 2, 3, 4, 5, 6, np.nan, np.inf]))
+    kept = [sum(t.dtype == "bool" for _, t in split(p, "z", "z", ["x", "y"], masks=masks).backward.inputs) for masks in (True, False)]
+    assert kept == [2, 1], "the comparison of x and y is kept"
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c["program"]["name"])
