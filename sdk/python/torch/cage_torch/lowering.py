@@ -54,8 +54,9 @@ def random_bits(key: Tensor, shape: tuple[int, ...]) -> Tensor:
             y = (torch.bitwise_left_shift(y, r) | shift_right(y, 32 - r)) ^ x
         x = x + k[(group + 1) % 3]
         y = y + k[(group + 2) % 3] + (group + 1)
-    strides = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
-    return x.as_strided(shape, strides)  # torch.compile would make a reshaped vector again for each element that it is repeated for
+        if torch.compiler.is_compiling():  # which would compute a vector again for each of its uses, if it were not read in this way
+            x, y = x.as_strided(x.shape, (1,)), y.as_strided(y.shape, (1,))
+    return x.reshape(shape)
 
 
 def _nan(x: Tensor) -> Tensor:
@@ -99,6 +100,17 @@ def sylvester(n: int, scale: float, dtype: torch.dtype, device: torch.device) ->
 _kept_sylvester = functools.lru_cache(sylvester)
 
 
+def sums(x: Tensor) -> Tensor:
+    """The transform of columns by sums and differences, which are faster than a product where PyTorch compiles them for a processor."""
+    rows, half = list(x.unbind(1)), 1
+    while half < len(rows):
+        for i in range(len(rows)):
+            if not i & half:
+                rows[i], rows[i + half] = rows[i] + rows[i + half], rows[i] - rows[i + half]
+        half *= 2
+    return torch.stack(rows, 1)
+
+
 def hadamard(x: Tensor, block: int) -> Tensor:
     """The orthonormal Walsh-Hadamard transform of each run of block elements of the last axis.
 
@@ -113,7 +125,9 @@ def hadamard(x: Tensor, block: int) -> Tensor:
     scale = block**-0.5
     exact = scale if math.frexp(scale)[0] == 0.5 else 1.0  # else the sums would be rounded in another way than the host's
     y = x.reshape(-1, b) @ matrix(b, exact, x.dtype, x.device)
-    if block > 64:
+    if block > 64 and torch.compiler.is_compiling() and x.device.type == "cpu":
+        y = sums(y.reshape(-1, block // b, b))
+    elif block > 64:
         y = matrix(block // b, 1.0, x.dtype, x.device) @ y.reshape(-1, block // b, b)
     elif b < block:
         signs = matrix(2, 1.0, x.dtype, x.device)[:, 1:]
