@@ -107,8 +107,8 @@ func TestEstimate(t *testing.T) {
 }
 
 // TestEstimateOfAdapters compares the estimate with measurements of a model of the size of
-// SmolLM2-135M in W4A16 with adapters of rank 16, four sequences of 256 tokens, and frozen weights in
-// float32 and as codes of Q4_0.
+// SmolLM2-135M in W4A16 with adapters of rank 16, four sequences of 256 tokens, and frozen weights
+// in float32 and as codes of Q4_0.
 func TestEstimateOfAdapters(t *testing.T) {
 	m := build.Sizes{Layers: 30, Width: 576, Hidden: 1536, Heads: 9, KeyWidth: 192, Vocabulary: 49152,
 		Context: 256, Batch: 4,
