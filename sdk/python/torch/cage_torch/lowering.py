@@ -100,17 +100,6 @@ def sylvester(n: int, scale: float, dtype: torch.dtype, device: torch.device) ->
 _kept_sylvester = functools.lru_cache(sylvester)
 
 
-def sums(x: Tensor) -> Tensor:
-    """The transform of columns by sums and differences, which are faster than a product where PyTorch compiles them for a processor."""
-    rows, half = list(x.unbind(1)), 1
-    while half < len(rows):
-        for i in range(len(rows)):
-            if not i & half:
-                rows[i], rows[i + half] = rows[i] + rows[i + half], rows[i] - rows[i + half]
-        half *= 2
-    return torch.stack(rows, 1)
-
-
 def hadamard(x: Tensor, block: int) -> Tensor:
     """The orthonormal Walsh-Hadamard transform of each run of block elements of the last axis.
 
@@ -125,9 +114,7 @@ def hadamard(x: Tensor, block: int) -> Tensor:
     scale = block**-0.5
     exact = scale if math.frexp(scale)[0] == 0.5 else 1.0  # else the sums would be rounded in another way than the host's
     y = x.reshape(-1, b) @ matrix(b, exact, x.dtype, x.device)
-    if block > 64 and torch.compiler.is_compiling() and x.device.type == "cpu":
-        y = sums(y.reshape(-1, block // b, b))
-    elif block > 64:
+    if block > 64:
         y = matrix(block // b, 1.0, x.dtype, x.device) @ y.reshape(-1, block // b, b)
     elif b < block:
         signs = matrix(2, 1.0, x.dtype, x.device)[:, 1:]
