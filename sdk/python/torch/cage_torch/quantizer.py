@@ -19,6 +19,8 @@ from .plugins import Plugin, PluginError, QuantizerPrograms, Setting, State
 
 @dataclass(frozen=True)
 class Passes:
+    """The two passes of a program, as graphs of PyTorch."""
+
     forward: fx.GraphModule
     """From the inputs to Q(x) and what the backward pass needs besides `saved`."""
     backward: fx.GraphModule
