@@ -55,12 +55,22 @@ func (p *Plan) frozen() (list []Tensor) {
 // widen adds the frozen parameters that are stored in bfloat16, or as codes, in float32.
 func (p *Plan) widen(in update.Nodes) {
 	for _, t := range p.frozen() {
-		if x := in[t.Name]; x != nil {
-			in[t.Name] = graph.ConvertDType(x, dtypes.Float32)
-		} else if codes := in[packedCodes(t.Name)]; codes != nil {
-			in[t.Name] = t.packed.Unpack(codes, in[packedScale(t.Name)])
+		if x := t.wide(t.Name, in, nil); x != nil {
+			in[t.Name] = x
 		}
 	}
+}
+
+// wide returns a frozen parameter of a name in float32, on the CPU computed only after another
+// node, unless that is nil. It returns nil if in does not have the parameter.
+func (t Tensor) wide(name string, in update.Nodes, after *graph.Node) *graph.Node {
+	if x := in[name]; x != nil {
+		return graph.ConvertDType(x, dtypes.Float32)
+	}
+	if codes := in[packedCodes(name)]; codes != nil {
+		return t.packed.Unpack(late(codes, after), in[packedScale(name)])
+	}
+	return nil
 }
 
 // pack stores a frozen parameter as codes and scales. It is an error if these do not stand for the
@@ -129,12 +139,7 @@ func (p *Plan) point(t Tensor, in update.Nodes, after *graph.Node) *graph.Node {
 	if !t.frozen || a != nil && x != nil {
 		return x
 	}
-	if x = in[name]; x != nil {
-		x = graph.ConvertDType(x, dtypes.Float32)
-	} else {
-		x = t.packed.Unpack(late(in[packedCodes(name)], after), in[packedScale(name)])
-	}
-	if a != nil {
+	if x = t.wide(name, in, after); a != nil {
 		x = merge(*a, x, in[program.KindParam.Of(a.A().Name)],
 			late(in[program.KindParam.Of(a.B().Name)], after))
 	}

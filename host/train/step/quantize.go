@@ -28,17 +28,13 @@ func (p *Plan) quantizeStage() update.Stage {
 		for _, k := range keys { // for updates that quantize again
 			out[k.node] = in[k.node]
 		}
-		var last *graph.Node
-		for _, t := range p.params() {
-			if q := p.Weights[t.Name]; q == nil && p.adapter(t.Name) != nil {
-				out[p.pointName(t.Name)] = p.point(t, in, nil)
-			}
-		}
-		for _, t := range p.unquantizedWeights() {
+		read := slices.DeleteFunc(p.params(), func(t Tensor) bool { return p.Weights[t.Name] != nil })
+		for _, t := range append(read, p.unquantizedWeights()...) {
 			if p.adapter(t.Name) != nil {
 				out[p.pointName(t.Name)] = p.point(t, in, nil)
 			}
 		}
+		var last *graph.Node
 		for _, t := range p.quantizedParams() {
 			q := p.Weights[t.Name]
 			x, g := p.point(t, in, last), quantizerInputs(q, t.Name, in)
