@@ -35,6 +35,10 @@ BOUNDARY = {
     ("lsq/stableqat", "4 bits, initial steps"): "the largest number of a row is on the bound: plugins/lsq/lsq.go",
 }  # fmt: skip
 """Cases where float32 rounds to another level, and why."""
+EITHER = {
+    ("quest/kit", "official_4b_constant"): "rotated, numbers are 0, as far from both levels as the trust region reaches",
+}
+"""Cases whose gradient depends on the order of float32 sums, which differs between processors, and why."""
 
 
 def cases(kind):
@@ -55,7 +59,7 @@ def off(got, want):
 
 def test_files():
     assert len(cases("quantizer")) >= 12 and len(cases("optimizer")) >= 8
-    assert all(id in [c["id"] for c in FILES[name]["cases"]] for name, id in BOUNDARY)
+    assert all(id in [c["id"] for c in FILES[name]["cases"]] for name, id in {**BOUNDARY, **EITHER})
 
 
 def quantize(plugin, case, monkeypatch):
@@ -84,7 +88,8 @@ def test_quantizers(name, monkeypatch):
     plugin = start(name.split("/")[0], "quantizer")
     compared = 0
     for case in FILES[name]["cases"]:
-        want = {k: array(v) for k, v in case["expected"].items() if k in TOLERANCES}
+        compares = ["value"] if (name, case["id"]) in EITHER else TOLERANCES
+        want = {k: array(v) for k, v in case["expected"].items() if k in compares}
         found = quantize(plugin, case, monkeypatch) if want else {}
         differences = {k: off(found[k].reshape(w.shape), w) for k, w in want.items()}
         near = all(d <= TOLERANCES[k] for k, d in differences.items())
