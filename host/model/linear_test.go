@@ -12,6 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/kernels"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 )
 
@@ -165,7 +166,7 @@ func TestSources(t *testing.T) {
 		"its adjoint of b", "norm", "adjoint of x", "adjoint of the gain"}
 	found := testdevice.Evaluate(t, d, buffers, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		a, b, dy, gain := in[0], in[1], in[2], in[3]
-		forward, backward := gatePrograms("gate", []int{rows, width}, siluOf)
+		forward, backward := kernels.GatePrograms("silu", lower.SourceValue, []int{rows, width})
 		var got, want []*graph.Node
 		got = append(got, lower.Lower(g, forward, []*graph.Node{a, b})[lower.SourceValue])
 		adjoints := lower.Lower(g, backward, []*graph.Node{a, b, dy})

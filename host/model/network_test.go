@@ -6,7 +6,6 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/internal/lists"
@@ -71,8 +70,8 @@ func TestNetworkMatchesPyTorch(t *testing.T) {
 }
 
 // TestNetworkIsTheModel compares the losses and gradients of each kind of model, and those of its
-// program by the kernels of its calls, with those of its program by the reference implementation,
-// for rows that are one document and for rows of several.
+// program by package plan, with those of its program by the reference implementation, for rows that
+// are one document and for rows of several.
 func TestNetworkIsTheModel(t *testing.T) {
 	eachLanguage(t, func(t *testing.T, language Language) {
 		const context = 12
@@ -98,16 +97,12 @@ func TestNetworkIsTheModel(t *testing.T) {
 			for _, loss := range losses {
 				mean += loss / float64(len(losses))
 			}
-			step := stepProgram(t, &m, shape, sums)
-			kernels := evaluate(t, &m, weights, batch, 2,
-				func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-					in := append([]*graph.Node{graph.Reshape(ids, dims...)}, params...)
-					return lower.WithCalls(ids.Graph(), step, in, callKernels)
-				})
-			closeTo(t, "loss", kernels[0], []float64{mean}, 1e-6)
+			m.LossTokens = 6 // chunks of the loss in a plan
+			planned := runPlan(t, &m, shape, weights, batch)
+			closeTo(t, "loss by a plan", planned[0], []float64{mean}, 1e-6)
 			for i, p := range m.params {
 				closeTo(t, p.Name, got[1+i], gradients[i], 1e-5)
-				closeTo(t, p.Name+" by kernels", kernels[1+i], gradients[i], 1e-5)
+				closeTo(t, p.Name+" by a plan", planned[1+i], gradients[i], 1e-5)
 			}
 		}
 	})

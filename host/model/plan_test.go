@@ -2,10 +2,8 @@ package model
 
 import (
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -14,92 +12,111 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/lower"
-	"github.com/cage-qat/cage/host/compute/passes"
+	"github.com/cage-qat/cage/host/compute/matmul"
+	"github.com/cage-qat/cage/host/compute/plan"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/kernels"
 	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
-	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
-// stepProgram returns the program of a model's loss and gradients, with sums in the named calls.
-func stepProgram(
-	t testing.TB, m *transformer, shape network.Shape, sums []string,
-) *program.Program {
+// stepProgram returns the program of a model's loss and all gradients.
+func stepProgram(t testing.TB, m *transformer, shape network.Shape) *program.Program {
 	t.Helper()
-	forward, err := network.New(m.Settings, shape, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
 	names := lists.Map(m.Params(), func(p architecture.Param) string { return p.Name })
-	vjp, err := autodiff.VJP(forward, network.Losses, names...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := program.NewSimplifier(forward.Name)
-	in := transform.Inputs(b, forward, nil)[:len(forward.Inputs)]
-	losses := transform.Inline(b, forward, in...)[network.Losses]
-	factor := 1 / float64(shape.Batch*shape.Context)
-	each := b.Const(factor).Broadcast(losses.Shape(), nil)
-	gradients := transform.Inline(b, vjp, append(in, each)...)
-	b.Output("loss", losses.ReduceSum(0, 1).Scale(factor))
-	for _, name := range names {
-		b.Output(name, gradients[autodiff.Prefix+name])
-	}
-	p, err := b.Build()
-	if err == nil {
-		p, err = passes.AddInCalls(p, sums...)
-	}
+	p, err := m.lossProgram(shape, names, plan.Options{Kernels: kernels.For(0)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return p
 }
 
-// TestCallKernels compares the kernels of the calls in programs of models with the meanings of the
-// calls, on random numbers and shapes.
-func TestCallKernels(t *testing.T) {
-	type precision struct {
-		device.Precision
-		tolerance float64
+// runPlan computes the mean loss of a batch and its gradients by package plan.
+func runPlan(t *testing.T, m *transformer, shape network.Shape, weights [][]float32,
+	batch []int32) [][]float32 {
+	t.Helper()
+	step := stepProgram(t, m, shape)
+	o := plan.Options{Arithmetic: matmul.Float32, Kernels: kernels.For(m.LossTokens)}
+	p, err := plan.Compile(step, o)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, at := range []precision{{device.Float32, 2e-6}, {device.BFloat16, 0.02}} {
-		d := testdevice.Open(t, engine.Options{Precision: at.Precision})
-		eachLanguage(t, func(t *testing.T, language Language) {
-			m, done := language.(*transformer), map[string]int{}
-			rng := rand.New(rand.NewPCG(uint64(len(t.Name())), uint64(m.Vocab)))
-			shape := network.Shape{Batch: 1 + rng.IntN(3), Context: 16 + rng.IntN(40),
-				Documents: rng.IntN(2) == 0}
-			step := stepProgram(t, m, shape, sums)
-			for i := range step.Nodes {
-				c := step.Nodes[i].Attr.Call
-				if c == nil || c.Adds && rng.IntN(2) == 0 {
-					continue
-				}
-				if done[c.Name]++; done[c.Name] > 2 {
-					continue
-				}
-				compareCall(t, d, c, m.Vocab, rng, at.tolerance)
-			}
-			if len(done) < 2*len(callKernels) {
-				t.Errorf("the calls are %v", done)
-			}
-		})
+	in, out := []any{batch}, []any{make([]float32, 1)}
+	for _, w := range weights {
+		in, out = append(in, w), append(out, make([]float32, len(w)))
+	}
+	if err := p.Run(in, out, inTurn); err != nil {
+		t.Fatal(err)
+	}
+	return lists.Map(out, func(x any) []float32 { return x.([]float32) })
+}
+
+// TestRecomputeTakesLessMemory checks that what a backward pass computes again is not kept.
+func TestRecomputeTakesLessMemory(t *testing.T) {
+	memory := map[architecture.Recompute]int{}
+	for _, recompute := range []architecture.Recompute{architecture.RecomputeNone,
+		architecture.RecomputeAttention, architecture.RecomputeBlocks} {
+		m := newLlama(architecture.Settings{Layers: 6, Heads: 2, Width: 32, Vocab: 64})
+		m.Recompute = recompute
+		step := stepProgram(t, m, network.Shape{Batch: 4, Context: 64})
+		p, err := plan.Compile(step, plan.Options{Arithmetic: matmul.Float32, Kernels: kernels.For(0)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		memory[recompute] = p.Memory()
+	}
+	none, attention, blocks := memory[architecture.RecomputeNone],
+		memory[architecture.RecomputeAttention], memory[architecture.RecomputeBlocks]
+	if !(attention < none && blocks < none/2) {
+		t.Errorf("%d bytes, %d if attention is computed again, %d if blocks are", none, attention, blocks)
 	}
 }
 
+func inTurn(n int, f func(i int)) {
+	for i := range n {
+		f(i)
+	}
+}
+
+// TestCallKernels compares the kernels of the calls in programs of models, and of their adjoints,
+// with the meanings of the calls, on random numbers and shapes.
+func TestCallKernels(t *testing.T) {
+	tolerances := map[matmul.Arithmetic]float64{matmul.Float32: 2e-6, matmul.BFloat16: 0.02}
+	eachLanguage(t, func(t *testing.T, language Language) {
+		m, done := language.(*transformer), map[string]int{}
+		rng := rand.New(rand.NewPCG(uint64(len(t.Name())), uint64(m.Vocab)))
+		shape := network.Shape{Batch: 1 + rng.IntN(3), Context: 16 + rng.IntN(40),
+			Documents: rng.IntN(2) == 0}
+		step := stepProgram(t, m, shape)
+		for i := range step.Nodes {
+			c := step.Nodes[i].Attr.Call
+			if c == nil || c.Adds && rng.IntN(2) == 0 {
+				continue
+			}
+			if done[c.Name]++; done[c.Name] > 2 {
+				continue
+			}
+			for arithmetic, tolerance := range tolerances {
+				compareCall(t, c, m.Vocab, rng, arithmetic, tolerance)
+			}
+		}
+		if len(done) < 2*len(kernels.For(0)) {
+			t.Errorf("the calls are %v", done)
+		}
+	})
+}
+
 // compareCall compares the kernel of a call with its meaning.
-func compareCall(t *testing.T, d *engine.Device, c *program.Call, vocabulary int, rng *rand.Rand,
-	tolerance float64) {
+func compareCall(t *testing.T, c *program.Call, vocabulary int, rng *rand.Rand,
+	arithmetic matmul.Arithmetic, tolerance float64) {
 	t.Helper()
 	b := program.NewBuilder(c.Name)
 	var args []program.Value
-	var buffers []*engine.Buffer
-	in := map[string]reference.Tensor{}
+	var in, out []any
+	exact := map[string]reference.Tensor{}
 	for _, input := range c.Meaning.Inputs {
 		args = append(args, b.Input(input.Name, input.Type))
 		size := int(input.Type.Size())
@@ -111,112 +128,109 @@ func compareCall(t *testing.T, d *engine.Device, c *program.Call, vocabulary int
 					values[i] = int32(3 * (i % input.Type.Shape[1]) / input.Type.Shape[1])
 				}
 			}
-			in[input.Name] = reference.Ints(values, input.Type.Shape...)
-			buffers = append(buffers, testdevice.Upload(t, d, values, input.Type.Shape...))
-		} else {
-			values, exact := make([]float32, size), make([]float64, size)
-			for i := range values {
-				values[i] = float32(rng.NormFloat64())
-				exact[i] = float64(values[i])
-			}
-			in[input.Name] = reference.Floats(exact, input.Type.Shape...)
-			buffers = append(buffers, testdevice.Upload(t, d, values, input.Type.Shape...))
+			in, exact[input.Name] = append(in, values), reference.Ints(values, input.Type.Shape...)
+			continue
 		}
+		values, wide := make([]float32, size), make([]float64, size)
+		for i := range values {
+			values[i] = float32(rng.NormFloat64())
+			if c.Setting == "silu" && i%5 == 0 { // exp(−x) overflows
+				values[i] *= 200
+			}
+			wide[i] = float64(values[i])
+		}
+		in, exact[input.Name] = append(in, values), reference.Floats(wide, input.Type.Shape...)
 	}
 	for i, v := range b.Call(c, args...) {
 		b.Output(c.Meaning.Outputs[i].Name, v)
+		out = append(out, make([]float32, v.Type().Size()))
 	}
 	p, err := b.Build()
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := reference.Run(p, in)
+	want, err := reference.Run(p, exact)
 	if err != nil {
 		t.Fatal(err)
 	}
 	called := false
-	kernels := maps.Clone(callKernels)
-	for name, kernel := range kernels {
-		kernels[name] = func(c *program.Call, in []*graph.Node, sum *graph.Node) ([]*graph.Node,
-			lower.CallBack) {
+	watched := kernels.For(0)
+	for name, kernel := range watched {
+		watched[name] = func(c *program.Call, o plan.Options) (*plan.Kernel, error) {
 			called = true
-			return kernel(c, in, sum)
-		}
-		if kernel == nil {
-			kernels[name], called = nil, called || strings.HasPrefix(c.Name, name)
+			return kernel(c, o)
 		}
 	}
-	got := testdevice.Evaluate(t, d, buffers, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-		return append(lower.WithCalls(g, p, in, kernels), lower.WithCalls(g, p, in, nil)...)
-	})
+	planned, err := plan.Compile(p, plan.Options{Arithmetic: arithmetic, Kernels: watched})
+	if err == nil {
+		err = planned.Run(in, out, inTurn)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	if !called {
 		t.Errorf("%s: no kernel was called", c.Name)
 	}
 	for i, o := range p.Outputs {
-		exact := architecture.Float32s(want[o.Name].Floats)
-		kernel, plain := engine.Distance(got[i], exact), engine.Distance(got[len(p.Outputs)+i], exact)
-		if !(kernel <= tolerance && plain <= 2e-6) {
-			t.Errorf("%s: output %s differs by %.2g of its norm, and by %.2g without kernels, in\n%s",
-				c.Name, o.Name, kernel, plain, p)
+		got, exact := out[i].([]float32), architecture.Float32s(want[o.Name].Floats)
+		if d := engine.Distance(got, exact); !(d <= tolerance) {
+			t.Errorf("%s in %s: output %s differs by %.2g of its norm in\n%s", c.Name, arithmetic, o.Name,
+				d, p)
 		}
 	}
 }
 
-// BenchmarkStepOfPrograms measures the loss and all gradients of a model's program, with kernels
-// for all of its calls, for all but one kind of them, or for none, against those of the model:
-// medians of the processor's time, which other processes disturb less, with steps of both in turn.
+// BenchmarkStepOfPrograms measures the loss and all gradients of a model's program by package plan
+// against those of the model: medians of the processor's time, which other processes disturb less,
+// with steps of both in turn; and the memory of intermediate values.
 func BenchmarkStepOfPrograms(b *testing.B) {
-	all := slices.Sorted(maps.Keys(callKernels))
-	without := map[string][]string{"kernels=all": nil, "kernels=none": all}
-	for _, name := range all {
-		without["kernels=all_but_"+name] = []string{name}
-	}
 	for _, precision := range []device.Precision{device.Float32, device.BFloat16} {
 		for _, width := range []int{256, 512} {
-			for _, name := range slices.Sorted(maps.Keys(without)) {
-				b.Run(fmt.Sprintf("%s/width=%d/%s", precision, width, name), func(b *testing.B) {
-					m := newLlama(architecture.Settings{Layers: 4, Heads: 4, Width: width, Vocab: 256})
-					benchmarkProgram(b, m, precision, without[name])
-				})
-			}
+			b.Run(fmt.Sprintf("%s/width=%d", precision, width), func(b *testing.B) {
+				m := newLlama(architecture.Settings{Layers: 4, Heads: 4, Width: width, Vocab: 256})
+				benchmarkPlan(b, m, precision)
+			})
 		}
 	}
 }
 
-func benchmarkProgram(b *testing.B, m *transformer, precision device.Precision, without []string) {
+func benchmarkPlan(b *testing.B, m *transformer, precision device.Precision) {
 	const context, batch = 256, 8
-	kernels := maps.Clone(callKernels)
-	for _, name := range without {
-		delete(kernels, name)
+	arithmetic := matmul.Float32
+	if precision == device.BFloat16 {
+		arithmetic = matmul.BFloat16
 	}
-	names := slices.DeleteFunc(slices.Clone(sums), func(s string) bool {
-		return slices.Contains(without, s)
-	})
-	p := stepProgram(b, m, network.Shape{Batch: batch, Context: context}, names)
-	builds := []engine.BuildFunc{
-		func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+	step := stepProgram(b, m, network.Shape{Batch: batch, Context: context})
+	o := plan.Options{Arithmetic: arithmetic, Kernels: kernels.For(m.LossTokens)}
+	p, err := plan.Compile(step, o)
+	if err != nil {
+		b.Fatal(err)
+	}
+	d := testdevice.Open(b, engine.Options{Precision: precision})
+	tokens := hashedTokens(0, batch*(context+1), m.Vocab)
+	buffers := []*engine.Buffer{testdevice.Upload(b, d, tokens, batch, context+1)}
+	in, out := []any{tokens}, []any{make([]float32, 1)}
+	for _, param := range m.Params() {
+		values := param.Init(1)
+		buffers = append(buffers, testdevice.Upload(b, d, values, param.Dims...))
+		in, out = append(in, values), append(out, make([]float32, len(values)))
+	}
+	runs := []func(){
+		compiledStep(b, d, buffers, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 			loss := m.Loss(in[1:], in[0], nil)
 			return append([]*graph.Node{loss}, graph.Gradient(loss, in[1:]...)...)
-		},
-		func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-			return lower.WithCalls(g, p, in, kernels)
+		}),
+		func() {
+			if err := p.Run(in, out, d.Parallel); err != nil {
+				b.Fatal(err)
+			}
 		},
 	}
-	var runs []func()
-	for _, build := range builds {
-		d := testdevice.Open(b, engine.Options{Precision: precision})
-		buffers := []*engine.Buffer{testdevice.Upload(b, d,
-			hashedTokens(0, batch*(context+1), m.Vocab), batch, context+1)}
-		for _, p := range m.Params() {
-			buffers = append(buffers, testdevice.Upload(b, d, p.Init(1), p.Dims...))
-		}
-		runs = append(runs, compiledStep(b, d, buffers, build))
-	}
-	times := make([][]float64, 2)
-	ratios := []float64{}
+	runs[1]()
+	times, ratios := make([][]float64, len(runs)), []float64{}
 	for i := 0; b.Loop(); i++ {
 		for j := range runs {
-			j = (i + j) % 2
+			j = (i + j) % len(runs)
 			start := processorSeconds(b)
 			runs[j]()
 			times[j] = append(times[j], processorSeconds(b)-start)
@@ -225,9 +239,9 @@ func benchmarkProgram(b *testing.B, m *transformer, precision device.Precision, 
 	}
 	median := func(x []float64) float64 { slices.Sort(x); return x[len(x)/2] }
 	b.ReportMetric(median(times[0]), "s/model")
-	b.ReportMetric(median(times[1]), "s/program")
-	b.ReportMetric(median(ratios), "program/model")
-	b.ReportMetric(times[1][0]/times[0][0], "least/least")
+	b.ReportMetric(median(times[1]), "s/plan")
+	b.ReportMetric(median(ratios), "plan/model")
+	b.ReportMetric(float64(p.Memory())/1e6, "MB/plan")
 }
 
 func compiledStep(b *testing.B, d *engine.Device, buffers []*engine.Buffer,

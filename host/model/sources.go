@@ -8,6 +8,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/model/kernels"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -146,7 +147,7 @@ func swiGLU(a, b *graph.Node, factors *gateOperands) *graph.Node {
 	}
 	y := engine.Custom(graph.Mul(gate, b), []*graph.Node{a, b}, adjoints)
 	if lower.HasKernels(a.Graph()) {
-		forward, backward := gatePrograms("gate", a.Shape().Dimensions, siluOf)
+		forward, backward := kernels.GatePrograms("silu", lower.SourceValue, a.Shape().Dimensions)
 		source := gateSource(a, b, forward, backward, adjoints)
 		short := func(x *graph.Node) bool { return engine.ShortOperand(x).DType() == dtypes.BFloat16 }
 		if factors != nil && lower.ByRows(a.Graph()) && loops.HasGates() && short(a) && short(b) {
@@ -160,7 +161,7 @@ func swiGLU(a, b *graph.Node, factors *gateOperands) *graph.Node {
 // geGLU returns gelu(a)·b, where gelu(a) = a/2·(1 + tanh(√(2/π)·(a + 0.044715·a³))) (Hendrycks and
 // Gimpel, 2016).
 func geGLU(a, b *graph.Node) *graph.Node {
-	forward, backward := gatePrograms("gelu", a.Shape().Dimensions, geluOf)
+	forward, backward := kernels.GatePrograms("gelu", lower.SourceValue, a.Shape().Dimensions)
 	adjoints := func(dy *graph.Node) []*graph.Node {
 		out := lower.Lower(a.Graph(), backward, []*graph.Node{a, b, dy})
 		return []*graph.Node{out["da"], out["db"]}
@@ -179,46 +180,6 @@ func gateSource(a, b *graph.Node, forward, backward *program.Program,
 	return lower.Source{Inputs: []*graph.Node{a, b}, Rounded: true, Forward: forward,
 		Backward: backward,
 		Adjoint:  func(_ map[string]*graph.Node, dy *graph.Node) []*graph.Node { return adjoints(dy) }}
-}
-
-// gatePrograms returns the programs of activation(a)·b and of its adjoints.
-func gatePrograms(
-	name string, shape []int, activation func(x program.Value) (value, slope program.Value),
-) (forward, backward *program.Program) {
-	t := program.FloatType(shape...)
-	b := program.NewBuilder(name)
-	x, y := b.Input("a", t), b.Input("b", t)
-	value, _ := activation(x)
-	b.Output(lower.SourceValue, value.Mul(y))
-	forward, err := b.Build()
-	if err != nil {
-		panic(err)
-	}
-	b = program.NewBuilder(name + ".backward")
-	x, y, dy := b.Input("a", t), b.Input("b", t), b.Input("d", t)
-	value, slope := activation(x)
-	b.Output("da", dy.Mul(y).Mul(slope))
-	b.Output("db", dy.Mul(value))
-	if backward, err = b.Build(); err != nil {
-		panic(err)
-	}
-	return forward, backward
-}
-
-// siluOf returns x·σ(x) and its derivative.
-func siluOf(x program.Value) (value, slope program.Value) {
-	one := x.Builder().Const(1)
-	sigma := one.Div(x.Neg().Exp().Add(one))
-	return x.Mul(sigma), sigma.Mul(x.Mul(x.Builder().Const(1).Sub(sigma)).Shift(1))
-}
-
-// geluOf returns gelu(x), as [geGLU] has it, and its derivative.
-func geluOf(x program.Value) (value, slope program.Value) {
-	const c, cubic = 0.7978845608028654, 0.044715 // c = √(2/π)
-	tanh := x.Square().Scale(cubic).Shift(1).Mul(x).Scale(c).Tanh()
-	inner := x.Square().Scale(3 * cubic).Shift(1).Scale(c) // the derivative of tanh's argument
-	slope = tanh.Shift(1).Add(x.Mul(x.Builder().Const(1).Sub(tanh.Square())).Mul(inner)).Scale(0.5)
-	return x.Scale(0.5).Mul(tanh.Shift(1)), slope
 }
 
 // siluConfig selects silu among the activations that backends offer as one operation.

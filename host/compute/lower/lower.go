@@ -36,15 +36,6 @@ func WithKernels(g *graph.Graph, p *program.Program, inputs []*graph.Node) map[s
 	return l.program(p, inputs)
 }
 
-// WithCalls is like [Outputs], but computes the calls in a program by kernels, by their names.
-func WithCalls(g *graph.Graph, p *program.Program, inputs []*graph.Node,
-	kernels map[string]CallKernel) []*graph.Node {
-	l := &lowering{g: g, gobackend: engine.OnCPU(g),
-		calls: &calls{kernels, map[string][]*graph.Node{}, map[string]CallBack{}}}
-	named := l.program(p, inputs)
-	return lists.Map(p.Outputs, func(o program.Output) *graph.Node { return named[o.Name] })
-}
-
 // Only returns p restricted to the named outputs and the nodes that they need.
 func Only(p *program.Program, outputs ...string) *program.Program {
 	only := *p
@@ -65,7 +56,7 @@ func (l *lowering) program(p *program.Program, inputs []*graph.Node) map[string]
 	if err == nil && len(inputs) != len(p.Inputs) {
 		err = fmt.Errorf("program %q: got %d inputs, want %d", p.Name, len(inputs), len(p.Inputs))
 	}
-	if err == nil && l.calls == nil {
+	if err == nil {
 		p, err = transform.Expand(p)
 	}
 	if err == nil {
@@ -97,7 +88,6 @@ type lowering struct {
 	p         *program.Program
 	gobackend bool // the graph is for GoMLX's Go backend
 	kernels   bool // rotations are kernels, where the device has them
-	calls     *calls
 }
 
 func dtypeOf(d program.DType) dtypes.DType {
@@ -129,9 +119,6 @@ func (l *lowering) node(id program.ID, n *program.Node, args []*graph.Node) (out
 			panic(fmt.Errorf("program %q: %%%d = %s: %w", l.p.Name, id, n.Op, err))
 		}
 	}()
-	if n.Op == program.OpCall {
-		return l.calls.lower(l, n, args)
-	}
 	apply := rules[n.Op]
 	if special, ok := gobackendRules[n.Op]; ok && l.gobackend {
 		apply = special

@@ -15,6 +15,10 @@ const (
 	Attention    = "attention"     // its setting is [Attending]
 	GatedUnit    = "gated_unit"    // silu(a) ⊙ b, or gelu(a) ⊙ b; its setting is the function's name
 	CrossEntropy = "cross_entropy" // of a head's logits; its setting is their cap, 0 for none
+
+	// Parts, which consist of other calls, and which a backward pass may compute again.
+	Block         = "block"
+	SelfAttention = "self_attention" // from the input of a block's attention to the sums of values
 )
 
 // Heads says how rows [batch·context, features] divide into heads.
@@ -74,7 +78,9 @@ func gatedUnit(activation string, a, b value) value {
 	}, a, b)[0]
 }
 
-func silu(x value) value { return x.Div(x.Neg().Exp().Shift(1)) }
+// silu returns x·σ(x), with the logistic function as ½ + ½·tanh(x/2): its derivative does not
+// overflow.
+func silu(x value) value { return x.Mul(x.Scale(0.5).Tanh().Shift(1).Scale(0.5)) }
 
 // gelu is the approximation by tanh (Hendrycks and Gimpel, 2016).
 func gelu(x value) value {

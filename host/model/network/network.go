@@ -6,6 +6,7 @@ package network
 import (
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/model/architecture"
@@ -88,7 +89,8 @@ func (n *network) read(batch value) value {
 func (n *network) hidden(tokens value) (x, head value) {
 	x = tokens.Lookup(n.params["embedding"]).Scale(n.InputScale())
 	for layer := range n.Layers {
-		x = n.block(layer, x)
+		names := lists.Map(n.BlockParams(layer), func(p architecture.Param) string { return p.Name })
+		x = n.part(Block, x, names, func(n *network, x value) value { return n.block(layer, x) })
 	}
 	x = n.norm(x, "norm").Scale(n.LogitScale())
 	name := "head"
@@ -96,6 +98,30 @@ func (n *network) hidden(tokens value) (x, head value) {
 		name = "embedding"
 	}
 	return n.quantize("head.input", x), n.weight(name)
+}
+
+// part writes a part of the model that reads the named parameters, of those that the model has, as
+// a call.
+func (n *network) part(name string, x value, params []string,
+	body func(n *network, x value) value) value {
+	args, names := []value{x}, []string{"x"}
+	for _, param := range params {
+		if v, ok := n.params[param]; ok {
+			args, names = append(args, v), append(names, param)
+		}
+	}
+	if n.segments.Valid() {
+		args, names = append(args, n.segments), append(names, "segments")
+	}
+	return call(name, nil, strings.Join(names, " "), "y", func(in []value) []value {
+		inner := *n
+		inner.Builder, inner.params = in[0].Builder(), map[string]value{}
+		for i, name := range names {
+			inner.params[name] = in[i]
+		}
+		inner.segments = inner.params["segments"]
+		return []value{body(&inner, in[0])}
+	}, args...)[0]
 }
 
 // block computes a block from the residual stream x [N, width]: attention, then the feed-forward
@@ -127,7 +153,15 @@ func (n *network) feedForward(p string, x value) value {
 
 // attention computes attention, and the output projection.
 func (n *network) attention(p string, x value) value {
-	projected := linear(n.quantize(p+"attn.qkv.input", x), n.weight(p+"attn.qkv"))
+	names := []string{p + "attn.qkv", p + "attn.qkv_bias", p + "attn.q_norm", p + "attn.k_norm"}
+	mixed := n.part(SelfAttention, n.quantize(p+"attn.qkv.input", x), names,
+		func(n *network, x value) value { return n.mix(p, x) })
+	return linear(n.quantize(p+"attn.out.input", mixed), n.weight(p+"attn.out"))
+}
+
+// mix computes the weighted sums of values, [N, heads·size].
+func (n *network) mix(p string, x value) value {
+	projected := linear(x, n.weight(p+"attn.qkv"))
 	if bias, ok := n.params[p+"attn.qkv_bias"]; ok {
 		projected = projected.Add(bias.Reshape(1, bias.Shape()[0]))
 	}
@@ -135,8 +169,7 @@ func (n *network) attention(p string, x value) value {
 	q, k, v = n.quantize(p+"attn.queries", q), n.quantize(p+"attn.keys", k),
 		n.quantize(p+"attn.values", v)
 	how := Attending{n.LayerWindow(architecture.LayerOf(p), n.Context), n.ScoreScale(), n.ScoreCap}
-	mixed := how.attend(q, k, v, n.segments).Reshape(n.batch*n.Context, n.QueryWidth())
-	return linear(n.quantize(p+"attn.out.input", mixed), n.weight(p+"attn.out"))
+	return how.attend(q, k, v, n.segments).Reshape(n.batch*n.Context, n.QueryWidth())
 }
 
 // heads returns queries, keys and values, [batch, context, heads, size]. Queries and keys may be

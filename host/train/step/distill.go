@@ -60,9 +60,9 @@ func (c *Compiled) closeTeacher() {
 // microBatchLoss builds the mean loss of a micro-batch, which is differentiated, and the vector
 // that the host reads: that loss, or its components divergence and cross-entropy.
 func (p *Plan) microBatchLoss(
-	in update.Nodes, kind gradientKind, q model.ActivationQuantizer,
+	params []*graph.Node, in update.Nodes, kind gradientKind, q model.ActivationQuantizer,
 ) (loss, read *graph.Node) {
-	params, batch := p.weightNodes(in, kind.full), in[tokensName]
+	batch := in[tokensName]
 	if kind.sampled {
 		key := graph.Reshape(in[labelKeysName], 2)
 		loss = p.Model.(model.Language).SampledLoss(params, batch, key, q)

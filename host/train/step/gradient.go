@@ -141,8 +141,7 @@ func (p *Plan) gradients(kind gradientKind, in update.Nodes) update.Nodes {
 			in[name] = engine.GatherDifferentiable(at[i], inBFloat16)
 		}
 	}
-	loss, read := p.microBatchLoss(in, kind, hook)
-	terms := graph.Gradient(loss, at...)
+	read, terms := p.differentiate(in, kind, hook, at)
 	for i, t := range list {
 		if in[p.forwardName(kind.full)(t.Name)] != at[i] { // local rows, summed over replicas
 			terms[i] = engine.Gather(terms[i])
@@ -173,6 +172,20 @@ func (p *Plan) gradients(kind gradientKind, in update.Nodes) update.Nodes {
 		}
 	}
 	return out
+}
+
+// differentiate builds the vector that the host reads of the loss of a micro-batch, and the
+// gradients with respect to at.
+func (p *Plan) differentiate(in update.Nodes, kind gradientKind, q model.ActivationQuantizer,
+	at []*graph.Node) (read *graph.Node, gradients []*graph.Node) {
+	params := p.weightNodes(in, kind.full)
+	if m, ok := p.Model.(model.Language); ok && q == nil && !kind.sampled && p.Distillation == nil {
+		if loss, gradients, ok := m.Planned(params, in[tokensName], at); ok {
+			return graph.Reshape(loss, 1), gradients
+		}
+	}
+	loss, read := p.microBatchLoss(params, in, kind, q)
+	return read, graph.Gradient(loss, at...)
 }
 
 // accumulateGradients builds the graph of all micro-batches on one replica. It returns their

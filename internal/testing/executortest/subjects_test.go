@@ -9,7 +9,9 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/cpu"
 	"github.com/cage-qat/cage/host/compute/loops"
+	"github.com/cage-qat/cage/host/compute/matmul"
 	"github.com/cage-qat/cage/host/compute/passes"
+	"github.com/cage-qat/cage/host/compute/plan"
 	"github.com/cage-qat/cage/host/compute/refresh"
 	"github.com/cage-qat/cage/internal/testing/randprog"
 	"github.com/cage-qat/cage/internal/testing/testkernel"
@@ -237,6 +239,35 @@ var sliceSubject = subject{executor: flat{},
 // TestSlices tests package cpu directly, on slices between guard elements that must not be written.
 func TestSlices(t *testing.T) { testExecutor(t, sliceSubject) }
 
+// plans is the executor of package plan.
+type plans struct{}
+
+func (plans) Compile(p *program.Program) (any, error) {
+	return plan.Compile(p, plan.Options{Arithmetic: matmul.Float32})
+}
+
+func (plans) Run(threads int, calls []call) error {
+	for _, c := range calls {
+		var in, out []any
+		for _, input := range c.Program.Inputs {
+			in = append(in, c.Inputs[input.Name])
+		}
+		for _, o := range c.Program.Outputs {
+			out = append(out, c.Outputs[o.Name])
+		}
+		if err := c.Kernel.(*plan.Plan).Run(in, out, goroutines(threads)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var planSubject = subject{executor: plans{},
+	Accepts: map[randprog.Family]float64{randprog.Elementwise: 1, randprog.General: 1}}
+
+// TestPlans also tests that outputs may have the memory of inputs.
+func TestPlans(t *testing.T) { testExecutor(t, planSubject) }
+
 // FuzzExecutors generates a program and its inputs from the bytes, and runs it on all executors for
 // its family. The first byte determines the family, and whether the program is exact.
 func FuzzExecutors(f *testing.F) {
@@ -252,7 +283,7 @@ func FuzzExecutors(f *testing.F) {
 		c := randprog.NewUpdate(randprog.Bytes(data[1:]), o)
 		for name, s := range map[string]subject{"cpu": cpuSubject, "slices": sliceSubject,
 			"graph": graphSubject, "refresh": refreshSubject, "rows": rowsSubject,
-			"kernels": kernelSubject} {
+			"kernels": kernelSubject, "plan": planSubject} {
 			if _, ok := s.Accepts[o.Family]; !ok {
 				continue
 			}

@@ -1,0 +1,302 @@
+package plan
+
+import (
+	"fmt"
+
+	"github.com/cage-qat/cage/host/compute/loops"
+	"github.com/cage-qat/cage/host/compute/matmul"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
+)
+
+// alone adds the instruction of one operation.
+func (c *compiler) alone(n *program.Node, id program.ID) error {
+	in := instruction{name: n.Op.String(), in: c.operands(n)}
+	if len(n.Args) == 0 { // it is computed once
+		t, err := reference.Apply(n)
+		if err != nil {
+			return err
+		}
+		c.slotOf[id] = c.newSlot(n.Type)
+		constant := c.slots[c.slotOf[id]].make()
+		fromReference(constant, t)
+		c.slots[c.slotOf[id]].constant = constant
+		return nil
+	}
+	var err error
+	switch n.Op {
+	case program.OpDot:
+		in.rounds, in.short = []bool{true, true}, []bool{true}
+		in.run, err = c.product(n)
+	case program.OpLookup:
+		in.run = func(in, out []any, parallel loops.Parallel) error {
+			dst, index := floats(out[0]), in[0].([]int32)
+			loops.Lookup(dst, index, floats(in[1]), len(dst)/len(index), parallel)
+			return nil
+		}
+	case program.OpScatterAdd:
+		in.run = func(in, out []any, parallel loops.Parallel) error {
+			index := in[0].([]int32)
+			loops.ScatterAdd(floats(out[0]), index, floats(in[1]), len(floats(in[1]))/len(index), parallel)
+			return nil
+		}
+	case program.OpSlice, program.OpConcatenate, program.OpTranspose:
+		in.run = c.move(n)
+	case program.OpReduceSum:
+		in.run = c.sums(n)
+	}
+	if err != nil {
+		return err
+	}
+	if in.run == nil {
+		in.run = c.byReference(n)
+	}
+	c.slotOf[id] = c.newSlot(n.Type)
+	in.out = []int{c.slotOf[id]}
+	c.list = append(c.list, in)
+	return nil
+}
+
+func (c *compiler) product(n *program.Node) (function, error) {
+	left := layoutOf(c.p.TypeOf(n.Args[0]), n.Attr.LhsBatch, n.Attr.LhsContract)
+	right := layoutOf(c.p.TypeOf(n.Args[1]), n.Attr.RhsBatch, n.Attr.RhsContract)
+	p, err := NewProduct(c.options, left, right)
+	if err != nil {
+		return nil, err
+	}
+	return func(in, out []any, parallel loops.Parallel) error {
+		return p.Run(Results(out[0], nil), Elements(in[0]), Elements(in[1]), matmul.Scales{}, parallel)
+	}, nil
+}
+
+// NewProduct plans a product in the arithmetic of the options.
+func NewProduct(o Options, left, right matmul.Layout) (*matmul.Product, error) {
+	tier, err := matmul.Best()
+	if err != nil {
+		return nil, err
+	}
+	return matmul.New(tier, o.Arithmetic, left, right)
+}
+
+// Elements returns a slice as an operand of package matmul.
+func Elements(memory any) matmul.Elements {
+	switch m := memory.(type) {
+	case []float32:
+		return matmul.Elements{Float32: m}
+	case []uint16:
+		return matmul.Elements{BFloat16: m}
+	}
+	return matmul.Elements{}
+}
+
+// Results returns a slice as the results of a product, to which addend, unless nil, is added.
+func Results(memory any, addend []float32) matmul.Results {
+	e := Elements(memory)
+	return matmul.Results{Float32: e.Float32, BFloat16: e.BFloat16, Addend: addend}
+}
+
+func layoutOf(t program.Type, batch, contracted []int) (l matmul.Layout) {
+	strides := stridesOf(t.Shape)
+	pick := func(axes []int) (list []matmul.Axis) {
+		for _, i := range axes {
+			list = append(list, matmul.Axis{Size: t.Shape[i], Stride: strides[i]})
+		}
+		return list
+	}
+	l.Batch, l.Contracted = pick(batch), pick(contracted)
+	l.Cross = pick(program.OtherAxes(len(t.Shape), batch, contracted))
+	return l
+}
+
+func stridesOf(shape []int) []int {
+	strides, stride := make([]int, len(shape)), 1
+	for i := len(shape) - 1; i >= 0; i-- {
+		strides[i], stride = stride, stride*shape[i]
+	}
+	return strides
+}
+
+// move copies elements by their index: those of a slice, a concatenation or a transposition.
+func (c *compiler) move(n *program.Node) function {
+	to := stridesOf(n.Type.Shape)
+	switch n.Op {
+	case program.OpTranspose:
+		from := stridesOf(c.p.TypeOf(n.Args[0]).Shape)
+		strides := make([]int, len(from))
+		for i, axis := range n.Attr.Axes {
+			strides[i] = from[axis]
+		}
+		return func(in, out []any, _ loops.Parallel) error {
+			copyStrided(out[0], in[0], n.Type.Shape, to, strides, 0, 0)
+			return nil
+		}
+	case program.OpSlice:
+		from := stridesOf(c.p.TypeOf(n.Args[0]).Shape)
+		first, strides := 0, make([]int, len(from))
+		for i, s := range from {
+			first += n.Attr.Start[i] * s
+			strides[i] = s * n.Attr.Stride[i]
+		}
+		return func(in, out []any, _ loops.Parallel) error {
+			copyStrided(out[0], in[0], n.Type.Shape, to, strides, 0, first)
+			return nil
+		}
+	}
+	shapes := make([][]int, len(n.Args))
+	for i, a := range n.Args {
+		shapes[i] = c.p.TypeOf(a).Shape
+	}
+	axis := n.Attr.Axes[0]
+	return func(in, out []any, _ loops.Parallel) error {
+		first := 0
+		for i, shape := range shapes {
+			copyStrided(out[0], in[i], shape, to, stridesOf(shape), first*to[axis], 0)
+			first += shape[axis]
+		}
+		return nil
+	}
+}
+
+// copyStrided copies elements of shape from one place to another.
+func copyStrided(dst, src any, shape, to, from []int, at, first int) {
+	switch d := dst.(type) {
+	case []float32:
+		strided(d[at:], src.([]float32)[first:], shape, to, from)
+	case []int32:
+		strided(d[at:], src.([]int32)[first:], shape, to, from)
+	case []uint32:
+		strided(d[at:], src.([]uint32)[first:], shape, to, from)
+	case []bool:
+		strided(d[at:], src.([]bool)[first:], shape, to, from)
+	}
+}
+
+func strided[T any](dst, src []T, shape, to, from []int) {
+	switch {
+	case len(shape) == 0:
+		dst[0] = src[0]
+	case len(shape) == 1 && to[0] == 1 && from[0] == 1:
+		copy(dst[:shape[0]], src[:shape[0]])
+	case len(shape) == 1:
+		for i := range shape[0] {
+			dst[i*to[0]] = src[i*from[0]]
+		}
+	default:
+		for i := range shape[0] {
+			strided(dst[i*to[0]:], src[i*from[0]:], shape[1:], to[1:], from[1:])
+		}
+	}
+}
+
+func copyAny(dst, src any) {
+	switch d := dst.(type) {
+	case []float32:
+		copy(d, src.([]float32))
+	case []int32:
+		copy(d, src.([]int32))
+	case []uint32:
+		copy(d, src.([]uint32))
+	case []bool:
+		copy(d, src.([]bool))
+	}
+}
+
+// sums returns the sums of floats over the first axes, in binary64; nil for other sums.
+func (c *compiler) sums(n *program.Node) function {
+	t := c.p.TypeOf(n.Args[0])
+	for i, axis := range n.Attr.Axes {
+		if i != axis {
+			return nil
+		}
+	}
+	if t.DType != program.Float {
+		return nil
+	}
+	columns := int(n.Type.Size())
+	return func(in, out []any, parallel loops.Parallel) error {
+		x, dst := floats(in[0]), floats(out[0])
+		const each = 64
+		parallel((columns+each-1)/each, func(task int) {
+			from, to := task*each, min(columns, (task+1)*each)
+			var sum [each]float64
+			for row := 0; row < len(x); row += columns {
+				for i, v := range x[row+from : row+to] {
+					sum[i] += float64(v)
+				}
+			}
+			for i := from; i < to; i++ {
+				dst[i] = float32(sum[i-from])
+			}
+		})
+		return nil
+	}
+}
+
+// byReference computes an operation by the reference implementation.
+func (c *compiler) byReference(n *program.Node) function {
+	types := make([]program.Type, len(n.Args))
+	for i, a := range n.Args {
+		types[i] = c.p.TypeOf(a)
+	}
+	return func(in, out []any, _ loops.Parallel) error {
+		args := make([]reference.Tensor, len(in))
+		for i := range in {
+			args[i] = toReference(in[i], types[i])
+		}
+		t, err := reference.Apply(n, args...)
+		if err == nil {
+			fromReference(out[0], t)
+		}
+		return err
+	}
+}
+
+func toReference(memory any, t program.Type) reference.Tensor {
+	r := reference.Tensor{Type: t}
+	switch m := memory.(type) {
+	case []float32:
+		for _, v := range m {
+			r.Floats = append(r.Floats, float64(v))
+		}
+	case []int32:
+		for _, v := range m {
+			r.Ints = append(r.Ints, int64(v))
+		}
+	case []uint32:
+		for _, v := range m {
+			r.Ints = append(r.Ints, int64(v))
+		}
+	case []bool:
+		for _, v := range m {
+			one := int64(0)
+			if v {
+				one = 1
+			}
+			r.Ints = append(r.Ints, one)
+		}
+	default:
+		panic(fmt.Errorf("a %T is no tensor", memory))
+	}
+	return r
+}
+
+func fromReference(memory any, t reference.Tensor) {
+	switch m := memory.(type) {
+	case []float32:
+		for i, v := range t.Floats {
+			m[i] = float32(v)
+		}
+	case []int32:
+		for i, v := range t.Ints {
+			m[i] = int32(v)
+		}
+	case []uint32:
+		for i, v := range t.Ints {
+			m[i] = uint32(v)
+		}
+	case []bool:
+		for i, v := range t.Ints {
+			m[i] = v != 0
+		}
+	}
+}

@@ -1,0 +1,546 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cage-qat/cage/host/compute/cpu"
+	"github.com/cage-qat/cage/host/compute/loops"
+	"github.com/cage-qat/cage/host/compute/passes"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// A compiler turns the nodes of a program into instructions.
+type compiler struct {
+	p       *program.Program
+	options Options
+	slots   []slot
+	slotOf  []int // of values that are in memory
+	list    []instruction
+	calls   map[string]*call // by [callKey]
+
+	groups []group
+	place  []int        // of each value: the group that computes it, −1 for inputs
+	source []program.ID // of each value: the one whose memory it shares
+	free   []bool       // values that each reader computes again, instead of reading them
+}
+
+// A group is a number of nodes that one instruction computes: the results of a call, another
+// operation alone, or operations that package cpu computes in one pass.
+type group struct {
+	nodes   []program.ID
+	pass    bool
+	adjoint []program.ID // results of the adjoint of a call, which are computed with it
+}
+
+func (c *compiler) newSlot(t program.Type) int {
+	c.slots = append(c.slots, slot{dtype: t.DType, size: int(t.Size()), input: -1, output: -1})
+	return len(c.slots) - 1
+}
+
+func (c *compiler) instruct() error {
+	c.arrange()
+	if err := c.joinAdjoints(); err != nil {
+		return err
+	}
+	used := c.usedOutside()
+	for g, group := range c.groups {
+		n := c.p.Node(group.nodes[0])
+		var err error
+		switch {
+		case group.pass:
+			err = c.pass(group.nodes, used)
+		case n.Op == program.OpCall:
+			err = c.kernel(group)
+		default:
+			err = c.alone(n, group.nodes[0])
+		}
+		if err != nil {
+			return fmt.Errorf("group %d: %w", g, err)
+		}
+	}
+	c.bindOutputs()
+	return nil
+}
+
+// operands returns the slots of a node's operands.
+func (c *compiler) operands(n *program.Node) []int {
+	slots := make([]int, len(n.Args))
+	for i, a := range n.Args {
+		slots[i] = c.slotOf[c.source[a]]
+	}
+	return slots
+}
+
+// bindOutputs lets the program's outputs be computed in the memory that they are wanted in. It may
+// be that of the input of the same name: an output that is known before the last instruction that
+// reads the input is copied in the end.
+func (c *compiler) bindOutputs() {
+	var first, last []instruction // copies before and after all other instructions
+	copying := func(list *[]instruction, from int, t program.Type) (to int) {
+		to = c.newSlot(t)
+		*list = append(*list, instruction{name: "copy", in: []int{from}, out: []int{to},
+			run: func(in, out []any, _ loops.Parallel) error {
+				copyAny(out[0], in[0])
+				return nil
+			}})
+		return to
+	}
+	for i, o := range c.p.Outputs {
+		s, t := c.slotOf[c.source[o.Value]], c.p.TypeOf(o.Value)
+		same := c.p.Input(o.Name)
+		if slot := c.slots[s]; slot.input < 0 && slot.output < 0 && slot.constant == nil &&
+			(same < 0 || c.overwrites(s, c.slotOf[same])) {
+			c.slots[s].output = i
+			continue
+		}
+		if in := c.slots[s].input; in >= 0 && in != same && c.hasOutput(c.p.Inputs[in].Name) {
+			s = copying(&first, s, t)
+		}
+		to := copying(&last, s, t)
+		c.slots[to].output = i
+	}
+	c.list = slices.Concat(first, c.list, last)
+}
+
+func (c *compiler) hasOutput(name string) bool {
+	return slices.ContainsFunc(c.p.Outputs, func(o program.Output) bool { return o.Name == name })
+}
+
+// overwrites reports whether the instruction that computes a slot can do so in the memory of an
+// input, which no later one reads.
+func (c *compiler) overwrites(slot, input int) bool {
+	for _, in := range slices.Backward(c.list) {
+		reads := slices.Contains(in.in, input)
+		if slices.Contains(in.out, slot) {
+			return !reads || in.inPlace
+		}
+		if reads {
+			return false
+		}
+	}
+	return false
+}
+
+// arrange divides the nodes into groups. A node joins the pass that computes the last of its
+// operands; so groups depend only on earlier ones.
+func (c *compiler) arrange() {
+	values := c.p.NumValues()
+	c.place, c.source, c.free = make([]int, values), make([]program.ID, values), make([]bool, values)
+	inMemory, ofCall := c.inMemory(), map[string]int{}
+	for i := range c.p.Inputs {
+		c.place[i], c.source[i] = -1, program.ID(i)
+	}
+	for i := range c.p.Nodes {
+		n, id := &c.p.Nodes[i], program.ID(len(c.p.Inputs)+i)
+		c.source[id], c.place[id] = id, -1
+		for _, a := range n.Args {
+			c.place[id] = max(c.place[id], c.place[a])
+		}
+		switch {
+		case isAlias(n):
+			c.source[id] = c.source[n.Args[0]]
+			c.free[id] = true
+			continue
+		case isFree(n) && !inMemory[id]:
+			c.free[id] = true
+			continue
+		}
+		pass, key := c.inPass(n), ""
+		if n.Op == program.OpCall {
+			key = fmt.Sprintf("%p %v", n.Attr.Call, n.Args)
+		}
+		at, same := ofCall[key]
+		if same = same && key != ""; same || pass && c.place[id] >= 0 && c.groups[c.place[id]].pass {
+			if same {
+				c.place[id] = at
+			}
+			c.groups[c.place[id]].nodes = append(c.groups[c.place[id]].nodes, id)
+			continue
+		}
+		c.place[id] = len(c.groups)
+		ofCall[key] = c.place[id]
+		c.groups = append(c.groups, group{nodes: []program.ID{id}, pass: pass})
+	}
+}
+
+// joinAdjoints lets calls be computed with their adjoints where the kernel can and the adjoints of
+// their results do not depend on these. It sorts the groups again.
+func (c *compiler) joinAdjoints() error {
+	forward := map[string]int{}
+	joined := false
+	for g := range c.groups {
+		n := c.p.Node(c.groups[g].nodes[0])
+		if n.Op != program.OpCall || n.Attr.Call.Adds {
+			continue
+		}
+		if n.Attr.Call.Of == nil {
+			forward[c.key(n.Attr.Call, n.Args)] = g
+			continue
+		}
+		of := n.Attr.Call.Of
+		operands := n.Args[:len(of.Meaning.Inputs)]
+		at, ok := forward[c.key(of, operands)]
+		if !ok || of.Of != nil || c.groups[at].adjoint != nil {
+			continue
+		}
+		k, err := c.options.Kernels[of.Name](of, c.options)
+		if err != nil {
+			return err
+		}
+		adjoints := n.Args[len(operands):]
+		if k.Both == nil || slices.ContainsFunc(adjoints, func(id program.ID) bool {
+			return c.needs(c.place[id], at, map[int]bool{})
+		}) {
+			continue
+		}
+		c.groups[at].adjoint, c.groups[g].nodes, joined = c.groups[g].nodes, nil, true
+		for _, id := range c.groups[at].adjoint {
+			c.place[id] = at
+		}
+	}
+	if joined {
+		c.sort()
+	}
+	return nil
+}
+
+// key is [callKey] of values.
+func (c *compiler) key(of *program.Call, args []program.ID) string {
+	sources := make([]int, len(args))
+	for i, a := range args {
+		sources[i] = int(c.source[a])
+	}
+	return callKey(of, sources)
+}
+
+// needs reports whether a group is another one, or depends on it.
+func (c *compiler) needs(g, other int, seen map[int]bool) bool {
+	if g < 0 || seen[g] {
+		return false
+	}
+	seen[g] = true
+	return g == other || slices.ContainsFunc(c.before(g), func(g int) bool {
+		return c.needs(g, other, seen)
+	})
+}
+
+// before lists the groups that compute what a group reads.
+func (c *compiler) before(g int) (list []int) {
+	for _, id := range slices.Concat(c.groups[g].nodes, c.groups[g].adjoint) {
+		for _, a := range c.p.Node(id).Args {
+			for _, s := range c.sources(a) {
+				if at := c.place[s]; at >= 0 && at != g {
+					list = append(list, at)
+				}
+			}
+		}
+	}
+	return list
+}
+
+// sort puts each group after those that it depends on, and otherwise keeps their order. Empty
+// groups leave.
+func (c *compiler) sort() {
+	var order []int
+	done := make([]bool, len(c.groups))
+	var visit func(g int)
+	visit = func(g int) {
+		if done[g] {
+			return
+		}
+		done[g] = true
+		for _, before := range c.before(g) {
+			visit(before)
+		}
+		if len(c.groups[g].nodes) > 0 {
+			order = append(order, g)
+		}
+	}
+	for g := range c.groups {
+		visit(g)
+	}
+	groups, at := make([]group, len(order)), make([]int, len(c.groups))
+	for i, g := range order {
+		groups[i], at[g] = c.groups[g], i
+	}
+	for id, g := range c.place {
+		if g >= 0 {
+			c.place[id] = at[g]
+		}
+	}
+	c.groups = groups
+}
+
+func isAlias(n *program.Node) bool {
+	return n.Op == program.OpReshape || n.Op == program.OpStopGradient
+}
+
+func isFree(n *program.Node) bool {
+	switch n.Op {
+	case program.OpConstant:
+		return n.Type.Size() == 1
+	case program.OpIota, program.OpBroadcast:
+		return true
+	}
+	return false
+}
+
+// inPass reports whether package cpu may compute an operation in a pass.
+func (c *compiler) inPass(n *program.Node) bool {
+	if _, refused := passes.UnsupportedByRows[n.Op]; refused || n.Op == program.OpCall {
+		return false
+	}
+	return n.Op != program.OpConstant || n.Type.Size() == 1
+}
+
+// inMemory marks free operations that are needed in memory: by an instruction of their own, or as
+// an output.
+func (c *compiler) inMemory() []bool {
+	marked := make([]bool, c.p.NumValues())
+	mark := func(id program.ID) {
+		for n := c.p.Node(id); n != nil && isAlias(n); n = c.p.Node(id) {
+			id = n.Args[0]
+		}
+		marked[id] = true
+	}
+	for i := range c.p.Nodes {
+		if n := &c.p.Nodes[i]; !isAlias(n) && !c.inPass(n) {
+			for _, a := range n.Args {
+				mark(a)
+			}
+		}
+	}
+	for _, o := range c.p.Outputs {
+		mark(o.Value)
+	}
+	return marked
+}
+
+// sources lists the values in memory from which a value can be computed by free operations.
+func (c *compiler) sources(id program.ID) []program.ID {
+	if !c.free[id] {
+		return []program.ID{id}
+	}
+	var list []program.ID
+	for _, a := range c.p.Node(id).Args {
+		list = append(list, c.sources(a)...)
+	}
+	return list
+}
+
+// usedOutside marks the values that are outputs, or that another group reads.
+func (c *compiler) usedOutside() []bool {
+	used := make([]bool, c.p.NumValues())
+	for g, group := range c.groups {
+		for _, id := range slices.Concat(group.nodes, group.adjoint) {
+			for _, a := range c.p.Node(id).Args {
+				for _, s := range c.sources(a) {
+					used[s] = used[s] || c.place[s] != g
+				}
+			}
+		}
+	}
+	for _, o := range c.p.Outputs {
+		used[c.source[o.Value]] = true
+	}
+	return used
+}
+
+// pass adds the instructions of operations that package cpu computes: one, or as many as it needs.
+func (c *compiler) pass(nodes []program.ID, used []bool) error {
+	if err := c.onePass(nodes, used); !refused(err) {
+		return err
+	}
+	if len(nodes) == 1 {
+		return c.alone(c.p.Node(nodes[0]), nodes[0])
+	}
+	// A node joins the part that computes the last of its operands, if one pass computes both.
+	var parts [][]program.ID
+	part := map[program.ID]int{}
+	inParts := slices.Clone(used) // values that are read by other parts
+	for _, id := range nodes {
+		last := -1
+		for _, a := range c.p.Node(id).Args {
+			for _, s := range c.sources(a) {
+				if at, ok := part[s]; ok {
+					last = max(last, at)
+				}
+			}
+		}
+		if last >= 0 {
+			joined := append(slices.Clone(parts[last]), id)
+			all := slices.Repeat([]bool{true}, len(used))
+			p, _, _, err := c.extract(joined, all)
+			if err == nil {
+				_, err = compileRows(p, nil)
+			}
+			if err == nil {
+				parts[last], part[id] = joined, last
+				continue
+			}
+			if !refused(err) {
+				return err
+			}
+		}
+		part[id] = len(parts)
+		parts = append(parts, []program.ID{id})
+	}
+	for _, id := range nodes {
+		for _, a := range c.p.Node(id).Args {
+			for _, s := range c.sources(a) {
+				if at, ok := part[s]; ok && at != part[id] {
+					inParts[s] = true
+				}
+			}
+		}
+	}
+	for _, nodes := range parts {
+		err := c.onePass(nodes, inParts)
+		if refused(err) && len(nodes) == 1 {
+			err = c.alone(c.p.Node(nodes[0]), nodes[0])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func refused(err error) bool {
+	_, is := errors.AsType[*passes.Refusal](err)
+	return is
+}
+
+// onePass adds the instruction of a pass, or returns its refusal.
+func (c *compiler) onePass(nodes []program.ID, used []bool) error {
+	p, inputs, outputs, err := c.extract(nodes, used)
+	if err != nil {
+		return err
+	}
+	if _, err := compileRows(p, nil); err != nil {
+		return err
+	}
+	in := instruction{name: fmt.Sprintf("pass of %d operations", len(nodes)),
+		in: make([]int, len(inputs)), out: make([]int, len(outputs)),
+		short: repeat(true, len(outputs)), inPlace: true}
+	for i, id := range inputs {
+		in.in[i] = c.slotOf[id]
+	}
+	for i, id := range outputs {
+		c.slotOf[id] = c.newSlot(c.p.TypeOf(id))
+		in.out[i] = c.slotOf[id]
+	}
+	slotsIn, slotsOut := in.in, in.out
+	in.compile = func(short func(int) bool) (function, error) {
+		stored := map[string]passes.Storage{}
+		for i, s := range slotsIn {
+			if short(s) {
+				stored[p.Inputs[i].Name] = passes.BFloat16
+			}
+		}
+		for i, s := range slotsOut {
+			if short(s) {
+				stored[p.Outputs[i].Name] = passes.BFloat16
+			}
+		}
+		k, err := compileRows(p, stored)
+		if err != nil {
+			return nil, err
+		}
+		return k.Run, nil
+	}
+	c.list = append(c.list, in)
+	return nil
+}
+
+// extract returns the program of some nodes, its inputs and its outputs: those that are used
+// elsewhere.
+func (c *compiler) extract(nodes []program.ID, used []bool) (p *program.Program, inputs,
+	outputs []program.ID, err error) {
+	b := program.NewSimplifier(c.p.Name)
+	values := map[program.ID]program.Value{}
+	var value func(id program.ID) program.Value
+	write := func(id program.ID) program.Value {
+		n := c.p.Node(id)
+		args := make([]program.Value, len(n.Args))
+		for i, a := range n.Args {
+			args[i] = value(a)
+		}
+		values[id] = b.Apply(n.Op, n.Attr, n.Type, args...)
+		return values[id]
+	}
+	value = func(id program.ID) program.Value {
+		if v, ok := values[id]; ok {
+			return v
+		}
+		return write(id) // it is free
+	}
+	for _, id := range nodes {
+		for _, a := range c.p.Node(id).Args {
+			for _, s := range c.sources(a) {
+				if !slices.Contains(nodes, s) && !slices.Contains(inputs, s) {
+					inputs = append(inputs, s)
+				}
+			}
+		}
+	}
+	for _, id := range inputs {
+		values[id] = b.Input(c.name(id, false), c.p.TypeOf(id))
+	}
+	for _, id := range nodes {
+		write(id)
+	}
+	for _, id := range nodes {
+		if used[id] {
+			b.Output(c.name(id, true), values[id])
+			outputs = append(outputs, id)
+		}
+	}
+	p, err = b.Build()
+	return p, inputs, outputs, err
+}
+
+// name returns the name of a value as an input or an output of the program of a pass: an output
+// that has the name of an input may be computed in its place.
+func (c *compiler) name(id program.ID, output bool) string {
+	if int(id) < len(c.p.Inputs) {
+		return "named." + c.p.Inputs[id].Name
+	}
+	for _, o := range c.p.Outputs {
+		if output && o.Value == id && c.p.Input(o.Name) >= 0 {
+			return "named." + o.Name
+		}
+	}
+	return fmt.Sprint("value.", id)
+}
+
+// compileRows compiles p for as many rows as it can be divided into.
+func compileRows(p *program.Program, stored map[string]passes.Storage) (*cpu.Kernel, error) {
+	if len(stored) == 0 {
+		if k, err := cpu.CompileFlat(p); !refused(err) {
+			return k, err
+		}
+	}
+	var widest program.Type
+	for i := range p.NumValues() {
+		if t := p.TypeOf(program.ID(i)); len(widest.Shape) == 0 || t.Size() > widest.Size() {
+			widest = t
+		}
+	}
+	rows := int(widest.Size())
+	err := error(&passes.Refusal{Program: p.Name, Reason: "it has no rows"})
+	for _, d := range slices.Backward(widest.Shape) {
+		var k *cpu.Kernel
+		if k, err = cpu.Compile(p, rows, stored); !refused(err) {
+			return k, err
+		}
+		rows /= d
+	}
+	k, last := cpu.Compile(p, 1, stored)
+	if refused(last) {
+		return nil, err
+	}
+	return k, last
+}

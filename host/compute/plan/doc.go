@@ -1,0 +1,12 @@
+// Package plan executes whole programs on the processor. A program becomes a list of instructions:
+// calls that have a [Kernel], products, lookups, transposes and the like, one after the other, and
+// what lies between them in passes of package cpu, each of as many operations as it can compute in
+// one pass over memory. Any other operation is computed by the reference implementation, in
+// binary64, and rounded.
+//
+// Memory is planned once: values that do not live at the same time share it, and a run allocates
+// none. In bfloat16, values that every reader rounds are stored as these round them.
+//
+// This package works on programs and slices, as package cpu does; it knows neither graphs nor
+// models.
+package plan

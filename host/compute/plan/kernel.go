@@ -1,0 +1,267 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cage-qat/cage/host/compute/loops"
+	"github.com/cage-qat/cage/host/compute/matmul"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/autodiff"
+)
+
+// A Kernel computes a call and its adjoint.
+type Kernel struct {
+	Saved                []program.Type // values that Forward writes for Adjoint, beside the results
+	Scratch, BothScratch []Scratch      // memory of Adjoint, and of Both
+	Forward              func(m Memory, parallel loops.Parallel) error
+	Adjoint              func(m Memory, parallel loops.Parallel) error
+	// Both, unless nil, computes results and gradients at once, without Saved. It is called instead
+	// where the adjoints of the results are known without the results.
+	Both func(m Memory, parallel loops.Parallel) error
+	// ReadsOperand and ReadsResult tell what Adjoint reads of the forward pass.
+	ReadsOperand, ReadsResult func(i int) bool
+	// Rounds tells which operands the kernel rounds to bfloat16, and Short whether its results can
+	// be stored so. Adjoint rounds the adjoints of results, and the adjoints of the operands can
+	// be stored so, as RoundsAdjoints and ShortAdjoints say.
+	Rounds                               []bool
+	Short, RoundsAdjoints, ShortAdjoints bool
+}
+
+// Scratch is memory that an adjoint works in. If Rounded is set, it is stored as products round it.
+type Scratch struct {
+	program.Type
+	Rounded bool
+}
+
+// Memory holds the slices of a kernel. Those of floats are []float32, or []uint16 for bfloat16.
+type Memory struct {
+	Operands, Results, Saved, Scratch []any
+	// of Adjoint: those of results, nil if it is zero, and of operands, nil if it is not wanted
+	Adjoints, Gradients []any
+	Sum                 []float32 // is added to the first result or gradient; nil for none
+}
+
+// rootOf returns the call that c is the adjoint or the sum of.
+func rootOf(c *program.Call) *program.Call {
+	for c.Of != nil {
+		c = c.Of
+	}
+	return c
+}
+
+// Computes reports whether a kernel computes a call: a call, its adjoint, or either with a sum.
+func (o Options) Computes(c *program.Call) bool {
+	if o.Kernels[rootOf(c).Name] == nil {
+		return false
+	}
+	if c.Adds {
+		c = c.Of
+	}
+	return c.Of == nil || c.Of.Of == nil && !c.Of.Adds
+}
+
+// A call is a call in the forward pass, with what its adjoint reads.
+type call struct {
+	kernel         *Kernel
+	operands       []int // slots
+	results, saved []int
+}
+
+func callKey(c *program.Call, operands []int) string { return fmt.Sprintf("%p %v", c, operands) }
+
+// kernel adds the instruction of the calls in a group.
+func (c *compiler) kernel(g group) error {
+	of, operands, results := c.callOf(g.nodes)
+	base, sum := of, -1
+	if of.Adds {
+		base, sum, operands = of.Of, operands[len(operands)-1], operands[:len(operands)-1]
+	}
+	if base.Of != nil {
+		return c.adjoint(base, operands, sum, results)
+	}
+	if g.adjoint != nil {
+		return c.both(base, operands, results, g.adjoint)
+	}
+	f, err := c.forward(base, operands, sum, results)
+	if err == nil {
+		c.calls[callKey(base, operands)] = f
+	}
+	return err
+}
+
+// callOf returns the call that nodes are results of, the slots of its operands, and the values of
+// its results, −1 for those without one.
+func (c *compiler) callOf(nodes []program.ID) (of *program.Call, operands []int,
+	results []program.ID) {
+	n := c.p.Node(nodes[0])
+	of = n.Attr.Call
+	results = slices.Repeat([]program.ID{-1}, len(of.Meaning.Outputs))
+	for _, id := range nodes {
+		results[c.p.Node(id).Attr.Output] = id
+	}
+	return of, c.operands(n), results
+}
+
+// both adds the instruction that computes a call and its adjoint at once.
+func (c *compiler) both(of *program.Call, operands []int, results, adjoint []program.ID) error {
+	k, err := c.options.Kernels[of.Name](of, c.options)
+	if err != nil {
+		return err
+	}
+	back, all, gradients := c.callOf(adjoint)
+	in := instruction{name: of.Name + " and its adjoint"}
+	in.in, in.rounds = slices.Clone(operands), slices.Clone(k.Rounds)
+	in.rounds = append(in.rounds, make([]bool, len(operands)-len(k.Rounds))...)
+	for _, s := range c.adjointsOf(back, all) {
+		in.in, in.rounds = append(in.in, s), append(in.rounds, k.RoundsAdjoints)
+	}
+	n, m := len(operands), len(of.Meaning.Outputs)
+	for i, o := range of.Meaning.Outputs {
+		s := c.newSlot(of.Meaning.TypeOf(o.Value))
+		if results[i] >= 0 {
+			c.slotOf[results[i]] = s
+		}
+		in.out, in.short = append(in.out, s), append(in.short, k.Short)
+	}
+	in.out = append(in.out, c.gradients(back, gradients)...)
+	in.short = append(in.short, repeat(k.ShortAdjoints, n)...)
+	in.out = append(in.out, c.scratch(k.BothScratch)...)
+	in.run = func(in, out []any, parallel loops.Parallel) error {
+		return k.Both(Memory{Operands: in[:n], Adjoints: in[n:], Results: out[:m],
+			Gradients: out[m : m+n], Scratch: out[m+n:]}, parallel)
+	}
+	c.list = append(c.list, in)
+	return nil
+}
+
+// adjointsOf returns the slots of the adjoints of a call's results among the operands of its
+// adjoint, −1 for those that it does not read.
+func (c *compiler) adjointsOf(of *program.Call, operands []int) (slots []int) {
+	for _, o := range of.Of.Meaning.Outputs {
+		s := -1
+		if at := of.Meaning.Input(autodiff.Prefix + o.Name); at >= 0 {
+			s = operands[at]
+		}
+		slots = append(slots, s)
+	}
+	return slots
+}
+
+// gradients makes the slots of an adjoint's results, in the order of the call's operands, −1 for
+// those that nothing reads.
+func (c *compiler) gradients(of *program.Call, results []program.ID) []int {
+	slots := slices.Repeat([]int{-1}, len(of.Of.Meaning.Inputs))
+	for i, o := range of.Meaning.Outputs {
+		if id := results[i]; id >= 0 {
+			c.slotOf[id] = c.newSlot(of.Meaning.TypeOf(o.Value))
+			slots[of.Of.Meaning.Input(strings.TrimPrefix(o.Name, autodiff.Prefix))] = c.slotOf[id]
+		}
+	}
+	return slots
+}
+
+func (c *compiler) scratch(list []Scratch) (slots []int) {
+	for _, t := range list {
+		s := c.newSlot(t.Type)
+		c.slots[s].short = t.Rounded && c.options.Arithmetic == matmul.BFloat16
+		slots = append(slots, s)
+	}
+	return slots
+}
+
+// forward adds the instruction that computes a call. A result that no value is, is memory of its
+// own.
+func (c *compiler) forward(of *program.Call, operands []int, sum int,
+	results []program.ID) (*call, error) {
+	k, err := c.options.Kernels[of.Name](of, c.options)
+	if err != nil {
+		return nil, err
+	}
+	f := &call{kernel: k, operands: operands}
+	for i, o := range of.Meaning.Outputs {
+		f.results = append(f.results, c.newSlot(of.Meaning.TypeOf(o.Value)))
+		if id := results[i]; id >= 0 {
+			c.slotOf[id] = f.results[i]
+		}
+	}
+	for _, t := range k.Saved {
+		f.saved = append(f.saved, c.newSlot(t))
+	}
+	n, m := len(operands), len(f.results)
+	in := instruction{name: of.Name, in: join(operands, []int{sum}), out: join(f.results, f.saved)}
+	in.rounds, in.short = k.Rounds, repeat(k.Short && sum < 0, m)
+	in.run = func(in, out []any, parallel loops.Parallel) error {
+		return k.Forward(Memory{Operands: in[:n], Results: out[:m], Saved: out[m:], Sum: floats(in[n])},
+			parallel)
+	}
+	c.list = append(c.list, in)
+	return f, nil
+}
+
+// adjoint adds the instruction that computes the adjoint of a call. Unless the call was computed by
+// a kernel from the same operands, it is computed again.
+func (c *compiler) adjoint(of *program.Call, operands []int, sum int, results []program.ID) error {
+	base := of.Of
+	n := len(base.Meaning.Inputs)
+	f := c.calls[callKey(base, operands[:n])]
+	if f == nil {
+		none := make([]program.ID, len(base.Meaning.Outputs))
+		for i := range none {
+			none[i] = -1
+		}
+		var err error
+		if f, err = c.forward(base, operands[:n], -1, none); err != nil {
+			return err
+		}
+	}
+	k := f.kernel
+	in := instruction{name: of.Name}
+	for i, s := range operands[:n] {
+		in.in, in.rounds = append(in.in, only(s, k.ReadsOperand(i))), append(in.rounds, at(k.Rounds, i))
+	}
+	for i, s := range f.results {
+		in.in, in.rounds = append(in.in, only(s, k.ReadsResult(i))), append(in.rounds, true)
+	}
+	in.in, in.rounds = append(in.in, f.saved...), append(in.rounds, repeat(false, len(f.saved))...)
+	for _, s := range c.adjointsOf(of, operands) {
+		in.in, in.rounds = append(in.in, s), append(in.rounds, k.RoundsAdjoints)
+	}
+	in.in = append(in.in, sum)
+	in.out, in.short = c.gradients(of, results), repeat(k.ShortAdjoints, n)
+	if sum >= 0 {
+		in.short[0] = false
+	}
+	in.out = append(in.out, c.scratch(k.Scratch)...)
+	r, s := n+len(f.results), n+len(f.results)+len(f.saved)
+	in.run = func(in, out []any, parallel loops.Parallel) error {
+		last := len(in) - 1
+		return k.Adjoint(Memory{Operands: in[:n], Results: in[n:r], Saved: in[r:s], Adjoints: in[s:last],
+			Gradients: out[:n], Scratch: out[n:], Sum: floats(in[last])}, parallel)
+	}
+	c.list = append(c.list, in)
+	return nil
+}
+
+func only(slot int, read bool) int {
+	if read {
+		return slot
+	}
+	return -1
+}
+
+func join(a, b []int) []int { return append(append([]int{}, a...), b...) }
+
+func repeat(v bool, n int) []bool {
+	list := make([]bool, n)
+	for i := range list {
+		list[i] = v
+	}
+	return list
+}
+
+func floats(memory any) []float32 {
+	list, _ := memory.([]float32)
+	return list
+}

@@ -1,0 +1,272 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cage-qat/cage/host/compute/loops"
+	"github.com/cage-qat/cage/host/compute/matmul"
+	"github.com/cage-qat/cage/host/compute/passes"
+	"github.com/cage-qat/cage/internal/recovered"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// Options say how a plan computes.
+type Options struct {
+	// Arithmetic is that of products of floats, [matmul.Float32] or [matmul.BFloat16].
+	Arithmetic matmul.Arithmetic
+	// Kernels make the kernels of calls, by the calls' names. Other calls are expanded.
+	Kernels map[string]func(*program.Call, Options) (*Kernel, error)
+}
+
+// A Plan is a compiled program. It owns the memory of intermediate values, so that it runs once at
+// a time.
+type Plan struct {
+	p            *program.Program
+	instructions []instruction
+	slots        []slot
+	memory       []any // of slots; that of arguments of Run is set while it runs
+	arguments    []any // of an instruction while it runs
+}
+
+// An instruction computes values. In its run, a slice that is not needed is nil.
+type instruction struct {
+	name    string
+	in, out []int // slots, −1 for none
+	all     []int // in, then out
+	run     function
+	// rounds tells which inputs the instruction rounds to bfloat16 or may read so, and short which
+	// outputs it can write so; nil is none.
+	rounds, short []bool
+	inPlace       bool // an output may have the memory of the input of the same name
+	// compile, unless nil, makes run once it is known which slots are stored in bfloat16.
+	compile func(isShort func(slot int) bool) (function, error)
+}
+
+// A function computes slices from slices.
+type function = func(in, out []any, parallel loops.Parallel) error
+
+// A slot is the memory of a value.
+type slot struct {
+	dtype         program.DType
+	size          int
+	input, output int // index in the arguments of Run, or −1
+	constant      any
+	short         bool // a float in bfloat16
+}
+
+// Compile plans the execution of p, which must be valid.
+func Compile(p *program.Program, o Options) (plan *Plan, err error) {
+	defer recovered.Catch("plan", p.Name, &err)
+	if p, err = passes.ExpandCalls(p, o.Computes, ""); err != nil {
+		return nil, err
+	}
+	c := &compiler{p: p, options: o, slotOf: make([]int, p.NumValues()),
+		calls: map[string]*call{}}
+	for i, in := range p.Inputs {
+		c.slotOf[i] = c.newSlot(in.Type)
+		c.slots[c.slotOf[i]].input = i
+	}
+	if err := c.instruct(); err != nil {
+		return nil, err
+	}
+	if o.Arithmetic == matmul.BFloat16 {
+		c.shorten()
+	}
+	for i := range c.list {
+		in := &c.list[i]
+		if in.compile == nil {
+			continue
+		}
+		if in.run, err = in.compile(func(s int) bool { return c.slots[s].short }); err != nil {
+			return nil, err
+		}
+	}
+	most := 0
+	for i := range c.list {
+		in := &c.list[i]
+		in.all = slices.Concat(in.in, in.out)
+		most = max(most, len(in.all))
+	}
+	plan = &Plan{p: p, instructions: c.list, slots: c.slots, memory: make([]any, len(c.slots)),
+		arguments: make([]any, most)}
+	plan.allocate()
+	return plan, nil
+}
+
+// shorten stores values in bfloat16 that every reader rounds, where the instruction that computes
+// them can.
+func (c *compiler) shorten() {
+	keeps := make([]bool, len(c.slots)) // slots that an instruction reads unrounded
+	for _, in := range c.list {
+		for i, s := range in.in {
+			keeps[max(s, 0)] = keeps[max(s, 0)] || s >= 0 && !at(in.rounds, i)
+		}
+	}
+	for _, in := range c.list {
+		for i, id := range in.out {
+			if s := &c.slots[max(id, 0)]; id >= 0 && at(in.short, i) && !keeps[id] && s.output < 0 &&
+				s.dtype == program.Float {
+				s.short = true
+			}
+		}
+	}
+}
+
+func at(list []bool, i int) bool { return i < len(list) && list[i] }
+
+// allocate gives memory to the slots that are neither arguments of Run nor constants. A slot gets
+// the memory of one of the same type and size that no later instruction reads.
+func (p *Plan) allocate() {
+	last := make([]int, len(p.slots))
+	for i, in := range p.instructions {
+		for _, s := range in.all {
+			if s >= 0 {
+				last[s] = i
+			}
+		}
+	}
+	type kind struct {
+		dtype program.DType
+		short bool
+		size  int
+	}
+	free := map[kind][]any{}
+	for i, in := range p.instructions {
+		for _, id := range in.out {
+			if id < 0 || p.slots[id].output >= 0 || p.memory[id] != nil {
+				continue
+			}
+			s := p.slots[id]
+			k := kind{s.dtype, s.short, s.size}
+			if list := free[k]; len(list) > 0 {
+				p.memory[id], free[k] = list[len(list)-1], list[:len(list)-1]
+			} else {
+				p.memory[id] = s.make()
+			}
+		}
+		for _, id := range slices.Compact(slices.Sorted(slices.Values(in.all))) {
+			if id < 0 || last[id] != i || p.memory[id] == nil || p.slots[id].constant != nil {
+				continue
+			}
+			s := p.slots[id]
+			k := kind{s.dtype, s.short, s.size}
+			free[k] = append(free[k], p.memory[id])
+		}
+	}
+	for i, s := range p.slots {
+		if s.constant != nil {
+			p.memory[i] = s.constant
+		}
+	}
+}
+
+func (s slot) make() any {
+	switch {
+	case s.short:
+		return make([]uint16, s.size)
+	case s.dtype == program.Float:
+		return make([]float32, s.size)
+	case s.dtype == program.Int:
+		return make([]int32, s.size)
+	case s.dtype == program.Uint:
+		return make([]uint32, s.size)
+	}
+	return make([]bool, s.size)
+}
+
+// Memory returns the bytes of the memory that the plan has allocated.
+func (p *Plan) Memory() (bytes int) {
+	seen := map[any]bool{}
+	for _, m := range p.memory {
+		switch m := m.(type) {
+		case []float32:
+			bytes += count(seen, &m[0], 4*len(m))
+		case []int32:
+			bytes += count(seen, &m[0], 4*len(m))
+		case []uint32:
+			bytes += count(seen, &m[0], 4*len(m))
+		case []uint16:
+			bytes += count(seen, &m[0], 2*len(m))
+		case []bool:
+			bytes += count(seen, &m[0], len(m))
+		}
+	}
+	return bytes
+}
+
+func count(seen map[any]bool, key any, bytes int) int {
+	if seen[key] {
+		return 0
+	}
+	seen[key] = true
+	return bytes
+}
+
+// Run computes the outputs from the inputs, row-major slices in the order of the program, which are
+// []float32, []int32, []uint32 or []bool. The
+// output and the input of a name may be the same slice; otherwise outputs must not overlap inputs.
+func (p *Plan) Run(inputs, outputs []any, parallel loops.Parallel) error {
+	if len(inputs) != len(p.p.Inputs) || len(outputs) != len(p.p.Outputs) {
+		return fmt.Errorf("program %q: got %d inputs and %d outputs, want %d and %d", p.p.Name,
+			len(inputs), len(outputs), len(p.p.Inputs), len(p.p.Outputs))
+	}
+	for i, in := range p.p.Inputs {
+		if err := check(inputs[i], in.Type); err != nil {
+			return fmt.Errorf("program %q: input %q %w", p.p.Name, in.Name, err)
+		}
+	}
+	for i, o := range p.p.Outputs {
+		if err := check(outputs[i], p.p.TypeOf(o.Value)); err != nil {
+			return fmt.Errorf("program %q: output %q %w", p.p.Name, o.Name, err)
+		}
+	}
+	for i, s := range p.slots {
+		switch {
+		case s.input >= 0:
+			p.memory[i] = inputs[s.input]
+		case s.output >= 0:
+			p.memory[i] = outputs[s.output]
+		}
+	}
+	defer func() { // keep none of the caller's memory
+		for i, s := range p.slots {
+			if s.input >= 0 || s.output >= 0 {
+				p.memory[i] = nil
+			}
+		}
+		clear(p.arguments)
+	}()
+	for _, in := range p.instructions {
+		args := p.arguments[:0]
+		for _, s := range in.all {
+			if s < 0 {
+				args = append(args, nil)
+			} else {
+				args = append(args, p.memory[s])
+			}
+		}
+		if err := in.run(args[:len(in.in)], args[len(in.in):], parallel); err != nil {
+			return fmt.Errorf("program %q: %s: %w", p.p.Name, in.name, err)
+		}
+	}
+	return nil
+}
+
+func check(memory any, t program.Type) error {
+	n, ok := 0, false
+	switch m := memory.(type) {
+	case []float32:
+		n, ok = len(m), t.DType == program.Float
+	case []int32:
+		n, ok = len(m), t.DType == program.Int
+	case []uint32:
+		n, ok = len(m), t.DType == program.Uint
+	case []bool:
+		n, ok = len(m), t.DType == program.Bool
+	}
+	if !ok || int64(n) != t.Size() {
+		return fmt.Errorf("is a %T of length %d, want %s", memory, n, t)
+	}
+	return nil
+}

@@ -1,0 +1,252 @@
+package plan_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/compute/matmul"
+	"github.com/cage-qat/cage/host/compute/plan"
+	"github.com/cage-qat/cage/internal/testing/randprog"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
+)
+
+func inTurn(n int, f func(i int)) {
+	for i := range n {
+		f(i)
+	}
+}
+
+func build(t testing.TB, write func(b *program.Builder)) *program.Program {
+	t.Helper()
+	b := program.NewBuilder("test")
+	write(b)
+	p, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func compile(t testing.TB, p *program.Program) *plan.Plan {
+	t.Helper()
+	compiled, err := plan.Compile(p, plan.Options{Arithmetic: matmul.Float32})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return compiled
+}
+
+// TestRandomPrograms compares random programs of all operations with the reference implementation.
+// Integers and bools must be equal; package lower explains the tolerance of floats. A second run
+// must give the same bits, in memory that the first one has used.
+func TestRandomPrograms(t *testing.T) {
+	for seed := range testlevel.Sample[uint64](30, 200, 1000) {
+		options := randprog.Options{Nodes: 10 + int(seed%31), Elements: []int{40, 256, 3000}[seed%3]}
+		c := randprog.New(seed, options)
+		want, err := reference.Run(c.Program, c.Inputs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := compile(t, c.Program)
+		var in []any
+		for _, input := range c.Program.Inputs {
+			in = append(in, slice(c.Inputs[input.Name]))
+		}
+		var runs [2][]any
+		for i := range runs {
+			for _, o := range c.Program.Outputs {
+				runs[i] = append(runs[i], slice(reference.Tensor{Type: c.Program.TypeOf(o.Value)}))
+			}
+			if err := p.Run(in, runs[i], inTurn); err != nil {
+				t.Fatalf("seed %d: %v\n%s", seed, err, c.Program)
+			}
+		}
+		for i, o := range c.Program.Outputs {
+			if err := compare(runs[0][i], want[o.Name]); err != nil {
+				t.Errorf("seed %d: output %s: %v\n%s", seed, o.Name, err, c.Program)
+			}
+			if first, second := fmt.Sprint(runs[0][i]), fmt.Sprint(runs[1][i]); first != second {
+				t.Errorf("seed %d: output %s of a second run differs\n%s", seed, o.Name, c.Program)
+			}
+		}
+	}
+}
+
+// slice returns the elements of a tensor, zeros if it has none, as a slice of their type.
+func slice(x reference.Tensor) any {
+	n := int(x.Type.Size())
+	floats, ints := append(x.Floats, make([]float64, n)...), append(x.Ints, make([]int64, n)...)
+	switch x.Type.DType {
+	case program.Float:
+		return convert(floats[:n], func(v float64) float32 { return float32(v) })
+	case program.Int:
+		return convert(ints[:n], func(v int64) int32 { return int32(v) })
+	case program.Uint:
+		return convert(ints[:n], func(v int64) uint32 { return uint32(v) })
+	}
+	return convert(ints[:n], func(v int64) bool { return v != 0 })
+}
+
+func convert[A, B any](list []A, f func(A) B) []B {
+	out := make([]B, len(list))
+	for i, v := range list {
+		out[i] = f(v)
+	}
+	return out
+}
+
+func compare(got any, want reference.Tensor) error {
+	floats, ok := got.([]float32)
+	if !ok {
+		if g, w := fmt.Sprint(got), fmt.Sprint(slice(want)); g != w {
+			return fmt.Errorf("got %s, want %s", g, w)
+		}
+		return nil
+	}
+	largest := 1.0
+	for _, v := range want.Floats {
+		if a := math.Abs(v); !math.IsInf(a, 0) {
+			largest = max(largest, a)
+		}
+	}
+	for i, w := range want.Floats {
+		g := float64(floats[i])
+		if g != w && !(math.IsNaN(g) && math.IsNaN(w)) && !(math.Abs(g-w) <= 2e-4*largest) {
+			return fmt.Errorf("element %d is %v, want %v", i, g, w)
+		}
+	}
+	return nil
+}
+
+// TestMemory checks that values of a chain of products share memory: two are enough.
+func TestMemory(t *testing.T) {
+	const n = 64
+	p := compile(t, build(t, func(b *program.Builder) {
+		w := b.Input("w", program.FloatType(n, n))
+		x := b.Input("x", program.FloatType(n, n))
+		for range 10 {
+			x = x.MatMul(w)
+		}
+		b.Output("y", x)
+	}))
+	if got, want := p.Memory(), 2*4*n*n; got != want {
+		t.Errorf("a chain of products takes %d bytes, want %d", got, want)
+	}
+}
+
+// TestInPlace checks outputs in the memory of inputs that are exchanged, and that are read after
+// the output is known.
+func TestInPlace(t *testing.T) {
+	p := build(t, func(b *program.Builder) {
+		x, y, z := b.Input("x", program.FloatType(4)), b.Input("y", program.FloatType(4)),
+			b.Input("z", program.FloatType(4))
+		square := z.Reshape(2, 2).MatMul(z.Reshape(2, 2)).Reshape(4)
+		b.Output("x", y)
+		b.Output("y", x)
+		b.Output("z", square)
+		b.Output("last", square.Reshape(2, 2).MatMul(z.Reshape(2, 2)))
+	})
+	x, y, z := []float32{1, 2, 3, 4}, []float32{5, 6, 7, 8}, []float32{1, 1, 0, 1}
+	last := make([]float32, 4)
+	if err := compile(t, p).Run([]any{x, y, z}, []any{x, y, z, last}, inTurn); err != nil {
+		t.Fatal(err)
+	}
+	const want = "[5 6 7 8] [1 2 3 4] [1 2 0 1] [1 3 0 1]"
+	if got := fmt.Sprint(x, y, z, last); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// TestBFloat16 checks that products in bfloat16 round their operands once, wherever the operands
+// are stored.
+func TestBFloat16(t *testing.T) {
+	const n = 33
+	p := build(t, func(b *program.Builder) {
+		x, w := b.Input("x", program.FloatType(n, n)), b.Input("w", program.FloatType(n, n))
+		b.Output("y", x.MatMul(w).MatMul(w.Tanh()).Add(x))
+	})
+	compiled, err := plan.Compile(p, plan.Options{Arithmetic: matmul.BFloat16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	x, w, got := make([]float32, n*n), make([]float32, n*n), make([]float32, n*n)
+	for i := range x {
+		x[i], w[i] = float32(rng.NormFloat64()), float32(rng.NormFloat64())
+	}
+	if err := compiled.Run([]any{x, w}, []any{got}, inTurn); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := compiled.Memory(), (2+2+4)*n*n; got != want {
+		t.Errorf("two operands of products and one that is added take %d bytes, want %d", got, want)
+	}
+	rounded := func(x []float32) []float64 {
+		return convert(x, func(v float32) float64 {
+			bits := math.Float32bits(v)
+			return float64(math.Float32frombits((bits + 0x7fff + bits>>16&1) &^ 0xffff))
+		})
+	}
+	multiply := func(a, b []float64) []float32 {
+		out := make([]float32, n*n)
+		for i := range out {
+			sum := 0.0
+			for k := range n {
+				sum += a[i/n*n+k] * b[k*n+i%n]
+			}
+			out[i] = float32(sum)
+		}
+		return out
+	}
+	tanh := convert(w, func(v float32) float32 { return float32(math.Tanh(float64(v))) })
+	want := multiply(rounded(multiply(rounded(x), rounded(w))), rounded(tanh))
+	for i := range want {
+		// A sum in another order may be rounded to the next number of 8 bits.
+		if d := math.Abs(float64(got[i] - x[i] - want[i])); d > 0.02 {
+			t.Fatalf("element %d is %v, want %v", i, got[i]-x[i], want[i])
+		}
+	}
+}
+
+func TestWrongArguments(t *testing.T) {
+	p := compile(t, build(t, func(b *program.Builder) {
+		b.Output("y", b.Input("x", program.FloatType(2, 3)).Neg())
+	}))
+	for want, run := range map[string]func() error{
+		"got 0 inputs and 1 outputs, want 1 and 1": func() error {
+			return p.Run(nil, []any{make([]float32, 6)}, inTurn)
+		},
+		`input "x" is a []float32 of length 5, want float[2,3]`: func() error {
+			return p.Run([]any{make([]float32, 5)}, []any{make([]float32, 6)}, inTurn)
+		},
+		`output "y" is a []int32 of length 6, want float[2,3]`: func() error {
+			return p.Run([]any{make([]float32, 6)}, []any{make([]int32, 6)}, inTurn)
+		},
+	} {
+		if err := run(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want it to say %q", err, want)
+		}
+	}
+}
+
+func Example() {
+	b := program.NewBuilder("layer")
+	x, w := b.Input("x", program.FloatType(2, 2)), b.Input("w", program.FloatType(2, 2))
+	b.Output("y", x.MatMul(w).Max(b.Const(0)).Shift(1))
+	p, err := b.Build()
+	if err != nil {
+		panic(err)
+	}
+	compiled, err := plan.Compile(p, plan.Options{Arithmetic: matmul.Float32})
+	if err != nil {
+		panic(err)
+	}
+	y := make([]float32, 4)
+	err = compiled.Run([]any{[]float32{1, 2, 3, 4}, []float32{1, 0, 0, -1}}, []any{y}, inTurn)
+	fmt.Println(y, err)
+	// Output: [2 1 4 1] <nil>
+}

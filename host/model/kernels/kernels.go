@@ -1,0 +1,488 @@
+// Package kernels computes the calls of models' programs on the processor, forward and backward,
+// for package plan.
+package kernels
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/cage-qat/cage/host/compute/attention"
+	"github.com/cage-qat/cage/host/compute/cpu"
+	"github.com/cage-qat/cage/host/compute/loops"
+	"github.com/cage-qat/cage/host/compute/matmul"
+	"github.com/cage-qat/cage/host/compute/passes"
+	"github.com/cage-qat/cage/host/compute/plan"
+	"github.com/cage-qat/cage/host/model/network"
+	"github.com/cage-qat/cage/internal/lists"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// For makes the kernels, by the names of calls. Losses hold the logits of at most so many tokens at
+// a time; 0 means as many as take 256 MB.
+func For(lossTokens int) map[string]func(*program.Call, plan.Options) (*plan.Kernel, error) {
+	return map[string]func(*program.Call, plan.Options) (*plan.Kernel, error){
+		network.Linear:    linear,
+		network.RMSNorm:   norm,
+		network.Rope:      rope,
+		network.Attention: attend,
+		network.GatedUnit: gate,
+		network.CrossEntropy: func(c *program.Call, o plan.Options) (*plan.Kernel, error) {
+			return crossEntropy(c, o, lossTokens)
+		},
+	}
+}
+
+// Sums are the calls whose kernels can add to what they compute.
+var Sums = []string{network.Linear, network.RMSNorm}
+
+func always(int) bool { return true }
+func never(int) bool  { return false }
+
+// matrix is the layout of a matrix in a product that contracts one of its axes.
+func matrix(rows, columns, contracted int) matmul.Layout {
+	axes := []matmul.Axis{{Size: rows, Stride: columns}, {Size: columns, Stride: 1}}
+	return matmul.Layout{Cross: axes[1-contracted : 2-contracted],
+		Contracted: axes[contracted : contracted+1]}
+}
+
+// products are those of x·wᵀ, with x [n, in] and w [out, in], and of its adjoints.
+type products struct{ value, dx, dw *matmul.Product }
+
+func newProducts(o plan.Options, x, w program.Type) (p products, err error) {
+	n, in, out := x.Shape[0], x.Shape[1], w.Shape[0]
+	of := func(p **matmul.Product, left, right matmul.Layout) {
+		if err == nil {
+			*p, err = plan.NewProduct(o, left, right)
+		}
+	}
+	of(&p.value, matrix(n, in, 1), matrix(out, in, 1))
+	of(&p.dx, matrix(n, out, 1), matrix(out, in, 0))
+	of(&p.dw, matrix(n, out, 0), matrix(n, in, 0))
+	return p, err
+}
+
+func multiply(p *matmul.Product, to any, left, right any, sum []float32,
+	parallel loops.Parallel) error {
+	if to == nil {
+		return nil
+	}
+	return p.Run(plan.Results(to, sum), plan.Elements(left), plan.Elements(right), matmul.Scales{},
+		parallel)
+}
+
+// adjoints computes the adjoints of x and w, given that of x·wᵀ.
+func (p products) adjoints(dx, dw, dy, x, w any, sum []float32, parallel loops.Parallel) error {
+	err := multiply(p.dx, dx, dy, w, sum, parallel)
+	if err == nil {
+		err = multiply(p.dw, dw, dy, x, nil, parallel)
+	}
+	return err
+}
+
+func linear(c *program.Call, o plan.Options) (*plan.Kernel, error) {
+	p, err := newProducts(o, c.Meaning.Inputs[0].Type, c.Meaning.Inputs[1].Type)
+	if err != nil {
+		return nil, err
+	}
+	return &plan.Kernel{
+		ReadsOperand: always, ReadsResult: never,
+		Rounds: []bool{true, true}, Short: true, RoundsAdjoints: true, ShortAdjoints: true,
+		Forward: func(m plan.Memory, parallel loops.Parallel) error {
+			return multiply(p.value, m.Results[0], m.Operands[0], m.Operands[1], m.Sum, parallel)
+		},
+		Adjoint: func(m plan.Memory, parallel loops.Parallel) error {
+			return p.adjoints(m.Gradients[0], m.Gradients[1], m.Adjoints[0], m.Operands[0], m.Operands[1],
+				m.Sum, parallel)
+		},
+	}, nil
+}
+
+func norm(c *program.Call, o plan.Options) (*plan.Kernel, error) {
+	t, gain := c.Meaning.Inputs[0].Type, c.Meaning.Inputs[1].Type
+	n, width := t.Shape[0], t.Shape[1]
+	scales := program.FloatType(n, 1)
+	var run [2]function // without and with a sum
+	for i := range run {
+		b := program.NewBuilder(c.Name)
+		x, g := b.Input("x", t), b.Input("gain", gain)
+		var sum program.Value
+		if i == 1 {
+			sum = b.Input("sum", t)
+		}
+		scale := b.Const(1).Div(x.Square().MeanRow().Shift(c.Setting.(float64)).Sqrt())
+		y := x.Mul(scale).Mul(g)
+		if i == 1 {
+			y = sum.Add(y)
+		}
+		b.Output("y", y)
+		b.Output("scale", scale)
+		p, err := b.Build()
+		if err == nil {
+			run[i], err = byStorage(p, n)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return &plan.Kernel{
+		Saved: []program.Type{scales}, ReadsOperand: always, ReadsResult: never, Short: true,
+		Forward: func(m plan.Memory, parallel loops.Parallel) error {
+			out := []any{m.Results[0], m.Saved[0]}
+			if m.Sum != nil {
+				return run[1](append(slices.Clone(m.Operands), m.Sum), out, parallel)
+			}
+			return run[0](m.Operands, out, parallel)
+		},
+		Adjoint: func(m plan.Memory, parallel loops.Parallel) error {
+			dx, _ := m.Gradients[0].([]float32)
+			dGain, _ := m.Gradients[1].([]float32)
+			if dGain == nil {
+				dGain = make([]float32, width)
+			}
+			loops.Norm{Width: width, X: m.Operands[0].([]float32), Gain: m.Operands[1].([]float32),
+				Scale: m.Saved[0].([]float32), Adjoint: m.Adjoints[0].([]float32),
+				Sum: m.Sum}.Adjoints(dx, dGain, parallel)
+			return nil
+		},
+	}, nil
+}
+
+// byStorage compiles a program over rows for each way in which its tensors may be stored.
+func byStorage(p *program.Program, rows int) (func(in, out []any, parallel loops.Parallel) error,
+	error) {
+	made := map[string]*cpu.Kernel{}
+	_, err := cpu.Compile(p, rows, nil)
+	return func(in, out []any, parallel loops.Parallel) error {
+		key, stored := "", map[string]passes.Storage{}
+		note := func(name string, memory any) {
+			if _, short := memory.([]uint16); short {
+				key, stored[name] = key+" "+name, passes.BFloat16
+			}
+		}
+		for i, input := range p.Inputs {
+			note(input.Name, in[i])
+		}
+		for i, output := range p.Outputs {
+			note(output.Name, out[i])
+		}
+		if made[key] == nil {
+			var err error
+			if made[key], err = cpu.Compile(p, rows, stored); err != nil {
+				return err
+			}
+		}
+		return made[key].Run(in, out, parallel)
+	}, err
+}
+
+func rope(c *program.Call, _ plan.Options) (*plan.Kernel, error) {
+	s := c.Setting.(network.Heads)
+	h := attention.Heads{Batch: s.Batch, Context: s.Context, Size: s.Size, Pairs: s.Adjacent}
+	for i, heads := range s.Parts {
+		h.Parts = append(h.Parts, attention.Part{Heads: heads, Rotated: i < s.Rotated})
+	}
+	run := func(f func([]matmul.Elements, matmul.Elements, []float32, []float32,
+		loops.Parallel) error, parts []any, joined any, m plan.Memory, parallel loops.Parallel) error {
+		return f(lists.Map(parts, plan.Elements), plan.Elements(joined), m.Operands[1].([]float32),
+			m.Operands[2].([]float32), parallel)
+	}
+	return &plan.Kernel{
+		ReadsOperand: func(i int) bool { return i > 0 }, ReadsResult: never,
+		Rounds: []bool{true}, Short: true, ShortAdjoints: true,
+		Forward: func(m plan.Memory, parallel loops.Parallel) error {
+			return run(h.Split, m.Results, m.Operands[0], m, parallel)
+		},
+		Adjoint: func(m plan.Memory, parallel loops.Parallel) error {
+			return run(func(parts []matmul.Elements, joined matmul.Elements, cos, sin []float32,
+				parallel loops.Parallel) error {
+				return h.Join(joined, parts, cos, sin, parallel)
+			}, m.Adjoints, m.Gradients[0], m, parallel)
+		},
+	}, nil
+}
+
+func attend(c *program.Call, o plan.Options) (*plan.Kernel, error) {
+	s, in := c.Setting.(network.Attending), c.Meaning.Inputs
+	tier, err := matmul.Best()
+	if err != nil {
+		return nil, err
+	}
+	q := in[0].Type.Shape
+	sizes := attention.Sizes{Batch: q[0], Context: q[1], Heads: q[2], KeyHeads: in[1].Type.Shape[2],
+		Size: q[3], Window: s.Window, Scale: s.Scale, Cap: s.Cap}
+	p, err := attention.New(tier, o.Arithmetic, sizes)
+	if err != nil {
+		return nil, err
+	}
+	inputs := func(m plan.Memory) attention.Inputs {
+		i := attention.Inputs{Query: plan.Elements(m.Operands[0]), Key: plan.Elements(m.Operands[1]),
+			Value: plan.Elements(m.Operands[2])}
+		if len(m.Operands) > 3 {
+			i.Segments = m.Operands[3].([]int32)
+		}
+		return i
+	}
+	return &plan.Kernel{
+		Saved:        []program.Type{program.FloatType(p.Logs())},
+		ReadsOperand: always, ReadsResult: always,
+		Rounds: []bool{true, true, true}, Short: true, RoundsAdjoints: true,
+		Forward: func(m plan.Memory, parallel loops.Parallel) error {
+			return p.Forward(plan.Elements(m.Results[0]), m.Saved[0].([]float32), inputs(m), parallel)
+		},
+		Adjoint: func(m plan.Memory, parallel loops.Parallel) error {
+			d := lists.Map(m.Gradients[:3], func(x any) []float32 { return x.([]float32) })
+			return p.Backward(attention.Adjoints{Query: d[0], Key: d[1], Value: d[2]}, inputs(m),
+				plan.Elements(m.Results[0]), m.Saved[0].([]float32), plan.Elements(m.Adjoints[0]), parallel)
+		},
+	}, nil
+}
+
+// gate computes a gated unit and its adjoint in one pass each. For SwiGLU of numbers in bfloat16
+// some processors have faster loops.
+func gate(c *program.Call, _ plan.Options) (*plan.Kernel, error) {
+	shape := c.Meaning.Inputs[0].Type.Shape
+	value, back := GatePrograms(c.Setting.(string), "y", shape)
+	forward, err := byStorage(value, shape[0])
+	if err != nil {
+		return nil, err
+	}
+	backward, err := byStorage(back, shape[0])
+	if err != nil {
+		return nil, err
+	}
+	loop := c.Setting == "silu" && loops.HasGates()
+	return &plan.Kernel{
+		ReadsOperand: always, ReadsResult: never,
+		Rounds: []bool{true, true}, Short: true, RoundsAdjoints: true, ShortAdjoints: true,
+		Forward: func(m plan.Memory, parallel loops.Parallel) error {
+			if s, ok := short(m.Operands, m.Results); ok && loop {
+				loops.Gates{A: s[0], B: s[1]}.Values(s[2], parallel)
+				return nil
+			}
+			return forward(m.Operands, m.Results, parallel)
+		},
+		Adjoint: func(m plan.Memory, parallel loops.Parallel) error {
+			if s, ok := short(m.Operands, m.Gradients, m.Adjoints); ok && loop {
+				loops.Gates{A: s[0], B: s[1]}.Adjoints(s[2], s[3], s[4], parallel)
+				return nil
+			}
+			return backward(slices.Concat(m.Operands, m.Adjoints), m.Gradients, parallel)
+		},
+	}, nil
+}
+
+// GatePrograms returns the programs of f(a)·b, with a name for its output, and of its adjoints, for
+// an activation "silu" or "gelu". Derivatives are written in forms in which nothing
+// overflows, which those that follow from the definitions are not.
+func GatePrograms(activation, output string, shape []int) (forward, backward *program.Program) {
+	f := map[string]func(x program.Value) (value, slope program.Value){"silu": silu, "gelu": gelu}
+	t := program.FloatType(shape...)
+	b := program.NewBuilder(activation)
+	x, y := b.Input("a", t), b.Input("b", t)
+	value, _ := f[activation](x)
+	b.Output(output, value.Mul(y))
+	forward, err := b.Build()
+	if err != nil {
+		panic(err)
+	}
+	b = program.NewBuilder(activation + ".backward")
+	x, y, dy := b.Input("a", t), b.Input("b", t), b.Input("d", t)
+	value, slope := f[activation](x)
+	b.Output("da", dy.Mul(y).Mul(slope))
+	b.Output("db", dy.Mul(value))
+	if backward, err = b.Build(); err != nil {
+		panic(err)
+	}
+	return forward, backward
+}
+
+// silu returns x·σ(x) and its derivative.
+func silu(x program.Value) (value, slope program.Value) {
+	one := x.Builder().Const(1)
+	sigma := one.Div(x.Neg().Exp().Add(one))
+	return x.Mul(sigma), sigma.Mul(x.Mul(x.Builder().Const(1).Sub(sigma)).Shift(1))
+}
+
+// gelu returns x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))) and its derivative.
+func gelu(x program.Value) (value, slope program.Value) {
+	const c, cubic = 0.7978845608028654, 0.044715 // c = √(2/π)
+	tanh := x.Square().Scale(cubic).Shift(1).Mul(x).Scale(c).Tanh()
+	inner := x.Square().Scale(3 * cubic).Shift(1).Scale(c) // the derivative of tanh's argument
+	slope = tanh.Shift(1).Add(x.Mul(x.Builder().Const(1).Sub(tanh.Square())).Mul(inner)).Scale(0.5)
+	return x.Scale(0.5).Mul(tanh.Shift(1)), slope
+}
+
+// short returns slices if all are in bfloat16.
+func short(lists ...[]any) (all [][]uint16, ok bool) {
+	for _, memory := range slices.Concat(lists...) {
+		m, ok := memory.([]uint16)
+		if !ok {
+			return nil, false
+		}
+		all = append(all, m)
+	}
+	return all, true
+}
+
+// crossEntropy keeps the logits for the adjoint. Together with the adjoint it computes the rows in
+// chunks, one after the other, and keeps nothing (as in Hsu et al., 2024, "Liger Kernel").
+func crossEntropy(c *program.Call, o plan.Options, tokens int) (*plan.Kernel, error) {
+	x, w := c.Meaning.Inputs[0].Type, c.Meaning.Inputs[1].Type
+	n, vocabulary := x.Shape[0], w.Shape[0]
+	size := chunkOf(n, cmp.Or(tokens, max(128, 1<<26/vocabulary)))
+	whole, err := newLosses(c, o, n)
+	if err != nil {
+		return nil, err
+	}
+	part, err := newLosses(c, o, size)
+	if err != nil {
+		return nil, err
+	}
+	logits := program.FloatType(size, vocabulary)
+	return &plan.Kernel{
+		Saved:        []program.Type{program.FloatType(n, vocabulary), program.FloatType(n)},
+		Scratch:      []plan.Scratch{{Type: program.FloatType(n, vocabulary), Rounded: whole.limit == 0}},
+		BothScratch:  []plan.Scratch{{Type: logits}, {Type: logits, Rounded: whole.limit == 0}},
+		ReadsOperand: always, ReadsResult: never, Rounds: []bool{true, true}, ShortAdjoints: true,
+		Forward: func(m plan.Memory, parallel loops.Parallel) error {
+			logits, losses := m.Saved[0].([]float32), m.Results[0].([]float32)
+			chosen := m.Saved[1].([]float32)
+			err := whole.logits(logits, m.Operands[0], m.Operands[1], parallel)
+			if err == nil {
+				err = whole.rows(logits, m.Operands[2]).Sums(losses, chosen, parallel)
+			}
+			loops.Binary(loops.Sub, losses, losses, chosen)
+			return err
+		},
+		Adjoint: func(m plan.Memory, parallel loops.Parallel) error {
+			losses := m.Saved[1].([]float32) // again: nothing reads them
+			return whole.adjoints(m, m.Saved[0].([]float32), losses, m.Scratch[0], nil, parallel)
+		},
+		Both: func(m plan.Memory, parallel loops.Parallel) error {
+			logits, losses := m.Scratch[0].([]float32), m.Results[0].([]float32)
+			for first := 0; first < n; first += size {
+				chunk := m
+				rows := func(memory any) any { return sliceRows(memory, n, first, size) }
+				chunk.Operands = []any{rows(m.Operands[0]), m.Operands[1], rows(m.Operands[2])}
+				chunk.Adjoints = []any{rows(m.Adjoints[0])}
+				chunk.Gradients = []any{rows(m.Gradients[0]), m.Gradients[1]}
+				err := part.logits(logits, chunk.Operands[0], m.Operands[1], parallel)
+				var sum []float32 // of the weight's gradient, over the chunks before
+				if first > 0 {
+					sum, _ = m.Gradients[1].([]float32)
+				}
+				if err == nil {
+					err = part.adjoints(chunk, logits, losses[first:first+size], m.Scratch[1], sum, parallel)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}, nil
+}
+
+// chunkOf returns the largest divisor of rows up to most, or, if that is below an eighth of it,
+// rows: products of a few rows are slow.
+func chunkOf(rows, most int) int {
+	for size := min(rows, most); size > most/8; size-- {
+		if rows%size == 0 {
+			return size
+		}
+	}
+	return rows
+}
+
+// sliceRows returns some of n rows of a tensor.
+func sliceRows(memory any, n, first, count int) any {
+	switch m := memory.(type) {
+	case []float32:
+		return m[len(m)/n*first : len(m)/n*(first+count)]
+	case []uint16:
+		return m[len(m)/n*first : len(m)/n*(first+count)]
+	case []int32:
+		return m[len(m)/n*first : len(m)/n*(first+count)]
+	}
+	return nil
+}
+
+// losses computes cross-entropies of a number of rows.
+type losses struct {
+	products
+	limit              float64 // of logits
+	vocabulary         int
+	capped, capAdjoint function
+}
+
+func newLosses(c *program.Call, o plan.Options, rows int) (l losses, err error) {
+	x, w := c.Meaning.Inputs[0].Type, c.Meaning.Inputs[1].Type
+	l.limit, l.vocabulary = c.Setting.(float64), w.Shape[0]
+	l.products, err = newProducts(o, program.FloatType(rows, x.Shape[1]), w)
+	if err == nil {
+		l.capped, l.capAdjoint, err = capOf(l.limit, rows, l.vocabulary)
+	}
+	return l, err
+}
+
+func (l losses) logits(to []float32, x, w any, parallel loops.Parallel) error {
+	err := multiply(l.value, to, x, w, nil, parallel)
+	if err == nil {
+		err = l.capped([]any{to}, []any{to}, parallel)
+	}
+	return err
+}
+
+func (l losses) rows(logits []float32, targets any) loops.Logits {
+	return loops.Logits{Columns: l.vocabulary, Logits: logits, Targets: targets.([]int32)}
+}
+
+// adjoints computes the losses and the gradients. d is memory for the gradient of the logits, and
+// sum, unless nil, is added to the weight's.
+func (l losses) adjoints(m plan.Memory, logits, losses []float32, d any, sum []float32,
+	parallel loops.Parallel) error {
+	whole, _ := d.([]float32)
+	short, _ := d.([]uint16)
+	factors := m.Adjoints[0].([]float32)
+	err := l.rows(logits, m.Operands[2]).Losses(losses, whole, short, factors, parallel)
+	if err == nil {
+		err = l.capAdjoint([]any{logits, d}, []any{d}, parallel)
+	}
+	if err == nil {
+		err = multiply(l.dx, m.Gradients[0], d, m.Operands[1], nil, parallel)
+	}
+	if err == nil {
+		err = multiply(l.dw, m.Gradients[1], d, m.Operands[0], sum, parallel)
+	}
+	return err
+}
+
+// A function computes slices from slices.
+type function func(in, out []any, parallel loops.Parallel) error
+
+// capOf returns the functions that replace logits x by c·tanh(x/c), and the adjoint of the results
+// by that of x; they change nothing if c is 0.
+func capOf(c float64, rows, columns int) (value, adjoint function, err error) {
+	if c == 0 {
+		same := func(_, _ []any, _ loops.Parallel) error { return nil }
+		return same, same, nil
+	}
+	t := program.FloatType(rows, columns)
+	b := program.NewBuilder("cap")
+	b.Output("x", b.Input("x", t).Scale(1/c).Tanh().Scale(c))
+	forward, err := b.Build()
+	if err != nil {
+		return nil, nil, err
+	}
+	b = program.NewBuilder("cap.vjp")
+	y, d := b.Input("y", t), b.Input("d", t)
+	b.Output("d", d.Mul(b.Const(1).Sub(y.Scale(1/c).Square())))
+	backward, err := b.Build()
+	if err != nil {
+		return nil, nil, err
+	}
+	if value, err = byStorage(forward, rows); err == nil {
+		adjoint, err = byStorage(backward, rows)
+	}
+	return value, adjoint, err
+}

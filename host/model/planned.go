@@ -1,0 +1,97 @@
+package model
+
+import (
+	"slices"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/passes"
+	"github.com/cage-qat/cage/host/compute/plan"
+	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/kernels"
+	"github.com/cage-qat/cage/host/model/network"
+	"github.com/cage-qat/cage/internal/lists"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/autodiff"
+	"github.com/cage-qat/cage/sdk/program/transform"
+)
+
+// Planned implements [Language].
+func (m *transformer) Planned(params []*graph.Node, batch *graph.Node, wrt []*graph.Node) (
+	loss *graph.Node, gradients []*graph.Node, ok bool) {
+	g := batch.Graph()
+	special := func(w *graph.Node) bool {
+		_, codes := lower.CodesOf(w)
+		return codes || quantizesBackward(w)
+	}
+	dims := batch.Shape().Dimensions
+	shape := network.Shape{Batch: dims[0], Context: dims[len(dims)-1] - 1, Documents: m.Documents}
+	if !engine.DeviceOf(g).Fuses() || !engine.OwnProducts(g) || slices.ContainsFunc(params, special) {
+		return nil, nil, false
+	}
+	names := make([]string, len(wrt))
+	for i, x := range wrt {
+		at := slices.Index(params, x)
+		if at < 0 {
+			return nil, nil, false
+		}
+		names[i] = m.params[at].Name
+	}
+	o := plan.Options{Arithmetic: engine.Arithmetic(g), Kernels: kernels.For(m.LossTokens)}
+	p, err := m.lossProgram(shape, names, o)
+	if err != nil {
+		panic(err)
+	}
+	compiled, err := plan.Compile(p, o)
+	if err != nil {
+		panic(err)
+	}
+	native := engine.Native{Name: p.Name, Outputs: lists.Map(p.Outputs,
+		func(o program.Output) shapes.Shape {
+			return shapes.Make(dtypes.Float32, p.TypeOf(o.Value).Shape...)
+		})}
+	flat := func(t engine.Tensor) any { return t.Flat }
+	native.Run = func(in, out []engine.Tensor, parallel engine.Parallel) error {
+		return compiled.Run(lists.Map(in, flat), lists.Map(out, flat), parallel)
+	}
+	out := native.Call(append([]*graph.Node{batch}, params...)...)
+	return out[0], out[1:], true
+}
+
+// lossProgram returns the program of the model's mean loss, and of its gradients with respect to
+// the named parameters, for a plan.
+func (m *transformer) lossProgram(shape network.Shape, wrt []string, o plan.Options) (
+	*program.Program, error) {
+	forward, err := network.New(m.Settings, shape, nil)
+	if err != nil {
+		return nil, err
+	}
+	vjp, err := autodiff.VJP(forward, network.Losses, wrt...)
+	if err != nil {
+		return nil, err
+	}
+	b := program.NewSimplifier(forward.Name)
+	in := transform.Inputs(b, forward, nil)[:len(forward.Inputs)]
+	losses := transform.Inline(b, forward, in...)[network.Losses]
+	factor := 1 / float64(shape.Batch*shape.Context)
+	each := b.Const(factor).Broadcast(losses.Shape(), nil)
+	gradients := transform.Inline(b, vjp, append(in, each)...)
+	b.Output("loss", losses.ReduceSum(0, 1).Scale(factor))
+	for _, name := range wrt {
+		b.Output(autodiff.Prefix+name, gradients[autodiff.Prefix+name])
+	}
+	p, err := b.Build()
+	if err != nil {
+		return nil, err
+	}
+	again := map[architecture.Recompute]string{architecture.RecomputeBlocks: network.Block,
+		architecture.RecomputeAttention: network.SelfAttention}
+	if p, err = passes.ExpandCalls(p, o.Computes, again[m.Recompute]); err != nil {
+		return nil, err
+	}
+	return passes.AddInCalls(p, kernels.Sums...)
+}
