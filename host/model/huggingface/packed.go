@@ -259,13 +259,20 @@ func (c *Checkpoint) NoteStored(typ, kept func(tensor string) string) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(tensors)) {
-		text := fmt.Sprintf("%d matrices are stored as %s", len(tensors[name]), name)
+		text := fmt.Sprintf("%s stored as %s", matrices(len(tensors[name])), name)
 		if keeps := cmp.Or(keeping[name], kept(tensors[name][0])); keeps != "" {
 			text += ", which training keeps at its start with quantizer.weights = " + keeps
 		}
 		c.Stored = append(c.Stored, text)
 		c.Config.Warnings = append(c.Config.Warnings, text+": the precision before that is lost")
 	}
+}
+
+func matrices(n int) string {
+	if n == 1 {
+		return "1 matrix is"
+	}
+	return fmt.Sprintf("%d matrices are", n)
 }
 
 // A matrix is stored as codes, each of which stands for (number − zero)·scale/global + bias.
