@@ -8,26 +8,11 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/model/network"
 )
 
-// Distillation is the loss of distilling a teacher into a model: the generalized Jensen-Shannon
-// divergence (Agarwal et al., 2024, "On-policy distillation of language models", eq. 1) of the
-// predictions for each token,
-//
-//	D(P, Q) = β·KL(P‖M) + (1−β)·KL(Q‖M),  M = β·P + (1−β)·Q,
-//
-// where P is the teacher's distribution and Q the model's, both from logits divided by the
-// temperature. For β = 0 and β = 1, where this formula gives zero, the usual definitions hold:
-// β = 0 is KL(P‖Q), and β = 1 is KL(Q‖P).
-type Distillation struct {
-	Beta        float64 // in [0, 1]
-	Temperature float64 // above 0
-	Weight      float64 // share of the divergence in the loss, in (0, 1]; the rest is cross-entropy
-	// Squared multiplies the divergence by the square of the temperature, so that its gradients
-	// have about the same size as at temperature 1 (Hinton et al., 2015, "Distilling the knowledge
-	// in a neural network", section 2).
-	Squared bool
-}
+// Distillation says how a teacher is distilled into a model.
+type Distillation = network.Distillation
 
 // Distilled holds the mean losses of a batch in nats. As in [Model.Losses], each loss is multiplied
 // by the weight of its target.
@@ -60,13 +45,13 @@ func (m *transformer) Distilled(params []*graph.Node, batch, teacher *graph.Node
 		return graph.ReduceAllMean(m.weightLosses(graph.Reshape(losses, targets.Shape().Dim(0)), in))
 	}
 	if !lower.ByRows(h.Graph()) {
-		divergences, crossEntropies := d.losses(head.linear(h), teacher, targets)
-		return d.means(mean(divergences), mean(crossEntropies))
+		divergences, crossEntropies := distillationLosses(d, head.linear(h), teacher, targets)
+		return means(d, mean(divergences), mean(crossEntropies))
 	}
 	logits := head.logits(h)
 	divergences, crossEntropies, dLogits := nativeDistilled(d, logits, teacher,
 		graph.InsertAxes(targets, -1), m.factors(in, h))
-	out := d.means(mean(divergences), mean(crossEntropies))
+	out := means(d, mean(divergences), mean(crossEntropies))
 	dh, dHead := head.adjoints(h, logits, dLogits)
 	out.Loss = engine.Custom(out.Loss, []*graph.Node{h, head.w}, func(dy *graph.Node) []*graph.Node {
 		return []*graph.Node{graph.Mul(dh, dy), graph.Mul(dHead, dy)}
@@ -74,7 +59,8 @@ func (m *transformer) Distilled(params []*graph.Node, batch, teacher *graph.Node
 	return out
 }
 
-func (d Distillation) means(divergence, crossEntropy *graph.Node) Distilled {
+// means combines the mean losses.
+func means(d Distillation, divergence, crossEntropy *graph.Node) Distilled {
 	loss := divergence
 	if d.Weight != 1 {
 		loss = graph.Add(graph.MulScalar(divergence, d.Weight), graph.MulScalar(crossEntropy, 1-d.Weight))
@@ -82,23 +68,17 @@ func (d Distillation) means(divergence, crossEntropy *graph.Node) Distilled {
 	return Distilled{loss, divergence, crossEntropy}
 }
 
-// losses computes the divergences and cross-entropies of rows of logits with graph operations.
-func (d Distillation) losses(logits, teacher, targets *graph.Node) (
+// distillationLosses computes the divergences and cross-entropies of rows of logits with graph
+// operations.
+func distillationLosses(d Distillation, logits, teacher, targets *graph.Node) (
 	divergences, crossEntropies *graph.Node) {
 	plain := newPredictions(logits, 1)
 	scaled := plain
 	if d.Temperature != 1 {
 		scaled = newPredictions(logits, d.Temperature)
 	}
-	divergences = d.divergence(scaled, newPredictions(teacher, d.Temperature))
-	return graph.MulScalar(divergences, d.scale()), plain.crossEntropy(targets)
-}
-
-func (d Distillation) scale() float64 {
-	if d.Squared {
-		return d.Temperature * d.Temperature
-	}
-	return 1
+	divergences = divergence(d, scaled, newPredictions(teacher, d.Temperature))
+	return graph.MulScalar(divergences, d.Scale()), plain.crossEntropy(targets)
 }
 
 // divergence returns the divergence of each row, [tokens], with its gradient with respect to the
@@ -107,7 +87,7 @@ func (d Distillation) scale() float64 {
 // With u = log P/M and r = log Q/M it is β·ΣP·u + (1−β)·ΣQ·r, and its derivative with
 // respect to a logit is (1−β)·Q·(r − ΣQ·r), divided by the temperature. If M is P, as for
 // β = 1, r is log Q/P and the factor is 1.
-func (d Distillation) divergence(model, teacher predictions) *graph.Node {
+func divergence(d Distillation, model, teacher predictions) *graph.Node {
 	logRatio := graph.Sub(graph.Sub(teacher.scaled, model.scaled),
 		graph.Sub(teacher.logTotal, model.logTotal))
 	if d.Beta == 0 {
@@ -121,7 +101,7 @@ func (d Distillation) divergence(model, teacher predictions) *graph.Node {
 	if d.Beta == 1 {
 		factor = 1
 	}
-	u, r := d.toMixture(logRatio)
+	u, r := toMixture(d, logRatio)
 	modelKL := model.mean(r) // KL(Q‖M)
 	value := graph.Add(graph.MulScalar(teacher.mean(u), d.Beta), graph.MulScalar(modelKL, factor))
 	return engine.Custom(value, []*graph.Node{model.logits}, func(dy *graph.Node) []*graph.Node {
@@ -134,7 +114,7 @@ func (d Distillation) divergence(model, teacher predictions) *graph.Node {
 // toMixture returns u = log P/M and r = log Q/M, given log P/Q. M is computed relative to the
 // larger of P and Q, which avoids overflow and cancellation: M/max(P, Q) is a mixture of 1 and of
 // e^−|log P/Q|.
-func (d Distillation) toMixture(logRatio *graph.Node) (u, r *graph.Node) {
+func toMixture(d Distillation, logRatio *graph.Node) (u, r *graph.Node) {
 	if d.Beta == 1 {
 		return graph.ZerosLike(logRatio), graph.Neg(logRatio)
 	}

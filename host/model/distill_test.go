@@ -83,8 +83,8 @@ func divergences(
 	in := []*engine.Buffer{testdevice.Upload(t, device, logits, rows, len(logits)/rows),
 		testdevice.Upload(t, device, teacher, rows, len(logits)/rows)}
 	out := testdevice.Evaluate(t, device, in, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-		value := graph.MulScalar(d.divergence(newPredictions(in[0], d.Temperature),
-			newPredictions(in[1], d.Temperature)), d.scale())
+		value := graph.MulScalar(divergence(d, newPredictions(in[0], d.Temperature),
+			newPredictions(in[1], d.Temperature)), d.Scale())
 		return append([]*graph.Node{value}, graph.Gradient(graph.ReduceAllSum(value), in[0])...)
 	})
 	return out[0], out[1]
@@ -279,7 +279,8 @@ func testDistilled(t *testing.T, language Language) {
 	c.teacher = wide(c.run(t, rows, func(_, taught []*graph.Node, batch *graph.Node) []*graph.Node {
 		return []*graph.Node{m.BatchLogits(taught, batch, nil)}
 	})[0])
-	for _, d := range []Distillation{{0.5, 1, 1, false}, {0.5, 2, 0.75, false}, {0.2, 1, 0.5, false}} {
+	for _, d := range []Distillation{{Beta: 0.5, Temperature: 1, Weight: 1},
+		{Beta: 0.5, Temperature: 2, Weight: 0.75}, {Beta: 0.2, Temperature: 1, Weight: 0.5}} {
 		t.Run(fmt.Sprint(d), func(t *testing.T) { c.check(t, d, context, half) })
 	}
 }

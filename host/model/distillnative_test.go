@@ -63,8 +63,8 @@ func testNativeDistilled(t *testing.T, d Distillation, vocabulary int) {
 						graph.InsertAxes(ids, -1), in[2])
 					return []*graph.Node{divergences, crossEntropies, gradient}
 				}
-				divergences, crossEntropies := d.losses(in[0], in[1], ids)
-				weighted := graph.Mul(d.means(divergences, crossEntropies).Loss, graph.Reshape(in[2], tokens))
+				divergences, crossEntropies := distillationLosses(d, in[0], in[1], ids)
+				weighted := graph.Mul(means(d, divergences, crossEntropies).Loss, graph.Reshape(in[2], tokens))
 				return []*graph.Node{divergences, crossEntropies,
 					graph.Gradient(graph.ReduceAllSum(weighted), in[0])[0]}
 			})
@@ -87,7 +87,7 @@ func testNativeDistilled(t *testing.T, d Distillation, vocabulary int) {
 		for row := range tokens {
 			for i, what := range []string{"divergence", "cross-entropy"} {
 				a, b := float64(got[i][row]), float64(want[i][row])
-				if !(math.Abs(a-b) <= 2e-6*(1+math.Abs(b))*(1+d.scale())) {
+				if !(math.Abs(a-b) <= 2e-6*(1+math.Abs(b))*(1+d.Scale())) {
 					t.Errorf("the %s of row %d is %v, and %v by the graph", what, row, a, b)
 				}
 			}
@@ -95,7 +95,7 @@ func testNativeDistilled(t *testing.T, d Distillation, vocabulary int) {
 			largest := max(math.Abs(float64(slices.Max(b))), math.Abs(float64(slices.Min(b))))
 			for j := range a {
 				if !(math.Abs(float64(a[j]-b[j])) <= rounding*largest+apart*math.Abs(float64(factors[row]))*max(
-					1, d.scale()/d.Temperature)) {
+					1, d.Scale()/d.Temperature)) {
 					t.Fatalf("%s: the gradient at column %d of row %d is %v, and %v by the graph", precision, j,
 						row, a[j], b[j])
 				}

@@ -90,7 +90,7 @@ func nativeDistilled(d Distillation, logits, teacher, targets,
 			whole, _ := out[2].Flat.([]float32)
 			short, _ := out[2].Flat.([]uint16)
 			of := loops.Distillation{Teacher: in[3].Flat.([]float32), Beta: d.Beta,
-				Temperature: d.Temperature, Weight: d.Weight, Scale: d.scale()}
+				Temperature: d.Temperature, Weight: d.Weight, Scale: d.Scale()}
 			return rowsOf(in).Distilled(of, out[0].Flat.([]float32), out[1].Flat.([]float32), whole, short,
 				in[2].Flat.([]float32), parallel)
 		}}.Call(logits, targets, factors, teacher)

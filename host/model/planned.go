@@ -7,6 +7,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/passes"
@@ -21,16 +22,16 @@ import (
 )
 
 // Planned implements [Language].
-func (m *transformer) Planned(params []*graph.Node, batch *graph.Node, wrt []*graph.Node) (
-	loss *graph.Node, gradients []*graph.Node, ok bool) {
+func (m *transformer) Planned(params []*graph.Node, batch *graph.Node, wrt []*graph.Node,
+	d *Distillation, teacher *graph.Node) (means, gradients []*graph.Node, ok bool) {
 	g := batch.Graph()
 	special := func(w *graph.Node) bool {
 		_, codes := lower.CodesOf(w)
 		return codes || quantizesBackward(w)
 	}
-	dims := batch.Shape().Dimensions
-	shape := network.Shape{Batch: dims[0], Context: dims[len(dims)-1] - 1, Documents: m.Documents}
-	if !engine.DeviceOf(g).Fuses() || !engine.OwnProducts(g) || slices.ContainsFunc(params, special) {
+	dev := engine.DeviceOf(g)
+	if !dev.Fuses() || !engine.OwnProducts(g) || dev.Attention() == device.PlainAttention ||
+		slices.ContainsFunc(params, special) {
 		return nil, nil, false
 	}
 	names := make([]string, len(wrt))
@@ -41,6 +42,9 @@ func (m *transformer) Planned(params []*graph.Node, batch *graph.Node, wrt []*gr
 		}
 		names[i] = m.params[at].Name
 	}
+	dims := batch.Shape().Dimensions
+	shape := network.Shape{Batch: dims[0], Context: dims[len(dims)-1] - 1, Documents: m.Documents,
+		Head: network.Head{Teacher: d}}
 	o := plan.Options{Arithmetic: engine.Arithmetic(g), Kernels: kernels.For(m.LossTokens)}
 	p, err := m.lossProgram(shape, names, o)
 	if err != nil {
@@ -58,12 +62,17 @@ func (m *transformer) Planned(params []*graph.Node, batch *graph.Node, wrt []*gr
 	native.Run = func(in, out []engine.Tensor, parallel engine.Parallel) error {
 		return compiled.Run(lists.Map(in, flat), lists.Map(out, flat), parallel)
 	}
-	out := native.Call(append([]*graph.Node{batch}, params...)...)
-	return out[0], out[1:], true
+	in := append([]*graph.Node{batch}, params...)
+	if d != nil {
+		in = append(in, graph.Reshape(teacher, -1, m.Vocab))
+	}
+	out := native.Call(in...)
+	count := len(out) - len(wrt)
+	return out[:count], out[count:], true
 }
 
-// lossProgram returns the program of the model's mean loss, and of its gradients with respect to
-// the named parameters, for a plan.
+// lossProgram returns the program of the model's mean loss, or mean divergence and cross-entropy,
+// and of the gradients of the loss with respect to the named parameters, for a plan.
 func (m *transformer) lossProgram(shape network.Shape, wrt []string, o plan.Options) (
 	*program.Program, error) {
 	forward, err := network.New(m.Settings, shape, nil)
@@ -76,11 +85,15 @@ func (m *transformer) lossProgram(shape network.Shape, wrt []string, o plan.Opti
 	}
 	b := program.NewSimplifier(forward.Name)
 	in := transform.Inputs(b, forward, nil)[:len(forward.Inputs)]
-	losses := transform.Inline(b, forward, in...)[network.Losses]
+	out := transform.Inline(b, forward, in...)
 	factor := 1 / float64(shape.Batch*shape.Context)
-	each := b.Const(factor).Broadcast(losses.Shape(), nil)
+	each := b.Const(factor).Broadcast(out[network.Losses].Shape(), nil)
 	gradients := transform.Inline(b, vjp, append(in, each)...)
-	b.Output("loss", losses.ReduceSum(0, 1).Scale(factor))
+	for _, o := range forward.Outputs {
+		if shape.Head.Teacher == nil || o.Name != network.Losses {
+			b.Output(o.Name, out[o.Name].ReduceSum(0, 1).Scale(factor))
+		}
+	}
 	for _, name := range wrt {
 		b.Output(autodiff.Prefix+name, gradients[autodiff.Prefix+name])
 	}

@@ -1,5 +1,7 @@
 package loops
 
+import "slices"
+
 // Parallel calls f(i) for i from 0 to n−1, possibly concurrently, and returns when all calls have
 // returned.
 type Parallel = func(n int, f func(i int))
@@ -37,24 +39,45 @@ func Lookup(dst []float32, index []int32, table []float32, d int, parallel Paral
 // ScatterAdd sets row i of dst to the sum of the rows of x with index i; rows have d elements. One
 // task computes each sum, in the order of x and in float64.
 func ScatterAdd(dst []float32, index []int32, x []float32, d int, parallel Parallel) {
-	n := len(dst) / d
 	const tasks = 8
-	each := (n + tasks - 1) / tasks
-	parallel((n+each-1)/each, func(task int) {
-		first, end := task*each, min(n, (task+1)*each)
-		sums := make([]float64, (end-first)*d)
-		for i, j := range index {
-			row := rowWithin(j, n)
-			if row < first || row >= end {
-				continue
-			}
-			sum := sums[(row-first)*d:][:d]
-			for k, v := range x[i*d:][:d] {
-				sum[k] += float64(v)
-			}
+	each := (len(dst)/d + tasks - 1) / tasks * d
+	parallel(tasks, func(i int) { clear(dst[min(i*each, len(dst)):min((i+1)*each, len(dst))]) })
+	AddRows(dst, index, x, d, parallel)
+}
+
+// AddRows is like ScatterAdd, but adds the sums to dst.
+func AddRows(dst []float32, index []int32, x []float32, d int, parallel Parallel) {
+	rows := make([]int32, len(index)) // of x, by their index
+	for i := range rows {
+		rows[i] = int32(i)
+	}
+	n := len(dst) / d
+	slices.SortStableFunc(rows, func(a, b int32) int {
+		return rowWithin(index[a], n) - rowWithin(index[b], n)
+	})
+	var first []int // of each sum
+	for i, row := range rows {
+		if i == 0 || rowWithin(index[row], n) != rowWithin(index[rows[i-1]], n) {
+			first = append(first, i)
 		}
-		for i, v := range sums {
-			dst[first*d+i] = float32(v)
+	}
+	divide(len(first), max(1, len(rows)/max(1, len(first)))*d, parallel, func(from, to int) {
+		sum := make([]float64, d)
+		for i := from; i < to; i++ {
+			end := len(rows)
+			if i+1 < len(first) {
+				end = first[i+1]
+			}
+			clear(sum)
+			for _, row := range rows[first[i]:end] {
+				for k, v := range x[int(row)*d:][:d] {
+					sum[k] += float64(v)
+				}
+			}
+			at := dst[rowWithin(index[rows[first[i]]], n)*d:][:d]
+			for k, v := range sum {
+				at[k] += float32(v)
+			}
 		}
 	})
 }

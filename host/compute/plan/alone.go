@@ -2,6 +2,8 @@ package plan
 
 import (
 	"fmt"
+	"reflect"
+	"slices"
 
 	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/matmul"
@@ -21,6 +23,18 @@ func (c *compiler) alone(n *program.Node, id program.ID) error {
 		constant := c.slots[c.slotOf[id]].make()
 		fromReference(constant, t)
 		c.slots[c.slotOf[id]].constant = constant
+		return nil
+	}
+	if k := slices.IndexFunc(n.Args, func(a program.ID) bool { return c.added[a] }); k >= 0 {
+		// The sum is computed where the other operand is.
+		in.in = append(c.operands(c.p.Node(n.Args[k])), in.in[1-k])
+		in.run = func(in, _ []any, parallel loops.Parallel) error {
+			index, x := in[0].([]int32), floats(in[1])
+			loops.AddRows(floats(in[2]), index, x, len(x)/len(index), parallel)
+			return nil
+		}
+		c.slotOf[id] = in.in[2]
+		c.list = append(c.list, in)
 		return nil
 	}
 	var err error
@@ -188,18 +202,7 @@ func strided[T any](dst, src []T, shape, to, from []int) {
 	}
 }
 
-func copyAny(dst, src any) {
-	switch d := dst.(type) {
-	case []float32:
-		copy(d, src.([]float32))
-	case []int32:
-		copy(d, src.([]int32))
-	case []uint32:
-		copy(d, src.([]uint32))
-	case []bool:
-		copy(d, src.([]bool))
-	}
-}
+func copyAny(dst, src any) { reflect.Copy(reflect.ValueOf(dst), reflect.ValueOf(src)) }
 
 // sums returns the sums of floats over the first axes, in binary64; nil for other sums.
 func (c *compiler) sums(n *program.Node) function {

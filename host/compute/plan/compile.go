@@ -24,6 +24,7 @@ type compiler struct {
 	place  []int        // of each value: the group that computes it, −1 for inputs
 	source []program.ID // of each value: the one whose memory it shares
 	free   []bool       // values that each reader computes again, instead of reading them
+	added  []bool       // scattered values that are added to another one where that is
 }
 
 // A group is a number of nodes that one instruction computes: the results of a call, another
@@ -128,6 +129,7 @@ func (c *compiler) overwrites(slot, input int) bool {
 func (c *compiler) arrange() {
 	values := c.p.NumValues()
 	c.place, c.source, c.free = make([]int, values), make([]program.ID, values), make([]bool, values)
+	c.accumulate()
 	inMemory, ofCall := c.inMemory(), map[string]int{}
 	for i := range c.p.Inputs {
 		c.place[i], c.source[i] = -1, program.ID(i)
@@ -143,7 +145,7 @@ func (c *compiler) arrange() {
 			c.source[id] = c.source[n.Args[0]]
 			c.free[id] = true
 			continue
-		case isFree(n) && !inMemory[id]:
+		case isFree(n) && !inMemory[id] || c.added[id]:
 			c.free[id] = true
 			continue
 		}
@@ -190,7 +192,7 @@ func (c *compiler) joinAdjoints() error {
 			return err
 		}
 		adjoints := n.Args[len(operands):]
-		if k.Both == nil || slices.ContainsFunc(adjoints, func(id program.ID) bool {
+		if k.Adjoint != nil || slices.ContainsFunc(adjoints, func(id program.ID) bool {
 			return c.needs(c.place[id], at, map[int]bool{})
 		}) {
 			continue
@@ -289,10 +291,41 @@ func isFree(n *program.Node) bool {
 
 // inPass reports whether package cpu may compute an operation in a pass.
 func (c *compiler) inPass(n *program.Node) bool {
-	if _, refused := passes.UnsupportedByRows[n.Op]; refused || n.Op == program.OpCall {
+	if _, refused := passes.UnsupportedByRows[n.Op]; refused || n.Op == program.OpCall ||
+		n.Op == program.OpAdd && (c.added[n.Args[0]] || c.added[n.Args[1]]) {
 		return false
 	}
 	return n.Op != program.OpConstant || n.Type.Size() == 1
+}
+
+// accumulate finds sums of scattered values and of another value that nothing else reads, as in the
+// gradient of an embedding that is the head, too.
+func (c *compiler) accumulate() {
+	uses := make([]int, c.p.NumValues())
+	for i := range c.p.Nodes {
+		for _, a := range c.p.Nodes[i].Args {
+			uses[a]++
+		}
+	}
+	for _, o := range c.p.Outputs {
+		uses[o.Value]++
+	}
+	c.added = make([]bool, c.p.NumValues())
+	for i := range c.p.Nodes {
+		n := &c.p.Nodes[i]
+		if n.Op != program.OpAdd {
+			continue
+		}
+		for k, scattered := range n.Args {
+			of, other := c.p.Node(scattered), n.Args[1-k]
+			to := c.p.Node(other)
+			if of != nil && of.Op == program.OpScatterAdd && uses[scattered] == 1 && uses[other] == 1 &&
+				to != nil && to.Op == program.OpCall && of.Type.Equal(n.Type) && to.Type.Equal(n.Type) {
+				c.added[scattered] = true
+				break
+			}
+		}
+	}
 }
 
 // inMemory marks free operations that are needed in memory: by an instruction of their own, or as

@@ -13,15 +13,15 @@ import (
 
 // A Kernel computes a call and its adjoint.
 type Kernel struct {
-	Saved                []program.Type // values that Forward writes for Adjoint, beside the results
-	Scratch, BothScratch []Scratch      // memory of Adjoint, and of Both
-	Forward              func(m Memory, parallel loops.Parallel) error
-	Adjoint              func(m Memory, parallel loops.Parallel) error
-	// Both, unless nil, computes results and gradients at once, without Saved. It is called instead
-	// where the adjoints of the results are known without the results.
-	Both func(m Memory, parallel loops.Parallel) error
-	// ReadsOperand and ReadsResult tell what Adjoint reads of the forward pass.
+	Saved   []program.Type // values that Forward writes for Adjoint, beside the results
+	Scratch []Scratch      // memory to work in
+	Forward func(m Memory, parallel loops.Parallel) error
+	// Adjoint computes the gradients. ReadsOperand and ReadsResult tell what it reads of the forward
+	// pass. If it is nil, Both computes results and gradients at once: in place of Forward, where the
+	// adjoints of the results are known without the results, else after it.
+	Adjoint                   func(m Memory, parallel loops.Parallel) error
 	ReadsOperand, ReadsResult func(i int) bool
+	Both                      func(m Memory, parallel loops.Parallel) error
 	// Rounds tells which operands the kernel rounds to bfloat16, and Short whether its results can
 	// be stored so. Adjoint rounds the adjoints of results, and the adjoints of the operands can
 	// be stored so, as RoundsAdjoints and ShortAdjoints say.
@@ -29,7 +29,7 @@ type Kernel struct {
 	Short, RoundsAdjoints, ShortAdjoints bool
 }
 
-// Scratch is memory that an adjoint works in. If Rounded is set, it is stored as products round it.
+// Scratch is memory that a kernel works in. If Rounded is set, it is stored as products round it.
 type Scratch struct {
 	program.Type
 	Rounded bool
@@ -38,9 +38,31 @@ type Scratch struct {
 // Memory holds the slices of a kernel. Those of floats are []float32, or []uint16 for bfloat16.
 type Memory struct {
 	Operands, Results, Saved, Scratch []any
-	// of Adjoint: those of results, nil if it is zero, and of operands, nil if it is not wanted
+	// of Adjoint and Both: those of results, nil if it is zero, and of operands, nil if it is not
+	// wanted
 	Adjoints, Gradients []any
 	Sum                 []float32 // is added to the first result or gradient; nil for none
+}
+
+// Rows returns some of n rows of all tensors but those saved and the scratch.
+func (m Memory) Rows(n, first, count int) Memory {
+	rows := func(list []any) []any {
+		out := make([]any, len(list))
+		for i, memory := range list {
+			switch m := memory.(type) {
+			case []float32:
+				out[i] = m[len(m)/n*first : len(m)/n*(first+count)]
+			case []uint16:
+				out[i] = m[len(m)/n*first : len(m)/n*(first+count)]
+			case []int32:
+				out[i] = m[len(m)/n*first : len(m)/n*(first+count)]
+			}
+		}
+		return out
+	}
+	m.Operands, m.Results, m.Adjoints, m.Gradients = rows(m.Operands), rows(m.Results),
+		rows(m.Adjoints), rows(m.Gradients)
+	return m
 }
 
 // rootOf returns the call that c is the adjoint or the sum of.
@@ -82,7 +104,8 @@ func (c *compiler) kernel(g group) error {
 		return c.adjoint(base, operands, sum, results)
 	}
 	if g.adjoint != nil {
-		return c.both(base, operands, results, g.adjoint)
+		back, all, gradients := c.callOf(g.adjoint)
+		return c.both(base, operands, results, back, all, gradients)
 	}
 	f, err := c.forward(base, operands, sum, results)
 	if err == nil {
@@ -97,20 +120,25 @@ func (c *compiler) callOf(nodes []program.ID) (of *program.Call, operands []int,
 	results []program.ID) {
 	n := c.p.Node(nodes[0])
 	of = n.Attr.Call
-	results = slices.Repeat([]program.ID{-1}, len(of.Meaning.Outputs))
+	results = noResults(of)
 	for _, id := range nodes {
 		results[c.p.Node(id).Attr.Output] = id
 	}
 	return of, c.operands(n), results
 }
 
-// both adds the instruction that computes a call and its adjoint at once.
-func (c *compiler) both(of *program.Call, operands []int, results, adjoint []program.ID) error {
+func noResults(of *program.Call) []program.ID {
+	return slices.Repeat([]program.ID{-1}, len(of.Meaning.Outputs))
+}
+
+// both adds the instruction that computes a call and its adjoint, back, at once. all are the
+// operands of the adjoint, and gradients its results.
+func (c *compiler) both(of *program.Call, operands []int, results []program.ID, back *program.Call,
+	all []int, gradients []program.ID) error {
 	k, err := c.options.Kernels[of.Name](of, c.options)
 	if err != nil {
 		return err
 	}
-	back, all, gradients := c.callOf(adjoint)
 	in := instruction{name: of.Name + " and its adjoint"}
 	in.in, in.rounds = slices.Clone(operands), slices.Clone(k.Rounds)
 	in.rounds = append(in.rounds, make([]bool, len(operands)-len(k.Rounds))...)
@@ -127,7 +155,7 @@ func (c *compiler) both(of *program.Call, operands []int, results, adjoint []pro
 	}
 	in.out = append(in.out, c.gradients(back, gradients)...)
 	in.short = append(in.short, repeat(k.ShortAdjoints, n)...)
-	in.out = append(in.out, c.scratch(k.BothScratch)...)
+	in.out = append(in.out, c.scratch(k.Scratch)...)
 	in.run = func(in, out []any, parallel loops.Parallel) error {
 		return k.Both(Memory{Operands: in[:n], Adjoints: in[n:], Results: out[:m],
 			Gradients: out[m : m+n], Scratch: out[m+n:]}, parallel)
@@ -192,9 +220,11 @@ func (c *compiler) forward(of *program.Call, operands []int, sum int,
 	n, m := len(operands), len(f.results)
 	in := instruction{name: of.Name, in: join(operands, []int{sum}), out: join(f.results, f.saved)}
 	in.rounds, in.short = k.Rounds, repeat(k.Short && sum < 0, m)
+	scratch := len(in.out)
+	in.out = append(in.out, c.scratch(k.Scratch)...)
 	in.run = func(in, out []any, parallel loops.Parallel) error {
-		return k.Forward(Memory{Operands: in[:n], Results: out[:m], Saved: out[m:], Sum: floats(in[n])},
-			parallel)
+		return k.Forward(Memory{Operands: in[:n], Results: out[:m], Saved: out[m:scratch],
+			Scratch: out[scratch:], Sum: floats(in[n])}, parallel)
 	}
 	c.list = append(c.list, in)
 	return f, nil
@@ -205,18 +235,20 @@ func (c *compiler) forward(of *program.Call, operands []int, sum int,
 func (c *compiler) adjoint(of *program.Call, operands []int, sum int, results []program.ID) error {
 	base := of.Of
 	n := len(base.Meaning.Inputs)
+	k, err := c.options.Kernels[base.Name](base, c.options)
+	if err != nil {
+		return err
+	}
+	if k.Adjoint == nil {
+		return c.both(base, operands[:n], noResults(base), of, operands, results)
+	}
 	f := c.calls[callKey(base, operands[:n])]
 	if f == nil {
-		none := make([]program.ID, len(base.Meaning.Outputs))
-		for i := range none {
-			none[i] = -1
-		}
-		var err error
-		if f, err = c.forward(base, operands[:n], -1, none); err != nil {
+		if f, err = c.forward(base, operands[:n], -1, noResults(base)); err != nil {
 			return err
 		}
 	}
-	k := f.kernel
+	k = f.kernel
 	in := instruction{name: of.Name}
 	for i, s := range operands[:n] {
 		in.in, in.rounds = append(in.in, only(s, k.ReadsOperand(i))), append(in.rounds, at(k.Rounds, i))

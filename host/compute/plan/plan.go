@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/matmul"
@@ -19,14 +20,22 @@ type Options struct {
 	Kernels map[string]func(*program.Call, Options) (*Kernel, error)
 }
 
-// A Plan is a compiled program. It owns the memory of intermediate values, so that it runs once at
-// a time.
+// A Plan is a compiled program. It is safe for concurrent use.
 type Plan struct {
 	p            *program.Program
 	instructions []instruction
 	slots        []slot
-	memory       []any // of slots; that of arguments of Run is set while it runs
-	arguments    []any // of an instruction while it runs
+	buffers      []slot                 // kinds of the buffers of slots
+	buffer       []int                  // of each slot, −1 for arguments of Run and constants
+	most         int                    // arguments of an instruction
+	idle         atomic.Pointer[memory] // of the last run, so that the next one need not allocate
+}
+
+// memory is the memory of a run.
+type memory struct {
+	buffers   []any
+	slots     []any
+	arguments []any // of an instruction
 }
 
 // An instruction computes values. In its run, a slice that is not needed is nil.
@@ -82,15 +91,13 @@ func Compile(p *program.Program, o Options) (plan *Plan, err error) {
 			return nil, err
 		}
 	}
-	most := 0
+	plan = &Plan{p: p, instructions: c.list, slots: c.slots}
 	for i := range c.list {
 		in := &c.list[i]
 		in.all = slices.Concat(in.in, in.out)
-		most = max(most, len(in.all))
+		plan.most = max(plan.most, len(in.all))
 	}
-	plan = &Plan{p: p, instructions: c.list, slots: c.slots, memory: make([]any, len(c.slots)),
-		arguments: make([]any, most)}
-	plan.allocate()
+	plan.assign()
 	return plan, nil
 }
 
@@ -115,9 +122,9 @@ func (c *compiler) shorten() {
 
 func at(list []bool, i int) bool { return i < len(list) && list[i] }
 
-// allocate gives memory to the slots that are neither arguments of Run nor constants. A slot gets
-// the memory of one of the same type and size that no later instruction reads.
-func (p *Plan) allocate() {
+// assign chooses the buffers of the slots that are neither arguments of Run nor constants. A slot
+// gets that of one of the same type and size which no later instruction reads.
+func (p *Plan) assign() {
 	last := make([]int, len(p.slots))
 	for i, in := range p.instructions {
 		for _, s := range in.all {
@@ -126,37 +133,33 @@ func (p *Plan) allocate() {
 			}
 		}
 	}
+	p.buffer = slices.Repeat([]int{-1}, len(p.slots))
 	type kind struct {
 		dtype program.DType
 		short bool
 		size  int
 	}
-	free := map[kind][]any{}
+	free := map[kind][]int{}
 	for i, in := range p.instructions {
 		for _, id := range in.out {
-			if id < 0 || p.slots[id].output >= 0 || p.memory[id] != nil {
+			if id < 0 || p.slots[id].output >= 0 || p.buffer[id] >= 0 {
 				continue
 			}
 			s := p.slots[id]
 			k := kind{s.dtype, s.short, s.size}
 			if list := free[k]; len(list) > 0 {
-				p.memory[id], free[k] = list[len(list)-1], list[:len(list)-1]
-			} else {
-				p.memory[id] = s.make()
-			}
-		}
-		for _, id := range slices.Compact(slices.Sorted(slices.Values(in.all))) {
-			if id < 0 || last[id] != i || p.memory[id] == nil || p.slots[id].constant != nil {
+				p.buffer[id], free[k] = list[len(list)-1], list[:len(list)-1]
 				continue
 			}
-			s := p.slots[id]
-			k := kind{s.dtype, s.short, s.size}
-			free[k] = append(free[k], p.memory[id])
+			p.buffer[id] = len(p.buffers)
+			p.buffers = append(p.buffers, s)
 		}
-	}
-	for i, s := range p.slots {
-		if s.constant != nil {
-			p.memory[i] = s.constant
+		for _, id := range slices.Compact(slices.Sorted(slices.Values(in.all))) {
+			if id >= 0 && last[id] == i && p.buffer[id] >= 0 {
+				s := p.slots[id]
+				k := kind{s.dtype, s.short, s.size}
+				free[k] = append(free[k], p.buffer[id])
+			}
 		}
 	}
 }
@@ -175,31 +178,18 @@ func (s slot) make() any {
 	return make([]bool, s.size)
 }
 
-// Memory returns the bytes of the memory that the plan has allocated.
+// Memory returns the bytes of the memory of a run.
 func (p *Plan) Memory() (bytes int) {
-	seen := map[any]bool{}
-	for _, m := range p.memory {
-		switch m := m.(type) {
-		case []float32:
-			bytes += count(seen, &m[0], 4*len(m))
-		case []int32:
-			bytes += count(seen, &m[0], 4*len(m))
-		case []uint32:
-			bytes += count(seen, &m[0], 4*len(m))
-		case []uint16:
-			bytes += count(seen, &m[0], 2*len(m))
-		case []bool:
-			bytes += count(seen, &m[0], len(m))
+	for _, b := range p.buffers {
+		switch {
+		case b.short:
+			bytes += 2 * b.size
+		case b.dtype == program.Bool:
+			bytes += b.size
+		default:
+			bytes += 4 * b.size
 		}
 	}
-	return bytes
-}
-
-func count(seen map[any]bool, key any, bytes int) int {
-	if seen[key] {
-		return 0
-	}
-	seen[key] = true
 	return bytes
 }
 
@@ -221,36 +211,53 @@ func (p *Plan) Run(inputs, outputs []any, parallel loops.Parallel) error {
 			return fmt.Errorf("program %q: output %q %w", p.p.Name, o.Name, err)
 		}
 	}
+	m := p.newMemory()
 	for i, s := range p.slots {
 		switch {
 		case s.input >= 0:
-			p.memory[i] = inputs[s.input]
+			m.slots[i] = inputs[s.input]
 		case s.output >= 0:
-			p.memory[i] = outputs[s.output]
+			m.slots[i] = outputs[s.output]
 		}
 	}
-	defer func() { // keep none of the caller's memory
-		for i, s := range p.slots {
-			if s.input >= 0 || s.output >= 0 {
-				p.memory[i] = nil
-			}
-		}
-		clear(p.arguments)
-	}()
 	for _, in := range p.instructions {
-		args := p.arguments[:0]
+		args := m.arguments[:0]
 		for _, s := range in.all {
 			if s < 0 {
 				args = append(args, nil)
 			} else {
-				args = append(args, p.memory[s])
+				args = append(args, m.slots[s])
 			}
 		}
 		if err := in.run(args[:len(in.in)], args[len(in.in):], parallel); err != nil {
 			return fmt.Errorf("program %q: %s: %w", p.p.Name, in.name, err)
 		}
 	}
+	for i, s := range p.slots { // keep none of the caller's memory
+		if s.input >= 0 || s.output >= 0 {
+			m.slots[i] = nil
+		}
+	}
+	clear(m.arguments)
+	p.idle.Store(m)
 	return nil
+}
+
+// newMemory returns the memory for a run, that of an earlier one if there is some.
+func (p *Plan) newMemory() *memory {
+	if m := p.idle.Swap(nil); m != nil {
+		return m
+	}
+	m := &memory{slots: make([]any, len(p.slots)), arguments: make([]any, p.most)}
+	for _, b := range p.buffers {
+		m.buffers = append(m.buffers, b.make())
+	}
+	for i, s := range p.slots {
+		if m.slots[i] = s.constant; p.buffer[i] >= 0 {
+			m.slots[i] = m.buffers[p.buffer[i]]
+		}
+	}
+	return m
 }
 
 func check(memory any, t program.Type) error {

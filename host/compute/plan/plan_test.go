@@ -9,6 +9,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/matmul"
 	"github.com/cage-qat/cage/host/compute/plan"
+	"github.com/cage-qat/cage/internal/testing/bisect"
 	"github.com/cage-qat/cage/internal/testing/randprog"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/sdk/program"
@@ -68,13 +69,53 @@ func TestRandomPrograms(t *testing.T) {
 		}
 		for i, o := range c.Program.Outputs {
 			if err := compare(runs[0][i], want[o.Name]); err != nil {
-				t.Errorf("seed %d: output %s: %v\n%s", seed, o.Name, err, c.Program)
+				t.Errorf("seed %d: output %s: %v\n%s%s", seed, o.Name, err, c.Program, firstWrong(t, c))
 			}
 			if first, second := fmt.Sprint(runs[0][i]), fmt.Sprint(runs[1][i]); first != second {
 				t.Errorf("seed %d: output %s of a second run differs\n%s", seed, o.Name, c.Program)
 			}
 		}
 	}
+}
+
+// firstWrong returns the operation that is computed wrongly.
+func firstWrong(t *testing.T, c randprog.Case) string {
+	t.Helper()
+	found, err := bisect.First(c.Program, c.Inputs, 2e-4,
+		func(p *program.Program) (list []reference.Tensor, err error) {
+			var in, out []any
+			for _, input := range p.Inputs {
+				in = append(in, slice(c.Inputs[input.Name]))
+			}
+			for _, o := range p.Outputs {
+				out = append(out, slice(reference.Tensor{Type: p.TypeOf(o.Value)}))
+			}
+			err = compile(t, p).Run(in, out, inTurn)
+			for i, o := range p.Outputs {
+				list = append(list, tensor(out[i], p.TypeOf(o.Value)))
+			}
+			return list, err
+		})
+	if err != nil {
+		t.Error(err)
+	}
+	return found
+}
+
+// tensor is the inverse of slice.
+func tensor(memory any, t program.Type) reference.Tensor {
+	x := reference.Tensor{Type: t}
+	switch m := memory.(type) {
+	case []float32:
+		x.Floats = convert(m, func(v float32) float64 { return float64(v) })
+	case []int32:
+		x.Ints = convert(m, func(v int32) int64 { return int64(v) })
+	case []uint32:
+		x.Ints = convert(m, func(v uint32) int64 { return int64(v) })
+	case []bool:
+		x.Ints = convert(m, func(v bool) int64 { return map[bool]int64{true: 1}[v] })
+	}
+	return x
 }
 
 // slice returns the elements of a tensor, zeros if it has none, as a slice of their type.

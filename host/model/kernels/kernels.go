@@ -4,7 +4,9 @@ package kernels
 
 import (
 	"cmp"
+	"errors"
 	"slices"
+	"sync"
 
 	"github.com/cage-qat/cage/host/compute/attention"
 	"github.com/cage-qat/cage/host/compute/cpu"
@@ -18,7 +20,7 @@ import (
 )
 
 // For makes the kernels, by the names of calls. Losses hold the logits of at most so many tokens at
-// a time; 0 means as many as take 256 MB.
+// a time; 0 means as many as take 128 MB.
 func For(lossTokens int) map[string]func(*program.Call, plan.Options) (*plan.Kernel, error) {
 	return map[string]func(*program.Call, plan.Options) (*plan.Kernel, error){
 		network.Linear:    linear,
@@ -27,7 +29,11 @@ func For(lossTokens int) map[string]func(*program.Call, plan.Options) (*plan.Ker
 		network.Attention: attend,
 		network.GatedUnit: gate,
 		network.CrossEntropy: func(c *program.Call, o plan.Options) (*plan.Kernel, error) {
-			return crossEntropy(c, o, lossTokens)
+			return loss(crossEntropy).kernel(c, o, c.Setting.(float64), lossTokens)
+		},
+		network.SoftmaxDistillation: func(c *program.Call, o plan.Options) (*plan.Kernel, error) {
+			by := c.Setting.(network.Distilling)
+			return distillation(by.Distillation).kernel(c, o, by.Cap, lossTokens)
 		},
 	}
 }
@@ -70,11 +76,12 @@ func multiply(p *matmul.Product, to any, left, right any, sum []float32,
 		parallel)
 }
 
-// adjoints computes the adjoints of x and w, given that of x·wᵀ.
+// adjoints computes the adjoints of x and w, given that of x·wᵀ. sum, unless nil, is added to that
+// of w.
 func (p products) adjoints(dx, dw, dy, x, w any, sum []float32, parallel loops.Parallel) error {
-	err := multiply(p.dx, dx, dy, w, sum, parallel)
+	err := multiply(p.dx, dx, dy, w, nil, parallel)
 	if err == nil {
-		err = multiply(p.dw, dw, dy, x, nil, parallel)
+		err = multiply(p.dw, dw, dy, x, sum, parallel)
 	}
 	return err
 }
@@ -91,8 +98,11 @@ func linear(c *program.Call, o plan.Options) (*plan.Kernel, error) {
 			return multiply(p.value, m.Results[0], m.Operands[0], m.Operands[1], m.Sum, parallel)
 		},
 		Adjoint: func(m plan.Memory, parallel loops.Parallel) error {
-			return p.adjoints(m.Gradients[0], m.Gradients[1], m.Adjoints[0], m.Operands[0], m.Operands[1],
-				m.Sum, parallel)
+			err := multiply(p.dx, m.Gradients[0], m.Adjoints[0], m.Operands[1], m.Sum, parallel)
+			if err == nil {
+				err = multiply(p.dw, m.Gradients[1], m.Adjoints[0], m.Operands[0], nil, parallel)
+			}
+			return err
 		},
 	}, nil
 }
@@ -150,6 +160,7 @@ func norm(c *program.Call, o plan.Options) (*plan.Kernel, error) {
 // byStorage compiles a program over rows for each way in which its tensors may be stored.
 func byStorage(p *program.Program, rows int) (func(in, out []any, parallel loops.Parallel) error,
 	error) {
+	var mu sync.Mutex
 	made := map[string]*cpu.Kernel{}
 	_, err := cpu.Compile(p, rows, nil)
 	return func(in, out []any, parallel loops.Parallel) error {
@@ -165,13 +176,17 @@ func byStorage(p *program.Program, rows int) (func(in, out []any, parallel loops
 		for i, output := range p.Outputs {
 			note(output.Name, out[i])
 		}
-		if made[key] == nil {
-			var err error
-			if made[key], err = cpu.Compile(p, rows, stored); err != nil {
-				return err
-			}
+		mu.Lock()
+		k, err := made[key], error(nil)
+		if k == nil {
+			k, err = cpu.Compile(p, rows, stored)
+			made[key] = k
 		}
-		return made[key].Run(in, out, parallel)
+		mu.Unlock()
+		if err != nil {
+			return err
+		}
+		return k.Run(in, out, parallel)
 	}, err
 }
 
@@ -324,63 +339,105 @@ func short(lists ...[]any) (all [][]uint16, ok bool) {
 	return all, true
 }
 
-// crossEntropy keeps the logits for the adjoint. Together with the adjoint it computes the rows in
-// chunks, one after the other, and keeps nothing (as in Hsu et al., 2024, "Liger Kernel").
-func crossEntropy(c *program.Call, o plan.Options, tokens int) (*plan.Kernel, error) {
+// A loss computes what is made of logits, in rows: the results in m and, if d is not nil, the
+// gradient with respect to the logits in d, which is []float32 or []uint16.
+type loss func(l loops.Logits, m plan.Memory, d any, parallel loops.Parallel) error
+
+// crossEntropy computes losses, given the targets.
+func crossEntropy(l loops.Logits, m plan.Memory, d any, parallel loops.Parallel) error {
+	losses := m.Results[0].([]float32)
+	if d != nil {
+		whole, short := gradientsOf(d)
+		return l.Losses(losses, whole, short, m.Adjoints[0].([]float32), parallel)
+	}
+	chosen := make([]float32, len(losses))
+	err := l.Sums(losses, chosen, parallel)
+	loops.Binary(loops.Sub, losses, losses, chosen)
+	return err
+}
+
+// distillation computes losses, divergences and cross-entropies, given the targets and the
+// teacher's logits.
+func distillation(by network.Distillation) loss {
+	return func(l loops.Logits, m plan.Memory, d any, parallel loops.Parallel) error {
+		of := loops.Distillation{Teacher: m.Operands[3].([]float32), Beta: by.Beta,
+			Temperature: by.Temperature, Weight: by.Weight, Scale: by.Scale()}
+		losses, divergences, entropies := m.Results[0].([]float32), m.Results[1].([]float32),
+			m.Results[2].([]float32)
+		factors := make([]float32, len(losses))
+		switch {
+		case d == nil:
+			d = make([]float32, len(l.Logits))
+		case m.Adjoints[1] != nil || m.Adjoints[2] != nil:
+			return errors.New("divergences and cross-entropies have no gradients")
+		default:
+			factors = m.Adjoints[0].([]float32)
+		}
+		whole, short := gradientsOf(d)
+		err := l.Distilled(of, divergences, entropies, whole, short, factors, parallel)
+		loops.LinAdd(losses, divergences, float32(by.Weight), entropies, float32(1-by.Weight))
+		return err
+	}
+}
+
+func gradientsOf(d any) (whole []float32, short []uint16) {
+	whole, _ = d.([]float32)
+	short, _ = d.([]uint16)
+	return whole, short
+}
+
+// kernel computes a head and a loss for chunks of rows, one after the other, and keeps no logits
+// (as in Hsu et al., 2024, "Liger Kernel"). limit is the cap of the logits.
+func (f loss) kernel(c *program.Call, o plan.Options, limit float64, tokens int) (
+	*plan.Kernel, error) {
 	x, w := c.Meaning.Inputs[0].Type, c.Meaning.Inputs[1].Type
 	n, vocabulary := x.Shape[0], w.Shape[0]
-	size := chunkOf(n, cmp.Or(tokens, max(128, 1<<26/vocabulary)))
-	whole, err := newLosses(c, o, n)
+	size := chunkOf(n, cmp.Or(tokens, max(128, 1<<25/vocabulary)))
+	p, err := newProducts(o, program.FloatType(size, x.Shape[1]), w)
 	if err != nil {
 		return nil, err
 	}
-	part, err := newLosses(c, o, size)
+	capped, capAdjoint, err := capOf(limit, size, vocabulary)
 	if err != nil {
 		return nil, err
 	}
-	logits := program.FloatType(size, vocabulary)
-	return &plan.Kernel{
-		Saved:        []program.Type{program.FloatType(n, vocabulary), program.FloatType(n)},
-		Scratch:      []plan.Scratch{{Type: program.FloatType(n, vocabulary), Rounded: whole.limit == 0}},
-		BothScratch:  []plan.Scratch{{Type: logits}, {Type: logits, Rounded: whole.limit == 0}},
-		ReadsOperand: always, ReadsResult: never, Rounds: []bool{true, true}, ShortAdjoints: true,
-		Forward: func(m plan.Memory, parallel loops.Parallel) error {
-			logits, losses := m.Saved[0].([]float32), m.Results[0].([]float32)
-			chosen := m.Saved[1].([]float32)
-			err := whole.logits(logits, m.Operands[0], m.Operands[1], parallel)
+	chunks := func(m plan.Memory, parallel loops.Parallel) error {
+		logits, d := m.Scratch[0].([]float32), any(nil)
+		if m.Gradients != nil {
+			d = m.Scratch[1]
+		}
+		for first := 0; first < n; first += size {
+			part := m.Rows(n, first, size)
+			part.Operands[1] = m.Operands[1]
+			err := multiply(p.value, logits, part.Operands[0], m.Operands[1], nil, parallel)
 			if err == nil {
-				err = whole.rows(logits, m.Operands[2]).Sums(losses, chosen, parallel)
+				err = capped([]any{logits}, []any{logits}, parallel)
 			}
-			loops.Binary(loops.Sub, losses, losses, chosen)
-			return err
-		},
-		Adjoint: func(m plan.Memory, parallel loops.Parallel) error {
-			losses := m.Saved[1].([]float32) // again: nothing reads them
-			return whole.adjoints(m, m.Saved[0].([]float32), losses, m.Scratch[0], nil, parallel)
-		},
-		Both: func(m plan.Memory, parallel loops.Parallel) error {
-			logits, losses := m.Scratch[0].([]float32), m.Results[0].([]float32)
-			for first := 0; first < n; first += size {
-				chunk := m
-				rows := func(memory any) any { return sliceRows(memory, n, first, size) }
-				chunk.Operands = []any{rows(m.Operands[0]), m.Operands[1], rows(m.Operands[2])}
-				chunk.Adjoints = []any{rows(m.Adjoints[0])}
-				chunk.Gradients = []any{rows(m.Gradients[0]), m.Gradients[1]}
-				err := part.logits(logits, chunk.Operands[0], m.Operands[1], parallel)
+			if err == nil {
+				rows := loops.Logits{Columns: vocabulary, Logits: logits,
+					Targets: part.Operands[2].([]int32)}
+				err = f(rows, part, d, parallel)
+			}
+			if err == nil && d != nil {
 				var sum []float32 // of the weight's gradient, over the chunks before
 				if first > 0 {
 					sum, _ = m.Gradients[1].([]float32)
 				}
-				if err == nil {
-					err = part.adjoints(chunk, logits, losses[first:first+size], m.Scratch[1], sum, parallel)
-				}
-				if err != nil {
-					return err
+				if err = capAdjoint([]any{logits, d}, []any{d}, parallel); err == nil {
+					err = p.adjoints(part.Gradients[0], m.Gradients[1], d, part.Operands[0], m.Operands[1], sum,
+						parallel)
 				}
 			}
-			return nil
-		},
-	}, nil
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	logits := program.FloatType(size, vocabulary)
+	return &plan.Kernel{Rounds: []bool{true, true}, ShortAdjoints: true,
+		Scratch: []plan.Scratch{{Type: logits}, {Type: logits, Rounded: limit == 0}},
+		Forward: chunks, Both: chunks}, nil
 }
 
 // chunkOf returns the largest divisor of rows up to most, or, if that is below an eighth of it,
@@ -392,69 +449,6 @@ func chunkOf(rows, most int) int {
 		}
 	}
 	return rows
-}
-
-// sliceRows returns some of n rows of a tensor.
-func sliceRows(memory any, n, first, count int) any {
-	switch m := memory.(type) {
-	case []float32:
-		return m[len(m)/n*first : len(m)/n*(first+count)]
-	case []uint16:
-		return m[len(m)/n*first : len(m)/n*(first+count)]
-	case []int32:
-		return m[len(m)/n*first : len(m)/n*(first+count)]
-	}
-	return nil
-}
-
-// losses computes cross-entropies of a number of rows.
-type losses struct {
-	products
-	limit              float64 // of logits
-	vocabulary         int
-	capped, capAdjoint function
-}
-
-func newLosses(c *program.Call, o plan.Options, rows int) (l losses, err error) {
-	x, w := c.Meaning.Inputs[0].Type, c.Meaning.Inputs[1].Type
-	l.limit, l.vocabulary = c.Setting.(float64), w.Shape[0]
-	l.products, err = newProducts(o, program.FloatType(rows, x.Shape[1]), w)
-	if err == nil {
-		l.capped, l.capAdjoint, err = capOf(l.limit, rows, l.vocabulary)
-	}
-	return l, err
-}
-
-func (l losses) logits(to []float32, x, w any, parallel loops.Parallel) error {
-	err := multiply(l.value, to, x, w, nil, parallel)
-	if err == nil {
-		err = l.capped([]any{to}, []any{to}, parallel)
-	}
-	return err
-}
-
-func (l losses) rows(logits []float32, targets any) loops.Logits {
-	return loops.Logits{Columns: l.vocabulary, Logits: logits, Targets: targets.([]int32)}
-}
-
-// adjoints computes the losses and the gradients. d is memory for the gradient of the logits, and
-// sum, unless nil, is added to the weight's.
-func (l losses) adjoints(m plan.Memory, logits, losses []float32, d any, sum []float32,
-	parallel loops.Parallel) error {
-	whole, _ := d.([]float32)
-	short, _ := d.([]uint16)
-	factors := m.Adjoints[0].([]float32)
-	err := l.rows(logits, m.Operands[2]).Losses(losses, whole, short, factors, parallel)
-	if err == nil {
-		err = l.capAdjoint([]any{logits, d}, []any{d}, parallel)
-	}
-	if err == nil {
-		err = multiply(l.dx, m.Gradients[0], d, m.Operands[1], nil, parallel)
-	}
-	if err == nil {
-		err = multiply(l.dw, m.Gradients[1], d, m.Operands[0], sum, parallel)
-	}
-	return err
 }
 
 // A function computes slices from slices.

@@ -15,6 +15,8 @@ const (
 	Attention    = "attention"     // its setting is [Attending]
 	GatedUnit    = "gated_unit"    // silu(a) ⊙ b, or gelu(a) ⊙ b; its setting is the function's name
 	CrossEntropy = "cross_entropy" // of a head's logits; its setting is their cap, 0 for none
+	// of a head's logits and a teacher's; its setting is [Distilling]
+	SoftmaxDistillation = "softmax_distillation"
 
 	// Parts, which consist of other calls, and which a backward pass may compute again.
 	Block         = "block"
@@ -164,14 +166,21 @@ func softmax(x value) value {
 // crossEntropy returns −log softmax(logits)[target] for each row of x, [N], with targets [N].
 func crossEntropy(x, w, targets value, limit float64) value {
 	return call(CrossEntropy, limit, "x w targets", "y", func(in []value) []value {
-		logits, targets := capped(linear(in[0], in[1]), limit), in[2]
-		highest := logits.StopGradient().MaxRow()
-		total := logits.Sub(highest).Exp().SumRow().Log().Add(highest)
-		b, shape := logits.Builder(), logits.Shape()
-		column := b.Iota(program.Type{DType: program.Int, Shape: shape}, 1)
-		chosen := column.Eq(targets.Reshape(shape[0], 1)).Select(logits, b.Const(0)).SumRow()
-		return []value{total.Sub(chosen).Reshape(shape[0])}
+		return []value{logProbability(capped(linear(in[0], in[1]), limit), in[2]).Neg()}
 	}, x, w, targets)[0]
+}
+
+// logProbability returns log softmax(logits)[target] for each row, [N].
+func logProbability(logits, targets value) value {
+	b, shape := logits.Builder(), logits.Shape()
+	column := b.Iota(program.Type{DType: program.Int, Shape: shape}, 1)
+	chosen := column.Eq(targets.Reshape(shape[0], 1))
+	return chosen.Select(logSoftmax(logits), b.Const(0)).ReduceSum(1)
+}
+
+func logSoftmax(x value) value {
+	highest := x.StopGradient().MaxRow()
+	return x.Sub(x.Sub(highest).Exp().SumRow().Log().Add(highest))
 }
 
 // capped returns c·tanh(x/c), or x if c is 0.

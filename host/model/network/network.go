@@ -21,12 +21,25 @@ type value = program.Value
 const (
 	Tokens = "tokens" // int[batch, context+1], or with documents the rows of package dataset
 	Losses = "losses" // float[batch, context]: cross-entropies of the targets, in nats
+	Logits = "logits" // float[batch·context, vocabulary], in place of losses
+
+	Teacher    = "teacher"       // the input with the logits of a teacher
+	Divergence = "divergence"    // float[batch, context], with a teacher
+	Entropy    = "cross_entropy" // float[batch, context], with a teacher
 )
 
 // Shape is the shape of a batch.
 type Shape struct {
 	Batch, Context int
 	Documents      bool // rows hold several documents, and a weight for each target
+	Head           Head
+}
+
+// Head says what the program of a model returns: the losses of a batch; or its logits; or, if there
+// is a teacher, the losses of distillation, and divergences and cross-entropies.
+type Head struct {
+	Logits  bool
+	Teacher *Distillation
 }
 
 // A Quantizer returns what products read in place of a parameter or of an activation, by its name.
@@ -49,6 +62,10 @@ func New(s architecture.Settings, shape Shape, q Quantizer) (*program.Program, e
 	for _, p := range s.Params() {
 		n.params[p.Name] = b.Input(p.Name, program.FloatType(p.Dims...))
 	}
+	d, teacher := shape.Head.Teacher, value{}
+	if d != nil {
+		teacher = b.Input(Teacher, program.FloatType(shape.Batch*shape.Context, s.Vocab))
+	}
 	if err := b.Err(); err != nil {
 		return nil, err
 	}
@@ -58,7 +75,18 @@ func New(s architecture.Settings, shape Shape, q Quantizer) (*program.Program, e
 		return ids.At(1, first, first+shape.Context).Reshape(shape.Batch * shape.Context)
 	}
 	x, head := n.hidden(flat(0))
-	b.Output(Losses, n.losses(crossEntropy(x, head, flat(1), s.LogitCap), tokens.Eq(ids)))
+	valid := tokens.Eq(ids)
+	switch {
+	case shape.Head.Logits:
+		b.Output(Logits, capped(linear(x, head), s.LogitCap))
+	case d != nil:
+		losses := Distilling{*d, s.LogitCap}.losses(x, head, flat(1), teacher)
+		for i, name := range []string{Losses, Divergence, Entropy} {
+			b.Output(name, n.losses(losses[i], valid))
+		}
+	default:
+		b.Output(Losses, n.losses(crossEntropy(x, head, flat(1), s.LogitCap), valid))
+	}
 	return b.Build()
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -178,14 +179,25 @@ func (p *Plan) gradients(kind gradientKind, in update.Nodes) update.Nodes {
 // gradients with respect to at.
 func (p *Plan) differentiate(in update.Nodes, kind gradientKind, q model.ActivationQuantizer,
 	at []*graph.Node) (read *graph.Node, gradients []*graph.Node) {
-	params := p.weightNodes(in, kind.full)
-	if m, ok := p.Model.(model.Language); ok && q == nil && !kind.sampled && p.Distillation == nil {
-		if loss, gradients, ok := m.Planned(params, in[tokensName], at); ok {
-			return graph.Reshape(loss, 1), gradients
+	params, teacher := p.weightNodes(in, kind.full), p.teacherLogits(in, kind)
+	if m, ok := p.Model.(model.Language); ok && q == nil && !kind.sampled {
+		var d *model.Distillation
+		if p.Distillation != nil {
+			d = &p.Distillation.Distillation
+		}
+		if means, gradients, ok := m.Planned(params, in[tokensName], at, d, teacher); ok {
+			return flatten(means...), gradients
 		}
 	}
-	loss, read := p.microBatchLoss(params, in, kind, q)
+	loss, read := p.microBatchLoss(params, teacher, in, kind, q)
 	return read, graph.Gradient(loss, at...)
+}
+
+// flatten returns the vector of scalars.
+func flatten(scalars ...*graph.Node) *graph.Node {
+	return graph.Concatenate(lists.Map(scalars, func(x *graph.Node) *graph.Node {
+		return graph.Reshape(x, 1)
+	}), 0)
 }
 
 // accumulateGradients builds the graph of all micro-batches on one replica. It returns their

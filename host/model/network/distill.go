@@ -1,0 +1,63 @@
+package network
+
+// Distillation is the loss of distilling a teacher into a model: the generalized Jensen-Shannon
+// divergence (Agarwal et al., 2024, "On-policy distillation of language models", eq. 1) of the
+// predictions for each token,
+//
+//	D(P, Q) = β·KL(P‖M) + (1−β)·KL(Q‖M),  M = β·P + (1−β)·Q,
+//
+// where P is the teacher's distribution and Q the model's, both from logits divided by the
+// temperature. For β = 0 and β = 1, where this formula gives zero, the usual definitions hold:
+// β = 0 is KL(P‖Q), and β = 1 is KL(Q‖P).
+type Distillation struct {
+	Beta        float64 // in [0, 1]
+	Temperature float64 // above 0
+	Weight      float64 // share of the divergence in the loss, in (0, 1]; the rest is cross-entropy
+	// Squared multiplies the divergence by the square of the temperature, so that its gradients
+	// have about the same size as at temperature 1 (Hinton et al., 2015, "Distilling the knowledge
+	// in a neural network", section 2).
+	Squared bool
+}
+
+// Scale is the factor of divergences.
+func (d Distillation) Scale() float64 {
+	if d.Squared {
+		return d.Temperature * d.Temperature
+	}
+	return 1
+}
+
+// Distilling is the setting of [SoftmaxDistillation].
+type Distilling struct {
+	Distillation
+	Cap float64 // of the model's logits; 0 for none
+}
+
+// losses returns the losses, divergences and cross-entropies of each row of x, [N], with targets
+// [N] and the teacher's logits [N, vocabulary].
+func (d Distilling) losses(x, w, targets, teacher value) []value {
+	return call(SoftmaxDistillation, d, "x w targets teacher", "loss divergence cross_entropy",
+		func(in []value) []value {
+			logits, teacher := capped(linear(in[0], in[1]), d.Cap), in[3]
+			entropy := logProbability(logits, in[2]).Neg()
+			p, q := logSoftmax(teacher.Scale(1/d.Temperature)), logSoftmax(logits.Scale(1/d.Temperature))
+			divergence := d.divergence(p, q).Scale(d.Scale())
+			loss := divergence.Scale(d.Weight).Add(entropy.Scale(1 - d.Weight))
+			return []value{loss, divergence, entropy}
+		}, x, w, targets, teacher)
+}
+
+// divergence returns the divergence of each row, [N], from logarithms of the teacher's
+// probabilities and of the model's.
+func (d Distilling) divergence(p, q value) value {
+	kl := func(p, m value) value { return p.Exp().Mul(p.Sub(m)).ReduceSum(1) }
+	switch d.Beta {
+	case 0:
+		return kl(p, q)
+	case 1:
+		return kl(q, p)
+	}
+	most := p.Max(q).StopGradient()
+	m := p.Sub(most).Exp().Scale(d.Beta).Add(q.Sub(most).Exp().Scale(1 - d.Beta)).Log().Add(most)
+	return kl(p, m).Scale(d.Beta).Add(kl(q, m).Scale(1 - d.Beta))
+}
