@@ -1,6 +1,7 @@
 package model
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/gomlx/compute/dtypes"
@@ -46,18 +47,21 @@ func (m *transformer) Planned(params []*graph.Node, batch *graph.Node, wrt []*gr
 	shape := network.Shape{Batch: dims[0], Context: dims[len(dims)-1] - 1, Documents: m.Documents,
 		Head: network.Head{Teacher: d}}
 	o := plan.Options{Arithmetic: engine.Arithmetic(g), Kernels: kernels.For(m.LossTokens)}
-	p, err := m.lossProgram(shape, names, o)
-	if err != nil {
-		panic(err)
+	key := fmt.Sprint(names, shape.Batch, shape.Context, m.Documents, d, o.Arithmetic, m.Options)
+	made, ok := m.plans.Load(key)
+	if !ok {
+		p, err := m.lossProgram(shape, names, o)
+		if err != nil {
+			panic(err)
+		}
+		if made, err = plan.Compile(p, o); err != nil {
+			panic(err)
+		}
+		m.plans.Store(key, made)
 	}
-	compiled, err := plan.Compile(p, o)
-	if err != nil {
-		panic(err)
-	}
-	native := engine.Native{Name: p.Name, Outputs: lists.Map(p.Outputs,
-		func(o program.Output) shapes.Shape {
-			return shapes.Make(dtypes.Float32, p.TypeOf(o.Value).Shape...)
-		})}
+	compiled := made.(*plan.Plan)
+	native := engine.Native{Name: m.Kind, Outputs: lists.Map(compiled.Outputs(),
+		func(t program.Type) shapes.Shape { return shapes.Make(dtypes.Float32, t.Shape...) })}
 	flat := func(t engine.Tensor) any { return t.Flat }
 	native.Run = func(in, out []engine.Tensor, parallel engine.Parallel) error {
 		return compiled.Run(lists.Map(in, flat), lists.Map(out, flat), parallel)

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
@@ -21,12 +22,13 @@ type transformer struct {
 	architecture.Settings
 	Options
 	params []architecture.Param
+	plans  *sync.Map // of *plan.Plan: gradients of a step with and without sums share one
 }
 
 var _ Language = (*transformer)(nil)
 
 func newTransformer(s architecture.Settings, o Options) *transformer {
-	m := &transformer{Settings: s, Options: o, params: s.Params()}
+	m := &transformer{Settings: s, Options: o, params: s.Params(), plans: &sync.Map{}}
 	if o.Sites.Head {
 		m.params[m.headIndex()].Quantized = true
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/matmul"
 	"github.com/cage-qat/cage/host/compute/passes"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/recovered"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -176,6 +177,11 @@ func (s slot) make() any {
 		return make([]uint32, s.size)
 	}
 	return make([]bool, s.size)
+}
+
+// Outputs returns the types of the outputs.
+func (p *Plan) Outputs() []program.Type {
+	return lists.Map(p.p.Outputs, func(o program.Output) program.Type { return p.p.TypeOf(o.Value) })
 }
 
 // Memory returns the bytes of the memory of a run.
