@@ -54,6 +54,43 @@ func runPlan(t *testing.T, m *transformer, shape network.Shape, weights [][]floa
 	return lists.Map(out, func(x any) []float32 { return x.([]float32) })
 }
 
+// TestSomeGradients checks the gradients of each parameter alone, without those that kernels compute
+// beside them.
+func TestSomeGradients(t *testing.T) {
+	eachLanguage(t, func(t *testing.T, language Language) {
+		m := language.(*transformer)
+		const context = 6
+		shape := network.Shape{Batch: 2, Context: context}
+		batch := hashedTokens(0, 2*(context+1), m.Vocab)
+		in := []any{batch}
+		for _, w := range hashedWeights(m.params) {
+			in = append(in, w)
+		}
+		gradients := func(names ...string) (list [][]float32) {
+			t.Helper()
+			o := plan.Options{Arithmetic: matmul.Float32, Kernels: kernels.For(0)}
+			step, err := m.lossProgram(shape, names, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := plan.Compile(step, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out := lists.Map(p.Outputs(), func(t program.Type) any { return make([]float32, t.Size()) })
+			if err := p.Run(in, out, inTurn); err != nil {
+				t.Fatal(err)
+			}
+			return lists.Map(out[1:], func(x any) []float32 { return x.([]float32) })
+		}
+		names := lists.Map(m.params, func(p architecture.Param) string { return p.Name })
+		for i, want := range gradients(names...) {
+			closeTo(t, names[i], gradients(names[i])[0],
+				lists.Map(want, func(v float32) float64 { return float64(v) }), 1e-6)
+		}
+	})
+}
+
 // TestRecomputeTakesLessMemory checks that what a backward pass computes again is not kept.
 func TestRecomputeTakesLessMemory(t *testing.T) {
 	memory := map[architecture.Recompute]int{}

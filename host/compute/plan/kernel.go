@@ -27,6 +27,9 @@ type Kernel struct {
 	// be stored so, as RoundsAdjoints and ShortAdjoints say.
 	Rounds                               []bool
 	Short, RoundsAdjoints, ShortAdjoints bool
+	// All tells that Adjoint computes the gradients of all operands that are floats, also those that
+	// nothing reads.
+	All bool
 }
 
 // Scratch is memory that a kernel works in. If Rounded is set, it is stored as products round it.
@@ -262,6 +265,11 @@ func (c *compiler) adjoint(of *program.Call, operands []int, sum int, results []
 	}
 	in.in = append(in.in, sum)
 	in.out, in.short = c.gradients(of, results), repeat(k.ShortAdjoints, n)
+	for i, input := range base.Meaning.Inputs {
+		if k.All && in.out[i] < 0 && input.Type.DType == program.Float {
+			in.out[i] = c.newSlot(input.Type)
+		}
+	}
 	if sum >= 0 {
 		in.short[0] = false
 	}

@@ -135,7 +135,7 @@ func norm(c *program.Call, o plan.Options) (*plan.Kernel, error) {
 		}
 	}
 	return &plan.Kernel{
-		Saved: []program.Type{scales}, ReadsOperand: always, ReadsResult: never, Short: true,
+		Saved: []program.Type{scales}, ReadsOperand: always, ReadsResult: never, Short: true, All: true,
 		Forward: func(m plan.Memory, parallel loops.Parallel) error {
 			out := []any{m.Results[0], m.Saved[0]}
 			if m.Sum != nil {
@@ -144,11 +144,7 @@ func norm(c *program.Call, o plan.Options) (*plan.Kernel, error) {
 			return run[0](m.Operands, out, parallel)
 		},
 		Adjoint: func(m plan.Memory, parallel loops.Parallel) error {
-			dx, _ := m.Gradients[0].([]float32)
-			dGain, _ := m.Gradients[1].([]float32)
-			if dGain == nil {
-				dGain = make([]float32, width)
-			}
+			dx, dGain := m.Gradients[0].([]float32), m.Gradients[1].([]float32)
 			loops.Norm{Width: width, X: m.Operands[0].([]float32), Gain: m.Operands[1].([]float32),
 				Scale: m.Saved[0].([]float32), Adjoint: m.Adjoints[0].([]float32),
 				Sum: m.Sum}.Adjoints(dx, dGain, parallel)
@@ -240,7 +236,7 @@ func attend(c *program.Call, o plan.Options) (*plan.Kernel, error) {
 	return &plan.Kernel{
 		Saved:        []program.Type{program.FloatType(p.Logs())},
 		ReadsOperand: always, ReadsResult: always,
-		Rounds: []bool{true, true, true}, Short: true, RoundsAdjoints: true,
+		Rounds: []bool{true, true, true}, Short: true, RoundsAdjoints: true, All: true,
 		Forward: func(m plan.Memory, parallel loops.Parallel) error {
 			return p.Forward(plan.Elements(m.Results[0]), m.Saved[0].([]float32), inputs(m), parallel)
 		},
@@ -267,7 +263,7 @@ func gate(c *program.Call, _ plan.Options) (*plan.Kernel, error) {
 	}
 	loop := c.Setting == "silu" && loops.HasGates()
 	return &plan.Kernel{
-		ReadsOperand: always, ReadsResult: never,
+		ReadsOperand: always, ReadsResult: never, All: true,
 		Rounds: []bool{true, true}, Short: true, RoundsAdjoints: true, ShortAdjoints: true,
 		Forward: func(m plan.Memory, parallel loops.Parallel) error {
 			if s, ok := short(m.Operands, m.Results); ok && loop {
