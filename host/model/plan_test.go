@@ -54,8 +54,8 @@ func runPlan(t *testing.T, m *transformer, shape network.Shape, weights [][]floa
 	return lists.Map(out, func(x any) []float32 { return x.([]float32) })
 }
 
-// TestSomeGradients checks the gradients of each parameter alone, without those that kernels compute
-// beside them.
+// TestSomeGradients checks the gradients of each parameter alone, without those that kernels
+// compute beside them.
 func TestSomeGradients(t *testing.T) {
 	eachLanguage(t, func(t *testing.T, language Language) {
 		m := language.(*transformer)
