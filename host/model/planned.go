@@ -22,6 +22,9 @@ import (
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
+// planKey is the key of the warning about models that are no plan.
+type planKey struct{}
+
 // Planned implements [Language].
 func (m *transformer) Planned(params []*graph.Node, batch *graph.Node, wrt []*graph.Node,
 	d *Distillation, teacher *graph.Node) (means, gradients []*graph.Node, ok bool) {
@@ -51,11 +54,15 @@ func (m *transformer) Planned(params []*graph.Node, batch *graph.Node, wrt []*gr
 	made, ok := m.plans.Load(key)
 	if !ok {
 		p, err := m.lossProgram(shape, names, o)
-		if err != nil {
-			panic(err)
+		if err == nil {
+			made, err = plan.Compile(p, o)
 		}
-		if made, err = plan.Compile(p, o); err != nil {
-			panic(err)
+		if err != nil { // as where the scores of attention have more elements than a program may
+			dev.Once(planKey{}, func() any {
+				dev.Warn("the model is computed as a graph, which takes more memory", "reason", err)
+				return nil
+			})
+			return nil, nil, false
 		}
 		m.plans.Store(key, made)
 	}

@@ -2,6 +2,7 @@ package passes
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/transform"
@@ -14,8 +15,8 @@ import (
 //	                               %3 = linear %2 %1
 //
 // Equal operations are computed once: the backward pass of a call reads what the forward pass has
-// computed. For calls with the given name it computes them again, from the operands of the call, so
-// that they need not stay in memory; the name "" is none.
+// computed. In the adjoint of a call with the given name, the calls inside are copied, so that they,
+// and what depends on them, are computed again and need not stay in memory; the name "" is none.
 func ExpandCalls(p *program.Program, keep func(*program.Call) bool, again string) (
 	*program.Program, error) {
 	for {
@@ -32,7 +33,7 @@ func ExpandCalls(p *program.Program, keep func(*program.Call) bool, again string
 			if results[key] == nil {
 				meaning := c.Meaning
 				if c.Of != nil && c.Of.Name == again {
-					meaning = withOwnCalls(meaning)
+					meaning = copies{}.program(meaning)
 				}
 				results[key], found = transform.Inline(b, meaning, args...), true
 			}
@@ -49,25 +50,28 @@ func ExpandCalls(p *program.Program, keep func(*program.Call) bool, again string
 	}
 }
 
-// withOwnCalls returns a program with copies of its calls, which are not equal to other calls.
-func withOwnCalls(p *program.Program) *program.Program {
-	copies := map[*program.Call]*program.Call{}
-	var own func(c *program.Call) *program.Call
-	own = func(c *program.Call) *program.Call {
-		if c == nil || copies[c] != nil {
-			return copies[c]
-		}
-		copied := *c
-		copied.Of = own(c.Of)
-		copies[c] = &copied
-		return &copied
-	}
+// copies maps calls to their copies.
+type copies map[*program.Call]*program.Call
+
+// program returns p with copies of its calls, also of those in their meanings, which are not equal
+// to other calls.
+func (c copies) program(p *program.Program) *program.Program {
 	other := *p
-	other.Nodes = append([]program.Node{}, p.Nodes...)
+	other.Nodes = slices.Clone(p.Nodes)
 	for i := range other.Nodes {
 		if n := &other.Nodes[i]; n.Op == program.OpCall {
-			n.Attr.Call = own(n.Attr.Call)
+			n.Attr.Call = c.call(n.Attr.Call)
 		}
 	}
 	return &other
+}
+
+func (c copies) call(of *program.Call) *program.Call {
+	if of == nil || c[of] != nil {
+		return c[of]
+	}
+	copied := *of
+	copied.Of, copied.Meaning = c.call(of.Of), c.program(of.Meaning)
+	c[of] = &copied
+	return &copied
 }

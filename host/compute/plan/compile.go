@@ -24,7 +24,8 @@ type compiler struct {
 	place  []int        // of each value: the group that computes it, −1 for inputs
 	source []program.ID // of each value: the one whose memory it shares
 	free   []bool       // values that each reader computes again, instead of reading them
-	added  []bool       // scattered values that are added to another one where that is
+	// results of scatter_add that are not stored, but added in place to the other operand of a sum
+	added []bool
 }
 
 // A group is a number of nodes that one instruction computes: the results of a call, another
@@ -65,11 +66,18 @@ func (c *compiler) instruct() error {
 	return nil
 }
 
-// operands returns the slots of a node's operands.
+// operands returns the slots of a node's operands. Free operations get one here, if an operation
+// that was meant for a pass is executed alone.
 func (c *compiler) operands(n *program.Node) []int {
 	slots := make([]int, len(n.Args))
 	for i, a := range n.Args {
-		slots[i] = c.slotOf[c.source[a]]
+		s := c.source[a]
+		if c.slotOf[s] < 0 && c.free[s] && !c.added[s] {
+			if err := c.alone(c.p.Node(s), s); err != nil {
+				panic(err) // recovered by Compile
+			}
+		}
+		slots[i] = c.slotOf[s]
 	}
 	return slots
 }
@@ -92,7 +100,7 @@ func (c *compiler) bindOutputs() {
 		s, t := c.slotOf[c.source[o.Value]], c.p.TypeOf(o.Value)
 		same := c.p.Input(o.Name)
 		if slot := c.slots[s]; slot.input < 0 && slot.output < 0 && slot.constant == nil &&
-			(same < 0 || c.overwrites(s, c.slotOf[same])) {
+			(same < 0 || c.overwrites(s, c.slotOf[same], c.name(c.source[o.Value], true) == inName(same))) {
 			c.slots[s].output = i
 			continue
 		}
@@ -110,12 +118,12 @@ func (c *compiler) hasOutput(name string) bool {
 }
 
 // overwrites reports whether the instruction that computes a slot can do so in the memory of an
-// input, which no later one reads.
-func (c *compiler) overwrites(slot, input int) bool {
+// input, which no later one reads. named tells whether they have one name in a pass.
+func (c *compiler) overwrites(slot, input int, named bool) bool {
 	for _, in := range slices.Backward(c.list) {
 		reads := slices.Contains(in.in, input)
 		if slices.Contains(in.out, slot) {
-			return !reads || in.inPlace
+			return !reads || in.inPlace && named
 		}
 		if reads {
 			return false
@@ -193,7 +201,9 @@ func (c *compiler) joinAdjoints() error {
 		}
 		adjoints := n.Args[len(operands):]
 		if k.Adjoint != nil || slices.ContainsFunc(adjoints, func(id program.ID) bool {
-			return c.needs(c.place[id], at, map[int]bool{})
+			return slices.ContainsFunc(c.sources(id), func(s program.ID) bool {
+				return c.needs(c.place[s], at, map[int]bool{})
+			})
 		}) {
 			continue
 		}
@@ -295,6 +305,9 @@ func (c *compiler) inPass(n *program.Node) bool {
 		n.Op == program.OpAdd && (c.added[n.Args[0]] || c.added[n.Args[1]]) {
 		return false
 	}
+	if n.Op == program.OpReduceSum && n.Type.Size() > 1 && n.Attr.Axes[0] == 0 {
+		return false // a pass sums within rows
+	}
 	return n.Op != program.OpConstant || n.Type.Size() == 1
 }
 
@@ -320,7 +333,8 @@ func (c *compiler) accumulate() {
 			of, other := c.p.Node(scattered), n.Args[1-k]
 			to := c.p.Node(other)
 			if of != nil && of.Op == program.OpScatterAdd && uses[scattered] == 1 && uses[other] == 1 &&
-				to != nil && to.Op == program.OpCall && of.Type.Equal(n.Type) && to.Type.Equal(n.Type) {
+				to != nil && to.Op == program.OpCall && to.Attr.Call.Of != nil &&
+				of.Type.Equal(n.Type) && to.Type.Equal(n.Type) {
 				c.added[scattered] = true
 				break
 			}
@@ -459,7 +473,7 @@ func (c *compiler) onePass(nodes []program.ID, used []bool) error {
 		in: make([]int, len(inputs)), out: make([]int, len(outputs)),
 		short: repeat(true, len(outputs)), inPlace: true}
 	for i, id := range inputs {
-		in.in[i] = c.slotOf[id]
+		in.in[i] = c.slotOf[c.source[id]]
 	}
 	for i, id := range outputs {
 		c.slotOf[id] = c.newSlot(c.p.TypeOf(id))
@@ -510,13 +524,21 @@ func (c *compiler) extract(nodes []program.ID, used []bool) (p *program.Program,
 		}
 		return write(id) // it is free
 	}
+	var read func(id program.ID)
+	read = func(id program.ID) {
+		switch {
+		case slices.Contains(nodes, id) || slices.Contains(inputs, id):
+		case c.free[id] && (!c.isRow(id) || slices.Contains(nodes, c.source[id])):
+			for _, a := range c.p.Node(id).Args {
+				read(a)
+			}
+		default:
+			inputs = append(inputs, id)
+		}
+	}
 	for _, id := range nodes {
 		for _, a := range c.p.Node(id).Args {
-			for _, s := range c.sources(a) {
-				if !slices.Contains(nodes, s) && !slices.Contains(inputs, s) {
-					inputs = append(inputs, s)
-				}
-			}
+			read(a)
 		}
 	}
 	for _, id := range inputs {
@@ -535,19 +557,32 @@ func (c *compiler) extract(nodes []program.ID, used []bool) (p *program.Program,
 	return p, inputs, outputs, err
 }
 
+// isRow reports whether a value is another one in memory as a row [1, n], which all rows of a pass
+// may share.
+func (c *compiler) isRow(id program.ID) bool {
+	n := c.p.Node(id)
+	if n == nil || n.Op != program.OpReshape || len(n.Type.Shape) != 2 || n.Type.Shape[0] != 1 {
+		return false
+	}
+	s := c.source[id]
+	return !c.free[s] && (int(s) >= len(c.p.Inputs) || !c.hasOutput(c.p.Inputs[s].Name))
+}
+
 // name returns the name of a value as an input or an output of the program of a pass: an output
 // that has the name of an input may be computed in its place.
 func (c *compiler) name(id program.ID, output bool) string {
 	if int(id) < len(c.p.Inputs) {
-		return "named." + c.p.Inputs[id].Name
+		return inName(int(id))
 	}
 	for _, o := range c.p.Outputs {
-		if output && o.Value == id && c.p.Input(o.Name) >= 0 {
-			return "named." + o.Name
+		if at := c.p.Input(o.Name); output && c.source[o.Value] == id && at >= 0 {
+			return inName(at)
 		}
 	}
 	return fmt.Sprint("value.", id)
 }
+
+func inName(input int) string { return fmt.Sprint("in.", input) }
 
 // compileRows compiles p for as many rows as it can be divided into.
 func compileRows(p *program.Program, stored map[string]passes.Storage) (*cpu.Kernel, error) {
@@ -571,9 +606,16 @@ func compileRows(p *program.Program, stored map[string]passes.Storage) (*cpu.Ker
 		}
 		rows /= d
 	}
+	if widest.Size() > smallest {
+		return nil, err
+	}
 	k, last := cpu.Compile(p, 1, stored)
 	if refused(last) {
 		return nil, err
 	}
 	return k, last
 }
+
+// smallest is the number of elements up to which a tensor may be one row, whatever is done with it:
+// a row has tables of its size, and one task computes it.
+const smallest = 1 << 12

@@ -5,7 +5,8 @@
 // binary64, and rounded.
 //
 // Memory is planned once: values that do not live at the same time share it, and a run allocates
-// none. In bfloat16, values that every reader rounds are stored as these round them.
+// none for values. With products in bfloat16, a value that all its readers round to bfloat16 is
+// stored in bfloat16.
 //
 // This package works on programs and slices, as package cpu does; it knows neither graphs nor
 // models.

@@ -17,8 +17,9 @@ type Kernel struct {
 	Scratch []Scratch      // memory to work in
 	Forward func(m Memory, parallel loops.Parallel) error
 	// Adjoint computes the gradients. ReadsOperand and ReadsResult tell what it reads of the forward
-	// pass. If it is nil, Both computes results and gradients at once: in place of Forward, where the
-	// adjoints of the results are known without the results, else after it.
+	// pass. If it is nil, Both computes results and gradients together. It replaces Forward if the
+	// adjoints of the results do not depend on the results; otherwise it is a second instruction,
+	// after Forward, and computes the results again.
 	Adjoint                   func(m Memory, parallel loops.Parallel) error
 	ReadsOperand, ReadsResult func(i int) bool
 	Both                      func(m Memory, parallel loops.Parallel) error
@@ -30,9 +31,27 @@ type Kernel struct {
 	// All tells that Adjoint computes the gradients of all operands that are floats, also those that
 	// nothing reads.
 	All bool
+	// Gradients tells of which operands there are gradients, nil of all floats. Adds tells that
+	// Forward and Adjoint add [Memory.Sum].
+	Gradients []bool
+	Adds      bool
 }
 
-// Scratch is memory that a kernel works in. If Rounded is set, it is stored as products round it.
+// check reports what an adjoint or a sum wants that the kernel does not compute.
+func (k *Kernel) check(of *program.Call, gradients []int, sum int) error {
+	if sum >= 0 && !k.Adds {
+		return fmt.Errorf("the kernel of %s adds no sum", of.Name)
+	}
+	for i, s := range gradients {
+		if s >= 0 && k.Gradients != nil && !at(k.Gradients, i) {
+			return fmt.Errorf("the kernel of %s has no gradient of operand %d", of.Name, i)
+		}
+	}
+	return nil
+}
+
+// Scratch is memory that a kernel works in. If Rounded is set, it is []uint16 if products are in
+// bfloat16, else []float32.
 type Scratch struct {
 	program.Type
 	Rounded bool
@@ -41,8 +60,8 @@ type Scratch struct {
 // Memory holds the slices of a kernel. Those of floats are []float32, or []uint16 for bfloat16.
 type Memory struct {
 	Operands, Results, Saved, Scratch []any
-	// of Adjoint and Both: those of results, nil if it is zero, and of operands, nil if it is not
-	// wanted
+	// Of Adjoint and Both. Adjoints are those of the results; one is nil if it is zero. Gradients are
+	// those of the operands; one is nil if it is not wanted (see [Kernel.All]).
 	Adjoints, Gradients []any
 	Sum                 []float32 // is added to the first result or gradient; nil for none
 }
@@ -156,7 +175,11 @@ func (c *compiler) both(of *program.Call, operands []int, results []program.ID, 
 		}
 		in.out, in.short = append(in.out, s), append(in.short, k.Short)
 	}
-	in.out = append(in.out, c.gradients(back, gradients)...)
+	wanted := c.gradients(back, gradients)
+	if err := k.check(back, wanted, -1); err != nil {
+		return err
+	}
+	in.out = append(in.out, wanted...)
 	in.short = append(in.short, repeat(k.ShortAdjoints, n)...)
 	in.out = append(in.out, c.scratch(k.Scratch)...)
 	in.run = func(in, out []any, parallel loops.Parallel) error {
@@ -210,6 +233,9 @@ func (c *compiler) forward(of *program.Call, operands []int, sum int,
 	if err != nil {
 		return nil, err
 	}
+	if err := k.check(of, nil, sum); err != nil {
+		return nil, err
+	}
 	f := &call{kernel: k, operands: operands}
 	for i, o := range of.Meaning.Outputs {
 		f.results = append(f.results, c.newSlot(of.Meaning.TypeOf(o.Value)))
@@ -243,6 +269,9 @@ func (c *compiler) adjoint(of *program.Call, operands []int, sum int, results []
 		return err
 	}
 	if k.Adjoint == nil {
+		if err := k.check(of, nil, sum); err != nil {
+			return err
+		}
 		return c.both(base, operands[:n], noResults(base), of, operands, results)
 	}
 	f := c.calls[callKey(base, operands[:n])]
@@ -265,6 +294,9 @@ func (c *compiler) adjoint(of *program.Call, operands []int, sum int, results []
 	}
 	in.in = append(in.in, sum)
 	in.out, in.short = c.gradients(of, results), repeat(k.ShortAdjoints, n)
+	if err := k.check(of, in.out, sum); err != nil {
+		return err
+	}
 	for i, input := range base.Meaning.Inputs {
 		if k.All && in.out[i] < 0 && input.Type.DType == program.Float {
 			in.out[i] = c.newSlot(input.Type)

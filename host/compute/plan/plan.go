@@ -71,7 +71,7 @@ func Compile(p *program.Program, o Options) (plan *Plan, err error) {
 	if p, err = passes.ExpandCalls(p, o.Computes, ""); err != nil {
 		return nil, err
 	}
-	c := &compiler{p: p, options: o, slotOf: make([]int, p.NumValues()),
+	c := &compiler{p: p, options: o, slotOf: slices.Repeat([]int{-1}, p.NumValues()),
 		calls: map[string]*call{}}
 	for i, in := range p.Inputs {
 		c.slotOf[i] = c.newSlot(in.Type)
@@ -202,6 +202,7 @@ func (p *Plan) Memory() (bytes int) {
 // Run computes the outputs from the inputs, row-major slices in the order of the program, which are
 // []float32, []int32, []uint32 or []bool. The
 // output and the input of a name may be the same slice; otherwise outputs must not overlap inputs.
+// parallel must start its calls in ascending order, because a call may wait for earlier ones.
 func (p *Plan) Run(inputs, outputs []any, parallel loops.Parallel) error {
 	if len(inputs) != len(p.p.Inputs) || len(outputs) != len(p.p.Outputs) {
 		return fmt.Errorf("program %q: got %d inputs and %d outputs, want %d and %d", p.p.Name,

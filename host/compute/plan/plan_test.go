@@ -13,7 +13,9 @@ import (
 	"github.com/cage-qat/cage/internal/testing/randprog"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 func inTurn(n int, f func(i int)) {
@@ -200,6 +202,125 @@ func TestInPlace(t *testing.T) {
 	const want = "[5 6 7 8] [1 2 3 4] [1 2 0 1] [1 3 0 1]"
 	if got := fmt.Sprint(x, y, z, last); got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// TestInPlaceByOtherNames checks outputs in the memory of inputs that reach them through a reshape,
+// and of one value under two names.
+func TestInPlaceByOtherNames(t *testing.T) {
+	p := build(t, func(b *program.Builder) {
+		x, y, z := b.Input("x", program.FloatType(4)), b.Input("y", program.FloatType(4)),
+			b.Input("z", program.FloatType(4))
+		b.Output("x", x.Reshape(2, 2).Square().Reshape(4))
+		sum := y.Add(z)
+		b.Output("y", sum)
+		b.Output("z", sum)
+		b.Output("product", y.Reshape(2, 2).MatMul(sum.Reshape(2, 2)))
+	})
+	x, y, z := []float32{1, 2, 3, 4}, []float32{1, 0, 0, 1}, []float32{1, 1, 1, 1}
+	product := make([]float32, 4)
+	if err := compile(t, p).Run([]any{x, y, z}, []any{x, y, z, product}, inTurn); err != nil {
+		t.Fatal(err)
+	}
+	const want = "[1 4 9 16] [2 1 1 2] [2 1 1 2] [2 1 1 2]"
+	if got := fmt.Sprint(x, y, z, product); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// TestBoth computes two calls in a chain, the second with its adjoint, the first after it.
+func TestBoth(t *testing.T) {
+	b := program.NewBuilder("square")
+	b.Output("y", b.Input("x", program.FloatType(4)).Square())
+	meaning, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	joined := 0
+	square := func(m plan.Memory, _ func(int, func(int))) error {
+		x, y := m.Operands[0].([]float32), m.Results[0].([]float32)
+		for i, v := range x {
+			if y[i] = v * v; m.Gradients != nil {
+				m.Gradients[0].([]float32)[i] = 2 * v * m.Adjoints[0].([]float32)[i]
+			}
+		}
+		return nil
+	}
+	kernels := map[string]func(*program.Call, plan.Options) (*plan.Kernel, error){
+		"square": func(*program.Call, plan.Options) (*plan.Kernel, error) {
+			return &plan.Kernel{Forward: square, Both: func(m plan.Memory,
+				parallel func(int, func(int))) error {
+				joined++
+				return square(m, parallel)
+			}}, nil
+		}}
+	forward := build(t, func(b *program.Builder) {
+		x := b.Input("x", program.FloatType(4))
+		y := b.Call(&program.Call{Name: "square", Meaning: meaning}, x)[0]
+		again := &program.Call{Name: "square", Meaning: meaning}
+		b.Output("y", b.Call(again, y.Reshape(2, 2).Reshape(4))[0])
+	})
+	vjp, err := autodiff.VJP(forward, "y", "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := build(t, func(b *program.Builder) {
+		x := b.Input("x", program.FloatType(4))
+		b.Output("y", transform.Inline(b, forward, x)["y"])
+		b.Output("dx", transform.Inline(b, vjp, x, b.Full(1, 4))["d.x"])
+	})
+	compiled, err := plan.Compile(p, plan.Options{Arithmetic: matmul.Float32, Kernels: kernels})
+	if err != nil {
+		t.Fatal(err)
+	}
+	y, dx := make([]float32, 4), make([]float32, 4)
+	if err := compiled.Run([]any{[]float32{1, 2, -1, 3}}, []any{y, dx}, inTurn); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := fmt.Sprint(y, dx, joined), "[1 16 1 81] [4 32 -4 108] 2"; got != want {
+		t.Errorf("got %s, want %s", got, want) // dx = 4x³
+	}
+}
+
+// TestSharedRow checks that a vector is added to rows, and its gradient summed, in memory that does
+// not grow with the number of rows.
+func TestSharedRow(t *testing.T) {
+	const rows, columns = 512, 64
+	forward := build(t, func(b *program.Builder) {
+		x := b.Input("x", program.FloatType(rows, columns))
+		bias := b.Input("bias", program.FloatType(columns))
+		b.Output("y", x.Add(bias.Reshape(1, columns)))
+	})
+	vjp, err := autodiff.VJP(forward, "y", "bias")
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, bias := make([]float32, rows*columns), make([]float32, columns)
+	for i := range x {
+		x[i], bias[i%columns] = float32(i%7), float32(i%columns)
+	}
+	y, d := make([]float32, rows*columns), make([]float32, columns)
+	p, back := compile(t, forward), compile(t, vjp)
+	if err := p.Run([]any{x, bias}, []any{y}, inTurn); err != nil {
+		t.Fatal(err)
+	}
+	if err := back.Run([]any{x, bias, y}, []any{d}, inTurn); err != nil {
+		t.Fatal(err)
+	}
+	sums := make([]float64, columns)
+	for i := range y {
+		if want := x[i] + bias[i%columns]; y[i] != want {
+			t.Fatalf("element %d is %v, want %v", i, y[i], want)
+		}
+		sums[i%columns] += float64(y[i])
+	}
+	for i, want := range sums {
+		if d[i] != float32(want) {
+			t.Errorf("the gradient of element %d is %v, want %v", i, d[i], want)
+		}
+	}
+	if got := p.Memory() + back.Memory(); got != 0 {
+		t.Errorf("a sum and its adjoint take %d bytes, want none beside inputs and outputs", got)
 	}
 }
 

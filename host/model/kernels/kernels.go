@@ -92,7 +92,7 @@ func linear(c *program.Call, o plan.Options) (*plan.Kernel, error) {
 		return nil, err
 	}
 	return &plan.Kernel{
-		ReadsOperand: always, ReadsResult: never,
+		ReadsOperand: always, ReadsResult: never, Adds: true,
 		Rounds: []bool{true, true}, Short: true, RoundsAdjoints: true, ShortAdjoints: true,
 		Forward: func(m plan.Memory, parallel loops.Parallel) error {
 			return multiply(p.value, m.Results[0], m.Operands[0], m.Operands[1], m.Sum, parallel)
@@ -136,6 +136,7 @@ func norm(c *program.Call, o plan.Options) (*plan.Kernel, error) {
 	}
 	return &plan.Kernel{
 		Saved: []program.Type{scales}, ReadsOperand: always, ReadsResult: never, Short: true, All: true,
+		Adds: true,
 		Forward: func(m plan.Memory, parallel loops.Parallel) error {
 			out := []any{m.Results[0], m.Saved[0]}
 			if m.Sum != nil {
@@ -199,7 +200,7 @@ func rope(c *program.Call, _ plan.Options) (*plan.Kernel, error) {
 	}
 	return &plan.Kernel{
 		ReadsOperand: func(i int) bool { return i > 0 }, ReadsResult: never,
-		Rounds: []bool{true}, Short: true, ShortAdjoints: true,
+		Rounds: []bool{true}, Short: true, ShortAdjoints: true, Gradients: []bool{true},
 		Forward: func(m plan.Memory, parallel loops.Parallel) error {
 			return run(h.Split, m.Results, m.Operands[0], m, parallel)
 		},
@@ -363,7 +364,7 @@ func distillation(by network.Distillation) loss {
 		factors := make([]float32, len(losses))
 		switch {
 		case d == nil:
-			d = make([]float32, len(l.Logits))
+			d = m.Scratch[1]
 		case m.Adjoints[1] != nil || m.Adjoints[2] != nil:
 			return errors.New("divergences and cross-entropies have no gradients")
 		default:
@@ -431,7 +432,7 @@ func (f loss) kernel(c *program.Call, o plan.Options, limit float64, tokens int)
 		return nil
 	}
 	logits := program.FloatType(size, vocabulary)
-	return &plan.Kernel{Rounds: []bool{true, true}, ShortAdjoints: true,
+	return &plan.Kernel{Rounds: []bool{true, true}, Gradients: []bool{true, true},
 		Scratch: []plan.Scratch{{Type: logits}, {Type: logits, Rounded: limit == 0}},
 		Forward: chunks, Both: chunks}, nil
 }

@@ -38,7 +38,7 @@ type Attending struct {
 }
 
 // call writes a call of what meaning computes from values like args. ins and outs are the names of
-// operands and results; there may be fewer of both.
+// operands and results; there may be more names than of these.
 func call(name string, setting any, ins, outs string, meaning func(in []value) []value,
 	args ...value) []value {
 	b, own, in := args[0].Builder(), program.NewBuilder(name), make([]value, len(args))
