@@ -15,8 +15,8 @@ import (
 //	                               %3 = linear %2 %1
 //
 // Equal operations are computed once: the backward pass of a call reads what the forward pass has
-// computed. In the adjoint of a call with the given name, the calls inside are copied, so that they,
-// and what depends on them, are computed again and need not stay in memory; "" is no name.
+// computed. In the adjoint of a call with the given name, the calls inside are copied, so that
+// they, and what depends on them, are computed again and need not stay in memory; "" is no name.
 func ExpandCalls(p *program.Program, keep func(*program.Call) bool, again string) (
 	*program.Program, error) {
 	for {
