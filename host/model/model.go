@@ -49,12 +49,11 @@ type Model interface {
 type Language interface {
 	Model
 
-	// Planned returns Loss without a quantizer, or with d the divergence and the cross-entropy of
-	// Distilled, and the gradients of the loss with respect to some of the parameters, computed by
-	// package plan. ok is false if that cannot: on other devices than the CPU, if attention shall be
-	// plain, and with weights that have codes or backward quantizers.
-	Planned(params []*graph.Node, batch *graph.Node, wrt []*graph.Node, d *Distillation,
-		teacher *graph.Node) (means, gradients []*graph.Node, ok bool)
+	// Planned returns Loss without a quantizer, and its gradients with respect to some of the
+	// parameters, computed by package plan. ok is false if that cannot: on other devices than the
+	// CPU, if attention shall be plain, and with weights that have codes or backward quantizers.
+	Planned(params []*graph.Node, batch *graph.Node, wrt []*graph.Node) (loss *graph.Node,
+		gradients []*graph.Node, ok bool)
 
 	// BatchLogits returns the unnormalized log-probabilities of the targets, [batch, context,
 	// vocabulary], float32, for a batch in the format of Losses. The result can serve as a teacher's

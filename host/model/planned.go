@@ -26,8 +26,8 @@ import (
 type planKey struct{}
 
 // Planned implements [Language].
-func (m *transformer) Planned(params []*graph.Node, batch *graph.Node, wrt []*graph.Node,
-	d *Distillation, teacher *graph.Node) (means, gradients []*graph.Node, ok bool) {
+func (m *transformer) Planned(params []*graph.Node, batch *graph.Node, wrt []*graph.Node) (
+	loss *graph.Node, gradients []*graph.Node, ok bool) {
 	g := batch.Graph()
 	special := func(w *graph.Node) bool {
 		_, codes := lower.CodesOf(w)
@@ -47,10 +47,9 @@ func (m *transformer) Planned(params []*graph.Node, batch *graph.Node, wrt []*gr
 		names[i] = m.params[at].Name
 	}
 	dims := batch.Shape().Dimensions
-	shape := network.Shape{Batch: dims[0], Context: dims[len(dims)-1] - 1, Documents: m.Documents,
-		Head: network.Head{Teacher: d}}
+	shape := network.Shape{Batch: dims[0], Context: dims[len(dims)-1] - 1, Documents: m.Documents}
 	o := plan.Options{Arithmetic: engine.Arithmetic(g), Kernels: kernels.For(m.LossTokens)}
-	key := fmt.Sprint(names, shape.Batch, shape.Context, m.Documents, d, o.Arithmetic, m.Options)
+	key := fmt.Sprint(names, shape.Batch, shape.Context, m.Documents, o.Arithmetic, m.Options)
 	made, ok := m.plans.Load(key)
 	if !ok {
 		p, err := m.lossProgram(shape, names, o)
@@ -73,13 +72,8 @@ func (m *transformer) Planned(params []*graph.Node, batch *graph.Node, wrt []*gr
 	native.Run = func(in, out []engine.Tensor, parallel engine.Parallel) error {
 		return compiled.Run(lists.Map(in, flat), lists.Map(out, flat), parallel)
 	}
-	in := append([]*graph.Node{batch}, params...)
-	if d != nil {
-		in = append(in, graph.Reshape(teacher, -1, m.Vocab))
-	}
-	out := native.Call(in...)
-	count := len(out) - len(wrt)
-	return out[:count], out[count:], true
+	out := native.Call(append([]*graph.Node{batch}, params...)...)
+	return out[0], out[1:], true
 }
 
 // lossProgram returns the program of the model's mean loss, or mean divergence and cross-entropy,

@@ -59,32 +59,27 @@ func (c *Compiled) closeTeacher() {
 
 // microBatchLoss builds the mean loss of a micro-batch, which is differentiated, and the vector
 // that the host reads: that loss, or its components divergence and cross-entropy.
-func (p *Plan) microBatchLoss(params []*graph.Node, teacher *graph.Node, in update.Nodes,
-	kind gradientKind, q model.ActivationQuantizer) (loss, read *graph.Node) {
+func (p *Plan) microBatchLoss(params []*graph.Node, in update.Nodes, kind gradientKind,
+	q model.ActivationQuantizer) (loss, read *graph.Node) {
 	batch := in[tokensName]
 	if kind.sampled {
 		key := graph.Reshape(in[labelKeysName], 2)
 		loss = p.Model.(model.Language).SampledLoss(params, batch, key, q)
 		return loss, flatten(loss)
 	}
-	if teacher == nil {
+	d := p.Distillation
+	if d == nil {
 		loss = p.Model.Loss(params, batch, q)
 		return loss, flatten(loss)
-	}
-	out := p.Model.(model.Language).Distilled(params, batch, teacher, q, p.Distillation.Distillation)
-	return out.Loss, flatten(out.Divergence, out.CrossEntropy)
-}
-
-// teacherLogits builds the teacher's logits for the micro-batch, nil if there is none. The teacher
-// runs first, so that its activations are freed before those for the backward pass are allocated.
-func (p *Plan) teacherLogits(in update.Nodes, kind gradientKind) *graph.Node {
-	if p.Distillation == nil || kind.sampled {
-		return nil
 	}
 	teacher := lists.Map(p.teacherParams(), func(t Tensor) *graph.Node {
 		return in[teacherParam(t.Name)]
 	})
-	return p.Distillation.Teacher.BatchLogits(teacher, in[tokensName], nil)
+	// The teacher runs first, so that its activations are freed before those for the backward pass
+	// are allocated.
+	logits := d.Teacher.BatchLogits(teacher, batch, nil)
+	out := p.Model.(model.Language).Distilled(params, batch, logits, q, d.Distillation)
+	return out.Loss, flatten(out.Divergence, out.CrossEntropy)
 }
 
 // lossCount returns the number of means over a micro-batch that the host reads: 1 for the loss, or
