@@ -118,7 +118,7 @@ func (c *compiler) hasOutput(name string) bool {
 }
 
 // overwrites reports whether the instruction that computes a slot can do so in the memory of an
-// input, which no later one reads. named tells whether they have one name in a pass.
+// input, which no later one reads. named is set if both have the same name in a pass.
 func (c *compiler) overwrites(slot, input int, named bool) bool {
 	for _, in := range slices.Backward(c.list) {
 		reads := slices.Contains(in.in, input)
@@ -471,7 +471,7 @@ func (c *compiler) onePass(nodes []program.ID, used []bool) error {
 	}
 	in := instruction{name: fmt.Sprintf("pass of %d operations", len(nodes)),
 		in: make([]int, len(inputs)), out: make([]int, len(outputs)),
-		short: repeat(true, len(outputs)), inPlace: true}
+		short: slices.Repeat([]bool{true}, len(outputs)), inPlace: true}
 	for i, id := range inputs {
 		in.in[i] = c.slotOf[c.source[id]]
 	}

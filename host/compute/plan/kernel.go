@@ -180,7 +180,7 @@ func (c *compiler) both(of *program.Call, operands []int, results []program.ID, 
 		return err
 	}
 	in.out = append(in.out, wanted...)
-	in.short = append(in.short, repeat(k.ShortAdjoints, n)...)
+	in.short = append(in.short, slices.Repeat([]bool{k.ShortAdjoints}, n)...)
 	in.out = append(in.out, c.scratch(k.Scratch)...)
 	in.run = func(in, out []any, parallel loops.Parallel) error {
 		return k.Both(Memory{Operands: in[:n], Adjoints: in[n:], Results: out[:m],
@@ -247,8 +247,9 @@ func (c *compiler) forward(of *program.Call, operands []int, sum int,
 		f.saved = append(f.saved, c.newSlot(t))
 	}
 	n, m := len(operands), len(f.results)
-	in := instruction{name: of.Name, in: join(operands, []int{sum}), out: join(f.results, f.saved)}
-	in.rounds, in.short = k.Rounds, repeat(k.Short && sum < 0, m)
+	in := instruction{name: of.Name, in: slices.Concat(operands, []int{sum}),
+		out: slices.Concat(f.results, f.saved)}
+	in.rounds, in.short = k.Rounds, slices.Repeat([]bool{k.Short && sum < 0}, m)
 	scratch := len(in.out)
 	in.out = append(in.out, c.scratch(k.Scratch)...)
 	in.run = func(in, out []any, parallel loops.Parallel) error {
@@ -264,18 +265,23 @@ func (c *compiler) forward(of *program.Call, operands []int, sum int,
 func (c *compiler) adjoint(of *program.Call, operands []int, sum int, results []program.ID) error {
 	base := of.Of
 	n := len(base.Meaning.Inputs)
-	k, err := c.options.Kernels[base.Name](base, c.options)
-	if err != nil {
-		return err
+	f, computed := c.calls[callKey(base, operands[:n])]
+	if !computed {
+		k, err := c.options.Kernels[base.Name](base, c.options)
+		if err != nil {
+			return err
+		}
+		f = &call{kernel: k}
 	}
+	k := f.kernel
 	if k.Adjoint == nil {
 		if err := k.check(of, nil, sum); err != nil {
 			return err
 		}
 		return c.both(base, operands[:n], noResults(base), of, operands, results)
 	}
-	f := c.calls[callKey(base, operands[:n])]
-	if f == nil {
+	if !computed {
+		var err error
 		if f, err = c.forward(base, operands[:n], -1, noResults(base)); err != nil {
 			return err
 		}
@@ -288,12 +294,12 @@ func (c *compiler) adjoint(of *program.Call, operands []int, sum int, results []
 	for i, s := range f.results {
 		in.in, in.rounds = append(in.in, only(s, k.ReadsResult(i))), append(in.rounds, true)
 	}
-	in.in, in.rounds = append(in.in, f.saved...), append(in.rounds, repeat(false, len(f.saved))...)
+	in.in, in.rounds = append(in.in, f.saved...), append(in.rounds, slices.Repeat([]bool{false}, len(f.saved))...)
 	for _, s := range c.adjointsOf(of, operands) {
 		in.in, in.rounds = append(in.in, s), append(in.rounds, k.RoundsAdjoints)
 	}
 	in.in = append(in.in, sum)
-	in.out, in.short = c.gradients(of, results), repeat(k.ShortAdjoints, n)
+	in.out, in.short = c.gradients(of, results), slices.Repeat([]bool{k.ShortAdjoints}, n)
 	if err := k.check(of, in.out, sum); err != nil {
 		return err
 	}
@@ -321,16 +327,6 @@ func only(slot int, read bool) int {
 		return slot
 	}
 	return -1
-}
-
-func join(a, b []int) []int { return append(append([]int{}, a...), b...) }
-
-func repeat(v bool, n int) []bool {
-	list := make([]bool, n)
-	for i := range list {
-		list[i] = v
-	}
-	return list
 }
 
 func floats(memory any) []float32 {
