@@ -294,7 +294,8 @@ func (c *compiler) adjoint(of *program.Call, operands []int, sum int, results []
 	for i, s := range f.results {
 		in.in, in.rounds = append(in.in, only(s, k.ReadsResult(i))), append(in.rounds, true)
 	}
-	in.in, in.rounds = append(in.in, f.saved...), append(in.rounds, slices.Repeat([]bool{false}, len(f.saved))...)
+	in.in = append(in.in, f.saved...)
+	in.rounds = append(in.rounds, make([]bool, len(f.saved))...)
 	for _, s := range c.adjointsOf(of, operands) {
 		in.in, in.rounds = append(in.in, s), append(in.rounds, k.RoundsAdjoints)
 	}
