@@ -15,7 +15,7 @@ sums=$(command -v sha256sum || echo "shasum -a 256")
 (cd "$dir" && $sums --check --quiet checksums.txt)
 tar -xzf "$dir"/cage_*_"${os}_$arch.tar.gz" -C "$scratch"
 root=$(echo "$scratch"/cage_*)
-for file in LICENSE THIRD_PARTY_LICENSES CHANGELOG.md README.md docs/guide/plugin.md docs/design/README.md examples/paper/effect.toml man/man1/cage-train.1; do
+for file in LICENSE THIRD_PARTY_LICENSES CHANGELOG.md README.md docs/guide/plugin.md docs/design/README.md examples/paper/effect.toml; do
 	[ -s "$root/$file" ] || { echo "the archive holds no $file" >&2; exit 1; }
 done
 

@@ -291,10 +291,15 @@ func (l levels) step(x, amax program.Value) program.Value {
 	case gridSign:
 		return x.Abs().MeanRow()
 	case gridSigned:
+		// The first element of largest magnitude decides: early is larger for earlier elements.
 		t := x.Type()
 		t.DType = program.Int
-		first := b.Iota(t, t.Rank()-1).Eq(x.Abs().ArgMaxRow())
-		return first.Select(x, b.Const(0)).SumRow().Div(b.Const(-l.top)) // one number and zeros
+		early := b.Iota(t, t.Rank()-1).Neg().Convert(program.Float).Shift(float64(t.Shape[t.Rank()-1]))
+		first := func(value program.Value) program.Value {
+			return x.Eq(value).Select(early, b.Const(0)).MaxRow()
+		}
+		negative := first(amax).Lt(first(amax.Neg()))
+		return negative.Select(amax.Neg(), amax).Div(b.Const(-l.top))
 	}
 	if l.offset != 0 {
 		amax = amax.Shift(l.offset)

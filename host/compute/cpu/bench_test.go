@@ -90,6 +90,24 @@ func mxfp4(t testing.TB, n, columns int) *program.Program {
 	return built(t, b)
 }
 
+// q2 returns the forward pass of absmax's signed grid in 2 bits and groups of 64, as in GGUF's Q2_0.
+func q2(t testing.TB, n, columns int) *program.Program {
+	t.Helper()
+	b := program.NewBuilder("q2")
+	x := b.Input("x", program.FloatType(n, columns))
+	v := x.Reshape(n, columns/64, 64)
+	amax := v.Abs().MaxRow()
+	zero := b.Const(0)
+	early := b.Iota(program.Type{DType: program.Int, Shape: v.Type().Shape}, 2).Neg().
+		Convert(program.Float).Shift(64)
+	up, down := v.Eq(amax).Select(early, zero).MaxRow(), v.Eq(amax.Neg()).Select(early, zero).MaxRow()
+	step := up.Lt(down).Select(amax.Neg(), amax).Div(b.Const(-2))
+	inverse := step.Abs().Le(b.Const(0x1p-25)).Select(zero, b.Const(1).Div(step))
+	codes := v.Mul(inverse).Shift(2.5).Floor().Shift(-2).Clip(-2, 1)
+	b.Output("value", codes.Mul(step).Reshape(n, columns))
+	return built(t, b)
+}
+
 // gated returns SwiGLU followed by QuEST.
 func gated(t testing.TB, n, columns int) *program.Program {
 	t.Helper()
@@ -205,7 +223,7 @@ func BenchmarkStep(b *testing.B) {
 func BenchmarkPrograms(b *testing.B) {
 	const n = 2048
 	for name, write := range map[string]func(t testing.TB, n,
-		columns int) *program.Program{"mxfp4": mxfp4, "gated": gated, "normed": normed,
+		columns int) *program.Program{"mxfp4": mxfp4, "q2": q2, "gated": gated, "normed": normed,
 		"losses": losses} {
 		columns := map[string]int{"losses": 8192}[name]
 		if columns == 0 {
