@@ -7,6 +7,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/network"
 )
 
 // A Model is a function of parameters that training minimizes. It has no state: the parameters
@@ -49,11 +50,12 @@ type Model interface {
 type Language interface {
 	Model
 
-	// Planned returns Loss without a quantizer, and its gradients with respect to some of the
-	// parameters, computed by package plan. ok is false if that cannot: on other devices than the
-	// CPU, if attention shall be plain, and with weights that have codes or backward quantizers.
-	Planned(params []*graph.Node, batch *graph.Node, wrt []*graph.Node) (loss *graph.Node,
-		gradients []*graph.Node, ok bool)
+	// Planned returns Loss and its gradients with respect to some of the parameters and of the other
+	// operands of quantizers, computed by package plan. ok is false if that cannot: on other devices
+	// than the CPU, if attention shall be plain, and with weights that have codes or backward
+	// quantizers.
+	Planned(params []*graph.Node, batch *graph.Node, wrt []*graph.Node, q PlannedQuantizers) (
+		loss *graph.Node, gradients []*graph.Node, ok bool)
 
 	// BatchLogits returns the unnormalized log-probabilities of the targets, [batch, context,
 	// vocabulary], float32, for a batch in the format of Losses. The result can serve as a teacher's
@@ -181,6 +183,13 @@ const (
 // with whatever gradient it defines. It is called once per site, and again if the backward pass
 // recomputes it.
 type ActivationQuantizer func(site ActivationSite, x *graph.Node) *graph.Node
+
+// PlannedQuantizers are the quantizers of activations of a plan, and the nodes of their operands
+// beside the activation, by the names of [network.InputOf].
+type PlannedQuantizers struct {
+	Calls    network.Quantizers
+	Operands map[string]*graph.Node
+}
 
 // apply calls the quantizer, if it is not nil and the model has the site. An unquantized activation
 // is marked as an operand of products.

@@ -27,7 +27,7 @@ import (
 func stepProgram(t testing.TB, m *transformer, shape network.Shape) *program.Program {
 	t.Helper()
 	names := lists.Map(m.Params(), func(p architecture.Param) string { return p.Name })
-	p, err := m.lossProgram(shape, names, plan.Options{Kernels: kernels.For(0)})
+	p, err := m.lossProgram(shape, names, nil, plan.Options{Kernels: kernels.For(0)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func TestSomeGradients(t *testing.T) {
 		gradients := func(names ...string) (list [][]float32) {
 			t.Helper()
 			o := plan.Options{Arithmetic: matmul.Float32, Kernels: kernels.For(0)}
-			step, err := m.lossProgram(shape, names, o)
+			step, err := m.lossProgram(shape, names, nil, o)
 			if err != nil {
 				t.Fatal(err)
 			}

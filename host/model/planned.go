@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/gomlx/compute/dtypes"
@@ -26,8 +27,8 @@ import (
 type planKey struct{}
 
 // Planned implements [Language].
-func (m *transformer) Planned(params []*graph.Node, batch *graph.Node, wrt []*graph.Node) (
-	loss *graph.Node, gradients []*graph.Node, ok bool) {
+func (m *transformer) Planned(params []*graph.Node, batch *graph.Node, wrt []*graph.Node,
+	q PlannedQuantizers) (loss *graph.Node, gradients []*graph.Node, ok bool) {
 	g := batch.Graph()
 	special := func(w *graph.Node) bool {
 		_, codes := lower.CodesOf(w)
@@ -38,21 +39,30 @@ func (m *transformer) Planned(params []*graph.Node, batch *graph.Node, wrt []*gr
 		slices.ContainsFunc(params, special) {
 		return nil, nil, false
 	}
-	names := make([]string, len(wrt))
-	for i, x := range wrt {
-		at := slices.Index(params, x)
-		if at < 0 {
+	inputs := map[string]*graph.Node{network.Tokens: batch}
+	maps.Copy(inputs, q.Operands)
+	for i, p := range m.params {
+		inputs[p.Name] = params[i]
+	}
+	var names []string      // of the inputs that wrt are
+	for _, x := range wrt { // a shared operand is several inputs
+		before := len(names)
+		for _, name := range slices.Sorted(maps.Keys(inputs)) {
+			if inputs[name] == x {
+				names = append(names, name)
+			}
+		}
+		if len(names) == before {
 			return nil, nil, false
 		}
-		names[i] = m.params[at].Name
 	}
 	dims := batch.Shape().Dimensions
 	shape := network.Shape{Batch: dims[0], Context: dims[len(dims)-1] - 1, Documents: m.Documents}
 	o := plan.Options{Arithmetic: engine.Arithmetic(g), Kernels: kernels.For(m.LossTokens)}
-	key := fmt.Sprint(names, shape.Batch, shape.Context, m.Documents, o.Arithmetic, m.Options)
+	key := fmt.Sprint(names, shape.Batch, shape.Context, m.Documents, o.Arithmetic, m.Options, q.Calls)
 	made, ok := m.plans.Load(key)
 	if !ok {
-		p, err := m.lossProgram(shape, names, o)
+		p, err := m.lossProgram(shape, names, q.Calls, o)
 		if err == nil {
 			made, err = plan.Compile(p, o)
 		}
@@ -72,15 +82,30 @@ func (m *transformer) Planned(params []*graph.Node, batch *graph.Node, wrt []*gr
 	native.Run = func(in, out []engine.Tensor, parallel engine.Parallel) error {
 		return compiled.Run(lists.Map(in, flat), lists.Map(out, flat), parallel)
 	}
-	out := native.Call(append([]*graph.Node{batch}, params...)...)
-	return out[0], out[1:], true
+	out := native.Call(lists.Map(compiled.Inputs(), func(name string) *graph.Node {
+		return inputs[name]
+	})...)
+	for _, x := range wrt {
+		var sum *graph.Node
+		for i, name := range names {
+			switch dx := out[1+i]; {
+			case inputs[name] != x:
+			case sum == nil:
+				sum = dx
+			default:
+				sum = graph.Add(sum, dx)
+			}
+		}
+		gradients = append(gradients, sum)
+	}
+	return out[0], gradients, true
 }
 
 // lossProgram returns the program of the model's mean loss, or mean divergence and cross-entropy,
 // and of the gradients of the loss with respect to the named parameters, for a plan.
-func (m *transformer) lossProgram(shape network.Shape, wrt []string, o plan.Options) (
-	*program.Program, error) {
-	forward, err := network.New(m.Settings, shape, nil)
+func (m *transformer) lossProgram(shape network.Shape, wrt []string, q network.Quantizers,
+	o plan.Options) (*program.Program, error) {
+	forward, err := network.New(m.Settings, shape, q)
 	if err != nil {
 		return nil, err
 	}

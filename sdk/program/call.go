@@ -18,6 +18,10 @@ type Call struct {
 	// Setting holds the numbers that the meaning was written with, for executors and readers.
 	Setting any
 	Meaning *Program // from [Builder.Build]; it takes the operands as its inputs, in order
+	// Adjoint, unless nil, is the call's gradient in place of that of its meaning. Its inputs are
+	// operands and results of the call, by name, and last the adjoint of the first result; its outputs
+	// are the adjoints of the operands, "d." and the name.
+	Adjoint *Program
 	// Of is the call whose adjoint this is; or, if Adds is set, the call to whose first result this
 	// one adds its last operand.
 	Of   *Call

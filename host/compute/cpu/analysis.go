@@ -451,8 +451,8 @@ func movedLast(dims []int, folded []bool) []int32 {
 }
 
 // leastRun is the minimum length of a run of equal elements that is processed by a loop of its own.
-// Operands with shorter runs are written to memory in full: with 64, a quantizer in groups of 64 took
-// six times as long, because a loop of four vectors costs less than its call.
+// Operands with shorter runs are written to memory in full: with 64, a quantizer in groups of 64
+// took six times as long, because a loop of four vectors costs less than its call.
 const leastRun = 256
 
 // elementwise lowers an operation so that repeated elements are computed only once.

@@ -90,7 +90,7 @@ func mxfp4(t testing.TB, n, columns int) *program.Program {
 	return built(t, b)
 }
 
-// q2 returns the forward pass of absmax's signed grid in 2 bits and groups of 64, as in GGUF's Q2_0.
+// q2 returns the forward pass of absmax's signed grid in 2 bits and groups of 64: GGUF's Q2_0.
 func q2(t testing.TB, n, columns int) *program.Program {
 	t.Helper()
 	b := program.NewBuilder("q2")

@@ -26,6 +26,7 @@ type FakeQuantizer struct {
 	spec   spec.Quantizer
 	parts  *autodiff.Partition
 	memory InMemory // the storage of floats in kernels
+	call   *program.Call
 }
 
 // NewQuantizer prepares a quantizer's training program, which must be valid. The forward part
@@ -36,7 +37,9 @@ func NewQuantizer(q spec.Quantizer) (Quantizer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("backward pass of the quantizer: %w", err)
 	}
-	return &FakeQuantizer{q, parts, codesInMemory}, nil
+	call := &program.Call{Name: "quantize", Setting: q.Program.Name, Meaning: parts.Forward,
+		Adjoint: parts.Backward}
+	return &FakeQuantizer{q, parts, codesInMemory, call}, nil
 }
 
 // Trained lists the quantizer's trained parameters. Most quantizers have none.
@@ -50,6 +53,27 @@ func (q *FakeQuantizer) Takes(input string) bool { return q.spec.HasInput(input)
 
 // Calibrated reports whether Init or InitState reads column statistics.
 func (q *FakeQuantizer) Calibrated() bool { return q.spec.Calibrated() }
+
+// Call returns the quantizer as a call with an adjoint of its own, for programs. The first result
+// is Q(x), the others are what the adjoint reads. It returns nil if the adjoint reads an input that
+// the forward pass does not take.
+func (q *FakeQuantizer) Call() *program.Call {
+	if slices.ContainsFunc(q.parts.Residuals, func(r autodiff.Residual) bool {
+		return r.Input && q.spec.Program.Input(r.Name) < 0
+	}) {
+		return nil
+	}
+	return q.call
+}
+
+// Operands returns the operands of Call besides x, by name.
+func (q *FakeQuantizer) Operands(given Given) map[string]*graph.Node {
+	operands, nodes := map[string]*graph.Node{}, q.nodes(given)
+	for _, in := range q.spec.Program.Inputs[1:] {
+		operands[in.Name] = nodes[in.Name]
+	}
+	return operands
+}
 
 // Rotated is a quantizer whose values stay rotated: it returns H·Q(x) and takes gradients with
 // respect to H·Q(x). H rotates each block of Block elements of a row.

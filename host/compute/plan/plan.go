@@ -179,6 +179,11 @@ func (s slot) make() any {
 	return make([]bool, s.size)
 }
 
+// Inputs returns the names of the inputs.
+func (p *Plan) Inputs() []string {
+	return lists.Map(p.p.Inputs, func(in program.Input) string { return in.Name })
+}
+
 // Outputs returns the types of the outputs.
 func (p *Plan) Outputs() []program.Type {
 	return lists.Map(p.p.Outputs, func(o program.Output) program.Type { return p.p.TypeOf(o.Value) })

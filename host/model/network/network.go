@@ -4,6 +4,7 @@
 package network
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -42,18 +43,21 @@ type Head struct {
 	Teacher *Distillation
 }
 
-// A Quantizer returns what products read in place of a parameter or of an activation, by its name.
-type Quantizer func(name string, x value) value
+// Quantizers are calls that quantize parameters and activations, by the name of the parameter or
+// site. The first operand of each is the tensor and its first result the quantized one. A model's
+// program has an input [InputOf] for each other operand.
+type Quantizers map[string]*program.Call
 
-// New returns the program of a model. A nil quantizer leaves all as it is.
-func New(s architecture.Settings, shape Shape, q Quantizer) (*program.Program, error) {
+// InputOf returns the name of the input of a model's program for an operand of a quantizer.
+func InputOf(site, operand string) string { return site + "/" + operand }
+
+// New returns the program of a model.
+func New(s architecture.Settings, shape Shape, q Quantizers) (*program.Program, error) {
 	s.FillIn()
-	if q == nil {
-		q = func(_ string, x value) value { return x }
-	}
 	b := program.NewBuilder(s.Kind)
 	s.Context = shape.Context
-	n := network{Settings: s, Builder: b, batch: shape.Batch, quantize: q, params: map[string]value{}}
+	n := network{Settings: s, Builder: b, batch: shape.Batch, quantizers: q,
+		params: map[string]value{}}
 	dims := []int{shape.Batch, shape.Context + 1}
 	if shape.Documents {
 		dims = slices.Insert(dims, 1, dataset.Planes)
@@ -61,6 +65,12 @@ func New(s architecture.Settings, shape Shape, q Quantizer) (*program.Program, e
 	batch := b.Input(Tokens, program.Type{DType: program.Int, Shape: dims})
 	for _, p := range s.Params() {
 		n.params[p.Name] = b.Input(p.Name, program.FloatType(p.Dims...))
+	}
+	for _, site := range slices.Sorted(maps.Keys(q)) {
+		for _, in := range q[site].Meaning.Inputs[1:] {
+			name := InputOf(site, in.Name)
+			n.params[name] = b.Input(name, in.Type)
+		}
 	}
 	d, teacher := shape.Head.Teacher, value{}
 	if d != nil {
@@ -93,9 +103,9 @@ func New(s architecture.Settings, shape Shape, q Quantizer) (*program.Program, e
 type network struct {
 	architecture.Settings // with the context of the batch
 	*program.Builder
-	batch    int
-	quantize Quantizer
-	params   map[string]value
+	batch      int
+	quantizers Quantizers
+	params     map[string]value // and the other operands of quantizers
 
 	segments value // int[batch, context]: the document of each token but the last, if there are some
 	weights  value // float[batch, context]: those of the targets
@@ -117,8 +127,8 @@ func (n *network) read(batch value) value {
 func (n *network) hidden(tokens value) (x, head value) {
 	x = tokens.Lookup(n.params["embedding"]).Scale(n.InputScale())
 	for layer := range n.Layers {
-		names := lists.Map(n.BlockParams(layer), func(p architecture.Param) string { return p.Name })
-		x = n.part(Block, x, names, func(n *network, x value) value { return n.block(layer, x) })
+		x = n.part(Block, x, architecture.LayerPrefix(layer), nil,
+			func(n *network, x value) value { return n.block(layer, x) })
 	}
 	x = n.norm(x, "norm").Scale(n.LogitScale())
 	name := "head"
@@ -128,14 +138,15 @@ func (n *network) hidden(tokens value) (x, head value) {
 	return n.quantize("head.input", x), n.weight(name)
 }
 
-// part writes a part of the model that reads the named parameters, of those that the model has, as
-// a call.
-func (n *network) part(name string, x value, params []string,
+// part writes a part of the model as a call. It reads the parameters with a prefix in their names,
+// and with them the operands of quantizers; if sites is not nil, only those of these sites.
+func (n *network) part(name string, x value, prefix string, sites []string,
 	body func(n *network, x value) value) value {
 	args, names := []value{x}, []string{"x"}
-	for _, param := range params {
-		if v, ok := n.params[param]; ok {
-			args, names = append(args, v), append(names, param)
+	for _, param := range slices.Sorted(maps.Keys(n.params)) {
+		site, _, _ := strings.Cut(strings.TrimPrefix(param, prefix), "/")
+		if strings.HasPrefix(param, prefix) && (sites == nil || slices.Contains(sites, site)) {
+			args, names = append(args, n.params[param]), append(names, param)
 		}
 	}
 	if n.segments.Valid() {
@@ -181,8 +192,9 @@ func (n *network) feedForward(p string, x value) value {
 
 // attention computes attention, and the output projection.
 func (n *network) attention(p string, x value) value {
-	names := []string{p + "attn.qkv", p + "attn.qkv_bias", p + "attn.q_norm", p + "attn.k_norm"}
-	mixed := n.part(SelfAttention, n.quantize(p+"attn.qkv.input", x), names,
+	sites := []string{"attn.qkv", "attn.qkv_bias", "attn.q_norm", "attn.k_norm", "attn.queries",
+		"attn.keys", "attn.values"}
+	mixed := n.part(SelfAttention, n.quantize(p+"attn.qkv.input", x), p, sites,
 		func(n *network, x value) value { return n.mix(p, x) })
 	return linear(n.quantize(p+"attn.out.input", mixed), n.weight(p+"attn.out"))
 }
@@ -234,6 +246,19 @@ func (n *network) losses(losses, valid value) value {
 		losses = losses.Mul(n.weights)
 	}
 	return losses
+}
+
+// quantize returns what products read in place of a parameter or of an activation.
+func (n *network) quantize(site string, x value) value {
+	c, ok := n.quantizers[site]
+	if !ok {
+		return x
+	}
+	args := []value{x.Reshape(c.Meaning.Inputs[0].Type.Shape...)}
+	for _, in := range c.Meaning.Inputs[1:] {
+		args = append(args, n.params[InputOf(site, in.Name)])
+	}
+	return n.Call(c, args...)[0].Reshape(x.Shape()...)
 }
 
 // weight returns the quantized value of a parameter.

@@ -97,3 +97,9 @@ func QuantizedValues(c *Compiled, s *State) (map[string][]float32, error) {
 	}
 	return out, nil
 }
+
+// PlansQuantizers reports whether a plan can compute the quantizers of activations.
+func (p *Plan) PlansQuantizers() bool {
+	_, ok := p.plannedQuantizers(nil)
+	return ok
+}

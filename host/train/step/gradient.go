@@ -12,6 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -181,13 +182,41 @@ func (p *Plan) differentiate(in update.Nodes, kind gradientKind, q model.Activat
 	at []*graph.Node) (read *graph.Node, gradients []*graph.Node) {
 	params := p.weightNodes(in, kind.full)
 	// With a teacher, the graph computes both models side by side, which takes 7 % less time.
-	if m, ok := p.Model.(model.Language); ok && q == nil && !kind.sampled && p.Distillation == nil {
-		if loss, gradients, ok := m.Planned(params, in[tokensName], at); ok {
-			return flatten(loss), gradients
+	if m, ok := p.Model.(model.Language); ok && !kind.sampled && p.Distillation == nil {
+		quantizers := model.PlannedQuantizers{}
+		if q != nil {
+			quantizers, ok = p.plannedQuantizers(in)
+		}
+		if ok {
+			if loss, gradients, ok := m.Planned(params, in[tokensName], at, quantizers); ok {
+				return flatten(loss), gradients
+			}
 		}
 	}
 	loss, read := p.microBatchLoss(params, in, kind, q)
 	return read, graph.Gradient(loss, at...)
+}
+
+// plannedQuantizers returns the quantizers of activations for a plan. ok is false if a quantizer
+// has a state, or cannot be a call, or if one quantizes an operand of attention, which programs
+// have in another order.
+func (p *Plan) plannedQuantizers(in update.Nodes) (list model.PlannedQuantizers, ok bool) {
+	list = model.PlannedQuantizers{Calls: network.Quantizers{}, Operands: map[string]*graph.Node{}}
+	for _, s := range p.Model.ActivationSites(p.Batch, p.Context) {
+		q := p.Activations[s.Name]
+		if q == nil {
+			continue
+		}
+		list.Calls[s.Name] = q.Call()
+		if list.Calls[s.Name] == nil || len(q.State()) > 0 ||
+			s.Kind != model.KindInput && s.Kind != model.KindHead {
+			return list, false
+		}
+		for name, node := range q.Operands(quantizerInputs(q, s.Name, in)) {
+			list.Operands[network.InputOf(s.Name, name)] = node
+		}
+	}
+	return list, true
 }
 
 // flatten returns the vector of scalars.

@@ -1,6 +1,7 @@
 package autodiff_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -135,4 +136,68 @@ func TestCallGradientIsACall(t *testing.T) {
 	if want := map[string]int{"polar": 2, "polar.vjp": 2}; !cmp.Equal(calls, want) {
 		t.Errorf("got the calls %v, want %v, in\n%s", calls, want, vjp)
 	}
+}
+
+// TestOwnAdjoint checks that a call's own adjoint takes the place of the gradient of its meaning:
+// here the gradient of round(s·x) is that of s·x, clipped by a result of the call.
+func TestOwnAdjoint(t *testing.T) {
+	f := program.FloatType(3)
+	b := program.NewBuilder("clip")
+	x, s := b.Input("x", f), b.Input("s", f)
+	b.Output("y", x.Mul(s).Round())
+	b.Output("near", x.Mul(s).Abs().Lt(b.Const(2)))
+	meaning := done(t, b)
+	b = program.NewBuilder("clip.adjoint")
+	near := b.Input("near", program.Type{DType: program.Bool, Shape: []int{3}})
+	x, s, dy := b.Input("x", f), b.Input("s", f), b.Input("d.y", f)
+	b.Output("d.s", dy.Mul(x))
+	b.Output("d.x", near.Select(dy.Mul(s), b.Const(0)))
+	adjoint := done(t, b)
+
+	b = program.NewBuilder("model")
+	x, s = b.Input("x", f), b.Input("s", f)
+	c := &program.Call{Name: "clip", Meaning: meaning, Adjoint: adjoint}
+	b.Output("y", b.Call(c, x.Scale(2), s)[0])
+	p := done(t, b)
+	vjp, err := autodiff.VJP(p, "y", "x", "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := reference.Run(vjp, map[string]reference.Tensor{
+		"x": reference.Floats([]float64{1, 3, -2}, 3), "s": reference.Floats([]float64{0.5, 4, -0.25}, 3),
+		"d.y": reference.Floats([]float64{1, 10, 100}, 3)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string][]float64{"d.x": {1, 0, -50}, "d.s": {2, 60, -400}} {
+		if got := out[name].Floats; !slices.Equal(got, want) {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+	}
+
+	b = program.NewBuilder("residual")
+	x, s = b.Input("x", f), b.Input("s", f)
+	c = &program.Call{Name: "two", Meaning: twoResults(t), Adjoint: adjoint}
+	b.Output("y", b.Call(c, x, s)[1])
+	if _, err := autodiff.VJP(done(t, b), "y", "x"); err == nil {
+		t.Error("a gradient through a result whose adjoint the call does not take")
+	}
+}
+
+// twoResults returns a program with the results y and near, which are floats.
+func twoResults(t *testing.T) *program.Program {
+	b := program.NewBuilder("two")
+	x, s := b.Input("x", program.FloatType(3)), b.Input("s", program.FloatType(3))
+	b.Output("y", x.Mul(s))
+	b.Output("near", x.Add(s))
+	return done(t, b)
+}
+
+func done(t *testing.T, b *program.Builder) *program.Program {
+	t.Helper()
+	p, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }

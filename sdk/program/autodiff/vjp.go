@@ -11,6 +11,7 @@ package autodiff
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/transform"
@@ -191,15 +192,43 @@ func (t *tape) reverseCall(i int) error {
 	if len(outputs) == 0 || slices.ContainsFunc(t.p.Nodes[:i], earlier) {
 		return nil
 	}
-	p, err := vjp(c.Meaning, outputs, wrt)
+	p, err := c.Adjoint, error(nil)
+	if p != nil {
+		args, err = t.adjointOperands(c, args[:len(n.Args)], outputs, args[len(n.Args):])
+	} else {
+		p, err = vjp(c.Meaning, outputs, wrt)
+	}
 	if err != nil {
 		return err
 	}
 	adjoint := &program.Call{Name: extend(c.Name, ".vjp"), Setting: c.Setting, Meaning: p, Of: c}
 	for k, d := range t.b.Call(adjoint, args...) {
-		t.add(n.Args[c.Meaning.Input(wrt[k])], d)
+		t.add(n.Args[c.Meaning.Input(strings.TrimPrefix(p.Outputs[k].Name, Prefix))], d)
 	}
 	return nil
+}
+
+// adjointOperands returns the operands of the adjoint that a call brings with it, given the call's
+// operands and the adjoints of some of its results.
+func (t *tape) adjointOperands(c *program.Call, operands []program.Value, outputs []string,
+	adjoints []program.Value) (args []program.Value, err error) {
+	if first := c.Meaning.Outputs[0].Name; len(outputs) != 1 || outputs[0] != first {
+		return nil, fmt.Errorf("its adjoint needs that of %s, and there are those of %v", first, outputs)
+	}
+	results := t.b.Call(c, operands...)
+	last := len(c.Adjoint.Inputs) - 1
+	for _, in := range c.Adjoint.Inputs[:last] {
+		if i := c.Meaning.Input(in.Name); i >= 0 {
+			args = append(args, operands[i])
+			continue
+		}
+		i := slices.IndexFunc(c.Meaning.Outputs, func(o program.Output) bool { return o.Name == in.Name })
+		if i < 0 {
+			return nil, fmt.Errorf("its adjoint reads %q, which is no operand or result", in.Name)
+		}
+		args = append(args, results[i])
+	}
+	return append(args, adjoints[0]), nil
 }
 
 // Reaches reports whether the gradient of a value reaches an input: whether the value depends on

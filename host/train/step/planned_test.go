@@ -1,0 +1,59 @@
+package step_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/cage-qat/cage/host/compute/device"
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/testing/testdevice"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testrun"
+)
+
+// TestPlannedQuantizers checks that a plan computes a model with quantized activations as the
+// graph does: the loss of the first step, and the norm of each gradient, also those of trained
+// parameters, with noise, and with recomputation. For some batches the sums of both differ in a bit
+// that a quantizer rounds to another code, and then everything differs: one of four must have none.
+func TestPlannedQuantizers(t *testing.T) {
+	testlevel.Long(t, "compiles many steps")
+	for i, quantizer := range append([]string{`{plugin="mseden"}`,
+		`{plugin="mxfp4", rounding="stochastic"}`}, quantizers...) {
+		t.Run(quantizer, func(t *testing.T) {
+			kinds := []string{"llama", "olmo2", "qwen3"}
+			cfg := testrun.Config(t, "model.layers=1", "model.vocab=32", "model.hidden=64",
+				"quantizer.weights="+quantizer, "quantizer.activations="+quantizer,
+				fmt.Sprintf("model.kind=%q", kinds[i%3]),
+				fmt.Sprintf("train.recompute=%q", []string{"none", "blocks"}[i%2]))
+			plan := testrun.Plan(t, cfg)
+			if !plan.PlansQuantizers() {
+				t.Fatal("these quantizers are computed by the graph")
+			}
+			var wrong string
+			for seed := range uint64(4) {
+				b := batches(cfg, seed, 1)
+				one := func(attention device.Attention) step.Result {
+					c := compileOn(t, testdevice.OpenCPU(t, engine.Options{Attention: attention}), plan)
+					return run(t, c, newState(t, c, b[0]...), b,
+						step.Settings{Step: 1, Steps: 2, Rate: 1e-4, NextRate: 1e-4, Lambda: 1})
+				}
+				want, got := one(device.PlainAttention), one(device.FusedAttention)
+				wrong = ""
+				if math.Abs(got.Loss-want.Loss) > 1e-6*want.Loss {
+					wrong = fmt.Sprintf("the loss is %v, want %v", got.Loss, want.Loss)
+				}
+				for i, norm := range want.GradNorms {
+					if math.Abs(got.GradNorms[i]-norm) > 1e-5*norm+1e-9 {
+						wrong += fmt.Sprintf("\nthe norm of gradient %d is %v, want %v", i, got.GradNorms[i], norm)
+					}
+				}
+				if wrong == "" {
+					return
+				}
+			}
+			t.Error(wrong)
+		})
+	}
+}
