@@ -11,22 +11,9 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/plugin/scaffold"
 )
-
-func newConfig() *cobra.Command {
-	return &cobra.Command{
-		Use:   "config",
-		Short: "Document all keys of a run's TOML file",
-		Args:  exactly(0, "no arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprint(cmd.OutOrStdout(), config.Reference())
-			return err
-		},
-	}
-}
 
 // version is the release version, set by the linker. It is empty in other builds.
 var version = ""

@@ -107,9 +107,14 @@ func benchConfig(args, sets []string) (*config.Config, error) {
 		}
 		return config.Parse("cage bench step", []byte(text), sets)
 	}
-	cfg, err := config.Load(args[0], sets)
+	return loadWithVocabulary(args[0], sets)
+}
+
+// loadWithVocabulary loads a run's TOML file. If it has no vocabulary, that is found in the data.
+func loadWithVocabulary(file string, sets []string) (*config.Config, error) {
+	cfg, err := config.Load(file, sets)
 	if err == nil && cfg.Model.Language() && cfg.Model.Vocab == 0 && !cfg.Data.Separate() {
-		return build.PinnedToData(cfg) // the data determine the vocabulary
+		return build.PinnedToData(cfg)
 	}
 	return cfg, err
 }

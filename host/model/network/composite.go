@@ -41,7 +41,7 @@ type Attending struct {
 // operands and results; there may be more names than of these.
 func call(name string, setting any, ins, outs string, meaning func(in []value) []value,
 	args ...value) []value {
-	b, own, in := args[0].Builder(), program.NewBuilder(name), make([]value, len(args))
+	b, own, in := args[0].Builder(), program.NewSimplifier(name), make([]value, len(args))
 	for i, arg := range args {
 		in[i] = own.Input(strings.Fields(ins)[i], arg.Type())
 	}

@@ -54,7 +54,7 @@ func InputOf(site, operand string) string { return site + "/" + operand }
 // New returns the program of a model.
 func New(s architecture.Settings, shape Shape, q Quantizers) (*program.Program, error) {
 	s.FillIn()
-	b := program.NewBuilder(s.Kind)
+	b := program.NewSimplifier(s.Kind)
 	s.Context = shape.Context
 	n := network{Settings: s, Builder: b, batch: shape.Batch, quantizers: q,
 		params: map[string]value{}}
@@ -272,6 +272,9 @@ func (n *network) norm(x value, name string) value {
 		return x
 	}
 	features := param.Shape()[0]
-	rows, gain := x.Reshape(int(x.Type().Size())/features, features), param.Shift(n.NormOffset())
-	return rmsNorm(rows, gain.Reshape(1, features), n.NormEps).Reshape(x.Shape()...)
+	if offset := n.NormOffset(); offset != 0 {
+		param = param.Shift(offset)
+	}
+	rows, gain := x.Reshape(int(x.Type().Size())/features, features), param.Reshape(1, features)
+	return rmsNorm(rows, gain, n.NormEps).Reshape(x.Shape()...)
 }

@@ -1,0 +1,28 @@
+package step
+
+import (
+	"fmt"
+
+	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/network"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// Program returns the program of the losses of a language model, with the quantizers of weights and
+// activations as calls in their places.
+func (p *Plan) Program() (*program.Program, error) {
+	m, ok := p.Model.(model.Language)
+	if !ok {
+		return nil, fmt.Errorf("step: only language models are programs")
+	}
+	calls := network.Quantizers{}
+	for _, list := range []map[string]lower.Quantizer{p.Weights, p.Activations} {
+		for site, q := range list {
+			calls[site] = q.Call()
+		}
+	}
+	dims := m.BatchDims(p.Batch, p.Context)
+	return network.New(m.Network(),
+		network.Shape{Batch: p.Batch, Context: p.Context, Documents: len(dims) > 2}, calls)
+}
