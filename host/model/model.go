@@ -57,6 +57,11 @@ type Language interface {
 	Planned(params []*graph.Node, batch *graph.Node, wrt []*graph.Node, q PlannedQuantizers) (
 		loss *graph.Node, gradients []*graph.Node, ok bool)
 
+	// Evaluated returns Losses, or if the head says so the logits [batch·context, vocabulary], where
+	// Planned is ok. It has no gradient.
+	Evaluated(params []*graph.Node, batch *graph.Node, q PlannedQuantizers, head network.Head) (
+		result *graph.Node, ok bool)
+
 	// BatchLogits returns the unnormalized log-probabilities of the targets, [batch, context,
 	// vocabulary], float32, for a batch in the format of Losses. The result can serve as a teacher's
 	// logits.

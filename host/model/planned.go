@@ -29,21 +29,7 @@ type planKey struct{}
 // Planned implements [Language].
 func (m *transformer) Planned(params []*graph.Node, batch *graph.Node, wrt []*graph.Node,
 	q PlannedQuantizers) (loss *graph.Node, gradients []*graph.Node, ok bool) {
-	g := batch.Graph()
-	special := func(w *graph.Node) bool {
-		_, codes := lower.CodesOf(w)
-		return codes || quantizesBackward(w)
-	}
-	dev := engine.DeviceOf(g)
-	if !dev.Fuses() || !engine.OwnProducts(g) || dev.Attention() == device.PlainAttention ||
-		slices.ContainsFunc(params, special) {
-		return nil, nil, false
-	}
-	inputs := map[string]*graph.Node{network.Tokens: batch}
-	maps.Copy(inputs, q.Operands)
-	for i, p := range m.params {
-		inputs[p.Name] = params[i]
-	}
+	inputs := m.plannedInputs(params, batch, q)
 	var names []string      // of the inputs that wrt are
 	for _, x := range wrt { // a shared operand is several inputs
 		before := len(names)
@@ -56,35 +42,13 @@ func (m *transformer) Planned(params []*graph.Node, batch *graph.Node, wrt []*gr
 			return nil, nil, false
 		}
 	}
-	dims := batch.Shape().Dimensions
-	shape := network.Shape{Batch: dims[0], Context: dims[len(dims)-1] - 1, Documents: m.Documents}
-	o := plan.Options{Arithmetic: engine.Arithmetic(g), Kernels: kernels.For(m.LossTokens)}
-	key := fmt.Sprint(names, shape.Batch, shape.Context, m.Documents, o.Arithmetic, m.Options, q.Calls)
-	made, ok := m.plans.Load(key)
+	out, ok := m.run(inputs, params, fmt.Sprint("gradient", names, q.Calls),
+		func(shape network.Shape, o plan.Options) (*program.Program, error) {
+			return m.lossProgram(shape, names, q.Calls, o)
+		})
 	if !ok {
-		p, err := m.lossProgram(shape, names, q.Calls, o)
-		if err == nil {
-			made, err = plan.Compile(p, o)
-		}
-		if err != nil { // as where the scores of attention have more elements than a program may
-			dev.Once(planKey{}, func() any {
-				dev.Warn("the model is computed as a graph, which takes more memory", "reason", err)
-				return nil
-			})
-			return nil, nil, false
-		}
-		m.plans.Store(key, made)
+		return nil, nil, false
 	}
-	compiled := made.(*plan.Plan)
-	native := engine.Native{Name: m.Kind, Outputs: lists.Map(compiled.Outputs(),
-		func(t program.Type) shapes.Shape { return shapes.Make(dtypes.Float32, t.Shape...) })}
-	flat := func(t engine.Tensor) any { return t.Flat }
-	native.Run = func(in, out []engine.Tensor, parallel engine.Parallel) error {
-		return compiled.Run(lists.Map(in, flat), lists.Map(out, flat), parallel)
-	}
-	out := native.Call(lists.Map(compiled.Inputs(), func(name string) *graph.Node {
-		return inputs[name]
-	})...)
 	for _, x := range wrt {
 		var sum *graph.Node
 		for i, name := range names {
@@ -99,6 +63,75 @@ func (m *transformer) Planned(params []*graph.Node, batch *graph.Node, wrt []*gr
 		gradients = append(gradients, sum)
 	}
 	return out[0], gradients, true
+}
+
+// Evaluated implements [Language].
+func (m *transformer) Evaluated(params []*graph.Node, batch *graph.Node, q PlannedQuantizers,
+	head network.Head) (result *graph.Node, ok bool) {
+	out, ok := m.run(m.plannedInputs(params, batch, q), params, fmt.Sprint(head, q.Calls),
+		func(shape network.Shape, _ plan.Options) (*program.Program, error) {
+			shape.Head = head
+			return network.New(m.Settings, shape, q.Calls)
+		})
+	if !ok {
+		return nil, false
+	}
+	return out[0], true
+}
+
+func (m *transformer) plannedInputs(params []*graph.Node, batch *graph.Node,
+	q PlannedQuantizers) map[string]*graph.Node {
+	inputs := map[string]*graph.Node{network.Tokens: batch}
+	maps.Copy(inputs, q.Operands)
+	for i, p := range m.params {
+		inputs[p.Name] = params[i]
+	}
+	return inputs
+}
+
+// run executes a program by a plan, which is kept by a key, and returns its outputs. ok is false if
+// the graph must compute them.
+func (m *transformer) run(inputs map[string]*graph.Node, params []*graph.Node, key string,
+	write func(network.Shape, plan.Options) (*program.Program, error)) (out []*graph.Node, ok bool) {
+	batch := inputs[network.Tokens]
+	g, dims := batch.Graph(), batch.Shape().Dimensions
+	special := func(w *graph.Node) bool {
+		_, codes := lower.CodesOf(w)
+		return codes || quantizesBackward(w)
+	}
+	dev := engine.DeviceOf(g)
+	if !dev.Fuses() || !engine.OwnProducts(g) || dev.Attention() == device.PlainAttention ||
+		slices.ContainsFunc(params, special) {
+		return nil, false
+	}
+	shape := network.Shape{Batch: dims[0], Context: dims[len(dims)-1] - 1, Documents: m.Documents}
+	o := plan.Options{Arithmetic: engine.Arithmetic(g), Kernels: kernels.For(m.LossTokens)}
+	key = fmt.Sprint(key, shape, o.Arithmetic, m.Options)
+	made, ok := m.plans.Load(key)
+	if !ok {
+		p, err := write(shape, o)
+		if err == nil {
+			made, err = plan.Compile(p, o)
+		}
+		if err != nil { // as where the scores of attention have more elements than a program may
+			dev.Once(planKey{}, func() any {
+				dev.Warn("the model is computed as a graph, which takes more memory", "reason", err)
+				return nil
+			})
+			return nil, false
+		}
+		m.plans.Store(key, made)
+	}
+	compiled := made.(*plan.Plan)
+	native := engine.Native{Name: m.Kind, Outputs: lists.Map(compiled.Outputs(),
+		func(t program.Type) shapes.Shape { return shapes.Make(dtypes.Float32, t.Shape...) })}
+	flat := func(t engine.Tensor) any { return t.Flat }
+	native.Run = func(in, out []engine.Tensor, parallel engine.Parallel) error {
+		return compiled.Run(lists.Map(in, flat), lists.Map(out, flat), parallel)
+	}
+	return native.Call(lists.Map(compiled.Inputs(), func(name string) *graph.Node {
+		return inputs[name]
+	})...), true
 }
 
 // lossProgram returns the program of the model's mean loss, or mean divergence and cross-entropy,

@@ -147,7 +147,7 @@ func (p *Plan) decodeStage(sequences, n, length int) update.Stage {
 func (d *Decoder) nextToken(tokens []int32) (logits []float32, err error) {
 	e := d.e
 	c, p := e.c, e.c.evaluationPlan
-	if e.network == nil {
+	if e.decoder == nil {
 		weights := map[string][]float32{}
 		for _, param := range c.plan.Model.Params() {
 			b := e.t[p.forwardName(false)(param.Name)]
@@ -158,7 +158,7 @@ func (d *Decoder) nextToken(tokens []int32) (logits []float32, err error) {
 		options := decode.Options{Parallel: c.dev.Parallel, Halves: true,
 			BFloat16: c.dev.Precision() == device.BFloat16,
 			Exact:    func(weight string) bool { return p.codes[weight] != nil }}
-		if e.network, err = decode.New(c.plan.Model.(model.Language), weights, options); err != nil {
+		if e.decoder, err = decode.New(c.plan.Model.(model.Language), weights, options); err != nil {
 			return nil, err
 		}
 	}
@@ -175,7 +175,7 @@ func (d *Decoder) nextToken(tokens []int32) (logits []float32, err error) {
 		}
 	}
 	place := decode.Positions{Length: d.length, Start: d.start, First: d.first}
-	if logits, err = e.network.Next(tokens, place, caches, quantize); err == nil {
+	if logits, err = e.decoder.Next(tokens, place, caches, quantize); err == nil {
 		d.start++
 	}
 	return logits, err

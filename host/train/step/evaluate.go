@@ -8,11 +8,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gomlx/gomlx/core/graph"
+
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/decode"
+	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -23,7 +26,7 @@ type Evaluator struct {
 	c       *Compiled
 	own     update.Tensors  // tensors that optimizers provide, and quantized weights
 	t       update.Tensors  // own, and the other tensors of the state
-	network *decode.Network // nil until a decoder reads a single token
+	decoder *decode.Network // nil until a decoder reads a single token
 }
 
 // Evaluator prepares the evaluation of s, which must stay unchanged until Close.
@@ -103,8 +106,11 @@ func (e *Evaluator) Logits(tokens []int32) ([]float32, error) {
 	return e.runStage(name, func() update.Stage {
 		return update.Stage{Name: name, Inputs: append(p.forwardSpecs(false), p.tokenSpec()),
 			Build: func(in update.Nodes) update.Nodes {
-				logits := language.BatchLogits(p.weightNodes(in, false), in[tokensName],
-					activationQuantizer(p.Activations, in))
+				logits, ok := p.evaluated(in, network.Head{Logits: true})
+				if !ok {
+					logits = language.BatchLogits(p.weightNodes(in, false), in[tokensName],
+						activationQuantizer(p.Activations, in))
+				}
 				return update.Nodes{name: engine.Gather(logits)}
 			}}
 	}, update.Tensors{tokensName: t})
@@ -129,10 +135,26 @@ func (e *Evaluator) runStage(
 func (p *Plan) lossStage() update.Stage {
 	specs := append(p.forwardSpecs(false), p.tokenSpec())
 	return update.Stage{Name: "losses", Inputs: specs, Build: func(in update.Nodes) update.Nodes {
-		quantize := activationQuantizer(p.Activations, in)
-		losses := p.Model.Losses(p.weightNodes(in, false), in[tokensName], quantize)
+		losses, ok := p.evaluated(in, network.Head{})
+		if !ok {
+			quantize := activationQuantizer(p.Activations, in)
+			losses = p.Model.Losses(p.weightNodes(in, false), in[tokensName], quantize)
+		}
 		return update.Nodes{"losses": engine.Gather(losses)}
 	}}
+}
+
+// evaluated computes the losses of a batch, or its logits, by a plan.
+func (p *Plan) evaluated(in update.Nodes, head network.Head) (result *graph.Node, ok bool) {
+	m, language := p.Model.(model.Language)
+	if !language {
+		return nil, false
+	}
+	quantizers, ok := p.plannedQuantizers(in)
+	if !ok {
+		return nil, false
+	}
+	return m.Evaluated(p.weightNodes(in, false), in[tokensName], quantizers, head)
 }
 
 // Sequence provides the batches of an evaluation. It is used by one goroutine at a time.

@@ -186,6 +186,7 @@ func (p *Plan) differentiate(in update.Nodes, kind gradientKind, q model.Activat
 		quantizers := model.PlannedQuantizers{}
 		if q != nil {
 			quantizers, ok = p.plannedQuantizers(in)
+			ok = ok && len(p.activationQuantizerStates()) == 0
 		}
 		if ok {
 			if loss, gradients, ok := m.Planned(params, in[tokensName], at, quantizers); ok {
@@ -197,8 +198,8 @@ func (p *Plan) differentiate(in update.Nodes, kind gradientKind, q model.Activat
 	return read, graph.Gradient(loss, at...)
 }
 
-// plannedQuantizers returns the quantizers of activations for a plan. ok is false if a quantizer
-// has a state, or cannot be a call, or if one quantizes an operand of attention, which programs
+// plannedQuantizers returns the quantizers of activations for a plan, which does not update their
+// states. ok is false if one cannot be a call, or quantizes an operand of attention, which programs
 // have in another order.
 func (p *Plan) plannedQuantizers(in update.Nodes) (list model.PlannedQuantizers, ok bool) {
 	list = model.PlannedQuantizers{Calls: network.Quantizers{}, Operands: map[string]*graph.Node{}}
@@ -208,8 +209,7 @@ func (p *Plan) plannedQuantizers(in update.Nodes) (list model.PlannedQuantizers,
 			continue
 		}
 		list.Calls[s.Name] = q.Call()
-		if list.Calls[s.Name] == nil || len(q.State()) > 0 ||
-			s.Kind != model.KindInput && s.Kind != model.KindHead {
+		if list.Calls[s.Name] == nil || s.Kind != model.KindInput && s.Kind != model.KindHead {
 			return list, false
 		}
 		for name, node := range q.Operands(quantizerInputs(q, s.Name, in)) {

@@ -14,9 +14,10 @@ import (
 )
 
 // TestPlannedQuantizers checks that a plan computes a model with quantized activations as the
-// graph does: the loss of the first step, and the norm of each gradient, also those of trained
-// parameters, with noise, and with recomputation. For some batches the sums of both differ in a bit
-// that a quantizer rounds to another code, and then everything differs: one of four must have none.
+// graph does: the losses of an evaluation, the loss of the first step, and the norm of each
+// gradient, also those of trained parameters, with noise, and with recomputation. For some batches
+// the sums of both differ in a bit that a quantizer rounds to another code, and then everything
+// differs: one of four must have none.
 func TestPlannedQuantizers(t *testing.T) {
 	testlevel.Long(t, "compiles many steps")
 	for i, quantizer := range append([]string{`{plugin="mseden"}`,
@@ -34,15 +35,23 @@ func TestPlannedQuantizers(t *testing.T) {
 			var wrong string
 			for seed := range uint64(4) {
 				b := batches(cfg, seed, 1)
-				one := func(attention device.Attention) step.Result {
+				one := func(attention device.Attention) (step.Result, []float32) {
 					c := compileOn(t, testdevice.OpenCPU(t, engine.Options{Attention: attention}), plan)
-					return run(t, c, newState(t, c, b[0]...), b,
-						step.Settings{Step: 1, Steps: 2, Rate: 1e-4, NextRate: 1e-4, Lambda: 1})
+					s := newState(t, c, b[0]...)
+					losses := evaluated(t, c, s, b[0])
+					return run(t, c, s, b,
+						step.Settings{Step: 1, Steps: 2, Rate: 1e-4, NextRate: 1e-4, Lambda: 1}), losses
 				}
-				want, got := one(device.PlainAttention), one(device.FusedAttention)
+				want, wantLosses := one(device.PlainAttention)
+				got, losses := one(device.FusedAttention)
 				wrong = ""
+				for i, loss := range wantLosses {
+					if math.Abs(float64(losses[i]-loss)) > 1e-5*float64(loss) {
+						wrong = fmt.Sprintf("the loss of token %d is %v, want %v", i, losses[i], loss)
+					}
+				}
 				if math.Abs(got.Loss-want.Loss) > 1e-6*want.Loss {
-					wrong = fmt.Sprintf("the loss is %v, want %v", got.Loss, want.Loss)
+					wrong += fmt.Sprintf("\nthe loss is %v, want %v", got.Loss, want.Loss)
 				}
 				for i, norm := range want.GradNorms {
 					if math.Abs(got.GradNorms[i]-norm) > 1e-5*norm+1e-9 {
