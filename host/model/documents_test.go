@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,8 +14,12 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/network"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/testing/pjrtrecord"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
 // packed returns a batch of two rows of documents with padding, and the documents of each row.
@@ -141,6 +146,54 @@ func TestPaddingIsZeroForQuantizers(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestPaddingOfPrograms checks that what a model's program quantizes does not depend on what is in
+// padding, if a quantizer computes with a whole tensor.
+func TestPaddingOfPrograms(t *testing.T) {
+	const context = 12
+	m := newLlama(tiny)
+	m.Documents = true
+	batch, _ := packed(context, m.Vocab, rand.New(rand.NewPCG(1, 2)))
+	calls := network.Quantizers{}
+	for _, s := range m.ActivationSites(2, context) {
+		b := program.NewBuilder("largest")
+		x := b.Input("x", program.FloatType(s.Tokens, s.Width))
+		b.Output("value", x.Mul(x.Abs().MaxAll()))
+		p, err := b.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls[s.Name] = &program.Call{Name: "largest", Meaning: p}
+	}
+	p, err := network.New(m.Settings, network.Shape{Batch: 2, Context: context, Documents: true}, calls)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := map[string]reference.Tensor{}
+	for i, w := range hashedWeights(m.params) {
+		values := lists.Map(w, func(v float32) float64 { return float64(v) })
+		in[m.params[i].Name] = reference.Floats(values, m.params[i].Dims...)
+	}
+	losses := func(id int32) []float64 {
+		other := slices.Clone(batch)
+		for i, r := range dataset.RowsOf(batch, context) {
+			for place, segment := range r.Segments {
+				if segment == dataset.Padding {
+					other[i*dataset.Planes*(context+1)+place] = id
+				}
+			}
+		}
+		in[network.Tokens] = reference.Ints(other, m.BatchDims(2, context)...)
+		out, err := reference.Run(p, in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out[network.Losses].Floats
+	}
+	if first, second := losses(0), losses(int32(m.Vocab-1)); !slices.Equal(first, second) {
+		t.Errorf("losses depend on padding: %v, %v", first, second)
 	}
 }
 

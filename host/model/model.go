@@ -124,8 +124,8 @@ type Options struct {
 	// [dataset.Row]
 	Documents bool
 
-	// LossTokens is the largest number of tokens whose logits a loss holds in memory at a time; 0
-	// means as many as take 1 GiB.
+	// LossTokens is the number of tokens whose logits a loss holds in memory at a time, as far as it
+	// divides all tokens; 0 means as many as take 1 GiB in a graph, and 128 MiB in a plan.
 	LossTokens int
 
 	Sites Sites // quantized tensors other than the inputs of the layers in blocks

@@ -42,7 +42,7 @@ func (m *transformer) Planned(params []*graph.Node, batch *graph.Node, wrt []*gr
 			return nil, nil, false
 		}
 	}
-	out, ok := m.run(inputs, params, fmt.Sprint("gradient", names, q.Calls),
+	out, ok := m.run(inputs, params, fmt.Sprint("gradient", names, q.Calls.Key()),
 		func(shape network.Shape, o plan.Options) (*program.Program, error) {
 			return m.lossProgram(shape, names, q.Calls, o)
 		})
@@ -68,10 +68,17 @@ func (m *transformer) Planned(params []*graph.Node, batch *graph.Node, wrt []*gr
 // Evaluated implements [Language].
 func (m *transformer) Evaluated(params []*graph.Node, batch *graph.Node, q PlannedQuantizers,
 	head network.Head) (result *graph.Node, ok bool) {
-	out, ok := m.run(m.plannedInputs(params, batch, q), params, fmt.Sprint(head, q.Calls),
-		func(shape network.Shape, _ plan.Options) (*program.Program, error) {
+	out, ok := m.run(m.plannedInputs(params, batch, q), params, fmt.Sprint(head, q.Calls.Key()),
+		func(shape network.Shape, o plan.Options) (*program.Program, error) {
 			shape.Head = head
-			return network.New(m.Settings, shape, q.Calls)
+			p, err := network.New(m.Settings, shape, q.Calls)
+			if err == nil {
+				p, err = passes.ExpandCalls(p, o.Computes, "")
+			}
+			if err != nil {
+				return nil, err
+			}
+			return passes.AddInCalls(p, kernels.Sums...)
 		})
 	if !ok {
 		return nil, false

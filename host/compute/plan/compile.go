@@ -192,7 +192,7 @@ func (c *compiler) joinAdjoints() error {
 		of := n.Attr.Call.Of
 		operands := n.Args[:len(of.Meaning.Inputs)]
 		at, ok := forward[c.key(of, operands)]
-		if !ok || of.Of != nil || c.groups[at].adjoint != nil {
+		if !ok || c.groups[at].adjoint != nil {
 			continue
 		}
 		k, err := c.options.Kernels[of.Name](of, c.options)

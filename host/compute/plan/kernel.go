@@ -17,13 +17,13 @@ type Kernel struct {
 	Scratch []Scratch      // memory to work in
 	Forward func(m Memory, parallel loops.Parallel) error
 	// Adjoint computes the gradients. ReadsOperand and ReadsResult tell what it reads of the forward
-	// pass. If it is nil, Both computes results and gradients together. It replaces Forward if the
-	// adjoints of the results do not depend on the results; otherwise it is a second instruction,
-	// after Forward, and computes the results again.
+	// pass. If Adjoint is nil, Both computes results and gradients together: in place of Forward if
+	// the adjoints of the results do not depend on the results; otherwise after Forward, computing
+	// the results again.
 	Adjoint                   func(m Memory, parallel loops.Parallel) error
 	ReadsOperand, ReadsResult func(i int) bool
 	Both                      func(m Memory, parallel loops.Parallel) error
-	// Rounds tells which operands the kernel rounds to bfloat16, and Short whether its results can
+	// Rounds tells which operands the kernel rounds to bfloat16 or accepts rounded, and Short whether its results can
 	// be stored so. Adjoint rounds the adjoints of results, and the adjoints of the operands can
 	// be stored so, as RoundsAdjoints and ShortAdjoints say.
 	Rounds                               []bool
@@ -97,8 +97,8 @@ func rootOf(c *program.Call) *program.Call {
 
 // Computes reports whether a kernel computes a call: a call, its adjoint, or either with a sum.
 func (o Options) Computes(c *program.Call) bool {
-	if o.Kernels[rootOf(c).Name] == nil {
-		return false
+	if root := rootOf(c); o.Kernels[root.Name] == nil || root.Adjoint != nil {
+		return false // an adjoint of a call's own is no kernel's
 	}
 	if c.Adds {
 		c = c.Of

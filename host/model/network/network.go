@@ -4,6 +4,7 @@
 package network
 
 import (
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -44,14 +45,28 @@ type Head struct {
 }
 
 // Quantizers are calls that quantize parameters and activations, by the name of the parameter or
-// site. The first operand of each is the tensor and its first result the quantized one. A model's
-// program has an input [InputOf] for each other operand.
+// site. The first operand of each is the tensor, a matrix, and its first result the quantized one.
+// A model's program has an input [InputOf] for each other operand.
 type Quantizers map[string]*program.Call
+
+// Key returns a text that is equal for equal quantizers.
+func (q Quantizers) Key() string {
+	var key strings.Builder
+	for _, site := range slices.Sorted(maps.Keys(q)) {
+		fmt.Fprintln(&key, site, q[site].Meaning.Hash())
+		if back := q[site].Adjoint; back != nil {
+			fmt.Fprintln(&key, back.Hash())
+		}
+	}
+	return key.String()
+}
 
 // InputOf returns the name of the input of a model's program for an operand of a quantizer.
 func InputOf(site, operand string) string { return site + "/" + operand }
 
-// New returns the program of a model.
+// New returns the program of a model. A parameter that none of q quantizes is an input as products
+// read it: in a training, where weights are quantized once for a step, it is Q(W), and the gradient
+// with respect to it is that with respect to Q(W).
 func New(s architecture.Settings, shape Shape, q Quantizers) (*program.Program, error) {
 	s.FillIn()
 	b := program.NewSimplifier(s.Kind)
@@ -179,7 +194,7 @@ func (n *network) block(layer int, x value) value {
 	return x
 }
 
-// feedForward computes W₃·(act(W₁·x) ⊙ W₂·x).
+// feedForward computes down·(act(w1·x) ⊙ w2·x).
 func (n *network) feedForward(p string, x value) value {
 	x = n.quantize(p+"mlp.input", x)
 	a, b := linear(x, n.weight(p+"mlp.w1")), linear(x, n.weight(p+"mlp.w2"))
@@ -255,6 +270,11 @@ func (n *network) quantize(site string, x value) value {
 		return x
 	}
 	args := []value{x.Reshape(c.Meaning.Inputs[0].Type.Shape...)}
+	if _, weight := n.params[site]; !weight && n.segments.Valid() {
+		// Padding is zero, so that statistics over a batch do not depend on it.
+		used := n.segments.Ge(n.ConstInt(0)).Convert(program.Float)
+		args[0] = args[0].Mul(used.Reshape(n.batch*n.Context, 1))
+	}
 	for _, in := range c.Meaning.Inputs[1:] {
 		args = append(args, n.params[InputOf(site, in.Name)])
 	}

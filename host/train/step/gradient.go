@@ -200,7 +200,7 @@ func (p *Plan) differentiate(in update.Nodes, kind gradientKind, q model.Activat
 
 // plannedQuantizers returns the quantizers of activations for a plan, which does not update their
 // states. ok is false if one cannot be a call, or quantizes an operand of attention, which programs
-// have in another order.
+// have in another order where pairs of features are adjacent.
 func (p *Plan) plannedQuantizers(in update.Nodes) (list model.PlannedQuantizers, ok bool) {
 	list = model.PlannedQuantizers{Calls: network.Quantizers{}, Operands: map[string]*graph.Node{}}
 	for _, s := range p.Model.ActivationSites(p.Batch, p.Context) {

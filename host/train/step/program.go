@@ -19,7 +19,10 @@ func (p *Plan) Program() (*program.Program, error) {
 	calls := network.Quantizers{}
 	for _, list := range []map[string]lower.Quantizer{p.Weights, p.Activations} {
 		for site, q := range list {
-			calls[site] = q.Call()
+			if calls[site] = q.Call(); calls[site] == nil {
+				return nil, fmt.Errorf("step: the backward pass of the quantizer of %s takes an input that "+
+					"its forward pass does not, so it is no call", site)
+			}
 		}
 	}
 	dims := m.BatchDims(p.Batch, p.Context)
