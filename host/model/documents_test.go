@@ -167,7 +167,8 @@ func TestPaddingOfPrograms(t *testing.T) {
 		}
 		calls[s.Name] = &program.Call{Name: "largest", Meaning: p}
 	}
-	p, err := network.New(m.Settings, network.Shape{Batch: 2, Context: context, Documents: true}, calls)
+	shape := network.Shape{Batch: 2, Context: context, Documents: true}
+	p, err := network.New(m.Settings, shape, calls)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,9 +23,9 @@ type Kernel struct {
 	Adjoint                   func(m Memory, parallel loops.Parallel) error
 	ReadsOperand, ReadsResult func(i int) bool
 	Both                      func(m Memory, parallel loops.Parallel) error
-	// Rounds tells which operands the kernel rounds to bfloat16 or accepts rounded, and Short whether its results can
-	// be stored so. Adjoint rounds the adjoints of results, and the adjoints of the operands can
-	// be stored so, as RoundsAdjoints and ShortAdjoints say.
+	// Rounds tells which operands the kernel rounds to bfloat16 or accepts rounded, and Short whether
+	// its results can be stored so. Adjoint rounds the adjoints of results, and the adjoints of the
+	// operands can be stored so, as RoundsAdjoints and ShortAdjoints say.
 	Rounds                               []bool
 	Short, RoundsAdjoints, ShortAdjoints bool
 	// All tells that Adjoint computes the gradients of all operands that are floats, also those that
