@@ -10,7 +10,6 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -121,14 +120,3 @@ func lowerRandomBits(l *lowering, n *program.Node, args []*graph.Node) *graph.No
 	}
 	return graph.Reshape(x0, n.Type.Shape...)
 }
-
-// goRandomBits computes random bits in one pass; graph operations would need a hundred.
-var goRandomBits = native("random bits",
-	func(_ *program.Node, in, out []engine.Tensor, parallel loops.Parallel) {
-		const each = 1 << 14 // elements of a task
-		words, dst := in[0].Flat.([]uint32), out[0].Flat.([]uint32)
-		parallel((len(dst)+each-1)/each, func(i int) {
-			first := i * each
-			loops.Bits(dst[first:min(len(dst), first+each)], [2]uint32(words), uint32(first))
-		})
-	})

@@ -8,7 +8,6 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -29,21 +28,11 @@ const largestBlock = 256
 // multiplications instead of ab.
 func lowerHadamard(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	if l.gobackend && engine.DeviceOf(l.g).Fuses() {
-		return goHadamard(l, n, args) // the same algorithm as in package cpu
+		return native(l, n, args) // the same algorithm as in package cpu
 	}
 	runs := int(n.Type.Size()) / n.Attr.Block
 	return graph.Reshape(l.rotate(args[0], runs, n.Attr.Block), n.Type.Shape...)
 }
-
-var goHadamard = native("rotation",
-	func(n *program.Node, in, out []engine.Tensor, parallel loops.Parallel) {
-		from, to, block := floats(in[0]), floats(out[0]), n.Attr.Block
-		each := max(block, 1<<14/block*block) // elements of a task
-		parallel((len(to)+each-1)/each, func(i int) {
-			last := min(len(to), (i+1)*each)
-			loops.Rotate(to[i*each:last], from[i*each:last], block)
-		})
-	})
 
 // rotateByKernel lowers a rotation to a kernel. ok is false if that is impossible or the node is
 // not a rotation.

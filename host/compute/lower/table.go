@@ -8,8 +8,10 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/compute/cpu"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/loops"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -124,47 +126,17 @@ func lowerOrderStatistic(l *lowering, n *program.Node, args []*graph.Node) *grap
 	return graph.Reshape(graph.Where(nan, l.scalar(math.NaN()), out), n.Type.Shape...)
 }
 
-// native returns a rule, for the CPU only, that calls a Go function ([engine.Native]).
-func native(
-	name string, run func(n *program.Node, in, out []engine.Tensor, parallel loops.Parallel),
-) rule {
-	return func(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
-		call := engine.Native{Name: name, Outputs: []shapes.Shape{shapeOf(n.Type)}}
-		call.Run = func(in, out []engine.Tensor, parallel engine.Parallel) error {
-			run(n, in, out, loops.Parallel(parallel))
-			return nil
-		}
-		return call.Call(args...)[0]
+// native is a rule, for the CPU only, that computes an operation by [cpu.Whole].
+func native(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
+	types := lists.Map(args, func(x *graph.Node) program.Type {
+		return program.Type{Shape: x.Shape().Dimensions}
+	})
+	run, call := cpu.Whole(n, types), engine.Native{Name: n.Op.String(),
+		Outputs: []shapes.Shape{shapeOf(n.Type)}}
+	flat := func(t engine.Tensor) any { return t.Flat }
+	call.Run = func(in, out []engine.Tensor, parallel engine.Parallel) error {
+		run(lists.Map(in, flat), lists.Map(out, flat), loops.Parallel(parallel))
+		return nil
 	}
+	return call.Call(args...)[0]
 }
-
-var (
-	goNearest = native("nearest",
-		func(_ *program.Node, in, out []engine.Tensor, parallel loops.Parallel) {
-			width := tableRow(in[1].Shape.Dimensions)
-			loops.Nearest(ints(out[0]), floats(in[0]), floats(in[1]), width, parallel)
-		})
-	goLookup = native("lookup",
-		func(_ *program.Node, in, out []engine.Tensor, parallel loops.Parallel) {
-			width := tableRow(in[1].Shape.Dimensions)
-			loops.Lookup(floats(out[0]), ints(in[0]), floats(in[1]), width, parallel)
-		})
-	goScatterAdd = native("scatter_add",
-		func(n *program.Node, in, out []engine.Tensor, parallel loops.Parallel) {
-			width := tableRow(n.Type.Shape)
-			loops.ScatterAdd(floats(out[0]), ints(in[0]), floats(in[1]), width, parallel)
-		})
-	goTopK = native("top_k",
-		func(n *program.Node, in, out []engine.Tensor, parallel loops.Parallel) {
-			marked, width, k := out[0].Flat.([]bool), n.Type.Shape[n.Type.Rank()-1], int(ints(in[1])[0])
-			loops.TopK(marked, floats(in[0]), width, k, parallel)
-		})
-	goOrderStatistic = native("order_statistic",
-		func(_ *program.Node, in, out []engine.Tensor, parallel loops.Parallel) {
-			width, k := in[0].Shape.Dim(-1), int(ints(in[1])[0])
-			loops.OrderStatistic(floats(out[0]), floats(in[0]), width, k, parallel)
-		})
-)
-
-func floats(t engine.Tensor) []float32 { return t.Flat.([]float32) }
-func ints(t engine.Tensor) []int32     { return t.Flat.([]int32) }

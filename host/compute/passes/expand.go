@@ -11,12 +11,13 @@ import (
 // ExpandCalls puts the meanings of calls in their places, except of those that keep selects. Before
 // and after:
 //
-//	%2 = block %0 %1               %2 = rms_norm %0 %1
-//	                               %3 = linear %2 %1
+//	%3 = block %0 %1 %2            %3 = rms_norm %0 %1
+//	                               %4 = linear %3 %2
 //
 // Equal operations are computed once: the backward pass of a call reads what the forward pass has
 // computed. In the adjoint of a call with the given name, the calls inside are copied, so that
-// they, and what depends on them, are computed again and need not stay in memory; "" is no name.
+// those that are kept, and what depends on them, are computed again and need not stay in memory; ""
+// is no name.
 func ExpandCalls(p *program.Program, keep func(*program.Call) bool, again string) (
 	*program.Program, error) {
 	for {

@@ -5,8 +5,10 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/cage-qat/cage/host/compute/cpu"
 	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/matmul"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
@@ -42,18 +44,6 @@ func (c *compiler) alone(n *program.Node, id program.ID) error {
 	case program.OpDot:
 		in.rounds, in.short = []bool{true, true}, []bool{true}
 		in.run, err = c.product(n)
-	case program.OpLookup:
-		in.run = func(in, out []any, parallel loops.Parallel) error {
-			dst, index := floats(out[0]), in[0].([]int32)
-			loops.Lookup(dst, index, floats(in[1]), len(dst)/len(index), parallel)
-			return nil
-		}
-	case program.OpScatterAdd:
-		in.run = func(in, out []any, parallel loops.Parallel) error {
-			index := in[0].([]int32)
-			loops.ScatterAdd(floats(out[0]), index, floats(in[1]), len(floats(in[1]))/len(index), parallel)
-			return nil
-		}
 	case program.OpSlice, program.OpConcatenate, program.OpTranspose:
 		in.run = c.move(n)
 	case program.OpReduceSum:
@@ -62,8 +52,16 @@ func (c *compiler) alone(n *program.Node, id program.ID) error {
 	if err != nil {
 		return err
 	}
+	types := lists.Map(n.Args, c.p.TypeOf)
+	if whole := cpu.Whole(n, types); whole != nil {
+		in.run = func(in, out []any, parallel loops.Parallel) error {
+			whole(in, out, parallel)
+			return nil
+		}
+	}
 	if in.run == nil {
-		in.run = c.byReference(n)
+		in.name += " by the reference implementation"
+		in.run = byReference(n, types)
 	}
 	c.slotOf[id] = c.newSlot(n.Type)
 	in.out = []int{c.slotOf[id]}
@@ -236,11 +234,7 @@ func (c *compiler) sums(n *program.Node) function {
 }
 
 // byReference computes an operation by the reference implementation.
-func (c *compiler) byReference(n *program.Node) function {
-	types := make([]program.Type, len(n.Args))
-	for i, a := range n.Args {
-		types[i] = c.p.TypeOf(a)
-	}
+func byReference(n *program.Node, types []program.Type) function {
 	return func(in, out []any, _ loops.Parallel) error {
 		args := make([]reference.Tensor, len(in))
 		for i := range in {

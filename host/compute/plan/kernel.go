@@ -39,7 +39,7 @@ type Kernel struct {
 
 // check reports what an adjoint or a sum wants that the kernel does not compute.
 func (k *Kernel) check(of *program.Call, gradients []int, sum int) error {
-	if sum >= 0 && !k.Adds {
+	if sum >= 0 && (!k.Adds || k.ReadsResult != nil && k.ReadsResult(0)) { // it would read the sum
 		return fmt.Errorf("the kernel of %s adds no sum", of.Name)
 	}
 	for i, s := range gradients {

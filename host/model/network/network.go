@@ -22,7 +22,7 @@ type value = program.Value
 // its outputs.
 const (
 	Tokens = "tokens" // int[batch, context+1], or with documents the rows of package dataset
-	Losses = "losses" // float[batch, context]: cross-entropies of the targets, in nats
+	Losses = "losses" // float[batch, context]: weighted cross-entropies of the targets, in nats
 	Logits = "logits" // float[batch·context, vocabulary], in place of losses
 
 	Teacher    = "teacher"       // the input with the logits of a teacher

@@ -20,7 +20,8 @@ import (
 // differs: one of four must have none.
 func TestPlannedQuantizers(t *testing.T) {
 	testlevel.Long(t, "compiles many steps")
-	for i, quantizer := range append([]string{`{plugin="mseden"}`,
+	table := testrun.Example(t, "nf4")
+	for i, quantizer := range append([]string{`{plugin="mseden"}`, `{plugin="` + table.Path + `"}`,
 		`{plugin="mxfp4", rounding="stochastic"}`}, quantizers...) {
 		t.Run(quantizer, func(t *testing.T) {
 			kinds := []string{"llama", "olmo2", "qwen3"}
