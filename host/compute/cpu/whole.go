@@ -41,7 +41,9 @@ func Whole(n *program.Node, args []program.Type) func(in, out []any, parallel lo
 	case program.OpHadamard:
 		return func(in, out []any, parallel loops.Parallel) {
 			x, y, block := in[0].([]float32), out[0].([]float32), n.Attr.Block
-			inParts(len(y), block, parallel, func(from, to int) { loops.Rotate(y[from:to], x[from:to], block) })
+			inParts(len(y), block, parallel, func(from, to int) {
+				loops.Rotate(y[from:to], x[from:to], block)
+			})
 		}
 	}
 	return nil

@@ -25,7 +25,10 @@ func (p *Plan) Program() (*program.Program, error) {
 			}
 		}
 	}
-	dims := m.BatchDims(p.Batch, p.Context)
-	return network.New(m.Network(),
-		network.Shape{Batch: p.Batch, Context: p.Context, Documents: len(dims) > 2}, calls)
+	shape := network.Shape{Batch: p.Batch, Context: p.Context,
+		Documents: len(m.BatchDims(p.Batch, p.Context)) > 2}
+	if d := p.Distillation; d != nil {
+		shape.Head.Teacher = &d.Distillation
+	}
+	return network.New(m.Network(), shape, calls)
 }
