@@ -36,7 +36,9 @@ func Whole(n *program.Node, args []program.Type) func(in, out []any, parallel lo
 	case program.OpRandomBits:
 		return func(in, out []any, parallel loops.Parallel) {
 			key, dst := [2]uint32(in[0].([]uint32)), out[0].([]uint32)
-			inParts(len(dst), 1, parallel, func(from, to int) { loops.Bits(dst[from:to], key, uint32(from)) })
+			inParts(len(dst), 1, parallel, func(from, to int) {
+				loops.Bits(dst[from:to], key, uint32(from))
+			})
 		}
 	case program.OpHadamard:
 		return func(in, out []any, parallel loops.Parallel) {
