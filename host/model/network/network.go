@@ -221,6 +221,10 @@ func (n *network) mix(p string, x value) value {
 		projected = projected.Add(bias.Reshape(1, bias.Shape()[0]))
 	}
 	q, k, v := n.heads(p, projected)
+	if n.RopePairs == architecture.Interleaved &&
+		(n.quantizers[p+"attn.queries"] != nil || n.quantizers[p+"attn.keys"] != nil) {
+		q, k = n.halves(q), n.halves(k)
+	}
 	q, k, v = n.quantize(p+"attn.queries", q), n.quantize(p+"attn.keys", k),
 		n.quantize(p+"attn.values", v)
 	how := Attending{n.LayerWindow(architecture.LayerOf(p), n.Context), n.ScoreScale(), n.ScoreCap}
@@ -249,6 +253,13 @@ func (n *network) heads(p string, projected value) (q, k, v value) {
 	k = split(n.norm(projected.At(1, queries, keys), p+"attn.k_norm"), n.KVHeads)[0]
 	v = projected.At(1, keys, keys+n.KeyWidth()).Reshape(n.batch, n.Context, n.KVHeads, n.HeadSize)
 	return q, k, v
+}
+
+// halves puts the first features of all pairs of a head before the second ones, which is the order
+// in which queries and keys are quantized.
+func (n *network) halves(x value) value {
+	s := x.Shape()
+	return x.Reshape(s[0], s[1], s[2], s[3]/2, 2).Transpose(0, 1, 2, 4, 3).Reshape(s...)
 }
 
 // losses returns the losses [N] as [batch, context], times their weights. If an id is outside of

@@ -199,8 +199,7 @@ func (p *Plan) differentiate(in update.Nodes, kind gradientKind, q model.Activat
 }
 
 // plannedQuantizers returns the quantizers of activations for a plan, which does not update their
-// states. ok is false if one cannot be a call, or quantizes an operand of attention, which programs
-// have in another order where pairs of features are adjacent.
+// states. ok is false if one cannot be a call.
 func (p *Plan) plannedQuantizers(in update.Nodes) (list model.PlannedQuantizers, ok bool) {
 	list = model.PlannedQuantizers{Calls: network.Quantizers{}, Operands: map[string]*graph.Node{}}
 	for _, s := range p.Model.ActivationSites(p.Batch, p.Context) {
@@ -209,7 +208,7 @@ func (p *Plan) plannedQuantizers(in update.Nodes) (list model.PlannedQuantizers,
 			continue
 		}
 		list.Calls[s.Name] = q.Call()
-		if list.Calls[s.Name] == nil || s.Kind != model.KindInput && s.Kind != model.KindHead {
+		if list.Calls[s.Name] == nil {
 			return list, false
 		}
 		for name, node := range q.Operands(quantizerInputs(q, s.Name, in)) {

@@ -20,15 +20,24 @@ import (
 // differs: one of four must have none.
 func TestPlannedQuantizers(t *testing.T) {
 	testlevel.Long(t, "compiles many steps")
+	var cases [][]string
 	table := testrun.Example(t, "nf4")
 	for i, quantizer := range append([]string{`{plugin="mseden"}`, `{plugin="` + table.Path + `"}`,
 		`{plugin="mxfp4", rounding="stochastic"}`}, quantizers...) {
-		t.Run(quantizer, func(t *testing.T) {
-			kinds := []string{"llama", "olmo2", "qwen3"}
-			cfg := testrun.Config(t, "model.layers=1", "model.vocab=32", "model.hidden=64",
-				"quantizer.weights="+quantizer, "quantizer.activations="+quantizer,
-				fmt.Sprintf("model.kind=%q", kinds[i%3]),
-				fmt.Sprintf("train.recompute=%q", []string{"none", "blocks"}[i%2]))
+		cases = append(cases, []string{"quantizer.weights=" + quantizer,
+			"quantizer.activations=" + quantizer,
+			fmt.Sprintf("model.kind=%q", []string{"llama", "olmo2", "qwen3"}[i%3]),
+			fmt.Sprintf("train.recompute=%q", []string{"none", "blocks"}[i%2])})
+	}
+	for _, kind := range []string{"llama", "qwen3"} {
+		cases = append(cases, []string{`quantizer={plugin="quest"}`, `quantizer.keys={plugin="lsq"}`,
+			`quantizer.values={plugin="absmax", bits=8}`, `quantizer.queries={plugin="mxfp4"}`,
+			`quantizer.head={plugin="absmax"}`, fmt.Sprintf("model.kind=%q", kind)})
+	}
+	for _, settings := range cases {
+		t.Run(fmt.Sprint(settings), func(t *testing.T) {
+			cfg := testrun.Config(t, append([]string{"model.layers=1", "model.vocab=32",
+				"model.hidden=64"}, settings...)...)
 			plan := testrun.Plan(t, cfg)
 			if !plan.PlansQuantizers() {
 				t.Fatal("these quantizers are computed by the graph")
