@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/cage-qat/cage/host/compute/loops"
 )
 
 // Parallel calls f(i) for i from 0 to n−1, concurrently if the device has goroutines for it, and
@@ -48,6 +50,7 @@ func (w *workers) parallel(limit, n int, f func(i int)) {
 	var next atomic.Int64
 	var failed atomic.Pointer[any] // the first panic
 	work := func() {
+		loops.ClearUpper() // this thread may have executed operations of the library
 		defer func() {
 			if r := recover(); r != nil {
 				failed.CompareAndSwap(nil, &r)

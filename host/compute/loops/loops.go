@@ -5,6 +5,11 @@ import "math"
 // In each exported function a vectorized loop computes the first elements, and a plain loop
 // computes the rest. Operands must be at least as long as dst, which may be one of them.
 
+// ClearUpper clears the upper halves of the vector registers of the thread. Code of others may have
+// left numbers there, and then each scalar float operation takes as long as a hundred others. The
+// functions of this package clear them themselves.
+func ClearUpper() { done() }
+
 // Unary applies an operation to every element of a.
 func Unary(op Op, dst, a []float32) {
 	for i := unary(op, dst, a); i < len(dst); i++ {

@@ -5,8 +5,12 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 
+	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/train/build"
 )
@@ -94,12 +98,14 @@ func (t *Model) Compare(
 		rows = min(rows, left)
 		left -= rows
 		targets := t.targets(ids, rows)
+		compared := comparisons(p, q, targets)
 		for k, target := range targets {
 			if target.weight != 0 {
 				total += target.weight
 				c.Tokens++
-				c.add(p[k*t.Config.Model.Vocab:][:t.Config.Model.Vocab],
-					q[k*t.Config.Model.Vocab:][:t.Config.Model.Vocab], target)
+				c.Loss += target.weight * compared[k].Loss
+				c.KL += target.weight * compared[k].KL
+				c.Agreement += target.weight * compared[k].Agreement
 			}
 			if (k+1)%(len(targets)/rows) == 0 && total > before.total {
 				of := &c.Sequences
@@ -142,9 +148,27 @@ func (t *Model) targets(batch []int32, rows int) (list []target) {
 	return list
 }
 
-// add adds a token to the sums: −log Q(target), KL(P‖Q), and whether both models have the same
-// likeliest token, which is the first of equal ones. p and q are logits.
-func (c *Comparison) add(p, q []float32, of target) {
+// comparisons compares the predictions of each token, given the logits of all.
+func comparisons(p, q []float32, targets []target) []Comparison {
+	list, vocabulary := make([]Comparison, len(targets)), len(p)/len(targets)
+	var next atomic.Int64
+	var running sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		running.Go(func() {
+			for k := next.Add(1) - 1; k < int64(len(targets)); k = next.Add(1) - 1 {
+				loops.ClearUpper()
+				first := int(k) * vocabulary
+				list[k] = compare(p[first:][:vocabulary], q[first:][:vocabulary], targets[k].id)
+			}
+		})
+	}
+	running.Wait()
+	return list
+}
+
+// compare returns −log Q(target), KL(P‖Q), and whether both models have the same likeliest token,
+// which is the first of equal ones. p and q are logits.
+func compare(p, q []float32, target int32) (c Comparison) {
 	best, other := 0, 0
 	for i := range p {
 		if p[i] > p[best] {
@@ -163,9 +187,10 @@ func (c *Comparison) add(p, q []float32, of target) {
 			mean += e * (x - y)
 		}
 	}
-	c.KL += of.weight * (mean/totalP - math.Log(totalP) + math.Log(totalQ))
-	c.Loss += of.weight * (math.Log(totalQ) + float64(q[other]) - float64(q[of.id]))
+	c.KL = mean/totalP - math.Log(totalP) + math.Log(totalQ)
+	c.Loss = math.Log(totalQ) + float64(q[other]) - float64(q[target])
 	if best == other {
-		c.Agreement += of.weight
+		c.Agreement = 1
 	}
+	return c
 }
