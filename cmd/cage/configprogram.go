@@ -17,9 +17,10 @@ func newConfig() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config [RUN.toml]",
 		Short: "Document all keys of a run's TOML file, or show its model",
-		Long: `Document all keys of a run's TOML file. With a file, show the run's model as a program,
-with its quantizers in place: first the whole, then the calls in it. Those that differ
-only in their layer or in shapes are shown once.
+		Long: `Document all keys of a run's TOML file. With a file, show the forward pass of its model
+in training as a program, with its quantizers in place: first the whole, then the calls
+in it. Those that differ only in their layer or in shapes are shown once. Adapters and
+quantizers of the backward pass are not shown.
 
   cage config examples/paper/effect.toml --set model.layers=2`,
 		Args: arguments(0, 1, "at most one TOML file"),
@@ -69,10 +70,22 @@ func modelProgram(cmd *cobra.Command, file string, sets []string) (*program.Prog
 	return plan.Program()
 }
 
-// own matches what tells calls with the same operations apart: layers, sites, and shapes.
-var own = regexp.MustCompile(`layers\.\d+\.|^program \S+?\(|\[[\d,]+\]`)
+// layersAndShapes matches what tells calls of the same operations apart: layers, the name of the
+// program, and types.
+var layersAndShapes = regexp.MustCompile(`layers\.\d+\.|(?m:^program \S+?\()|: \w+\[[\d,]*\]`)
 
-// printProgram prints a program and then the calls in it that have not been printed.
+// definition returns the text of a program and of the calls in it, without layers and shapes.
+func definition(p *program.Program) string {
+	text := layersAndShapes.ReplaceAllString(p.String(), "")
+	for _, n := range p.Nodes {
+		if n.Op == program.OpCall {
+			text += n.Attr.Call.Name + definition(n.Attr.Call.Meaning)
+		}
+	}
+	return text
+}
+
+// printProgram prints a program and then the calls in it whose definitions have not been printed.
 func printProgram(w io.Writer, p *program.Program, printed map[string]bool) {
 	head, body, _ := strings.Cut(p.String(), "\n")
 	if len(head) > 100 {
@@ -83,7 +96,7 @@ func printProgram(w io.Writer, p *program.Program, printed map[string]bool) {
 		if n.Op != program.OpCall {
 			continue
 		}
-		key := n.Attr.Call.Name + own.ReplaceAllString(n.Attr.Call.Meaning.String(), "")
+		key := n.Attr.Call.Name + definition(n.Attr.Call.Meaning)
 		if !printed[key] {
 			printed[key] = true
 			fmt.Fprintf(w, "\n%s is ", n.Attr.Call.Name)

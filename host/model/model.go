@@ -57,9 +57,9 @@ type Language interface {
 	Planned(params []*graph.Node, batch *graph.Node, wrt []*graph.Node, q PlannedQuantizers) (
 		loss *graph.Node, gradients []*graph.Node, ok bool)
 
-	// Evaluated returns Losses, or if the head says so the logits [batch·context, vocabulary], where
-	// Planned is ok. It has no gradient.
-	Evaluated(params []*graph.Node, batch *graph.Node, q PlannedQuantizers, head network.Head) (
+	// Evaluated returns Losses, or the logits [batch·context, vocabulary], where Planned is ok. It has
+	// no gradient.
+	Evaluated(params []*graph.Node, batch *graph.Node, q PlannedQuantizers, logits bool) (
 		result *graph.Node, ok bool)
 
 	// BatchLogits returns the unnormalized log-probabilities of the targets, [batch, context,

@@ -67,10 +67,11 @@ func (m *transformer) Planned(params []*graph.Node, batch *graph.Node, wrt []*gr
 
 // Evaluated implements [Language].
 func (m *transformer) Evaluated(params []*graph.Node, batch *graph.Node, q PlannedQuantizers,
-	head network.Head) (result *graph.Node, ok bool) {
-	out, ok := m.run(m.plannedInputs(params, batch, q), params, fmt.Sprint(head, q.Calls.Key()),
+	logits bool) (result *graph.Node, ok bool) {
+	out, ok := m.run(m.plannedInputs(params, batch, q), params,
+		fmt.Sprint("logits ", logits, q.Calls.Key()),
 		func(shape network.Shape, o plan.Options) (*program.Program, error) {
-			shape.Head = head
+			shape.Head.Logits = logits
 			p, err := network.New(m.Settings, shape, q.Calls)
 			if err == nil {
 				p, err = passes.ExpandCalls(p, o.Computes, "")
@@ -112,7 +113,8 @@ func (m *transformer) run(inputs map[string]*graph.Node, params []*graph.Node, k
 		return nil, false
 	}
 	shape := network.Shape{Batch: dims[0], Context: dims[len(dims)-1] - 1, Documents: m.Documents}
-	o := plan.Options{Arithmetic: engine.Arithmetic(g), Kernels: kernels.For(m.LossTokens)}
+	o := plan.Options{Arithmetic: engine.Arithmetic(g), Kernels: kernels.For(m.LossTokens),
+		Idle: m.idle}
 	key = fmt.Sprint(key, shape, o.Arithmetic, m.Options)
 	made, ok := m.plans.Load(key)
 	if !ok {

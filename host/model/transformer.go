@@ -12,6 +12,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/plan"
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/model/architecture"
 )
@@ -22,13 +23,15 @@ type transformer struct {
 	architecture.Settings
 	Options
 	params []architecture.Param
-	plans  *sync.Map // of *plan.Plan: gradients of a step with and without sums share one
+	plans  *sync.Map // of *plan.Plan, by key: executables that compute the same share one
+	idle   *plan.Idle
 }
 
 var _ Language = (*transformer)(nil)
 
 func newTransformer(s architecture.Settings, o Options) *transformer {
-	m := &transformer{Settings: s, Options: o, params: s.Params(), plans: &sync.Map{}}
+	m := &transformer{Settings: s, Options: o, params: s.Params(), plans: &sync.Map{},
+		idle: &plan.Idle{}}
 	if o.Sites.Head {
 		m.params[m.headIndex()].Quantized = true
 	}

@@ -15,7 +15,7 @@ const OpCall Op = 1<<16 - 1
 // the program in place of the call. So a model says what it computes, in parts that are fast.
 type Call struct {
 	Name string
-	// Setting holds the numbers that the meaning was written with, for executors and readers.
+	// Setting tells readers and executors what the meaning was written with: numbers, or a name.
 	Setting any
 	Meaning *Program // from [Builder.Build]; it takes the operands as its inputs, in order
 	// Adjoint, unless nil, is the call's gradient in place of that of its meaning. Its inputs are

@@ -14,8 +14,16 @@ import (
 // earlier ones. If a call panics, so does Parallel.
 type Parallel func(n int, f func(i int))
 
-// Parallel is a [Parallel] that uses the goroutines of the CPU device.
-func (d *Device) Parallel(n int, f func(i int)) { d.workers.parallel(d.Workers(), n, f) }
+// Parallel is a [Parallel] that uses the goroutines of the CPU device; other devices have none.
+func (d *Device) Parallel(n int, f func(i int)) {
+	if d.workers != nil {
+		d.workers.parallel(d.Workers(), n, f)
+		return
+	}
+	for i := range n {
+		f(i)
+	}
+}
 
 // pool starts goroutines within a device's limit. It is implemented by the Go backend's pool of
 // workers.

@@ -2,8 +2,8 @@ package passes
 
 import (
 	"fmt"
-	"slices"
 
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
@@ -15,9 +15,9 @@ import (
 //	                               %4 = linear %3 %2
 //
 // Equal operations are computed once: the backward pass of a call reads what the forward pass has
-// computed. In the adjoint of a call with the given name, the calls inside are copied, so that
-// those that are kept, and what depends on them, are computed again and need not stay in memory; ""
-// is no name.
+// computed. The adjoint of a call with the given name computes it again, so that it need not stay
+// in memory; "" is no name. Its operands go through stop_gradient, which makes its operations
+// others than those of the forward pass.
 func ExpandCalls(p *program.Program, keep func(*program.Call) bool, again string) (
 	*program.Program, error) {
 	for {
@@ -32,11 +32,10 @@ func ExpandCalls(p *program.Program, keep func(*program.Call) bool, again string
 			}
 			key := fmt.Sprintf("%p %v", c, n.Args)
 			if results[key] == nil {
-				meaning := c.Meaning
 				if c.Of != nil && c.Of.Name == again {
-					meaning = copies{}.program(meaning)
+					args = lists.Map(args, program.Value.StopGradient)
 				}
-				results[key], found = transform.Inline(b, meaning, args...), true
+				results[key], found = transform.Inline(b, c.Meaning, args...), true
 			}
 			return results[key][c.Meaning.Outputs[n.Attr.Output].Name]
 		})
@@ -49,30 +48,4 @@ func ExpandCalls(p *program.Program, keep func(*program.Call) bool, again string
 		}
 		p = next
 	}
-}
-
-// copies maps calls to their copies.
-type copies map[*program.Call]*program.Call
-
-// program returns p with copies of its calls, also of those in their meanings, which are not equal
-// to other calls.
-func (c copies) program(p *program.Program) *program.Program {
-	other := *p
-	other.Nodes = slices.Clone(p.Nodes)
-	for i := range other.Nodes {
-		if n := &other.Nodes[i]; n.Op == program.OpCall {
-			n.Attr.Call = c.call(n.Attr.Call)
-		}
-	}
-	return &other
-}
-
-func (c copies) call(of *program.Call) *program.Call {
-	if of == nil || c[of] != nil {
-		return c[of]
-	}
-	copied := *of
-	copied.Of, copied.Meaning = c.call(of.Of), c.program(of.Meaning)
-	c[of] = &copied
-	return &copied
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -19,21 +20,27 @@ type Options struct {
 	Arithmetic matmul.Arithmetic
 	// Kernels make the kernels of calls, by the calls' names. Other calls are expanded.
 	Kernels map[string]func(*program.Call, Options) (*Kernel, error)
+	// Idle, unless nil, is shared by plans that run in turn, such as those of training and evaluation.
+	Idle *Idle
 }
+
+// Idle keeps the memory of the last run, so that the next run of the same plan need not allocate.
+type Idle struct{ last atomic.Pointer[memory] }
 
 // A Plan is a compiled program. It is safe for concurrent use.
 type Plan struct {
 	p            *program.Program
 	instructions []instruction
 	slots        []slot
-	buffers      []slot                 // kinds of the buffers of slots
-	buffer       []int                  // of each slot, −1 for arguments of Run and constants
-	most         int                    // arguments of an instruction
-	idle         atomic.Pointer[memory] // of the last run, so that the next one need not allocate
+	buffers      []slot // kinds of the buffers of slots
+	buffer       []int  // of each slot, −1 for arguments of Run and constants
+	most         int    // arguments of an instruction
+	idle         *Idle
 }
 
 // memory is the memory of a run.
 type memory struct {
+	of        *Plan
 	buffers   []any
 	slots     []any
 	arguments []any // of an instruction
@@ -92,7 +99,7 @@ func Compile(p *program.Program, o Options) (plan *Plan, err error) {
 			return nil, err
 		}
 	}
-	plan = &Plan{p: p, instructions: c.list, slots: c.slots}
+	plan = &Plan{p: p, instructions: c.list, slots: c.slots, idle: cmp.Or(o.Idle, &Idle{})}
 	for i := range c.list {
 		in := &c.list[i]
 		in.all = slices.Concat(in.in, in.out)
@@ -251,16 +258,16 @@ func (p *Plan) Run(inputs, outputs []any, parallel loops.Parallel) error {
 		}
 	}
 	clear(m.arguments)
-	p.idle.Store(m)
+	p.idle.last.Store(m)
 	return nil
 }
 
-// newMemory returns the memory for a run, that of an earlier one if there is some.
+// newMemory returns the memory for a run, that of the last one if that was of the same plan.
 func (p *Plan) newMemory() *memory {
-	if m := p.idle.Swap(nil); m != nil {
+	if m := p.idle.last.Swap(nil); m != nil && m.of == p {
 		return m
 	}
-	m := &memory{slots: make([]any, len(p.slots)), arguments: make([]any, p.most)}
+	m := &memory{of: p, slots: make([]any, len(p.slots)), arguments: make([]any, p.most)}
 	for _, b := range p.buffers {
 		m.buffers = append(m.buffers, b.make())
 	}

@@ -5,12 +5,8 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"runtime"
 	"slices"
-	"sync"
-	"sync/atomic"
 
-	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/train/build"
 )
@@ -98,14 +94,20 @@ func (t *Model) Compare(
 		rows = min(rows, left)
 		left -= rows
 		targets := t.targets(ids, rows)
-		compared := comparisons(p, q, targets)
+		vocabulary := t.Config.Model.Vocab
+		compared := make([]prediction, len(targets))
+		t.built.Device.Parallel(len(targets), func(k int) {
+			if first := k * vocabulary; targets[k].weight != 0 {
+				compared[k] = compare(p[first:][:vocabulary], q[first:][:vocabulary], targets[k].id)
+			}
+		})
 		for k, target := range targets {
 			if target.weight != 0 {
 				total += target.weight
 				c.Tokens++
-				c.Loss += target.weight * compared[k].Loss
-				c.KL += target.weight * compared[k].KL
-				c.Agreement += target.weight * compared[k].Agreement
+				c.Loss += target.weight * compared[k].loss
+				c.KL += target.weight * compared[k].kl
+				c.Agreement += target.weight * compared[k].agreement
 			}
 			if (k+1)%(len(targets)/rows) == 0 && total > before.total {
 				of := &c.Sequences
@@ -148,27 +150,13 @@ func (t *Model) targets(batch []int32, rows int) (list []target) {
 	return list
 }
 
-// comparisons compares the predictions of each token, given the logits of all.
-func comparisons(p, q []float32, targets []target) []Comparison {
-	list, vocabulary := make([]Comparison, len(targets)), len(p)/len(targets)
-	var next atomic.Int64
-	var running sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		running.Go(func() {
-			for k := next.Add(1) - 1; k < int64(len(targets)); k = next.Add(1) - 1 {
-				loops.ClearUpper()
-				first := int(k) * vocabulary
-				list[k] = compare(p[first:][:vocabulary], q[first:][:vocabulary], targets[k].id)
-			}
-		})
-	}
-	running.Wait()
-	return list
-}
+// prediction compares the predictions of one token: −log Q(target), KL(P‖Q), and 1 if both models
+// have the same likeliest token, else 0.
+type prediction struct{ loss, kl, agreement float64 }
 
-// compare returns −log Q(target), KL(P‖Q), and whether both models have the same likeliest token,
-// which is the first of equal ones. p and q are logits.
-func compare(p, q []float32, target int32) (c Comparison) {
+// compare compares the predictions of a token, given the logits. The likeliest token is the first
+// of equal ones.
+func compare(p, q []float32, target int32) (c prediction) {
 	best, other := 0, 0
 	for i := range p {
 		if p[i] > p[best] {
@@ -187,10 +175,10 @@ func compare(p, q []float32, target int32) (c Comparison) {
 			mean += e * (x - y)
 		}
 	}
-	c.KL = mean/totalP - math.Log(totalP) + math.Log(totalQ)
-	c.Loss = math.Log(totalQ) + float64(q[other]) - float64(q[target])
+	c.kl = mean/totalP - math.Log(totalP) + math.Log(totalQ)
+	c.loss = math.Log(totalQ) + float64(q[other]) - float64(q[target])
 	if best == other {
-		c.Agreement = 1
+		c.agreement = 1
 	}
 	return c
 }

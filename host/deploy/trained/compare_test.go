@@ -95,6 +95,10 @@ func TestCompare(t *testing.T) {
 		math.Abs((of.Agreement[0]+of.Agreement[1])/2-got.Agreement) > 1e-12 || of.KL[0] == of.KL[1] {
 		t.Errorf("by sequences: %+v, want two with the means %v and %v", of, got.KL, got.Agreement)
 	}
+	first, err := m.Compare(t.Context(), plain, 1) // a part of a batch
+	if err != nil || first.Tokens != context || math.Abs(first.KL-got.Sequences.KL[0]) > 1e-12 {
+		t.Errorf("the first sequence: %+v, %v; want a divergence of %v", first, err, got.Sequences.KL[0])
+	}
 	if kl < 1e-3 {
 		t.Errorf("the quantized model differs by %v nats: the test shows nothing", kl)
 	}

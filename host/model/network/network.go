@@ -49,7 +49,7 @@ type Head struct {
 // A model's program has an input [InputOf] for each other operand.
 type Quantizers map[string]*program.Call
 
-// Key returns a text that is equal for equal quantizers.
+// Key returns a text that differs for different quantizers.
 func (q Quantizers) Key() string {
 	var key strings.Builder
 	for _, site := range slices.Sorted(maps.Keys(q)) {
@@ -140,7 +140,7 @@ func (n *network) read(batch value) value {
 // hidden computes the model but its head, whose input and weight it returns: an embedding, blocks,
 // and a norm. tokens is [N], with N = batch·context.
 func (n *network) hidden(tokens value) (x, head value) {
-	x = tokens.Lookup(n.params["embedding"]).Scale(n.InputScale())
+	x = tokens.Lookup(n.weight("embedding")).Scale(n.InputScale())
 	for layer := range n.Layers {
 		x = n.part(Block, x, architecture.LayerPrefix(layer), nil,
 			func(n *network, x value) value { return n.block(layer, x) })

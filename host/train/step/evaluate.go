@@ -15,7 +15,6 @@ import (
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/decode"
-	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -106,7 +105,7 @@ func (e *Evaluator) Logits(tokens []int32) ([]float32, error) {
 	return e.runStage(name, func() update.Stage {
 		return update.Stage{Name: name, Inputs: append(p.forwardSpecs(false), p.tokenSpec()),
 			Build: func(in update.Nodes) update.Nodes {
-				logits, ok := p.evaluated(in, network.Head{Logits: true})
+				logits, ok := p.byPlan(in, true)
 				if !ok {
 					logits = language.BatchLogits(p.weightNodes(in, false), in[tokensName],
 						activationQuantizer(p.Activations, in))
@@ -135,7 +134,7 @@ func (e *Evaluator) runStage(
 func (p *Plan) lossStage() update.Stage {
 	specs := append(p.forwardSpecs(false), p.tokenSpec())
 	return update.Stage{Name: "losses", Inputs: specs, Build: func(in update.Nodes) update.Nodes {
-		losses, ok := p.evaluated(in, network.Head{})
+		losses, ok := p.byPlan(in, false)
 		if !ok {
 			quantize := activationQuantizer(p.Activations, in)
 			losses = p.Model.Losses(p.weightNodes(in, false), in[tokensName], quantize)
@@ -144,8 +143,8 @@ func (p *Plan) lossStage() update.Stage {
 	}}
 }
 
-// evaluated computes the losses of a batch, or its logits, by a plan.
-func (p *Plan) evaluated(in update.Nodes, head network.Head) (result *graph.Node, ok bool) {
+// byPlan computes the losses of a batch, or its logits, by package plan, if that can.
+func (p *Plan) byPlan(in update.Nodes, logits bool) (result *graph.Node, ok bool) {
 	m, language := p.Model.(model.Language)
 	if !language {
 		return nil, false
@@ -154,7 +153,7 @@ func (p *Plan) evaluated(in update.Nodes, head network.Head) (result *graph.Node
 	if !ok {
 		return nil, false
 	}
-	return m.Evaluated(p.weightNodes(in, false), in[tokensName], quantizers, head)
+	return m.Evaluated(p.weightNodes(in, false), in[tokensName], quantizers, logits)
 }
 
 // Sequence provides the batches of an evaluation. It is used by one goroutine at a time.

@@ -98,8 +98,8 @@ func QuantizedValues(c *Compiled, s *State) (map[string][]float32, error) {
 	return out, nil
 }
 
-// PlansQuantizers reports whether a plan can compute the quantizers of activations.
+// PlansQuantizers reports whether a plan computes the quantizers of activations in training.
 func (p *Plan) PlansQuantizers() bool {
 	_, ok := p.plannedQuantizers(nil)
-	return ok
+	return ok && len(p.activationQuantizerStates()) == 0
 }

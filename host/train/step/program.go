@@ -9,8 +9,9 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Program returns the program of the losses of a language model, with the quantizers of weights and
-// activations as calls in their places.
+// Program returns the program of the losses of a language model in training, with the quantizers
+// of weights and activations as calls in their places. It has no adapters, and quantizes nothing in
+// the backward pass.
 func (p *Plan) Program() (*program.Program, error) {
 	m, ok := p.Model.(model.Language)
 	if !ok {

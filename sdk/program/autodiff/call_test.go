@@ -175,22 +175,40 @@ func TestOwnAdjoint(t *testing.T) {
 		}
 	}
 
-	b = program.NewBuilder("residual")
-	x, s = b.Input("x", f), b.Input("s", f)
-	c = &program.Call{Name: "two", Meaning: twoResults(t), Adjoint: adjoint}
-	b.Output("y", b.Call(c, x, s)[1])
-	if _, err := autodiff.VJP(done(t, b), "y", "x"); err == nil {
-		t.Error("a gradient through a result whose adjoint the call does not take")
+	// adjointOf returns an adjoint of a call with the results y and z.
+	adjointOf := func(output string, f func(dy program.Value) program.Value,
+		inputs ...string) *program.Program {
+		b, dy := program.NewBuilder("adjoint"), program.Value{}
+		for _, name := range inputs {
+			dy = b.Input(name, program.FloatType(3))
+		}
+		b.Output(output, f(dy))
+		return done(t, b)
 	}
-}
-
-// twoResults returns a program with the results y and near, which are floats.
-func twoResults(t *testing.T) *program.Program {
-	b := program.NewBuilder("two")
-	x, s := b.Input("x", program.FloatType(3)), b.Input("s", program.FloatType(3))
-	b.Output("y", x.Mul(s))
-	b.Output("near", x.Add(s))
-	return done(t, b)
+	same := func(dy program.Value) program.Value { return dy }
+	b = program.NewBuilder("two")
+	x = b.Input("x", f)
+	b.Output("y", x.Exp())
+	b.Output("z", x.Tanh())
+	two := done(t, b)
+	for want, c := range map[string]struct {
+		result  int
+		adjoint *program.Program
+	}{
+		"needs that of y": {1, adjointOf("d.x", same, "d.y")},
+		`returns "d.y"`:   {0, adjointOf("d.y", same, "d.y")},
+		`returns "d.x"`: {0, adjointOf("d.x",
+			func(dy program.Value) program.Value { return dy.ReduceSum(0) }, "d.y")},
+		`reads "w"`: {0, adjointOf("d.x", same, "w", "d.y")},
+	} {
+		b := program.NewBuilder("model")
+		b.Output("y", b.Call(&program.Call{Name: "two", Meaning: two, Adjoint: c.adjoint},
+			b.Input("x", f))[c.result])
+		_, err := autodiff.VJP(done(t, b), "y", "x")
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want an error that has %s", err, want)
+		}
+	}
 }
 
 func done(t *testing.T, b *program.Builder) *program.Program {

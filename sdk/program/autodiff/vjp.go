@@ -215,8 +215,18 @@ func (t *tape) adjointOperands(c *program.Call, operands []program.Value, output
 	if first := c.Meaning.Outputs[0].Name; len(outputs) != 1 || outputs[0] != first {
 		return nil, fmt.Errorf("its adjoint needs that of %s, and there are those of %v", first, outputs)
 	}
-	results := t.b.Call(c, operands...)
 	last := len(c.Adjoint.Inputs) - 1
+	for _, o := range c.Adjoint.Outputs {
+		i := c.Meaning.Input(strings.TrimPrefix(o.Name, Prefix))
+		if i < 0 || !strings.HasPrefix(o.Name, Prefix) ||
+			!c.Adjoint.TypeOf(o.Value).Equal(c.Meaning.Inputs[i].Type) {
+			return nil, fmt.Errorf("its adjoint returns %q, which is no gradient of an operand", o.Name)
+		}
+	}
+	if last < 0 || !c.Adjoint.Inputs[last].Type.Equal(adjoints[0].Type()) {
+		return nil, fmt.Errorf("its adjoint does not end with that of %s", outputs[0])
+	}
+	results := t.b.Call(c, operands...)
 	for _, in := range c.Adjoint.Inputs[:last] {
 		if i := c.Meaning.Input(in.Name); i >= 0 {
 			args = append(args, operands[i])
