@@ -74,7 +74,7 @@ func (m *transformer) Evaluated(params []*graph.Node, batch *graph.Node, q Plann
 			shape.Head.Logits = logits
 			p, err := network.New(m.Settings, shape, q.Calls)
 			if err == nil {
-				p, err = passes.ExpandCalls(p, o.Computes, "")
+				p, err = transform.Expand(p, o.Computes, "")
 			}
 			if err != nil {
 				return nil, err
@@ -175,7 +175,7 @@ func (m *transformer) lossProgram(shape network.Shape, wrt []string, q network.Q
 	}
 	again := map[architecture.Recompute]string{architecture.RecomputeBlocks: network.Block,
 		architecture.RecomputeAttention: network.SelfAttention}
-	if p, err = passes.ExpandCalls(p, o.Computes, again[m.Recompute]); err != nil {
+	if p, err = transform.Expand(p, o.Computes, again[m.Recompute]); err != nil {
 		return nil, err
 	}
 	return passes.AddInCalls(p, kernels.Sums...)

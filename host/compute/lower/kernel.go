@@ -91,7 +91,7 @@ func lowerRows(
 func kernelOf(
 	g *graph.Graph, p *program.Program, rows, largest int, inputs []*graph.Node, at InMemory,
 ) (outputs map[string]*graph.Node, ok bool) {
-	p, err := transform.Expand(p)
+	p, err := transform.Expand(p, nil, "")
 	if err == nil {
 		p, err = transform.Simplify(p)
 	}

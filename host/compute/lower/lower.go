@@ -57,7 +57,7 @@ func (l *lowering) program(p *program.Program, inputs []*graph.Node) map[string]
 		err = fmt.Errorf("program %q: got %d inputs, want %d", p.Name, len(inputs), len(p.Inputs))
 	}
 	if err == nil {
-		p, err = transform.Expand(p)
+		p, err = transform.Expand(p, nil, "")
 	}
 	if err == nil {
 		p, err = transform.Simplify(p)

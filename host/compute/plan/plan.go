@@ -8,10 +8,10 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/matmul"
-	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/recovered"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // Options say how a plan computes.
@@ -75,7 +75,10 @@ type slot struct {
 // Compile plans the execution of p, which must be valid.
 func Compile(p *program.Program, o Options) (plan *Plan, err error) {
 	defer recovered.Catch("plan", p.Name, &err)
-	if p, err = passes.ExpandCalls(p, o.Computes, ""); err != nil {
+	if p, err = transform.Expand(p, o.Computes, ""); err == nil {
+		p, err = transform.Simplify(p)
+	}
+	if err != nil {
 		return nil, err
 	}
 	c := &compiler{p: p, options: o, slotOf: slices.Repeat([]int{-1}, p.NumValues()),

@@ -75,7 +75,7 @@ func TestCallsAreTheirMeanings(t *testing.T) {
 	}
 	for _, one := range []bool{false, true} {
 		p := withCalls(t, one)
-		expanded, err := transform.Expand(p)
+		expanded, err := transform.Expand(p, nil, "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -63,7 +63,7 @@ func runNamed(
 }
 
 func run(p *program.Program, args []Tensor, single bool) ([]Tensor, error) {
-	p, err := transform.Expand(p)
+	p, err := transform.Expand(p, nil, "")
 	if err != nil {
 		return nil, err
 	}

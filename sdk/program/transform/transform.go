@@ -90,28 +90,49 @@ func Simplify(p *program.Program) (*program.Program, error) {
 	return b.Build()
 }
 
-// Expand puts the meanings of the calls of p in their places.
-func Expand(p *program.Program) (*program.Program, error) {
-	if !slices.ContainsFunc(p.Nodes, func(n program.Node) bool { return n.Op == program.OpCall }) {
-		return p, nil
+// Expand puts the meanings of calls in their places, except of those that keep selects (nil: of
+// none). Before and after:
+//
+//	%3 = block %0 %1 %2            %3 = rms_norm %0 %1
+//	                               %4 = linear %3 %2
+//
+// Equal operations are computed once: the backward pass of a call reads what the forward pass has
+// computed. The adjoint of a call with the name again computes it once more, so that it need not
+// stay in memory; "" is no name. Its operands go through stop_gradient, which makes its operations
+// others than those of the forward pass.
+func Expand(p *program.Program, keep func(*program.Call) bool, again string) (
+	*program.Program, error) {
+	expanded := func(n program.Node) bool {
+		return n.Op == program.OpCall && (keep == nil || !keep(n.Attr.Call))
 	}
-	b := program.NewSimplifier(p.Name) // what the results of a call share is written once
-	write := func(_ program.ID, n *program.Node, args []program.Value) program.Value {
-		if n.Op != program.OpCall {
-			return b.Apply(n.Op, n.Attr, n.Type, args...)
+	for slices.ContainsFunc(p.Nodes, expanded) {
+		b, results := program.NewSimplifier(p.Name), map[string]map[string]program.Value{}
+		values := Interpret(p, Inputs(b, p, nil)[:len(p.Inputs)], func(_ program.ID, n *program.Node,
+			args []program.Value) program.Value {
+			c := n.Attr.Call
+			if !expanded(*n) {
+				return b.Apply(n.Op, n.Attr, n.Type, args...)
+			}
+			key := fmt.Sprintf("%p %v", c, n.Args)
+			if results[key] == nil {
+				if c.Of != nil && c.Of.Name == again {
+					for i := range args {
+						args[i] = args[i].StopGradient()
+					}
+				}
+				results[key] = Inline(b, c.Meaning, args...)
+			}
+			return results[key][c.Meaning.Outputs[n.Attr.Output].Name]
+		})
+		for _, o := range p.Outputs {
+			b.Output(o.Name, values[o.Value])
 		}
-		meaning, err := Expand(n.Attr.Call.Meaning)
-		if err != nil {
-			b.Fail(err)
-			return program.Value{}
+		var err error
+		if p, err = b.Build(); err != nil {
+			return nil, err
 		}
-		return Inline(b, meaning, args...)[meaning.Outputs[n.Attr.Output].Name]
 	}
-	values := Interpret(p, Inputs(b, p, nil)[:len(p.Inputs)], write)
-	for _, o := range p.Outputs {
-		b.Output(o.Name, values[o.Value])
-	}
-	return b.Build()
+	return p, nil
 }
 
 // Extract returns, as a program of the given name, the part of p that computes targets from

@@ -1,19 +1,18 @@
-package passes_test
+package transform_test
 
 import (
 	"math"
 	"testing"
 
-	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
-// TestExpandCalls expands a call and its adjoint, around a call that stays: the backward pass reads
+// TestExpandAgain expands a call and its adjoint, around a call that stays: the backward pass reads
 // what the forward pass has computed, or computes it again by a call of its own.
-func TestExpandCalls(t *testing.T) {
+func TestExpandAgain(t *testing.T) {
 	inner := program.NewBuilder("inner")
 	x := inner.Input("x", program.FloatType(3))
 	inner.Output("y", x.Tanh())
@@ -43,7 +42,7 @@ func TestExpandCalls(t *testing.T) {
 	}
 	for again, calls := range map[string]int{"": 1, "block": 2} {
 		keep := func(c *program.Call) bool { return c.Name == "tanh" || c.Name == "tanh.vjp" }
-		p, err := passes.ExpandCalls(step, keep, again)
+		p, err := transform.Expand(step, keep, again)
 		if err != nil {
 			t.Fatal(err)
 		}
