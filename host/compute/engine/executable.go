@@ -186,7 +186,7 @@ func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 	var results []compute.Buffer
 	execute := func() (err error) {
 		results, err = e.graph.Executable().Execute(buffers, donated, 0)
-		loops.ClearUpper() // the library's operations do not
+		loops.ClearUpper() // the Go backend's operations do not
 		return err
 	}
 	// The device's goroutines inherit the label, so that a profile distinguishes steps.

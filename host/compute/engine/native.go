@@ -58,7 +58,7 @@ func (n Native) Call(inputs ...*graph.Node) []*graph.Node {
 
 // run calls Run on the backend's tensors. The error of a failure names the native.
 func (n *Native) run(in, out []Tensor) error {
-	loops.ClearUpper() // the library's operations do not
+	loops.ClearUpper() // the Go backend's operations do not
 	if err := catch(func() error { return n.Run(in, out, n.device.Parallel) }); err != nil {
 		return fmt.Errorf("native %s: %w", n.Name, err)
 	}

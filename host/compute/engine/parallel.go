@@ -58,7 +58,7 @@ func (w *workers) parallel(limit, n int, f func(i int)) {
 	var next atomic.Int64
 	var failed atomic.Pointer[any] // the first panic
 	work := func() {
-		loops.ClearUpper() // this thread may have executed operations of the library
+		loops.ClearUpper() // this thread may have executed operations of the Go backend
 		defer func() {
 			if r := recover(); r != nil {
 				failed.CompareAndSwap(nil, &r)

@@ -5,8 +5,9 @@ import "math"
 // In each exported function a vectorized loop computes the first elements, and a plain loop
 // computes the rest. Operands must be at least as long as dst, which may be one of them.
 
-// ClearUpper clears the upper halves of the vector registers of the thread. Code of others may have
-// left numbers there, and then each scalar float operation takes as long as a hundred others. The
+// ClearUpper clears the upper halves of the vector registers of the thread. While they are in use,
+// each scalar float operation takes as long as a hundred others: after operations of GoMLX's Go
+// backend, and after a signal by which the runtime preempts a goroutine (docs/upstream). The
 // functions of this package clear them themselves.
 func ClearUpper() { done() }
 

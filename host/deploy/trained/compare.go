@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/train/build"
 )
@@ -158,27 +159,39 @@ type prediction struct{ loss, kl, agreement float64 }
 // of equal ones.
 func compare(p, q []float32, target int32) (c prediction) {
 	best, other := 0, 0
-	for i := range p {
+	inBlocks(len(p), func(i int) {
 		if p[i] > p[best] {
 			best = i
 		}
 		if q[i] > q[other] {
 			other = i
 		}
-	}
+	})
 	var totalP, totalQ, mean float64
-	for i := range p {
+	inBlocks(len(p), func(i int) {
 		x, y := float64(p[i])-float64(p[best]), float64(q[i])-float64(q[other])
 		totalQ += math.Exp(y)
 		if e := math.Exp(x); e > 0 { // a probability of 0 adds 0
 			totalP += e
 			mean += e * (x - y)
 		}
-	}
+	})
 	c.kl = mean/totalP - math.Log(totalP) + math.Log(totalQ)
 	c.loss = math.Log(totalQ) + float64(q[other]) - float64(q[target])
 	if best == other {
 		c.agreement = 1
 	}
 	return c
+}
+
+// inBlocks calls f for 0 to n−1. It clears the upper halves of vector registers again and again,
+// because they are in use after each signal by which the runtime preempts a goroutine.
+func inBlocks(n int, f func(i int)) {
+	const block = 128
+	for i := range n {
+		if i%block == 0 {
+			loops.ClearUpper()
+		}
+		f(i)
+	}
 }
