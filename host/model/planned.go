@@ -73,13 +73,10 @@ func (m *transformer) Evaluated(params []*graph.Node, batch *graph.Node, q Plann
 		func(shape network.Shape, o plan.Options) (*program.Program, error) {
 			shape.Head.Logits = logits
 			p, err := network.New(m.Settings, shape, q.Calls)
-			if err == nil {
-				p, err = transform.Expand(p, o.Computes, "")
-			}
 			if err != nil {
 				return nil, err
 			}
-			return passes.AddInCalls(p, kernels.Sums...)
+			return forKernels(p, o, "")
 		})
 	if !ok {
 		return nil, false
@@ -175,7 +172,13 @@ func (m *transformer) lossProgram(shape network.Shape, wrt []string, q network.Q
 	}
 	again := map[architecture.Recompute]string{architecture.RecomputeBlocks: network.Block,
 		architecture.RecomputeAttention: network.SelfAttention}
-	if p, err = transform.Expand(p, o.Computes, again[m.Recompute]); err != nil {
+	return forKernels(p, o, again[m.Recompute])
+}
+
+// forKernels expands the calls that have no kernel ([transform.Expand]), and lets kernels add sums.
+func forKernels(p *program.Program, o plan.Options, again string) (*program.Program, error) {
+	p, err := transform.Expand(p, o.Computes, again)
+	if err != nil {
 		return nil, err
 	}
 	return passes.AddInCalls(p, kernels.Sums...)

@@ -133,9 +133,8 @@ func native(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	})
 	run, call := cpu.Whole(n, types), engine.Native{Name: n.Op.String(),
 		Outputs: []shapes.Shape{shapeOf(n.Type)}}
-	flat := func(t engine.Tensor) any { return t.Flat }
 	call.Run = func(in, out []engine.Tensor, parallel engine.Parallel) error {
-		run(lists.Map(in, flat), lists.Map(out, flat), loops.Parallel(parallel))
+		run(flats(in), flats(out), loops.Parallel(parallel))
 		return nil
 	}
 	return call.Call(args...)[0]
