@@ -156,7 +156,7 @@ func TestPaddingOfPrograms(t *testing.T) {
 	m := newLlama(tiny)
 	m.Documents = true
 	batch, _ := packed(context, m.Vocab, rand.New(rand.NewPCG(1, 2)))
-	calls := network.Quantizers{}
+	calls := map[string]*program.Call{}
 	for _, s := range m.ActivationSites(2, context) {
 		b := program.NewBuilder("largest")
 		x := b.Input("x", program.FloatType(s.Tokens, s.Width))
@@ -168,7 +168,7 @@ func TestPaddingOfPrograms(t *testing.T) {
 		calls[s.Name] = &program.Call{Name: "largest", Meaning: p}
 	}
 	shape := network.Shape{Batch: 2, Context: context, Documents: true}
-	p, err := network.New(m.Settings, shape, calls)
+	p, err := network.New(m.Settings, shape, network.Quantizers{Calls: calls})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,17 +50,13 @@ type Model interface {
 type Language interface {
 	Model
 
-	// Planned returns Loss and its gradients with respect to some of the parameters and of the other
-	// operands of quantizers, computed by package plan. ok is false if that cannot: on other devices
-	// than the CPU, if attention shall be plain, and with weights that have codes or backward
-	// quantizers.
-	Planned(params []*graph.Node, batch *graph.Node, wrt []*graph.Node, q PlannedQuantizers) (
-		loss *graph.Node, gradients []*graph.Node, ok bool)
-
-	// Evaluated returns Losses, or the logits [batch·context, vocabulary], where Planned is ok. It has
-	// no gradient.
-	Evaluated(params []*graph.Node, batch *graph.Node, q PlannedQuantizers, logits bool) (
-		result *graph.Node, ok bool)
+	// Planned returns the outputs of the program that package network writes for a batch, computed by
+	// package plan. With wrt, which are some of the parameters and of the other inputs, the outputs
+	// are means, and it also returns the gradients of the mean loss. ok is false if package plan
+	// cannot: on other devices than the CPU, if attention shall be plain, and with weights that have
+	// codes.
+	Planned(params []*graph.Node, batch *graph.Node, wrt []*graph.Node, of Planned) (
+		out map[string]*graph.Node, gradients []*graph.Node, ok bool)
 
 	// BatchLogits returns the unnormalized log-probabilities of the targets, [batch, context,
 	// vocabulary], float32, for a batch in the format of Losses. The result can serve as a teacher's
@@ -189,11 +185,12 @@ const (
 // recomputes it.
 type ActivationQuantizer func(site ActivationSite, x *graph.Node) *graph.Node
 
-// PlannedQuantizers are the quantizers of activations of a plan, and the nodes of their operands
-// beside the activation, by the names of [network.InputOf].
-type PlannedQuantizers struct {
-	Calls    network.Quantizers
-	Operands map[string]*graph.Node
+// Planned describes the program of a model for [Language.Planned].
+type Planned struct {
+	network.Quantizers
+	Head network.Head
+	// Inputs are the nodes of the program's inputs by name, without tokens and parameters.
+	Inputs map[string]*graph.Node
 }
 
 // apply calls the quantizer, if it is not nil and the model has the site. An unquantized activation

@@ -18,7 +18,7 @@ import (
 func referenceRun(t *testing.T, s architecture.Settings, shape network.Shape, weights [][]float32,
 	batch []int32, dims []int) (losses []float64, gradients [][]float64) {
 	t.Helper()
-	p, err := network.New(s, shape, nil)
+	p, err := network.New(s, shape, network.Quantizers{})
 	if err != nil {
 		t.Fatal(err)
 	}

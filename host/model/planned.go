@@ -28,8 +28,12 @@ type planKey struct{}
 
 // Planned implements [Language].
 func (m *transformer) Planned(params []*graph.Node, batch *graph.Node, wrt []*graph.Node,
-	q PlannedQuantizers) (loss *graph.Node, gradients []*graph.Node, ok bool) {
-	inputs := m.plannedInputs(params, batch, q)
+	of Planned) (outputs map[string]*graph.Node, gradients []*graph.Node, ok bool) {
+	inputs := map[string]*graph.Node{network.Tokens: batch}
+	maps.Copy(inputs, of.Inputs)
+	for i, p := range m.params {
+		inputs[p.Name] = params[i]
+	}
 	var names []string      // of the inputs that wrt are
 	for _, x := range wrt { // a shared operand is several inputs
 		before := len(names)
@@ -42,18 +46,12 @@ func (m *transformer) Planned(params []*graph.Node, batch *graph.Node, wrt []*gr
 			return nil, nil, false
 		}
 	}
-	out, ok := m.run(inputs, params, fmt.Sprint("gradient", names, q.Calls.Key()),
-		func(shape network.Shape, o plan.Options) (*program.Program, error) {
-			return m.lossProgram(shape, names, q.Calls, o)
-		})
-	if !ok {
-		return nil, nil, false
-	}
+	out, ok := m.run(inputs, params, of, names)
 	for _, x := range wrt {
 		var sum *graph.Node
-		for i, name := range names {
-			switch dx := out[1+i]; {
-			case inputs[name] != x:
+		for _, name := range names {
+			switch dx := out[autodiff.Prefix+name]; {
+			case !ok || inputs[name] != x:
 			case sum == nil:
 				sum = dx
 			default:
@@ -62,60 +60,32 @@ func (m *transformer) Planned(params []*graph.Node, batch *graph.Node, wrt []*gr
 		}
 		gradients = append(gradients, sum)
 	}
-	return out[0], gradients, true
+	return out, gradients, ok
 }
 
-// Evaluated implements [Language].
-func (m *transformer) Evaluated(params []*graph.Node, batch *graph.Node, q PlannedQuantizers,
-	logits bool) (result *graph.Node, ok bool) {
-	out, ok := m.run(m.plannedInputs(params, batch, q), params,
-		fmt.Sprint("logits ", logits, q.Calls.Key()),
-		func(shape network.Shape, o plan.Options) (*program.Program, error) {
-			shape.Head.Logits = logits
-			p, err := network.New(m.Settings, shape, q.Calls)
-			if err != nil {
-				return nil, err
-			}
-			return forKernels(p, o, "")
-		})
-	if !ok {
-		return nil, false
-	}
-	return out[0], true
-}
-
-func (m *transformer) plannedInputs(params []*graph.Node, batch *graph.Node,
-	q PlannedQuantizers) map[string]*graph.Node {
-	inputs := map[string]*graph.Node{network.Tokens: batch}
-	maps.Copy(inputs, q.Operands)
-	for i, p := range m.params {
-		inputs[p.Name] = params[i]
-	}
-	return inputs
-}
-
-// run executes a program by a plan, which is kept by a key, and returns its outputs. ok is false if
-// the graph must compute them.
-func (m *transformer) run(inputs map[string]*graph.Node, params []*graph.Node, key string,
-	write func(network.Shape, plan.Options) (*program.Program, error)) (out []*graph.Node, ok bool) {
+// run executes the program of a model by a plan, which is kept for the next graph, and returns its
+// outputs by name. ok is false if the graph must compute them.
+func (m *transformer) run(inputs map[string]*graph.Node, params []*graph.Node, of Planned,
+	wrt []string) (outputs map[string]*graph.Node, ok bool) {
 	batch := inputs[network.Tokens]
 	g, dims := batch.Graph(), batch.Shape().Dimensions
-	special := func(w *graph.Node) bool {
-		_, codes := lower.CodesOf(w)
-		return codes || quantizesBackward(w)
+	hasCodes := func(w *graph.Node) bool {
+		_, ok := lower.CodesOf(w)
+		return ok
 	}
 	dev := engine.DeviceOf(g)
 	if !dev.Fuses() || !engine.OwnProducts(g) || dev.Attention() == device.PlainAttention ||
-		slices.ContainsFunc(params, special) {
+		slices.ContainsFunc(params, hasCodes) {
 		return nil, false
 	}
-	shape := network.Shape{Batch: dims[0], Context: dims[len(dims)-1] - 1, Documents: m.Documents}
+	shape := network.Shape{Batch: dims[0], Context: dims[len(dims)-1] - 1, Documents: m.Documents,
+		Head: of.Head}
 	o := plan.Options{Arithmetic: engine.Arithmetic(g), Kernels: kernels.For(m.LossTokens),
 		Idle: m.idle}
-	key = fmt.Sprint(key, shape, o.Arithmetic, m.Options)
+	key := fmt.Sprint(wrt, of.Key(), shape, o.Arithmetic, m.Options)
 	made, ok := m.plans.Load(key)
 	if !ok {
-		p, err := write(shape, o)
+		p, err := m.program(shape, wrt, of.Quantizers, o)
 		if err == nil {
 			made, err = plan.Compile(p, o)
 		}
@@ -135,18 +105,26 @@ func (m *transformer) run(inputs map[string]*graph.Node, params []*graph.Node, k
 	native.Run = func(in, out []engine.Tensor, parallel engine.Parallel) error {
 		return compiled.Run(lists.Map(in, flat), lists.Map(out, flat), parallel)
 	}
-	return native.Call(lists.Map(compiled.Inputs(), func(name string) *graph.Node {
+	results := native.Call(lists.Map(compiled.Inputs(), func(name string) *graph.Node {
 		return inputs[name]
-	})...), true
+	})...)
+	outputs = map[string]*graph.Node{}
+	for i, name := range compiled.OutputNames() {
+		outputs[name] = results[i]
+	}
+	return outputs, true
 }
 
-// lossProgram returns the program of the model's mean loss, or mean divergence and cross-entropy,
-// and of the gradients of the loss with respect to the named parameters, for a plan.
-func (m *transformer) lossProgram(shape network.Shape, wrt []string, q network.Quantizers,
+// program returns the program of a model for a plan: with wrt, of means and of the gradients of the
+// mean loss with respect to the named inputs.
+func (m *transformer) program(shape network.Shape, wrt []string, q network.Quantizers,
 	o plan.Options) (*program.Program, error) {
 	forward, err := network.New(m.Settings, shape, q)
 	if err != nil {
 		return nil, err
+	}
+	if len(wrt) == 0 {
+		return forKernels(forward, o, "")
 	}
 	vjp, err := autodiff.VJP(forward, network.Losses, wrt...)
 	if err != nil {
@@ -158,10 +136,13 @@ func (m *transformer) lossProgram(shape network.Shape, wrt []string, q network.Q
 	factor := 1 / float64(shape.Batch*shape.Context)
 	each := b.Const(factor).Broadcast(out[network.Losses].Shape(), nil)
 	gradients := transform.Inline(b, vjp, append(in, each)...)
+	means := []string{network.Losses, network.Divergence, network.Entropy}
 	for _, o := range forward.Outputs {
-		if shape.Head.Teacher == nil || o.Name != network.Losses {
-			b.Output(o.Name, out[o.Name].ReduceSum(0, 1).Scale(factor))
+		v := out[o.Name]
+		if slices.Contains(means, o.Name) {
+			v = v.ReduceSum(0, 1).Scale(factor)
 		}
+		b.Output(o.Name, v)
 	}
 	for _, name := range wrt {
 		b.Output(autodiff.Prefix+name, gradients[autodiff.Prefix+name])

@@ -27,6 +27,7 @@ type FakeQuantizer struct {
 	parts  *autodiff.Partition
 	memory InMemory // the storage of floats in kernels
 	call   *program.Call
+	next   *program.Call // of the next state; nil if there is none
 }
 
 // NewQuantizer prepares a quantizer's training program, which must be valid. The forward part
@@ -39,7 +40,11 @@ func NewQuantizer(q spec.Quantizer) (Quantizer, error) {
 	}
 	call := &program.Call{Name: "quantize", Setting: q.Program.Name, Meaning: parts.Forward,
 		Adjoint: parts.Backward}
-	return &FakeQuantizer{q, parts, codesInMemory, call}, nil
+	var next *program.Call
+	if q.Next != nil {
+		next = &program.Call{Name: "next state", Setting: q.Program.Name, Meaning: q.Next}
+	}
+	return &FakeQuantizer{q, parts, codesInMemory, call, next}, nil
 }
 
 // Trained lists the quantizer's trained parameters. Most quantizers have none.
@@ -66,11 +71,18 @@ func (q *FakeQuantizer) Call() *program.Call {
 	return q.call
 }
 
-// Operands returns the operands of Call besides x, by name.
+// NextCall returns the call of the state after a step; nil if the quantizer updates no state.
+func (q *FakeQuantizer) NextCall() *program.Call { return q.next }
+
+// Operands returns the operands of Call and NextCall besides x, by name.
 func (q *FakeQuantizer) Operands(given Given) map[string]*graph.Node {
 	operands, nodes := map[string]*graph.Node{}, q.nodes(given)
-	for _, in := range q.spec.Program.Inputs[1:] {
-		operands[in.Name] = nodes[in.Name]
+	for _, p := range []*program.Program{q.spec.Program, q.spec.Next} {
+		if p != nil {
+			for _, in := range p.Inputs[1:] {
+				operands[in.Name] = nodes[in.Name]
+			}
+		}
 	}
 	return operands
 }

@@ -133,7 +133,11 @@ func (c *compiler) move(n *program.Node) function {
 	to := stridesOf(n.Type.Shape)
 	switch n.Op {
 	case program.OpTranspose:
-		from := stridesOf(c.p.TypeOf(n.Args[0]).Shape)
+		t := c.p.TypeOf(n.Args[0])
+		if len(t.Shape) == 2 && n.Attr.Axes[0] == 1 && t.DType == program.Float {
+			return transpose(t.Shape[0], t.Shape[1])
+		}
+		from := stridesOf(t.Shape)
 		strides := make([]int, len(from))
 		for i, axis := range n.Attr.Axes {
 			strides[i] = from[axis]
@@ -165,6 +169,20 @@ func (c *compiler) move(n *program.Node) function {
 			copyStrided(out[0], in[i], shape, to, stridesOf(shape), first*to[axis], 0)
 			first += shape[axis]
 		}
+		return nil
+	}
+}
+
+// transpose transposes a matrix in bands of columns, whose tasks write separate rows.
+func transpose(rows, columns int) function {
+	const band = 32
+	return func(in, out []any, parallel loops.Parallel) error {
+		src, dst := floats(in[0]), floats(out[0])
+		parallel((columns+band-1)/band, func(i int) {
+			first := i * band
+			loops.Transpose(dst[first*rows:], rows, src[first:], columns, rows,
+				min(band, columns-first), nil)
+		})
 		return nil
 	}
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -26,6 +27,14 @@ type compiler struct {
 	free   []bool       // values that each reader computes again, instead of reading them
 	// results of scatter_add that are not stored, but added in place to the other operand of a sum
 	added []bool
+	// inputOf maps the values of outputs to the inputs of the same names.
+	inputOf map[program.ID]int
+	rows    map[string]compiledRows // by program and storage: layers have the same programs
+}
+
+type compiledRows struct {
+	kernel *cpu.Kernel
+	err    error
 }
 
 // A group is a number of nodes that one instruction computes: the results of a call, another
@@ -43,6 +52,11 @@ func (c *compiler) newSlot(t program.Type) int {
 
 func (c *compiler) instruct() error {
 	c.arrange()
+	for _, o := range slices.Backward(c.p.Outputs) {
+		if at := c.p.Input(o.Name); at >= 0 {
+			c.inputOf[c.source[o.Value]] = at
+		}
+	}
 	if err := c.joinAdjoints(); err != nil {
 		return err
 	}
@@ -421,7 +435,7 @@ func (c *compiler) pass(nodes []program.ID, used []bool) error {
 			all := slices.Repeat([]bool{true}, len(used))
 			p, _, _, err := c.extract(joined, all)
 			if err == nil {
-				_, err = compileRows(p, nil)
+				_, err = c.compileRows(p, nil)
 			}
 			if err == nil {
 				parts[last], part[id] = joined, last
@@ -466,7 +480,7 @@ func (c *compiler) onePass(nodes []program.ID, used []bool) error {
 	if err != nil {
 		return err
 	}
-	if _, err := compileRows(p, nil); err != nil {
+	if _, err := c.compileRows(p, nil); err != nil {
 		return err
 	}
 	in := instruction{name: fmt.Sprintf("pass of %d operations", len(nodes)),
@@ -492,7 +506,7 @@ func (c *compiler) onePass(nodes []program.ID, used []bool) error {
 				stored[p.Outputs[i].Name] = passes.BFloat16
 			}
 		}
-		k, err := compileRows(p, stored)
+		k, err := c.compileRows(p, stored)
 		if err != nil {
 			return nil, err
 		}
@@ -541,15 +555,19 @@ func (c *compiler) extract(nodes []program.ID, used []bool) (p *program.Program,
 			read(a)
 		}
 	}
-	for _, id := range inputs {
-		values[id] = b.Input(c.name(id, false), c.p.TypeOf(id))
+	names := map[string]string{} // equal programs have equal names, so that one is compiled
+	for i, id := range inputs {
+		name := fmt.Sprint("in.", i)
+		names[c.name(id, false)] = name
+		values[id] = b.Input(name, c.p.TypeOf(id))
 	}
 	for _, id := range nodes {
 		write(id)
 	}
 	for _, id := range nodes {
 		if used[id] {
-			b.Output(c.name(id, true), values[id])
+			name := cmp.Or(names[c.name(id, true)], fmt.Sprint("out.", len(outputs)))
+			b.Output(name, values[id])
 			outputs = append(outputs, id)
 		}
 	}
@@ -574,15 +592,25 @@ func (c *compiler) name(id program.ID, output bool) string {
 	if int(id) < len(c.p.Inputs) {
 		return inName(int(id))
 	}
-	for _, o := range c.p.Outputs {
-		if at := c.p.Input(o.Name); output && c.source[o.Value] == id && at >= 0 {
-			return inName(at)
-		}
+	if at, ok := c.inputOf[id]; ok && output {
+		return inName(at)
 	}
 	return fmt.Sprint("value.", id)
 }
 
 func inName(input int) string { return fmt.Sprint("in.", input) }
+
+// compileRows compiles p for as many rows as it can be divided into, once.
+func (c *compiler) compileRows(p *program.Program, stored map[string]passes.Storage) (
+	*cpu.Kernel, error) {
+	key := p.Hash() + fmt.Sprint(stored)
+	made, ok := c.rows[key]
+	if !ok {
+		made.kernel, made.err = compileRows(p, stored)
+		c.rows[key] = made
+	}
+	return made.kernel, made.err
+}
 
 // compileRows compiles p for as many rows as it can be divided into.
 func compileRows(p *program.Program, stored map[string]passes.Storage) (*cpu.Kernel, error) {

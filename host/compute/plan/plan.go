@@ -82,7 +82,8 @@ func Compile(p *program.Program, o Options) (plan *Plan, err error) {
 		return nil, err
 	}
 	c := &compiler{p: p, options: o, slotOf: slices.Repeat([]int{-1}, p.NumValues()),
-		calls: map[string]*call{}}
+		calls: map[string]*call{}, inputOf: map[program.ID]int{},
+		rows: map[string]compiledRows{}}
 	for i, in := range p.Inputs {
 		c.slotOf[i] = c.newSlot(in.Type)
 		c.slots[c.slotOf[i]].input = i
@@ -192,6 +193,11 @@ func (s slot) make() any {
 // Inputs returns the names of the inputs.
 func (p *Plan) Inputs() []string {
 	return lists.Map(p.p.Inputs, func(in program.Input) string { return in.Name })
+}
+
+// OutputNames returns the names of the outputs.
+func (p *Plan) OutputNames() []string {
+	return lists.Map(p.p.Outputs, func(o program.Output) string { return o.Name })
 }
 
 // Outputs returns the types of the outputs.

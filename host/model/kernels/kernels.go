@@ -32,8 +32,10 @@ func For(lossTokens int) map[string]func(*program.Call, plan.Options) (*plan.Ker
 			return loss(crossEntropy).kernel(c, o, c.Setting.(float64), lossTokens)
 		},
 		network.SoftmaxDistillation: func(c *program.Call, o plan.Options) (*plan.Kernel, error) {
-			by := c.Setting.(network.Distilling)
-			return distillation(by.Distillation).kernel(c, o, by.Cap, lossTokens)
+			return distillation(c, o, c.Setting.(network.Distilling), lossTokens)
+		},
+		network.Draw: func(c *program.Call, o plan.Options) (*plan.Kernel, error) {
+			return draw(c, o, c.Setting.(float64), lossTokens)
 		},
 	}
 }
@@ -354,10 +356,19 @@ func crossEntropy(l loops.Logits, m plan.Memory, d any, parallel loops.Parallel)
 }
 
 // distillation computes losses, divergences and cross-entropies, given the targets and the
-// teacher's logits.
-func distillation(by network.Distillation) loss {
-	return func(l loops.Logits, m plan.Memory, d any, parallel loops.Parallel) error {
-		of := loops.Distillation{Teacher: m.Operands[3].([]float32), Beta: by.Beta,
+// teacher's hidden states and head.
+func distillation(c *program.Call, o plan.Options, by network.Distilling, tokens int) (
+	*plan.Kernel, error) {
+	logitsOf, logits, err := headOf(c, o, 3, by.TeacherCap, tokens)
+	if err != nil {
+		return nil, err
+	}
+	compute := loss(func(l loops.Logits, m plan.Memory, d any, parallel loops.Parallel) error {
+		teacher := m.Scratch[2].([]float32)
+		if err := logitsOf(teacher, m.Operands[3], m.Operands[4], parallel); err != nil {
+			return err
+		}
+		of := loops.Distillation{Teacher: teacher, Beta: by.Beta,
 			Temperature: by.Temperature, Weight: by.Weight, Scale: by.Scale()}
 		losses, divergences, entropies := m.Results[0].([]float32), m.Results[1].([]float32),
 			m.Results[2].([]float32)
@@ -374,7 +385,77 @@ func distillation(by network.Distillation) loss {
 		err := l.Distilled(of, divergences, entropies, whole, short, factors, parallel)
 		loops.LinAdd(losses, divergences, float32(by.Weight), entropies, float32(1-by.Weight))
 		return err
+	})
+	k, err := compute.kernel(c, o, by.Cap, tokens)
+	if err != nil {
+		return nil, err
 	}
+	k.Rounds = append(k.Rounds, false, true, true)
+	k.Scratch = append(k.Scratch, plan.Scratch{Type: logits})
+	return k, nil
+}
+
+// A head computes the logits of a chunk of rows, from hidden states and the weight.
+type head func(logits []float32, x, w any, parallel loops.Parallel) error
+
+// headOf returns the head whose hidden states and weight are the operands of a call from the first
+// one on, and the type of the logits.
+func headOf(c *program.Call, o plan.Options, first int, limit float64, tokens int) (
+	f head, logits program.Type, err error) {
+	x, w := c.Meaning.Inputs[first].Type.Shape, c.Meaning.Inputs[first+1].Type.Shape
+	size := chunkOf(x[0], cmp.Or(tokens, max(128, 1<<25/w[0])))
+	p, err := plan.NewProduct(o, matrix(size, x[1], 1), matrix(w[0], w[1], 1))
+	if err != nil {
+		return nil, logits, err
+	}
+	capped, _, err := capOf(limit, size, w[0])
+	return func(logits []float32, x, w any, parallel loops.Parallel) error {
+		err := multiply(p, logits, x, w, nil, parallel)
+		if err == nil {
+			err = capped([]any{logits}, []any{logits}, parallel)
+		}
+		return err
+	}, program.FloatType(size, w[0]), err
+}
+
+// draw samples targets for chunks of rows, one after the other.
+func draw(c *program.Call, o plan.Options, limit float64, tokens int) (*plan.Kernel, error) {
+	logitsOf, t, err := headOf(c, o, 0, limit, tokens)
+	if err != nil {
+		return nil, err
+	}
+	n, size, columns := c.Meaning.Inputs[0].Type.Shape[0], t.Shape[0], t.Shape[1]
+	randomBits := program.Type{DType: program.Uint, Shape: t.Shape}
+	b := program.NewBuilder(c.Name)
+	b.Output("targets", network.Drawn(b.Input("logits", t), b.Input("bits", randomBits)))
+	p, err := b.Build()
+	if err != nil {
+		return nil, err
+	}
+	drawn, err := byStorage(p, size)
+	if err != nil {
+		return nil, err
+	}
+	return &plan.Kernel{Rounds: []bool{true, true}, Gradients: []bool{false},
+		Scratch: []plan.Scratch{{Type: t}, {Type: randomBits}},
+		Forward: func(m plan.Memory, parallel loops.Parallel) error {
+			logits, bits := m.Scratch[0].([]float32), m.Scratch[1].([]uint32)
+			key := [2]uint32(m.Operands[2].([]uint32))
+			for first := 0; first < n; first += size {
+				part := m.Rows(n, first, size)
+				err := logitsOf(logits, part.Operands[0], m.Operands[1], parallel)
+				if err != nil {
+					return err
+				}
+				parallel(size, func(i int) {
+					loops.Bits(bits[i*columns:][:columns], key, uint32((first+i)*columns))
+				})
+				if err := drawn([]any{logits, bits}, part.Results, parallel); err != nil {
+					return err
+				}
+			}
+			return nil
+		}}, nil
 }
 
 func gradientsOf(d any) (whole []float32, short []uint16) {
@@ -388,13 +469,16 @@ func gradientsOf(d any) (whole []float32, short []uint16) {
 func (f loss) kernel(c *program.Call, o plan.Options, limit float64, tokens int) (
 	*plan.Kernel, error) {
 	x, w := c.Meaning.Inputs[0].Type, c.Meaning.Inputs[1].Type
-	n, vocabulary := x.Shape[0], w.Shape[0]
-	size := chunkOf(n, cmp.Or(tokens, max(128, 1<<25/vocabulary)))
+	logitsOf, t, err := headOf(c, o, 0, limit, tokens)
+	if err != nil {
+		return nil, err
+	}
+	n, size, vocabulary := x.Shape[0], t.Shape[0], t.Shape[1]
 	p, err := newProducts(o, program.FloatType(size, x.Shape[1]), w)
 	if err != nil {
 		return nil, err
 	}
-	capped, capAdjoint, err := capOf(limit, size, vocabulary)
+	_, capAdjoint, err := capOf(limit, size, vocabulary)
 	if err != nil {
 		return nil, err
 	}
@@ -406,10 +490,10 @@ func (f loss) kernel(c *program.Call, o plan.Options, limit float64, tokens int)
 		for first := 0; first < n; first += size {
 			part := m.Rows(n, first, size)
 			part.Operands[1] = m.Operands[1]
-			err := multiply(p.value, logits, part.Operands[0], m.Operands[1], nil, parallel)
-			if err == nil {
-				err = capped([]any{logits}, []any{logits}, parallel)
+			if len(part.Operands) > 4 {
+				part.Operands[4] = m.Operands[4] // the head of a teacher
 			}
+			err := logitsOf(logits, part.Operands[0], m.Operands[1], parallel)
 			if err == nil {
 				rows := loops.Logits{Columns: vocabulary, Logits: logits,
 					Targets: part.Operands[2].([]int32)}
@@ -431,9 +515,8 @@ func (f loss) kernel(c *program.Call, o plan.Options, limit float64, tokens int)
 		}
 		return nil
 	}
-	logits := program.FloatType(size, vocabulary)
 	return &plan.Kernel{Rounds: []bool{true, true}, Gradients: []bool{true, true},
-		Scratch: []plan.Scratch{{Type: logits}, {Type: logits, Rounded: limit == 0}},
+		Scratch: []plan.Scratch{{Type: t}, {Type: t, Rounded: limit == 0}},
 		Forward: chunks, Both: chunks}, nil
 }
 

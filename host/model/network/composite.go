@@ -15,6 +15,7 @@ const (
 	Attention    = "attention"     // its setting is [Attending]
 	GatedUnit    = "gated_unit"    // silu(a) ⊙ b, or gelu(a) ⊙ b; its setting is the function's name
 	CrossEntropy = "cross_entropy" // of a head's logits; its setting is their cap, 0 for none
+	Draw         = "draw"          // of targets from a head's logits; its setting is their cap
 	// of a head's logits and a teacher's; its setting is [Distilling]
 	SoftmaxDistillation = "softmax_distillation"
 
@@ -41,20 +42,36 @@ type Attending struct {
 // operands and results; there may be more names than of these.
 func call(name string, setting any, ins, outs string, meaning func(in []value) []value,
 	args ...value) []value {
-	b, own, in := args[0].Builder(), program.NewSimplifier(name), make([]value, len(args))
-	for i, arg := range args {
-		in[i] = own.Input(strings.Fields(ins)[i], arg.Type())
-	}
-	results := meaning(in)
-	for i, v := range results {
-		own.Output(strings.Fields(outs)[i], v)
-	}
-	p, err := own.Build()
+	return callNamed(name, setting, strings.Fields(ins), func(in []value) ([]string, []value) {
+		return strings.Fields(outs), meaning(in)
+	}, args...)
+}
+
+// callNamed is like call, but meaning also returns the names of results.
+func callNamed(name string, setting any, ins []string, meaning func(in []value) ([]string, []value),
+	args ...value) []value {
+	b := args[0].Builder()
+	p, results, err := written(name, ins, meaning, args...)
 	if err != nil {
 		b.Fail(err)
 		return results
 	}
 	return b.Call(&program.Call{Name: name, Setting: setting, Meaning: p}, args...)
+}
+
+// written returns the program of what meaning computes from values like args, and its results.
+func written(name string, ins []string, meaning func(in []value) ([]string, []value),
+	args ...value) (p *program.Program, results []value, err error) {
+	own, in := program.NewSimplifier(name), make([]value, len(args))
+	for i, arg := range args {
+		in[i] = own.Input(ins[i], arg.Type())
+	}
+	outs, results := meaning(in)
+	for i, v := range results {
+		own.Output(outs[i], v)
+	}
+	p, err = own.Build()
+	return p, results, err
 }
 
 // linear returns x·wᵀ.
@@ -168,6 +185,23 @@ func crossEntropy(x, w, targets value, limit float64) value {
 	return call(CrossEntropy, limit, "x w targets", "y", func(in []value) []value {
 		return []value{logProbability(capped(linear(in[0], in[1]), limit), in[2]).Neg()}
 	}, x, w, targets)[0]
+}
+
+// draw samples a target for each row of x, int[N], from softmax(logits), by the Gumbel-max trick:
+// the largest sum of logit and Gumbel noise (Gumbel, 1954). The noise has 23 bits: columns with
+// probabilities below about 2⁻²³ are drawn too rarely. Nothing is differentiated through it.
+func draw(x, w, key value, limit float64) value {
+	return call(Draw, limit, "x w key", "targets", func(in []value) []value {
+		logits := capped(linear(in[0], in[1]), limit)
+		shape := logits.Shape()
+		return []value{Drawn(logits, logits.Builder().RandomBits(in[2], shape...)).Reshape(shape[0])}
+	}, x, w, key)[0]
+}
+
+// Drawn samples a column from each row of logits, int[N, 1], given random bits.
+func Drawn(logits, bits value) value {
+	u := bits.Shr(bits.Builder().ConstUint(9)).Convert(program.Float).Shift(0.5).Scale(1.0 / (1 << 23))
+	return logits.Sub(u.Log().Neg().Log()).ArgMaxRow()
 }
 
 // logProbability returns log softmax(logits)[target] for each row, [N].

@@ -1,5 +1,10 @@
 package network
 
+import (
+	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
 // Distillation is the loss of distilling a teacher into a model: the generalized Jensen-Shannon
 // divergence (Agarwal et al., 2024, "On-policy distillation of language models", eq. 1) of the
 // predictions for each token,
@@ -27,24 +32,55 @@ func (d Distillation) Scale() float64 {
 	return 1
 }
 
+// A Teacher is a model and how it is distilled into another one. The zero value is none. It reads
+// the same batches, and its parameters are the inputs [TeacherParam].
+type Teacher struct {
+	Distillation
+	Settings architecture.Settings
+}
+
+// Exists reports whether there is a teacher.
+func (t Teacher) Exists() bool { return t.Weight > 0 }
+
+// TeacherParam returns the name of a parameter of the teacher.
+func TeacherParam(name string) string { return "teacher/" + name }
+
 // Distilling is the setting of [SoftmaxDistillation].
 type Distilling struct {
 	Distillation
-	Cap float64 // of the model's logits; 0 for none
+	Cap, TeacherCap float64 // of the logits; 0 for none
+}
+
+// teacher returns the network of a teacher; nil if there is none.
+func (n *network) teacher(of Teacher) *network {
+	if !of.Exists() {
+		return nil
+	}
+	s := of.Settings
+	s.FillIn()
+	s.Context = n.Context
+	t := network{Settings: s, Builder: n.Builder, batch: n.batch, params: map[string]value{},
+		states: &states{}}
+	for _, p := range s.Params() {
+		t.params[p.Name] = n.Input(TeacherParam(p.Name), program.FloatType(p.Dims...))
+	}
+	return &t
 }
 
 // losses returns the losses, divergences and cross-entropies of each row of x, [N], with targets
-// [N] and the teacher's logits [N, vocabulary].
-func (d Distilling) losses(x, w, targets, teacher value) []value {
-	return call(SoftmaxDistillation, d, "x w targets teacher", "loss divergence cross_entropy",
+// [N] and the teacher's hidden states and head.
+func (d Distilling) losses(x, w, targets, teacherX, teacherW value) []value {
+	return call(SoftmaxDistillation, d, "x w targets teacher_x teacher_w",
+		"loss divergence cross_entropy",
 		func(in []value) []value {
-			logits, teacher := capped(linear(in[0], in[1]), d.Cap), in[3]
+			logits, teacher := capped(linear(in[0], in[1]), d.Cap),
+				capped(linear(in[3], in[4]), d.TeacherCap)
 			entropy := logProbability(logits, in[2]).Neg()
 			p, q := logSoftmax(teacher.Scale(1/d.Temperature)), logSoftmax(logits.Scale(1/d.Temperature))
 			divergence := d.divergence(p, q).Scale(d.Scale())
 			loss := divergence.Scale(d.Weight).Add(entropy.Scale(1 - d.Weight))
 			return []value{loss, divergence, entropy}
-		}, x, w, targets, teacher)
+		}, x, w, targets, teacherX, teacherW)
 }
 
 // divergence returns the divergence of each row, [N], from logarithms of the teacher's

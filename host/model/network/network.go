@@ -4,7 +4,6 @@
 package network
 
 import (
-	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -25,7 +24,7 @@ const (
 	Losses = "losses" // float[batch, context]: weighted cross-entropies of the targets, in nats
 	Logits = "logits" // float[batch·context, vocabulary], in place of losses
 
-	Teacher    = "teacher"       // the input with the logits of a teacher
+	Key        = "key"           // uint[2], the random key of drawn targets
 	Divergence = "divergence"    // float[batch, context], with a teacher
 	Entropy    = "cross_entropy" // float[batch, context], with a teacher
 )
@@ -37,32 +36,13 @@ type Shape struct {
 	Head           Head
 }
 
-// Head says what the program of a model returns: the losses of a batch; or its logits; or, if there
-// is a teacher, the losses of distillation, and divergences and cross-entropies.
+// Head says what the program of a model returns: the losses of a batch; or its logits; or the
+// losses with targets that are drawn from the predictions; or, if there is a teacher, the losses of
+// distillation, and divergences and cross-entropies.
 type Head struct {
-	Logits  bool
-	Teacher *Distillation
+	Logits, Sampled bool
+	Teacher         Teacher
 }
-
-// Quantizers are calls that quantize parameters and activations, by the name of the parameter or
-// site. The first operand of each is the tensor, a matrix, and its first result the quantized one.
-// A model's program has an input [InputOf] for each other operand.
-type Quantizers map[string]*program.Call
-
-// Key returns a text that differs for different quantizers.
-func (q Quantizers) Key() string {
-	var key strings.Builder
-	for _, site := range slices.Sorted(maps.Keys(q)) {
-		fmt.Fprintln(&key, site, q[site].Meaning.Hash())
-		if back := q[site].Adjoint; back != nil {
-			fmt.Fprintln(&key, back.Hash())
-		}
-	}
-	return key.String()
-}
-
-// InputOf returns the name of the input of a model's program for an operand of a quantizer.
-func InputOf(site, operand string) string { return site + "/" + operand }
 
 // New returns the program of a model. A parameter that none of q quantizes is an input as products
 // read it: in a training, where weights are quantized once for a step, it is Q(W), and the gradient
@@ -72,7 +52,7 @@ func New(s architecture.Settings, shape Shape, q Quantizers) (*program.Program, 
 	b := program.NewSimplifier(s.Kind)
 	s.Context = shape.Context
 	n := network{Settings: s, Builder: b, batch: shape.Batch, quantizers: q,
-		params: map[string]value{}}
+		params: map[string]value{}, states: &states{}}
 	dims := []int{shape.Batch, shape.Context + 1}
 	if shape.Documents {
 		dims = slices.Insert(dims, 1, dataset.Planes)
@@ -81,15 +61,12 @@ func New(s architecture.Settings, shape Shape, q Quantizers) (*program.Program, 
 	for _, p := range s.Params() {
 		n.params[p.Name] = b.Input(p.Name, program.FloatType(p.Dims...))
 	}
-	for _, site := range slices.Sorted(maps.Keys(q)) {
-		for _, in := range q[site].Meaning.Inputs[1:] {
-			name := InputOf(site, in.Name)
-			n.params[name] = b.Input(name, in.Type)
-		}
+	for _, in := range q.inputs(s.Params()) {
+		n.params[in.Name] = b.Input(in.Name, in.Type)
 	}
-	d, teacher := shape.Head.Teacher, value{}
-	if d != nil {
-		teacher = b.Input(Teacher, program.FloatType(shape.Batch*shape.Context, s.Vocab))
+	teacher, key := n.teacher(shape.Head.Teacher), value{}
+	if shape.Head.Sampled {
+		key = b.Input(Key, program.Type{DType: program.Uint, Shape: []int{2}})
 	}
 	if err := b.Err(); err != nil {
 		return nil, err
@@ -104,13 +81,23 @@ func New(s architecture.Settings, shape Shape, q Quantizers) (*program.Program, 
 	switch {
 	case shape.Head.Logits:
 		b.Output(Logits, capped(linear(x, head), s.LogitCap))
-	case d != nil:
-		losses := Distilling{*d, s.LogitCap}.losses(x, head, flat(1), teacher)
+	case teacher != nil:
+		teacher.segments = n.segments
+		teacherX, teacherHead := teacher.hidden(flat(0))
+		how := Distilling{shape.Head.Teacher.Distillation, s.LogitCap, teacher.LogitCap}
+		losses := how.losses(x, head, flat(1), teacherX, teacherHead)
 		for i, name := range []string{Losses, Divergence, Entropy} {
 			b.Output(name, n.losses(losses[i], valid))
 		}
 	default:
-		b.Output(Losses, n.losses(crossEntropy(x, head, flat(1), s.LogitCap), valid))
+		targets := flat(1)
+		if shape.Head.Sampled {
+			targets = draw(x, head, key, s.LogitCap)
+		}
+		b.Output(Losses, n.losses(crossEntropy(x, head, targets, s.LogitCap), valid))
+	}
+	for i, name := range n.states.names {
+		b.Output(name, n.states.values[i])
 	}
 	return b.Build()
 }
@@ -121,6 +108,7 @@ type network struct {
 	batch      int
 	quantizers Quantizers
 	params     map[string]value // and the other operands of quantizers
+	states     *states          // the next ones of quantizers
 
 	segments value // int[batch, context]: the document of each token but the last, if there are some
 	weights  value // float[batch, context]: those of the targets
@@ -153,29 +141,41 @@ func (n *network) hidden(tokens value) (x, head value) {
 	return n.quantize("head.input", x), n.weight(name)
 }
 
+// states are results of the quantizers in a program or a part of it.
+type states struct {
+	names  []string
+	values []value
+}
+
 // part writes a part of the model as a call. It reads the parameters with a prefix in their names,
-// and with them the operands of quantizers; if sites is not nil, only those of these sites.
+// and with them the operands of quantizers; if sites is not nil, only those of these sites. Its
+// results are that of body and the next states of quantizers.
 func (n *network) part(name string, x value, prefix string, sites []string,
 	body func(n *network, x value) value) value {
 	args, names := []value{x}, []string{"x"}
 	for _, param := range slices.Sorted(maps.Keys(n.params)) {
-		site, _, _ := strings.Cut(strings.TrimPrefix(param, prefix), "/")
-		if strings.HasPrefix(param, prefix) && (sites == nil || slices.Contains(sites, site)) {
+		site, in := strings.CutPrefix(ownerOf(param), prefix)
+		if in && (sites == nil || slices.Contains(sites, site)) {
 			args, names = append(args, n.params[param]), append(names, param)
 		}
 	}
 	if n.segments.Valid() {
 		args, names = append(args, n.segments), append(names, "segments")
 	}
-	return call(name, nil, strings.Join(names, " "), "y", func(in []value) []value {
-		inner := *n
-		inner.Builder, inner.params = in[0].Builder(), map[string]value{}
+	var inner network
+	results := callNamed(name, nil, names, func(in []value) ([]string, []value) {
+		inner = *n
+		inner.Builder, inner.params, inner.states = in[0].Builder(), map[string]value{}, &states{}
 		for i, name := range names {
 			inner.params[name] = in[i]
 		}
 		inner.segments = inner.params["segments"]
-		return []value{body(&inner, in[0])}
-	}, args...)[0]
+		y := body(&inner, in[0])
+		return append([]string{"y"}, inner.states.names...), append([]value{y}, inner.states.values...)
+	}, args...)
+	n.states.names = append(n.states.names, inner.states.names...)
+	n.states.values = append(n.states.values, results[1:]...)
+	return results[0]
 }
 
 // block computes a block from the residual stream x [N, width]: attention, then the feed-forward
@@ -196,33 +196,32 @@ func (n *network) block(layer int, x value) value {
 
 // feedForward computes down·(act(w1·x) ⊙ w2·x).
 func (n *network) feedForward(p string, x value) value {
-	x = n.quantize(p+"mlp.input", x)
-	a, b := linear(x, n.weight(p+"mlp.w1")), linear(x, n.weight(p+"mlp.w2"))
+	ab := n.linear(p, "mlp.input", x, "mlp.w1", "mlp.w2")
 	activation := "silu"
 	if n.GELU() {
 		activation = "gelu"
 	}
-	return linear(n.quantize(p+"mlp.down.input", gatedUnit(activation, a, b)), n.weight(p+"mlp.down"))
+	return n.linear(p, "mlp.down.input", gatedUnit(activation, ab[0], ab[1]), "mlp.down")[0]
 }
 
 // attention computes attention, and the output projection.
 func (n *network) attention(p string, x value) value {
-	sites := []string{"attn.qkv", "attn.qkv_bias", "attn.q_norm", "attn.k_norm", "attn.queries",
-		"attn.keys", "attn.values"}
-	mixed := n.part(SelfAttention, n.quantize(p+"attn.qkv.input", x), p, sites,
+	sites := []string{"attn.qkv.input", "attn.qkv", "attn.qkv_bias", "attn.q_norm", "attn.k_norm",
+		"attn.queries", "attn.keys", "attn.values"}
+	mixed := n.part(SelfAttention, x, p, sites,
 		func(n *network, x value) value { return n.mix(p, x) })
-	return linear(n.quantize(p+"attn.out.input", mixed), n.weight(p+"attn.out"))
+	return n.linear(p, "attn.out.input", mixed, "attn.out")[0]
 }
 
 // mix computes the weighted sums of values, [N, heads·size].
 func (n *network) mix(p string, x value) value {
-	projected := linear(x, n.weight(p+"attn.qkv"))
+	projected := n.linear(p, "attn.qkv.input", x, "attn.qkv")[0]
 	if bias, ok := n.params[p+"attn.qkv_bias"]; ok {
 		projected = projected.Add(bias.Reshape(1, bias.Shape()[0]))
 	}
 	q, k, v := n.heads(p, projected)
 	if n.RopePairs == architecture.Interleaved &&
-		(n.quantizers[p+"attn.queries"] != nil || n.quantizers[p+"attn.keys"] != nil) {
+		(n.quantizers.Calls[p+"attn.queries"] != nil || n.quantizers.Calls[p+"attn.keys"] != nil) {
 		q, k = n.halves(q), n.halves(k)
 	}
 	q, k, v = n.quantize(p+"attn.queries", q), n.quantize(p+"attn.keys", k),
@@ -273,27 +272,6 @@ func (n *network) losses(losses, valid value) value {
 	}
 	return losses
 }
-
-// quantize returns what products read in place of a parameter or of an activation.
-func (n *network) quantize(site string, x value) value {
-	c, ok := n.quantizers[site]
-	if !ok {
-		return x
-	}
-	args := []value{x.Reshape(c.Meaning.Inputs[0].Type.Shape...)}
-	if _, weight := n.params[site]; !weight && n.segments.Valid() {
-		// Padding is zero, so that statistics over a batch do not depend on it.
-		used := n.segments.Ge(n.ConstInt(0)).Convert(program.Float)
-		args[0] = args[0].Mul(used.Reshape(n.batch*n.Context, 1))
-	}
-	for _, in := range c.Meaning.Inputs[1:] {
-		args = append(args, n.params[InputOf(site, in.Name)])
-	}
-	return n.Call(c, args...)[0].Reshape(x.Shape()...)
-}
-
-// weight returns the quantized value of a parameter.
-func (n *network) weight(name string) value { return n.quantize(name, n.params[name]) }
 
 // norm is [rmsNorm] with the gain of that name, over as many features as the gain has: those of a
 // row, or of each head in it. It returns x if the model has no such norm.

@@ -7,22 +7,13 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// OperandSite identifies an operand of a product in the backward pass of a linear layer. Name names
-// the weight (also if the operand is the gradient of the layer's output) or the activation site.
-type OperandSite struct {
-	Product sdk.Product
-	Role    sdk.Role
-	Name    string
-}
-
-// String returns the site's name in graphs and records.
-func (s OperandSite) String() string {
-	return string(s.Product) + " " + string(s.Role) + " " + s.Name
-}
+// OperandSite identifies an operand of a product in the backward pass of a linear layer.
+type OperandSite = network.OperandSite
 
 // BackwardSites lists the operands of the backward products in blocks, with their shapes, for all
 // layers whose activations or weights may be quantized. batch counts sequences per micro-batch.
@@ -34,7 +25,8 @@ func BackwardSites(m model.Model, batch, context int) (sites []OperandSite, shap
 		}
 	}
 	add := func(product sdk.Product, role sdk.Role, name string, shape ...int) {
-		sites, shapes = append(sites, OperandSite{product, role, name}), append(shapes, shape)
+		sites = append(sites, OperandSite{Product: product, Role: role, Name: name})
+		shapes = append(shapes, shape)
 	}
 	for _, s := range inputSites(m, batch, context) {
 		for _, w := range s.Feeds {
@@ -59,7 +51,7 @@ func (p *Plan) quantizeBackward(in update.Nodes) {
 		return
 	}
 	operand := func(product sdk.Product, role sdk.Role, name string) func(x *graph.Node) *graph.Node {
-		site := OperandSite{product, role, name}
+		site := OperandSite{Product: product, Role: role, Name: name}
 		q, ok := p.Backward[site]
 		if !ok {
 			return nil
@@ -99,7 +91,8 @@ func (p *Plan) unquantizedWeights() []Tensor {
 		return nil
 	}
 	return slices.DeleteFunc(p.quantizedParams(), func(t Tensor) bool {
-		_, ok := p.Backward[OperandSite{sdk.ProductInputGradient, sdk.RoleWeight, t.Name}]
+		_, ok := p.Backward[OperandSite{Product: sdk.ProductInputGradient, Role: sdk.RoleWeight,
+			Name: t.Name}]
 		return !ok
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -19,8 +20,6 @@ type Distillation struct {
 	Teacher model.Language
 }
 
-func teacherParam(name string) string { return "teacher/" + name }
-
 func (p *Plan) teacherParams() (list []Tensor) {
 	if p.Distillation == nil {
 		return nil
@@ -31,7 +30,7 @@ func (p *Plan) teacherParams() (list []Tensor) {
 }
 
 func (p *Plan) teacherSpecs() []engine.Spec {
-	return inputSpecs(p.teacherParams(), teacherParam, false)
+	return inputSpecs(p.teacherParams(), network.TeacherParam, false)
 }
 
 // LoadTeacher loads the parameters of the plan's teacher, replacing any that were loaded before.
@@ -41,7 +40,7 @@ func (c *Compiled) LoadTeacher(load LoadFunc) error {
 	for _, t := range c.plan.teacherParams() {
 		data, err := load.loadShaped(program.KindParam.Of(t.Name), t.Dims)
 		if err == nil { // whole on each replica, even if trained parameters are sharded
-			t.Name = teacherParam(t.Name)
+			t.Name = network.TeacherParam(t.Name)
 			c.teacher[t.Name], err = c.put(t, data)
 		}
 		if err != nil {
@@ -73,7 +72,7 @@ func (p *Plan) microBatchLoss(params []*graph.Node, in update.Nodes, kind gradie
 		return loss, flatten(loss)
 	}
 	teacher := lists.Map(p.teacherParams(), func(t Tensor) *graph.Node {
-		return in[teacherParam(t.Name)]
+		return in[network.TeacherParam(t.Name)]
 	})
 	// The teacher runs first, so that its activations are freed before those for the backward pass
 	// are allocated.

@@ -15,6 +15,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/decode"
+	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -105,7 +106,7 @@ func (e *Evaluator) Logits(tokens []int32) ([]float32, error) {
 	return e.runStage(name, func() update.Stage {
 		return update.Stage{Name: name, Inputs: append(p.forwardSpecs(false), p.tokenSpec()),
 			Build: func(in update.Nodes) update.Nodes {
-				logits, ok := p.byPlan(in, true)
+				logits, ok := p.byPlan(in, network.Logits)
 				if !ok {
 					logits = language.BatchLogits(p.weightNodes(in, false), in[tokensName],
 						activationQuantizer(p.Activations, in))
@@ -134,7 +135,7 @@ func (e *Evaluator) runStage(
 func (p *Plan) lossStage() update.Stage {
 	specs := append(p.forwardSpecs(false), p.tokenSpec())
 	return update.Stage{Name: "losses", Inputs: specs, Build: func(in update.Nodes) update.Nodes {
-		losses, ok := p.byPlan(in, false)
+		losses, ok := p.byPlan(in, network.Losses)
 		if !ok {
 			quantize := activationQuantizer(p.Activations, in)
 			losses = p.Model.Losses(p.weightNodes(in, false), in[tokensName], quantize)
@@ -143,17 +144,19 @@ func (p *Plan) lossStage() update.Stage {
 	}}
 }
 
-// byPlan computes the losses of a batch, or its logits, by package plan, if that can.
-func (p *Plan) byPlan(in update.Nodes, logits bool) (result *graph.Node, ok bool) {
+// byPlan computes an output of a model's program by package plan, if that can.
+func (p *Plan) byPlan(in update.Nodes, output string) (result *graph.Node, ok bool) {
 	m, language := p.Model.(model.Language)
 	if !language {
 		return nil, false
 	}
-	quantizers, ok := p.plannedQuantizers(in)
+	of, ok := p.planned(in)
 	if !ok {
 		return nil, false
 	}
-	return m.Evaluated(p.weightNodes(in, false), in[tokensName], quantizers, logits)
+	of.Head.Logits = output == network.Logits
+	out, _, ok := m.Planned(p.weightNodes(in, false), in[tokensName], nil, of)
+	return out[output], ok
 }
 
 // Sequence provides the batches of an evaluation. It is used by one goroutine at a time.

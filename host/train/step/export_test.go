@@ -100,6 +100,6 @@ func QuantizedValues(c *Compiled, s *State) (map[string][]float32, error) {
 
 // PlansQuantizers reports whether a plan computes the quantizers of activations in training.
 func (p *Plan) PlansQuantizers() bool {
-	_, ok := p.plannedQuantizers(nil)
-	return ok && len(p.activationQuantizerStates()) == 0
+	_, ok := p.planned(nil)
+	return ok
 }

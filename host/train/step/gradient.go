@@ -14,7 +14,9 @@ import (
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/internal/lists"
+	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 type gradientKind struct {
@@ -143,7 +145,7 @@ func (p *Plan) gradients(kind gradientKind, in update.Nodes) update.Nodes {
 			in[name] = engine.GatherDifferentiable(at[i], inBFloat16)
 		}
 	}
-	read, terms := p.differentiate(in, kind, hook, at)
+	read, terms := p.differentiate(in, kind, hook, at, next)
 	for i, t := range list {
 		if in[p.forwardName(kind.full)(t.Name)] != at[i] { // local rows, summed over replicas
 			terms[i] = engine.Gather(terms[i])
@@ -177,45 +179,89 @@ func (p *Plan) gradients(kind gradientKind, in update.Nodes) update.Nodes {
 }
 
 // differentiate builds the vector that the host reads of the loss of a micro-batch, and the
-// gradients with respect to at.
+// gradients with respect to at. It adds the next states of quantizers to next.
 func (p *Plan) differentiate(in update.Nodes, kind gradientKind, q model.ActivationQuantizer,
-	at []*graph.Node) (read *graph.Node, gradients []*graph.Node) {
+	at []*graph.Node, next update.Nodes) (read *graph.Node, gradients []*graph.Node) {
 	params := p.weightNodes(in, kind.full)
-	// With a teacher, the graph computes both models side by side, which takes 7 % less time.
-	if m, ok := p.Model.(model.Language); ok && !kind.sampled && p.Distillation == nil {
-		quantizers := model.PlannedQuantizers{}
-		if q != nil {
-			quantizers, ok = p.plannedQuantizers(in)
-			ok = ok && len(p.activationQuantizerStates()) == 0
-		}
-		if ok {
-			if loss, gradients, ok := m.Planned(params, in[tokensName], at, quantizers); ok {
-				return flatten(loss), gradients
+	if m, ok := p.Model.(model.Language); ok {
+		if out, gradients, ok := p.differentiatePlanned(m, params, in, kind, q != nil, at); ok {
+			for site, q := range p.Activations {
+				for i, t := range statesOf(q, site) {
+					next[sumName(t.Name)] = out[network.InputOf(site, spec.KeptPrefix+q.State()[i].Name)]
+				}
 			}
+			if p.Distillation != nil && !kind.sampled {
+				return flatten(out[network.Divergence], out[network.Entropy]), gradients
+			}
+			return flatten(out[network.Losses]), gradients
 		}
 	}
 	loss, read := p.microBatchLoss(params, in, kind, q)
 	return read, graph.Gradient(loss, at...)
 }
 
-// plannedQuantizers returns the quantizers of activations for a plan, which does not update their
-// states. ok is false if one cannot be a call.
-func (p *Plan) plannedQuantizers(in update.Nodes) (list model.PlannedQuantizers, ok bool) {
-	list = model.PlannedQuantizers{Calls: network.Quantizers{}, Operands: map[string]*graph.Node{}}
+// differentiatePlanned is [Plan.differentiate] by package plan, if that can.
+func (p *Plan) differentiatePlanned(m model.Language, params []*graph.Node, in update.Nodes,
+	kind gradientKind, quantized bool, at []*graph.Node) (out map[string]*graph.Node,
+	gradients []*graph.Node, ok bool) {
+	of := model.Planned{Inputs: map[string]*graph.Node{}}
+	of.Calls = map[string]*program.Call{}
+	if quantized {
+		if of, ok = p.planned(in); !ok {
+			return nil, nil, false
+		}
+	}
+	if !kind.full {
+		p.plannedBackward(in, &of)
+	}
+	switch d := p.Distillation; {
+	case kind.sampled:
+		of.Head.Sampled = true
+		of.Inputs[network.Key] = graph.Reshape(in[labelKeysName], 2)
+	case d != nil:
+		of.Head.Teacher = network.Teacher{Distillation: d.Distillation, Settings: d.Teacher.Network()}
+		for _, t := range p.teacherParams() {
+			of.Inputs[network.TeacherParam(t.Name)] = in[network.TeacherParam(t.Name)]
+		}
+	}
+	return m.Planned(params, in[tokensName], at, of)
+}
+
+// planned returns the quantizers of activations for a plan. ok is false if one cannot be a call.
+func (p *Plan) planned(in update.Nodes) (of model.Planned, ok bool) {
+	of.Calls, of.Next = map[string]*program.Call{}, map[string]*program.Call{}
+	of.Inputs = map[string]*graph.Node{}
 	for _, s := range p.Model.ActivationSites(p.Batch, p.Context) {
 		q := p.Activations[s.Name]
 		if q == nil {
 			continue
 		}
-		list.Calls[s.Name] = q.Call()
-		if list.Calls[s.Name] == nil {
-			return list, false
+		if of.Calls[s.Name] = q.Call(); of.Calls[s.Name] == nil {
+			return of, false
+		}
+		if next := q.NextCall(); next != nil {
+			of.Next[s.Name] = next
 		}
 		for name, node := range q.Operands(quantizerInputs(q, s.Name, in)) {
-			list.Operands[network.InputOf(s.Name, name)] = node
+			of.Inputs[network.InputOf(s.Name, name)] = node
 		}
 	}
-	return list, true
+	return of, true
+}
+
+// plannedBackward adds the quantizers of the backward pass for a plan.
+func (p *Plan) plannedBackward(in update.Nodes, of *model.Planned) {
+	of.Unquantized = p.Unquantized
+	for site, q := range p.Backward {
+		name := site.String()
+		of.Calls[name] = q.Call()
+		for operand, node := range q.Operands(stepInputs(name, in)) {
+			of.Inputs[network.InputOf(name, operand)] = node
+		}
+		if site.Role == sdk.RoleWeight && p.Unquantized {
+			of.Inputs[network.InputOf(site.Name, network.Before)] = in[p.pointName(site.Name)]
+		}
+	}
 }
 
 // flatten returns the vector of scalars.

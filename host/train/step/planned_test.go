@@ -8,17 +8,19 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
-// TestPlannedQuantizers checks that a plan computes a model with quantized activations as the
-// graph does: the losses of an evaluation, that of the first step, and the gradients, also those of
-// trained parameters, with noise, and with recomputation. For some batches the sums of both differ
-// in a bit that a quantizer rounds to another code, and then everything differs: one of four must
-// have none.
+// TestPlannedQuantizers checks that a plan computes a model with quantized activations and backward
+// passes as the graph does: the losses of an evaluation, that of the first step, gradients, also
+// those of trained parameters, and states, with noise, and with recomputation. For some batches the
+// sums of both differ in a bit that a quantizer rounds to another code, and then everything differs:
+// one of four must have none.
 func TestPlannedQuantizers(t *testing.T) {
 	testlevel.Long(t, "compiles many steps")
 	var cases [][]string
@@ -35,58 +37,111 @@ func TestPlannedQuantizers(t *testing.T) {
 			`quantizer.values={plugin="absmax", bits=8}`, `quantizer.queries={plugin="mxfp4"}`,
 			`quantizer.head={plugin="absmax"}`, fmt.Sprintf("model.kind=%q", kind)})
 	}
+	backward := func(gradients, backward string, more ...string) []string {
+		return append([]string{"quantizer.gradients=" + gradients, "quantizer.backward=" + backward},
+			more...)
+	}
+	delayed := testrun.Example(t, "delayed")
+	const mseden = `{plugin="mseden"}`
+	cases = append(cases,
+		backward(mseden, mseden),
+		backward(mseden, mseden, `quantizer={plugin="quest"}`, `train.recompute="blocks"`),
+		backward(mseden, mseden, `quantizer={plugin="mxfp4"}`, `train.recompute="attention"`,
+			`model.rope_pairs="interleaved"`),
+		backward(`{plugin="nvfp4"}`, `{plugin="nvfp4"}`, `quantizer={plugin="absmax"}`,
+			`train.requantize="off"`),
+		backward(`{plugin="nvfp4"}`, `{plugin="none"}`, `quantizer.weights={plugin="absmax"}`,
+			`quantizer.activations={plugin="none"}`, `train.requantize="off"`),
+		[]string{`quantizer={plugin="` + delayed.Path + `"}`, `quantizer.keys={plugin="` + delayed.Path +
+			`"}`, "train.accumulate=2"},
+	)
 	for _, settings := range cases {
 		t.Run(fmt.Sprint(settings), func(t *testing.T) {
-			cfg := testrun.Config(t, append([]string{"model.layers=1", "model.vocab=32",
-				"model.hidden=64", `optimizer={plugin="sgd"}`, "train.clip=0.0"}, settings...)...)
+			cfg := plannedConfig(t, settings...)
 			plan := testrun.Plan(t, cfg)
 			if !plan.PlansQuantizers() {
 				t.Fatal("these quantizers are computed by the graph")
 			}
-			var wrong string
-			for seed := range uint64(4) {
-				b := batches(cfg, seed, 1)
-				// one returns losses, and what a step of gradient descent subtracts from each parameter.
-				one := func(o engine.Options) map[string][]float32 {
-					c := compileOn(t, testdevice.OpenCPU(t, o), plan)
-					s := newState(t, c, b[0]...)
-					list := map[string][]float32{"losses": evaluated(t, c, s, b[0])}
-					before := testrun.Download(t, c, s)
-					r := run(t, c, s, b, step.Settings{Step: 1, Steps: 2, Rate: 1, NextRate: 1})
-					list["loss"] = []float32{float32(r.Loss)}
-					for name, after := range testrun.Download(t, c, s) {
-						for i, x := range before[name] {
-							list[name] = append(list[name], x-after[i])
-						}
-					}
-					return list
-				}
-				want := one(engine.Options{Attention: device.PlainAttention})
-				got := one(engine.Options{Attention: device.FusedAttention,
-					Warn: func(message string, details ...any) {
-						if strings.Contains(message, "the model is computed as a graph") {
-							t.Error(message, details)
-						}
-					}})
-				wrong = ""
-				for name, list := range want {
-					largest := 0.0
-					for _, x := range list {
-						largest = max(largest, math.Abs(float64(x)))
-					}
-					for i, x := range list {
-						// A parameter of magnitude 1 has a rounding error, too.
-						if math.Abs(float64(got[name][i]-x)) > 1e-5*largest+2e-7 {
-							wrong += fmt.Sprintf("\nelement %d of %s is %v, want %v", i, name, got[name][i], x)
-							break
-						}
-					}
-				}
-				if wrong == "" {
-					return
-				}
-			}
-			t.Error(wrong)
+			comparePlanned(t, cfg, plan)
 		})
 	}
+}
+
+// TestPlannedHeads does the same for distillation, from a teacher of another size, and for drawn
+// labels.
+func TestPlannedHeads(t *testing.T) {
+	for name, d := range map[string]*model.Distillation{"distilled": {Beta: 0.3, Temperature: 2,
+		Weight: 0.7}, "drawn": nil} {
+		t.Run(name, func(t *testing.T) {
+			cfg := plannedConfig(t, "model.kind=\"gemma2\"")
+			plan := planOf(t, cfg, grid{}, keptSamples{})
+			if d != nil {
+				other := plannedConfig(t, "model.layers=2", "model.width=96")
+				plan = planOf(t, cfg, grid{}, descent{})
+				plan.Distillation = &step.Distillation{Distillation: *d,
+					Teacher: testrun.Plan(t, other).Model.(model.Language)}
+			}
+			comparePlanned(t, cfg, plan)
+		})
+	}
+}
+
+func plannedConfig(t *testing.T, settings ...string) *config.Config {
+	t.Helper()
+	return testrun.Config(t, append([]string{"model.layers=1", "model.vocab=32",
+		"model.hidden=64", `optimizer={plugin="sgd"}`, "train.clip=0.0"}, settings...)...)
+}
+
+// comparePlanned compares a plan with the graph.
+func comparePlanned(t *testing.T, cfg *config.Config, plan step.Plan) {
+	t.Helper()
+	var wrong string
+	for seed := range uint64(4) {
+		b := batches(cfg, seed, plan.Accumulate)
+		// one returns losses, and what a step of gradient descent subtracts from each parameter.
+		one := func(o engine.Options) map[string][]float32 {
+			c := compileOn(t, testdevice.OpenCPU(t, o), plan)
+			if plan.Distillation != nil {
+				if err := c.LoadTeacher(drawn(plan.Distillation.Teacher, 7)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s := newState(t, c, b[0]...)
+			list := map[string][]float32{"losses": evaluated(t, c, s, b[0])}
+			before := testrun.Download(t, c, s)
+			r := run(t, c, s, b, step.Settings{Step: 1, Steps: 2, Rate: 1, NextRate: 1})
+			list["loss"] = []float32{float32(r.Loss), float32(r.Divergence), float32(r.CrossEntropy)}
+			for name, after := range testrun.Download(t, c, s) {
+				for i, x := range before[name] {
+					list[name] = append(list[name], x-after[i])
+				}
+			}
+			return list
+		}
+		want := one(engine.Options{Attention: device.PlainAttention})
+		got := one(engine.Options{Attention: device.FusedAttention,
+			Warn: func(message string, details ...any) {
+				if strings.Contains(message, "the model is computed as a graph") {
+					t.Error(message, details)
+				}
+			}})
+		wrong = ""
+		for name, list := range want {
+			largest := 0.0
+			for _, x := range list {
+				largest = max(largest, math.Abs(float64(x)))
+			}
+			for i, x := range list {
+				// A parameter of magnitude 1 has a rounding error, too.
+				if math.Abs(float64(got[name][i]-x)) > 1e-5*largest+2e-7 {
+					wrong += fmt.Sprintf("\nelement %d of %s is %v, want %v", i, name, got[name][i], x)
+					break
+				}
+			}
+		}
+		if wrong == "" {
+			return
+		}
+	}
+	t.Error(wrong)
 }

@@ -17,7 +17,7 @@ func (p *Plan) Program() (*program.Program, error) {
 	if !ok {
 		return nil, fmt.Errorf("step: only language models are programs")
 	}
-	calls := network.Quantizers{}
+	calls := map[string]*program.Call{}
 	for _, list := range []map[string]lower.Quantizer{p.Weights, p.Activations} {
 		for site, q := range list {
 			if calls[site] = q.Call(); calls[site] == nil {
@@ -29,7 +29,7 @@ func (p *Plan) Program() (*program.Program, error) {
 	shape := network.Shape{Batch: p.Batch, Context: p.Context,
 		Documents: len(m.BatchDims(p.Batch, p.Context)) > 2}
 	if d := p.Distillation; d != nil {
-		shape.Head.Teacher = &d.Distillation
+		shape.Head.Teacher = network.Teacher{Distillation: d.Distillation, Settings: d.Teacher.Network()}
 	}
-	return network.New(m.Network(), shape, calls)
+	return network.New(m.Network(), shape, network.Quantizers{Calls: calls})
 }

@@ -39,6 +39,11 @@ func (keptSamples) Update(
 // gradient.
 type keyed struct{ model.Language }
 
+func (m keyed) Planned([]*graph.Node, *graph.Node, []*graph.Node, model.Planned) (
+	out map[string]*graph.Node, gradients []*graph.Node, ok bool) {
+	return nil, nil, false
+}
+
 func (m keyed) SampledLoss(
 	params []*graph.Node, _, key *graph.Node, _ model.ActivationQuantizer,
 ) *graph.Node {

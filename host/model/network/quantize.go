@@ -1,0 +1,216 @@
+package network
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/internal/lists"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// Quantizers are the quantizers in a model's program.
+type Quantizers struct {
+	// Calls are the quantizers by the names of parameters, of activation sites, and of operands of
+	// backward products ([OperandSite.String]). The first operand of each is the tensor, a matrix, and
+	// its first result the quantized one. The program has an input [InputOf] for each other operand.
+	Calls map[string]*program.Call
+	// Next returns the next states of the quantizers of activations, by site, which the program
+	// returns as outputs [InputOf] the site and the name of the result. The operands are as in Calls.
+	Next map[string]*program.Call
+	// Unquantized gives activations and weights to the quantizers of the backward pass as they were
+	// before they were quantized. Those of a weight that no call quantizes are an input [InputOf] the
+	// weight and [Before].
+	Unquantized bool
+}
+
+// Before is the name of the operand that a parameter was before it was quantized.
+const Before = "before"
+
+// Key returns a text that differs for different quantizers.
+func (q Quantizers) Key() string {
+	var key strings.Builder
+	fmt.Fprintln(&key, q.Unquantized)
+	for _, list := range []map[string]*program.Call{q.Calls, q.Next} {
+		for _, site := range slices.Sorted(maps.Keys(list)) {
+			fmt.Fprintln(&key, site, list[site].Meaning.Hash())
+			if back := list[site].Adjoint; back != nil {
+				fmt.Fprintln(&key, back.Hash())
+			}
+		}
+	}
+	return key.String()
+}
+
+// InputOf returns the name of the input of a model's program for an operand of a quantizer.
+func InputOf(site, operand string) string {
+	return strings.ReplaceAll(site, " ", "-") + "/" + operand
+}
+
+// ownerOf returns the name of the parameter or activation to which an input belongs.
+func ownerOf(input string) string {
+	site, _, _ := strings.Cut(input, "/")
+	return site[strings.LastIndexByte(site, '-')+1:]
+}
+
+// inputs returns the inputs of a program with parameters besides these.
+func (q Quantizers) inputs(params []architecture.Param) (list []program.Input) {
+	types := map[string]program.Type{}
+	for _, calls := range []map[string]*program.Call{q.Calls, q.Next} {
+		for site, c := range calls {
+			for _, in := range c.Meaning.Inputs[1:] {
+				types[InputOf(site, in.Name)] = in.Type
+			}
+		}
+	}
+	for _, p := range params {
+		if q.readsBefore(p.Name) && q.Calls[p.Name] == nil {
+			types[InputOf(p.Name, Before)] = program.FloatType(p.Dims...)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(types)) {
+		list = append(list, program.Input{Name: name, Type: types[name]})
+	}
+	return list
+}
+
+// readsBefore reports whether the backward pass quantizes a weight as it was before.
+func (q Quantizers) readsBefore(weight string) bool {
+	return q.Unquantized &&
+		q.Calls[OperandSite{sdk.ProductInputGradient, sdk.RoleWeight, weight}.String()] != nil
+}
+
+// OperandSite identifies an operand of a product in the backward pass of a linear layer. Name names
+// the weight (also if the operand is the gradient of the layer's output) or the activation site.
+type OperandSite struct {
+	Product sdk.Product
+	Role    sdk.Role
+	Name    string
+}
+
+// String returns the site's name in graphs and records.
+func (s OperandSite) String() string {
+	return string(s.Product) + " " + string(s.Role) + " " + s.Name
+}
+
+// quantized returns what products read in place of a parameter or of an activation, and what the
+// quantizer read.
+func (n *network) quantized(site string, x value) (y, before value) {
+	c, ok := n.quantizers.Calls[site]
+	if !ok {
+		return x, x
+	}
+	of := x.Reshape(c.Meaning.Inputs[0].Type.Shape...)
+	if _, weight := n.params[site]; !weight && n.segments.Valid() {
+		// Padding is zero, so that statistics over a batch do not depend on it.
+		used := n.segments.Ge(n.ConstInt(0)).Convert(program.Float)
+		of = of.Mul(used.Reshape(n.batch*n.Context, 1))
+	}
+	if next := n.quantizers.Next[site]; next != nil {
+		for i, v := range n.apply(n.Builder, next, site, of) {
+			n.states.names = append(n.states.names, InputOf(site, next.Meaning.Outputs[i].Name))
+			n.states.values = append(n.states.values, v)
+		}
+	}
+	return n.apply(n.Builder, c, site, of)[0].Reshape(x.Shape()...), of.Reshape(x.Shape()...)
+}
+
+// apply calls c, the quantizer of a site or one of its programs.
+func (n *network) apply(b *program.Builder, c *program.Call, site string, x value) []value {
+	args := []value{x}
+	for _, in := range c.Meaning.Inputs[1:] {
+		args = append(args, n.params[InputOf(site, in.Name)])
+	}
+	return b.Call(c, args...)
+}
+
+func (n *network) quantize(site string, x value) value {
+	y, _ := n.quantized(site, x)
+	return y
+}
+
+// weight returns the quantized value of a parameter.
+func (n *network) weight(name string) value { return n.quantize(name, n.params[name]) }
+
+// linear returns the products of an activation and of weights, Q(x)·Q(w)ᵀ for each.
+func (n *network) linear(p, site string, x value, weights ...string) []value {
+	x, before := n.quantized(p+site, x)
+	return lists.Map(weights, func(name string) value { return n.product(x, before, p+site, p+name) })
+}
+
+// product returns x·wᵀ for a weight. If operands of its backward pass are quantized, with
+// quantizers Q of their own for each operand, the adjoints are
+//
+//	dx = Q(dy)·Q(wᵀ)ᵀ,  dw = Q(dyᵀ)·Q(xᵀ)ᵀ.
+//
+// before is x before it was quantized.
+func (n *network) product(x, before value, site, name string) value {
+	w, calls := n.weight(name), n.quantizers.Calls
+	sites := []OperandSite{{sdk.ProductInputGradient, sdk.RoleGradient, name},
+		{sdk.ProductInputGradient, sdk.RoleWeight, name},
+		{sdk.ProductWeightGradient, sdk.RoleGradient, name},
+		{sdk.ProductWeightGradient, sdk.RoleActivation, site}}
+	ins, args := []string{"x", "w", "weight", "activation"}, []value{x, w, w, x}
+	if n.quantizers.readsBefore(name) {
+		args[2] = n.params[name]
+		if given, ok := n.params[InputOf(name, Before)]; ok {
+			args[2] = given
+		}
+	}
+	if calls[sites[3].String()] != nil && n.quantizers.Unquantized {
+		args[3] = before
+	}
+	quantizes := false
+	for _, s := range sites {
+		if c := calls[s.String()]; c != nil {
+			quantizes = true
+			for _, in := range c.Meaning.Inputs[1:] {
+				operand := InputOf(s.String(), in.Name)
+				ins, args = append(ins, operand), append(args, n.params[operand])
+			}
+		}
+	}
+	if !quantizes {
+		return linear(x, w)
+	}
+	meaning, _, err := written(Linear, ins, func(in []value) ([]string, []value) {
+		return []string{"y"}, []value{linear(in[0], in[1])}
+	}, args...)
+	if err != nil {
+		n.Fail(err)
+		return x
+	}
+	y := program.FloatType(x.Shape()[0], w.Shape()[0])
+	adjoint, err := n.productAdjoint(sites, ins, args, y)
+	if err != nil {
+		n.Fail(err)
+		return x
+	}
+	return n.Call(&program.Call{Name: Linear, Meaning: meaning, Adjoint: adjoint}, args...)[0]
+}
+
+// productAdjoint writes the adjoint of [network.product], given those of its operands that have a
+// name, and the type of the result.
+func (n *network) productAdjoint(sites []OperandSite, ins []string, args []value,
+	y program.Type) (*program.Program, error) {
+	b := program.NewSimplifier(Linear + ".adjoint")
+	inner := network{Builder: b, params: map[string]value{}}
+	for i, name := range ins {
+		inner.params[name] = b.Input(name, args[i].Type())
+	}
+	dy := b.Input("d.y", y)
+	quantize := func(i int, x value) value {
+		if c := n.quantizers.Calls[sites[i].String()]; c != nil {
+			return inner.apply(b, c, sites[i].String(), x)[0]
+		}
+		return x
+	}
+	transposed := func(x value) value { return x.Transpose(1, 0) }
+	weight, activation := transposed(inner.params["weight"]), transposed(inner.params["activation"])
+	b.Output("d.x", linear(quantize(0, dy), quantize(1, weight)))
+	b.Output("d.w", linear(quantize(2, transposed(dy)), quantize(3, activation)))
+	return b.Build()
+}
