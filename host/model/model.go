@@ -53,8 +53,7 @@ type Language interface {
 	// Planned returns the outputs of the program that package network writes for a batch, computed by
 	// package plan. With wrt, which are some of the parameters and of the other inputs, the outputs
 	// are means, and it also returns the gradients of the mean loss. ok is false if package plan
-	// cannot: on other devices than the CPU, if attention shall be plain, and with weights that have
-	// codes.
+	// cannot: on other devices than the CPU, and if attention shall be plain.
 	Planned(params []*graph.Node, batch *graph.Node, wrt []*graph.Node, of Planned) (
 		out map[string]*graph.Node, gradients []*graph.Node, ok bool)
 

@@ -11,7 +11,6 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/compute/plan"
 	"github.com/cage-qat/cage/host/model/architecture"
@@ -46,7 +45,7 @@ func (m *transformer) Planned(params []*graph.Node, batch *graph.Node, wrt []*gr
 			return nil, nil, false
 		}
 	}
-	out, ok := m.run(inputs, params, of, names)
+	out, ok := m.run(inputs, of, names)
 	for _, x := range wrt {
 		var sum *graph.Node
 		for _, name := range names {
@@ -65,17 +64,12 @@ func (m *transformer) Planned(params []*graph.Node, batch *graph.Node, wrt []*gr
 
 // run executes the program of a model by a plan, which is kept for the next graph, and returns its
 // outputs by name. ok is false if the graph must compute them.
-func (m *transformer) run(inputs map[string]*graph.Node, params []*graph.Node, of Planned,
-	wrt []string) (outputs map[string]*graph.Node, ok bool) {
+func (m *transformer) run(inputs map[string]*graph.Node, of Planned, wrt []string) (
+	outputs map[string]*graph.Node, ok bool) {
 	batch := inputs[network.Tokens]
 	g, dims := batch.Graph(), batch.Shape().Dimensions
-	hasCodes := func(w *graph.Node) bool {
-		_, ok := lower.CodesOf(w)
-		return ok
-	}
 	dev := engine.DeviceOf(g)
-	if !dev.Fuses() || !engine.OwnProducts(g) || dev.Attention() == device.PlainAttention ||
-		slices.ContainsFunc(params, hasCodes) {
+	if !dev.Fuses() || !engine.OwnProducts(g) || dev.Attention() == device.PlainAttention {
 		return nil, false
 	}
 	shape := network.Shape{Batch: dims[0], Context: dims[len(dims)-1] - 1, Documents: m.Documents,

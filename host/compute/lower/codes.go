@@ -68,6 +68,18 @@ func (q *FakeQuantizer) factoredForward(d *engine.Device) (p *program.Program, c
 	return q.parts.Forward, false
 }
 
+// CodedCall is [FakeQuantizer.Call] whose last results are the codes of the value, for products of
+// codes; nil if the quantizer has none on the device.
+func (q *FakeQuantizer) CodedCall(d *engine.Device) *program.Call {
+	p, coded := q.factoredForward(d)
+	if !coded || q.Call() == nil {
+		return nil
+	}
+	c := *q.call
+	c.Meaning = p
+	return &c
+}
+
 func codesAmong(out map[string]*graph.Node) Codes {
 	return Codes{Integers: out[passes.OutputIntegers], Scale: out[passes.OutputScale]}
 }

@@ -97,6 +97,8 @@ func Elements(memory any) matmul.Elements {
 		return matmul.Elements{Float32: m}
 	case []uint16:
 		return matmul.Elements{BFloat16: m}
+	case []int8:
+		return matmul.Elements{Int8: m}
 	}
 	return matmul.Elements{}
 }

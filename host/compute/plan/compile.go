@@ -494,17 +494,18 @@ func (c *compiler) onePass(nodes []program.ID, used []bool) error {
 		in.out[i] = c.slotOf[id]
 	}
 	slotsIn, slotsOut := in.in, in.out
-	in.compile = func(short func(int) bool) (function, error) {
+	in.compile = func(storedIn func(slot int) passes.Storage) (function, error) {
 		stored := map[string]passes.Storage{}
-		for i, s := range slotsIn {
-			if short(s) {
-				stored[p.Inputs[i].Name] = passes.BFloat16
+		note := func(name string, slot int) {
+			if at := storedIn(slot); at != "" {
+				stored[name] = at
 			}
 		}
+		for i, s := range slotsIn {
+			note(p.Inputs[i].Name, s)
+		}
 		for i, s := range slotsOut {
-			if short(s) {
-				stored[p.Outputs[i].Name] = passes.BFloat16
-			}
+			note(p.Outputs[i].Name, s)
 		}
 		k, err := c.compileRows(p, stored)
 		if err != nil {

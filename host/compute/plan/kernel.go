@@ -7,6 +7,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/matmul"
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 )
@@ -26,7 +27,9 @@ type Kernel struct {
 	// Rounds tells which operands the kernel rounds to bfloat16 or accepts rounded, and Short whether
 	// its results can be stored so. Adjoint rounds the adjoints of results, and the adjoints of the
 	// operands can be stored so, as RoundsAdjoints and ShortAdjoints say.
-	Rounds                               []bool
+	Rounds []bool
+	Codes  []bool // operands that are 8-bit integers, []int8, which Adjoint does not read
+
 	Short, RoundsAdjoints, ShortAdjoints bool
 	// All tells that Adjoint computes the gradients of all operands that are floats, also those that
 	// nothing reads.
@@ -219,7 +222,9 @@ func (c *compiler) gradients(of *program.Call, results []program.ID) []int {
 func (c *compiler) scratch(list []Scratch) (slots []int) {
 	for _, t := range list {
 		s := c.newSlot(t.Type)
-		c.slots[s].short = t.Rounded && c.options.Arithmetic == matmul.BFloat16
+		if t.Rounded && c.options.Arithmetic == matmul.BFloat16 {
+			c.slots[s].stored = passes.BFloat16
+		}
 		slots = append(slots, s)
 	}
 	return slots
@@ -250,6 +255,7 @@ func (c *compiler) forward(of *program.Call, operands []int, sum int,
 	in := instruction{name: of.Name, in: slices.Concat(operands, []int{sum}),
 		out: slices.Concat(f.results, f.saved)}
 	in.rounds, in.short = k.Rounds, slices.Repeat([]bool{k.Short && sum < 0}, m)
+	in.codes = k.Codes
 	scratch := len(in.out)
 	in.out = append(in.out, c.scratch(k.Scratch)...)
 	in.run = func(in, out []any, parallel loops.Parallel) error {

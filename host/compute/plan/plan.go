@@ -8,6 +8,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/matmul"
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/recovered"
 	"github.com/cage-qat/cage/sdk/program"
@@ -55,9 +56,10 @@ type instruction struct {
 	// rounds tells which inputs the instruction rounds to bfloat16 or may read so, and short which
 	// outputs it can write so; nil is none.
 	rounds, short []bool
-	inPlace       bool // an output may have the memory of the input of the same name
-	// compile, unless nil, makes run once it is known which slots are stored in bfloat16.
-	compile func(isShort func(slot int) bool) (function, error)
+	codes         []bool // inputs that it reads as 8-bit integers
+	inPlace       bool   // an output may have the memory of the input of the same name
+	// compile, unless nil, makes run once it is known how floats are stored.
+	compile func(stored func(slot int) passes.Storage) (function, error)
 }
 
 // A function computes slices from slices.
@@ -69,7 +71,7 @@ type slot struct {
 	size          int
 	input, output int // index in the arguments of Run, or −1
 	constant      any
-	short         bool // a float in bfloat16
+	stored        passes.Storage // of a float; "" is float32
 }
 
 // Compile plans the execution of p, which must be valid.
@@ -91,6 +93,9 @@ func Compile(p *program.Program, o Options) (plan *Plan, err error) {
 	if err := c.instruct(); err != nil {
 		return nil, err
 	}
+	if err := c.storeCodes(); err != nil {
+		return nil, err
+	}
 	if o.Arithmetic == matmul.BFloat16 {
 		c.shorten()
 	}
@@ -99,7 +104,7 @@ func Compile(p *program.Program, o Options) (plan *Plan, err error) {
 		if in.compile == nil {
 			continue
 		}
-		if in.run, err = in.compile(func(s int) bool { return c.slots[s].short }); err != nil {
+		if in.run, err = in.compile(func(s int) passes.Storage { return c.slots[s].stored }); err != nil {
 			return nil, err
 		}
 	}
@@ -111,6 +116,30 @@ func Compile(p *program.Program, o Options) (plan *Plan, err error) {
 	}
 	plan.assign()
 	return plan, nil
+}
+
+// storeCodes stores values in 8 bits that an instruction reads so.
+func (c *compiler) storeCodes() error {
+	for _, in := range c.list {
+		for i, s := range in.in {
+			if at(in.codes, i) {
+				c.slots[s].stored = passes.Int8
+			}
+		}
+	}
+	for _, in := range c.list {
+		for i, s := range in.in {
+			if s >= 0 && c.slots[s].stored == passes.Int8 && !at(in.codes, i) {
+				return fmt.Errorf("%s reads codes as floats", in.name)
+			}
+		}
+		for _, s := range in.out {
+			if s >= 0 && c.slots[s].stored == passes.Int8 && in.compile == nil {
+				return fmt.Errorf("%s writes codes as floats", in.name)
+			}
+		}
+	}
+	return nil
 }
 
 // shorten stores values in bfloat16 that every reader rounds, where the instruction that computes
@@ -125,8 +154,8 @@ func (c *compiler) shorten() {
 	for _, in := range c.list {
 		for i, id := range in.out {
 			if s := &c.slots[max(id, 0)]; id >= 0 && at(in.short, i) && !keeps[id] && s.output < 0 &&
-				s.dtype == program.Float {
-				s.short = true
+				s.dtype == program.Float && s.stored == "" {
+				s.stored = passes.BFloat16
 			}
 		}
 	}
@@ -147,9 +176,9 @@ func (p *Plan) assign() {
 	}
 	p.buffer = slices.Repeat([]int{-1}, len(p.slots))
 	type kind struct {
-		dtype program.DType
-		short bool
-		size  int
+		dtype  program.DType
+		stored passes.Storage
+		size   int
 	}
 	free := map[kind][]int{}
 	for i, in := range p.instructions {
@@ -158,7 +187,7 @@ func (p *Plan) assign() {
 				continue
 			}
 			s := p.slots[id]
-			k := kind{s.dtype, s.short, s.size}
+			k := kind{s.dtype, s.stored, s.size}
 			if list := free[k]; len(list) > 0 {
 				p.buffer[id], free[k] = list[len(list)-1], list[:len(list)-1]
 				continue
@@ -169,7 +198,7 @@ func (p *Plan) assign() {
 		for _, id := range slices.Compact(slices.Sorted(slices.Values(in.all))) {
 			if id >= 0 && last[id] == i && p.buffer[id] >= 0 {
 				s := p.slots[id]
-				k := kind{s.dtype, s.short, s.size}
+				k := kind{s.dtype, s.stored, s.size}
 				free[k] = append(free[k], p.buffer[id])
 			}
 		}
@@ -178,8 +207,10 @@ func (p *Plan) assign() {
 
 func (s slot) make() any {
 	switch {
-	case s.short:
+	case s.stored == passes.BFloat16:
 		return make([]uint16, s.size)
+	case s.stored == passes.Int8:
+		return make([]int8, s.size)
 	case s.dtype == program.Float:
 		return make([]float32, s.size)
 	case s.dtype == program.Int:
@@ -209,9 +240,9 @@ func (p *Plan) Outputs() []program.Type {
 func (p *Plan) Memory() (bytes int) {
 	for _, b := range p.buffers {
 		switch {
-		case b.short:
+		case b.stored == passes.BFloat16:
 			bytes += 2 * b.size
-		case b.dtype == program.Bool:
+		case b.dtype == program.Bool || b.stored == passes.Int8:
 			bytes += b.size
 		default:
 			bytes += 4 * b.size
@@ -221,8 +252,8 @@ func (p *Plan) Memory() (bytes int) {
 }
 
 // Run computes the outputs from the inputs, row-major slices in the order of the program, which are
-// []float32, []int32, []uint32 or []bool. The
-// output and the input of a name may be the same slice; otherwise outputs must not overlap inputs.
+// []float32, []int32, []uint32 or []bool; codes of a product of codes are []int8. The output and
+// the input of a name may be the same slice; otherwise outputs must not overlap inputs.
 // parallel must start its calls in ascending order, because a call may wait for earlier ones.
 func (p *Plan) Run(inputs, outputs []any, parallel loops.Parallel) error {
 	if len(inputs) != len(p.p.Inputs) || len(outputs) != len(p.p.Outputs) {
@@ -230,6 +261,10 @@ func (p *Plan) Run(inputs, outputs []any, parallel loops.Parallel) error {
 			len(inputs), len(outputs), len(p.p.Inputs), len(p.p.Outputs))
 	}
 	for i, in := range p.p.Inputs {
+		codes, _ := inputs[i].([]int8)
+		if p.slots[i].stored == passes.Int8 && int64(len(codes)) == in.Type.Size() {
+			continue
+		}
 		if err := check(inputs[i], in.Type); err != nil {
 			return fmt.Errorf("program %q: input %q %w", p.p.Name, in.Name, err)
 		}

@@ -24,6 +24,7 @@ import (
 func For(lossTokens int) map[string]func(*program.Call, plan.Options) (*plan.Kernel, error) {
 	return map[string]func(*program.Call, plan.Options) (*plan.Kernel, error){
 		network.Linear:    linear,
+		network.OfCodes:   ofCodes,
 		network.RMSNorm:   norm,
 		network.Rope:      rope,
 		network.Attention: attend,
@@ -107,6 +108,30 @@ func linear(c *program.Call, o plan.Options) (*plan.Kernel, error) {
 			return err
 		},
 	}, nil
+}
+
+// ofCodes is linear whose forward product is that of integers, which is exact, times the scales of
+// rows.
+func ofCodes(c *program.Call, o plan.Options) (*plan.Kernel, error) {
+	k, err := linear(c, o)
+	if err != nil {
+		return nil, err
+	}
+	x, w := c.Meaning.Inputs[0].Type.Shape, c.Meaning.Inputs[1].Type.Shape
+	integers := o
+	integers.Arithmetic = matmul.Int8
+	p, err := plan.NewProduct(integers, matrix(x[0], x[1], 1), matrix(w[0], w[1], 1))
+	if err != nil {
+		return nil, err
+	}
+	k.Adds, k.Codes = false, []bool{false, false, true, false, true, false}
+	k.ReadsOperand, k.Gradients = func(i int) bool { return i < 2 }, []bool{true, true}
+	k.Forward = func(m plan.Memory, parallel loops.Parallel) error {
+		scales := matmul.Scales{Rows: m.Operands[3].([]float32), Columns: m.Operands[5].([]float32)}
+		return p.Run(plan.Results(m.Results[0], nil), plan.Elements(m.Operands[2]),
+			plan.Elements(m.Operands[4]), scales, parallel)
+	}
+	return k, nil
 }
 
 func norm(c *program.Call, o plan.Options) (*plan.Kernel, error) {

@@ -10,6 +10,7 @@ import (
 // Names of the calls in the program of a model, which executors may compute by kernels.
 const (
 	Linear       = "linear"        // x·wᵀ
+	OfCodes      = "of_codes"      // the same, with the integers and scales that x and w are made of
 	RMSNorm      = "rms_norm"      // of each row, times a gain; its setting is ε
 	Rope         = "rope"          // of the heads in rows; its setting is [Heads]
 	Attention    = "attention"     // its setting is [Attending]
@@ -80,6 +81,16 @@ func linear(x, w value) value {
 		return []value{in[0].Dot(in[1], [2][]int{{1}, {1}}, [2][]int{})}
 	}, x, w)[0]
 }
+
+// ofCodes is linear with operands that are codes times scales.
+func ofCodes(x, w value, ofX, ofW codes) value {
+	return call(OfCodes, nil, "x w x_integers x_scale w_integers w_scale", "y",
+		func(in []value) []value { return []value{linear(in[0], in[1])} },
+		x, w, ofX.integers.StopGradient(), ofX.scale.StopGradient(), ofW.integers, ofW.scale)[0]
+}
+
+// codes are integers from −128 to 127 and the scales of rows, whose products are a matrix.
+type codes struct{ integers, scale value }
 
 // rmsNorm returns g ⊙ x/√(mean(x²) + ε) for each row of x, with the gain g [1, features].
 func rmsNorm(x, gain value, epsilon float64) value {

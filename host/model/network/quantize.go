@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk"
@@ -25,7 +26,16 @@ type Quantizers struct {
 	// before they were quantized. Those of a weight that no call quantizes are an input [InputOf] the
 	// weight and [Before].
 	Unquantized bool
+	// Coded has the weights whose products with activations that have codes are those of codes.
+	Coded map[string]bool
 }
+
+// Names of the results of a quantizer whose value is codes times scales, and of inputs [InputOf] a
+// weight in [Quantizers.Coded].
+const (
+	Integers = passes.OutputIntegers
+	Scale    = passes.OutputScale
+)
 
 // Before is the name of the operand that a parameter was before it was quantized.
 const Before = "before"
@@ -33,7 +43,7 @@ const Before = "before"
 // Key returns a text that differs for different quantizers.
 func (q Quantizers) Key() string {
 	var key strings.Builder
-	fmt.Fprintln(&key, q.Unquantized)
+	fmt.Fprintln(&key, q.Unquantized, q.Coded)
 	for _, list := range []map[string]*program.Call{q.Calls, q.Next} {
 		for _, site := range slices.Sorted(maps.Keys(list)) {
 			fmt.Fprintln(&key, site, list[site].Meaning.Hash())
@@ -70,6 +80,10 @@ func (q Quantizers) inputs(params []architecture.Param) (list []program.Input) {
 		if q.readsBefore(p.Name) && q.Calls[p.Name] == nil {
 			types[InputOf(p.Name, Before)] = program.FloatType(p.Dims...)
 		}
+		if q.Coded[p.Name] {
+			types[InputOf(p.Name, Integers)] = program.FloatType(p.Dims...)
+			types[InputOf(p.Name, Scale)] = program.FloatType(p.Dims[0], 1)
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(types)) {
 		list = append(list, program.Input{Name: name, Type: types[name]})
@@ -96,12 +110,16 @@ func (s OperandSite) String() string {
 	return string(s.Product) + " " + string(s.Role) + " " + s.Name
 }
 
-// quantized returns what products read in place of a parameter or of an activation, and what the
-// quantizer read.
-func (n *network) quantized(site string, x value) (y, before value) {
+// A quantized tensor is what products read in place of a parameter or of an activation.
+type quantized struct {
+	value, before value // Q(x) and x
+	codes         codes // absent if there are none
+}
+
+func (n *network) quantized(site string, x value) quantized {
 	c, ok := n.quantizers.Calls[site]
 	if !ok {
-		return x, x
+		return quantized{value: x, before: x}
 	}
 	of := x.Reshape(c.Meaning.Inputs[0].Type.Shape...)
 	if _, weight := n.params[site]; !weight && n.segments.Valid() {
@@ -115,7 +133,17 @@ func (n *network) quantized(site string, x value) (y, before value) {
 			n.states.values = append(n.states.values, v)
 		}
 	}
-	return n.apply(n.Builder, c, site, of)[0].Reshape(x.Shape()...), of.Reshape(x.Shape()...)
+	results := n.apply(n.Builder, c, site, of)
+	q := quantized{value: results[0].Reshape(x.Shape()...), before: of.Reshape(x.Shape()...)}
+	for i, o := range c.Meaning.Outputs {
+		switch o.Name {
+		case Integers:
+			q.codes.integers = results[i]
+		case Scale:
+			q.codes.scale = results[i]
+		}
+	}
+	return q
 }
 
 // apply calls c, the quantizer of a site or one of its programs.
@@ -128,8 +156,7 @@ func (n *network) apply(b *program.Builder, c *program.Call, site string, x valu
 }
 
 func (n *network) quantize(site string, x value) value {
-	y, _ := n.quantized(site, x)
-	return y
+	return n.quantized(site, x).value
 }
 
 // weight returns the quantized value of a parameter.
@@ -137,23 +164,21 @@ func (n *network) weight(name string) value { return n.quantize(name, n.params[n
 
 // linear returns the products of an activation and of weights, Q(x)·Q(w)ᵀ for each.
 func (n *network) linear(p, site string, x value, weights ...string) []value {
-	x, before := n.quantized(p+site, x)
-	return lists.Map(weights, func(name string) value { return n.product(x, before, p+site, p+name) })
+	q := n.quantized(p+site, x)
+	return lists.Map(weights, func(name string) value { return n.product(q, p+site, p+name) })
 }
 
 // product returns x·wᵀ for a weight. If operands of its backward pass are quantized, with
 // quantizers Q of their own for each operand, the adjoints are
 //
 //	dx = Q(dy)·Q(wᵀ)ᵀ,  dw = Q(dyᵀ)·Q(xᵀ)ᵀ.
-//
-// before is x before it was quantized.
-func (n *network) product(x, before value, site, name string) value {
+func (n *network) product(x quantized, site, name string) value {
 	w, calls := n.weight(name), n.quantizers.Calls
 	sites := []OperandSite{{sdk.ProductInputGradient, sdk.RoleGradient, name},
 		{sdk.ProductInputGradient, sdk.RoleWeight, name},
 		{sdk.ProductWeightGradient, sdk.RoleGradient, name},
 		{sdk.ProductWeightGradient, sdk.RoleActivation, site}}
-	ins, args := []string{"x", "w", "weight", "activation"}, []value{x, w, w, x}
+	ins, args := []string{"x", "w", "weight", "activation"}, []value{x.value, w, w, x.value}
 	if n.quantizers.readsBefore(name) {
 		args[2] = n.params[name]
 		if given, ok := n.params[InputOf(name, Before)]; ok {
@@ -161,7 +186,16 @@ func (n *network) product(x, before value, site, name string) value {
 		}
 	}
 	if calls[sites[3].String()] != nil && n.quantizers.Unquantized {
-		args[3] = before
+		args[3] = x.before
+	}
+	forward := func(in []value) value { return linear(in[0], in[1]) }
+	if n.quantizers.Coded[name] && x.codes.integers.Valid() {
+		forward = func(in []value) value {
+			return ofCodes(in[0], in[1], codes{in[4], in[5]}, codes{in[6], in[7]})
+		}
+		ins = append(ins, "x_integers", "x_scale", "w_integers", "w_scale")
+		args = append(args, x.codes.integers, x.codes.scale, n.params[InputOf(name, Integers)],
+			n.params[InputOf(name, Scale)])
 	}
 	quantizes := false
 	for _, s := range sites {
@@ -174,20 +208,20 @@ func (n *network) product(x, before value, site, name string) value {
 		}
 	}
 	if !quantizes {
-		return linear(x, w)
+		return forward(args)
 	}
 	meaning, _, err := written(Linear, ins, func(in []value) ([]string, []value) {
-		return []string{"y"}, []value{linear(in[0], in[1])}
+		return []string{"y"}, []value{forward(in)}
 	}, args...)
 	if err != nil {
 		n.Fail(err)
-		return x
+		return x.value
 	}
-	y := program.FloatType(x.Shape()[0], w.Shape()[0])
+	y := program.FloatType(x.value.Shape()[0], w.Shape()[0])
 	adjoint, err := n.productAdjoint(sites, ins, args, y)
 	if err != nil {
 		n.Fail(err)
-		return x
+		return x.value
 	}
 	return n.Call(&program.Call{Name: Linear, Meaning: meaning, Adjoint: adjoint}, args...)[0]
 }

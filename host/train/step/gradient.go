@@ -10,6 +10,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/matmul"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/network"
@@ -230,7 +231,7 @@ func (p *Plan) differentiatePlanned(m model.Language, params []*graph.Node, in u
 // planned returns the quantizers of activations for a plan. ok is false if one cannot be a call.
 func (p *Plan) planned(in update.Nodes) (of model.Planned, ok bool) {
 	of.Calls, of.Next = map[string]*program.Call{}, map[string]*program.Call{}
-	of.Inputs = map[string]*graph.Node{}
+	of.Inputs, of.Coded = map[string]*graph.Node{}, map[string]bool{}
 	for _, s := range p.Model.ActivationSites(p.Batch, p.Context) {
 		q := p.Activations[s.Name]
 		if q == nil {
@@ -238,6 +239,14 @@ func (p *Plan) planned(in update.Nodes) (of model.Planned, ok bool) {
 		}
 		if of.Calls[s.Name] = q.Call(); of.Calls[s.Name] == nil {
 			return of, false
+		}
+		for _, weight := range s.Feeds {
+			if parts := numberedNodes(in, codeName, weight); parts != nil && s.Width <= matmul.MaxCodes {
+				of.Calls[s.Name] = q.CodedCall(engine.DeviceOf(in.Graph()))
+				of.Coded[weight] = true
+				of.Inputs[network.InputOf(weight, network.Integers)] = parts[0]
+				of.Inputs[network.InputOf(weight, network.Scale)] = parts[1]
+			}
 		}
 		if next := q.NextCall(); next != nil {
 			of.Next[s.Name] = next

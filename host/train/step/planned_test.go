@@ -17,10 +17,10 @@ import (
 )
 
 // TestPlannedQuantizers checks that a plan computes a model with quantized activations and backward
-// passes as the graph does: the losses of an evaluation, that of the first step, gradients, also
-// those of trained parameters, and states, with noise, and with recomputation. For some batches the
-// sums of both differ in a bit that a quantizer rounds to another code, and then everything differs:
-// one of four must have none.
+// passes as the graph does: the losses of an evaluation, that of the first step, gradients, also of
+// trained parameters, and states, with noise, products of codes and recomputation. For some batches
+// the sums of both differ in a bit that a quantizer rounds to another code, and then everything
+// differs: one of four must have none.
 func TestPlannedQuantizers(t *testing.T) {
 	testlevel.Long(t, "compiles many steps")
 	var cases [][]string
@@ -41,6 +41,7 @@ func TestPlannedQuantizers(t *testing.T) {
 		return append([]string{"quantizer.gradients=" + gradients, "quantizer.backward=" + backward},
 			more...)
 	}
+	const integer = `device.products="integer"`
 	delayed := testrun.Example(t, "delayed")
 	const mseden = `{plugin="mseden"}`
 	cases = append(cases,
@@ -52,6 +53,10 @@ func TestPlannedQuantizers(t *testing.T) {
 			`train.requantize="off"`),
 		backward(`{plugin="nvfp4"}`, `{plugin="none"}`, `quantizer.weights={plugin="absmax"}`,
 			`quantizer.activations={plugin="none"}`, `train.requantize="off"`),
+		[]string{`quantizer={plugin="absmax"}`, integer},
+		[]string{`quantizer={plugin="lsq"}`, integer, `model.rope_pairs="interleaved"`,
+			`train.recompute="blocks"`},
+		backward(mseden, mseden, `quantizer={plugin="absmax"}`, integer),
 		[]string{`quantizer={plugin="` + delayed.Path + `"}`, `quantizer.keys={plugin="` + delayed.Path +
 			`"}`, "train.accumulate=2"},
 	)
@@ -118,8 +123,9 @@ func comparePlanned(t *testing.T, cfg *config.Config, plan step.Plan) {
 			}
 			return list
 		}
-		want := one(engine.Options{Attention: device.PlainAttention})
-		got := one(engine.Options{Attention: device.FusedAttention,
+		products := cfg.Device.Products
+		want := one(engine.Options{Attention: device.PlainAttention, Products: products})
+		got := one(engine.Options{Attention: device.FusedAttention, Products: products,
 			Warn: func(message string, details ...any) {
 				if strings.Contains(message, "the model is computed as a graph") {
 					t.Error(message, details)
