@@ -6,6 +6,8 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/matmul"
+	"github.com/cage-qat/cage/host/compute/plan"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/network"
 )
@@ -50,12 +52,16 @@ type Model interface {
 type Language interface {
 	Model
 
-	// Planned returns the outputs of the program that package network writes for a batch, computed by
-	// package plan. With wrt, which are some of the parameters and of the other inputs, the outputs
-	// are means, and it also returns the gradients of the mean loss. ok is false if package plan
-	// cannot: on other devices than the CPU, and if attention shall be plain.
-	Planned(params []*graph.Node, batch *graph.Node, wrt []*graph.Node, of Planned) (
-		out map[string]*graph.Node, gradients []*graph.Node, ok bool)
+	// Planned returns the outputs of a program of package network, computed by package plan. With wrt,
+	// which are some of the inputs, losses are replaced by their means, and it also returns the
+	// gradients of the mean loss. ok is false if package plan cannot: on other devices than the CPU,
+	// and if attention shall be plain.
+	Planned(of Planned, wrt []*graph.Node) (out map[string]*graph.Node, gradients []*graph.Node,
+		ok bool)
+
+	// Plan returns the plan of such a program, without nodes of inputs, in an arithmetic of products.
+	// wrt are the names of inputs.
+	Plan(of Planned, arithmetic matmul.Arithmetic, wrt []string) (*plan.Plan, error)
 
 	// BatchLogits returns the unnormalized log-probabilities of the targets, [batch, context,
 	// vocabulary], float32, for a batch in the format of Losses. The result can serve as a teacher's
@@ -92,6 +98,9 @@ type Language interface {
 	// Network returns the settings, completed by [architecture.Settings.FillIn]. They fully
 	// describe the model.
 	Network() architecture.Settings
+
+	// Head returns the name of the weight of the output head.
+	Head() string
 
 	// Blocks returns the number of blocks. Each can be computed alone, so that only the parameters
 	// of one block need be in memory. All blocks update a residual stream; it begins with the rows
@@ -163,6 +172,9 @@ type ActivationSite struct {
 	Heads  int      // heads of attention into which the columns divide; 0: none
 }
 
+// String returns the name.
+func (s ActivationSite) String() string { return s.Name }
+
 // OfBlock reports whether the tensor is the input of a layer in a block.
 func (s ActivationSite) OfBlock() bool { return s.Kind == KindInput }
 
@@ -184,12 +196,11 @@ const (
 // recomputes it.
 type ActivationQuantizer func(site ActivationSite, x *graph.Node) *graph.Node
 
-// Planned describes the program of a model for [Language.Planned].
+// Planned describes a program of a model for [Language.Planned].
 type Planned struct {
+	network.Shape
 	network.Quantizers
-	Head network.Head
-	// Inputs are the nodes of the program's inputs by name, without tokens and parameters.
-	Inputs map[string]*graph.Node
+	Inputs map[string]*graph.Node // by name, also those that the program does not have
 }
 
 // apply calls the quantizer, if it is not nil and the model has the site. An unquantized activation

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/matmul"
 	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/compute/plan"
 	"github.com/cage-qat/cage/host/model/architecture"
@@ -26,18 +27,13 @@ import (
 type planKey struct{}
 
 // Planned implements [Language].
-func (m *transformer) Planned(params []*graph.Node, batch *graph.Node, wrt []*graph.Node,
-	of Planned) (outputs map[string]*graph.Node, gradients []*graph.Node, ok bool) {
-	inputs := map[string]*graph.Node{network.Tokens: batch}
-	maps.Copy(inputs, of.Inputs)
-	for i, p := range m.params {
-		inputs[p.Name] = params[i]
-	}
+func (m *transformer) Planned(of Planned, wrt []*graph.Node) (outputs map[string]*graph.Node,
+	gradients []*graph.Node, ok bool) {
 	var names []string      // of the inputs that wrt are
 	for _, x := range wrt { // a shared operand is several inputs
 		before := len(names)
-		for _, name := range slices.Sorted(maps.Keys(inputs)) {
-			if inputs[name] == x {
+		for _, name := range slices.Sorted(maps.Keys(of.Inputs)) {
+			if of.Inputs[name] == x {
 				names = append(names, name)
 			}
 		}
@@ -45,12 +41,12 @@ func (m *transformer) Planned(params []*graph.Node, batch *graph.Node, wrt []*gr
 			return nil, nil, false
 		}
 	}
-	out, ok := m.run(inputs, of, names)
+	out, ok := m.run(of, names)
 	for _, x := range wrt {
 		var sum *graph.Node
 		for _, name := range names {
 			switch dx := out[autodiff.Prefix+name]; {
-			case !ok || inputs[name] != x:
+			case !ok || of.Inputs[name] != x:
 			case sum == nil:
 				sum = dx
 			default:
@@ -62,51 +58,71 @@ func (m *transformer) Planned(params []*graph.Node, batch *graph.Node, wrt []*gr
 	return out, gradients, ok
 }
 
-// run executes the program of a model by a plan, which is kept for the next graph, and returns its
-// outputs by name. ok is false if the graph must compute them.
-func (m *transformer) run(inputs map[string]*graph.Node, of Planned, wrt []string) (
-	outputs map[string]*graph.Node, ok bool) {
-	batch := inputs[network.Tokens]
-	g, dims := batch.Graph(), batch.Shape().Dimensions
+// run executes a program by a plan, which is kept for the next graph, and returns its outputs by
+// name. ok is false if the graph must compute them.
+func (m *transformer) run(of Planned, wrt []string) (outputs map[string]*graph.Node, ok bool) {
+	var g *graph.Graph
+	for _, x := range of.Inputs {
+		if x != nil {
+			g = x.Graph()
+		}
+	}
 	dev := engine.DeviceOf(g)
 	if !dev.Fuses() || !engine.OwnProducts(g) || dev.Attention() == device.PlainAttention {
 		return nil, false
 	}
-	shape := network.Shape{Batch: dims[0], Context: dims[len(dims)-1] - 1, Documents: m.Documents,
-		Head: of.Head}
-	o := plan.Options{Arithmetic: engine.Arithmetic(g), Kernels: kernels.For(m.LossTokens),
-		Idle: m.idle}
-	key := fmt.Sprint(wrt, of.Key(), shape, o.Arithmetic, m.Options)
-	made, ok := m.plans.Load(key)
-	if !ok {
-		p, err := m.program(shape, wrt, of.Quantizers, o)
-		if err == nil {
-			made, err = plan.Compile(p, o)
-		}
-		if err != nil { // as where the scores of attention have more elements than a program may
-			dev.Once(planKey{}, func() any {
-				dev.Warn("the model is computed as a graph, which takes more memory", "reason", err)
-				return nil
-			})
-			return nil, false
-		}
-		m.plans.Store(key, made)
+	compiled, err := m.Plan(of, engine.Arithmetic(g), wrt)
+	if err != nil { // as where the scores of attention have more elements than a program may
+		dev.Once(planKey{}, func() any {
+			dev.Warn("the model is computed as a graph, which takes more memory", "reason", err)
+			return nil
+		})
+		return nil, false
 	}
-	compiled := made.(*plan.Plan)
 	native := engine.Native{Name: m.Kind, Outputs: lists.Map(compiled.Outputs(),
-		func(t program.Type) shapes.Shape { return shapes.Make(dtypes.Float32, t.Shape...) })}
+		func(t program.Type) shapes.Shape { return shapes.Make(dtypesOf[t.DType], t.Shape...) })}
 	flat := func(t engine.Tensor) any { return t.Flat }
 	native.Run = func(in, out []engine.Tensor, parallel engine.Parallel) error {
 		return compiled.Run(lists.Map(in, flat), lists.Map(out, flat), parallel)
 	}
 	results := native.Call(lists.Map(compiled.Inputs(), func(name string) *graph.Node {
-		return inputs[name]
+		return of.Inputs[name]
 	})...)
 	outputs = map[string]*graph.Node{}
 	for i, name := range compiled.OutputNames() {
 		outputs[name] = results[i]
 	}
 	return outputs, true
+}
+
+var dtypesOf = map[program.DType]dtypes.DType{program.Float: dtypes.Float32,
+	program.Int: dtypes.Int32, program.Uint: dtypes.Uint32, program.Bool: dtypes.Bool}
+
+// Plan implements [Language]. It keeps the plan for the next call.
+func (m *transformer) Plan(of Planned, arithmetic matmul.Arithmetic, wrt []string) (*plan.Plan,
+	error) {
+	o := plan.Options{Arithmetic: arithmetic, Kernels: m.kernels(of.Shape), Idle: m.idle}
+	key := fmt.Sprint(wrt, of.Key(), of.Shape, o.Arithmetic, m.Options)
+	if made, ok := m.plans.Load(key); ok {
+		return made.(*plan.Plan), nil
+	}
+	p, err := m.program(of.Shape, wrt, of.Quantizers, o)
+	if err != nil {
+		return nil, err
+	}
+	compiled, err := plan.Compile(p, o)
+	if err == nil {
+		m.plans.Store(key, compiled)
+	}
+	return compiled, err
+}
+
+// kernels returns the kernels of a task.
+func (m *transformer) kernels(shape network.Shape) kernels.Table {
+	if shape.Task == network.Decode && shape.Context == 1 {
+		return kernels.ForFew()
+	}
+	return kernels.For(m.LossTokens)
 }
 
 // program returns the program of a model for a plan: with wrt, of means and of the gradients of the

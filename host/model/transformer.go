@@ -171,6 +171,9 @@ func (m *transformer) head(params []*graph.Node) outputHead {
 	return outputHead{params[m.headIndex()], m.LogitCap}
 }
 
+// Head implements [Language].
+func (m *transformer) Head() string { return m.params[m.headIndex()].Name }
+
 func (m *transformer) headIndex() int {
 	if m.Tied() {
 		return 0

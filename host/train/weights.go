@@ -92,7 +92,7 @@ func (r *run) quantizedAlike(found *config.Initial) (names []string, err error) 
 				continue
 			}
 			for _, in := range q.ForEvaluation().Program.Inputs[1:] {
-				if name := step.QuantizerInput(weight, q, in.Name); f.Has(name) {
+				if name := step.QuantizerInput(weight, q.Trained, in.Name); f.Has(name) {
 					names = append(names, name)
 				}
 			}

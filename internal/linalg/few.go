@@ -61,9 +61,6 @@ func fewByRows(y, x, w MatrixOf[float32], dot func(x, y []float32) float32) {
 	}
 }
 
-// Dot returns the inner product of two vectors of the same length.
-func Dot[T Float](x, y []T) T { return kernelsOf[T]().dot(x, y) }
-
 // VectorTimes sets y to xᵀ·m, where the rows of m are contiguous.
 func VectorTimes(y, x []float32, m MatrixOf[float32]) {
 	clear(y[:m.Cols])

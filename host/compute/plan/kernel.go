@@ -29,6 +29,10 @@ type Kernel struct {
 	// operands can be stored so, as RoundsAdjoints and ShortAdjoints say.
 	Rounds []bool
 	Codes  []bool // operands that are 8-bit integers, []int8, which Adjoint does not read
+	Halves []bool // operands that may be bfloat16 even if products are of float32
+	// InPlace tells that results and operands may be the same memory if an output and an input of the
+	// program have the same name.
+	InPlace bool
 
 	Short, RoundsAdjoints, ShortAdjoints bool
 	// All tells that Adjoint computes the gradients of all operands that are floats, also those that
@@ -255,7 +259,7 @@ func (c *compiler) forward(of *program.Call, operands []int, sum int,
 	in := instruction{name: of.Name, in: slices.Concat(operands, []int{sum}),
 		out: slices.Concat(f.results, f.saved)}
 	in.rounds, in.short = k.Rounds, slices.Repeat([]bool{k.Short && sum < 0}, m)
-	in.codes = k.Codes
+	in.codes, in.halves, in.inPlace = k.Codes, k.Halves, k.InPlace
 	scratch := len(in.out)
 	in.out = append(in.out, c.scratch(k.Scratch)...)
 	in.run = func(in, out []any, parallel loops.Parallel) error {

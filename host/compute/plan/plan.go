@@ -57,6 +57,7 @@ type instruction struct {
 	// outputs it can write so; nil is none.
 	rounds, short []bool
 	codes         []bool // inputs that it reads as 8-bit integers
+	halves        []bool // inputs that may be in bfloat16, which the caller of Run then gives
 	inPlace       bool   // an output may have the memory of the input of the same name
 	// compile, unless nil, makes run once it is known how floats are stored.
 	compile func(stored func(slot int) passes.Storage) (function, error)
@@ -72,6 +73,7 @@ type slot struct {
 	input, output int // index in the arguments of Run, or −1
 	constant      any
 	stored        passes.Storage // of a float; "" is float32
+	halves        bool           // an input that may be in bfloat16
 }
 
 // Compile plans the execution of p, which must be valid.
@@ -113,6 +115,12 @@ func Compile(p *program.Program, o Options) (plan *Plan, err error) {
 		in := &c.list[i]
 		in.all = slices.Concat(in.in, in.out)
 		plan.most = max(plan.most, len(in.all))
+	}
+	for i := range p.Inputs { // its slot is i
+		plan.slots[i].halves = !slices.ContainsFunc(c.list, func(in instruction) bool {
+			k := slices.Index(in.in, i)
+			return k >= 0 && !at(in.halves, k)
+		})
 	}
 	plan.assign()
 	return plan, nil
@@ -236,6 +244,9 @@ func (p *Plan) Outputs() []program.Type {
 	return lists.Map(p.p.Outputs, func(o program.Output) program.Type { return p.p.TypeOf(o.Value) })
 }
 
+// ReadsHalves reports whether an input may be in bfloat16, []uint16.
+func (p *Plan) ReadsHalves(input int) bool { return p.slots[input].halves }
+
 // Memory returns the bytes of the memory of a run.
 func (p *Plan) Memory() (bytes int) {
 	for _, b := range p.buffers {
@@ -252,8 +263,9 @@ func (p *Plan) Memory() (bytes int) {
 }
 
 // Run computes the outputs from the inputs, row-major slices in the order of the program, which are
-// []float32, []int32, []uint32 or []bool; codes of a product of codes are []int8. The output and
-// the input of a name may be the same slice; otherwise outputs must not overlap inputs.
+// []float32, []int32, []uint32 or []bool; codes of a product of codes are []int8, and some inputs
+// may be []uint16 in bfloat16 ([Plan.ReadsHalves]). The output and the input of a name may be the
+// same slice; otherwise outputs must not overlap inputs.
 // parallel must start its calls in ascending order, because a call may wait for earlier ones.
 func (p *Plan) Run(inputs, outputs []any, parallel loops.Parallel) error {
 	if len(inputs) != len(p.p.Inputs) || len(outputs) != len(p.p.Outputs) {
@@ -263,6 +275,9 @@ func (p *Plan) Run(inputs, outputs []any, parallel loops.Parallel) error {
 	for i, in := range p.p.Inputs {
 		codes, _ := inputs[i].([]int8)
 		if p.slots[i].stored == passes.Int8 && int64(len(codes)) == in.Type.Size() {
+			continue
+		}
+		if halves, _ := inputs[i].([]uint16); int64(len(halves)) == in.Type.Size() && p.ReadsHalves(i) {
 			continue
 		}
 		if err := check(inputs[i], in.Type); err != nil {

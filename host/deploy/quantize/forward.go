@@ -17,6 +17,9 @@ import (
 	"github.com/cage-qat/cage/host/deploy/posttrain"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/network"
+	"github.com/cage-qat/cage/internal/lists"
+	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
@@ -265,6 +268,12 @@ func (f *forward) compile(what string, sites []model.ActivationSite, more []engi
 			segments, more = more[0], more[1:]
 		}
 		at := make([]*graph.Node, len(sites))
+		if out, ok := f.planned(in[:len(f.weights)], x, segments, sites); ok {
+			for i, s := range sites {
+				at[i] = out[s.Name]
+			}
+			return build(at, out[network.Stream], more)
+		}
 		quantize := func(site model.ActivationSite, x *graph.Node) *graph.Node {
 			if q, ok := f.activations[site.Name]; ok {
 				x, _ = q.Forward(x, lower.Given{})
@@ -282,6 +291,26 @@ func (f *forward) compile(what string, sites []model.ActivationSite, more []engi
 		f.compiled[key] = e
 	}
 	return e, err
+}
+
+// planned computes the current block by package plan, if that can, and returns the residual stream
+// and the activations at sites, by name.
+func (f *forward) planned(weights []*graph.Node, x, segments *graph.Node,
+	sites []model.ActivationSite) (out map[string]*graph.Node, ok bool) {
+	of := model.Planned{Inputs: map[string]*graph.Node{network.Stream: x, network.Segments: segments}}
+	of.Shape = network.Shape{Task: network.OneBlock, Batch: f.batch, Context: f.context,
+		Documents: segments != nil, Layer: f.block, Record: lists.Map(sites, model.ActivationSite.String)}
+	of.Calls = map[string]*program.Call{}
+	for site, q := range f.activations {
+		if of.Calls[site] = q.Call(); of.Calls[site] == nil {
+			return nil, false
+		}
+	}
+	for i, p := range f.model.BlockParams(f.block) {
+		of.Inputs[p.Name] = weights[i]
+	}
+	out, _, ok = f.model.Planned(of, nil)
+	return out, ok
 }
 
 func indexOf(sites []model.ActivationSite, site model.ActivationSite) int {

@@ -119,7 +119,8 @@ func (q *quantizer) given(weight string) (list []step.Tensor, err error) {
 		return nil, nil
 	}
 	for i, in := range q.program.Program.Inputs[1:] {
-		t := step.Tensor{Name: step.QuantizerInput(weight, q.program, in.Name), Dims: in.Type.Shape}
+		name := step.QuantizerInput(weight, q.program.Trained, in.Name)
+		t := step.Tensor{Name: name, Dims: in.Type.Shape}
 		if t.Data, err = engine.Download[float32](q.inputs[i]); err != nil {
 			return nil, err
 		}

@@ -19,16 +19,20 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// For makes the kernels, by the names of calls. Losses hold the logits of at most so many tokens at
-// a time; 0 means as many as take 128 MB.
-func For(lossTokens int) map[string]func(*program.Call, plan.Options) (*plan.Kernel, error) {
-	return map[string]func(*program.Call, plan.Options) (*plan.Kernel, error){
-		network.Linear:    linear,
-		network.OfCodes:   ofCodes,
-		network.RMSNorm:   norm,
-		network.Rope:      rope,
-		network.Attention: attend,
-		network.GatedUnit: gate,
+// A Table makes the kernels of calls, by their names.
+type Table = map[string]func(*program.Call, plan.Options) (*plan.Kernel, error)
+
+// For makes the kernels of sequences. Losses hold the logits of at most so many tokens at a time; 0
+// means as many as take 128 MB.
+func For(lossTokens int) Table {
+	return Table{
+		network.Linear:          linear,
+		network.OfCodes:         ofCodes,
+		network.RMSNorm:         norm,
+		network.Rope:            rope,
+		network.Attention:       attend,
+		network.GatedUnit:       gate,
+		network.CachedAttention: cachedAttention,
 		network.CrossEntropy: func(c *program.Call, o plan.Options) (*plan.Kernel, error) {
 			return loss(crossEntropy).kernel(c, o, c.Setting.(float64), lossTokens)
 		},
@@ -37,6 +41,9 @@ func For(lossTokens int) map[string]func(*program.Call, plan.Options) (*plan.Ker
 		},
 		network.Draw: func(c *program.Call, o plan.Options) (*plan.Kernel, error) {
 			return draw(c, o, c.Setting.(float64), lossTokens)
+		},
+		network.Scores: func(c *program.Call, o plan.Options) (*plan.Kernel, error) {
+			return scores(c, o, c.Setting.(float64), lossTokens)
 		},
 	}
 }
@@ -423,8 +430,8 @@ func distillation(c *program.Call, o plan.Options, by network.Distilling, tokens
 // A head computes the logits of a chunk of rows, from hidden states and the weight.
 type head func(logits []float32, x, w any, parallel loops.Parallel) error
 
-// headOf returns the head whose hidden states and weight are the operands of a call from the first
-// one on, and the type of the logits.
+// headOf returns the head whose hidden states and weight are operands of a call, from the first one
+// on, and the type of the logits.
 func headOf(c *program.Call, o plan.Options, first int, limit float64, tokens int) (
 	f head, logits program.Type, err error) {
 	x, w := c.Meaning.Inputs[first].Type.Shape, c.Meaning.Inputs[first+1].Type.Shape
@@ -476,6 +483,49 @@ func draw(c *program.Call, o plan.Options, limit float64, tokens int) (*plan.Ker
 					loops.Bits(bits[i*columns:][:columns], key, uint32((first+i)*columns))
 				})
 				if err := drawn([]any{logits, bits}, part.Results, parallel); err != nil {
+					return err
+				}
+			}
+			return nil
+		}}, nil
+}
+
+// scores computes the log-probabilities of targets, and the likeliest tokens, for chunks of rows,
+// one after the other.
+func scores(c *program.Call, o plan.Options, limit float64, tokens int) (*plan.Kernel, error) {
+	logitsOf, t, err := headOf(c, o, 0, limit, tokens)
+	if err != nil {
+		return nil, err
+	}
+	b := program.NewBuilder(c.Name)
+	b.Output("column", b.Input("logits", t).ArgMaxRow())
+	p, err := b.Build()
+	if err != nil {
+		return nil, err
+	}
+	likeliest, err := byStorage(p, t.Shape[0])
+	if err != nil {
+		return nil, err
+	}
+	n, size := c.Meaning.Inputs[0].Type.Shape[0], t.Shape[0]
+	return &plan.Kernel{Rounds: []bool{true, true}, Gradients: []bool{false},
+		Scratch: []plan.Scratch{{Type: t}},
+		Forward: func(m plan.Memory, parallel loops.Parallel) error {
+			logits, totals := m.Scratch[0].([]float32), make([]float32, size)
+			for first := 0; first < n; first += size {
+				part := m.Rows(n, first, size)
+				err := logitsOf(logits, part.Operands[0], m.Operands[1], parallel)
+				if err != nil {
+					return err
+				}
+				rows := loops.Logits{Columns: t.Shape[1], Logits: logits,
+					Targets: part.Operands[2].([]int32)}
+				chosen := part.Results[0].([]float32)
+				if err := rows.Sums(totals, chosen, parallel); err != nil {
+					return err
+				}
+				loops.Binary(loops.Sub, chosen, chosen, totals)
+				if err := likeliest([]any{logits}, part.Results[1:], parallel); err != nil {
 					return err
 				}
 			}

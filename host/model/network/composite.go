@@ -4,19 +4,24 @@ import (
 	"math"
 	"strings"
 
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
 // Names of the calls in the program of a model, which executors may compute by kernels.
 const (
-	Linear       = "linear"        // x·wᵀ
-	OfCodes      = "of_codes"      // the same, with the integers and scales that x and w are made of
-	RMSNorm      = "rms_norm"      // of each row, times a gain; its setting is ε
-	Rope         = "rope"          // of the heads in rows; its setting is [Heads]
-	Attention    = "attention"     // its setting is [Attending]
-	GatedUnit    = "gated_unit"    // silu(a) ⊙ b, or gelu(a) ⊙ b; its setting is the function's name
-	CrossEntropy = "cross_entropy" // of a head's logits; its setting is their cap, 0 for none
-	Draw         = "draw"          // of targets from a head's logits; its setting is their cap
+	Linear    = "linear"    // x·wᵀ
+	OfCodes   = "of_codes"  // the same, with the integers and scales that x and w are made of
+	RMSNorm   = "rms_norm"  // of each row, times a gain; its setting is ε
+	Rope      = "rope"      // of the heads in rows; its setting is [Heads]
+	Attention = "attention" // its setting is [Attending]
+	// the same over the parts of rows, and over caches
+	PartAttention   = "attention_of_parts"
+	CachedAttention = "cached_attention"
+	GatedUnit       = "gated_unit"    // silu(a) ⊙ b, or gelu(a) ⊙ b; its setting is "silu" or "gelu"
+	CrossEntropy    = "cross_entropy" // of a head's logits; its setting is their cap, 0 for none
+	Draw            = "draw"          // of targets from a head's logits; its setting is their cap
+	Scores          = "scores"        // of targets by a head's logits; its setting is their cap
 	// of a head's logits and a teacher's; its setting is [Distilling]
 	SoftmaxDistillation = "softmax_distillation"
 
@@ -149,42 +154,100 @@ func (h Heads) rotate(x, cos, sin value) value {
 	return y.Reshape(shape...)
 }
 
-// attend computes softmax(Q·Kᵀ)·V for each head, [batch, context, heads, size]. A head of keys and
-// values belongs to a group of heads of queries. segments, unless absent, are the documents of the
-// tokens, [batch, context].
-func (a Attending) attend(q, k, v, segments value) value {
-	args := []value{q, k, v, segments}
-	if !segments.Valid() {
-		args = args[:3]
+// attend computes the weighted sums of values, [batch, context, heads, size], in a layer.
+func (n *network) attend(p string, q, k, v value) value {
+	_, length := n.positions()
+	a := Attending{n.LayerWindow(architecture.LayerOf(p), length), n.ScoreScale(), n.ScoreCap}
+	if start, ok := n.shared[Start]; ok {
+		names := []string{p + keyCache, p + valueCache}
+		out := call(CachedAttention, a, "q k v keys values start first", "y next_keys next_values",
+			a.cached, q, k, v, n.params[names[0]], n.params[names[1]], start, n.shared[First])
+		n.more.add(names[0], out[1])
+		n.more.add(names[1], out[2])
+		return out[0]
 	}
-	return call(Attention, a, "q k v segments", "y", func(in []value) []value {
-		q, k, v := in[0], in[1], in[2]
-		shape, keyHeads := q.Shape(), k.Shape()[2]
-		q = q.Reshape(shape[0], shape[1], keyHeads, shape[2]/keyHeads, shape[3])
-		// [batch, key heads, queries, group, keys]
-		scores := q.Dot(k, [2][]int{{4}, {3}}, [2][]int{{0, 2}, {0, 2}}).Scale(a.Scale)
-		seen := a.visible(q.Builder(), shape[0], shape[1], in[3:])
-		scores = seen.Select(capped(scores, a.Cap), q.Builder().Const(math.Inf(-1)))
-		mixed := softmax(scores).Dot(v, [2][]int{{4}, {1}}, [2][]int{{0, 1}, {0, 2}})
-		return []value{mixed.Transpose(0, 2, 1, 3, 4).Reshape(shape...)}
-	}, args...)[0]
+	if positions, ok := n.shared[Positions]; ok {
+		return call(PartAttention, a, "q k v positions parts", "y", a.parts, q, k, v, positions,
+			n.shared[Parts])[0]
+	}
+	args := []value{q, k, v}
+	if segments, ok := n.shared[Segments]; ok {
+		args = append(args, segments)
+	}
+	return call(Attention, a, "q k v segments", "y", a.whole, args...)[0]
 }
 
-// visible reports which keys a query attends to, [batch or 1, 1, queries, 1, keys]: those up to it,
-// in its window, and of its document.
-func (a Attending) visible(b *program.Builder, batch, context int, segments []value) value {
-	position := program.Type{DType: program.Int, Shape: []int{1, 1, context, 1, context}}
-	query, key := b.Iota(position, 2), b.Iota(position, 4)
+// whole attends to the tokens of a sequence before each or, with segments, to those of its
+// document.
+func (a Attending) whole(in []value) []value {
+	shape := in[0].Shape()
+	position := func(axis int) value { return place(in[0].Builder(), shape[1], shape[1], axis) }
+	seen := a.visible(position(2), position(4))
+	for _, s := range in[3:] {
+		seen = seen.And(ofQueries(s).Eq(ofKeys(s)))
+	}
+	return []value{a.weigh(in[0], in[1], in[2], seen)}
+}
+
+// parts attends to the context of a part and the tokens before in it.
+func (a Attending) parts(in []value) []value {
+	shape, b := in[0].Shape(), in[0].Builder()
+	earlier := place(b, shape[1], shape[1], 4).Le(place(b, shape[1], shape[1], 2))
+	own := ofQueries(in[4]).Eq(ofKeys(in[4])).Or(ofKeys(in[4]).Eq(b.ConstInt(0)))
+	seen := earlier.And(own).And(a.visible(ofQueries(in[3]), ofKeys(in[3])))
+	return []value{a.weigh(in[0], in[1], in[2], seen)}
+}
+
+// cached adds keys and values to caches, [batch, key heads, length, size], and attends to these.
+func (a Attending) cached(in []value) []value {
+	b, n, length := in[0].Builder(), in[0].Shape()[1], in[3].Shape()[2]
+	start, first := in[5], in[6]
+	query, key := place(b, n, length, 2).Add(start), place(b, n, length, 4)
+	at := query.Eq(key) // of each token in the caches
+	added := at.Convert(program.Float).Reshape(n, length)
+	kept := key.Lt(start).Or(key.Ge(start.Add(b.ConstInt(int32(n))))).At(2, 0, 1)
+	store := func(cache, x value) value {
+		x = x.Dot(added, [2][]int{{1}, {0}}, [2][]int{}).Transpose(0, 1, 3, 2)
+		return kept.Reshape(1, 1, length, 1).Select(cache, x)
+	}
+	keys, values := store(in[3], in[1]), store(in[4], in[2])
+	seen := a.visible(query, key).And(key.Ge(first.Reshape(first.Shape()[0], 1, 1, 1, 1)))
+	seen = seen.Or(at) // padding attends to itself: a softmax over no keys is NaN
+	rows := func(cache value) value { return cache.Transpose(0, 2, 1, 3) }
+	return []value{a.weigh(in[0], rows(keys), rows(values), seen), keys, values}
+}
+
+// weigh computes softmax(Q·Kᵀ)·V for each head, with queries [batch, n, heads, size] and keys and
+// values [batch, length, key heads, size]. A head of keys and values belongs to a group of heads of
+// queries. seen [batch or 1, 1, n, 1, length] has the keys to which a query attends.
+func (a Attending) weigh(q, k, v, seen value) value {
+	shape, keyHeads := q.Shape(), k.Shape()[2]
+	q = q.Reshape(shape[0], shape[1], keyHeads, shape[2]/keyHeads, shape[3])
+	// [batch, key heads, queries, group, keys]
+	scores := q.Dot(k, [2][]int{{4}, {3}}, [2][]int{{0, 2}, {0, 2}}).Scale(a.Scale)
+	scores = seen.Select(capped(scores, a.Cap), q.Builder().Const(math.Inf(-1)))
+	mixed := softmax(scores).Dot(v, [2][]int{{4}, {1}}, [2][]int{{0, 1}, {0, 2}})
+	return mixed.Transpose(0, 2, 1, 3, 4).Reshape(shape...)
+}
+
+// visible reports for positions which keys a query attends to: those up to it, in its window.
+func (a Attending) visible(query, key value) value {
 	seen := key.Le(query)
 	if a.Window > 0 {
-		seen = seen.And(query.Sub(key).Lt(b.ConstInt(int32(a.Window))))
-	}
-	for _, s := range segments {
-		of := func(queries, keys int) value { return s.Reshape(batch, 1, queries, 1, keys) }
-		seen = seen.And(of(context, 1).Eq(of(1, context)))
+		seen = seen.And(query.Sub(key).Lt(query.Builder().ConstInt(int32(a.Window))))
 	}
 	return seen
 }
+
+// place returns the indices of queries (axis 2) or keys (axis 4), [1, 1, queries, 1, keys].
+func place(b *program.Builder, queries, keys, axis int) value {
+	return b.Iota(program.Type{DType: program.Int, Shape: []int{1, 1, queries, 1, keys}}, axis)
+}
+
+// ofQueries and ofKeys return what belongs to tokens, [batch, tokens], along the axis of queries or
+// of keys.
+func ofQueries(x value) value { return x.Reshape(x.Shape()[0], 1, x.Shape()[1], 1, 1) }
+func ofKeys(x value) value    { return x.Reshape(x.Shape()[0], 1, 1, 1, x.Shape()[1]) }
 
 func softmax(x value) value {
 	e := x.Sub(x.StopGradient().MaxRow()).Exp()

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
@@ -17,112 +16,16 @@ import (
 
 type value = program.Value
 
-// Names of the input of a program beside the model's parameters, which have their own names, and of
-// its outputs.
-const (
-	Tokens = "tokens" // int[batch, context+1], or with documents the rows of package dataset
-	Losses = "losses" // float[batch, context]: weighted cross-entropies of the targets, in nats
-	Logits = "logits" // float[batch·context, vocabulary], in place of losses
-
-	Key        = "key"           // uint[2], the random key of drawn targets
-	Divergence = "divergence"    // float[batch, context], with a teacher
-	Entropy    = "cross_entropy" // float[batch, context], with a teacher
-)
-
-// Shape is the shape of a batch.
-type Shape struct {
-	Batch, Context int
-	Documents      bool // rows hold several documents, and a weight for each target
-	Head           Head
-}
-
-// Head says what the program of a model returns: the losses of a batch; or its logits; or the
-// losses with targets that are drawn from the predictions; or, if there is a teacher, the losses of
-// distillation, and divergences and cross-entropies.
-type Head struct {
-	Logits, Sampled bool
-	Teacher         Teacher
-}
-
-// New returns the program of a model. A parameter that none of q quantizes is an input as products
-// read it: in a training, where weights are quantized once for a step, it is Q(W), and the gradient
-// with respect to it is that with respect to Q(W).
-func New(s architecture.Settings, shape Shape, q Quantizers) (*program.Program, error) {
-	s.FillIn()
-	b := program.NewSimplifier(s.Kind)
-	s.Context = shape.Context
-	n := network{Settings: s, Builder: b, batch: shape.Batch, quantizers: q,
-		params: map[string]value{}, states: &states{}}
-	dims := []int{shape.Batch, shape.Context + 1}
-	if shape.Documents {
-		dims = slices.Insert(dims, 1, dataset.Planes)
-	}
-	batch := b.Input(Tokens, program.Type{DType: program.Int, Shape: dims})
-	for _, p := range s.Params() {
-		n.params[p.Name] = b.Input(p.Name, program.FloatType(p.Dims...))
-	}
-	for _, in := range q.inputs(s.Params()) {
-		n.params[in.Name] = b.Input(in.Name, in.Type)
-	}
-	teacher, key := n.teacher(shape.Head.Teacher), value{}
-	if shape.Head.Sampled {
-		key = b.Input(Key, program.Type{DType: program.Uint, Shape: []int{2}})
-	}
-	if err := b.Err(); err != nil {
-		return nil, err
-	}
-	tokens := n.read(batch)
-	ids := tokens.Max(b.ConstInt(0)).Min(b.ConstInt(int32(s.Vocab - 1)))
-	flat := func(first int) value {
-		return ids.At(1, first, first+shape.Context).Reshape(shape.Batch * shape.Context)
-	}
-	x, head := n.hidden(flat(0))
-	valid := tokens.Eq(ids)
-	switch {
-	case shape.Head.Logits:
-		b.Output(Logits, capped(linear(x, head), s.LogitCap))
-	case teacher != nil:
-		teacher.segments = n.segments
-		teacherX, teacherHead := teacher.hidden(flat(0))
-		how := Distilling{shape.Head.Teacher.Distillation, s.LogitCap, teacher.LogitCap}
-		losses := how.losses(x, head, flat(1), teacherX, teacherHead)
-		for i, name := range []string{Losses, Divergence, Entropy} {
-			b.Output(name, n.losses(losses[i], valid))
-		}
-	default:
-		targets := flat(1)
-		if shape.Head.Sampled {
-			targets = draw(x, head, key, s.LogitCap)
-		}
-		b.Output(Losses, n.losses(crossEntropy(x, head, targets, s.LogitCap), valid))
-	}
-	for i, name := range n.states.names {
-		b.Output(name, n.states.values[i])
-	}
-	return b.Build()
-}
-
 type network struct {
 	architecture.Settings // with the context of the batch
 	*program.Builder
 	batch      int
 	quantizers Quantizers
-	params     map[string]value // and the other operands of quantizers
-	states     *states          // the next ones of quantizers
-
-	segments value // int[batch, context]: the document of each token but the last, if there are some
-	weights  value // float[batch, context]: those of the targets
-}
-
-// read returns the tokens of a batch, [batch, context+1].
-func (n *network) read(batch value) value {
-	if len(batch.Shape()) == 2 {
-		return batch
-	}
-	plane := func(i int) value { return batch.At(1, i, i+1).Reshape(n.batch, n.Context+1) }
-	n.segments = plane(1).At(1, 0, n.Context)
-	n.weights = plane(2).At(1, 1, n.Context+1).Bitcast(program.Float)
-	return plane(0)
+	params     map[string]value // and the other operands of quantizers, and caches
+	shared     map[string]value // inputs of attention in all layers, by their names
+	more       *results         // of quantizers and caches
+	record     []string         // sites whose activations are results, too
+	cache      int              // tokens that caches hold
 }
 
 // hidden computes the model but its head, whose input and weight it returns: an embedding, blocks,
@@ -141,15 +44,18 @@ func (n *network) hidden(tokens value) (x, head value) {
 	return n.quantize("head.input", x), n.weight(name)
 }
 
-// states are results of the quantizers in a program or a part of it.
-type states struct {
+// results are those of a program, or of a part of it, besides its own.
+type results struct {
 	names  []string
 	values []value
 }
 
+func (r *results) add(name string, v value) {
+	r.names, r.values = append(r.names, name), append(r.values, v)
+}
+
 // part writes a part of the model as a call. It reads the parameters with a prefix in their names,
-// and with them the operands of quantizers; if sites is not nil, only those of these sites. Its
-// results are that of body and the next states of quantizers.
+// and with them the operands of quantizers; if sites is not nil, only those of these sites.
 func (n *network) part(name string, x value, prefix string, sites []string,
 	body func(n *network, x value) value) value {
 	args, names := []value{x}, []string{"x"}
@@ -159,23 +65,28 @@ func (n *network) part(name string, x value, prefix string, sites []string,
 			args, names = append(args, n.params[param]), append(names, param)
 		}
 	}
-	if n.segments.Valid() {
-		args, names = append(args, n.segments), append(names, "segments")
+	for _, input := range slices.Sorted(maps.Keys(n.shared)) {
+		args, names = append(args, n.shared[input]), append(names, input)
 	}
 	var inner network
-	results := callNamed(name, nil, names, func(in []value) ([]string, []value) {
+	values := callNamed(name, nil, names, func(in []value) ([]string, []value) {
 		inner = *n
-		inner.Builder, inner.params, inner.states = in[0].Builder(), map[string]value{}, &states{}
+		inner.Builder, inner.params, inner.more = in[0].Builder(), map[string]value{}, &results{}
+		inner.shared = map[string]value{}
 		for i, name := range names {
-			inner.params[name] = in[i]
+			if _, shared := n.shared[name]; shared {
+				inner.shared[name] = in[i]
+			} else {
+				inner.params[name] = in[i]
+			}
 		}
-		inner.segments = inner.params["segments"]
 		y := body(&inner, in[0])
-		return append([]string{"y"}, inner.states.names...), append([]value{y}, inner.states.values...)
+		return append([]string{"y"}, inner.more.names...), append([]value{y}, inner.more.values...)
 	}, args...)
-	n.states.names = append(n.states.names, inner.states.names...)
-	n.states.values = append(n.states.values, results[1:]...)
-	return results[0]
+	for i, name := range inner.more.names {
+		n.more.add(name, values[1+i])
+	}
+	return values[0]
 }
 
 // block computes a block from the residual stream x [N, width]: attention, then the feed-forward
@@ -207,7 +118,7 @@ func (n *network) feedForward(p string, x value) value {
 // attention computes attention, and the output projection.
 func (n *network) attention(p string, x value) value {
 	sites := []string{"attn.qkv.input", "attn.qkv", "attn.qkv_bias", "attn.q_norm", "attn.k_norm",
-		"attn.queries", "attn.keys", "attn.values"}
+		"attn.queries", "attn.keys", "attn.values", keyCache, valueCache}
 	mixed := n.part(SelfAttention, x, p, sites,
 		func(n *network, x value) value { return n.mix(p, x) })
 	return n.linear(p, "attn.out.input", mixed, "attn.out")[0]
@@ -226,22 +137,30 @@ func (n *network) mix(p string, x value) value {
 	}
 	q, k, v = n.quantize(p+"attn.queries", q), n.quantize(p+"attn.keys", k),
 		n.quantize(p+"attn.values", v)
-	how := Attending{n.LayerWindow(architecture.LayerOf(p), n.Context), n.ScoreScale(), n.ScoreCap}
-	return how.attend(q, k, v, n.segments).Reshape(n.batch*n.Context, n.QueryWidth())
+	return n.attend(p, q, k, v).Reshape(n.batch*n.Context, n.QueryWidth())
 }
 
 // heads returns queries, keys and values, [batch, context, heads, size]. Queries and keys may be
 // normalized, and are rotated by their positions.
 func (n *network) heads(p string, projected value) (q, k, v value) {
 	s := n.LayerRope(architecture.LayerOf(p))
+	positions, length := n.positions()
 	table := func(f func(float64) float64) value {
 		wide := func(v float32) float64 { return float64(v) }
-		return n.Table(lists.Map(s.ByPosition(n.Context, f), wide), n.Context, n.HeadSize/2)
+		t := n.Table(lists.Map(s.ByPosition(length, f), wide), length, n.HeadSize/2)
+		if positions.Valid() {
+			t = positions.Lookup(t)
+		}
+		return t
 	}
 	cos, sin := table(math.Cos), table(math.Sin)
 	split := func(x value, parts ...int) []value {
-		h := Heads{n.batch, n.Context, n.HeadSize, parts, 2, s.RopePairs == architecture.Interleaved}
-		return h.rope(x, cos, sin)
+		rows := cos.Shape()[0] // positions of each sequence, or of all
+		h := Heads{n.batch * n.Context / rows, rows, n.HeadSize, parts, 2,
+			s.RopePairs == architecture.Interleaved}
+		return lists.Map(h.rope(x, cos, sin), func(part value) value {
+			return part.Reshape(n.batch, n.Context, part.Shape()[2], n.HeadSize)
+		})
 	}
 	if _, ok := n.params[p+"attn.q_norm"]; !ok {
 		all := split(projected, n.Heads, n.KVHeads, n.KVHeads)
@@ -259,18 +178,6 @@ func (n *network) heads(p string, projected value) (q, k, v value) {
 func (n *network) halves(x value) value {
 	s := x.Shape()
 	return x.Reshape(s[0], s[1], s[2], s[3]/2, 2).Transpose(0, 1, 2, 4, 3).Reshape(s...)
-}
-
-// losses returns the losses [N] as [batch, context], times their weights. If an id is outside of
-// the vocabulary, all are NaN.
-func (n *network) losses(losses, valid value) value {
-	losses = losses.Reshape(n.batch, n.Context)
-	all := valid.Convert(program.Float).MinAll().Gt(n.Const(0))
-	losses = all.Select(losses, n.Const(math.NaN()))
-	if n.weights.Valid() {
-		losses = losses.Mul(n.weights)
-	}
-	return losses
 }
 
 // norm is [rmsNorm] with the gain of that name, over as many features as the gain has: those of a

@@ -117,20 +117,24 @@ type quantized struct {
 }
 
 func (n *network) quantized(site string, x value) quantized {
-	c, ok := n.quantizers.Calls[site]
-	if !ok {
+	q := n.quantizedBy(n.quantizers.Calls[site], site, x)
+	if slices.Contains(n.record, site) {
+		rows := n.batch * n.Context
+		x := q.value.Reshape(rows, int(q.value.Type().Size())/rows)
+		n.more.add(site, n.withoutPadding(site, x))
+	}
+	return q
+}
+
+func (n *network) quantizedBy(c *program.Call, site string, x value) quantized {
+	if c == nil {
 		return quantized{value: x, before: x}
 	}
 	of := x.Reshape(c.Meaning.Inputs[0].Type.Shape...)
-	if _, weight := n.params[site]; !weight && n.segments.Valid() {
-		// Padding is zero, so that statistics over a batch do not depend on it.
-		used := n.segments.Ge(n.ConstInt(0)).Convert(program.Float)
-		of = of.Mul(used.Reshape(n.batch*n.Context, 1))
-	}
+	of = n.withoutPadding(site, of)
 	if next := n.quantizers.Next[site]; next != nil {
 		for i, v := range n.apply(n.Builder, next, site, of) {
-			n.states.names = append(n.states.names, InputOf(site, next.Meaning.Outputs[i].Name))
-			n.states.values = append(n.states.values, v)
+			n.more.add(InputOf(site, next.Meaning.Outputs[i].Name), v)
 		}
 	}
 	results := n.apply(n.Builder, c, site, of)
@@ -144,6 +148,20 @@ func (n *network) quantized(site string, x value) quantized {
 		}
 	}
 	return q
+}
+
+// withoutPadding sets the padding in an activation to zero, so that statistics over a batch do not
+// depend on it.
+func (n *network) withoutPadding(site string, x value) value {
+	documents, ok := n.shared[padding]
+	if !ok {
+		documents, ok = n.shared[Segments]
+	}
+	if _, weight := n.params[site]; weight || !ok {
+		return x
+	}
+	used := documents.Ge(n.ConstInt(0)).Convert(program.Float)
+	return x.Mul(used.Reshape(n.batch*n.Context, 1))
 }
 
 // apply calls c, the quantizer of a site or one of its programs.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
@@ -11,10 +12,13 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/loops"
+	"github.com/cage-qat/cage/host/compute/matmul"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
-	"github.com/cage-qat/cage/host/model/decode"
 	"github.com/cage-qat/cage/host/model/generate"
+	"github.com/cage-qat/cage/host/model/network"
+	"github.com/cage-qat/cage/internal/linalg"
 )
 
 // Decoder continues sequences piece by piece, with the parameters of an evaluator and a KV cache on
@@ -81,8 +85,7 @@ func (d *Decoder) Next(tokens []int32) ([]float32, error) {
 	if err := c.evaluationPlan.checkPiece(len(tokens)); err != nil {
 		return nil, err
 	}
-	// On the CPU, a single token is computed faster without a graph, once all sequences have begun.
-	if n == 1 && c.dev.SharesMemory() && int(slices.Max(d.first)) <= d.start {
+	if n == 1 && c.dev.SharesMemory() {
 		return d.nextToken(tokens)
 	}
 	key := fmt.Sprintf("decode %d %d %d", len(d.first), n, d.length)
@@ -134,8 +137,20 @@ func (p *Plan) decodeStage(sequences, n, length int) update.Stage {
 		for i := range caches {
 			have = append(have, in[cacheName(i)])
 		}
+		weights := p.weightNodes(in, false)
+		of := p.plannedPiece(sequences, n, length)
+		dev := engine.DeviceOf(in.Graph())
+		if p.addQuantizers(&of, p.Pieces[sequences*n], dev, hasNode(in)) {
+			if results, _, ok := language.Planned(of.withNodes(in), nil); ok {
+				out := update.Nodes{}
+				for name, x := range results {
+					out[of.tensors[name]] = x
+				}
+				return out
+			}
+		}
 		quantize := activationQuantizer(p.Pieces[sequences*n], in)
-		logits, next := language.Decode(p.weightNodes(in, false), piece, have, quantize)
+		logits, next := language.Decode(weights, piece, have, quantize)
 		out := update.Nodes{logitsName: logits}
 		for i, cache := range next {
 			out[cacheName(i)] = cache
@@ -144,41 +159,109 @@ func (p *Plan) decodeStage(sequences, n, length int) update.Stage {
 	}}
 }
 
+// plannedPiece returns the program that reads n tokens of each of some sequences, with caches of
+// this length. Its tensors are also those of outputs.
+func (p *Plan) plannedPiece(sequences, n, length int) planned {
+	of := p.plannedModel(false)
+	of.Shape = network.Shape{Task: network.Decode, Batch: sequences, Context: n, Cache: length}
+	of.tensors[network.Start], of.tensors[network.First] = startName, firstName
+	of.tensors[network.Logits] = logitsName
+	of.tensors[network.Projection] = p.forwardName(false)(p.Model.(model.Language).Head())
+	for layer := range p.Model.(model.Language).Blocks() {
+		for i, name := range network.CacheOf(layer) {
+			of.tensors[name] = cacheName(2*layer + i)
+		}
+	}
+	return of
+}
+
+// nextToken reads a token of each sequence without a graph, and changes the caches in place.
 func (d *Decoder) nextToken(tokens []int32) (logits []float32, err error) {
-	e := d.e
+	e, start := d.e, []int32{int32(d.start)}
 	c, p := e.c, e.c.evaluationPlan
-	if e.decoder == nil {
-		weights := map[string][]float32{}
-		for _, param := range c.plan.Model.Params() {
-			b := e.t[p.forwardName(false)(param.Name)]
-			if weights[param.Name], err = update.View(b); err != nil {
-				return nil, err
+	of := p.plannedPiece(len(d.first), 1, d.length)
+	hasTensor := func(name string) bool { return e.t[name] != nil }
+	if !p.addQuantizers(&of, p.Pieces[len(tokens)], c.dev, hasTensor) {
+		return nil, errors.New("step: a quantizer of activations has a backward pass that is no call")
+	}
+	arithmetic := matmul.Float32
+	if c.dev.Precision() == device.BFloat16 {
+		arithmetic = matmul.BFloat16
+	}
+	compiled, err := p.Model.(model.Language).Plan(of.Planned, arithmetic, nil)
+	if err != nil {
+		return nil, err
+	}
+	logits = make([]float32, len(tokens)*p.Model.(model.Language).Network().Vocab)
+	memory := func(name string, halves bool) (any, error) {
+		switch tensor := of.tensors[name]; tensor {
+		case tokensName:
+			return tokens, nil
+		case startName:
+			return start, nil
+		case firstName:
+			return d.first, nil
+		case logitsName:
+			return logits, nil
+		default:
+			if d.t[tensor] != nil {
+				return engine.Data[float32](d.t[tensor])
 			}
+			return e.memory(tensor, halves)
 		}
-		options := decode.Options{Parallel: c.dev.Parallel, Halves: true,
-			BFloat16: c.dev.Precision() == device.BFloat16,
-			Exact:    func(weight string) bool { return p.codes[weight] != nil }}
-		if e.decoder, err = decode.New(c.plan.Model.(model.Language), weights, options); err != nil {
+	}
+	var in, out []any
+	for i, name := range compiled.Inputs() {
+		x, err := memory(name, compiled.ReadsHalves(i))
+		if err != nil {
 			return nil, err
 		}
+		in = append(in, x)
 	}
-	caches := make([][]float32, len(d.t)-1)
-	for i := range caches {
-		if caches[i], err = engine.Data[float32](d.t[cacheName(i)]); err != nil {
+	for _, name := range compiled.OutputNames() {
+		x, err := memory(name, false)
+		if err != nil {
 			return nil, err
 		}
+		out = append(out, x)
 	}
-	var quantize decode.Quantizer
-	if len(p.Pieces[len(tokens)]) > 0 {
-		quantize = func(site model.ActivationSite, x []float32) error {
-			return c.quantizeActivation(e.t, site, len(tokens), x)
-		}
-	}
-	place := decode.Positions{Length: d.length, Start: d.start, First: d.first}
-	if logits, err = e.decoder.Next(tokens, place, caches, quantize); err == nil {
+	if err = compiled.Run(in, out, c.dev.Parallel); err == nil {
 		d.start++
 	}
 	return logits, err
+}
+
+// memory returns the elements of a tensor. With halves they may be in bfloat16, if products round
+// them to it or if none is changed by that: reading them takes half the time.
+func (e *Evaluator) memory(tensor string, halves bool) (any, error) {
+	b := e.t[tensor]
+	if b != nil && b.Shape().DType == dtypes.Int8 && strings.HasPrefix(tensor, codesPrefix) {
+		return engine.Data[int8](b)
+	}
+	values, err := update.View(b)
+	if err != nil || !halves {
+		return values, err
+	}
+	if made := e.halves[tensor]; made != nil {
+		return made, nil
+	}
+	rounds := e.c.dev.Precision() == device.BFloat16
+	var made any = values
+	switch short := make([]uint16, len(values)); {
+	case rounds && linalg.ReadsHalves():
+		loops.ToBFloat16(short, values)
+		made = short
+	case rounds:
+		rounded := make([]float32, len(values)) // the weight itself must not change
+		loops.RoundToBFloat16(rounded, values)
+		made = rounded
+	case linalg.ReadsHalves():
+		if lossless, ok := linalg.Halve(values, 1, len(values)); ok {
+			made = lossless.Data
+		}
+	}
+	e.halves[tensor] = made
+	return made, nil
 }
 
 // Piece is the number of prompt tokens per sequence that are read at once.

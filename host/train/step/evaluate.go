@@ -14,7 +14,6 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
-	"github.com/cage-qat/cage/host/model/decode"
 	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -23,10 +22,10 @@ import (
 // provide for evaluation instead. The weights are quantized once, when it is created, by the
 // evaluation quantizers.
 type Evaluator struct {
-	c       *Compiled
-	own     update.Tensors  // tensors that optimizers provide, and quantized weights
-	t       update.Tensors  // own, and the other tensors of the state
-	decoder *decode.Network // nil until a decoder reads a single token
+	c      *Compiled
+	own    update.Tensors // tensors that optimizers provide, and quantized weights
+	t      update.Tensors // own, and the other tensors of the state
+	halves map[string]any // weights for reading single tokens, most of them in bfloat16
 }
 
 // Evaluator prepares the evaluation of s, which must stay unchanged until Close.
@@ -39,7 +38,7 @@ func (c *Compiled) Evaluator(s *State) (*Evaluator, error) {
 		finalize(own)
 		return nil, err
 	}
-	e := &Evaluator{c: c, own: own, t: maps.Clone(s.Tensors)}
+	e := &Evaluator{c: c, own: own, t: maps.Clone(s.Tensors), halves: map[string]any{}}
 	maps.Copy(e.t, own)
 	return e, nil
 }
@@ -150,12 +149,13 @@ func (p *Plan) byPlan(in update.Nodes, output string) (result *graph.Node, ok bo
 	if !language {
 		return nil, false
 	}
-	of, ok := p.planned(in)
-	if !ok {
+	of := p.plannedModel(false)
+	if !p.addQuantizers(&of, p.Activations, engine.DeviceOf(in.Graph()), hasNode(in)) {
 		return nil, false
 	}
 	of.Head.Logits = output == network.Logits
-	out, _, ok := m.Planned(p.weightNodes(in, false), in[tokensName], nil, of)
+	p.weightNodes(in, false)
+	out, _, ok := m.Planned(of.withNodes(in), nil)
 	return out[output], ok
 }
 

@@ -100,6 +100,6 @@ func QuantizedValues(c *Compiled, s *State) (map[string][]float32, error) {
 
 // PlansQuantizers reports whether a plan computes the quantizers of activations in training.
 func (p *Plan) PlansQuantizers() bool {
-	_, ok := p.planned(nil)
-	return ok
+	of := p.plannedModel(false)
+	return p.addQuantizers(&of, p.Activations, nil, func(string) bool { return false })
 }

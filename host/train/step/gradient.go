@@ -183,16 +183,18 @@ func (p *Plan) differentiate(in update.Nodes, kind gradientKind, q model.Activat
 	at []*graph.Node, next update.Nodes) (read *graph.Node, gradients []*graph.Node) {
 	params := p.weightNodes(in, kind.full)
 	if m, ok := p.Model.(model.Language); ok {
-		if out, gradients, ok := p.differentiatePlanned(m, params, in, kind, q != nil, at); ok {
-			for site, q := range p.Activations {
-				for i, t := range statesOf(q, site) {
-					next[sumName(t.Name)] = out[network.InputOf(site, spec.KeptPrefix+q.State()[i].Name)]
+		if of, ok := p.plannedGradient(in, kind, q != nil); ok {
+			if out, gradients, ok := m.Planned(of.withNodes(in), at); ok {
+				for site, q := range p.Activations {
+					for i, t := range statesOf(q, site) {
+						next[sumName(t.Name)] = out[network.InputOf(site, spec.KeptPrefix+q.State()[i].Name)]
+					}
 				}
+				if p.Distillation != nil && !kind.sampled {
+					return flatten(out[network.Divergence], out[network.Entropy]), gradients
+				}
+				return flatten(out[network.Losses]), gradients
 			}
-			if p.Distillation != nil && !kind.sampled {
-				return flatten(out[network.Divergence], out[network.Entropy]), gradients
-			}
-			return flatten(out[network.Losses]), gradients
 		}
 	}
 	loss, read := p.microBatchLoss(params, in, kind, q)

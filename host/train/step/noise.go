@@ -167,11 +167,18 @@ func addKeys(in update.Nodes, name string, keys []key) {
 func stepInputs(site string, in update.Nodes) lower.Given {
 	g := lower.Given{Noise: in[program.KindNoise.Of(site)],
 		SharedNoise: in[program.KindSharedNoise.Of(site)]}
-	if n := in[stepNumbersName]; n != nil {
-		g.Step = graph.Reshape(graph.Slice(n, graph.AxisElem(0)))
-		g.Steps = graph.Reshape(graph.Slice(n, graph.AxisElem(1)))
-	}
+	addNumbers(in)
+	g.Step, g.Steps = in[spec.InputStep], in[spec.InputSteps]
 	return g
+}
+
+// addNumbers adds the numbers of the step and of all steps, if there are any.
+func addNumbers(in update.Nodes) {
+	if n := in[stepNumbersName]; n != nil && in[spec.InputStep] == nil {
+		for i, name := range []string{spec.InputStep, spec.InputSteps} {
+			in[name] = graph.Reshape(graph.Slice(n, graph.AxisElem(i)))
+		}
+	}
 }
 
 func quantizerInputs(q lower.Quantizer, site string, in update.Nodes) lower.Given {

@@ -4,82 +4,129 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/matmul"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// differentiatePlanned is [Plan.differentiate] by package plan, if that can.
-func (p *Plan) differentiatePlanned(m model.Language, params []*graph.Node, in update.Nodes,
-	kind gradientKind, quantized bool, at []*graph.Node) (out map[string]*graph.Node,
-	gradients []*graph.Node, ok bool) {
-	of := model.Planned{Inputs: map[string]*graph.Node{}}
-	of.Calls = map[string]*program.Call{}
-	if quantized {
-		if of, ok = p.planned(in); !ok {
-			return nil, nil, false
-		}
+// planned is a program of the model, and the tensors of a step that are its inputs, by name.
+type planned struct {
+	model.Planned
+	tensors map[string]string
+}
+
+// plannedModel returns the program that reads batches as in training. It may be changed.
+func (p *Plan) plannedModel(full bool) (of planned) {
+	of.Batch, of.Context, of.Documents = p.Batch, p.Context, len(p.batchDims()) > 2
+	of.Calls, of.Next = map[string]*program.Call{}, map[string]*program.Call{}
+	of.Coded = map[string]bool{}
+	of.tensors = map[string]string{network.Tokens: tokensName}
+	for _, param := range p.Model.Params() {
+		of.tensors[param.Name] = p.forwardName(full)(param.Name)
+	}
+	return of
+}
+
+// plannedGradient returns the program of a micro-batch, if all quantizers can be calls.
+func (p *Plan) plannedGradient(in update.Nodes, kind gradientKind, quantized bool) (of planned,
+	ok bool) {
+	of = p.plannedModel(kind.full)
+	if quantized && !p.addQuantizers(&of, p.Activations, engine.DeviceOf(in.Graph()), hasNode(in)) {
+		return of, false
 	}
 	if !kind.full {
-		p.plannedBackward(in, &of)
+		p.addBackward(&of)
 	}
 	switch d := p.Distillation; {
 	case kind.sampled:
 		of.Head.Sampled = true
-		of.Inputs[network.Key] = graph.Reshape(in[labelKeysName], 2)
+		of.tensors[network.Key] = labelKeysName
 	case d != nil:
 		of.Head.Teacher = network.Teacher{Distillation: d.Distillation, Settings: d.Teacher.Network()}
 		for _, t := range p.teacherParams() {
-			of.Inputs[network.TeacherParam(t.Name)] = in[network.TeacherParam(t.Name)]
-		}
-	}
-	return m.Planned(params, in[tokensName], at, of)
-}
-
-// planned returns the quantizers of activations for a plan. ok is false if one cannot be a call.
-func (p *Plan) planned(in update.Nodes) (of model.Planned, ok bool) {
-	of.Calls, of.Next = map[string]*program.Call{}, map[string]*program.Call{}
-	of.Inputs, of.Coded = map[string]*graph.Node{}, map[string]bool{}
-	for _, s := range p.Model.ActivationSites(p.Batch, p.Context) {
-		q := p.Activations[s.Name]
-		if q == nil {
-			continue
-		}
-		if of.Calls[s.Name] = q.Call(); of.Calls[s.Name] == nil {
-			return of, false
-		}
-		for _, weight := range s.Feeds {
-			if parts := numberedNodes(in, codeName, weight); parts != nil && s.Width <= matmul.MaxCodes {
-				of.Calls[s.Name] = q.CodedCall(engine.DeviceOf(in.Graph()))
-				of.Coded[weight] = true
-				of.Inputs[network.InputOf(weight, network.Integers)] = parts[0]
-				of.Inputs[network.InputOf(weight, network.Scale)] = parts[1]
-			}
-		}
-		if next := q.NextCall(); next != nil {
-			of.Next[s.Name] = next
-		}
-		for name, node := range q.Operands(quantizerInputs(q, s.Name, in)) {
-			of.Inputs[network.InputOf(s.Name, name)] = node
+			of.tensors[network.TeacherParam(t.Name)] = network.TeacherParam(t.Name)
 		}
 	}
 	return of, true
 }
 
-// plannedBackward adds the quantizers of the backward pass for a plan.
-func (p *Plan) plannedBackward(in update.Nodes, of *model.Planned) {
+// addQuantizers adds quantizers of activations. It reports whether all can be calls. has reports
+// whether there is a tensor.
+func (p *Plan) addQuantizers(of *planned, quantizers map[string]lower.Quantizer, dev *engine.Device,
+	has func(tensor string) bool) bool {
+	for _, s := range p.Model.ActivationSites(p.Batch, p.Context) {
+		q := quantizers[s.Name]
+		if q == nil {
+			continue
+		}
+		if of.Calls[s.Name] = q.Call(); of.Calls[s.Name] == nil {
+			return false
+		}
+		for _, weight := range s.Feeds {
+			if has(codeName(weight, 0)) && s.Width <= matmul.MaxCodes {
+				of.Calls[s.Name], of.Coded[weight] = q.CodedCall(dev), true
+				of.tensors[network.InputOf(weight, network.Integers)] = codeName(weight, 0)
+				of.tensors[network.InputOf(weight, network.Scale)] = codeName(weight, 1)
+			}
+		}
+		of.addOperands(s.Name, of.Calls[s.Name], q.Trained())
+		if next := q.NextCall(); next != nil {
+			of.Next[s.Name] = next
+			of.addOperands(s.Name, next, q.Trained())
+		}
+	}
+	return true
+}
+
+func hasNode(in update.Nodes) func(tensor string) bool {
+	return func(tensor string) bool { return in[tensor] != nil }
+}
+
+// addBackward adds the quantizers of the backward pass.
+func (p *Plan) addBackward(of *planned) {
 	of.Unquantized = p.Unquantized
 	for site, q := range p.Backward {
 		name := site.String()
 		of.Calls[name] = q.Call()
-		for operand, node := range q.Operands(stepInputs(name, in)) {
-			of.Inputs[network.InputOf(name, operand)] = node
-		}
+		of.addOperands(name, q.Call(), nil)
 		if site.Role == sdk.RoleWeight && p.Unquantized {
-			of.Inputs[network.InputOf(site.Name, network.Before)] = in[p.pointName(site.Name)]
+			of.tensors[network.InputOf(site.Name, network.Before)] = p.pointName(site.Name)
 		}
 	}
+}
+
+// addOperands adds the tensors of a quantizer's operands besides x. trained has its trained
+// parameters.
+func (of *planned) addOperands(site string, c *program.Call, trained []spec.Tensor) {
+	for _, in := range c.Meaning.Inputs[1:] {
+		tensor := in.Name
+		switch in.Name {
+		case spec.InputNoise:
+			tensor = program.KindNoise.Of(site)
+		case spec.InputSharedNoise:
+			tensor = program.KindSharedNoise.Of(site)
+		case spec.InputStep, spec.InputSteps: // see addNumbers
+		default:
+			tensor = QuantizerInput(site, trained, in.Name)
+		}
+		of.tensors[network.InputOf(site, in.Name)] = tensor
+	}
+}
+
+// withNodes returns the program with the nodes of its inputs.
+func (of *planned) withNodes(in update.Nodes) model.Planned {
+	addNumbers(in)
+	of.Inputs = map[string]*graph.Node{}
+	for input, tensor := range of.tensors {
+		of.Inputs[input] = in[tensor]
+	}
+	if key := of.Inputs[network.Key]; key != nil {
+		of.Inputs[network.Key] = graph.Reshape(key, 2)
+	}
+	return of.Planned
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
@@ -104,42 +103,6 @@ func (w quantizedWeight) evaluate(in update.Nodes, outputs ...string) update.Nod
 		out[spec.OutputCodes] = graph.ConvertDType(codes, dtypes.Int32)
 	}
 	return out
-}
-
-// quantizeActivation quantizes x, the activation of this many tokens, in place, if the site has a
-// quantizer. t holds the trained parameters and state of the quantizer.
-func (c *Compiled) quantizeActivation(
-	t update.Tensors, site model.ActivationSite, tokens int, x []float32,
-) error {
-	q, ok := c.evaluationPlan.Pieces[tokens][site.Name]
-	if !ok {
-		return nil
-	}
-	const activation, value = "activation", "value"
-	stage := func() update.Stage {
-		inputs := slices.Concat(
-			[]engine.Spec{{Name: activation, Shape: floatShape(tokens, site.Width)}},
-			inputSpecs(parametersOf(q, site.Name), program.KindParam.Of, false),
-			inputSpecs(statesOf(q, site.Name), asNamed, false))
-		return update.Stage{Name: activation, Inputs: inputs, Build: func(in update.Nodes) update.Nodes {
-			return update.Nodes{value: lower.Quantize(in[activation], quantizerInputs(q, site.Name, in), q)}
-		}}
-	}
-	exec, err := c.compileOnce(fmt.Sprintf("activation %d %s", tokens, site.Name), stage)
-	if err != nil {
-		return err
-	}
-	b, err := engine.Upload(c.dev, x, tokens, site.Width)
-	if err != nil {
-		return err
-	}
-	defer b.Finalize()
-	out := update.Tensors{}
-	if err := exec.Run(out, t, update.Tensors{activation: b}); err != nil {
-		return err
-	}
-	defer out[value].Finalize()
-	return engine.DownloadInto(out[value], x)
 }
 
 // CodeReader reads the codes and residuals of chosen elements of quantized weights. It

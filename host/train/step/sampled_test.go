@@ -39,8 +39,8 @@ func (keptSamples) Update(
 // gradient.
 type keyed struct{ model.Language }
 
-func (m keyed) Planned([]*graph.Node, *graph.Node, []*graph.Node, model.Planned) (
-	out map[string]*graph.Node, gradients []*graph.Node, ok bool) {
+func (m keyed) Planned(model.Planned, []*graph.Node) (out map[string]*graph.Node,
+	gradients []*graph.Node, ok bool) {
 	return nil, nil, false
 }
 

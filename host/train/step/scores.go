@@ -9,6 +9,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/network"
 )
 
 // Scored is a batch of sequences, some of whose tokens are scored; see [model.Scored].
@@ -61,8 +62,23 @@ func (e *Evaluator) Scores(s Scored) (logProbs []float32, likeliest []bool, err 
 			scored := model.Scored{Tokens: in[tokensName], Lengths: in[lengthsName],
 				Indices: in[placesName], Targets: in[targetsName],
 				Positions: in[positionsName], Parts: in[partsName]}
+			weights := p.weightNodes(in, false)
+			of := p.plannedModel(false)
+			of.Shape = network.Shape{Task: network.Score, Batch: s.Rows, Context: s.Length, Targets: n,
+				Parts: shared}
+			for input, tensor := range map[string]string{network.Lengths: lengthsName,
+				network.Indices: placesName, network.Targets: targetsName,
+				network.Positions: positionsName, network.Parts: partsName} {
+				of.tensors[input] = tensor
+			}
+			if p.addQuantizers(&of, p.Pieces[tokens], c.dev, hasNode(in)) {
+				if out, _, ok := language.Planned(of.withNodes(in), nil); ok {
+					return update.Nodes{logProbsName: out[network.LogProbs],
+						likeliestName: out[network.Likeliest]}
+				}
+			}
 			quantize := activationQuantizer(p.Pieces[tokens], in)
-			logProbs, likeliest := language.Scores(p.weightNodes(in, false), scored, quantize)
+			logProbs, likeliest := language.Scores(weights, scored, quantize)
 			return update.Nodes{logProbsName: logProbs, likeliestName: likeliest}
 		}}
 	})

@@ -193,15 +193,15 @@ func LoadQuantizer(
 	load LoadFunc,
 ) func(site string, q spec.Quantizer, input string) ([]float32, error) {
 	return func(site string, q spec.Quantizer, input string) ([]float32, error) {
-		t, err := load(QuantizerInput(site, q, input))
+		t, err := load(QuantizerInput(site, q.Trained, input))
 		return t.Data, err
 	}
 }
 
 // QuantizerInput returns the name of the tensor that the quantizer of a weight or site takes as the
-// given input of its evaluation program.
-func QuantizerInput(site string, q spec.Quantizer, input string) string {
-	for _, t := range q.Trained {
+// given input of its evaluation program. trained has the trained parameters.
+func QuantizerInput(site string, trained []spec.Tensor, input string) string {
+	for _, t := range trained {
 		if spec.TrainedPrefix+t.Name == input {
 			return program.KindParam.Of(t.At(site))
 		}

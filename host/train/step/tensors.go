@@ -30,7 +30,9 @@ func sumName(tensor string) string { return "sum/" + tensor }
 
 func residualName(weight string, i int) string { return fmt.Sprintf("residual/%s/%d", weight, i) }
 
-func codeName(weight string, i int) string { return fmt.Sprintf("codes/%s/%d", weight, i) }
+const codesPrefix = "codes/"
+
+func codeName(weight string, i int) string { return fmt.Sprint(codesPrefix, weight, "/", i) }
 
 func packedCodes(parameter string) string { return parameter + ".codes" }
 

@@ -1,0 +1,198 @@
+package model
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/cage-qat/cage/host/compute/matmul"
+	"github.com/cage-qat/cage/host/compute/plan"
+	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/network"
+	"github.com/cage-qat/cage/internal/lists"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// task runs the program of a task by a plan, with inputs and parameters by name. Inputs with the
+// names of outputs are changed in place.
+func task(t testing.TB, m *transformer, shape network.Shape, arithmetic matmul.Arithmetic,
+	in map[string]any) map[string]any {
+	t.Helper()
+	p, err := m.Plan(Planned{Shape: shape}, arithmetic, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]any{}
+	for i, name := range p.OutputNames() {
+		if out[name] = in[name]; out[name] == nil {
+			out[name] = make([]float32, p.Outputs()[i].Size())
+		}
+	}
+	pick := func(from map[string]any) func(name string) any {
+		return func(name string) any { return from[name] }
+	}
+	err = p.Run(lists.Map(p.Inputs(), pick(in)), lists.Map(p.OutputNames(), pick(out)),
+		inTurn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// A reader reads two sequences of different lengths, the second of which has padding before it.
+type reader struct {
+	m       *transformer
+	weights map[string]any
+	tokens  []int32 // of both, one after the other
+	first   []int32
+}
+
+const cacheLength, sequenceLength = 16, 11
+
+func newSequences(m *transformer) reader {
+	r := reader{m: m, weights: map[string]any{}, first: []int32{0, 4}}
+	for i, w := range hashedWeights(m.params) {
+		for j, v := range w { // so that they are exact in bfloat16
+			w[j] = math.Float32frombits(math.Float32bits(v) &^ (1<<16 - 1))
+		}
+		r.weights[m.params[i].Name] = w
+	}
+	r.weights[network.Projection] = r.weights[m.Head()]
+	rng := rand.New(rand.NewPCG(7, 8))
+	for range 2 * sequenceLength {
+		r.tokens = append(r.tokens, int32(rng.IntN(m.Vocab)))
+	}
+	return r
+}
+
+// read returns the logits after the last token, read in pieces. weights replace those of the reader
+// for single tokens.
+func (r reader) read(t testing.TB, pieces []int, arithmetic matmul.Arithmetic,
+	weights map[string]any) []float32 {
+	t.Helper()
+	in := map[string]any{network.First: r.first}
+	for layer := range r.m.Layers {
+		for _, name := range network.CacheOf(layer) {
+			cache := make([]float32, 2*r.m.KVHeads*cacheLength*r.m.HeadSize)
+			for i := range cache { // entries after the last piece must not affect the result
+				cache[i] = 1e3
+			}
+			in[name] = cache
+		}
+	}
+	start, logits := 0, []float32(nil)
+	for _, n := range pieces {
+		in[network.Start] = []int32{int32(start)}
+		in[network.Tokens] = slices.Concat(r.tokens[start:start+n],
+			r.tokens[sequenceLength+start:][:n])
+		for name, w := range r.weights {
+			if in[name] = w; n == 1 && weights[name] != nil {
+				in[name] = weights[name]
+			}
+		}
+		shape := network.Shape{Task: network.Decode, Batch: 2, Context: n, Cache: cacheLength}
+		logits = task(t, r.m, shape, arithmetic, in)[network.Logits].([]float32)
+		start += n
+	}
+	return logits
+}
+
+// TestDecodePlan checks that two sequences, in pieces of any size, have the logits of the whole
+// sequences.
+func TestDecodePlan(t *testing.T) {
+	eachLanguage(t, func(t *testing.T, language Language) {
+		m := language.(*transformer)
+		r := newSequences(m)
+		for _, pieces := range [][]int{{sequenceLength}, {8, 1, 1, 1}, {3, 5, 3}} {
+			got := r.read(t, pieces, matmul.Float32, nil)
+			for row, begin := range r.first {
+				sequence := r.tokens[row*sequenceLength+int(begin) : (row+1)*sequenceLength]
+				in := map[string]any{network.Tokens: append(slices.Clone(sequence), 0)}
+				for name, w := range r.weights {
+					in[name] = w
+				}
+				shape := network.Shape{Batch: 1, Context: len(sequence), Head: network.Head{Logits: true}}
+				all := task(t, m, shape, matmul.Float32, in)[network.Logits].([]float32)
+				want := lists.Map(all[len(all)-m.Vocab:], func(v float32) float64 { return float64(v) })
+				closeTo(t, "logits", got[row*m.Vocab:(row+1)*m.Vocab], want, 2e-6)
+			}
+		}
+	})
+}
+
+// TestDecodeHalves checks that weights that are exact in bfloat16 give the same bits in half the
+// memory.
+func TestDecodeHalves(t *testing.T) {
+	r := newSequences(newLlama(tiny))
+	halves := map[string]any{}
+	for name, w := range r.weights {
+		if name == "embedding" { // it is looked up
+			continue
+		}
+		for _, p := range append(r.m.params, architecture.Param{Name: network.Projection,
+			Dims: []int{r.m.Vocab, r.m.Width}}) {
+			if p.Name == name && len(p.Dims) == 2 {
+				halves[name] = lists.Map(w.([]float32), func(v float32) uint16 {
+					return uint16(math.Float32bits(v) >> 16)
+				})
+			}
+		}
+	}
+	pieces := []int{8, 1, 1, 1}
+	want, got := r.read(t, pieces, matmul.Float32, nil), r.read(t, pieces, matmul.Float32, halves)
+	if !slices.Equal(got, want) {
+		t.Errorf("the logits are %v, want %v", got, want)
+	}
+}
+
+// TestDecodeBFloat16 checks that with products in bfloat16 a token alone has nearly the logits of a
+// piece: sums in another order change a few roundings, which has less than a quarter of the effect
+// of not rounding.
+func TestDecodeBFloat16(t *testing.T) {
+	eachLanguage(t, func(t *testing.T, language Language) {
+		r := newSequences(language.(*transformer))
+		want := r.read(t, []int{8, 3}, matmul.BFloat16, nil)
+		distance := func(arithmetic matmul.Arithmetic) (sum float64) {
+			for i, v := range r.read(t, []int{8, 1, 1, 1}, arithmetic, nil) {
+				sum += math.Pow(float64(v-want[i]), 2)
+			}
+			return math.Sqrt(sum)
+		}
+		if rounded, not := distance(matmul.BFloat16), distance(matmul.Float32); !(rounded < not/4) {
+			t.Errorf("the distance to the logits of a piece is %.2g, without rounding %.2g", rounded, not)
+		}
+	})
+}
+
+// TestTaskKernels does the same as TestCallKernels for the calls of scores and of decoding.
+func TestTaskKernels(t *testing.T) {
+	eachLanguage(t, func(t *testing.T, language Language) {
+		m, done := language.(*transformer), map[string]bool{}
+		rng := rand.New(rand.NewPCG(uint64(len(t.Name())), uint64(m.Vocab)))
+		for _, shape := range []network.Shape{
+			{Task: network.Score, Batch: 2, Context: 9, Targets: 5},
+			{Task: network.Decode, Batch: 2, Context: 3, Cache: 8},
+			{Task: network.Decode, Batch: 2, Context: 1, Cache: 8},
+		} {
+			p, err := network.New(m.Settings, shape, network.Quantizers{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			table := m.kernels(shape)
+			if p, err = forKernels(p, plan.Options{Kernels: table}, ""); err != nil {
+				t.Fatal(err)
+			}
+			for _, n := range p.Nodes {
+				if c := n.Attr.Call; n.Op == program.OpCall && !done[c.Name] {
+					done[c.Name] = true
+					compareCall(t, c, m.Vocab, rng, matmul.Float32, 2e-6, table)
+				}
+			}
+			delete(done, network.Linear) // other kernels
+		}
+		if !done[network.Scores] || !done[network.CachedAttention] {
+			t.Errorf("the calls are %v", done)
+		}
+	})
+}

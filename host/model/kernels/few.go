@@ -1,0 +1,166 @@
+package kernels
+
+import (
+	"maps"
+	"math"
+
+	"github.com/cage-qat/cage/host/compute/loops"
+	"github.com/cage-qat/cage/host/compute/matmul"
+	"github.com/cage-qat/cage/host/compute/plan"
+	"github.com/cage-qat/cage/host/model/network"
+	"github.com/cage-qat/cage/internal/linalg"
+	"github.com/cage-qat/cage/internal/lists"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// ForFew makes the kernels for a token of each of a few sequences. This needs little arithmetic,
+// but reads all weights: all cores together read each once, in the order of memory. Weights may be
+// in bfloat16, which takes half the time, if [linalg.ReadsHalves].
+func ForFew() Table {
+	list := maps.Clone(For(0))
+	list[network.Linear] = fewRows
+	list[network.OfCodes] = func(c *program.Call, o plan.Options) (*plan.Kernel, error) {
+		o.Arithmetic = matmul.Float32 // of the values, whose products are as exact
+		k, err := fewRows(c, o)
+		if err == nil {
+			k.Codes, k.Halves = []bool{false, false, true, false, true, false}, nil
+		}
+		return k, err
+	}
+	return list
+}
+
+// fewRows computes x·wᵀ for an x of few rows.
+func fewRows(c *program.Call, o plan.Options) (*plan.Kernel, error) {
+	x, w := c.Meaning.Inputs[0].Type, c.Meaning.Inputs[1].Type
+	rows, in, out := x.Shape[0], x.Shape[1], w.Shape[0]
+	y := program.FloatType(rows, out)
+	each := max(1, 1<<14/in/8) * 8 // rows of w: read at full speed, and all cores end together
+	return &plan.Kernel{Rounds: []bool{true}, Short: true, Adds: true, Halves: []bool{false, true},
+		Scratch: []plan.Scratch{{Type: x}, {Type: y}},
+		Forward: func(m plan.Memory, parallel loops.Parallel) error {
+			x := rounded(m.Operands[0], m.Scratch[0].([]float32), o)
+			y, whole := m.Results[0].([]float32)
+			if !whole {
+				y = m.Scratch[1].([]float32)
+			}
+			parallel((out+each-1)/each, func(i int) {
+				from, to := i*each, min((i+1)*each, out)
+				left := linalg.RowMajor(x, rows, in)
+				part := linalg.RowMajor(y[from:], rows, to-from)
+				part.RowStride = out
+				switch w := m.Operands[1].(type) {
+				case []float32:
+					linalg.FewTimes(part, left, linalg.RowMajor(w, out, in).Part(from, to))
+				case []uint16:
+					linalg.FewTimesHalves(part, left, linalg.Halves{Rows: out, Cols: in, Data: w}.Part(from, to))
+				}
+			})
+			if m.Sum != nil {
+				loops.Binary(loops.Add, y, y, m.Sum)
+			}
+			if !whole {
+				loops.ToBFloat16(m.Results[0].([]uint16), y)
+			}
+			return nil
+		}}, nil
+}
+
+// cachedAttention adds keys and values to caches, which it changes in place if results and operands
+// are the same memory.
+func cachedAttention(c *program.Call, o plan.Options) (*plan.Kernel, error) {
+	s, q, cache := c.Setting.(network.Attending), c.Meaning.Inputs[0].Type.Shape,
+		c.Meaning.Inputs[3].Type.Shape
+	batch, n, heads, size, keyHeads, length := q[0], q[1], q[2], q[3], cache[1], cache[2]
+	group := heads / keyHeads
+	scratch := lists.Map(c.Meaning.Inputs[:3], func(in program.Input) plan.Scratch {
+		return plan.Scratch{Type: in.Type}
+	})
+	return &plan.Kernel{InPlace: true, Rounds: []bool{true, true, true}, Gradients: []bool{false},
+		Scratch: scratch,
+		Forward: func(m plan.Memory, parallel loops.Parallel) error {
+			operands := make([][]float32, 3)
+			for i, x := range m.Operands[:3] {
+				operands[i] = rounded(x, m.Scratch[i].([]float32), o)
+			}
+			y := m.Results[0].([]float32)
+			keys, values := m.Results[1].([]float32), m.Results[2].([]float32)
+			for i, to := range [][]float32{keys, values} {
+				if from := m.Operands[3+i].([]float32); &from[0] != &to[0] {
+					copy(to, from)
+				}
+			}
+			start, first := int(m.Operands[5].([]int32)[0]), m.Operands[6].([]int32)
+			parallel(batch*keyHeads, func(i int) {
+				sequence, head := i/keyHeads, i%keyHeads
+				own := func(cache []float32) []float32 { return cache[i*length*size:][:length*size] }
+				keys, values := own(keys), own(values)
+				for t := range n {
+					row := (sequence*n+t)*keyHeads + head
+					copy(keys[(start+t)*size:][:size], operands[1][row*size:])
+					copy(values[(start+t)*size:][:size], operands[2][row*size:])
+				}
+				for t := range n {
+					from, to := min(int(first[sequence]), start+t), start+t+1
+					if s.Window > 0 {
+						from = max(from, to-s.Window)
+					}
+					at := ((sequence*n+t)*heads + head*group) * size
+					part := func(cache []float32) linalg.MatrixOf[float32] {
+						return linalg.RowMajor(cache[from*size:to*size], to-from, size)
+					}
+					weights := linalg.RowMajor(make([]float32, group*(to-from)), group, to-from)
+					queries := linalg.RowMajor(operands[0][at:][:group*size], group, size)
+					linalg.FewTimes(weights, queries, part(keys))
+					for g := range group {
+						row := weights.Data[g*(to-from):][:to-from]
+						loops.Softcap(row, s.Cap/s.Scale)
+						softmax(row, float32(s.Scale))
+						if o.Arithmetic == matmul.BFloat16 {
+							loops.RoundToBFloat16(row, row)
+						}
+						linalg.VectorTimes(y[at+g*size:][:size], row, part(values))
+					}
+				}
+			})
+			return nil
+		}}, nil
+}
+
+// rounded returns floats as operands of products, in scratch if they are rounded.
+func rounded(memory any, scratch []float32, o plan.Options) []float32 {
+	switch x := memory.(type) {
+	case []uint16:
+		loops.FromBFloat16(scratch, x)
+		return scratch
+	case []float32:
+		if o.Arithmetic == matmul.BFloat16 {
+			loops.RoundToBFloat16(scratch, x)
+			return scratch
+		}
+		return x
+	}
+	return nil
+}
+
+// softmax sets x to softmax(scale·x); to NaN if an element is NaN, or if the largest is infinite.
+func softmax(x []float32, scale float32) {
+	largest := float32(math.Inf(-1))
+	for _, v := range x {
+		if v > largest || v != v { // the builtin max is a tenth as fast
+			if largest = v; v != v {
+				break
+			}
+		}
+	}
+	if largest-largest != 0 {
+		loops.Fill(x, float32(math.NaN()))
+		return
+	}
+	loops.BinaryS(loops.Sub, x, x, largest)
+	loops.ExpLin(x, x, scale, 0)
+	var l loops.Lanes
+	l.Reset(loops.Add)
+	l.Sum(x)
+	loops.BinaryS(loops.Mul, x, x, 1/float32(l.Fold(loops.Add)))
+}
