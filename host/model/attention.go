@@ -2,18 +2,15 @@ package model
 
 import (
 	"math"
-	"slices"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/cage-qat/cage/host/compute/attention"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/model/architecture"
-	"github.com/cage-qat/cage/internal/lists"
 )
 
 // attend returns the attention output [tokens, width] for x [tokens, width] and the fused weight w
@@ -27,16 +24,9 @@ func attend(x, w *graph.Node, more qkvParams, r *attentionLayers, sites blockSit
 	if !r.recompute {
 		return attendOnce(x, w, more, r, sites, q)
 	}
-	rounded := false // the note on the result of attendOnce, which a checkpoint loses
-	mixed := engine.Checkpoint(func(in []*graph.Node) *graph.Node {
-		y := attendOnce(in[0], in[1], more.with(in[2:]), r, sites, q)
-		rounded = lower.HasRoundedAdjoint(y)
-		return y
+	return engine.Checkpoint(func(in []*graph.Node) *graph.Node {
+		return attendOnce(in[0], in[1], more.with(in[2:]), r, sites, q)
 	}, append([]*graph.Node{x, w}, more.nodes()...)...)
-	if rounded {
-		lower.NoteRoundedAdjoint(mixed)
-	}
-	return mixed
 }
 
 // attendOnce is [attend] without caches; the backward pass may save intermediate values.
@@ -44,9 +34,6 @@ func attendOnce(x, w *graph.Node, more qkvParams, r *attentionLayers, sites bloc
 	q ActivationQuantizer) *graph.Node {
 	if q != nil && sites[siteQuery].Name+sites[siteKey].Name+sites[siteValue].Name != "" {
 		return attentionQuantized(x, w, more, r, sites, q)
-	}
-	if more.query == nil && engine.DeviceOf(x.Graph()).Fuses() && r.tables.cos.Shape().Dim(0) == 1 {
-		return attentionNatively(x, w, more, r)
 	}
 	return projectedAttention(x, w, more, r)
 }
@@ -99,74 +86,6 @@ func softmax(x *graph.Node) *graph.Node {
 		},
 		false)
 	return y
-}
-
-// attentionNatively is like projectedAttention, but with native operations of the CPU, and without
-// norms. Features keep their order, on which products of queries and keys do not depend.
-func attentionNatively(x, w *graph.Node, more qkvParams, r *attentionLayers) *graph.Node {
-	heads := attention.Heads{Batch: r.batch, Context: r.context, Size: r.size,
-		Pairs: r.pairing == architecture.Interleaved,
-		Parts: []attention.Part{{Heads: r.heads, Rotated: true}, {Heads: r.keyHeads, Rotated: true},
-			{Heads: r.keyHeads}}}
-	parts := splitNatively(heads, more.addBias(matMulTransposedRounded(x, w), sameOrder), r.tables)
-	mixed, coreBack := r.core(parts[0], parts[1], parts[2])
-	inputs := append([]*graph.Node{x, w}, more.nodes()...)
-	y := engine.Custom(reshapeShort(mixed, r.joinHeads), inputs,
-		func(dy *graph.Node) []*graph.Node {
-			dQuery, dKey, dValue := coreBack(reshapeShort(dy, r.splitHeads))
-			stored := engine.OperandType(x.Graph()) // only products read it, and they round it
-			if quantizesBackward(w) {
-				stored = dtypes.Float32
-			}
-			dJoined := joinNatively(heads, []*graph.Node{dQuery, dKey, dValue}, r.tables, stored)
-			dx, dw := linearGradients(dJoined, x, w)
-			return append([]*graph.Node{dx, dw}, more.biasAdjoint(dJoined, sameOrder)...)
-		})
-	lower.NoteRoundedAdjoint(y) // it is an operand of products
-	return y
-}
-
-// reshapeShort reshapes x in its stored type, in which native operations can read it.
-func reshapeShort(x *graph.Node, reshape func(x *graph.Node) *graph.Node) *graph.Node {
-	return toFloat32(reshape(engine.ShortOperand(x)))
-}
-
-// splitNatively splits a projection into queries, keys and values, with queries and keys rotated,
-// in one pass. They are stored in the precision to which products round them.
-func splitNatively(h attention.Heads, joined *graph.Node, tables rotationTables) []*graph.Node {
-	stored := engine.OperandType(joined.Graph())
-	shapesOfParts := lists.Map(h.Parts, func(p attention.Part) shapes.Shape {
-		return shapes.Make(stored, h.Batch, h.Context, p.Heads, h.Size)
-	})
-	parts := engine.Native{Name: "split of heads", Outputs: shapesOfParts,
-		Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
-			angles := elementsOf(in[1:])
-			return h.Split(engine.AllElements(out), engine.Elements(in[0]), angles[0], angles[1], parallel)
-		}}.Call(engine.ShortOperand(joined), tables.cos, tables.sin)
-	for i := range parts {
-		parts[i] = graph.ConvertDType(parts[i], dtypes.Float32)
-	}
-	return parts
-}
-
-// joinNatively is the adjoint of splitNatively. Its result is stored in the given type.
-func joinNatively(h attention.Heads, parts []*graph.Node, tables rotationTables,
-	stored dtypes.DType) *graph.Node {
-	shape := shapes.Make(stored, h.Batch*h.Context, h.Columns())
-	joined := engine.Native{Name: "join of heads", Outputs: []shapes.Shape{shape},
-		Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
-			angles := elementsOf(in[:2])
-			return h.Join(engine.Elements(out[0]), engine.AllElements(in[2:]), angles[0], angles[1],
-				parallel)
-		}}.Call(append([]*graph.Node{tables.cos, tables.sin}, parts...)...)[0]
-	return graph.ConvertDType(joined, dtypes.Float32)
-}
-
-func elementsOf(list []engine.Tensor) (all [][]float32) {
-	for _, t := range list {
-		all = append(all, t.Flat.([]float32))
-	}
-	return all
 }
 
 // splitHeads reshapes [tokens, heads·size] to [batch, context, heads, size].
@@ -325,62 +244,6 @@ func fusedCore(scale float64) attentionCore {
 			return toFloat32(d[0]), toFloat32(d[1]), toFloat32(d[2])
 		}
 	}
-}
-
-// nativeCore returns a core that calls package attention, on the CPU. The parameters are those of
-// [plainCore].
-func nativeCore(s scores, segments *graph.Node, window int) attentionCore {
-	return func(query, key, value *graph.Node) (*graph.Node, attentionBack) {
-		plan := planOf(s, query, key, window)
-		inputs := lists.Map([]*graph.Node{query, key, value}, engine.ShortOperand)
-		if segments != nil {
-			inputs = append(inputs, segments)
-		}
-		// read splits the inputs of a native operation into the inputs of attention and the rest.
-		read := func(in []engine.Tensor) (attention.Inputs, []engine.Tensor) {
-			i := attention.Inputs{Query: engine.Elements(in[0]), Key: engine.Elements(in[1]),
-				Value: engine.Elements(in[2])}
-			if segments != nil {
-				i.Segments = in[3].Flat.([]int32)
-			}
-			return i, in[len(inputs):]
-		}
-		forward := engine.Native{Name: "attention", Outputs: []shapes.Shape{
-			shapes.Make(engine.OperandType(query.Graph()), query.Shape().Dimensions...),
-			shapes.Make(dtypes.Float32, plan.Logs())},
-			Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
-				i, _ := read(in)
-				return plan.Forward(engine.Elements(out[0]), out[1].Flat.([]float32), i, parallel)
-			}}.Call(inputs...)
-		mixed, logs := toFloat32(forward[0]), forward[1] // mixed is stored as products round it
-		return mixed, func(dMixed *graph.Node) (*graph.Node, *graph.Node, *graph.Node) {
-			d := engine.Native{Name: "adjoints of attention",
-				Outputs: []shapes.Shape{query.Shape(), key.Shape(), value.Shape()},
-				Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
-					i, in := read(in)
-					o := elementsOf(out)
-					return plan.Backward(attention.Adjoints{Query: o[0], Key: o[1], Value: o[2]}, i,
-						engine.Elements(in[0]), in[1].Flat.([]float32), engine.Elements(in[2]), parallel)
-				}}.Call(slices.Concat(inputs, []*graph.Node{engine.ShortOperand(mixed), logs,
-				engine.ShortOperand(dMixed)})...)
-			return d[0], d[1], d[2]
-		}
-	}
-}
-
-func planOf(s scores, query, key *graph.Node, window int) *attention.Plan {
-	tier, err := engine.ProductTier()
-	if err != nil {
-		panic(err)
-	}
-	dims := query.Shape().Dimensions
-	sizes := attention.Sizes{Batch: dims[0], Context: dims[1], Heads: dims[2],
-		KeyHeads: key.Shape().Dim(2), Size: dims[3], Window: window, Scale: s.scale, Cap: s.cap}
-	p, err := attention.New(tier, engine.Arithmetic(query.Graph()), sizes)
-	if err != nil {
-		panic(err)
-	}
-	return p
 }
 
 func toBFloat16(x *graph.Node) *graph.Node { return graph.ConvertDType(x, dtypes.BFloat16) }

@@ -20,8 +20,6 @@ func chooseCore(g *graph.Graph, s architecture.Settings, context int,
 	segments *graph.Node, window int) attentionCore {
 	d, scores := engine.DeviceOf(g), scoresOf(s)
 	switch {
-	case engine.OwnProducts(g) && d.Attention() != device.PlainAttention:
-		return nativeCore(scores, segments, window)
 	case (window > 0 || scores.cap > 0) && !engine.OnCPU(g):
 		d.Once(windowKey{}, func() any {
 			d.Warn("attention with a window, or with a cap of its scores, is computed without the " +

@@ -4,7 +4,6 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/lower"
 )
 
 // Backward quantizes the operands of the two products in the backward pass of a linear layer y =
@@ -56,8 +55,6 @@ func addLinearGradients(sum, dy, x, w *graph.Node) (dx, dw *graph.Node) {
 	switch {
 	case b.InputGradient.none() && sum != nil:
 		dx, sum = engine.AddDotGeneral(sum, dy, []int{1}, nil, w, []int{0}, nil), nil
-	case b.InputGradient.none() && lower.HasRoundedAdjoint(x):
-		dx = engine.DotGeneralRounded(dy, []int{1}, nil, w, []int{0}, nil)
 	case b.InputGradient.none():
 		dx = matMul(dy, w)
 	default:

@@ -11,7 +11,6 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 )
@@ -138,7 +137,7 @@ func TestBlocks(t *testing.T) {
 					params, listed = append(params, own...), append(listed, m.BlockSites(block, batch, context)...)
 				}
 				gain := graph.MulScalar(m.gain(weights[at]), m.LogitScale())
-				logits := m.head(weights).linear(lower.Unquantized(rmsNorm(x, gain, m.NormEps)))
+				logits := m.head(weights).linear(rmsNorm(x, gain, m.NormEps))
 				return []*graph.Node{graph.Reshape(logits, batch, context, m.Vocab),
 					logitsOf(m, weights, ids, nil)}
 			})

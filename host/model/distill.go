@@ -7,7 +7,6 @@ import (
 	"github.com/gomlx/gomlx/support/exceptions"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/model/network"
 )
 
@@ -44,19 +43,8 @@ func (m *transformer) Distilled(params []*graph.Node, batch, teacher *graph.Node
 	mean := func(losses *graph.Node) *graph.Node {
 		return graph.ReduceAllMean(m.weightLosses(graph.Reshape(losses, targets.Shape().Dim(0)), in))
 	}
-	if !lower.ByRows(h.Graph()) {
-		divergences, crossEntropies := distillationLosses(d, head.linear(h), teacher, targets)
-		return means(d, mean(divergences), mean(crossEntropies))
-	}
-	logits := head.logits(h)
-	divergences, crossEntropies, dLogits := nativeDistilled(d, logits, teacher,
-		graph.InsertAxes(targets, -1), m.factors(in, h))
-	out := means(d, mean(divergences), mean(crossEntropies))
-	dh, dHead := head.adjoints(h, logits, dLogits)
-	out.Loss = engine.Custom(out.Loss, []*graph.Node{h, head.w}, func(dy *graph.Node) []*graph.Node {
-		return []*graph.Node{graph.Mul(dh, dy), graph.Mul(dHead, dy)}
-	})
-	return out
+	divergences, crossEntropies := distillationLosses(d, head.linear(h), teacher, targets)
+	return means(d, mean(divergences), mean(crossEntropies))
 }
 
 // means combines the mean losses.

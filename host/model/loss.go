@@ -83,16 +83,11 @@ func crossEntropy(n int, h *graph.Node, head outputHead, targets *graph.Node) *g
 // columns, which is free where elementwise operations are fused. The logit is bit-identical to that
 // in the sum, whereas a recomputed rounded product might differ.
 func maskedLosses(logits, targets *graph.Node) (losses, logTotal *graph.Node) {
-	var chosen *graph.Node
-	if lower.ByRows(logits.Graph()) {
-		logTotal, chosen = nativeSums(logits, targets)
-	} else {
-		highest := graph.ReduceAndKeep(logits, graph.ReduceMax, -1)
-		logTotal = graph.Add(graph.Log(graph.ReduceAndKeep(graph.Exp(graph.Sub(logits, highest)),
-			graph.ReduceSum, -1)), highest)
-		chosen = graph.ReduceAndKeep(graph.Where(isTarget(logits, targets), logits,
-			graph.ScalarZero(logits.Graph(), logits.DType())), graph.ReduceSum, -1)
-	}
+	highest := graph.ReduceAndKeep(logits, graph.ReduceMax, -1)
+	logTotal = graph.Add(graph.Log(graph.ReduceAndKeep(graph.Exp(graph.Sub(logits, highest)),
+		graph.ReduceSum, -1)), highest)
+	chosen := graph.ReduceAndKeep(graph.Where(isTarget(logits, targets), logits,
+		graph.ScalarZero(logits.Graph(), logits.DType())), graph.ReduceSum, -1)
 	return graph.Sub(logTotal, chosen), logTotal
 }
 
@@ -229,13 +224,7 @@ func zeros(like *graph.Node, dims ...int) *graph.Node {
 func lossAtOnce(h *graph.Node, head outputHead, targets, factors *graph.Node) (
 	losses, dh, dHead *graph.Node) {
 	logits := head.logits(h)
-	var dLogits *graph.Node
-	ok := lower.ByRows(h.Graph())
-	if ok {
-		losses, dLogits = nativeLosses(logits, targets, factors)
-	} else {
-		losses, dLogits, ok = rowLosses(lower.Kernel, logits, targets, factors)
-	}
+	losses, dLogits, ok := rowLosses(lower.Kernel, logits, targets, factors)
 	if !ok {
 		var logTotal *graph.Node
 		losses, logTotal = maskedLosses(logits, targets)

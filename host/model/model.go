@@ -5,7 +5,6 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/matmul"
 	"github.com/cage-qat/cage/host/compute/plan"
 	"github.com/cage-qat/cage/host/model/architecture"
@@ -54,8 +53,8 @@ type Language interface {
 
 	// Planned returns the outputs of a program of package network, computed by package plan. With wrt,
 	// which are some of the inputs, losses are replaced by their means, and it also returns the
-	// gradients of the mean loss. ok is false if package plan cannot: on other devices than the CPU,
-	// and if attention shall be plain.
+	// gradients of the mean loss. ok is false on other devices than the CPU, and if a graph shall
+	// compute programs.
 	Planned(of Planned, wrt []*graph.Node) (out map[string]*graph.Node, gradients []*graph.Node,
 		ok bool)
 
@@ -201,10 +200,10 @@ type Planned struct {
 	network.Shape
 	network.Quantizers
 	Inputs map[string]*graph.Node // by name, also those that the program does not have
+	plain  bool                   // attention is computed by its meaning
 }
 
-// apply calls the quantizer, if it is not nil and the model has the site. An unquantized activation
-// is marked as an operand of products.
+// apply calls the quantizer, if it is not nil and the model has the site.
 func (q ActivationQuantizer) apply(site ActivationSite, x *graph.Node) *graph.Node {
 	if site.Name == "" {
 		return x
@@ -214,7 +213,7 @@ func (q ActivationQuantizer) apply(site ActivationSite, x *graph.Node) *graph.No
 			return y
 		}
 	}
-	return lower.Unquantized(x)
+	return x
 }
 
 // Network implements [Language].

@@ -23,9 +23,6 @@ import (
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
-// planKey is the key of the warning about models that are no plan.
-type planKey struct{}
-
 // Planned implements [Language].
 func (m *transformer) Planned(of Planned, wrt []*graph.Node) (outputs map[string]*graph.Node,
 	gradients []*graph.Node, ok bool) {
@@ -68,16 +65,13 @@ func (m *transformer) run(of Planned, wrt []string) (outputs map[string]*graph.N
 		}
 	}
 	dev := engine.DeviceOf(g)
-	if !dev.Fuses() || !engine.OwnProducts(g) || dev.Attention() == device.PlainAttention {
+	if !dev.Fuses() {
 		return nil, false
 	}
+	of.plain = dev.Attention() == device.PlainAttention
 	compiled, err := m.Plan(of, engine.Arithmetic(g), wrt)
-	if err != nil { // as where the scores of attention have more elements than a program may
-		dev.Once(planKey{}, func() any {
-			dev.Warn("the model is computed as a graph, which takes more memory", "reason", err)
-			return nil
-		})
-		return nil, false
+	if err != nil {
+		panic(err)
 	}
 	native := engine.Native{Name: m.Kind, Outputs: lists.Map(compiled.Outputs(),
 		func(t program.Type) shapes.Shape { return shapes.Make(dtypesOf[t.DType], t.Shape...) })}
@@ -102,7 +96,10 @@ var dtypesOf = map[program.DType]dtypes.DType{program.Float: dtypes.Float32,
 func (m *transformer) Plan(of Planned, arithmetic matmul.Arithmetic, wrt []string) (*plan.Plan,
 	error) {
 	o := plan.Options{Arithmetic: arithmetic, Kernels: m.kernels(of.Shape), Idle: m.idle}
-	key := fmt.Sprint(wrt, of.Key(), of.Shape, o.Arithmetic, m.Options)
+	if of.plain {
+		delete(o.Kernels, network.Attention)
+	}
+	key := fmt.Sprint(wrt, of.Key(), of.Shape, o.Arithmetic, of.plain, m.Options)
 	if made, ok := m.plans.Load(key); ok {
 		return made.(*plan.Plan), nil
 	}

@@ -6,7 +6,6 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/model/kernels"
 	"github.com/cage-qat/cage/sdk/program"
@@ -46,9 +45,6 @@ func normalizeRows(x, gain *graph.Node, epsilon float64,
 // scale of each row. If the norm starts a branch, it may also add the stream's own adjoint.
 func normAdjoints(x, gainRow, scale, dy *graph.Node, of *branch) (dx, dGain *graph.Node) {
 	sum := of.take()
-	if lower.ByRows(x.Graph()) && x.Rank() == 2 && x.DType() == dtypes.Float32 { // in one pass
-		return rowAdjoints(x, gainRow, scale, dy, sum)
-	}
 	// With n = x·scale: ∂n/∂x = scale·(1 − n·nᵀ/width), and y = n·gain.
 	if dx, dGain, ok := kernelAdjoints(x, gainRow, scale, dy, sum); ok {
 		return dx, dGain
@@ -67,7 +63,7 @@ func normAdjoints(x, gainRow, scale, dy *graph.Node, of *branch) (dx, dGain *gra
 // reads each tensor once. It also writes dx in the operand type of products. ok is false if the
 // device has no such kernel.
 func kernelAdjoints(x, gainRow, scale, dy, sum *graph.Node) (dx, dGain *graph.Node, ok bool) {
-	if x.Rank() != 2 || lower.ByRows(x.Graph()) {
+	if x.Rank() != 2 {
 		return nil, nil, false
 	}
 	rows, width := x.Shape().Dim(0), x.Shape().Dim(1)
@@ -135,12 +131,8 @@ func normSource(x, gain *graph.Node, epsilon float64, of *branch) lower.Source {
 		}}
 }
 
-// gateOperands holds the factors of a gate's two operands, x·w1ᵀ and x·w2ᵀ.
-type gateOperands struct{ x, w1, w2 *graph.Node }
-
 // swiGLU returns silu(a)·b, where silu(a) = a·σ(a) and σ is the logistic function (Shazeer, 2020).
-// factors holds the factors of a and b; nil if unknown.
-func swiGLU(a, b *graph.Node, factors *gateOperands) *graph.Node {
+func swiGLU(a, b *graph.Node) *graph.Node {
 	gate := silu(a)
 	adjoints := func(dy *graph.Node) []*graph.Node {
 		return []*graph.Node{siluGradient(gate, a, graph.Mul(dy, b)), graph.Mul(dy, gate)}
@@ -148,12 +140,7 @@ func swiGLU(a, b *graph.Node, factors *gateOperands) *graph.Node {
 	y := engine.Custom(graph.Mul(gate, b), []*graph.Node{a, b}, adjoints)
 	if lower.HasKernels(a.Graph()) {
 		forward, backward := kernels.GatePrograms("silu", lower.SourceValue, a.Shape().Dimensions)
-		source := gateSource(a, b, forward, backward, adjoints)
-		short := func(x *graph.Node) bool { return engine.ShortOperand(x).DType() == dtypes.BFloat16 }
-		if factors != nil && lower.ByRows(a.Graph()) && loops.HasGates() && short(a) && short(b) {
-			source.Alone = func() *graph.Node { return nativeGate(a, b, factors) }
-		}
-		source.AttachTo(y)
+		gateSource(a, b, forward, backward, adjoints).AttachTo(y)
 	}
 	return y
 }

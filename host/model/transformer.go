@@ -11,7 +11,6 @@ import (
 	"github.com/gomlx/gomlx/support/exceptions"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/plan"
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/model/architecture"
@@ -229,7 +228,7 @@ func (m *transformer) blocks(params []*graph.Node, tokens *graph.Node, r *attent
 	if m.Sites.Head {
 		return q.apply(m.headSite(r.batch*r.context), x)
 	}
-	return lower.Unquantized(x)
+	return x
 }
 
 func (m *transformer) checkParams(params []*graph.Node) {
@@ -275,7 +274,7 @@ func (m *transformer) block(x *graph.Node, params []*graph.Node, sites blockSite
 		if m.GELU() {
 			return q.apply(sites[siteDown], geGLU(a, b))
 		}
-		return q.apply(sites[siteDown], swiGLU(a, b, &gateOperands{x, w["mlp.w1"], w["mlp.w2"]}))
+		return q.apply(sites[siteDown], swiGLU(a, b))
 	}
 	normed := func(x *graph.Node, norm string) *graph.Node {
 		if gain, ok := w[norm]; ok {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/matmul"
-	"github.com/cage-qat/cage/internal/lists"
 )
 
 // ProductTier returns the kernels for products on this processor. If it returns an error, the CPU
@@ -141,14 +140,6 @@ func ShortOperand(x *graph.Node) *graph.Node {
 	return x
 }
 
-// OperandType returns the type to which float products of the graph round their operands.
-func OperandType(g *graph.Graph) dtypes.DType {
-	if InBFloat16(g) {
-		return dtypes.BFloat16
-	}
-	return dtypes.Float32
-}
-
 func layoutOf(shape shapes.Shape, batch, contracted []int) (l matmul.Layout) {
 	strides := shape.Strides()
 	for i, size := range shape.Dimensions {
@@ -178,6 +169,3 @@ func Elements(t Tensor) matmul.Elements {
 	}
 	panic(fmt.Errorf("unsupported type %s for an operand of a product", t.Shape.DType))
 }
-
-// AllElements returns the [Elements] of each tensor.
-func AllElements(list []Tensor) []matmul.Elements { return lists.Map(list, Elements) }

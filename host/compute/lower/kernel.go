@@ -297,9 +297,6 @@ func HasKernels(g *graph.Graph) bool {
 	return d.Fuses() || hasTriton(d)
 }
 
-// ByRows reports whether the graph's device computes programs over rows with package cpu.
-func ByRows(g *graph.Graph) bool { return engine.DeviceOf(g).Fuses() }
-
 // hasTriton reports whether a device may use GPU kernels for programs over rows.
 func hasTriton(d *engine.Device) bool {
 	switch {

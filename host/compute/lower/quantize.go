@@ -355,9 +355,6 @@ type Source struct {
 	// Adjoint computes the same as Backward, but builds a graph. residuals holds the other outputs
 	// of Forward by name; it is nil if the activation was stored in memory.
 	Adjoint func(residuals map[string]*graph.Node, dx *graph.Node) []*graph.Node
-	// Alone computes the activation, with its gradient, faster than Forward and Backward if nothing
-	// quantizes it. It is nil if there is no faster way.
-	Alone func() *graph.Node
 }
 
 // SourceValue is the name of the output of [Source.Forward] that holds the activation.
@@ -372,69 +369,6 @@ func (s Source) AttachTo(x *graph.Node) { engine.Note(x, s) }
 // rounds reports whether an input and its adjoint are stored in the precision of the device.
 func (s Source) rounds(input int) bool {
 	return s.Rounded && s.Forward.Inputs[input].Type.Shape[0] > 1
-}
-
-// Unquantized prepares an activation x that matrix products read unquantized; in the backward pass
-// quantizers may still read it. If the CPU computes programs row by row and the [Source] of x is
-// known, the result is computed in one forward and one backward pass over memory, and stored in the
-// precision to which the products would round it. Otherwise Unquantized returns x.
-func Unquantized(x *graph.Node) *graph.Node {
-	g := x.Graph()
-	s, ok := engine.NoteOf[Source](x)
-	if !ok || !ByRows(g) {
-		return x
-	}
-	if s.Alone != nil {
-		y := s.Alone()
-		NoteRoundedAdjoint(y)
-		return y
-	}
-	forward, backward := InMemory{SourceValue: passes.BFloat16}, InMemory{}
-	for i, in := range s.Forward.Inputs {
-		if !s.rounds(i) {
-			continue
-		}
-		if forward[in.Name] = passes.BFloat16; s.Backward != nil {
-			backward[s.Backward.Inputs[i].Name] = passes.BFloat16
-			backward[s.Backward.Outputs[i].Name] = passes.BFloat16
-		}
-	}
-	if s.Rounded && s.Backward != nil {
-		backward[s.Backward.Inputs[len(s.Inputs)].Name] = passes.BFloat16
-	}
-	rows := x.Shape().Dim(0)
-	out, ok := Kernel(g, subjectOf(s.Forward, rows, false), s.Forward, rows, s.Inputs, forward)
-	if !ok {
-		return x
-	}
-	y := engine.Custom(out[SourceValue], s.Inputs, func(dy *graph.Node) []*graph.Node {
-		p := s.Backward
-		if p == nil {
-			return s.Adjoint(out, dy)
-		}
-		inputs := append(slices.Clone(s.Inputs), dy)
-		adjoints, ok := Kernel(g, subjectOf(p, rows, false), p, rows, inputs, backward)
-		if !ok {
-			return s.Adjoint(out, dy)
-		}
-		return lists.Map(p.Outputs, func(o program.Output) *graph.Node { return adjoints[o.Name] })
-	})
-	if s.Rounded {
-		NoteRoundedAdjoint(y)
-	}
-	return y
-}
-
-type roundedAdjoint struct{}
-
-// NoteRoundedAdjoint records that the adjoint of a product's operand may be rounded to the
-// precision of the device, because everything computed from it is rounded, too.
-func NoteRoundedAdjoint(x *graph.Node) { engine.Note(x, roundedAdjoint{}) }
-
-// HasRoundedAdjoint reports whether x has the note of [NoteRoundedAdjoint].
-func HasRoundedAdjoint(x *graph.Node) bool {
-	_, ok := engine.NoteOf[roundedAdjoint](x)
-	return ok
 }
 
 // fusedForward returns the source's forward pass followed by a quantizer's, as one program.

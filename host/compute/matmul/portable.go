@@ -87,21 +87,24 @@ func quadsAcross(dst []uint32, src *[4][]int8) {
 // equals that of fused instructions unless a product overflows or underflows float32. The
 // conversion to float32 prevents compilers from fusing.
 func floatsPortable(words int, a, b, c []uint32, stride int, accumulate bool) {
-	a, b = a[:4*words], b[:4*words]
-	for r := range 4 {
-		var s0, s1, s2, s3 float32
-		for i := 0; i+4 <= len(a) && i+4 <= len(b); i += 4 {
-			x, row := math.Float32frombits(a[i+r]), (*[4]uint32)(b[i:])
-			s0 += float32(x * math.Float32frombits(row[0]))
-			s1 += float32(x * math.Float32frombits(row[1]))
-			s2 += float32(x * math.Float32frombits(row[2]))
-			s3 += float32(x * math.Float32frombits(row[3]))
+	left, right := asFloats(a[:4*words]), asFloats(b[:4*words])
+	for r := 0; r < 4; r += 2 { // two rows fit into the registers of all processors
+		var s0, s1, s2, s3, t0, t1, t2, t3 float32
+		for i := 0; i+4 <= len(left) && i+4 <= len(right); i += 4 {
+			row := (*[4]float32)(right[i:])
+			x, y, b0, b1, b2, b3 := left[i+r], left[i+r+1], row[0], row[1], row[2], row[3]
+			s0, t0 = s0+float32(x*b0), t0+float32(y*b0)
+			s1, t1 = s1+float32(x*b1), t1+float32(y*b1)
+			s2, t2 = s2+float32(x*b2), t2+float32(y*b2)
+			s3, t3 = s3+float32(x*b3), t3+float32(y*b3)
 		}
-		to := asFloats((*[4]uint32)(c[r*stride:])[:])
+		to, next := asFloats(c[r*stride:][:4]), asFloats(c[(r+1)*stride:][:4])
 		if accumulate {
 			s0, s1, s2, s3 = to[0]+s0, to[1]+s1, to[2]+s2, to[3]+s3
+			t0, t1, t2, t3 = next[0]+t0, next[1]+t1, next[2]+t2, next[3]+t3
 		}
 		to[0], to[1], to[2], to[3] = s0, s1, s2, s3
+		next[0], next[1], next[2], next[3] = t0, t1, t2, t3
 	}
 }
 

@@ -1,4 +1,4 @@
-package model
+package loops_test
 
 import (
 	"fmt"
@@ -8,28 +8,20 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
-
-	"github.com/cage-qat/cage/host/compute/device"
-	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/internal/testing/testdevice"
+	"github.com/cage-qat/cage/host/compute/loops"
 )
 
-// TestNativeLosses compares losses and gradients of rows with those in float64, with one and two
-// threads: for masked logits, for a certain prediction, and for ordinary ones. A target that is no
+// TestLosses compares losses and gradients of rows with those in float64, in turn and at once: for masked logits, for a certain prediction, and for ordinary ones. A target that is no
 // column must be an error.
-func TestNativeLosses(t *testing.T) {
+func TestLosses(t *testing.T) {
 	for _, vocabulary := range []int{1, 5, 64, 1000} {
-		for _, o := range []engine.Options{{Kernels: device.FusedKernels}, {Precision: device.BFloat16}} {
-			t.Run(fmt.Sprint(vocabulary, o.Precision),
-				func(t *testing.T) { testNativeLosses(t, vocabulary, o) })
+		for _, short := range []bool{false, true} {
+			t.Run(fmt.Sprint(vocabulary, short), func(t *testing.T) { testLosses(t, vocabulary, short) })
 		}
 	}
 }
 
-func testNativeLosses(t *testing.T, vocabulary int, o engine.Options) {
+func testLosses(t *testing.T, vocabulary int, short bool) {
 	const tokens = 70
 	rng := rand.New(rand.NewPCG(5, uint64(vocabulary)))
 	logits, targets, factors := make([]float32, tokens*vocabulary), make([]int32, tokens),
@@ -48,22 +40,25 @@ func testNativeLosses(t *testing.T, vocabulary int, o engine.Options) {
 			logits[vocabulary+i] = float32(math.Inf(-1))
 		}
 	}
-	run := func(threads int, targets []int32) ([][]float32, error) {
-		o.Threads = threads
-		spec := func(name string, d dtypes.DType, columns int) engine.Spec {
-			return engine.Spec{Name: name, Shape: shapes.Make(d, tokens, columns)}
+	run := func(parallel loops.Parallel, targets []int32) (out [3][]float32, err error) {
+		l := loops.Logits{Columns: vocabulary, Logits: logits, Targets: targets}
+		losses, gradient := make([]float32, tokens), make([]float32, len(logits))
+		if short {
+			halves := make([]uint16, len(logits))
+			err = l.Losses(losses, nil, halves, factors, parallel)
+			loops.FromBFloat16(gradient, halves)
+		} else {
+			err = l.Losses(losses, gradient, nil, factors, parallel)
 		}
-		return testdevice.OpenCPU(t, o).
-			Evaluate("losses", []engine.Input{{Spec: spec("logits", dtypes.Float32, vocabulary),
-				Data: logits}, {Spec: spec("factors", dtypes.Float32, 1), Data: factors}},
-				func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-					ids := engine.Constant(g, targets, tokens, 1)
-					losses, gradient := nativeLosses(in[0], ids, in[1])
-					total, chosen := nativeSums(in[0], ids)
-					return []*graph.Node{losses, gradient, graph.Sub(total, chosen)}
-				})
+		if err != nil {
+			return out, err
+		}
+		totals, chosen := make([]float32, tokens), make([]float32, tokens)
+		err = l.Sums(totals, chosen, parallel)
+		loops.Binary(loops.Sub, totals, totals, chosen)
+		return [3][]float32{losses, gradient, totals}, err
 	}
-	out, err := run(2, targets)
+	out, err := run(atOnce, targets)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +66,7 @@ func testNativeLosses(t *testing.T, vocabulary int, o engine.Options) {
 		t.Error("losses without a gradient differ from those with one")
 	}
 	rounding := 1e-6
-	if o.Precision == device.BFloat16 {
+	if short {
 		rounding = 0x1p-8
 	}
 	for i := range tokens {
@@ -98,14 +93,14 @@ func testNativeLosses(t *testing.T, vocabulary int, o engine.Options) {
 		t.Errorf("a certain prediction has the loss %v and the gradient %v, want 0", out[0][0],
 			out[1][targets[0]])
 	}
-	alone, err := run(1, targets)
+	alone, err := run(inTurn, targets)
 	if err != nil || !slices.Equal(alone[0], out[0]) || !slices.Equal(alone[1], out[1]) {
-		t.Errorf("one thread has other results, or %v", err)
+		t.Errorf("in turn the results are others, or %v", err)
 	}
 	for _, bad := range []int32{-1, int32(vocabulary)} {
 		wrong := slices.Clone(targets)
 		wrong[3] = bad
-		if _, err := run(1, wrong); err == nil ||
+		if _, err := run(inTurn, wrong); err == nil ||
 			!strings.Contains(err.Error(), fmt.Sprintf("target 3 is column %d, want less than %d", bad,
 				vocabulary)) {
 			t.Errorf("a target of %d: %v", bad, err)
