@@ -140,49 +140,6 @@ func TestOperandsMayBeRotated(t *testing.T) {
 	})
 }
 
-type attentionLayer func(s architecture.Settings, x, w *graph.Node, more qkvParams) *graph.Node
-
-// attentionOutputs evaluates an attention layer on a device. It returns the adjoints of x, of the
-// weight, and of the bias and the gains, if any, and then the value. gains holds the numbers of
-// gains for queries and for keys.
-func attentionOutputs(
-	t *testing.T, d *engine.Device, s architecture.Settings, batch, context int, bias bool,
-	gains [2]int, attention attentionLayer,
-) [][]float32 {
-	t.Helper()
-	rng := rand.New(rand.NewPCG(5, 6))
-	var in []*engine.Buffer
-	add := func(mean, factor float64, dims ...int) {
-		values := make([]float32, architecture.Param{Dims: dims}.Size())
-		for i := range values {
-			values[i] = float32(mean + factor*rng.NormFloat64())
-		}
-		in = append(in, testdevice.Upload(t, d, values, dims...))
-	}
-	normed := gains != [2]int{}
-	add(0, 1, batch*context, s.QueryWidth())            // adjoint
-	add(0, 1, batch*context, s.Width)                   // x
-	add(0, 0.3, s.QueryWidth()+2*s.KeyWidth(), s.Width) // w
-	if bias {
-		add(0, 1, s.QueryWidth()+2*s.KeyWidth())
-	}
-	if normed {
-		add(1, 0.2, gains[0])
-		add(1, 0.2, gains[1])
-	}
-	return testdevice.Evaluate(t, d, in, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-		more, rest := qkvParams{epsilon: 1e-6}, in[3:]
-		if bias {
-			more.bias, rest = rest[0], rest[1:]
-		}
-		if normed {
-			more.query, more.key = rest[0], rest[1]
-		}
-		y := attention(s, in[1], in[2], more)
-		return append(graph.Gradient(graph.ReduceAllSum(graph.Mul(y, in[0])), in[1:]...), y)
-	})
-}
-
 // withFusedAttention opens a device and compares its fused attention with plain attention. It skips
 // the test if the device has none for these sizes.
 func withFusedAttention(t *testing.T, c coreSizes) *engine.Device {
@@ -300,7 +257,6 @@ func TestAttentionChoice(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	// The CPU's native attention is a different operation.
 	c := coreSizes{group: 1, size: 8, context: 32, scale: 1. / 3}
 	for range 2 {
 		if c.choose(d, nil) == nil {

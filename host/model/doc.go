@@ -1,6 +1,8 @@
 // Package model holds the trainable models: their parameters and initialization, and the
-// computation of losses from them. The functions that compute build GoMLX graphs and, by its
-// convention, panic on a mistake; the engine converts the panics to errors.
+// computation of losses from them. The CPU computes a language model by a plan of its program,
+// which package network writes ([Language.Planned]); for GPUs the other functions build GoMLX
+// graphs. By the convention of GoMLX they panic on a mistake; the engine converts the panics to
+// errors.
 //
 // Weights are quantized outside this package: the caller quantizes each weight once per optimizer
 // step and passes the result. Activations are quantized inside the model, at the sites that
@@ -13,15 +15,13 @@
 // # Layouts
 //
 // A linear layer has a weight of shape [out, in]; activations are [tokens, features], where tokens
-// are the positions of all sequences of the batch, sequence by sequence. Gradients of products are
-// written by hand: on the CPU the automatic gradient of x·Wᵀ spends more time on transposing its
-// operands than on multiplying them.
+// are the positions of all sequences of the batch, sequence by sequence.
 //
 // # Packages in this directory
 //
-// architecture has settings and parameters, without graphs; decode computes one token after the
-// other in the host's memory; generate samples; score batches sequences; huggingface, gguf and
+// architecture has settings and parameters, without graphs; network writes programs, and kernels
+// computes their calls on the CPU; generate samples; score batches sequences; huggingface, gguf and
 // safetensors read and write files of other programs. A model begins as settings (architecture) or
-// as such files and becomes a graph here, which returns losses to a training step, and logits to
-// generate and score.
+// as such files and becomes a program or a graph here, which returns losses to a training step, and
+// logits to generate and score.
 package model

@@ -17,7 +17,6 @@ import (
 	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/testing/pjrtrecord"
-	"github.com/cage-qat/cage/internal/testing/testdevice"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
@@ -82,33 +81,6 @@ func TestDocumentsAreKeptApart(t *testing.T) {
 			}
 		}
 	})
-}
-
-// TestDocumentsByPosition checks that native attention within documents equals graph operations.
-func TestDocumentsByPosition(t *testing.T) {
-	const batch, context = 2, 12
-	fused, graphs := testdevice.OpenCPU(t, engine.Options{}),
-		testdevice.OpenCPU(t, engine.Options{Kernels: device.GraphKernels})
-	rows, _ := packed(context, 13, rand.New(rand.NewPCG(3, 4)))
-	var ids []int32
-	for _, r := range dataset.RowsOf(rows, context) {
-		ids = append(ids, r.Segments[:context]...)
-	}
-	s := architecture.Settings{Kind: architecture.KindLlama, Layers: 1, Heads: 4, KVHeads: 2,
-		Width: 32}
-	s.FillIn()
-	segments := func(g *graph.Graph) *graph.Node { return engine.Constant(g, ids, batch, context) }
-	layer := func(s architecture.Settings, x, w *graph.Node, more qkvParams) *graph.Node {
-		return attend(x, w, more, newAttentionLayers(x.Graph(), s, batch, context, segments(x.Graph())).
-			at(s, 0), blockSites{}, nil)
-	}
-	want := attentionOutputs(t, graphs, s, batch, context, false, [2]int{}, layer)
-	got := attentionOutputs(t, fused, s, batch, context, false, [2]int{}, layer)
-	for i := range want {
-		if apart := engine.Distance(got[i], want[i]); !(apart < 1e-6) {
-			t.Errorf("output %d: the relative difference is %.2g", i, apart)
-		}
-	}
 }
 
 // TestPaddingIsZeroForQuantizers checks that activation quantizers get zeros exactly for padding.

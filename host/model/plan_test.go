@@ -1,16 +1,10 @@
 package model
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
-	"syscall"
 	"testing"
-	"time"
 
-	"github.com/gomlx/gomlx/core/graph"
-
-	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/matmul"
 	"github.com/cage-qat/cage/host/compute/plan"
@@ -18,7 +12,6 @@ import (
 	"github.com/cage-qat/cage/host/model/kernels"
 	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/internal/lists"
-	"github.com/cage-qat/cage/internal/testing/testdevice"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
@@ -250,100 +243,4 @@ func compareCall(t *testing.T, c *program.Call, vocabulary int, rng *rand.Rand,
 				d, p)
 		}
 	}
-}
-
-// BenchmarkStepOfPrograms measures the loss and all gradients of a model's program by package plan
-// against those of the model: medians of the processor's time, which other processes disturb less,
-// with steps of both in turn; and the memory of intermediate values.
-func BenchmarkStepOfPrograms(b *testing.B) {
-	for _, precision := range []device.Precision{device.Float32, device.BFloat16} {
-		for _, width := range []int{256, 512} {
-			b.Run(fmt.Sprintf("%s/width=%d", precision, width), func(b *testing.B) {
-				m := newLlama(architecture.Settings{Layers: 4, Heads: 4, Width: width, Vocab: 256})
-				benchmarkPlan(b, m, precision)
-			})
-		}
-	}
-}
-
-func benchmarkPlan(b *testing.B, m *transformer, precision device.Precision) {
-	const context, batch = 256, 8
-	arithmetic := matmul.Float32
-	if precision == device.BFloat16 {
-		arithmetic = matmul.BFloat16
-	}
-	step := stepProgram(b, m, network.Shape{Batch: batch, Context: context})
-	o := plan.Options{Arithmetic: arithmetic, Kernels: kernels.For(m.LossTokens)}
-	p, err := plan.Compile(step, o)
-	if err != nil {
-		b.Fatal(err)
-	}
-	d := testdevice.Open(b, engine.Options{Precision: precision})
-	tokens := hashedTokens(0, batch*(context+1), m.Vocab)
-	buffers := []*engine.Buffer{testdevice.Upload(b, d, tokens, batch, context+1)}
-	in, out := []any{tokens}, []any{make([]float32, 1)}
-	for _, param := range m.Params() {
-		values := param.Init(1)
-		buffers = append(buffers, testdevice.Upload(b, d, values, param.Dims...))
-		in, out = append(in, values), append(out, make([]float32, len(values)))
-	}
-	runs := []func(){
-		compiledStep(b, d, buffers, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-			loss := m.Loss(in[1:], in[0], nil)
-			return append([]*graph.Node{loss}, graph.Gradient(loss, in[1:]...)...)
-		}),
-		func() {
-			if err := p.Run(in, out, d.Parallel); err != nil {
-				b.Fatal(err)
-			}
-		},
-	}
-	runs[1]()
-	times, ratios := make([][]float64, len(runs)), []float64{}
-	for i := 0; b.Loop(); i++ {
-		for j := range runs {
-			j = (i + j) % len(runs)
-			start := processorSeconds(b)
-			runs[j]()
-			times[j] = append(times[j], processorSeconds(b)-start)
-		}
-		ratios = append(ratios, times[1][i]/times[0][i])
-	}
-	median := func(x []float64) float64 { slices.Sort(x); return x[len(x)/2] }
-	b.ReportMetric(median(times[0]), "s/model")
-	b.ReportMetric(median(times[1]), "s/plan")
-	b.ReportMetric(median(ratios), "plan/model")
-	b.ReportMetric(float64(p.Memory())/1e6, "MB/plan")
-}
-
-func compiledStep(b *testing.B, d *engine.Device, buffers []*engine.Buffer,
-	build engine.BuildFunc) func() {
-	var specs []engine.Spec
-	for i, buffer := range buffers {
-		specs = append(specs, engine.Spec{Name: fmt.Sprint("input", i), Shape: buffer.Shape()})
-	}
-	step, err := d.Compile("step", specs, build)
-	if err != nil {
-		b.Fatal(err)
-	}
-	run := func() {
-		outputs, err := step.Run(buffers, nil)
-		if err == nil {
-			err = engine.FinalizeAll(outputs...)
-		}
-		if err != nil {
-			b.Fatal(err)
-		}
-	}
-	run() // compiles, and allocates
-	return run
-}
-
-// processorSeconds returns the time that the process has computed.
-func processorSeconds(b *testing.B) float64 {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }
