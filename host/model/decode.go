@@ -125,7 +125,7 @@ func attentionCached(x, w *graph.Node, more qkvParams, r *attentionLayers, sites
 }
 
 // appendTo writes keys or values [batch, n, key heads, size] to a cache. They are rounded like
-// operands of products, as package decode expects, which also reads caches.
+// operands of products.
 func (c *cached) appendTo(cache, x *graph.Node) *graph.Node {
 	zero := graph.ScalarZero(cache.Graph(), dtypes.Int32)
 	return graph.DynamicUpdateSlice(cache, engine.Rounded(graph.TransposeAllAxes(x, 0, 2, 1, 3)),

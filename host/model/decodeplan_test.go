@@ -9,9 +9,11 @@ import (
 	"github.com/cage-qat/cage/host/compute/matmul"
 	"github.com/cage-qat/cage/host/compute/plan"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/kernels"
 	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
 // task runs the program of a task by a plan, with inputs and parameters by name. Inputs with the
@@ -195,4 +197,68 @@ func TestTaskKernels(t *testing.T) {
 			t.Errorf("the calls are %v", done)
 		}
 	})
+}
+
+// TestOfCodes compares products of codes with those of the values, which are integers times scales:
+// forward and backward, for sequences and for single tokens.
+func TestOfCodes(t *testing.T) {
+	const rows, in, out = 5, 24, 16
+	rng := rand.New(rand.NewPCG(1, 2))
+	matrix := func(n int) (values, scale []float32, codes []int8, wide reference.Tensor) {
+		var exact []float64
+		for range n {
+			scale = append(scale, float32(rng.Float64()))
+			for range in {
+				code := int8(rng.IntN(256) - 128)
+				codes = append(codes, code)
+				values = append(values, float32(code)*scale[len(scale)-1])
+				exact = append(exact, float64(values[len(values)-1]))
+			}
+		}
+		return values, scale, codes, reference.Floats(exact, n, in)
+	}
+	x, xScale, xCodes, exactX := matrix(rows)
+	w, wScale, wCodes, exactW := matrix(out)
+	for _, table := range []kernels.Table{kernels.For(0), kernels.ForFew()} {
+		for _, arithmetic := range []matmul.Arithmetic{matmul.Float32, matmul.BFloat16} {
+			b, meaning := program.NewBuilder("product"), program.NewBuilder("product")
+			var args, inner []program.Value
+			for _, input := range []struct {
+				name          string
+				rows, columns int
+			}{{"x", rows, in}, {"w", out, in}, {"x_integers", rows, in}, {"x_scale", rows, 1},
+				{"w_integers", out, in}, {"w_scale", out, 1}} {
+				t := program.FloatType(input.rows, input.columns)
+				args = append(args, b.Input(input.name, t))
+				inner = append(inner, meaning.Input(input.name, t))
+			}
+			meaning.Output("y", inner[0].Dot(inner[1], [2][]int{{1}, {1}}, [2][]int{}))
+			p, err := meaning.Build()
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.Output("y", b.Call(&program.Call{Name: network.OfCodes, Meaning: p}, args...)[0])
+			whole, err := b.Build()
+			if err != nil {
+				t.Fatal(err)
+			}
+			compiled, err := plan.Compile(whole, plan.Options{Arithmetic: arithmetic, Kernels: table})
+			if err != nil {
+				t.Fatal(err)
+			}
+			y := make([]float32, rows*out)
+			if err := compiled.Run([]any{x, w, xCodes, xScale, wCodes, wScale}, []any{y},
+				inTurn); err != nil {
+				t.Fatal(err)
+			}
+			want, err := reference.Run(p, map[string]reference.Tensor{"x": exactX, "w": exactW,
+				"x_integers": exactX, "w_integers": exactW,
+				"x_scale": reference.Floats(make([]float64, rows), rows, 1),
+				"w_scale": reference.Floats(make([]float64, out), out, 1)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			closeTo(t, "products", y, want["y"].Floats, 1e-6)
+		}
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -66,7 +67,7 @@ func (b *Builder) Input(name string, t Type) Value {
 	if b.err != nil {
 		return Value{b: b}
 	}
-	if err := (Input{name, t}).Check(); err != nil {
+	if err := cmp.Or(checkName(name), t.check(b.limits().Elements)); err != nil {
 		return b.fail(fmt.Errorf("input %q: %w", clip(name), err))
 	}
 	if len(b.p.Nodes) > 0 {
@@ -94,6 +95,16 @@ func (b *Builder) Output(name string, v Value) {
 // Err returns the first mistake so far.
 func (b *Builder) Err() error { return b.err }
 
+// limits returns the limits of the program. Those of a simplifier, which hosts use, have no bound
+// on sizes: executors need not compute all values of calls.
+func (b *Builder) limits() Limits {
+	l := Limits{Nodes: 1 << 20, Linalg: true}
+	if b.seen != nil {
+		l.Elements, l.Total, l.Work = saturated-1, math.MaxInt64, math.MaxInt64
+	}
+	return l.WithDefaults()
+}
+
 // Build finishes the program: unused nodes are dropped and the result is validated under the
 // default limits with factorizations allowed. The builder must not be used afterwards.
 func (b *Builder) Build() (*Program, error) {
@@ -101,7 +112,7 @@ func (b *Builder) Build() (*Program, error) {
 		return nil, b.err
 	}
 	p := b.p.prune()
-	if err := p.Validate(Limits{Nodes: 1 << 20, Linalg: true}); err != nil {
+	if err := p.Validate(b.limits()); err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -129,12 +140,13 @@ func (b *Builder) Apply(op Op, attr Attr, t Type, args ...Value) Value {
 			return v
 		}
 	}
-	err := Type{cmp.Or(t.DType, Float), t.Shape}.check() // first: infer multiplies sizes
+	most := b.limits().Elements
+	err := Type{cmp.Or(t.DType, Float), t.Shape}.check(most) // first: infer multiplies sizes
 	if err == nil {
 		t, err = infer(op, types, attr, t)
 	}
 	if err == nil {
-		err = t.check()
+		err = t.check(most)
 	}
 	if err != nil {
 		return b.fail(fmt.Errorf("%s: %w", op, err))

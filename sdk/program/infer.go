@@ -34,7 +34,7 @@ func need(t Type, allowed ...DType) error {
 }
 
 func inferConstant(_ []Type, attr Attr, want Type) (Type, error) {
-	return want, cmp.Or(want.check(), checkConstant(attr, want))
+	return want, cmp.Or(want.check(MaxSize), checkConstant(attr, want))
 }
 
 func inferIota(_ []Type, attr Attr, want Type) (Type, error) {

@@ -156,15 +156,15 @@ func (t Type) Rank() int { return len(t.Shape) }
 func (t Type) IsScalar() bool { return len(t.Shape) == 0 }
 
 // Size returns the number of elements: the product of the dimensions, 1 for a
-// scalar. It saturates at MaxSize+1 instead of overflowing.
+// scalar. It saturates at 2⁶² instead of overflowing.
 func (t Type) Size() int64 {
 	size := int64(1)
 	for _, d := range t.Shape {
 		if d <= 0 {
 			return 0
 		}
-		if int64(d) > MaxSize || size > MaxSize/int64(d) {
-			return MaxSize + 1
+		if size > saturated/int64(d) {
+			return saturated
 		}
 		size *= int64(d)
 	}
@@ -189,16 +189,19 @@ func (t Type) String() string {
 }
 
 // MaxSize is the largest number of elements a value may have, and MaxRank the largest number of
-// axes. They hold for every program; a host sets tighter bounds by [Limits].
+// axes. They hold for every program that travels between processes; a host sets tighter bounds by
+// [Limits].
 const (
-	MaxSize = 1<<31 - 1
-	MaxRank = 8
+	MaxSize   = 1<<31 - 1
+	MaxRank   = 8
+	saturated = 1 << 62
 )
 
 // Check returns an error unless the name and the type are valid.
-func (in Input) Check() error { return cmp.Or(checkName(in.Name), in.Type.check()) }
+func (in Input) Check() error { return cmp.Or(checkName(in.Name), in.Type.check(MaxSize)) }
 
-func (t Type) check() error {
+// check returns an error unless the type is valid, with at most so many elements.
+func (t Type) check(most int64) error {
 	if !t.DType.Valid() {
 		return fmt.Errorf("element type %s does not exist: use float, int, uint or bool", t.DType)
 	}
@@ -210,8 +213,8 @@ func (t Type) check() error {
 			return fmt.Errorf("axis %d has %d elements, want at least 1", i, d)
 		}
 	}
-	if t.Size() > MaxSize {
-		return fmt.Errorf("%s has more than %d elements", t, MaxSize)
+	if t.Size() > most {
+		return fmt.Errorf("%s has more than %d elements", t, most)
 	}
 	return nil
 }

@@ -10,7 +10,8 @@ import (
 // NewSimplifier starts an empty program like [NewBuilder]. The builder returned simplifies as it
 // goes: equal operations are merged, and identity operations are dropped, so that the results have
 // the same bits. Only exact identities are used: x·1 is x and x − 0 is x, but x + 0 is not x
-// when x is −0, and folding products of constants would round differently.
+// when x is −0, and folding products of constants would round differently. It is for hosts: sizes
+// have no limits.
 func NewSimplifier(name string) *Builder {
 	b := NewBuilder(name)
 	b.seen = map[string]Value{}

@@ -122,7 +122,7 @@ func (v *validator) node(i int) error {
 		}
 		args[j] = v.p.TypeOf(id)
 	}
-	if err := n.Type.check(); err != nil {
+	if err := n.Type.check(max(v.limits.Elements, MaxSize)); err != nil {
 		return err
 	}
 	got, err := infer(n.Op, args, n.Attr, n.Type)
@@ -150,7 +150,7 @@ func (v *validator) node(i int) error {
 }
 
 func (v *validator) size(t Type) error {
-	if err := t.check(); err != nil {
+	if err := t.check(max(v.limits.Elements, MaxSize)); err != nil {
 		return err
 	}
 	if t.Size() > v.limits.Elements {

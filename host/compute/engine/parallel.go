@@ -70,17 +70,25 @@ func (w *workers) parallel(limit, n int, f func(i int)) {
 		}
 	}
 	var running sync.WaitGroup
+	var helping atomic.Int32
 	for range min(n, limit) - 1 {
 		running.Add(1)
-		help := func() { defer running.Done(); work() }
+		helping.Add(1)
+		help := func() { defer running.Done(); defer helping.Add(-1); work() }
 		if w.claimIdle() {
 			w.task <- help
 		} else if !w.pool.StartIfAvailable(func() { help(); w.spin() }) {
 			running.Done()
+			helping.Add(-1)
 			break
 		}
 	}
 	work()
+	if w.pool.IsUnlimited() { // the others end within microseconds
+		for until := time.Now().Add(spinTime); helping.Load() > 0 && time.Now().Before(until); {
+			runtime.Gosched()
+		}
+	}
 	running.Wait()
 	if r := failed.Load(); r != nil {
 		panic(*r)

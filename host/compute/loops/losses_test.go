@@ -11,7 +11,8 @@ import (
 	"github.com/cage-qat/cage/host/compute/loops"
 )
 
-// TestLosses compares losses and gradients of rows with those in float64, in turn and at once: for masked logits, for a certain prediction, and for ordinary ones. A target that is no
+// TestLosses compares losses and gradients of rows with those in float64, in turn and at once: for
+// masked logits, for a certain prediction, and for ordinary ones. A target that is no
 // column must be an error.
 func TestLosses(t *testing.T) {
 	for _, vocabulary := range []int{1, 5, 64, 1000} {

@@ -68,16 +68,15 @@ func (q *FakeQuantizer) factoredForward(d *engine.Device) (p *program.Program, c
 	return q.parts.Forward, false
 }
 
-// CodedCall is [FakeQuantizer.Call] whose last results are the codes of the value, for products of
-// codes; nil if the quantizer has none on the device.
-func (q *FakeQuantizer) CodedCall(d *engine.Device) *program.Call {
-	p, coded := q.factoredForward(d)
-	if !coded || q.Call() == nil {
-		return nil
+// Coded returns a call of a quantizer with the codes of its value as last results, for products of
+// codes. ok is false if it has none on the device.
+func Coded(c *program.Call, d *engine.Device) (coded *program.Call, ok bool) {
+	if d.Products() != device.IntegerProducts {
+		return nil, false
 	}
-	c := *q.call
-	c.Meaning = p
-	return &c
+	with := *c
+	with.Meaning, ok = passes.FactorRows(c.Meaning, spec.OutputValue)
+	return &with, ok
 }
 
 func codesAmong(out map[string]*graph.Node) Codes {

@@ -34,14 +34,11 @@ func NewOperand(q spec.Quantizer) (Operand, error) {
 		return Operand{}, err
 	}
 	call := &program.Call{Name: "quantize", Setting: p.Name, Meaning: p}
-	return Operand{&FakeQuantizer{spec: spec.Quantizer{Program: p}, call: call}}, nil
+	return Operand{&FakeQuantizer{spec: spec.Quantizer{Program: p}, forward: call}}, nil
 }
 
 // Call returns the quantizer as a call, for programs.
-func (o Operand) Call() *program.Call { return o.quantizer.call }
-
-// Operands returns the operands of Call besides x, by name.
-func (o Operand) Operands(given Given) map[string]*graph.Node { return o.quantizer.Operands(given) }
+func (o Operand) Call() *program.Call { return o.quantizer.forward }
 
 // Takes reports whether the quantizer takes the named per-step input; see [FakeQuantizer.Takes].
 func (o Operand) Takes(input string) bool { return o.quantizer.Takes(input) }

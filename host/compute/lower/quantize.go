@@ -23,11 +23,11 @@ type Quantizer = *FakeQuantizer
 // forward and a backward part, which may be in different graphs. Its methods build graphs and panic
 // like [Lower].
 type FakeQuantizer struct {
-	spec   spec.Quantizer
-	parts  *autodiff.Partition
-	memory InMemory // the storage of floats in kernels
-	call   *program.Call
-	next   *program.Call // of the next state; nil if there is none
+	spec          spec.Quantizer
+	parts         *autodiff.Partition
+	memory        InMemory      // the storage of floats in kernels
+	call, forward *program.Call // with and without an adjoint
+	next          *program.Call // of the next state; nil if there is none
 }
 
 // NewQuantizer prepares a quantizer's training program, which must be valid. The forward part
@@ -38,13 +38,16 @@ func NewQuantizer(q spec.Quantizer) (Quantizer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("backward pass of the quantizer: %w", err)
 	}
-	call := &program.Call{Name: "quantize", Setting: q.Program.Name, Meaning: parts.Forward,
-		Adjoint: parts.Backward}
+	call := &program.Call{Name: "quantize", Setting: q.Program.Name, Adjoint: parts.Backward}
+	if call.Meaning, err = withInputsOf(parts.Forward, parts.Residuals); err != nil {
+		return nil, err
+	}
+	forward := &program.Call{Name: call.Name, Setting: call.Setting, Meaning: parts.Forward}
 	var next *program.Call
 	if q.Next != nil {
 		next = &program.Call{Name: "next state", Setting: q.Program.Name, Meaning: q.Next}
 	}
-	return &FakeQuantizer{q, parts, codesInMemory, call, next}, nil
+	return &FakeQuantizer{q, parts, codesInMemory, call, forward, next}, nil
 }
 
 // Trained lists the quantizer's trained parameters. Most quantizers have none.
@@ -59,33 +62,34 @@ func (q *FakeQuantizer) Takes(input string) bool { return q.spec.HasInput(input)
 // Calibrated reports whether Init or InitState reads column statistics.
 func (q *FakeQuantizer) Calibrated() bool { return q.spec.Calibrated() }
 
-// Call returns the quantizer as a call with an adjoint of its own, for programs. The first result
-// is Q(x), the others are what the adjoint reads. It returns nil if the adjoint reads an input that
-// the forward pass does not take.
-func (q *FakeQuantizer) Call() *program.Call {
-	if slices.ContainsFunc(q.parts.Residuals, func(r autodiff.Residual) bool {
-		return r.Input && q.spec.Program.Input(r.Name) < 0
-	}) {
-		return nil
+// withInputsOf returns the forward part with those inputs, too, that only the backward part reads.
+func withInputsOf(forward *program.Program, residuals []autodiff.Residual) (*program.Program,
+	error) {
+	b := program.NewSimplifier(forward.Name)
+	in := transform.Inputs(b, forward, nil)[:len(forward.Inputs)]
+	for _, r := range residuals {
+		if r.Input && forward.Input(r.Name) < 0 {
+			b.Input(r.Name, r.Type)
+		}
 	}
-	return q.call
+	out := transform.Inline(b, forward, in...)
+	for _, o := range forward.Outputs {
+		b.Output(o.Name, out[o.Name])
+	}
+	return b.Build()
+}
+
+// Call returns the quantizer as a call for programs, with an adjoint of its own if a gradient is
+// wanted. The first result is Q(x), the others are what the adjoint reads.
+func (q *FakeQuantizer) Call(gradient bool) *program.Call {
+	if gradient {
+		return q.call
+	}
+	return q.forward
 }
 
 // NextCall returns the call of the state after a step; nil if the quantizer updates no state.
 func (q *FakeQuantizer) NextCall() *program.Call { return q.next }
-
-// Operands returns the operands of Call and NextCall besides x, by name.
-func (q *FakeQuantizer) Operands(given Given) map[string]*graph.Node {
-	operands, nodes := map[string]*graph.Node{}, q.nodes(given)
-	for _, p := range []*program.Program{q.spec.Program, q.spec.Next} {
-		if p != nil {
-			for _, in := range p.Inputs[1:] {
-				operands[in.Name] = nodes[in.Name]
-			}
-		}
-	}
-	return operands
-}
 
 // Rotated is a quantizer whose values stay rotated: it returns H·Q(x) and takes gradients with
 // respect to H·Q(x). H rotates each block of Block elements of a row.

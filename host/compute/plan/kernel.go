@@ -28,7 +28,9 @@ type Kernel struct {
 	// its results can be stored so. Adjoint rounds the adjoints of results, and the adjoints of the
 	// operands can be stored so, as RoundsAdjoints and ShortAdjoints say.
 	Rounds []bool
-	Codes  []bool // operands that are 8-bit integers, []int8, which Adjoint does not read
+	// Codes tells which operands are integers of 8 bits. They are []int8 or, where something else
+	// reads them, []float32. Adjoint does not read them.
+	Codes  []bool
 	Halves []bool // operands that may be bfloat16 even if products are of float32
 	// InPlace tells that results and operands may be the same memory if an output and an input of the
 	// program have the same name.
@@ -58,10 +60,10 @@ func (k *Kernel) check(of *program.Call, gradients []int, sum int) error {
 }
 
 // Scratch is memory that a kernel works in. If Rounded is set, it is []uint16 if products are in
-// bfloat16, else []float32.
+// bfloat16, else []float32; if Codes is set, it is []int8.
 type Scratch struct {
 	program.Type
-	Rounded bool
+	Rounded, Codes bool
 }
 
 // Memory holds the slices of a kernel. Those of floats are []float32, or []uint16 for bfloat16.
@@ -226,7 +228,10 @@ func (c *compiler) gradients(of *program.Call, results []program.ID) []int {
 func (c *compiler) scratch(list []Scratch) (slots []int) {
 	for _, t := range list {
 		s := c.newSlot(t.Type)
-		if t.Rounded && c.options.Arithmetic == matmul.BFloat16 {
+		switch {
+		case t.Codes:
+			c.slots[s].stored = passes.Int8
+		case t.Rounded && c.options.Arithmetic == matmul.BFloat16:
 			c.slots[s].stored = passes.BFloat16
 		}
 		slots = append(slots, s)

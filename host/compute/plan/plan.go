@@ -95,9 +95,7 @@ func Compile(p *program.Program, o Options) (plan *Plan, err error) {
 	if err := c.instruct(); err != nil {
 		return nil, err
 	}
-	if err := c.storeCodes(); err != nil {
-		return nil, err
-	}
+	c.storeCodes()
 	if o.Arithmetic == matmul.BFloat16 {
 		c.shorten()
 	}
@@ -117,37 +115,36 @@ func Compile(p *program.Program, o Options) (plan *Plan, err error) {
 		plan.most = max(plan.most, len(in.all))
 	}
 	for i := range p.Inputs { // its slot is i
-		plan.slots[i].halves = !slices.ContainsFunc(c.list, func(in instruction) bool {
-			k := slices.Index(in.in, i)
-			return k >= 0 && !at(in.halves, k)
-		})
+		plan.slots[i].halves = true
+		for _, in := range c.list {
+			for k, s := range in.in {
+				plan.slots[i].halves = plan.slots[i].halves && (s != i || at(in.halves, k))
+			}
+		}
 	}
 	plan.assign()
 	return plan, nil
 }
 
-// storeCodes stores values in 8 bits that an instruction reads so.
-func (c *compiler) storeCodes() error {
+// storeCodes stores values in 8 bits that all readers read so, where the instruction that computes
+// them can.
+func (c *compiler) storeCodes() {
+	whole := make([]bool, len(c.slots)) // slots that are written or read as floats
 	for _, in := range c.list {
 		for i, s := range in.in {
-			if at(in.codes, i) {
+			whole[max(s, 0)] = whole[max(s, 0)] || s >= 0 && !at(in.codes, i)
+		}
+		for _, s := range in.out {
+			whole[max(s, 0)] = whole[max(s, 0)] || s >= 0 && in.compile == nil
+		}
+	}
+	for _, in := range c.list {
+		for i, s := range in.in {
+			if at(in.codes, i) && !whole[s] {
 				c.slots[s].stored = passes.Int8
 			}
 		}
 	}
-	for _, in := range c.list {
-		for i, s := range in.in {
-			if s >= 0 && c.slots[s].stored == passes.Int8 && !at(in.codes, i) {
-				return fmt.Errorf("%s reads codes as floats", in.name)
-			}
-		}
-		for _, s := range in.out {
-			if s >= 0 && c.slots[s].stored == passes.Int8 && in.compile == nil {
-				return fmt.Errorf("%s writes codes as floats", in.name)
-			}
-		}
-	}
-	return nil
 }
 
 // shorten stores values in bfloat16 that every reader rounds, where the instruction that computes

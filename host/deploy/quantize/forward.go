@@ -302,9 +302,7 @@ func (f *forward) planned(weights []*graph.Node, x, segments *graph.Node,
 		Documents: segments != nil, Layer: f.block, Record: lists.Map(sites, model.ActivationSite.String)}
 	of.Calls = map[string]*program.Call{}
 	for site, q := range f.activations {
-		if of.Calls[site] = q.Call(); of.Calls[site] == nil {
-			return nil, false
-		}
+		of.Calls[site] = q.Call(false)
 	}
 	for i, p := range f.model.BlockParams(f.block) {
 		of.Inputs[p.Name] = weights[i]

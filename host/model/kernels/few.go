@@ -23,7 +23,7 @@ func ForFew() Table {
 		o.Arithmetic = matmul.Float32 // of the values, whose products are as exact
 		k, err := fewRows(c, o)
 		if err == nil {
-			k.Codes, k.Halves = []bool{false, false, true, false, true, false}, nil
+			k.Codes, k.Halves, k.Rounds = []bool{false, false, true, false, true, false}, nil, nil
 		}
 		return k, err
 	}
@@ -92,35 +92,49 @@ func cachedAttention(c *program.Call, o plan.Options) (*plan.Kernel, error) {
 			}
 			start, first := int(m.Operands[5].([]int32)[0]), m.Operands[6].([]int32)
 			parallel(batch*keyHeads, func(i int) {
-				sequence, head := i/keyHeads, i%keyHeads
-				own := func(cache []float32) []float32 { return cache[i*length*size:][:length*size] }
-				keys, values := own(keys), own(values)
 				for t := range n {
-					row := (sequence*n+t)*keyHeads + head
-					copy(keys[(start+t)*size:][:size], operands[1][row*size:])
-					copy(values[(start+t)*size:][:size], operands[2][row*size:])
+					row := ((i/keyHeads*n+t)*keyHeads + i%keyHeads) * size
+					at := (i*length + start + t) * size
+					copy(keys[at:at+size], operands[1][row:])
+					copy(values[at:at+size], operands[2][row:])
 				}
-				for t := range n {
-					from, to := min(int(first[sequence]), start+t), start+t+1
+			})
+			const most = 8 // tokens that read the keys together
+			blocks := (n + most - 1) / most
+			parallel(batch*keyHeads*blocks, func(task int) {
+				i, begin := task/blocks, task%blocks*most
+				count, sequence, head := min(most, n-begin), i/keyHeads, i%keyHeads
+				seen := func(t int) (from, to int) {
+					from, to = min(int(first[sequence]), start+t), start+t+1
 					if s.Window > 0 {
 						from = max(from, to-s.Window)
 					}
-					at := ((sequence*n+t)*heads + head*group) * size
-					part := func(cache []float32) linalg.MatrixOf[float32] {
-						return linalg.RowMajor(cache[from*size:to*size], to-from, size)
+					return from, to
+				}
+				part := func(cache []float32, from, to int) linalg.MatrixOf[float32] {
+					return linalg.RowMajor(cache[(i*length+from)*size:(i*length+to)*size], to-from, size)
+				}
+				begins, _ := seen(begin)
+				_, ends := seen(begin + count - 1)
+				queries := make([]float32, 0, count*group*size)
+				for t := range count {
+					at := ((sequence*n+begin+t)*heads + head*group) * size
+					queries = append(queries, operands[0][at:at+group*size]...)
+				}
+				rows := count * group
+				weights := linalg.RowMajor(make([]float32, rows*(ends-begins)), rows, ends-begins)
+				linalg.FewTimes(weights, linalg.RowMajor(queries, rows, size), part(keys, begins, ends))
+				for r := range rows {
+					t := begin + r/group
+					from, to := seen(t)
+					row := weights.Data[r*(ends-begins):][from-begins : to-begins]
+					loops.Softcap(row, s.Cap/s.Scale)
+					softmax(row, float32(s.Scale))
+					if o.Arithmetic == matmul.BFloat16 {
+						loops.RoundToBFloat16(row, row)
 					}
-					weights := linalg.RowMajor(make([]float32, group*(to-from)), group, to-from)
-					queries := linalg.RowMajor(operands[0][at:][:group*size], group, size)
-					linalg.FewTimes(weights, queries, part(keys))
-					for g := range group {
-						row := weights.Data[g*(to-from):][:to-from]
-						loops.Softcap(row, s.Cap/s.Scale)
-						softmax(row, float32(s.Scale))
-						if o.Arithmetic == matmul.BFloat16 {
-							loops.RoundToBFloat16(row, row)
-						}
-						linalg.VectorTimes(y[at+g*size:][:size], row, part(values))
-					}
+					at := ((sequence*n+t)*heads + head*group + r%group) * size
+					linalg.VectorTimes(y[at:at+size], row, part(values, from, to))
 				}
 			})
 			return nil

@@ -133,12 +133,23 @@ func ofCodes(c *program.Call, o plan.Options) (*plan.Kernel, error) {
 	}
 	k.Adds, k.Codes = false, []bool{false, false, true, false, true, false}
 	k.ReadsOperand, k.Gradients = func(i int) bool { return i < 2 }, []bool{true, true}
+	k.Scratch = []plan.Scratch{{Type: c.Meaning.Inputs[2].Type, Codes: true},
+		{Type: c.Meaning.Inputs[4].Type, Codes: true}}
 	k.Forward = func(m plan.Memory, parallel loops.Parallel) error {
 		scales := matmul.Scales{Rows: m.Operands[3].([]float32), Columns: m.Operands[5].([]float32)}
-		return p.Run(plan.Results(m.Results[0], nil), plan.Elements(m.Operands[2]),
-			plan.Elements(m.Operands[4]), scales, parallel)
+		return p.Run(plan.Results(m.Results[0], nil), codesOf(m.Operands[2], m.Scratch[0]),
+			codesOf(m.Operands[4], m.Scratch[1]), scales, parallel)
 	}
 	return k, nil
+}
+
+// codesOf returns codes, in scratch if they are floats.
+func codesOf(memory, scratch any) matmul.Elements {
+	if whole, ok := memory.([]float32); ok {
+		loops.ToInt8(scratch.([]int8), whole)
+		memory = scratch
+	}
+	return plan.Elements(memory)
 }
 
 func norm(c *program.Call, o plan.Options) (*plan.Kernel, error) {

@@ -24,7 +24,8 @@ const (
 	// Decode reads the next [Tokens] of sequences, [Start], [First], caches ([CacheOf]) and
 	// [Projection], and returns [Logits] after the last of these, and the caches with the tokens.
 	Decode
-	// OneBlock computes a block: from the residual stream, [Stream], and [Segments] to [Stream].
+	// OneBlock computes a block: from the residual stream, [Stream], and [Segments] to [Stream], or to
+	// activations ([Shape.Record]).
 	OneBlock
 )
 
@@ -82,7 +83,7 @@ type Shape struct {
 	Parts          bool // of Score
 	Cache          int  // of Decode: tokens that a cache holds
 	Layer          int  // of OneBlock
-	// Record has the sites whose activations, as products read them, OneBlock also returns, by name.
+	// Record has the sites whose activations, as products read them, OneBlock returns by name instead.
 	Record []string
 }
 
@@ -255,8 +256,11 @@ func (n *network) oneBlock(shape Shape) {
 	if shape.Documents {
 		n.shared[Segments] = n.ints(Segments, n.batch, n.Context)
 	}
-	if n.declare(n.BlockParams(shape.Layer)) {
-		n.Output(Stream, n.block(shape.Layer, x))
+	if !n.declare(n.BlockParams(shape.Layer)) {
+		return
+	}
+	if y := n.block(shape.Layer, x); len(shape.Record) == 0 {
+		n.Output(Stream, y)
 	}
 }
 

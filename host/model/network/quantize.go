@@ -203,8 +203,13 @@ func (n *network) product(x quantized, site, name string) value {
 			args[2] = given
 		}
 	}
-	if calls[sites[3].String()] != nil && n.quantizers.Unquantized {
-		args[3] = x.before
+	if calls[sites[3].String()] != nil {
+		if n.quantizers.Unquantized {
+			args[3] = x.before
+		}
+		if calls[site] == nil {
+			args[3] = n.withoutPadding(site, args[3])
+		}
 	}
 	forward := func(in []value) value { return linear(in[0], in[1]) }
 	if n.quantizers.Coded[name] && x.codes.integers.Valid() {

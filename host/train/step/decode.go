@@ -14,6 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/matmul"
+	"github.com/cage-qat/cage/host/compute/plan"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/generate"
@@ -85,7 +86,7 @@ func (d *Decoder) Next(tokens []int32) ([]float32, error) {
 	if err := c.evaluationPlan.checkPiece(len(tokens)); err != nil {
 		return nil, err
 	}
-	if n == 1 && c.dev.SharesMemory() {
+	if n == 1 && c.dev.Fuses() {
 		return d.nextToken(tokens)
 	}
 	key := fmt.Sprintf("decode %d %d %d", len(d.first), n, d.length)
@@ -139,15 +140,13 @@ func (p *Plan) decodeStage(sequences, n, length int) update.Stage {
 		}
 		weights := p.weightNodes(in, false)
 		of := p.plannedPiece(sequences, n, length)
-		dev := engine.DeviceOf(in.Graph())
-		if p.addQuantizers(&of, p.Pieces[sequences*n], dev, hasNode(in)) {
-			if results, _, ok := language.Planned(of.withNodes(in), nil); ok {
-				out := update.Nodes{}
-				for name, x := range results {
-					out[of.tensors[name]] = x
-				}
-				return out
+		p.addQuantizers(&of, p.Pieces[sequences*n], false, engine.DeviceOf(in.Graph()), hasNode(in))
+		if results, _, ok := language.Planned(of.withNodes(in), nil); ok {
+			out := update.Nodes{}
+			for name, x := range results {
+				out[of.tensors[name]] = x
 			}
+			return out
 		}
 		quantize := activationQuantizer(p.Pieces[sequences*n], in)
 		logits, next := language.Decode(weights, piece, have, quantize)
@@ -175,26 +174,44 @@ func (p *Plan) plannedPiece(sequences, n, length int) planned {
 	return of
 }
 
-// nextToken reads a token of each sequence without a graph, and changes the caches in place.
-func (d *Decoder) nextToken(tokens []int32) (logits []float32, err error) {
-	e, start := d.e, []int32{int32(d.start)}
-	c, p := e.c, e.c.evaluationPlan
-	of := p.plannedPiece(len(d.first), 1, d.length)
-	hasTensor := func(name string) bool { return e.t[name] != nil }
-	if !p.addQuantizers(&of, p.Pieces[len(tokens)], c.dev, hasTensor) {
-		return nil, errors.New("step: a quantizer of activations has a backward pass that is no call")
+// reader is a plan that reads a token of each of some sequences, and the tensors of its inputs.
+type reader struct {
+	*plan.Plan
+	tensors map[string]string
+}
+
+// reader returns the plan for a number of sequences and a length of caches, which it keeps.
+func (e *Evaluator) reader(sequences, length int) (reader, error) {
+	key := [2]int{sequences, length}
+	if r, ok := e.readers[key]; ok {
+		return r, nil
 	}
+	c, p := e.c, e.c.evaluationPlan
+	of := p.plannedPiece(sequences, 1, length)
+	p.addQuantizers(&of, p.Pieces[sequences], false, c.dev,
+		func(name string) bool { return e.t[name] != nil })
 	arithmetic := matmul.Float32
 	if c.dev.Precision() == device.BFloat16 {
 		arithmetic = matmul.BFloat16
 	}
 	compiled, err := p.Model.(model.Language).Plan(of.Planned, arithmetic, nil)
+	if err == nil {
+		e.readers[key] = reader{compiled, of.tensors}
+	}
+	return e.readers[key], err
+}
+
+// nextToken reads a token of each sequence without a graph, and changes the caches in place.
+func (d *Decoder) nextToken(tokens []int32) (logits []float32, err error) {
+	e, start := d.e, []int32{int32(d.start)}
+	r, err := e.reader(len(d.first), d.length)
 	if err != nil {
 		return nil, err
 	}
+	p := e.c.evaluationPlan
 	logits = make([]float32, len(tokens)*p.Model.(model.Language).Network().Vocab)
 	memory := func(name string, halves bool) (any, error) {
-		switch tensor := of.tensors[name]; tensor {
+		switch tensor := r.tensors[name]; tensor {
 		case tokensName:
 			return tokens, nil
 		case startName:
@@ -211,56 +228,65 @@ func (d *Decoder) nextToken(tokens []int32) (logits []float32, err error) {
 		}
 	}
 	var in, out []any
-	for i, name := range compiled.Inputs() {
-		x, err := memory(name, compiled.ReadsHalves(i))
+	for i, name := range r.Inputs() {
+		x, err := memory(name, r.ReadsHalves(i))
 		if err != nil {
 			return nil, err
 		}
 		in = append(in, x)
 	}
-	for _, name := range compiled.OutputNames() {
+	for _, name := range r.OutputNames() {
 		x, err := memory(name, false)
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, x)
 	}
-	if err = compiled.Run(in, out, c.dev.Parallel); err == nil {
+	if err = r.Run(in, out, e.c.dev.Parallel); err == nil {
 		d.start++
 	}
 	return logits, err
 }
 
-// memory returns the elements of a tensor. With halves they may be in bfloat16, if products round
-// them to it or if none is changed by that: reading them takes half the time.
-func (e *Evaluator) memory(tensor string, halves bool) (any, error) {
+// memory returns the elements of a tensor, which it keeps. With halves they may be in bfloat16, if
+// products round them to it or if none is changed by that: reading them takes half the time.
+func (e *Evaluator) memory(tensor string, halves bool) (made any, err error) {
+	key := fmt.Sprint(tensor, " ", halves)
+	if made := e.kept[key]; made != nil {
+		return made, nil
+	}
 	b := e.t[tensor]
 	if b != nil && b.Shape().DType == dtypes.Int8 && strings.HasPrefix(tensor, codesPrefix) {
 		return engine.Data[int8](b)
 	}
 	values, err := update.View(b)
-	if err != nil || !halves {
-		return values, err
+	if err != nil {
+		return nil, err
 	}
-	if made := e.halves[tensor]; made != nil {
-		return made, nil
-	}
+	made = values
 	rounds := e.c.dev.Precision() == device.BFloat16
-	var made any = values
-	switch short := make([]uint16, len(values)); {
+	inParts := func(f func(from, to int)) { // all cores read the memory
+		const each = 1 << 20
+		e.c.dev.Parallel((len(values)+each-1)/each, func(i int) {
+			f(i*each, min((i+1)*each, len(values)))
+		})
+	}
+	switch {
+	case !halves:
 	case rounds && linalg.ReadsHalves():
-		loops.ToBFloat16(short, values)
+		short := make([]uint16, len(values))
+		inParts(func(from, to int) { loops.ToBFloat16(short[from:to], values[from:to]) })
 		made = short
 	case rounds:
 		rounded := make([]float32, len(values)) // the weight itself must not change
-		loops.RoundToBFloat16(rounded, values)
+		inParts(func(from, to int) { loops.RoundToBFloat16(rounded[from:to], values[from:to]) })
 		made = rounded
 	case linalg.ReadsHalves():
 		if lossless, ok := linalg.Halve(values, 1, len(values)); ok {
 			made = lossless.Data
 		}
 	}
-	e.halves[tensor] = made
+	e.kept[key] = made
 	return made, nil
 }
 

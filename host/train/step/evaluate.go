@@ -22,10 +22,11 @@ import (
 // provide for evaluation instead. The weights are quantized once, when it is created, by the
 // evaluation quantizers.
 type Evaluator struct {
-	c      *Compiled
-	own    update.Tensors // tensors that optimizers provide, and quantized weights
-	t      update.Tensors // own, and the other tensors of the state
-	halves map[string]any // weights for reading single tokens, most of them in bfloat16
+	c       *Compiled
+	own     update.Tensors    // tensors that optimizers provide, and quantized weights
+	t       update.Tensors    // own, and the other tensors of the state
+	kept    map[string]any    // tensors for reading single tokens, weights mostly in bfloat16
+	readers map[[2]int]reader // by the number of sequences and the length of caches
 }
 
 // Evaluator prepares the evaluation of s, which must stay unchanged until Close.
@@ -38,7 +39,8 @@ func (c *Compiled) Evaluator(s *State) (*Evaluator, error) {
 		finalize(own)
 		return nil, err
 	}
-	e := &Evaluator{c: c, own: own, t: maps.Clone(s.Tensors), halves: map[string]any{}}
+	e := &Evaluator{c: c, own: own, t: maps.Clone(s.Tensors), kept: map[string]any{},
+		readers: map[[2]int]reader{}}
 	maps.Copy(e.t, own)
 	return e, nil
 }
@@ -150,9 +152,7 @@ func (p *Plan) byPlan(in update.Nodes, output string) (result *graph.Node, ok bo
 		return nil, false
 	}
 	of := p.plannedModel(false)
-	if !p.addQuantizers(&of, p.Activations, engine.DeviceOf(in.Graph()), hasNode(in)) {
-		return nil, false
-	}
+	p.addQuantizers(&of, p.Activations, false, engine.DeviceOf(in.Graph()), hasNode(in))
 	of.Head.Logits = output == network.Logits
 	p.weightNodes(in, false)
 	out, _, ok := m.Planned(of.withNodes(in), nil)

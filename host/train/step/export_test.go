@@ -97,9 +97,3 @@ func QuantizedValues(c *Compiled, s *State) (map[string][]float32, error) {
 	}
 	return out, nil
 }
-
-// PlansQuantizers reports whether a plan computes the quantizers of activations in training.
-func (p *Plan) PlansQuantizers() bool {
-	of := p.plannedModel(false)
-	return p.addQuantizers(&of, p.Activations, nil, func(string) bool { return false })
-}

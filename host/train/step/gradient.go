@@ -183,18 +183,26 @@ func (p *Plan) differentiate(in update.Nodes, kind gradientKind, q model.Activat
 	at []*graph.Node, next update.Nodes) (read *graph.Node, gradients []*graph.Node) {
 	params := p.weightNodes(in, kind.full)
 	if m, ok := p.Model.(model.Language); ok {
-		if of, ok := p.plannedGradient(in, kind, q != nil); ok {
-			if out, gradients, ok := m.Planned(of.withNodes(in), at); ok {
-				for site, q := range p.Activations {
-					for i, t := range statesOf(q, site) {
-						next[sumName(t.Name)] = out[network.InputOf(site, spec.KeptPrefix+q.State()[i].Name)]
-					}
+		of := p.plannedGradient(in, kind)
+		wrt := make([]*graph.Node, len(at)) // what the model reads
+		for i, t := range p.gradientTensors(kind.full) {
+			wrt[i] = in[p.forwardName(kind.full)(t.Name)]
+		}
+		if out, gradients, ok := m.Planned(of.withNodes(in), wrt); ok {
+			for i, x := range wrt {
+				if x != at[i] { // it is gathered from the rows of all replicas
+					gradients[i] = engine.VJP(x, gradients[i], at[i])[0]
 				}
-				if p.Distillation != nil && !kind.sampled {
-					return flatten(out[network.Divergence], out[network.Entropy]), gradients
-				}
-				return flatten(out[network.Losses]), gradients
 			}
+			for site, q := range p.Activations {
+				for i, t := range statesOf(q, site) {
+					next[sumName(t.Name)] = out[network.InputOf(site, spec.KeptPrefix+q.State()[i].Name)]
+				}
+			}
+			if p.Distillation != nil && !kind.sampled {
+				return flatten(out[network.Divergence], out[network.Entropy]), gradients
+			}
+			return flatten(out[network.Losses]), gradients
 		}
 	}
 	loss, read := p.microBatchLoss(params, in, kind, q)

@@ -32,14 +32,11 @@ func (p *Plan) plannedModel(full bool) (of planned) {
 	return of
 }
 
-// plannedGradient returns the program of a micro-batch, if all quantizers can be calls.
-func (p *Plan) plannedGradient(in update.Nodes, kind gradientKind, quantized bool) (of planned,
-	ok bool) {
+// plannedGradient returns the program of a micro-batch.
+func (p *Plan) plannedGradient(in update.Nodes, kind gradientKind) (of planned) {
 	of = p.plannedModel(kind.full)
-	if quantized && !p.addQuantizers(&of, p.Activations, engine.DeviceOf(in.Graph()), hasNode(in)) {
-		return of, false
-	}
 	if !kind.full {
+		p.addQuantizers(&of, p.Activations, true, engine.DeviceOf(in.Graph()), hasNode(in))
 		p.addBackward(&of)
 	}
 	switch d := p.Distillation; {
@@ -52,35 +49,36 @@ func (p *Plan) plannedGradient(in update.Nodes, kind gradientKind, quantized boo
 			of.tensors[network.TeacherParam(t.Name)] = network.TeacherParam(t.Name)
 		}
 	}
-	return of, true
+	return of
 }
 
-// addQuantizers adds quantizers of activations. It reports whether all can be calls. has reports
-// whether there is a tensor.
-func (p *Plan) addQuantizers(of *planned, quantizers map[string]lower.Quantizer, dev *engine.Device,
-	has func(tensor string) bool) bool {
+// addQuantizers adds quantizers of activations, with their backward passes if a gradient is wanted.
+// has reports whether there is a tensor.
+func (p *Plan) addQuantizers(of *planned, quantizers map[string]lower.Quantizer, gradient bool,
+	dev *engine.Device, has func(tensor string) bool) {
 	for _, s := range p.Model.ActivationSites(p.Batch, p.Context) {
 		q := quantizers[s.Name]
 		if q == nil {
 			continue
 		}
-		if of.Calls[s.Name] = q.Call(); of.Calls[s.Name] == nil {
-			return false
-		}
+		c := q.Call(gradient)
 		for _, weight := range s.Feeds {
-			if has(codeName(weight, 0)) && s.Width <= matmul.MaxCodes {
-				of.Calls[s.Name], of.Coded[weight] = q.CodedCall(dev), true
+			if !has(codeName(weight, 0)) || s.Width > matmul.MaxCodes {
+				continue
+			}
+			if coded, ok := lower.Coded(q.Call(gradient), dev); ok {
+				c, of.Coded[weight] = coded, true
 				of.tensors[network.InputOf(weight, network.Integers)] = codeName(weight, 0)
 				of.tensors[network.InputOf(weight, network.Scale)] = codeName(weight, 1)
 			}
 		}
-		of.addOperands(s.Name, of.Calls[s.Name], q.Trained())
+		of.Calls[s.Name] = c
+		of.addOperands(s.Name, c, q.Trained())
 		if next := q.NextCall(); next != nil {
 			of.Next[s.Name] = next
 			of.addOperands(s.Name, next, q.Trained())
 		}
 	}
-	return true
 }
 
 func hasNode(in update.Nodes) func(tensor string) bool {

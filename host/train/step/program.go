@@ -20,10 +20,7 @@ func (p *Plan) Program() (*program.Program, error) {
 	calls := map[string]*program.Call{}
 	for _, list := range []map[string]lower.Quantizer{p.Weights, p.Activations} {
 		for site, q := range list {
-			if calls[site] = q.Call(); calls[site] == nil {
-				return nil, fmt.Errorf("step: the backward pass of the quantizer of %s takes an input that "+
-					"its forward pass does not, so it is no call", site)
-			}
+			calls[site] = q.Call(true)
 		}
 	}
 	shape := network.Shape{Batch: p.Batch, Context: p.Context,

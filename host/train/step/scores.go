@@ -18,8 +18,8 @@ type Scored struct {
 	Tokens          []int32 // [Rows, Length]
 	Lengths         []int32 // [Rows]
 	Places, Targets []int32
-	// Positions and Parts, [Rows, Length], are set if each row holds a context and its continuations,
-	// which requires plain attention in float32; otherwise they are nil.
+	// Positions and Parts, [Rows, Length], are set if each row holds a context and its continuations;
+	// otherwise they are nil.
 	Positions, Parts []int32
 }
 
@@ -71,11 +71,10 @@ func (e *Evaluator) Scores(s Scored) (logProbs []float32, likeliest []bool, err 
 				network.Positions: positionsName, network.Parts: partsName} {
 				of.tensors[input] = tensor
 			}
-			if p.addQuantizers(&of, p.Pieces[tokens], c.dev, hasNode(in)) {
-				if out, _, ok := language.Planned(of.withNodes(in), nil); ok {
-					return update.Nodes{logProbsName: out[network.LogProbs],
-						likeliestName: out[network.Likeliest]}
-				}
+			p.addQuantizers(&of, p.Pieces[tokens], false, c.dev, hasNode(in))
+			if out, _, ok := language.Planned(of.withNodes(in), nil); ok {
+				return update.Nodes{logProbsName: out[network.LogProbs],
+					likeliestName: out[network.Likeliest]}
 			}
 			quantize := activationQuantizer(p.Pieces[tokens], in)
 			logProbs, likeliest := language.Scores(weights, scored, quantize)
