@@ -183,8 +183,7 @@ func TestRecomputeSameBits(t *testing.T) {
 	}
 }
 
-// TestRecomputeUnquantized checks the same without quantizers, where activations are computed in
-// one pass.
+// TestRecomputeUnquantized checks the same without quantizers.
 func TestRecomputeUnquantized(t *testing.T) {
 	const batch, context = 3, 8
 	for name, options := range map[string]engine.Options{

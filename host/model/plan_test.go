@@ -105,6 +105,28 @@ func TestRecomputeTakesLessMemory(t *testing.T) {
 	}
 }
 
+// TestRecomputePlanned checks that plans compute the same bits again.
+func TestRecomputePlanned(t *testing.T) {
+	for _, build := range []func(architecture.Settings) *transformer{newLlama, newOLMo2} {
+		var want [][]float32
+		for _, recompute := range []architecture.Recompute{architecture.RecomputeNone,
+			architecture.RecomputeAttention, architecture.RecomputeBlocks} {
+			m := build(tiny)
+			m.Recompute = recompute
+			got := runPlan(t, m, network.Shape{Batch: 3, Context: 8}, hashedWeights(m.params),
+				hashedTokens(0, 3*9, m.Vocab))
+			if want == nil {
+				want = got
+			}
+			for i := range want {
+				if !slices.Equal(got[i], want[i]) {
+					t.Errorf("%s, recompute %q: output %d differs", m.Kind, recompute, i)
+				}
+			}
+		}
+	}
+}
+
 func inTurn(n int, f func(i int)) {
 	for i := range n {
 		f(i)

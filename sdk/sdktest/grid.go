@@ -88,55 +88,65 @@ func (q *quantizerRun) checkScope(t *trial) {
 					continue // other checks report errors
 				}
 				t.run(func() {
-					x := normal(17, s.shape...)
-					in := s.instance(t, Reference{}, x)
+					in := s.instance(t, Reference{}, normal(17, s.shape...))
 					t.begin()
-					// Elements that depend on the first: in its row, in its column, or elsewhere.
-					d, affected, column, others := s.shape[1], in.influence(x, 0), false, false
-					for i, m := range affected[d:] {
-						column, others = column || m && i%d == 0, others || m && i%d != 0
-					}
-					seen := sdk.ScopeRow
-					switch {
-					case others:
-						seen = sdk.ScopeTensor
-					case column:
-						seen = sdk.ScopeColumn
-					case !slices.Contains(affected[d/2:d], true):
-						seen = sdk.ScopeBlock
-					}
-					row := seen == sdk.ScopeBlock || seen == sdk.ScopeRow
-					beyond := -1 // an affected entry outside the declared group of the first
-					if g := in.Grid.Group; g > 0 && g < d && !in.mixes() {
-						if beyond = slices.Index(affected[g:d], true); beyond >= 0 {
-							beyond += g
-						}
-					}
-					as := claim(sdk.ClaimScaleScope) + " as " + seen
-					if s.site.Role == sdk.RoleKey {
-						as += ", or key_scope if it is so only for keys"
-					}
-					switch {
-					case claimed == "" && row && beyond >= 0:
-						t.failf(in.at(), "the Grid declares groups of %d entries, but the level of entry %d "+
-							"depends on entry 0", in.Grid.Group, beyond)
-					case seen == claimed, claimed == "" && row:
-					case claimed == sdk.ScopeBlock && row && d <= 128: // a block may span the row
-					case claimed != "":
-						t.failf(in.at(), "the levels of an entry depend on its %s; %s claims %s", seen, name, claimed)
-					case len(s.settings) > 0 || seen == sdk.ScopeTensor && s.site.Role == sdk.RoleWeight:
-						t.notef("the levels of an entry of a %s depend on its %s with %s",
-							s.role, seen, settingsText(s.settings))
-					case seen == sdk.ScopeTensor:
-						t.failf(in.at(), "the levels of a token depend on other tokens; if this is intended, %s", as)
-					default:
-						t.failf(in.at(), "the levels of an entry depend on its column instead of its row, "+
-							"the last axis; if this is intended, %s", as)
-					}
+					in.judgeScope(t, name, claimed)
 				})
 			}
 		}
 	}
+}
+
+// judgeScope compares the scope of a scale, as seen from the first entry, with the claimed one.
+func (in *instance) judgeScope(t *trial, name sdk.ClaimName, claimed string) {
+	d, affected := in.shape[1], in.influence(normal(17, in.shape...), 0)
+	seen := scopeOf(affected, d)
+	row := seen == sdk.ScopeBlock || seen == sdk.ScopeRow
+	beyond := -1 // an affected entry outside the declared group of the first
+	if g := in.Grid.Group; g > 0 && g < d && !in.mixes() {
+		if beyond = slices.Index(affected[g:d], true); beyond >= 0 {
+			beyond += g
+		}
+	}
+	as := claim(sdk.ClaimScaleScope) + " as " + seen
+	if in.site.Role == sdk.RoleKey {
+		as += ", or key_scope if it is so only for keys"
+	}
+	switch {
+	case claimed == "" && row && beyond >= 0:
+		t.failf(in.at(), "the Grid declares groups of %d entries, but the level of entry %d "+
+			"depends on entry 0", in.Grid.Group, beyond)
+	case seen == claimed, claimed == "" && row:
+	case claimed == sdk.ScopeBlock && row && d <= 128: // a block may span the row
+	case claimed != "":
+		t.failf(in.at(), "the levels of an entry depend on its %s; %s claims %s", seen, name, claimed)
+	case len(in.settings) > 0 || seen == sdk.ScopeTensor && in.site.Role == sdk.RoleWeight:
+		t.notef("the levels of an entry of a %s depend on its %s with %s", in.role, seen,
+			settingsText(in.settings))
+	case seen == sdk.ScopeTensor:
+		t.failf(in.at(), "the levels of a token depend on other tokens; if this is intended, %s", as)
+	default:
+		t.failf(in.at(), "the levels of an entry depend on its column instead of its row, "+
+			"the last axis; if this is intended, %s", as)
+	}
+}
+
+// scopeOf returns the scope of the scale of the first entry of a matrix with d columns, given the
+// entries that depend on it.
+func scopeOf(affected []bool, d int) string {
+	column, others := false, false
+	for i, m := range affected[d:] {
+		column, others = column || m && i%d == 0, others || m && i%d != 0
+	}
+	switch {
+	case others:
+		return sdk.ScopeTensor
+	case column:
+		return sdk.ScopeColumn
+	case !slices.Contains(affected[d/2:d], true):
+		return sdk.ScopeBlock
+	}
+	return sdk.ScopeRow
 }
 
 // checkNearest sweeps one entry of the second row of a matrix through its range, while the sum, the

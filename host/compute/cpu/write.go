@@ -121,7 +121,7 @@ func (a *analysis) fuseLinear(n *node, once func(x operand, op loops.Op) bool) {
 			return
 		}
 		second, t := parts(y)
-		n.op = opLinAdd + n.op - loops.Add // the differences follow the sums in both lists
+		n.op = map[loops.Op]loops.Op{loops.Add: opLinAdd, loops.Sub: opLinSub}[n.op]
 		n.in = []operand{first, s, second, t}
 	}
 }
