@@ -52,12 +52,9 @@ func linearGradients(dy, x, w *graph.Node) (dx, dw *graph.Node) {
 // addLinearGradients is like linearGradients, but adds sum, unless nil, to dx.
 func addLinearGradients(sum, dy, x, w *graph.Node) (dx, dw *graph.Node) {
 	b, _ := engine.NoteOf[Backward](w)
-	switch {
-	case b.InputGradient.none() && sum != nil:
-		dx, sum = engine.AddDotGeneral(sum, dy, []int{1}, nil, w, []int{0}, nil), nil
-	case b.InputGradient.none():
+	if b.InputGradient.none() {
 		dx = matMul(dy, w)
-	default:
+	} else {
 		dx = b.InputGradient.product(dy, transpose(b.other(b.InputGradient, w)))
 	}
 	if sum != nil {

@@ -7,12 +7,14 @@ import (
 	"github.com/cage-qat/cage/host/compute/lower"
 )
 
-func linear(x, w *graph.Node) *graph.Node {
-	y, ok := lower.ProductOfCodes(x, w, false)
-	if !ok {
-		y = matMulTransposed(x, w)
+func linear(x, w *graph.Node) *graph.Node { return withLinearGradient(product(x, w), x, w) }
+
+// product returns x·wᵀ, without a gradient.
+func product(x, w *graph.Node) *graph.Node {
+	if y, ok := lower.ProductOfCodes(x, w, false); ok {
+		return y
 	}
-	return withLinearGradient(y, x, w)
+	return matMulTransposed(x, w)
 }
 
 // A branch reads the residual stream through a norm, and ends in a product that is added to the
@@ -30,22 +32,14 @@ func (b *branch) norm(x, gain *graph.Node, epsilon float64) *graph.Node {
 
 // add returns sum + x·wᵀ, the stream after the branch.
 func (b *branch) add(sum, x, w *graph.Node) *graph.Node {
-	var total *graph.Node
-	if y, ok := lower.ProductOfCodes(x, w, false); ok {
-		total = graph.Add(sum, y)
-	} else {
-		total = engine.AddDotGeneral(sum, x, []int{1}, nil, w, []int{1}, nil)
+	if !b.joins {
+		return graph.Add(sum, linear(x, w))
 	}
-	if b.joins {
-		return engine.Custom(total, []*graph.Node{x, w}, func(dy *graph.Node) []*graph.Node {
-			b.dSum = dy
-			dx, dw := linearGradients(dy, x, w)
-			return []*graph.Node{dx, dw}
-		})
-	}
-	return engine.Custom(total, []*graph.Node{sum, x, w}, func(dy *graph.Node) []*graph.Node {
+	total := graph.Add(sum, product(x, w))
+	return engine.Custom(total, []*graph.Node{x, w}, func(dy *graph.Node) []*graph.Node {
+		b.dSum = dy
 		dx, dw := linearGradients(dy, x, w)
-		return []*graph.Node{dy, dx, dw}
+		return []*graph.Node{dx, dw}
 	})
 }
 

@@ -77,17 +77,6 @@ func DotGeneralRounded(
 	return product{a, aContracted, aBatch, b, bContracted, bBatch}.dot(true)
 }
 
-// AddDotGeneral returns sum + [DotGeneral], in one pass if package matmul computes products.
-func AddDotGeneral(
-	sum, a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int,
-) *graph.Node {
-	p := product{a, aContracted, aBatch, b, bContracted, bBatch}
-	if g := a.Graph(); OwnProducts(g) {
-		return p.native(Arithmetic(g), productOptions{sum: sum})
-	}
-	return graph.Add(sum, p.dot(false))
-}
-
 // ExactDot is [DotGeneral] in float32, whatever the precision of the device.
 func ExactDot(
 	a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int,

@@ -56,9 +56,8 @@ func MultipliesBFloat16() bool {
 }
 
 type productOptions struct {
-	// rows and columns are the [matmul.Scales] of a product of integers; columns may be nil. sum,
-	// unless nil, is added to a product of floats.
-	rows, columns, sum *graph.Node
+	// rows and columns are the [matmul.Scales] of a product of integers; columns may be nil.
+	rows, columns *graph.Node
 	// rounded rounds the result to the precision of the graph's device and stores it in that type;
 	// natives read it without conversion ([ShortOperand]).
 	rounded bool
@@ -81,7 +80,7 @@ func (p product) native(arithmetic matmul.Arithmetic, o productOptions) *graph.N
 		dims = append(dims, axis.Size)
 	}
 	inputs := []*graph.Node{ShortOperand(p.a), ShortOperand(p.b)}
-	for _, x := range []*graph.Node{o.rows, o.columns, o.sum} {
+	for _, x := range []*graph.Node{o.rows, o.columns} {
 		if x != nil {
 			inputs = append(inputs, x)
 		}
@@ -96,13 +95,8 @@ func (p product) native(arithmetic matmul.Arithmetic, o productOptions) *graph.N
 		for i, x := range in[2:] {
 			more[i] = x.Flat.([]float32)
 		}
-		var scales matmul.Scales
+		scales := matmul.Scales{Rows: more[0], Columns: more[1]}
 		var results matmul.Results
-		if arithmetic == matmul.Int8 {
-			scales = matmul.Scales{Rows: more[0], Columns: more[1]}
-		} else {
-			results.Addend = more[0]
-		}
 		if short {
 			results.BFloat16 = out[0].Flat.([]uint16)
 		} else {
