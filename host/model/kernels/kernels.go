@@ -461,6 +461,24 @@ func headOf(c *program.Call, o plan.Options, first int, limit float64, tokens in
 	}, program.FloatType(size, w[0]), err
 }
 
+// each computes the logits of chunks of rows, one after the other, in the first scratch. For each
+// chunk it calls do with the memory of its rows and the index of the first of them.
+func (f head) each(m plan.Memory, n, size int, parallel loops.Parallel,
+	do func(part plan.Memory, logits []float32, first int) error) error {
+	logits := m.Scratch[0].([]float32)
+	for first := 0; first < n; first += size {
+		part := m.Rows(n, first, size)
+		err := f(logits, part.Operands[0], m.Operands[1], parallel)
+		if err == nil {
+			err = do(part, logits, first)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // draw samples targets for chunks of rows, one after the other.
 func draw(c *program.Call, o plan.Options, limit float64, tokens int) (*plan.Kernel, error) {
 	logitsOf, t, err := headOf(c, o, 0, limit, tokens)
@@ -482,22 +500,14 @@ func draw(c *program.Call, o plan.Options, limit float64, tokens int) (*plan.Ker
 	return &plan.Kernel{Rounds: []bool{true, true}, Gradients: []bool{false},
 		Scratch: []plan.Scratch{{Type: t}, {Type: randomBits}},
 		Forward: func(m plan.Memory, parallel loops.Parallel) error {
-			logits, bits := m.Scratch[0].([]float32), m.Scratch[1].([]uint32)
-			key := [2]uint32(m.Operands[2].([]uint32))
-			for first := 0; first < n; first += size {
-				part := m.Rows(n, first, size)
-				err := logitsOf(logits, part.Operands[0], m.Operands[1], parallel)
-				if err != nil {
-					return err
-				}
+			bits, key := m.Scratch[1].([]uint32), [2]uint32(m.Operands[2].([]uint32))
+			return logitsOf.each(m, n, size, parallel, func(part plan.Memory, logits []float32,
+				first int) error {
 				parallel(size, func(i int) {
 					loops.Bits(bits[i*columns:][:columns], key, uint32((first+i)*columns))
 				})
-				if err := drawn([]any{logits, bits}, part.Results, parallel); err != nil {
-					return err
-				}
-			}
-			return nil
+				return drawn([]any{logits, bits}, part.Results, parallel)
+			})
 		}}, nil
 }
 
@@ -522,13 +532,9 @@ func scores(c *program.Call, o plan.Options, limit float64, tokens int) (*plan.K
 	return &plan.Kernel{Rounds: []bool{true, true}, Gradients: []bool{false},
 		Scratch: []plan.Scratch{{Type: t}},
 		Forward: func(m plan.Memory, parallel loops.Parallel) error {
-			logits, totals := m.Scratch[0].([]float32), make([]float32, size)
-			for first := 0; first < n; first += size {
-				part := m.Rows(n, first, size)
-				err := logitsOf(logits, part.Operands[0], m.Operands[1], parallel)
-				if err != nil {
-					return err
-				}
+			totals := make([]float32, size)
+			return logitsOf.each(m, n, size, parallel, func(part plan.Memory, logits []float32,
+				_ int) error {
 				rows := loops.Logits{Columns: t.Shape[1], Logits: logits,
 					Targets: part.Operands[2].([]int32)}
 				chosen := part.Results[0].([]float32)
@@ -536,11 +542,8 @@ func scores(c *program.Call, o plan.Options, limit float64, tokens int) (*plan.K
 					return err
 				}
 				loops.Binary(loops.Sub, chosen, chosen, totals)
-				if err := likeliest([]any{logits}, part.Results[1:], parallel); err != nil {
-					return err
-				}
-			}
-			return nil
+				return likeliest([]any{logits}, part.Results[1:], parallel)
+			})
 		}}, nil
 }
 
@@ -569,37 +572,31 @@ func (f loss) kernel(c *program.Call, o plan.Options, limit float64, tokens int)
 		return nil, err
 	}
 	chunks := func(m plan.Memory, parallel loops.Parallel) error {
-		logits, d := m.Scratch[0].([]float32), any(nil)
+		var d any
 		if m.Gradients != nil {
 			d = m.Scratch[1]
 		}
-		for first := 0; first < n; first += size {
-			part := m.Rows(n, first, size)
-			part.Operands[1] = m.Operands[1]
+		return logitsOf.each(m, n, size, parallel, func(part plan.Memory, logits []float32,
+			first int) error {
 			if len(part.Operands) > 4 {
 				part.Operands[4] = m.Operands[4] // the head of a teacher
 			}
-			err := logitsOf(logits, part.Operands[0], m.Operands[1], parallel)
-			if err == nil {
-				rows := loops.Logits{Columns: vocabulary, Logits: logits,
-					Targets: part.Operands[2].([]int32)}
-				err = f(rows, part, d, parallel)
-			}
+			rows := loops.Logits{Columns: vocabulary, Logits: logits,
+				Targets: part.Operands[2].([]int32)}
+			err := f(rows, part, d, parallel)
 			if err == nil && d != nil {
-				var sum []float32 // of the weight's gradient, over the chunks before
-				if first > 0 {
-					sum, _ = m.Gradients[1].([]float32)
-				}
-				if err = capAdjoint([]any{logits, d}, []any{d}, parallel); err == nil {
-					err = p.adjoints(part.Gradients[0], m.Gradients[1], d, part.Operands[0], m.Operands[1], sum,
-						parallel)
-				}
+				err = capAdjoint([]any{logits, d}, []any{d}, parallel)
 			}
-			if err != nil {
+			if err != nil || d == nil {
 				return err
 			}
-		}
-		return nil
+			var sum []float32 // of the weight's gradient, over the chunks before
+			if first > 0 {
+				sum, _ = m.Gradients[1].([]float32)
+			}
+			return p.adjoints(part.Gradients[0], m.Gradients[1], d, part.Operands[0], m.Operands[1], sum,
+				parallel)
+		})
 	}
 	return &plan.Kernel{Rounds: []bool{true, true}, Gradients: []bool{true, true},
 		Scratch: []plan.Scratch{{Type: t}, {Type: t, Rounded: limit == 0}},

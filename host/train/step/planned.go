@@ -39,17 +39,23 @@ func (p *Plan) plannedGradient(in update.Nodes, kind gradientKind) (of planned) 
 		p.addQuantizers(&of, p.Activations, true, engine.DeviceOf(in.Graph()), hasNode(in))
 		p.addBackward(&of)
 	}
-	switch d := p.Distillation; {
-	case kind.sampled:
+	if kind.sampled {
 		of.Head.Sampled = true
 		of.tensors[network.Key] = labelKeysName
-	case d != nil:
+	} else {
+		p.addTeacher(&of)
+	}
+	return of
+}
+
+// addTeacher adds the teacher, if there is one.
+func (p *Plan) addTeacher(of *planned) {
+	if d := p.Distillation; d != nil {
 		of.Head.Teacher = network.Teacher{Distillation: d.Distillation, Settings: d.Teacher.Network()}
 		for _, t := range p.teacherParams() {
 			of.tensors[network.TeacherParam(t.Name)] = network.TeacherParam(t.Name)
 		}
 	}
-	return of
 }
 
 // addQuantizers adds quantizers of activations, with their backward passes if a gradient is wanted.

@@ -17,16 +17,12 @@ func (p *Plan) Program() (*program.Program, error) {
 	if !ok {
 		return nil, fmt.Errorf("step: only language models are programs")
 	}
-	calls := map[string]*program.Call{}
+	of := p.plannedModel(false)
+	p.addTeacher(&of)
 	for _, list := range []map[string]lower.Quantizer{p.Weights, p.Activations} {
 		for site, q := range list {
-			calls[site] = q.Call(true)
+			of.Calls[site] = q.Call(true)
 		}
 	}
-	shape := network.Shape{Batch: p.Batch, Context: p.Context,
-		Documents: len(m.BatchDims(p.Batch, p.Context)) > 2}
-	if d := p.Distillation; d != nil {
-		shape.Head.Teacher = network.Teacher{Distillation: d.Distillation, Settings: d.Teacher.Network()}
-	}
-	return network.New(m.Network(), shape, network.Quantizers{Calls: calls})
+	return network.New(m.Network(), of.Shape, of.Quantizers)
 }
