@@ -22,7 +22,7 @@ in training as a program, with its quantizers in place: first the whole, then th
 in it. Those that differ only in their layer or in shapes are shown once. Adapters and
 quantizers of the backward pass are not shown.
 
-  cage config examples/paper/effect.toml --set model.layers=2`,
+  cage config examples/quartet.toml --set model.vocab=256`,
 		Args: arguments(0, 1, "at most one TOML file"),
 	}
 	sets := cmd.Flags().StringArray("set", nil,
