@@ -88,7 +88,8 @@ func TestSettingsOfOneTable(t *testing.T) {
 	many := strings.Repeat("many", 10) // Go concatenates short strings without allocations
 	allocations := func(tables int) float64 {
 		doc := document(t, strings.Repeat("[["+many+"]]\nx = 1\ny = 2\n", tables))
-		return testing.AllocsPerRun(1, func() { doc.Settings(many+"[0]", map[string]any{}) })
+		// A collection empties the pools of fmt, an allocation more: the mean of 100 hides it.
+		return testing.AllocsPerRun(100, func() { doc.Settings(many+"[0]", map[string]any{}) })
 	}
 	if few, many := allocations(1), allocations(1000); many > few {
 		t.Errorf("%v allocations beside 999 other tables, %v without", many, few)
