@@ -1,28 +1,24 @@
 package model
 
 import (
-	"errors"
-	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 func lossesOf(t *testing.T, m Model, weights [][]float32, tokens []int32, batch int) []float32 {
 	t.Helper()
 	return evaluate(t, m, weights, tokens, batch,
 		func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-			return []*graph.Node{m.Losses(params, ids, nil)}
+			return []*graph.Node{lossesIn(m, params, ids)}
 		})[0]
 }
 
@@ -97,37 +93,30 @@ func TestSharedKeys(t *testing.T) {
 	near(t, "one head of keys for each of queries", lossesOf(t, each, weights, tokens, 2), want)
 }
 
-// reflect multiplies the rows of x by the orthogonal matrix I − 2·vvᵀ, where all elements of v are
-// equal.
-func reflect(x *graph.Node) *graph.Node {
-	mean := graph.ReduceAndKeep(x, graph.ReduceMean, -1)
-	return graph.Sub(x, graph.MulScalar(mean, 2))
-}
-
 // TestOperandsMayBeRotated checks that losses and gradients do not change if an activation and the
-// weights that its site feeds are multiplied by one orthogonal matrix along their last axes: the
-// activation is only used in products with these weights. The limit allows for float32 rounding in
-// about ten successive products.
+// weights that its site feeds are multiplied by one orthogonal matrix along their last axes, I −
+// 2·vvᵀ, where all elements of v are equal: the activation is only used in products with these
+// weights. The limit allows for float32 rounding in about ten successive products.
 func TestOperandsMayBeRotated(t *testing.T) {
+	reflect := func(x program.Value) program.Value { return x.Sub(x.MeanRow().Scale(2)) }
 	eachLanguage(t, func(t *testing.T, m Language) {
 		const batch, context = 4, 16
 		tokens := hashedTokens(0, batch*(context+1), tiny.Vocab)
-		run := func(rotate func(*graph.Node) *graph.Node) [][]float32 {
+		calls := atSites(t, m, batch, context,
+			func(ActivationSite) func(x program.Value) program.Value { return reflect })
+		for _, site := range m.ActivationSites(batch, context) {
+			for _, name := range site.Feeds {
+				dims := m.Params()[indexOf(t, m, name)].Dims
+				calls[name] = callOf(t, dims[0], dims[1], reflect)
+			}
+		}
+		run := func(calls map[string]*program.Call) [][]float32 {
 			return evaluate(t, m, hashedWeights(m.Params()), tokens, batch,
 				func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-					used := slices.Clone(params)
-					for _, site := range m.ActivationSites(batch, context) {
-						for _, name := range site.Feeds {
-							i := indexOf(t, m, name)
-							used[i] = rotate(params[i])
-						}
-					}
-					losses := m.Losses(used, ids,
-						func(_ ActivationSite, x *graph.Node) *graph.Node { return rotate(x) })
-					return append([]*graph.Node{losses}, graph.Gradient(graph.ReduceAllMean(losses), params...)...)
+					return lossesAndGradients(m, params, ids, calls)
 				})
 		}
-		plain, rotated := run(func(x *graph.Node) *graph.Node { return x }), run(reflect)
+		plain, rotated := run(nil), run(calls)
 		for i := range plain {
 			what := "losses"
 			if i > 0 {
@@ -140,76 +129,6 @@ func TestOperandsMayBeRotated(t *testing.T) {
 	})
 }
 
-// withFusedAttention opens a device and compares its fused attention with plain attention. It skips
-// the test if the device has none for these sizes.
-func withFusedAttention(t *testing.T, c coreSizes) *engine.Device {
-	t.Helper()
-	d := testdevice.Open(t, engine.Options{Precision: device.BFloat16})
-	if testdevice.Kind() == device.CPU {
-		t.Skip("the CPU has none for graphs")
-	}
-	if err := d.Try(c.trial(c.fused, 1<<26)); errors.Is(err, engine.ErrRefused) {
-		t.Skip("fused attention is not used: ", err)
-	} else if err != nil {
-		t.Fatal(err)
-	}
-	return d
-}
-
-// TestFusedAttention compares fused attention, if the device has it, with products and a softmax.
-func TestFusedAttention(t *testing.T) {
-	for _, c := range []coreSizes{{1, 64, 128, false, 1. / 8}, {1, 128, 512, false, 1. / 64},
-		{3, 64, 192, false, 1. / 8}, {2, 32, 129, false, 1. / 6}, {1, 64, 512, true, 1. / 8},
-		{2, 128, 256, true, 1. / 11}} {
-		t.Run(c.kind(), func(t *testing.T) { withFusedAttention(t, c) })
-	}
-}
-
-// TestMarkedCore checks that the additional features of separatingCore separate documents like a
-// mask, with a core that only masks later keys: in values and gradients, for scores that are far
-// apart.
-func TestMarkedCore(t *testing.T) {
-	for _, c := range []coreSizes{{1, 8, 12, true, 1. / 3}, {2, 16, 300, true, 1. / 4}} {
-		t.Run(c.kind(), func(t *testing.T) {
-			const batch, keyHeads = 2, 2
-			rng := rand.New(rand.NewPCG(3, uint64(c.context)))
-			d := testdevice.Open(t, engine.Options{})
-			var in []*engine.Buffer
-			for _, heads := range []int{keyHeads * c.group, keyHeads, keyHeads, keyHeads * c.group} {
-				values := make([]float32, batch*c.context*heads*c.size)
-				for i := range values {
-					values[i] = float32(4 * rng.NormFloat64())
-				}
-				in = append(in, testdevice.Upload(t, d, values, batch, c.context, heads, c.size))
-			}
-			documents := randomDocuments(rng, batch, c.context)
-			if n := slices.Max(documents); n < 2 || !slices.Contains(documents, dataset.Padding) {
-				t.Fatalf("only %d documents, or no padding", n)
-			}
-			marked := func(segments *graph.Node) attentionCore {
-				return separatingCore(segments,
-					maskedCore(scores{scale: c.scale},
-						func(x *graph.Node) *graph.Node { return maskScores(x, nil, 0) }))
-			}
-			plain := func(segments *graph.Node) attentionCore {
-				return plainCore(scores{scale: c.scale}, segments, 0)
-			}
-			want := testdevice.Evaluate(t, d, in, coreAndAdjoints(documents, plain))
-			got := testdevice.Evaluate(t, d, in, coreAndAdjoints(documents, marked))
-			for i := range want {
-				// Sums of more terms have another order: scores of up to 300 have rounding errors of 1e-5.
-				if apart := engine.Distance(got[i], want[i]); !(apart < 1e-5) {
-					t.Errorf("output %d: the relative difference is %.2g", i, apart)
-				}
-			}
-			if apart := engine.Distance(testdevice.Evaluate(t, d, in, coreAndAdjoints(nil, plain))[0],
-				want[0]); apart < 0.1 {
-				t.Errorf("without documents the values are only %.2g away", apart)
-			}
-		})
-	}
-}
-
 // TestFusedModel compares the losses and gradients of whole models with fused and with plain
 // attention.
 func TestFusedModel(t *testing.T) {
@@ -219,16 +138,16 @@ func TestFusedModel(t *testing.T) {
 		"shared": {Layers: 2, Heads: 4, KVHeads: 2, Width: 128, Hidden: 128, Vocab: 13},
 	} {
 		t.Run(name, func(t *testing.T) {
-			withFusedAttention(t, coreSizes{group: c.Heads / c.KVHeads, size: c.Width / c.Heads,
-				context: context, scale: 1 / math.Sqrt(float64(c.Width/c.Heads))})
+			if testdevice.Kind() == device.CPU {
+				t.Skip("the CPU has none for graphs")
+			}
 			m := newLlama(c)
 			if name == "shared" {
 				m.Recompute = architecture.RecomputeBlocks
 			}
 			tokens := hashedTokens(0, batch*(context+1), c.Vocab)
 			build := func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-				losses := m.Losses(params, ids, nil)
-				return append([]*graph.Node{losses}, graph.Gradient(graph.ReduceAllMean(losses), params...)...)
+				return lossesAndGradients(m, params, ids)
 			}
 			plain := evaluateOn(t,
 				testdevice.Open(t, engine.Options{Precision: device.BFloat16,
@@ -242,29 +161,5 @@ func TestFusedModel(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// TestAttentionChoice checks that a device without fused attention computes attention plainly and
-// warns only once.
-func TestAttentionChoice(t *testing.T) {
-	var warnings []string
-	d, err := engine.Open(device.CPU,
-		engine.Options{Precision: device.BFloat16, Warn: func(message string, details ...any) {
-			warnings = append(warnings, message+": "+fmt.Sprint(details...))
-		}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	c := coreSizes{group: 1, size: 8, context: 32, scale: 1. / 3}
-	for range 2 {
-		if c.choose(d, nil) == nil {
-			t.Error("there is no attention")
-		}
-	}
-	if len(warnings) != 1 || !strings.Contains(warnings[0], "without the device's fused operation") ||
-		!strings.Contains(warnings[0], engine.ErrRefused.Error()) {
-		t.Errorf("warnings are %q, want one", warnings)
 	}
 }

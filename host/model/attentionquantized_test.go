@@ -9,6 +9,8 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/network"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 var allSites = Sites{Keys: true, Values: true, Queries: true, Head: true}
@@ -17,42 +19,53 @@ func withSites(m Language, s Sites) *transformer {
 	return newTransformer(m.(*transformer).Settings, Options{Sites: s})
 }
 
-// bend stands for a quantizer at sites other than inputs of layers. It applies a different smooth
-// function for each kind, so that rounding errors stay small, and treats each token separately.
-func bend(site ActivationSite, x *graph.Node) *graph.Node {
-	factor := map[SiteKind]float64{KindQuery: 0.9, KindKey: 0.7, KindValue: 1.3,
-		KindHead: 1.1}[site.Kind]
-	if factor == 0 {
-		return x
+// bend stands for quantizers at sites other than inputs of layers, of a number of tokens. It
+// applies a different smooth function for each kind, so that rounding errors stay small, and treats
+// each token separately.
+func bend(t *testing.T, m *transformer) func(tokens int) map[string]*program.Call {
+	return func(tokens int) map[string]*program.Call {
+		return atSites(t, m, 1, tokens, func(s ActivationSite) func(x program.Value) program.Value {
+			factor := map[SiteKind]float64{KindQuery: 0.9, KindKey: 0.7, KindValue: 1.3,
+				KindHead: 1.1}[s.Kind]
+			if factor == 0 {
+				return nil
+			}
+			return func(x program.Value) program.Value {
+				return x.Scale(factor).Sub(x.Mul(x.Abs().MaxRow()).Scale(0.05))
+			}
+		})
 	}
-	largest := graph.ReduceAndKeep(graph.Abs(x), graph.ReduceMax, -1)
-	return graph.Sub(graph.MulScalar(x, factor), graph.MulScalar(graph.Mul(x, largest), 0.05))
 }
 
 // TestAttentionQuantized checks that additional sites do not change losses and gradients with a
 // quantizer that returns its input, nor losses without a quantizer.
 func TestAttentionQuantized(t *testing.T) {
-	same := func(_ ActivationSite, x *graph.Node) *graph.Node { return x }
 	eachLanguage(t, func(t *testing.T, m Language) {
 		const batch, context = 3, 8
 		weights := hashedWeights(m.Params())
 		tokens := hashedTokens(0, batch*(context+1), tiny.Vocab)
-		outputs := func(m *transformer, q ActivationQuantizer) [][]float32 {
+		outputs := func(m *transformer, quantized bool) [][]float32 {
 			return evaluate(t, m, weights, tokens, batch,
 				func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-					losses := m.Losses(params, ids, q)
-					return append(graph.Gradient(graph.ReduceAllMean(losses), params...), losses)
+					var calls map[string]*program.Call
+					if quantized {
+						calls = atSites(t, m, batch, context,
+							func(ActivationSite) func(x program.Value) program.Value {
+								return func(x program.Value) program.Value { return x.Scale(2).Scale(0.5) }
+							})
+					}
+					return lossesAndGradients(m, params, ids, calls)
 				})
 		}
-		want := outputs(withSites(m, Sites{}), same)
-		got := outputs(withSites(m, allSites), same)
+		want := outputs(withSites(m, Sites{}), true)
+		got := outputs(withSites(m, allSites), true)
 		for i := range want {
 			if apart := engine.Distance(got[i], want[i]); !(apart < 2e-5) {
 				t.Errorf("output %d: the relative difference is %.2g", i, apart)
 			}
 		}
-		if none := outputs(withSites(m, allSites), nil); !slices.Equal(none[len(none)-1],
-			outputs(withSites(m, Sites{}), nil)[len(none)-1]) {
+		if none := outputs(withSites(m, allSites), false); !slices.Equal(none[0],
+			outputs(withSites(m, Sites{}), false)[0]) {
 			t.Error("sites change what is computed without a quantizer")
 		}
 	})
@@ -63,27 +76,36 @@ func TestAttentionQuantized(t *testing.T) {
 func TestGradientsOfOperands(t *testing.T) {
 	const batch, context, h = 2, 6, 1e-2
 	m := withSites(newLlama(tiny), allSites)
-	weights := append(hashedWeights(m.params), []float32{1})
-	out := evaluate(t, m, weights[:len(weights)-1], hashedTokens(0, batch*(context+1), tiny.Vocab),
+	out := evaluate(t, m, hashedWeights(m.params), hashedTokens(0, batch*(context+1), tiny.Vocab),
 		batch, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
 			var list []*graph.Node
 			for _, kind := range []SiteKind{KindQuery, KindKey, KindValue, KindHead} {
-				loss := func(factor *graph.Node) *graph.Node {
-					return graph.ReduceAllMean(
-						m.Losses(params, ids, func(site ActivationSite, x *graph.Node) *graph.Node {
-							if site.Kind != kind {
-								return x
-							}
-							f := graph.BroadcastToDims(factor, x.Shape().Dimensions...)
-							return engine.Custom(graph.Mul(x, f), []*graph.Node{x, factor},
-								func(dy *graph.Node) []*graph.Node {
-									return []*graph.Node{graph.Mul(dy, f), graph.ReduceAllSum(graph.Mul(dy, x))}
-								})
-						}))
+				of := func(factor *graph.Node) Pass {
+					p := passOf(m, params, ids, map[string]*program.Call{})
+					for _, s := range m.ActivationSites(batch, context) {
+						if s.Kind != kind {
+							continue
+						}
+						b := program.NewBuilder("times")
+						x, f := b.Input("x", program.FloatType(s.Tokens, s.Width)),
+							b.Input("factor", program.FloatType())
+						b.Output("value", x.Mul(f))
+						meaning, err := b.Build()
+						if err != nil {
+							t.Fatal(err)
+						}
+						p.Calls[s.Name] = &program.Call{Name: "times", Meaning: meaning}
+						p.Inputs[network.InputOf(s.Name, "factor")] = factor
+					}
+					return p
 				}
 				one := graph.Const(ids.Graph(), float32(1))
-				list = append(list, graph.Gradient(loss(one), one)[0], loss(graph.AddScalar(one, h)),
-					loss(graph.AddScalar(one, -h)))
+				_, gradients := m.Compute(of(one), []*graph.Node{one})
+				list = append(list, gradients[0])
+				for _, f := range []float64{1 + h, 1 - h} {
+					out, _ := m.Compute(of(graph.Const(ids.Graph(), float32(f))), nil)
+					list = append(list, graph.ReduceAllMean(out[network.Losses]))
+				}
 			}
 			return list
 		})
@@ -102,39 +124,29 @@ func TestDecodeQuantizesOperands(t *testing.T) {
 		m := withSites(language, allSites)
 		const length, ends = 16, 11
 		weights, tokens := hashedWeights(m.params), hashedTokens(0, ends, m.Vocab)
-		logits := func(q ActivationQuantizer) []float32 {
-			all := evaluate(t, m, weights, tokens, 1,
-				func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-					return []*graph.Node{logitsOf(m, params, ids, q)}
-				})[0]
-			return all[len(all)-m.Vocab:]
-		}
-		want := logits(bend)
-		if apart := engine.Distance(want, logits(nil)); apart < 1e-3 {
-			t.Fatalf("quantizers change the logits by %.2g only", apart)
-		}
-		for _, pieces := range [][]int{{ends}, {8, 1, 1, 1}, {3, 5, 3}} {
-			got := evaluate(t, m, weights, tokens, 1,
-				func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-					g := ids.Graph()
-					var caches []*graph.Node
-					for _, dims := range m.CacheDims(1, length) {
-						caches = append(caches, graph.BroadcastToDims(graph.Const(g, float32(1e3)), dims...))
-					}
-					var logits *graph.Node
-					start := 0
-					for _, n := range pieces {
-						piece := Piece{Tokens: graph.Slice(ids, graph.AxisRange(), graph.AxisRange(start, start+n)),
-							Start: graph.Const(g, int32(start)), First: engine.Constant(g, []int32{0}, 1)}
-						logits, caches = m.Decode(params, piece, caches, bend)
-						start += n
-					}
-					return []*graph.Node{logits}
-				})[0]
-			if apart := engine.Distance(got, want); !(apart < 5e-6) {
-				t.Errorf("pieces %v: the relative difference is %.2g", pieces, apart)
+		eachExecutor(t, func(t *testing.T, d *engine.Device) {
+			logits := func(calls map[string]*program.Call) []float32 {
+				all := evaluateOn(t, d, m, weights, tokens, 1,
+					func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+						return []*graph.Node{logitsOf(m, params, ids, calls)}
+					})[0]
+				return all[len(all)-m.Vocab:]
 			}
-		}
+			want := logits(bend(t, m)(ends))
+			if apart := engine.Distance(want, logits(nil)); apart < 1e-3 {
+				t.Fatalf("quantizers change the logits by %.2g only", apart)
+			}
+			for _, pieces := range [][]int{{ends}, {8, 1, 1, 1}, {3, 5, 3}} {
+				got := evaluateOn(t, d, m, weights, tokens, 1,
+					func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+						logits, _ := decodeIn(m, params, ids, []int32{0}, pieces, length, bend(t, m))
+						return []*graph.Node{logits}
+					})[0]
+				if apart := engine.Distance(got, want); !(apart < 5e-6) {
+					t.Errorf("pieces %v: the relative difference is %.2g", pieces, apart)
+				}
+			}
+		})
 	})
 }
 

@@ -10,6 +10,9 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/network"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // powers returns n powers of two. Multiplying float32 numbers by them is exact.
@@ -40,18 +43,18 @@ func testBackwardOperands(t *testing.T, m Language, precision device.Precision) 
 	run := func(attach bool) [][]float32 {
 		return evaluateIn(t, precision, m, hashedWeights(m.Params()), tokens, batch,
 			func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-				for _, s := range m.ActivationSites(batch, context) {
-					for _, name := range s.Feeds {
-						w := params[indexOf(t, m, name)]
-						out, in := w.Shape().Dim(0), w.Shape().Dim(1)
-						if scaled[name] = true; attach {
-							byFactors(t, out, in, batch*context).AttachTo(w)
-						}
-					}
+				var calls map[string]*program.Call
+				if attach {
+					calls = byFactors(t, m, batch, context)
 				}
-				loss := m.Loss(params, ids, nil)
-				return graph.Gradient(loss, params...)
+				_, gradients := lossAndGradients(m, params, ids, calls)
+				return gradients
 			})
+	}
+	for _, s := range m.ActivationSites(batch, context) {
+		for _, name := range s.Feeds {
+			scaled[name] = true
+		}
 	}
 	want, got := run(false), run(true)
 	limit := 1e-5
@@ -71,32 +74,35 @@ func testBackwardOperands(t *testing.T, m Language, precision device.Precision) 
 	}
 }
 
-// byFactors returns a Backward that multiplies operands by factors of outputs and inputs.
-func byFactors(t *testing.T, out, in, tokens int) Backward {
-	times := func(x *graph.Node, inverse bool, axis int, dims ...int) *graph.Node {
-		if !slices.Equal(x.Shape().Dimensions, dims) {
-			t.Errorf("an operand has shape %s, want %v", x.Shape(), dims)
-		}
+// byFactors returns quantizers of the backward pass that multiply operands by factors of outputs
+// and inputs.
+func byFactors(t *testing.T, m Model, batch, context int) map[string]*program.Call {
+	calls := map[string]*program.Call{}
+	add := func(product sdk.Product, role sdk.Role, name string, inverse bool, axis int, dims ...int) {
 		f := powers(dims[axis])
-		for i := range f {
-			if inverse {
-				f[i] = 1 / f[i]
+		table := make([]float64, len(f))
+		for i, v := range f {
+			if table[i] = float64(v); inverse {
+				table[i] = 1 / table[i]
 			}
 		}
 		shape := []int{1, 1}
 		shape[axis] = dims[axis]
-		return graph.Mul(x, engine.Constant(x.Graph(), f, shape...))
+		site := network.OperandSite{Product: product, Role: role, Name: name}
+		calls[site.String()] = callOf(t, dims[0], dims[1], func(x program.Value) program.Value {
+			return x.Mul(x.Builder().Table(table, shape...))
+		})
 	}
-	return Backward{
-		InputGradient: Operands{
-			Gradient: func(dy *graph.Node) *graph.Node { return times(dy, false, 1, tokens, out) },
-			Other:    func(w *graph.Node) *graph.Node { return times(w, true, 1, in, out) },
-		},
-		WeightGradient: Operands{
-			Gradient: func(dy *graph.Node) *graph.Node { return times(dy, false, 0, out, tokens) },
-			Other:    func(x *graph.Node) *graph.Node { return times(x, false, 0, in, tokens) },
-		},
+	for _, s := range m.ActivationSites(batch, context) {
+		for _, name := range s.Feeds {
+			out, in := m.Params()[indexOf(t, m, name)].Dims[0], s.Width
+			add(sdk.ProductInputGradient, sdk.RoleGradient, name, false, 1, s.Tokens, out)
+			add(sdk.ProductInputGradient, sdk.RoleWeight, name, true, 1, in, out)
+			add(sdk.ProductWeightGradient, sdk.RoleGradient, name, false, 0, out, s.Tokens)
+		}
+		add(sdk.ProductWeightGradient, sdk.RoleActivation, s.Name, false, 0, s.Width, s.Tokens)
 	}
+	return calls
 }
 
 // TestBackwardInCheckpoints checks that recomputed layers have the backward quantizers of their
@@ -109,13 +115,8 @@ func TestBackwardInCheckpoints(t *testing.T) {
 		m.Recompute = recompute
 		return evaluate(t, m, hashedWeights(m.Params()), tokens, batch,
 			func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-				for _, s := range m.ActivationSites(batch, context) {
-					for _, name := range s.Feeds {
-						w := params[indexOf(t, m, name)]
-						byFactors(t, w.Shape().Dim(0), w.Shape().Dim(1), batch*context).AttachTo(w)
-					}
-				}
-				return graph.Gradient(m.Loss(params, ids, nil), params...)
+				_, gradients := lossAndGradients(m, params, ids, byFactors(t, m, batch, context))
+				return gradients
 			})
 	}
 	want := run(architecture.RecomputeNone)

@@ -2,8 +2,6 @@ package model
 
 import (
 	"fmt"
-	"math"
-	"math/bits"
 	"testing"
 
 	"github.com/gomlx/compute/dtypes"
@@ -13,6 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // BenchmarkStep measures the loss and all gradients, without an optimizer, in full precision and
@@ -57,12 +56,12 @@ func benchmarkStep(b *testing.B, config architecture.Settings, context, batch in
 		inputs = append(inputs, buffer)
 	}
 	step, err := d.Compile("step", specs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-		params, q := in[1:], ActivationQuantizer(nil)
+		var calls map[string]*program.Call
 		if quantized {
-			params, q = fakeQuantizeAll(m, params)
+			calls = fakeQuantizers(b, m, batch, context)
 		}
-		loss := m.Loss(params, in[0], q)
-		return append(graph.Gradient(loss, in[1:]...), loss)
+		loss, gradients := lossAndGradients(m, in[1:], in[0], calls)
+		return append(gradients, loss)
 	})
 	if err != nil {
 		b.Fatal(err)
@@ -78,37 +77,4 @@ func benchmarkStep(b *testing.B, config architecture.Settings, context, batch in
 	}
 	seconds := b.Elapsed().Seconds() / float64(b.N)
 	b.ReportMetric(m.StepFLOPs(batch, context)/seconds/1e9, "GFLOP/s")
-}
-
-// fakeQuantize quantizes x with 4-bit QuEST (Panferov et al., 2025) in blocks of up to 128 rotated
-// coordinates, a typical load of a quantizer in a step.
-func fakeQuantize(x *graph.Node) *graph.Node {
-	const clip, lowest, highest = 2.370255550006294, -8, 7
-	rows, width := x.Shape().Dim(0), x.Shape().Dim(1)
-	block := min(width&-width, 128)
-	h := sylvester(x.Graph(), block)
-	tables := func(x *graph.Node) *graph.Node {
-		return graph.Reshape(matMul(graph.Reshape(x, rows*width/block, block), h), rows, width)
-	}
-	z := tables(x)
-	scale := graph.MulScalar(graph.Sqrt(graph.ReduceAndKeep(graph.Square(z), graph.ReduceMean, -1)),
-		clip/highest)
-	r := graph.Div(z, scale)
-	code := graph.ClipScalar(graph.Round(r), lowest, highest)
-	mask := graph.Equal(graph.ClipScalar(r, lowest-0.5, highest+0.5), r)
-	return engine.Custom(tables(graph.Mul(code, scale)), []*graph.Node{x},
-		func(dy *graph.Node) []*graph.Node {
-			return []*graph.Node{
-				tables(graph.Where(mask, tables(dy), graph.ScalarZero(x.Graph(), x.DType())))}
-		})
-}
-
-// sylvester returns the Hadamard matrix of order n, normalized to be its own inverse.
-func sylvester(g *graph.Graph, n int) *graph.Node {
-	values := make([]float32, n*n)
-	for i := range values {
-		sign := 1 - 2*(bits.OnesCount(uint(i/n)&uint(i%n))%2)
-		values[i] = float32(float64(sign) / math.Sqrt(float64(n)))
-	}
-	return engine.Constant(g, values, n, n)
 }

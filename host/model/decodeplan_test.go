@@ -22,7 +22,7 @@ import (
 func task(t testing.TB, m *transformer, shape network.Shape, arithmetic matmul.Arithmetic,
 	in map[string]any) map[string]any {
 	t.Helper()
-	p, err := m.Plan(Planned{Shape: shape}, arithmetic, nil)
+	p, err := m.Plan(Pass{Shape: shape}, arithmetic, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,11 +32,8 @@ func task(t testing.TB, m *transformer, shape network.Shape, arithmetic matmul.A
 			out[name] = make([]float32, p.Outputs()[i].Size())
 		}
 	}
-	pick := func(from map[string]any) func(name string) any {
-		return func(name string) any { return from[name] }
-	}
-	err = p.Run(lists.Map(p.Inputs(), pick(in)), lists.Map(p.OutputNames(), pick(out)),
-		inTurn)
+	inputs := lists.Map(p.Inputs(), func(input program.Input) any { return in[input.Name] })
+	err = p.Run(inputs, lists.Map(p.OutputNames(), func(name string) any { return out[name] }), inTurn)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,8 +182,8 @@ func TestTaskKernels(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			table := m.kernels(shape)
-			if p, err = forKernels(p, plan.Options{Kernels: table}, ""); err != nil {
+			table := m.programs().kernels(shape)
+			if p, err = m.programs().forPlan(p, plan.Options{Kernels: table}); err != nil {
 				t.Fatal(err)
 			}
 			for _, n := range p.Nodes {

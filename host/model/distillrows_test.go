@@ -8,20 +8,21 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/loops"
+	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/autodiff"
+	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
 // TestDistilledRows checks that losses and gradients computed in one pass over the rows equal
-// those of graph operations, up to rounding: for predictions that are alike, different or certain,
+// those of the definition, up to rounding: for predictions that are alike, different or certain,
 // with β at both ends and between them, and with several temperatures and weights.
 func TestDistilledRows(t *testing.T) {
-	for _, d := range []Distillation{
+	for _, d := range []network.Distillation{
 		{Beta: 0.5, Temperature: 1, Weight: 1}, {Beta: 0.5, Temperature: 2, Weight: 0.75, Squared: true},
 		{Beta: 0.1, Temperature: 1, Weight: 0.5},
 		{Beta: 0, Temperature: 1, Weight: 1}, {Beta: 0, Temperature: 0.5, Weight: 0.5},
@@ -33,7 +34,7 @@ func TestDistilledRows(t *testing.T) {
 	}
 }
 
-func testDistilledRows(t *testing.T, d Distillation, vocabulary int) {
+func testDistilledRows(t *testing.T, d network.Distillation, vocabulary int) {
 	const tokens = 12
 	rng := rand.New(rand.NewPCG(7, uint64(vocabulary)))
 	logits, teacher, targets, factors := make([]float32, tokens*vocabulary),
@@ -48,19 +49,7 @@ func testDistilledRows(t *testing.T, d Distillation, vocabulary int) {
 	for i := range targets {
 		targets[i], factors[i] = int32(rng.IntN(vocabulary)), float32(rng.NormFloat64())
 	}
-	spec := func(name string, columns int) engine.Spec {
-		return engine.Spec{Name: name, Shape: shapes.Make(dtypes.Float32, tokens, columns)}
-	}
-	in := []engine.Input{{Spec: spec("logits", vocabulary), Data: logits},
-		{Spec: spec("teacher", vocabulary), Data: teacher}, {Spec: spec("factors", 1), Data: factors}}
-	want, err := testdevice.OpenCPU(t, engine.Options{}).
-		Evaluate("distillation", in, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-			ids := engine.Constant(g, targets, tokens)
-			divergences, crossEntropies := distillationLosses(d, in[0], in[1], ids)
-			weighted := graph.Mul(means(d, divergences, crossEntropies).Loss, graph.Reshape(in[2], tokens))
-			return []*graph.Node{divergences, crossEntropies,
-				graph.Gradient(graph.ReduceAllSum(weighted), in[0])[0]}
-		})
+	want := distilledRows(t, d, logits, teacher, targets, factors)
 	run := func(parallel loops.Parallel, targets []int32, short bool) (out [3][]float32, err error) {
 		l := loops.Logits{Columns: vocabulary, Logits: logits, Targets: targets}
 		by := loops.Distillation{Teacher: teacher, Beta: d.Beta, Temperature: d.Temperature,
@@ -73,9 +62,6 @@ func testDistilledRows(t *testing.T, d Distillation, vocabulary int) {
 		err = l.Distilled(by, out[0], out[1], nil, halves, factors, parallel)
 		loops.FromBFloat16(out[2], halves)
 		return out, err
-	}
-	if err != nil {
-		t.Fatal(err)
 	}
 	for _, short := range []bool{false, true} {
 		got, err := run(testdevice.OpenCPU(t, engine.Options{Threads: 2}).Parallel, targets, short)
@@ -92,7 +78,7 @@ func testDistilledRows(t *testing.T, d Distillation, vocabulary int) {
 			for i, what := range []string{"divergence", "cross-entropy"} {
 				a, b := float64(got[i][row]), float64(want[i][row])
 				if !(math.Abs(a-b) <= 2e-6*(1+math.Abs(b))*(1+d.Scale())) {
-					t.Errorf("the %s of row %d is %v, and %v by the graph", what, row, a, b)
+					t.Errorf("the %s of row %d is %v, want %v", what, row, a, b)
 				}
 			}
 			a, b := got[2][row*vocabulary:][:vocabulary], want[2][row*vocabulary:][:vocabulary]
@@ -100,7 +86,7 @@ func testDistilledRows(t *testing.T, d Distillation, vocabulary int) {
 			for j := range a {
 				if !(math.Abs(float64(a[j]-b[j])) <= rounding*largest+apart*math.Abs(float64(factors[row]))*max(
 					1, d.Scale()/d.Temperature)) {
-					t.Fatalf("%t: the gradient at column %d of row %d is %v, and %v by the graph", short, j,
+					t.Fatalf("%t: the gradient at column %d of row %d is %v, want %v", short, j,
 						row, a[j], b[j])
 				}
 			}
@@ -116,4 +102,44 @@ func testDistilledRows(t *testing.T, d Distillation, vocabulary int) {
 		!strings.Contains(err.Error(), "target 3 is") {
 		t.Errorf("a target outside: %v", err)
 	}
+}
+
+// distilledRows returns divergences and cross-entropies of rows, and the gradients of the losses,
+// multiplied by factors, by the reference implementation.
+func distilledRows(t *testing.T, d network.Distillation, logits, teacher []float32, targets []int32,
+	factors []float32) (out [3][]float32) {
+	t.Helper()
+	rows, columns := len(targets), len(logits)/len(targets)
+	b := program.NewSimplifier("distilled")
+	shape := program.FloatType(rows, columns)
+	loss, divergence, entropy := d.Losses(b.Input("logits", shape), b.Input("teacher", shape),
+		b.Input("targets", program.Type{DType: program.Int, Shape: []int{rows}}))
+	b.Output("loss", loss)
+	b.Output("divergence", divergence)
+	b.Output("entropy", entropy)
+	p, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	vjp, err := autodiff.VJP(p, "loss", "logits")
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := map[string]reference.Tensor{"logits": reference.Floats(wide(logits), rows, columns),
+		"teacher": reference.Floats(wide(teacher), rows, columns),
+		"targets": reference.Ints(targets, rows)}
+	values, err := reference.Run(p, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in["d.loss"] = reference.Floats(wide(factors), rows)
+	gradient, err := reference.Run(vjp, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, x := range []reference.Tensor{values["divergence"], values["entropy"],
+		gradient["d.logits"]} {
+		out[i] = architecture.Float32s(x.Floats)
+	}
+	return out
 }

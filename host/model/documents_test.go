@@ -60,7 +60,7 @@ func TestDocumentsAreKeptApart(t *testing.T) {
 		lossesOf := func(m *transformer, batch []int32, rows, context int) []float32 {
 			return evaluate(t, m, weights, batch, rows,
 				func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-					return []*graph.Node{m.Losses(params, graph.Reshape(ids, m.BatchDims(rows, context)...), nil)}
+					return []*graph.Node{lossesIn(m, params, graph.Reshape(ids, m.BatchDims(rows, context)...))}
 				})[0]
 		}
 		got := lossesOf(&together, batch, len(rows), context)
@@ -81,44 +81,6 @@ func TestDocumentsAreKeptApart(t *testing.T) {
 			}
 		}
 	})
-}
-
-// TestPaddingIsZeroForQuantizers checks that activation quantizers get zeros exactly for padding.
-func TestPaddingIsZeroForQuantizers(t *testing.T) {
-	const context = 12
-	m := newLlama(tiny)
-	m.Documents = true
-	batch, _ := packed(context, m.Vocab, rand.New(rand.NewPCG(1, 2)))
-	sites := len(m.ActivationSites(2, context))
-	out := evaluate(t, m, hashedWeights(m.params), batch, 2,
-		func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-			var seen []*graph.Node
-			m.Losses(params, graph.Reshape(ids, m.BatchDims(2, context)...),
-				func(_ ActivationSite, x *graph.Node) *graph.Node {
-					seen = append(seen, x)
-					return x
-				})
-			return seen
-		})
-	if len(out) != sites {
-		t.Fatalf("the quantizer was called %d times, want %d", len(out), sites)
-	}
-	for site, x := range out {
-		width := len(x) / (2 * context)
-		for i, r := range dataset.RowsOf(batch, context) {
-			for place, segment := range r.Segments[:context] {
-				row := x[(i*context+place)*width:][:width]
-				largest := float32(0)
-				for _, v := range row {
-					largest = max(largest, v, -v)
-				}
-				if (segment == dataset.Padding) != (largest == 0) {
-					t.Fatalf("site %d, row %d, place %d of segment %d: the largest magnitude is %v", site, i,
-						place, segment, largest)
-				}
-			}
-		}
-	}
 }
 
 // TestPaddingOfPrograms checks that what a model's program quantizes does not depend on what is in
@@ -185,8 +147,7 @@ func TestFusedDocuments(t *testing.T) {
 	batch, _ := packed(context, m.Vocab, rand.New(rand.NewPCG(1, 2)))
 	evaluateOn(t, d, m, hashedWeights(m.params), batch, rows,
 		func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-			losses := m.Losses(params, graph.Reshape(ids, m.BatchDims(rows, context)...), nil)
-			return append([]*graph.Node{losses}, graph.Gradient(graph.ReduceAllMean(losses), params...)...)
+			return lossesAndGradients(m, params, graph.Reshape(ids, m.BatchDims(rows, context)...))
 		})
 	programs := r.Programs(t)
 	text := programs[len(programs)-1]
@@ -197,7 +158,7 @@ func TestFusedDocuments(t *testing.T) {
 		}
 	}
 	if head := fmt.Sprintf("tensor<%dx%dx4x%dxbf16>", rows, context,
-		32+countDocumentFeatures(context)); !strings.Contains(text, head) {
+		32+8 /* a bit for each of seven documents, and padding */); !strings.Contains(text, head) {
 		t.Errorf("there are no %s", head)
 	}
 }

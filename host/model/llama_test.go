@@ -9,24 +9,14 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
+	"github.com/cage-qat/cage/sdk/program"
 )
-
-// fakeQuantizeAll returns the parameters with quantized weights, and an activation quantizer.
-func fakeQuantizeAll(m Model, params []*graph.Node) ([]*graph.Node, ActivationQuantizer) {
-	quantized := slices.Clone(params)
-	for i, p := range m.Params() {
-		if p.Quantized {
-			quantized[i] = fakeQuantize(params[i])
-		}
-	}
-	return quantized, func(_ ActivationSite, x *graph.Node) *graph.Node { return fakeQuantize(x) }
-}
 
 func newLlama(s architecture.Settings) *transformer {
 	s.Kind = architecture.KindLlama
@@ -94,28 +84,19 @@ func eachLanguage(t *testing.T, test func(t *testing.T, m Language)) {
 	}
 }
 
-// TestSitesAreVisitedOnce checks that the quantizer is called for each listed site once, in order
-// and with the listed shape, and that the model uses its results.
-func TestSitesAreVisitedOnce(t *testing.T) {
+// TestSites checks that the model quantizes the activations at the listed sites: if all are zero,
+// matrices have no gradient.
+func TestSites(t *testing.T) {
 	eachLanguage(t, func(t *testing.T, m Language) {
 		const batch, context = 3, 5
 		sites := m.ActivationSites(batch, context)
-		var visited []ActivationSite
 		out := evaluate(t, m, initial(m, 1), hashedTokens(0, batch*(context+1), tiny.Vocab), batch,
 			func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-				zero := func(site ActivationSite, x *graph.Node) *graph.Node {
-					if want := []int{site.Tokens, site.Width}; !slices.Equal(x.Shape().Dimensions, want) {
-						t.Errorf("%s: activation has shape %s, want %v", site.Name, x.Shape(), want)
-					}
-					visited = append(visited, site)
-					return graph.ZerosLike(x)
-				}
-				losses := m.Losses(params, ids, zero)
-				return append([]*graph.Node{losses}, graph.Gradient(graph.ReduceAllMean(losses), params...)...)
+				return lossesAndGradients(m, params, ids, atSites(t, m, batch, context,
+					func(ActivationSite) func(x program.Value) program.Value {
+						return func(x program.Value) program.Value { return x.Scale(0) }
+					}))
 			})
-		if diff := cmp.Diff(sites, visited); diff != "" {
-			t.Errorf("sites listed (-) and visited (+):\n%s", diff)
-		}
 		if len(sites) != 4*m.Blocks() || sites[6].Name != "layers.1.mlp.input" ||
 			sites[7].Width != tiny.Hidden {
 			t.Errorf("sites are %+v", sites)
@@ -147,7 +128,7 @@ func TestCausality(t *testing.T) {
 		losses := func(tokens []int32) []float32 {
 			return evaluate(t, m, hashedWeights(m.Params()), tokens, 1,
 				func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-					return []*graph.Node{m.Losses(params, ids, nil)}
+					return []*graph.Node{lossesIn(m, params, ids)}
 				})[0]
 		}
 		tokens := hashedTokens(0, context+1, tiny.Vocab)
@@ -171,8 +152,8 @@ func TestLogitsAgreeWithLosses(t *testing.T) {
 		tokens := hashedTokens(0, batch*(context+1), tiny.Vocab)
 		out := evaluate(t, m, weights, tokens, batch,
 			func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-				return []*graph.Node{m.Losses(params, ids, nil), m.BatchLogits(params, ids, nil),
-					m.Loss(params, ids, nil)}
+				loss, _ := lossAndGradients(m, params, ids)
+				return []*graph.Node{lossesIn(m, params, ids), logitsIn(m, params, ids), loss}
 			})
 		mean := 0.0
 		for i, got := range out[0] {
@@ -203,7 +184,7 @@ func TestInvalidIDsGiveNaN(t *testing.T) {
 				tokens[position] = wrong
 				losses := evaluate(t, m, initial(m, 1), tokens, 2,
 					func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-						return []*graph.Node{m.Losses(params, ids, nil)}
+						return []*graph.Node{lossesIn(m, params, ids)}
 					})[0]
 				if slices.ContainsFunc(losses, func(loss float32) bool { return loss == loss }) {
 					t.Errorf("token %d at %d: losses are %v, want NaN", wrong, position, losses)
@@ -224,8 +205,8 @@ func TestSameBits(t *testing.T) {
 		for range 2 {
 			out := evaluate(t, m, initial(m, 7), hashedTokens(0, 4*33, 50), 4,
 				func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-					used, q := fakeQuantizeAll(m, params)
-					return graph.Gradient(m.Loss(used, ids, q), params...)
+					_, gradients := lossAndGradients(m, params, ids, fakeQuantizers(t, m, 4, 32))
+					return gradients
 				})
 			if first == nil {
 				first = out
@@ -251,28 +232,20 @@ func differs(a, b []float32) int {
 	return -1
 }
 
-// TestWrongInputsPanic checks the messages about wrong arguments.
-func TestWrongInputsPanic(t *testing.T) {
+// TestWrongInputs checks the messages about wrong inputs.
+func TestWrongInputs(t *testing.T) {
 	m := newLlama(tiny)
-	d, err := engine.Open(device.CPU, engine.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	for _, tc := range []struct {
-		name   string
-		tokens []int
-		params int
-		width  int
-		want   string
-	}{
-		{"tokens", []int{8}, 17, 16, "want [batch, context+1]"},
-		{"no target", []int{2, 1}, 17, 16, "want [batch, context+1]"},
-		{"count", []int{2, 5}, 3, 16, "got 3 parameters, want 17"},
-		{"shape", []int{2, 5}, 17, 15, "parameter embedding has shape"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			inputs := []engine.Spec{{Name: "tokens", Shape: shapes.Make(dtypes.Int32, tc.tokens...)}}
+	for _, kernels := range []device.Kernels{device.FusedKernels, device.GraphKernels} {
+		d := testdevice.OpenCPU(t, engine.Options{Kernels: kernels})
+		for _, tc := range []struct {
+			name   string
+			params int
+			width  int
+			want   string
+		}{
+			{"count", 3, 16, "there is no tensor for the input"}, {"shape", 17, 15, "embedding"},
+		} {
+			inputs := []engine.Spec{{Name: "tokens", Shape: shapes.Make(dtypes.Int32, 2, 5)}}
 			for _, p := range m.Params()[:tc.params] {
 				dims := slices.Clone(p.Dims)
 				if p.Role == architecture.RoleEmbedding {
@@ -281,12 +254,18 @@ func TestWrongInputsPanic(t *testing.T) {
 				inputs = append(inputs, engine.Spec{Name: p.Name, Shape: shapes.Make(dtypes.Float32, dims...)})
 			}
 			_, err := d.Compile("loss", inputs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-				return []*graph.Node{m.Loss(in[1:], in[0], nil)}
+				of := Pass{Shape: network.Shape{Batch: 2, Context: 4},
+					Inputs: map[string]*graph.Node{network.Tokens: in[0]}}
+				for i, x := range in[1:] {
+					of.Inputs[m.Params()[i].Name] = x
+				}
+				out, _ := m.Compute(of, nil)
+				return []*graph.Node{out[network.Losses]}
 			})
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("got error %v, want %q in it", err, tc.want)
+				t.Errorf("%s: got error %v, want %q in it", tc.name, err, tc.want)
 			}
-		})
+		}
 	}
 }
 

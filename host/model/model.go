@@ -8,7 +8,6 @@ import (
 	"github.com/cage-qat/cage/host/compute/matmul"
 	"github.com/cage-qat/cage/host/compute/plan"
 	"github.com/cage-qat/cage/host/model/architecture"
-	"github.com/cage-qat/cage/host/model/network"
 )
 
 // A Model is a function of parameters that training minimizes. It has no state: the parameters
@@ -23,20 +22,17 @@ type Model interface {
 	// [Quadratic] ignores both numbers.
 	BatchDims(batch, context int) []int
 
-	// Losses returns the float32 losses whose mean training minimizes. For a [Language] model they
-	// are the cross-entropies, in nats, of each token given the preceding ones in its sequence,
-	// [batch, context]: the first context columns of the batch are the input and the last context
-	// columns the targets. An id outside the vocabulary makes all losses NaN. With
-	// [Options.Documents], each loss is multiplied by its weight. A nil quantizer leaves
-	// activations unquantized.
-	Losses(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) *graph.Node
-
-	// Loss returns the mean of Losses, a scalar: the function that training minimizes. It may
-	// compute its gradient along with the value, so use it only if the gradient is needed.
-	Loss(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) *graph.Node
+	// Compute computes a program of package network, and returns its outputs. One without a head,
+	// [network.Predict], is that of losses in nats, [network.Losses]: of a [Language] model [batch,
+	// context], the cross-entropies of each token given the preceding ones in its sequence. The first
+	// context columns of the batch are the input and the last context columns the targets. An id
+	// outside the vocabulary makes all losses NaN. With [Options.Documents], each loss is multiplied
+	// by its weight. With wrt, which are some of the inputs, losses are replaced by their means, and
+	// it also returns the gradients of the mean loss; nil with respect to a node that is no input.
+	Compute(of Pass, wrt []*graph.Node) (out map[string]*graph.Node, gradients []*graph.Node)
 
 	// ActivationSites lists the activation sites for a batch of sequences of the given context, in
-	// the order in which the quantizer is called.
+	// the order of computation.
 	ActivationSites(batch, context int) []ActivationSite
 
 	// StepFLOPs returns the number of floating-point operations of one training step on batch
@@ -51,48 +47,17 @@ type Model interface {
 type Language interface {
 	Model
 
-	// Planned returns the outputs of a program of package network, computed by package plan. With wrt,
-	// which are some of the inputs, losses are replaced by their means, and it also returns the
-	// gradients of the mean loss. ok is false on other devices than the CPU, and if a graph shall
-	// compute programs.
-	Planned(of Planned, wrt []*graph.Node) (out map[string]*graph.Node, gradients []*graph.Node,
-		ok bool)
-
-	// Plan returns the plan of such a program, without nodes of inputs, in an arithmetic of products.
-	// wrt are the names of inputs.
-	Plan(of Planned, arithmetic matmul.Arithmetic, wrt []string) (*plan.Plan, error)
-
-	// BatchLogits returns the unnormalized log-probabilities of the targets, [batch, context,
-	// vocabulary], float32, for a batch in the format of Losses. The result can serve as a teacher's
-	// logits.
-	BatchLogits(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) *graph.Node
-
-	// Distilled returns the losses of a batch for distillation, given the teacher's logits from its
-	// BatchLogits. There is no gradient with respect to the teacher. The gradient may be computed
-	// along with the value, as in Loss.
-	Distilled(params []*graph.Node, batch, teacher *graph.Node, q ActivationQuantizer,
-		d Distillation) Distilled
-
-	// SampledLoss is like Loss, but with targets sampled from the predictions, which get the
-	// weights of the batch's targets. key, uint32 [2], is the random key.
-	SampledLoss(params []*graph.Node, batch, key *graph.Node, q ActivationQuantizer) *graph.Node
+	// Plan returns the plan of a program without nodes of inputs, in an arithmetic of products. wrt
+	// are the names of inputs.
+	Plan(of Pass, arithmetic matmul.Arithmetic, wrt []string) (*plan.Plan, error)
 
 	// Labels returns the effective sample size of the targets in batches, (Σw)²/Σw² for targets
 	// with weights w.
 	Labels(batches [][]int32, context int) float64
 
-	// Scores returns the log-probabilities of the targets, float32 [n], and whether each is the
-	// likeliest token at its position, bool [n]. It has no gradient.
-	Scores(params []*graph.Node, s Scored, q ActivationQuantizer) (logProbs, likeliest *graph.Node)
-
-	// CacheDims returns the shapes of the float32 KV caches of [Language.Decode] for batch
-	// sequences of up to length tokens.
-	CacheDims(batch, length int) [][]int
-
-	// Decode returns the logits of the token after a piece, [batch, vocabulary], and the caches
-	// with the piece added. It has no gradient.
-	Decode(params []*graph.Node, piece Piece, caches []*graph.Node,
-		q ActivationQuantizer) (logits *graph.Node, next []*graph.Node)
+	// CacheDims returns the shape of each of the float32 KV caches ([network.Decode]) for batch
+	// sequences of up to length tokens. Each block has one for rotated keys and one for values.
+	CacheDims(batch, length int) []int
 
 	// Network returns the settings, completed by [architecture.Settings.FillIn]. They fully
 	// describe the model.
@@ -111,13 +76,6 @@ type Language interface {
 
 	// BlockSites lists the activation sites of a block, a part of ActivationSites.
 	BlockSites(block, batch, context int) []ActivationSite
-
-	// Block computes a block for whole sequences, from their first token on. It maps the residual
-	// stream x that enters the block, [batch·context, width], to the one that leaves it. params are
-	// the values of BlockParams. segments are the document numbers in each sequence, [batch,
-	// context], nil if each is one document; see [dataset.Padding].
-	Block(block int, params []*graph.Node, x, segments *graph.Node, batch, context int,
-		q ActivationQuantizer) *graph.Node
 }
 
 // Options configure the computation of a language model.
@@ -189,32 +147,3 @@ const (
 	KindKey   SiteKind = "key"
 	KindValue SiteKind = "value"
 )
-
-// An ActivationQuantizer returns the quantized form of the activation x, [site.Tokens, site.Width],
-// with whatever gradient it defines. It is called once per site, and again if the backward pass
-// recomputes it.
-type ActivationQuantizer func(site ActivationSite, x *graph.Node) *graph.Node
-
-// Planned describes a program of a model for [Language.Planned].
-type Planned struct {
-	network.Shape
-	network.Quantizers
-	Inputs map[string]*graph.Node // by name, also those that the program does not have
-	plain  bool                   // attention is computed by its meaning
-}
-
-// apply calls the quantizer, if it is not nil and the model has the site.
-func (q ActivationQuantizer) apply(site ActivationSite, x *graph.Node) *graph.Node {
-	if site.Name == "" {
-		return x
-	}
-	if q != nil {
-		if y := q(site, x); y != x {
-			return y
-		}
-	}
-	return x
-}
-
-// Network implements [Language].
-func (m *transformer) Network() architecture.Settings { return m.Settings }

@@ -86,9 +86,7 @@ func TestNetworkIsTheModel(t *testing.T) {
 			weights := hashedWeights(m.params)
 			got := evaluate(t, &m, weights, batch, 2,
 				func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-					losses := m.Losses(params, graph.Reshape(ids, dims...), nil)
-					return append([]*graph.Node{losses},
-						graph.Gradient(graph.ReduceAllMean(losses), params...)...)
+					return lossesAndGradients(&m, params, graph.Reshape(ids, dims...))
 				})
 			shape := network.Shape{Batch: 2, Context: context, Documents: documents}
 			losses, gradients := referenceRun(t, m.Settings, shape, weights, batch, dims)

@@ -20,11 +20,20 @@ import (
 func stepProgram(t testing.TB, m *transformer, shape network.Shape) *program.Program {
 	t.Helper()
 	names := lists.Map(m.Params(), func(p architecture.Param) string { return p.Name })
-	p, err := m.program(shape, names, network.Quantizers{}, plan.Options{Kernels: kernels.For(0)})
+	p, err := planned(m, shape, names, plan.Options{Kernels: kernels.For(0)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return p
+}
+
+func planned(m *transformer, shape network.Shape, wrt []string, o plan.Options) (*program.Program,
+	error) {
+	p, err := m.programs().program(Pass{Shape: shape}, wrt)
+	if err != nil {
+		return nil, err
+	}
+	return m.programs().forPlan(p, o)
 }
 
 // runPlan computes the mean loss of a batch and its gradients by package plan.
@@ -62,7 +71,7 @@ func TestSomeGradients(t *testing.T) {
 		gradients := func(names ...string) (list [][]float32) {
 			t.Helper()
 			o := plan.Options{Arithmetic: matmul.Float32, Kernels: kernels.For(0)}
-			step, err := m.program(shape, names, network.Quantizers{}, o)
+			step, err := planned(m, shape, names, o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -146,7 +155,7 @@ func TestCallKernels(t *testing.T) {
 		kinds++
 		switch kinds % 3 {
 		case 0:
-			shape.Head.Teacher = network.Teacher{Settings: m.Settings, Distillation: Distillation{
+			shape.Head.Teacher = network.Teacher{Settings: m.Settings, Distillation: network.Distillation{
 				Beta: []float64{0, 0.3, 1}[rng.IntN(3)], Temperature: 0.5 + rng.Float64(),
 				Weight: 1 - rng.Float64()/2, Squared: rng.IntN(2) == 0}}
 		case 1:

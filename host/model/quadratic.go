@@ -5,17 +5,15 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 
-	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
-	"github.com/gomlx/gomlx/support/exceptions"
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
-	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/internal/lists"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // Quadratic is the problem f(x) = ½·xᵀAx − bᵀx with A = UΛUᵀ and b = Ax*, summed over
@@ -28,12 +26,13 @@ type Quadratic struct {
 	settings architecture.Settings
 	matrix   []float32 // A, symmetric
 	optimum  []float32
+	*plans
 }
 
 var _ Model = (*Quadratic)(nil)
 
 func newQuadratic(s architecture.Settings) *Quadratic {
-	m := &Quadratic{settings: s}
+	m := &Quadratic{settings: s, plans: &plans{}}
 	spectrum := s.Spectrum
 	if spectrum == nil {
 		spectrum = []float64{1}
@@ -77,28 +76,15 @@ func (m *Quadratic) BatchDims(_, _ int) []int {
 	return []int{m.settings.Rows, m.settings.Dimension}
 }
 
-// Losses implements [Model]: it returns f(x) − f(x*), [1]. Its gradient is A(x − x*) plus the
+// Compute implements [Model]. Losses are f(x) − f(x*), [1]; the gradient is A(x − x*) plus the
 // noise.
-func (m *Quadratic) Losses(params []*graph.Node, batch *graph.Node,
-	_ ActivationQuantizer) *graph.Node {
-	rows, n := m.settings.Rows, m.settings.Dimension
-	if len(params) != 1 || !slices.Equal(params[0].Shape().Dimensions, []int{rows, n}) {
-		exceptions.Panicf("quadratic: want one parameter of shape [%d, %d]", rows, n)
-	}
-	x, g := params[0], batch.Graph()
-	noise := graph.Bitcast(batch, dtypes.Float32)
-	away := graph.Sub(x, engine.Constant(g, m.optimum, rows, n))
-	gradient := matMul(away, engine.Constant(g, m.matrix, n, n)) // A is symmetric
-	value := graph.Reshape(graph.MulScalar(graph.ReduceAllSum(graph.Mul(away, gradient)), 0.5), 1)
-	return engine.Custom(value, []*graph.Node{x}, func(dy *graph.Node) []*graph.Node {
-		return []*graph.Node{graph.Mul(graph.Add(gradient, noise), graph.InsertAxes(dy, 0))}
-	})
+func (m *Quadratic) Compute(of Pass, wrt []*graph.Node) (map[string]*graph.Node, []*graph.Node) {
+	return programs{m.write, Options{}, m.plans}.compute(of, wrt)
 }
 
-// Loss implements [Model].
-func (m *Quadratic) Loss(params []*graph.Node, batch *graph.Node,
-	q ActivationQuantizer) *graph.Node {
-	return graph.ReduceAllMean(m.Losses(params, batch, q))
+func (m *Quadratic) write(Pass) (*program.Program, error) {
+	wide := func(v float32) float64 { return float64(v) }
+	return network.Quadratic(m.Params()[0], lists.Map(m.matrix, wide), lists.Map(m.optimum, wide))
 }
 
 // Distance returns the length of x − x* in the norm of A, √((x−x*)ᵀA(x−x*)), for x in

@@ -22,8 +22,7 @@ func lossAndGradient(
 	}
 	out := evaluate(t, m, [][]float32{x}, bits, m.settings.Rows,
 		func(params []*graph.Node, batch *graph.Node) []*graph.Node {
-			losses := m.Losses(params, batch, nil)
-			return append([]*graph.Node{losses}, graph.Gradient(m.Loss(params, batch, nil), params...)...)
+			return lossesAndGradients(m, params, batch)
 		})
 	return float64(out[0][0]), out[1]
 }

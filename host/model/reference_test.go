@@ -11,6 +11,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // mix returns the SplitMix64 finalizer of (7800000+stream)·2³²+i. It determines weights and tokens
@@ -162,13 +163,11 @@ func TestGradientsMatchPyTorch(t *testing.T) {
 				tokens := hashedTokens(0, shape.Batch*(shape.Context+1), shape.Vocabulary)
 				out := evaluate(t, m, hashedWeights(m.Params()), tokens, shape.Batch,
 					func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-						used, q := params, ActivationQuantizer(nil)
+						calls := map[string]*program.Call{}
 						if variant.Quantized {
-							used, q = fakeQuantizeAll(m, params)
+							calls = fakeQuantizers(t, m, shape.Batch, shape.Context)
 						}
-						losses := m.Losses(used, ids, q)
-						return append([]*graph.Node{losses},
-							graph.Gradient(graph.ReduceAllMean(losses), params...)...)
+						return lossesAndGradients(m, params, ids, calls)
 					})
 				closeTo(t, "losses", out[0], variant.Losses, 1e-6)
 				for _, parameter := range variant.Parameters {

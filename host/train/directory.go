@@ -72,17 +72,8 @@ func (r *run) open(ctx context.Context) error {
 	if err := r.dir.RemoveAbandoned(); err != nil {
 		r.log.Warn("unfinished files of a killed process could not be removed", "error", err)
 	}
-	var previous *config.Config
-	const unreadable = "the run directory's own configuration cannot be read: %w"
-	path := r.dir.Config()
-	text, err := path.ReadFile()
-	if err != nil {
-		err = fmt.Errorf(unreadable, err)
-	} else if previous, err = config.Parse(path.Name, text, nil); err != nil {
-		err = &provenance.DescriptionError{Err: fmt.Errorf(unreadable, err)}
-	}
-	var damage *provenance.DescriptionError
-	damaged := errors.As(err, &damage)
+	previous, err := r.previousConfig()
+	damage, damaged := errors.AsType[*provenance.DescriptionError](err)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return r.begin(ctx)
@@ -91,24 +82,40 @@ func (r *run) open(ctx context.Context) error {
 	case !r.opts.Resume:
 		return r.cfg.ErrorAt("train.out", "%s already contains a run", r.cfg.Train.Out).
 			WithHint("give --resume to continue it, or another train.out")
-	}
-	if !damaged {
-		err = r.sameRun(previous)
-		damaged = errors.As(err, &damage)
-	}
-	if damaged { // stopped during its setup, without a checkpoint: nothing can be lost
-		entries, err := checkpoint.List(r.dir.Checkpoints())
-		if err != nil || len(entries) > 0 {
-			return errors.Join(damage, err)
+	case !damaged:
+		difference := r.sameRun(previous)
+		if damage, damaged = errors.AsType[*provenance.DescriptionError](difference); damaged {
+			break
 		}
-		r.log.Warn("the run was stopped during its setup, before its first checkpoint: it starts again",
-			"found", damage)
-		return r.resume(ctx, r.cfg)
+		if difference != nil {
+			return difference
+		}
+		return r.resume(ctx, previous)
 	}
+	// It was stopped during its setup. Without a checkpoint, nothing can be lost.
+	entries, err := checkpoint.List(r.dir.Checkpoints())
+	if err != nil || len(entries) > 0 {
+		return errors.Join(damage, err)
+	}
+	r.log.Warn("the run was stopped during its setup, before its first checkpoint: it starts again",
+		"found", damage)
+	return r.resume(ctx, r.cfg)
+}
+
+// previousConfig returns the configuration of the run that is in the directory, or
+// [fs.ErrNotExist].
+func (r *run) previousConfig() (*config.Config, error) {
+	const unreadable = "the run directory's own configuration cannot be read: %w"
+	path := r.dir.Config()
+	text, err := path.ReadFile()
 	if err != nil {
-		return err
+		return nil, fmt.Errorf(unreadable, err)
 	}
-	return r.resume(ctx, previous)
+	cfg, err := config.Parse(path.Name, text, nil)
+	if err != nil {
+		return nil, &provenance.DescriptionError{Err: fmt.Errorf(unreadable, err)}
+	}
+	return cfg, nil
 }
 
 // sameRun fails if the configuration differs from that of the run in a way that would change its

@@ -5,17 +5,16 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// gathered is the note that [GatherDifferentiable] attaches to its result.
+// gathered is the note that [GatherOperand] attaches to its result.
 type gathered struct {
 	rows    *graph.Node
 	rounded bool
 }
 
-// GatherDifferentiable is [Gather] with a gradient: a reduce-scatter of the adjoints. If rounded is
-// set, the values are transferred in bfloat16, for products that round to it anyway. A [Checkpoint]
-// with such an input gathers it itself, and again in the backward pass, so that the whole tensor is
-// not kept in between.
-func GatherDifferentiable(rows *graph.Node, rounded bool) *graph.Node {
+// GatherOperand is [Gather] of a tensor that a backward pass gathers again ([Again]), so that it is
+// not kept in between. If rounded is set, the values are transferred in bfloat16, for products that
+// round to it anyway.
+func GatherOperand(rows *graph.Node, rounded bool) *graph.Node {
 	part := rows
 	if rounded {
 		part = graph.ConvertDType(part, dtypes.BFloat16)
@@ -23,10 +22,9 @@ func GatherDifferentiable(rows *graph.Node, rounded bool) *graph.Node {
 	whole := Gather(part)
 	if rounded {
 		whole = graph.ConvertDType(whole, dtypes.Float32)
+	} else {
+		whole = graph.Identity(whole) // with a note of its own
 	}
-	whole = Custom(whole, []*graph.Node{rows}, func(dy *graph.Node) []*graph.Node {
-		return []*graph.Node{Rows(ScatterSum(dy))}
-	})
 	Note(whole, gathered{rows, rounded})
 	return whole
 }
@@ -45,7 +43,7 @@ func ungather(inputs []*graph.Node) (rows []*graph.Node, gather func([]*graph.No
 		whole := append([]*graph.Node(nil), in...)
 		for i, note := range notes {
 			if note.rows != nil {
-				whole[i] = GatherDifferentiable(in[i], note.rounded)
+				whole[i] = GatherOperand(in[i], note.rounded)
 			}
 		}
 		return whole

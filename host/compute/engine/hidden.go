@@ -30,15 +30,6 @@ func hidden(ptr any, name string) reflect.Value {
 	return reflect.NewAt(field.Type(), field.Addr().UnsafePointer()).Elem()
 }
 
-// Descend makes GoMLX's differentiation treat the node as if it were computed from the given nodes
-// as well; the device does not read them. The node's gradient must be defined by an alternative
-// that is computed from all of them.
-func Descend(node *graph.Node, from ...*graph.Node) {
-	inputs := hidden(node, "inputNodes")
-	own := inputs.Slice3(0, inputs.Len(), inputs.Len()) // full capacity, so that append copies
-	inputs.Set(reflect.AppendSlice(own, reflect.ValueOf(from)))
-}
-
 // isXLA reports whether a builder is go-xla's. It compares the type's name, because builds without
 // CUDA do not link the type.
 func isXLA(builder compute.Builder) bool {

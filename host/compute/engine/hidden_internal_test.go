@@ -13,8 +13,8 @@ import (
 )
 
 // TestHidden fails if a new version of GoMLX changes what hidden.go relies on. It checks that a
-// native gets its inputs and returns its outputs, that nodes can descend from others, and that a
-// missing field is an error that names it. Tests of CUDA builds check the programs that XLA gets.
+// native gets its inputs and returns its outputs, and that a missing field is an error that names
+// it. Tests of CUDA builds check the programs that XLA gets.
 func TestHidden(t *testing.T) {
 	if executeCall == nil {
 		t.Errorf("the Go backend executes calls of functions by another function than %s",
@@ -41,15 +41,12 @@ func TestHidden(t *testing.T) {
 				return nil
 			}
 			results := trial.Call(in[0], graph.ConvertDType(in[1], dtypes.Int32))
-			y := Custom(results[0], in[:1],
-				func(dy *graph.Node) []*graph.Node { return []*graph.Node{graph.MulScalar(dy, 5)} })
-			return []*graph.Node{y, graph.ConvertDType(results[1], dtypes.Float32),
-				graph.Gradient(graph.ReduceAllSum(y), in[0])[0]}
+			return []*graph.Node{results[0], graph.ConvertDType(results[1], dtypes.Float32)}
 		})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := fmt.Sprint(out), "[[11 22 33] [20 30] [5 5 5]]"; got != want {
+	if got, want := fmt.Sprint(out), "[[11 22 33] [20 30]]"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	err = catch(func() error { hidden(&struct{ other int }{}, "scalars"); return nil })

@@ -93,19 +93,25 @@ func lowerIota(l *lowering, n *program.Node, _ []*graph.Node) *graph.Node {
 	return graph.Iota(l.g, shapeOf(n.Type), axis)
 }
 
-// lowerRandomBits computes the first words of Threefry-2x32-20 (Salmon et al. 2011) for the
-// counters (0, 0), (1, 0), …
 func lowerRandomBits(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
+	return RandomBits(args[0], constant(l.g, uint32(0)), n.Type.Shape...)
+}
+
+// RandomBits returns uint32 numbers of the given shape: the first words of Threefry-2x32-20 (Salmon
+// et al. 2011) for a key, uint32[2], and the counters (first, 0), (first+1, 0), …
+func RandomBits(key, first *graph.Node, dims ...int) *graph.Node {
+	g := key.Graph()
 	rotations := [8]uint32{13, 15, 26, 6, 17, 29, 16, 24} // table 2, used in turn
 	word := func(i int) *graph.Node {
-		return graph.Reshape(graph.Slice(args[0], graph.AxisElem(i)))
+		return graph.Reshape(graph.Slice(key, graph.AxisElem(i)))
 	}
-	c := func(v uint32) *graph.Node { return constant(l.g, v) }
+	c := func(v uint32) *graph.Node { return constant(g, v) }
 	keys := [3]*graph.Node{word(0), word(1), nil}
 	keys[2] = graph.BitwiseXor(graph.BitwiseXor(keys[0], keys[1]), c(0x1BD11BDA))
 
-	size := int(n.Type.Size())
-	x0 := graph.Add(graph.Iota(l.g, shapes.Make(dtypes.Uint32, size), 0), keys[0])
+	size := shapes.Make(dtypes.Uint32, dims...).Size()
+	counter := graph.Add(graph.Iota(g, shapes.Make(dtypes.Uint32, size), 0), first)
+	x0 := graph.Add(counter, keys[0])
 	x1 := graph.BroadcastToDims(keys[1], size) // counter word 0 plus the key
 	for round := range 20 {
 		x0 = graph.Add(x0, x1)
@@ -118,5 +124,5 @@ func lowerRandomBits(l *lowering, n *program.Node, args []*graph.Node) *graph.No
 			x1 = graph.Add(x1, graph.Add(keys[(injection+1)%3], c(uint32(injection))))
 		}
 	}
-	return graph.Reshape(x0, n.Type.Shape...)
+	return graph.Reshape(x0, dims...)
 }

@@ -17,14 +17,15 @@ func LowerPlain(
 	return l.program(p, inputs)
 }
 
-// Fused returns the fused passes of a source and a quantizer, and the storage of their floats.
-func Fused(q Quantizer, s Source) (forward, backward *program.Program, memory InMemory, err error) {
-	q = q.inBFloat16()
-	if forward, err = fusedForward(s, q.parts.Forward); err != nil {
+// JoinedPasses returns the passes of a source joined with a quantizer, and the storage of their
+// floats.
+func JoinedPasses(q Quantizer, s *Source) (forward, backward *program.Program, memory InMemory,
+	err error) {
+	if forward, err = s.before(q.parts.Forward); err != nil {
 		return nil, nil, nil, err
 	}
-	backward, err = fusedBackward(s, q.parts.Backward)
-	return forward, backward, q.fusedMemory(s), err
+	backward, err = s.after(q.parts.Backward)
+	return forward, backward, s.memory(), err
 }
 
 // A Crossing is the communication that a program needs if each replica has its rows of some inputs.

@@ -17,6 +17,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/matmul"
 	"github.com/cage-qat/cage/internal/testing/pjrtrecord"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
+	"github.com/cage-qat/cage/internal/testing/testquantizer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
 )
@@ -69,9 +70,10 @@ func TestKernelCalls(t *testing.T) {
 			e, err := d.Compile("step",
 				[]engine.Spec{{Name: "x", Shape: shapes.Make(dtypes.Float32, 64, 64)}},
 				func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-					value := lower.Quantize(graph.MulScalar(lower.Quantize(in[0], lower.Given{}, q), 3),
-						lower.Given{}, q)
-					return []*graph.Node{value, graph.Gradient(graph.ReduceAllSum(graph.Square(value)), in[0])[0]}
+					first, firstBack := testquantizer.Quantize(in[0], lower.Given{}, q)
+					value, back := testquantizer.Quantize(graph.MulScalar(first, 3), lower.Given{}, q)
+					d := back(graph.MulScalar(value, 2))[0]
+					return append(firstBack(graph.MulScalar(d, 3)), value)
 				})
 			if err != nil {
 				t.Fatal(err)
@@ -139,15 +141,9 @@ func TestLongProductOfCodes(t *testing.T) {
 	for columns, want := range map[int]bool{matmul.MaxCodes: true, matmul.MaxCodes +
 		1: false} {
 		q := uniform(t, 1, columns)
-		x := testdevice.Upload(t, d, make([]float32, columns), 1, columns)
-		testdevice.Evaluate(t, d, []*engine.Buffer{x},
-			func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-				value := lower.Quantize(in[0], lower.Given{}, q)
-				if _, ok := lower.ProductOfCodes(value, value, false); ok != want {
-					t.Errorf("%d codes are multiplied: %t", columns, ok)
-				}
-				return []*graph.Node{value}
-			})
+		if _, ok := lower.Coded(q.Call(false), d); ok != want {
+			t.Errorf("%d codes are multiplied: %t", columns, ok)
+		}
 	}
 }
 
@@ -171,23 +167,22 @@ func productErrors(
 	exact := testdevice.Open(t, engine.Options{})
 	values := testdevice.Evaluate(t, exact, uploaded(t, exact, x, w, tokens, out, in),
 		func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-			return []*graph.Node{lower.Quantize(in[0], lower.Given{}, qx),
-				lower.Quantize(in[1], lower.Given{}, qw)}
+			a, _ := testquantizer.Quantize(in[0], lower.Given{}, qx)
+			b, _ := testquantizer.Quantize(in[1], lower.Given{}, qw)
+			return []*graph.Node{a, b}
 		})
 	o.Precision = device.BFloat16
 	d := testdevice.Open(t, o)
 	got := testdevice.Evaluate(t, d, uploaded(t, d, x, w, tokens, out, in),
 		func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-			a, b := lower.Quantize(in[0], lower.Given{}, qx), lower.Quantize(in[1], lower.Given{}, qw)
-			exact, ok := lower.ProductOfCodes(a, b, false)
-			rounded, both := lower.ProductOfCodes(a, b, true)
-			if !ok || !both {
-				t.Fatal("the codes are not known")
+			a, _ := qx.Forward(in[0], lower.Given{})
+			b, _ := qw.Forward(in[1], lower.Given{})
+			of, and := codes(t, a), codes(t, b)
+			product := func(rounded bool) *graph.Node {
+				return engine.DotIntegers(of.Integers, and.Integers, of.Scale, and.Scale, rounded)
 			}
-			if _, ok := lower.ProductOfCodes(a, in[1], false); ok {
-				t.Error("a matrix that is not quantized has codes")
-			}
-			return []*graph.Node{exact, rounded, engine.DotGeneral(a, []int{1}, nil, b, []int{1}, nil)}
+			return []*graph.Node{product(false), product(true),
+				engine.DotGeneral(a, []int{1}, nil, b, []int{1}, nil)}
 		})
 	var size float64
 	for i := range tokens {
@@ -217,4 +212,13 @@ func uploaded(
 	t.Helper()
 	return []*engine.Buffer{testdevice.Upload(t, d, x, tokens, in),
 		testdevice.Upload(t, d, w, out, in)}
+}
+
+func codes(t *testing.T, value *graph.Node) lower.Codes {
+	t.Helper()
+	c, ok := lower.CodesOf(value)
+	if !ok {
+		t.Fatal("the codes are not known")
+	}
+	return c
 }

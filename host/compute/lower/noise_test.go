@@ -10,6 +10,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
+	"github.com/cage-qat/cage/internal/testing/testquantizer"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -89,8 +90,9 @@ func TestNoise(t *testing.T) {
 						testdevice.Upload(t, d, noise, 2), testdevice.Upload(t, d, shared, 2),
 						testdevice.Upload(t, d, []float32{float32(step + 1)})}
 					out := testdevice.Evaluate(t, d, inputs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-						y := lower.Quantize(in[0], lower.Given{Noise: in[1], SharedNoise: in[2], Step: in[3]}, q)
-						return []*graph.Node{y, graph.Gradient(graph.ReduceAllSum(y), in[0])[0]}
+						y, back := testquantizer.Quantize(in[0],
+							lower.Given{Noise: in[1], SharedNoise: in[2], Step: in[3]}, q)
+						return append([]*graph.Node{y}, back(graph.OnesLike(y))...)
 					})
 					for i, v := range want[spec.OutputValue].Floats {
 						if float64(out[0][i]) != v {
@@ -106,7 +108,8 @@ func TestNoise(t *testing.T) {
 					}
 					out = testdevice.Evaluate(t, d, inputs[:1],
 						func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-							return []*graph.Node{lower.Quantize(in[0], lower.Given{}, e)}
+							y, _ := testquantizer.Quantize(in[0], lower.Given{}, e)
+							return []*graph.Node{y}
 						})
 					if got, _ := reference.Run(p.Evaluate,
 						map[string]reference.Tensor{spec.InputX: reference.Floats(wide, rows, columns)}); float64(

@@ -3,9 +3,6 @@ package lower
 import (
 	"fmt"
 
-	"github.com/gomlx/gomlx/core/graph"
-
-	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/transform"
 	"github.com/cage-qat/cage/sdk/spec"
@@ -33,7 +30,7 @@ func NewOperand(q spec.Quantizer) (Operand, error) {
 	if err != nil {
 		return Operand{}, err
 	}
-	call := &program.Call{Name: "quantize", Setting: p.Name, Meaning: p}
+	call := &program.Call{Name: quantizing, Setting: p.Name, Meaning: p}
 	return Operand{&FakeQuantizer{spec: spec.Quantizer{Program: p}, forward: call}}, nil
 }
 
@@ -42,12 +39,3 @@ func (o Operand) Call() *program.Call { return o.quantizer.forward }
 
 // Takes reports whether the quantizer takes the named per-step input; see [FakeQuantizer.Takes].
 func (o Operand) Takes(input string) bool { return o.quantizer.Takes(input) }
-
-// Value returns Q(x), through which no gradient passes. If the device computes programs with
-// kernels, x and Q(x) are rounded to bfloat16, as they are in [Quantize].
-func (o Operand) Value(x *graph.Node, given Given) *graph.Node {
-	p, memory := o.quantizer.spec.Program, InMemory{
-		spec.InputX: passes.BFloat16, spec.OutputValue: passes.BFloat16}
-	inputs := append([]*graph.Node{x}, o.quantizer.others(p, given)...)
-	return lowerRows(x.Graph(), p, rowsOf(p), inputs, memory)[spec.OutputValue]
-}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/internal/testing/testquantizer"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
@@ -69,8 +70,8 @@ func TestOwnBackward(t *testing.T) {
 		x, dy, step := normal(1, 12, 192), normal(2, 12, 192), reference.Float(0.4)
 		buffers := []*engine.Buffer{upload(t, x), upload(t, dy), upload(t, step)}
 		got := execute(t, buffers, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-			value := lower.Quantize(in[0], lower.Given{Trained: in[2:]}, q)
-			return append(graph.Gradient(graph.ReduceAllSum(graph.Mul(value, in[1])), in[0], in[2]), value)
+			value, back := testquantizer.Quantize(in[0], lower.Given{Trained: in[2:]}, q)
+			return append(back(in[1]), value)
 		})
 		given := map[string]reference.Tensor{spec.InputX: x, spec.TrainedPrefix + "step": step}
 		value, err := reference.Run32(built.Program, given)

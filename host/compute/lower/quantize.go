@@ -2,8 +2,6 @@ package lower
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/gomlx/gomlx/core/graph"
 
@@ -38,7 +36,7 @@ func NewQuantizer(q spec.Quantizer) (Quantizer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("backward pass of the quantizer: %w", err)
 	}
-	call := &program.Call{Name: "quantize", Setting: q.Program.Name, Adjoint: parts.Backward}
+	call := &program.Call{Name: quantizing, Setting: q.Program.Name, Adjoint: parts.Backward}
 	if call.Meaning, err = withInputsOf(parts.Forward, parts.Residuals); err != nil {
 		return nil, err
 	}
@@ -262,44 +260,6 @@ func (q *FakeQuantizer) trainedGradients(out map[string]*graph.Node) []*graph.No
 	})
 }
 
-// Quantize returns Q(x), with the same bits as Forward. Its gradients with respect to x and the
-// trained parameters are those of the surrogate. It is meant for activations: if the device
-// computes programs with kernels, x, Q(x) and their gradients are rounded to its precision, and if
-// the [Source] of x is known, the kernel also computes x.
-func Quantize(x *graph.Node, given Given, q Quantizer) *graph.Node {
-	q = q.inBFloat16()
-	if source, ok := engine.NoteOf[Source](x); ok {
-		if y, ok := q.quantizeFused(x, source, given); ok {
-			return y
-		}
-	}
-	value, residuals := q.Forward(x, given)
-	at := Point{X: x, Given: given, Value: value}
-	inputs := append([]*graph.Node{x}, given.Trained...)
-	y := engine.Custom(value, inputs, func(dy *graph.Node) []*graph.Node {
-		dx, dTrained := q.Backward(at, residuals, dy)
-		return append([]*graph.Node{dx}, dTrained...)
-	})
-	if c, ok := CodesOf(value); ok {
-		c.AttachTo(y)
-	}
-	return y
-}
-
-// inBFloat16 returns the quantizer with x, Q(x) and their gradients stored in bfloat16, if that is
-// the precision of the device.
-func (q *FakeQuantizer) inBFloat16() Quantizer {
-	short := *q
-	short.memory = maps.Clone(q.memory)
-	for _, name := range []string{
-		spec.InputX, spec.OutputValue, autodiff.Prefix + spec.OutputSurrogate,
-		spec.InputDY, autodiff.Prefix + spec.InputX,
-	} {
-		short.memory[name] = passes.BFloat16
-	}
-	return &short
-}
-
 // KeepRotated returns the quantizer without its final rotation, so that its values stay rotated;
 // nil if it does not end in a rotation of rows. Rotations cancel in a product whose operands are
 // rotated in the same way. The rotation is removed from the value and the surrogate, and hence from
@@ -338,177 +298,4 @@ func (q *FakeQuantizer) KeepRotated() (*Rotated, error) {
 		rotated(u.parts.Forward, u.parts.Backward)
 	size := full.Program.Inputs[0].Type.Size()
 	return &Rotated{u, block, float64(saved) / float64(size)}, nil
-}
-
-// A Source computes an activation row by row from other tensors, such as the two that a gate
-// multiplies. It can be fused with a quantizer: one kernel then computes and quantizes the
-// activation, which is never stored in memory.
-type Source struct {
-	// Inputs have the shape [tokens, n], or [1, n] if all tokens share them.
-	Inputs []*graph.Node
-	// Rounded reports whether inputs of shape [tokens, n], and their adjoints, are rounded to the
-	// device's precision.
-	Rounded bool
-	// Forward takes the inputs and returns the activation as output [SourceValue]. Its other
-	// outputs are residuals for Adjoint.
-	Forward *program.Program
-	// Backward takes the inputs and, last, the adjoint of the value, and returns the adjoints of
-	// the inputs in their order. The kernel of the quantizer's backward pass computes it. If
-	// Backward is nil, Adjoint is used.
-	Backward *program.Program
-	// Adjoint computes the same as Backward, but builds a graph. residuals holds the other outputs
-	// of Forward by name; it is nil if the activation was stored in memory.
-	Adjoint func(residuals map[string]*graph.Node, dx *graph.Node) []*graph.Node
-}
-
-// SourceValue is the name of the output of [Source.Forward] that holds the activation.
-const SourceValue = "source.value"
-
-// sourcePrefix is the prefix for the names of a source's inputs and residuals in fused programs.
-const sourcePrefix = "source."
-
-// AttachTo attaches s to the node of its activation, where [Quantize] finds it.
-func (s Source) AttachTo(x *graph.Node) { engine.Note(x, s) }
-
-// rounds reports whether an input and its adjoint are stored in the precision of the device.
-func (s Source) rounds(input int) bool {
-	return s.Rounded && s.Forward.Inputs[input].Type.Shape[0] > 1
-}
-
-// fusedForward returns the source's forward pass followed by a quantizer's, as one program.
-func fusedForward(s Source, forward *program.Program) (*program.Program, error) {
-	b := program.NewBuilder(forward.Name)
-	inputs := sourceInputs(b, s)
-	args := make([]program.Value, len(forward.Inputs))
-	for i, in := range forward.Inputs[1:] {
-		args[1+i] = b.Input(in.Name, in.Type)
-	}
-	values := transform.Inline(b, s.Forward, inputs...)
-	args[0] = values[SourceValue]
-	out := transform.Inline(b, forward, args...)
-	for _, o := range forward.Outputs {
-		b.Output(o.Name, out[o.Name])
-	}
-	for _, o := range s.Forward.Outputs {
-		if o.Name != SourceValue {
-			b.Output(sourcePrefix+o.Name, values[o.Name])
-		}
-	}
-	return b.Build()
-}
-
-// fusedBackward returns a quantizer's backward pass followed by the source's, as one program. Its
-// outputs are the adjoints of the source's inputs and of the trained parameters.
-func fusedBackward(s Source, back *program.Program) (*program.Program, error) {
-	b := program.NewBuilder(back.Name)
-	inputs := sourceInputs(b, s)
-	args := make([]program.Value, len(back.Inputs))
-	for i, in := range back.Inputs {
-		if in.Name != spec.InputX {
-			args[i] = b.Input(in.Name, in.Type)
-		}
-	}
-	if x := back.Input(spec.InputX); x >= 0 {
-		args[x] = transform.Inline(b, s.Forward, inputs...)[SourceValue]
-	}
-	out := transform.Inline(b, back, args...)
-	inputs = append(inputs, out[autodiff.Prefix+spec.InputX])
-	adjoints := transform.Inline(b, s.Backward, inputs...)
-	for i, o := range s.Backward.Outputs {
-		b.Output(autodiff.Prefix+sourcePrefix+s.Forward.Inputs[i].Name, adjoints[o.Name])
-	}
-	for _, o := range back.Outputs {
-		if o.Name != autodiff.Prefix+spec.InputX {
-			b.Output(o.Name, out[o.Name])
-		}
-	}
-	return b.Build()
-}
-
-func sourceInputs(b *program.Builder, s Source) []program.Value {
-	return lists.Map(s.Forward.Inputs, func(in program.Input) program.Value {
-		return b.Input(sourcePrefix+in.Name, in.Type)
-	})
-}
-
-// fusedMemory returns the types in which the fused passes store floats in memory.
-func (q *FakeQuantizer) fusedMemory(s Source) InMemory {
-	memory := maps.Clone(q.memory)
-	delete(memory, spec.InputX) // the activation is never stored
-	delete(memory, autodiff.Prefix+spec.InputX)
-	for i, in := range s.Forward.Inputs {
-		if s.rounds(i) {
-			memory[sourcePrefix+in.Name] = passes.BFloat16
-			memory[autodiff.Prefix+sourcePrefix+in.Name] = passes.BFloat16
-		}
-	}
-	return memory
-}
-
-// quantizeFused is [Quantize] with one kernel that also computes x from its source. ok is false if
-// there is no such kernel.
-func (q *FakeQuantizer) quantizeFused(
-	x *graph.Node, s Source, given Given,
-) (y *graph.Node, ok bool) {
-	g, rows := x.Graph(), rowsOf(q.spec.Program)
-	base, coded := q.factoredForward(engine.DeviceOf(g))
-	p, err := fusedForward(s, base)
-	if err != nil {
-		panic(err)
-	}
-	memory := q.fusedMemory(s)
-	in := append(slices.Clone(s.Inputs), q.others(q.spec.Program, given)...)
-	out, ok := Kernel(g, subjectOf(p, rows, true), p, rows, in, memory)
-	if !ok {
-		return nil, false
-	}
-	sourceResiduals := map[string]*graph.Node{}
-	for _, o := range s.Forward.Outputs {
-		if o.Name != SourceValue {
-			sourceResiduals[o.Name] = out[sourcePrefix+o.Name]
-		}
-	}
-	value, residuals := out[spec.OutputValue], q.residuals(out)
-	inputs := append(slices.Clone(s.Inputs), given.Trained...)
-	y = engine.Custom(value, inputs, func(dy *graph.Node) []*graph.Node {
-		at := Point{X: x, Given: given, Value: value}
-		if adjoints, ok := q.backwardFused(s, at, residuals, dy, memory); ok {
-			return adjoints
-		}
-		dx, dTrained := q.Backward(at, residuals, dy)
-		return append(s.Adjoint(sourceResiduals, dx), dTrained...)
-	})
-	if coded {
-		codesAmong(out).AttachTo(y)
-	}
-	return y, true
-}
-
-// backwardFused computes the backward passes of the quantizer and the source with one kernel. ok is
-// false if the source has no program for it, or if no kernel can compute it.
-func (q *FakeQuantizer) backwardFused(
-	s Source, at Point, residuals []*graph.Node, dy *graph.Node, memory InMemory,
-) (adjoints []*graph.Node, ok bool) {
-	if s.Backward == nil {
-		return nil, false
-	}
-	p, err := fusedBackward(s, q.parts.Backward)
-	if err != nil {
-		panic(err)
-	}
-	inputs := slices.Clone(s.Inputs)
-	for i, in := range q.backwardInputs(at, residuals, dy) {
-		if q.parts.Backward.Inputs[i].Name != spec.InputX {
-			inputs = append(inputs, in)
-		}
-	}
-	rows := rowsOf(q.spec.Program)
-	out, ok := Kernel(dy.Graph(), subjectOf(p, rows, true), p, rows, inputs, memory)
-	if !ok {
-		return nil, false
-	}
-	for _, in := range s.Forward.Inputs {
-		adjoints = append(adjoints, out[autodiff.Prefix+sourcePrefix+in.Name])
-	}
-	return append(adjoints, q.trainedGradients(out)...), true
 }

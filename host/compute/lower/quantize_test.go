@@ -13,6 +13,7 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 	"github.com/cage-qat/cage/internal/testing/testkernel"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testquantizer"
 	"github.com/cage-qat/cage/internal/testing/testrows"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
@@ -72,10 +73,9 @@ func TestQuantize(t *testing.T) {
 			x, dy := normal(1, 12, 192), normal(2, 12, 192)
 			buffers := []*engine.Buffer{upload(t, x), upload(t, dy)}
 			got := execute(t, buffers, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-				value := lower.Quantize(in[0], lower.Given{}, part)
+				value, back := testquantizer.Quantize(in[0], lower.Given{}, part)
 				alone := lower.Lower(g, p, in[:1])[spec.OutputValue]
-				dx := graph.Gradient(graph.ReduceAllSum(graph.Mul(value, in[1])), in[0])[0]
-				return []*graph.Node{value, alone, dx}
+				return append([]*graph.Node{value, alone}, back(in[1])...)
 			})
 			sameBits(t, testdevice.Download[float32](t, got[0]), testdevice.Download[float32](t, got[1]))
 			compareGradient(t, p, x, dy, download(t, x.Type, got[2]))
@@ -122,7 +122,7 @@ func TestQuantizeEdgeRows(t *testing.T) {
 }
 
 // weighted returns a source of x·y·gain, with a gain that all rows share.
-func weighted(t *testing.T, rows, columns int) lower.Source {
+func weighted(t *testing.T, rows, columns int) *lower.Source {
 	t.Helper()
 	matrix := program.FloatType(rows, columns)
 	declare := func(b *program.Builder) (x, y, gain program.Value) {
@@ -145,7 +145,7 @@ func weighted(t *testing.T, rows, columns int) lower.Source {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return lower.Source{Forward: forward, Backward: backward, Rounded: true}
+	return &lower.Source{Forward: forward, Backward: backward, Rounded: true}
 }
 
 // squashing returns a quantizer with tanh of rotated rows, whose backward pass reads x.
@@ -168,9 +168,9 @@ func stepping(t *testing.T, rows, columns int) lower.Quantizer {
 		}, spec.Tensor{Name: "step"})
 }
 
-// TestFused compares kernels that compute and quantize a source with the reference implementation,
+// TestJoined compares kernels that compute and quantize a source with the reference implementation,
 // for rows that fill a tile and rows that do not.
-func TestFused(t *testing.T) {
+func TestJoined(t *testing.T) {
 	testlevel.Long(t, "kernels are interpreted")
 	const rows = 64
 	for _, columns := range []int{64, 80} {
@@ -179,7 +179,7 @@ func TestFused(t *testing.T) {
 		for name, q := range map[string]lower.Quantizer{"uniform": uniform(t, rows, columns),
 			"squash":   squashing(t, rows, columns),
 			"stepping": stepping(t, rows, columns), "pushing": pushing} {
-			forward, backward, memory, err := lower.Fused(q, weighted(t, rows, columns))
+			forward, backward, memory, err := lower.JoinedPasses(q, weighted(t, rows, columns))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -197,14 +197,14 @@ func TestFused(t *testing.T) {
 					}
 					known[in.Name] = x
 				}
-				maps.Copy(known, compareFused(t, name, p, memory, known))
+				maps.Copy(known, compareJoined(t, name, p, memory, known))
 			}
 		}
 	}
 }
 
-// compareFused compares a program with the reference implementation, whose outputs it returns.
-func compareFused(
+// compareJoined compares a program with the reference implementation, whose outputs it returns.
+func compareJoined(
 	t *testing.T, name string, p *program.Program, memory lower.InMemory,
 	inputs map[string]reference.Tensor,
 ) map[string]reference.Tensor {

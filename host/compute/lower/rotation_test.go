@@ -3,6 +3,7 @@ package lower_test
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/gomlx/compute/dtypes"
@@ -13,6 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
+	"github.com/cage-qat/cage/internal/testing/testquantizer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/spec"
@@ -181,11 +183,12 @@ func product(t *testing.T, qx, qw lower.Quantizer, tokens, out, in int) [][]floa
 	return testdevice.Evaluate(t, shared(t), buffers,
 		func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 			trained := in[3 : 3+len(qx.Trained())]
-			y := graph.DotGeneral(lower.Quantize(in[0], lower.Given{Trained: trained}, qx), []int{1}, nil,
-				lower.Quantize(in[1], lower.Given{}, qw), []int{1}, nil)
-			wrt := append([]*graph.Node{in[0], in[1]}, trained...)
-			return append([]*graph.Node{y}, graph.Gradient(graph.ReduceAllSum(graph.Mul(y, in[2])),
-				wrt...)...)
+			a, aBack := testquantizer.Quantize(in[0], lower.Given{Trained: trained}, qx)
+			b, bBack := testquantizer.Quantize(in[1], lower.Given{}, qw)
+			y := graph.DotGeneral(a, []int{1}, nil, b, []int{1}, nil)
+			da := aBack(graph.DotGeneral(in[2], []int{1}, nil, b, []int{0}, nil))
+			db := bBack(graph.DotGeneral(in[2], []int{0}, nil, a, []int{0}, nil))
+			return slices.Concat([]*graph.Node{y, da[0], db[0]}, da[1:])
 		})
 }
 

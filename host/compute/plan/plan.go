@@ -226,10 +226,8 @@ func (s slot) make() any {
 	return make([]bool, s.size)
 }
 
-// Inputs returns the names of the inputs.
-func (p *Plan) Inputs() []string {
-	return lists.Map(p.p.Inputs, func(in program.Input) string { return in.Name })
-}
+// Inputs returns the inputs.
+func (p *Plan) Inputs() []program.Input { return p.p.Inputs }
 
 // OutputNames returns the names of the outputs.
 func (p *Plan) OutputNames() []string {

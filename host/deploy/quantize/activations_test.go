@@ -13,8 +13,8 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/deploy/posttrain"
 	"github.com/cage-qat/cage/host/deploy/quantize"
-	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/internal/testing/testmodel"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/spec"
 )
@@ -53,20 +53,11 @@ func activationsOf(
 		t.Fatal(err)
 	}
 	specs = append(specs, engine.Spec{Name: "tokens", Shape: shapes.Make(dtypes.Int32, texts, length)})
-	var feeds []string
 	e, err := dev.Compile("activations", specs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-		var seen []*graph.Node
 		ids := in[len(in)-1]
 		target := graph.Slice(ids, graph.AxisRange(), graph.AxisRange(0, 1)) // any one
-		m.BatchLogits(in[:len(in)-1], graph.Concatenate([]*graph.Node{ids, target}, 1),
-			func(site model.ActivationSite, x *graph.Node) *graph.Node {
-				if strings.HasPrefix(site.Name, zeros) {
-					x = graph.ZerosLike(x)
-				}
-				seen, feeds = append(seen, x), append(feeds, strings.Join(site.Feeds, " "))
-				return x
-			})
-		return seen
+		return testmodel.Activations(m, in[:len(in)-1], graph.Concatenate([]*graph.Node{ids, target}, 1),
+			func(site string) bool { return strings.HasPrefix(site, zeros) })
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +72,7 @@ func activationsOf(
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range strings.Fields(feeds[i]) {
+		for _, name := range m.ActivationSites(texts, length)[i].Feeds {
 			list[name] = data
 		}
 	}

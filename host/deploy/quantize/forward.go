@@ -267,24 +267,9 @@ func (f *forward) compile(what string, sites []model.ActivationSite, more []engi
 		if segmented {
 			segments, more = more[0], more[1:]
 		}
-		at := make([]*graph.Node, len(sites))
-		if out, ok := f.planned(in[:len(f.weights)], x, segments, sites); ok {
-			for i, s := range sites {
-				at[i] = out[s.Name]
-			}
-			return build(at, out[network.Stream], more)
-		}
-		quantize := func(site model.ActivationSite, x *graph.Node) *graph.Node {
-			if q, ok := f.activations[site.Name]; ok {
-				x, _ = q.Forward(x, lower.Given{})
-			}
-			if i := indexOf(sites, site); i >= 0 {
-				at[i] = x
-			}
-			return x
-		}
-		y := f.model.Block(f.block, weights, x, segments, f.batch, f.context, quantize)
-		return build(at, y, more)
+		out := f.blockOutputs(weights, x, segments, sites)
+		at := lists.Map(sites, func(s model.ActivationSite) *graph.Node { return out[s.Name] })
+		return build(at, out[network.Stream], more)
 	}
 	e, err := f.dev.Compile(key, append(specs, more...), block)
 	if err == nil {
@@ -293,11 +278,11 @@ func (f *forward) compile(what string, sites []model.ActivationSite, more []engi
 	return e, err
 }
 
-// planned computes the current block by package plan, if that can, and returns the residual stream
-// and the activations at sites, by name.
-func (f *forward) planned(weights []*graph.Node, x, segments *graph.Node,
-	sites []model.ActivationSite) (out map[string]*graph.Node, ok bool) {
-	of := model.Planned{Inputs: map[string]*graph.Node{network.Stream: x, network.Segments: segments}}
+// blockOutputs computes the residual stream after the current block or, if there are sites, their
+// activations by name.
+func (f *forward) blockOutputs(weights []*graph.Node, x, segments *graph.Node,
+	sites []model.ActivationSite) map[string]*graph.Node {
+	of := model.Pass{Inputs: map[string]*graph.Node{network.Stream: x, network.Segments: segments}}
 	of.Shape = network.Shape{Task: network.OneBlock, Batch: f.batch, Context: f.context,
 		Documents: segments != nil, Layer: f.block, Record: lists.Map(sites, model.ActivationSite.String)}
 	of.Calls = map[string]*program.Call{}
@@ -307,8 +292,8 @@ func (f *forward) planned(weights []*graph.Node, x, segments *graph.Node,
 	for i, p := range f.model.BlockParams(f.block) {
 		of.Inputs[p.Name] = weights[i]
 	}
-	out, _, ok = f.model.Planned(of, nil)
-	return out, ok
+	out, _ := f.model.Compute(of, nil)
+	return out
 }
 
 func indexOf(sites []model.ActivationSite, site model.ActivationSite) int {

@@ -24,6 +24,7 @@ import (
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/testmodel"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -98,7 +99,7 @@ func (n network) logits(t testing.TB, ids []int32) [][]float32 {
 	flat := testdevice.Evaluate(t, n.device, inputs,
 		func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 			last := len(in) - 1
-			return []*graph.Node{n.model.BatchLogits(in[:last], in[last], nil)}
+			return []*graph.Node{testmodel.Logits(n.model, in[:last], in[last])}
 		})[0]
 	vocab := len(flat) / len(ids)
 	var list [][]float32

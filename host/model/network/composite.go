@@ -162,8 +162,8 @@ func (n *network) attend(p string, q, k, v value) value {
 		names := []string{p + keyCache, p + valueCache}
 		out := call(CachedAttention, a, "q k v keys values start first", "y next_keys next_values",
 			a.cached, q, k, v, n.params[names[0]], n.params[names[1]], start, n.shared[First])
-		n.more.add(names[0], out[1])
-		n.more.add(names[1], out[2])
+		n.result(names[0], out[1])
+		n.result(names[1], out[2])
 		return out[0]
 	}
 	if positions, ok := n.shared[Positions]; ok {

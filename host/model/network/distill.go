@@ -75,17 +75,24 @@ func (d Distilling) losses(x, w, targets, teacherX, teacherW value) []value {
 		func(in []value) []value {
 			logits, teacher := capped(linear(in[0], in[1]), d.Cap),
 				capped(linear(in[3], in[4]), d.TeacherCap)
-			entropy := logProbability(logits, in[2]).Neg()
-			p, q := logSoftmax(teacher.Scale(1/d.Temperature)), logSoftmax(logits.Scale(1/d.Temperature))
-			divergence := d.divergence(p, q).Scale(d.Scale())
-			loss := divergence.Scale(d.Weight).Add(entropy.Scale(1 - d.Weight))
+			loss, divergence, entropy := d.Losses(logits, teacher, in[2])
 			return []value{loss, divergence, entropy}
 		}, x, w, targets, teacherX, teacherW)
 }
 
+// Losses returns the loss, divergence and cross-entropy of each row of logits [N, vocabulary], [N],
+// given those of the teacher and the targets [N].
+func (d Distillation) Losses(logits, teacher, targets value) (loss, divergence, entropy value) {
+	entropy = logProbability(logits, targets).Neg()
+	p, q := logSoftmax(teacher.Scale(1/d.Temperature)), logSoftmax(logits.Scale(1/d.Temperature))
+	divergence = d.divergence(p, q).Scale(d.Scale())
+	loss = divergence.Scale(d.Weight).Add(entropy.Scale(1 - d.Weight))
+	return loss, divergence, entropy
+}
+
 // divergence returns the divergence of each row, [N], from logarithms of the teacher's
 // probabilities and of the model's.
-func (d Distilling) divergence(p, q value) value {
+func (d Distillation) divergence(p, q value) value {
 	kl := func(p, m value) value { return p.Exp().Mul(p.Sub(m)).ReduceSum(1) }
 	switch d.Beta {
 	case 0:

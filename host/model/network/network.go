@@ -84,9 +84,19 @@ func (n *network) part(name string, x value, prefix string, sites []string,
 		return append([]string{"y"}, inner.more.names...), append([]value{y}, inner.more.values...)
 	}, args...)
 	for i, name := range inner.more.names {
-		n.more.add(name, values[1+i])
+		n.result(name, values[1+i])
 	}
 	return values[0]
+}
+
+// result adds a result of the program, which quantizers after it may read ([Quantizers.From]).
+func (n *network) result(name string, v value) {
+	n.more.add(name, v)
+	for input, from := range n.quantizers.From {
+		if from == name {
+			n.params[input] = v
+		}
+	}
 }
 
 // block computes a block from the residual stream x [N, width]: attention, then the feed-forward

@@ -83,7 +83,8 @@ type Shape struct {
 	Parts          bool // of Score
 	Cache          int  // of Decode: tokens that a cache holds
 	Layer          int  // of OneBlock
-	// Record has the sites whose activations, as products read them, OneBlock returns by name instead.
+	// Record has the sites whose activations, as products read them, are outputs, by name. OneBlock
+	// then returns these alone.
 	Record []string
 }
 

@@ -22,6 +22,9 @@ type Quantizers struct {
 	// Next returns the next states of the quantizers of activations, by site, which the program
 	// returns as outputs [InputOf] the site and the name of the result. The operands are as in Calls.
 	Next map[string]*program.Call
+	// From has inputs for operands of quantizers that are results of Next of earlier sites instead,
+	// and the names of these outputs.
+	From map[string]string
 	// Unquantized gives activations and weights to the quantizers of the backward pass as they were
 	// before they were quantized. Those of a weight that no call quantizes are an input [InputOf] the
 	// weight and [Before].
@@ -43,7 +46,7 @@ const Before = "before"
 // Key returns a text that differs for different quantizers.
 func (q Quantizers) Key() string {
 	var key strings.Builder
-	fmt.Fprintln(&key, q.Unquantized, q.Coded)
+	fmt.Fprintln(&key, q.Unquantized, q.Coded, q.From)
 	for _, list := range []map[string]*program.Call{q.Calls, q.Next} {
 		for _, site := range slices.Sorted(maps.Keys(list)) {
 			fmt.Fprintln(&key, site, list[site].Meaning.Hash())
@@ -86,6 +89,9 @@ func (q Quantizers) inputs(params []architecture.Param) (list []program.Input) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(types)) {
+		if _, computed := q.From[name]; computed {
+			continue
+		}
 		list = append(list, program.Input{Name: name, Type: types[name]})
 	}
 	return list
@@ -121,7 +127,7 @@ func (n *network) quantized(site string, x value) quantized {
 	if slices.Contains(n.record, site) {
 		rows := n.batch * n.Context
 		x := q.value.Reshape(rows, int(q.value.Type().Size())/rows)
-		n.more.add(site, n.withoutPadding(site, x))
+		n.result(site, n.withoutPadding(site, x))
 	}
 	return q
 }
@@ -134,7 +140,7 @@ func (n *network) quantizedBy(c *program.Call, site string, x value) quantized {
 	of = n.withoutPadding(site, of)
 	if next := n.quantizers.Next[site]; next != nil {
 		for i, v := range n.apply(n.Builder, next, site, of) {
-			n.more.add(InputOf(site, next.Meaning.Outputs[i].Name), v)
+			n.result(InputOf(site, next.Meaning.Outputs[i].Name), v)
 		}
 	}
 	results := n.apply(n.Builder, c, site, of)

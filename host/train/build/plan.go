@@ -11,6 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/lora"
+	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/sdk"
@@ -261,7 +262,7 @@ func distillation(cfg *config.Config) (*step.Distillation, error) {
 	if err != nil {
 		return nil, teacherError(cfg, "%w", err)
 	}
-	loss := model.Distillation{Beta: d.Beta, Temperature: d.Temperature, Weight: d.Weight,
+	loss := network.Distillation{Beta: d.Beta, Temperature: d.Temperature, Weight: d.Weight,
 		Squared: d.Squared}
 	return &step.Distillation{Distillation: loss, Teacher: m.(model.Language)}, nil
 }

@@ -281,7 +281,7 @@ type Distillation struct {
 	// Teacher is TeacherInitial, the directory of a run or of a Hugging Face checkpoint, or "".
 	Teacher string
 
-	// Parameters of the divergence; see model.Distillation.
+	// Parameters of the divergence; see network.Distillation.
 	Beta, Temperature, Weight float64
 	Squared                   bool
 }

@@ -3,13 +3,9 @@ package step
 import (
 	"slices"
 
-	"github.com/gomlx/gomlx/core/graph"
-
-	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/program"
 )
 
 // OperandSite identifies an operand of a product in the backward pass of a linear layer.
@@ -42,47 +38,6 @@ func BackwardSites(m model.Model, batch, context int) (sites []OperandSite, shap
 func inputSites(m model.Model, batch, context int) []model.ActivationSite {
 	outside := func(s model.ActivationSite) bool { return !s.OfBlock() }
 	return slices.DeleteFunc(m.ActivationSites(batch, context), outside)
-}
-
-// quantizeBackward makes the model's layers quantize the operands of their backward pass. in holds
-// the nodes of the weights that the forward pass reads, and of the keys.
-func (p *Plan) quantizeBackward(in update.Nodes) {
-	if len(p.Backward) == 0 {
-		return
-	}
-	operand := func(product sdk.Product, role sdk.Role, name string) func(x *graph.Node) *graph.Node {
-		site := OperandSite{Product: product, Role: role, Name: name}
-		q, ok := p.Backward[site]
-		if !ok {
-			return nil
-		}
-		given := stepInputs(site.String(), in)
-		done := map[*graph.Node]*graph.Node{} // layers may share an activation
-		return func(x *graph.Node) *graph.Node {
-			if done[x] == nil {
-				done[x] = q.Value(x, given)
-			}
-			return done[x]
-		}
-	}
-	for _, w := range p.unquantizedWeights() {
-		model.NoteUnquantized(in[program.KindValue.Of(w.Name)], in[p.pointName(w.Name)])
-	}
-	for _, s := range inputSites(p.Model, p.Batch, p.Context) {
-		activation := operand(sdk.ProductWeightGradient, sdk.RoleActivation, s.Name)
-		for _, w := range s.Feeds {
-			model.Backward{
-				InputGradient: model.Operands{
-					Gradient: operand(sdk.ProductInputGradient, sdk.RoleGradient, w),
-					Other:    operand(sdk.ProductInputGradient, sdk.RoleWeight, w),
-				},
-				WeightGradient: model.Operands{
-					Gradient: operand(sdk.ProductWeightGradient, sdk.RoleGradient, w), Other: activation,
-				},
-				Unquantized: p.Unquantized,
-			}.AttachTo(in[p.forwardName(false)(w)])
-		}
-	}
 }
 
 // unquantizedWeights lists the weights W for which the backward pass quantizes W instead of Q(W).

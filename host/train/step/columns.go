@@ -89,12 +89,12 @@ func (c *Compiled) columnStatistics(t update.Tensors, tokens []int32) (update.Te
 	defer batch.Finalize()
 	specs := append(inputSpecs(p.params(), p.forwardName(true), false), p.tokenSpec())
 	build := func(in update.Nodes) update.Nodes {
-		seen := map[string]*graph.Node{}
-		note := func(site model.ActivationSite, x *graph.Node) *graph.Node {
-			seen[site.Name] = x
-			return x
+		of := p.batchPass(true)
+		for _, g := range groups {
+			of.Record = append(of.Record, lists.Map(g.sites, model.ActivationSite.String)...)
 		}
-		p.Model.Losses(p.weightNodes(in, true), in[tokensName], note)
+		p.widen(in)
+		seen, _ := p.Model.Compute(of.withNodes(in), nil)
 		out := update.Nodes{}
 		for _, g := range groups {
 			activations := lists.Map(g.sites, func(s model.ActivationSite) *graph.Node {
@@ -105,8 +105,7 @@ func (c *Compiled) columnStatistics(t update.Tensors, tokens []int32) (update.Te
 			})
 			a := lower.ColumnsOf(graph.Concatenate(activations, 0), true)
 			out[g.columnsName(spec.InputActivationsMax)] = engine.MaxAcross(a[spec.InputActivationsMax])[0]
-			means := replicaMeans([]*graph.Node{a[spec.InputActivationsMean]})
-			out[g.columnsName(spec.InputActivationsMean)] = means[0]
+			out[g.columnsName(spec.InputActivationsMean)] = lower.MeanAcross(a[spec.InputActivationsMean])
 			for name, node := range lower.ColumnsOf(graph.Concatenate(weights, 0), false) {
 				out[g.columnsName(name)] = node
 			}

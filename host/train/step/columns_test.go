@@ -15,6 +15,7 @@ import (
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
+	"github.com/cage-qat/cage/internal/testing/testmodel"
 	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
@@ -60,18 +61,13 @@ func rowsOf(
 	}
 	dims := plan.Model.BatchDims(plan.Batch, plan.Context)
 	in = append(in, testdevice.Upload(t, dev, tokens, dims...))
-	var names []string
-	out := testdevice.Run(t, dev, in, func(_ *graph.Graph, in []*graph.Node) (seen []*graph.Node) {
-		plan.Model.Losses(in[:len(in)-1], in[len(in)-1],
-			func(site model.ActivationSite, x *graph.Node) *graph.Node {
-				names, seen = append(names, site.Name), append(seen, x)
-				return x
-			})
-		return seen
+	out := testdevice.Run(t, dev, in, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+		return testmodel.Activations(plan.Model, in[:len(in)-1], in[len(in)-1],
+			func(string) bool { return false })
 	})
-	for i, name := range names {
-		rows[name] = slices.Collect(slices.Chunk(testdevice.Download[float32](t, out[i]), out[i].Shape().
-			Dim(-1)))
+	for i, s := range plan.Model.ActivationSites(plan.Batch, plan.Context) {
+		values := testdevice.Download[float32](t, out[i])
+		rows[s.Name] = slices.Collect(slices.Chunk(values, out[i].Shape().Dim(-1)))
 	}
 	return rows
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
@@ -32,15 +31,6 @@ type Decoder struct {
 	t      update.Tensors // caches, and the position at which each sequence begins
 }
 
-// Names of a decoder's tensors.
-const (
-	firstName  = "first"
-	startName  = "start"
-	logitsName = "logits"
-)
-
-func cacheName(i int) string { return fmt.Sprintf("cache/%d", i) }
-
 // Decoder returns a decoder of sequences of at most length tokens. Sequence i begins at position
 // first[i] of the tokens passed to [Decoder.Next]; earlier positions are padding.
 func (e *Evaluator) Decoder(first []int32, length int) (*Decoder, error) {
@@ -56,9 +46,10 @@ func (e *Evaluator) Decoder(first []int32, length int) (*Decoder, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.t[firstName] = b
-	for i, dims := range language.CacheDims(len(first), length) {
-		if d.t[cacheName(i)], err = engine.Zeros(e.c.dev, dims...); err != nil {
+	d.t[network.First] = b
+	for _, name := range cacheNames(language) {
+		d.t[name], err = engine.Zeros(e.c.dev, language.CacheDims(len(first), length)...)
+		if err != nil {
 			d.Close()
 			return nil, err
 		}
@@ -98,18 +89,18 @@ func (d *Decoder) Next(tokens []int32) ([]float32, error) {
 	}
 	in := update.Tensors{}
 	defer finalize(in)
-	if in[tokensName], err = engine.Upload(c.dev, tokens, len(d.first), n); err != nil {
+	if in[network.Tokens], err = engine.Upload(c.dev, tokens, len(d.first), n); err != nil {
 		return nil, err
 	}
-	if in[startName], err = engine.Upload(c.dev, []int32{int32(d.start)}); err != nil {
+	if in[network.Start], err = engine.Upload(c.dev, []int32{int32(d.start)}); err != nil {
 		return nil, err
 	}
 	if err := exec.Run(d.t, d.e.t, in); err != nil {
 		return nil, err
 	}
 	d.start += n
-	logits := d.t[logitsName]
-	delete(d.t, logitsName)
+	logits := d.t[network.Logits]
+	delete(d.t, network.Logits)
 	defer logits.Finalize()
 	return engine.Download[float32](logits)
 }
@@ -124,60 +115,43 @@ func (p *Plan) checkPiece(tokens int) error {
 
 func (p *Plan) decodeStage(sequences, n, length int) update.Stage {
 	specs := append(p.forwardSpecs(false),
-		engine.Spec{Name: tokensName, Shape: shapes.Make(dtypes.Int32, sequences, n)},
-		engine.Spec{Name: startName, Shape: shapes.Make(dtypes.Int32)},
-		engine.Spec{Name: firstName, Shape: shapes.Make(dtypes.Int32, sequences)})
+		engine.Spec{Name: network.Tokens, Shape: shapes.Make(dtypes.Int32, sequences, n)},
+		engine.Spec{Name: network.Start, Shape: shapes.Make(dtypes.Int32)},
+		engine.Spec{Name: network.First, Shape: shapes.Make(dtypes.Int32, sequences)})
 	language := p.Model.(model.Language) // Decoder accepts no other model
-	caches := language.CacheDims(sequences, length)
-	for i, dims := range caches {
-		specs = append(specs, engine.Spec{Name: cacheName(i), Shape: floatShape(dims...), Donated: true})
+	for _, name := range cacheNames(language) {
+		shape := floatShape(language.CacheDims(sequences, length)...)
+		specs = append(specs, engine.Spec{Name: name, Shape: shape, Donated: true})
 	}
-	return update.Stage{Name: logitsName, Inputs: specs, Build: func(in update.Nodes) update.Nodes {
-		piece := model.Piece{Tokens: in[tokensName], Start: in[startName], First: in[firstName]}
-		var have []*graph.Node
-		for i := range caches {
-			have = append(have, in[cacheName(i)])
-		}
-		weights := p.weightNodes(in, false)
-		of := p.plannedPiece(sequences, n, length)
+	return update.Stage{Name: "decode", Inputs: specs, Build: func(in update.Nodes) update.Nodes {
+		of := p.piecePass(sequences, n, length)
 		p.addQuantizers(&of, p.Pieces[sequences*n], false, engine.DeviceOf(in.Graph()), hasNode(in))
-		if results, _, ok := language.Planned(of.withNodes(in), nil); ok {
-			out := update.Nodes{}
-			for name, x := range results {
-				out[of.tensors[name]] = x
-			}
-			return out
-		}
-		quantize := activationQuantizer(p.Pieces[sequences*n], in)
-		logits, next := language.Decode(weights, piece, have, quantize)
-		out := update.Nodes{logitsName: logits}
-		for i, cache := range next {
-			out[cacheName(i)] = cache
-		}
+		p.widen(in)
+		out, _ := p.Model.Compute(of.withNodes(in), nil)
 		return out
 	}}
 }
 
-// plannedPiece returns the program that reads n tokens of each of some sequences, with caches of
-// this length. Its tensors are also those of outputs.
-func (p *Plan) plannedPiece(sequences, n, length int) planned {
-	of := p.plannedModel(false)
+// piecePass returns the program that reads n tokens of each of some sequences, with caches of
+// this length.
+func (p *Plan) piecePass(sequences, n, length int) pass {
+	of := p.batchPass(false)
 	of.Shape = network.Shape{Task: network.Decode, Batch: sequences, Context: n, Cache: length}
-	of.tensors[network.Start], of.tensors[network.First] = startName, firstName
-	of.tensors[network.Logits] = logitsName
 	of.tensors[network.Projection] = p.forwardName(false)(p.Model.(model.Language).Head())
-	for layer := range p.Model.(model.Language).Blocks() {
-		for i, name := range network.CacheOf(layer) {
-			of.tensors[name] = cacheName(2*layer + i)
-		}
-	}
 	return of
 }
 
-// reader is a plan that reads a token of each of some sequences, and the tensors of its inputs.
+func cacheNames(m model.Language) (names []string) {
+	for layer := range m.Blocks() {
+		names = append(names, network.CacheOf(layer)...)
+	}
+	return names
+}
+
+// reader is a plan that reads a token of each of some sequences.
 type reader struct {
 	*plan.Plan
-	tensors map[string]string
+	pass
 }
 
 // reader returns the plan for a number of sequences and a length of caches, which it keeps.
@@ -187,16 +161,16 @@ func (e *Evaluator) reader(sequences, length int) (reader, error) {
 		return r, nil
 	}
 	c, p := e.c, e.c.evaluationPlan
-	of := p.plannedPiece(sequences, 1, length)
+	of := p.piecePass(sequences, 1, length)
 	p.addQuantizers(&of, p.Pieces[sequences], false, c.dev,
 		func(name string) bool { return e.t[name] != nil })
 	arithmetic := matmul.Float32
 	if c.dev.Precision() == device.BFloat16 {
 		arithmetic = matmul.BFloat16
 	}
-	compiled, err := p.Model.(model.Language).Plan(of.Planned, arithmetic, nil)
+	compiled, err := p.Model.(model.Language).Plan(of.Pass, arithmetic, nil)
 	if err == nil {
-		e.readers[key] = reader{compiled, of.tensors}
+		e.readers[key] = reader{compiled, of}
 	}
 	return e.readers[key], err
 }
@@ -211,14 +185,14 @@ func (d *Decoder) nextToken(tokens []int32) (logits []float32, err error) {
 	p := e.c.evaluationPlan
 	logits = make([]float32, len(tokens)*p.Model.(model.Language).Network().Vocab)
 	memory := func(name string, halves bool) (any, error) {
-		switch tensor := r.tensors[name]; tensor {
-		case tokensName:
+		switch tensor := r.tensor(name); tensor {
+		case network.Tokens:
 			return tokens, nil
-		case startName:
+		case network.Start:
 			return start, nil
-		case firstName:
+		case network.First:
 			return d.first, nil
-		case logitsName:
+		case network.Logits:
 			return logits, nil
 		default:
 			if d.t[tensor] != nil {
@@ -228,8 +202,8 @@ func (d *Decoder) nextToken(tokens []int32) (logits []float32, err error) {
 		}
 	}
 	var in, out []any
-	for i, name := range r.Inputs() {
-		x, err := memory(name, r.ReadsHalves(i))
+	for i, input := range r.Inputs() {
+		x, err := memory(input.Name, r.ReadsHalves(i))
 		if err != nil {
 			return nil, err
 		}

@@ -1,8 +1,6 @@
 package step
 
 import (
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
@@ -16,7 +14,7 @@ import (
 // without quantization and with fixed parameters, which are not part of the state:
 // [Compiled.LoadTeacher] loads them.
 type Distillation struct {
-	model.Distillation
+	network.Distillation
 	Teacher model.Language
 }
 
@@ -54,31 +52,6 @@ func (c *Compiled) LoadTeacher(load LoadFunc) error {
 func (c *Compiled) closeTeacher() {
 	finalize(c.teacher)
 	c.teacher = nil
-}
-
-// microBatchLoss builds the mean loss of a micro-batch, which is differentiated, and the vector
-// that the host reads: that loss, or its components divergence and cross-entropy.
-func (p *Plan) microBatchLoss(params []*graph.Node, in update.Nodes, kind gradientKind,
-	q model.ActivationQuantizer) (loss, read *graph.Node) {
-	batch := in[tokensName]
-	if kind.sampled {
-		key := graph.Reshape(in[labelKeysName], 2)
-		loss = p.Model.(model.Language).SampledLoss(params, batch, key, q)
-		return loss, flatten(loss)
-	}
-	d := p.Distillation
-	if d == nil {
-		loss = p.Model.Loss(params, batch, q)
-		return loss, flatten(loss)
-	}
-	teacher := lists.Map(p.teacherParams(), func(t Tensor) *graph.Node {
-		return in[network.TeacherParam(t.Name)]
-	})
-	// The teacher runs first, so that its activations are freed before those for the backward pass
-	// are allocated.
-	logits := d.Teacher.BatchLogits(teacher, batch, nil)
-	out := p.Model.(model.Language).Distilled(params, batch, logits, q, d.Distillation)
-	return out.Loss, flatten(out.Divergence, out.CrossEntropy)
 }
 
 // lossCount returns the number of means over a micro-batch that the host reads: 1 for the loss, or

@@ -8,6 +8,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
@@ -16,12 +17,12 @@ import (
 )
 
 // teach returns the plan with distillation from a teacher of the same architecture.
-func teach(plan step.Plan, d model.Distillation) step.Plan {
+func teach(plan step.Plan, d network.Distillation) step.Plan {
 	plan.Distillation = &step.Distillation{Distillation: d, Teacher: plan.Model.(model.Language)}
 	return plan
 }
 
-var jensenShannon = model.Distillation{Beta: 0.5, Temperature: 1, Weight: 1}
+var jensenShannon = network.Distillation{Beta: 0.5, Temperature: 1, Weight: 1}
 
 // drawn returns a function that loads parameters drawn from a seed.
 func drawn(m model.Model, seed uint64) step.LoadFunc {

@@ -94,8 +94,7 @@ func (e *Evaluator) Losses(tokens []int32) ([]float32, error) {
 // [batch, context, vocabulary], given the tokens before it.
 func (e *Evaluator) Logits(tokens []int32) ([]float32, error) {
 	p := e.c.evaluationPlan
-	language, ok := p.Model.(model.Language)
-	if !ok {
+	if _, ok := p.Model.(model.Language); !ok {
 		return nil, fmt.Errorf("step: a model that reads no sequences has no logits")
 	}
 	t, err := e.c.uploadBatch(tokens)
@@ -107,12 +106,7 @@ func (e *Evaluator) Logits(tokens []int32) ([]float32, error) {
 	return e.runStage(name, func() update.Stage {
 		return update.Stage{Name: name, Inputs: append(p.forwardSpecs(false), p.tokenSpec()),
 			Build: func(in update.Nodes) update.Nodes {
-				logits, ok := p.byPlan(in, network.Logits)
-				if !ok {
-					logits = language.BatchLogits(p.weightNodes(in, false), in[tokensName],
-						activationQuantizer(p.Activations, in))
-				}
-				return update.Nodes{name: engine.Gather(logits)}
+				return update.Nodes{name: engine.Gather(p.evaluated(in, network.Logits))}
 			}}
 	}, update.Tensors{tokensName: t})
 }
@@ -136,27 +130,18 @@ func (e *Evaluator) runStage(
 func (p *Plan) lossStage() update.Stage {
 	specs := append(p.forwardSpecs(false), p.tokenSpec())
 	return update.Stage{Name: "losses", Inputs: specs, Build: func(in update.Nodes) update.Nodes {
-		losses, ok := p.byPlan(in, network.Losses)
-		if !ok {
-			quantize := activationQuantizer(p.Activations, in)
-			losses = p.Model.Losses(p.weightNodes(in, false), in[tokensName], quantize)
-		}
-		return update.Nodes{"losses": engine.Gather(losses)}
+		return update.Nodes{"losses": engine.Gather(p.evaluated(in, network.Losses))}
 	}}
 }
 
-// byPlan computes an output of a model's program by package plan, if that can.
-func (p *Plan) byPlan(in update.Nodes, output string) (result *graph.Node, ok bool) {
-	m, language := p.Model.(model.Language)
-	if !language {
-		return nil, false
-	}
-	of := p.plannedModel(false)
+// evaluated computes an output of a model's program for a batch.
+func (p *Plan) evaluated(in update.Nodes, output string) *graph.Node {
+	of := p.batchPass(false)
 	p.addQuantizers(&of, p.Activations, false, engine.DeviceOf(in.Graph()), hasNode(in))
 	of.Head.Logits = output == network.Logits
-	p.weightNodes(in, false)
-	out, _, ok := m.Planned(of.withNodes(in), nil)
-	return out[output], ok
+	p.widen(in)
+	out, _ := p.Model.Compute(of.withNodes(in), nil)
+	return out[output]
 }
 
 // Sequence provides the batches of an evaluation. It is used by one goroutine at a time.

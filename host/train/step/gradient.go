@@ -11,7 +11,6 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
@@ -44,19 +43,6 @@ func (p *Plan) summed(full bool) []Tensor {
 	}
 	for i := range list {
 		list[i].Name = sumName(list[i].Name)
-	}
-	return list
-}
-
-func (p *Plan) weightNodes(in update.Nodes, full bool) []*graph.Node {
-	var list []*graph.Node
-	p.widen(in)
-	for _, t := range p.params() {
-		w := in[p.forwardName(full)(t.Name)]
-		if parts := numberedNodes(in, codeName, t.Name); parts != nil && !full {
-			lower.CodesFrom(parts).AttachTo(w)
-		}
-		list = append(list, w)
 	}
 	return list
 }
@@ -114,25 +100,10 @@ func (p *Plan) gradientStage(kind gradientKind) update.Stage {
 }
 
 func (p *Plan) gradients(kind gradientKind, in update.Nodes) update.Nodes {
-	var hook model.ActivationQuantizer
-	next := update.Nodes{}
 	if !kind.full {
 		addKeys(in, activationKeysName, p.keys.activations)
-		if quantize := activationQuantizer(p.Activations, in); quantize != nil {
-			hook = func(site model.ActivationSite, x *graph.Node) *graph.Node {
-				if q, ok := p.Activations[site.Name]; ok {
-					setNext(next, q, site.Name, q.Next(x, quantizerInputs(q, site.Name, in)), sumName)
-				}
-				value := quantize(site, x)
-				if p.Unquantized {
-					model.NoteUnquantized(value, x)
-				}
-				return value
-			}
-		}
-		p.widen(in)
-		p.quantizeBackward(in)
 	}
+	p.widen(in)
 	list := p.gradientTensors(kind.full)
 	at := make([]*graph.Node, len(list)) // of sharded tensors: the local rows
 	for i, t := range list {
@@ -141,10 +112,10 @@ func (p *Plan) gradients(kind gradientKind, in update.Nodes) update.Nodes {
 			at[i] = engine.Rows(in[name])
 			_, quantized := p.Weights[t.Name]
 			inBFloat16 := quantized && !kind.full && engine.InBFloat16(at[i].Graph())
-			in[name] = engine.GatherDifferentiable(at[i], inBFloat16)
+			in[name] = engine.GatherOperand(at[i], inBFloat16)
 		}
 	}
-	read, terms := p.differentiate(in, kind, hook, at, next)
+	read, terms, next := p.differentiate(in, kind, at)
 	for i, t := range list {
 		if in[p.forwardName(kind.full)(t.Name)] != at[i] { // local rows, summed over replicas
 			terms[i] = engine.Gather(terms[i])
@@ -177,36 +148,36 @@ func (p *Plan) gradients(kind gradientKind, in update.Nodes) update.Nodes {
 	return out
 }
 
-// differentiate builds the vector that the host reads of the loss of a micro-batch, and the
-// gradients with respect to at. It adds the next states of quantizers to next.
-func (p *Plan) differentiate(in update.Nodes, kind gradientKind, q model.ActivationQuantizer,
-	at []*graph.Node, next update.Nodes) (read *graph.Node, gradients []*graph.Node) {
-	params := p.weightNodes(in, kind.full)
-	if m, ok := p.Model.(model.Language); ok {
-		of := p.plannedGradient(in, kind)
-		wrt := make([]*graph.Node, len(at)) // what the model reads
-		for i, t := range p.gradientTensors(kind.full) {
-			wrt[i] = in[p.forwardName(kind.full)(t.Name)]
-		}
-		if out, gradients, ok := m.Planned(of.withNodes(in), wrt); ok {
-			for i, x := range wrt {
-				if x != at[i] { // it is gathered from the rows of all replicas
-					gradients[i] = engine.VJP(x, gradients[i], at[i])[0]
-				}
-			}
-			for site, q := range p.Activations {
-				for i, t := range statesOf(q, site) {
-					next[sumName(t.Name)] = out[network.InputOf(site, spec.KeptPrefix+q.State()[i].Name)]
-				}
-			}
-			if p.Distillation != nil && !kind.sampled {
-				return flatten(out[network.Divergence], out[network.Entropy]), gradients
-			}
-			return flatten(out[network.Losses]), gradients
+// differentiate builds the vector that the host reads of the loss of a micro-batch, the gradients
+// with respect to at, and the next states of quantizers.
+func (p *Plan) differentiate(in update.Nodes, kind gradientKind, at []*graph.Node) (
+	read *graph.Node, gradients []*graph.Node, next update.Nodes) {
+	of := p.gradientPass(in, kind)
+	wrt := make([]*graph.Node, len(at)) // what the model reads
+	for i, t := range p.gradientTensors(kind.full) {
+		wrt[i] = in[p.forwardName(kind.full)(t.Name)]
+	}
+	out, gradients := p.Model.Compute(of.withNodes(in), wrt)
+	for i, x := range wrt {
+		switch {
+		case gradients[i] == nil:
+			gradients[i] = graph.ZerosLike(at[i])
+		case x != at[i]: // it is gathered from the rows of all replicas
+			gradients[i] = engine.Rows(engine.ScatterSum(gradients[i]))
 		}
 	}
-	loss, read := p.microBatchLoss(params, in, kind, q)
-	return read, graph.Gradient(loss, at...)
+	next = update.Nodes{}
+	for site, q := range p.Activations {
+		for i, t := range statesOf(q, site) {
+			if x := out[network.InputOf(site, spec.KeptPrefix+q.State()[i].Name)]; x != nil {
+				next[sumName(t.Name)] = x
+			}
+		}
+	}
+	if p.Distillation != nil && !kind.sampled {
+		return flatten(out[network.Divergence], out[network.Entropy]), gradients, next
+	}
+	return flatten(out[network.Losses]), gradients, next
 }
 
 // flatten returns the vector of scalars.
@@ -407,14 +378,4 @@ func (t Tensor) identity(g *graph.Graph) *graph.Node {
 		return graph.Const(g, float32(math.Inf(-1)))
 	}
 	return graph.Const(g, float32(math.Copysign(0, -1)))
-}
-
-func replicaMeans(nodes []*graph.Node) []*graph.Node {
-	means := engine.SumAcross(nodes...)
-	for i, sum := range means {
-		if n := engine.Replicas(sum.Graph()); n > 1 {
-			means[i] = graph.MulScalar(sum, 1/float64(n))
-		}
-	}
-	return means
 }

@@ -9,11 +9,16 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/graphs"
+	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/testing/testrun"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // TestPlannedQuantizers checks that a plan computes a model with quantized activations and backward
@@ -72,7 +77,7 @@ func TestPlannedQuantizers(t *testing.T) {
 // TestPlannedHeads does the same for distillation, from a teacher of another size, and for drawn
 // labels.
 func TestPlannedHeads(t *testing.T) {
-	for name, d := range map[string]*model.Distillation{"distilled": {Beta: 0.3, Temperature: 2,
+	for name, d := range map[string]*network.Distillation{"distilled": {Beta: 0.3, Temperature: 2,
 		Weight: 0.7}, "drawn": nil} {
 		t.Run(name, func(t *testing.T) {
 			cfg := plannedConfig(t, "model.kind=\"gemma2\"")
@@ -94,12 +99,38 @@ func plannedConfig(t *testing.T, settings ...string) *config.Config {
 		"model.hidden=64", `optimizer={plugin="sgd"}`, "train.clip=0.0"}, settings...)...)
 }
 
-// graphModel is a model that is computed as a graph.
-type graphModel struct{ model.Language }
+// graphModel is a model that a graph computes, as on a GPU.
+type graphModel struct {
+	model.Language
+	recompute architecture.Recompute
+}
 
-func (graphModel) Planned(model.Planned, []*graph.Node) (map[string]*graph.Node, []*graph.Node,
-	bool) {
-	return nil, nil, false
+func (m graphModel) Compute(of model.Pass, wrt []*graph.Node) (out map[string]*graph.Node,
+	gradients []*graph.Node) {
+	p, err := network.New(m.Network(), of.Shape, of.Quantizers)
+	if err == nil && len(wrt) > 0 {
+		p, err = network.Gradient(p, lists.Map(wrt, func(x *graph.Node) string {
+			for name, in := range of.Inputs {
+				if in == x && p.Input(name) >= 0 {
+					return name
+				}
+			}
+			panic("a tensor is no input")
+		})...)
+	}
+	if err != nil {
+		panic(err)
+	}
+	again := map[architecture.Recompute]string{architecture.RecomputeBlocks: network.Block,
+		architecture.RecomputeAttention: network.SelfAttention}[m.recompute]
+	in := lists.Map(p.Inputs, func(in program.Input) *graph.Node {
+		return of.Inputs[in.Name]
+	})
+	out = graphs.For(0).Lower(in[0].Graph(), p, in, again)
+	for _, o := range p.Outputs[len(p.Outputs)-len(wrt):] {
+		gradients = append(gradients, out[o.Name])
+	}
+	return out, gradients
 }
 
 // comparePlanned compares a plan with the graph.
@@ -130,7 +161,8 @@ func comparePlanned(t *testing.T, cfg *config.Config, plan step.Plan) {
 			return list
 		}
 		byGraph := plan
-		byGraph.Model = graphModel{plan.Model.(model.Language)}
+		byGraph.Model = graphModel{plan.Model.(model.Language),
+			architecture.Recompute(cfg.Train.Recompute)}
 		want, got := one(byGraph), one(plan)
 		wrong = ""
 		for name, list := range want {

@@ -20,7 +20,9 @@ import (
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/internal/testing/pjrtrecord"
+	"github.com/cage-qat/cage/internal/testing/testquantizer"
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
@@ -340,11 +342,17 @@ func TestPredictedLoss(t *testing.T) {
 				specs = append(specs, engine.Spec{Name: p.Name, Shape: shapes.Make(dtypes.Float32, p.Dims...)})
 			}
 			e, err := d.Compile("loss", specs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-				if tc.evaluates {
-					return []*graph.Node{m.Losses(in[1:], in[0], nil)}
+				of := model.Pass{Shape: network.Shape{Batch: tc.batch, Context: context},
+					Inputs: map[string]*graph.Node{network.Tokens: in[0]}}
+				for i, p := range m.Params() {
+					of.Inputs[p.Name] = in[1+i]
 				}
-				loss := m.Loss(in[1:], in[0], nil)
-				return append(graph.Gradient(loss, in[1:]...), loss)
+				wrt := in[1:]
+				if tc.evaluates {
+					wrt = nil
+				}
+				out, gradients := m.Compute(of, wrt)
+				return append(gradients, out[network.Losses])
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -387,8 +395,8 @@ func bothPasses(t *testing.T, list []passed) string {
 		for i, p := range list {
 			given := lower.Given{Trained: p.quantizer.Init(in[i], nil)}
 			if p.activation {
-				y := lower.Quantize(in[i], given, p.quantizer)
-				out = append(out, y, graph.Gradient(graph.ReduceAllSum(graph.Square(y)), in[i])[0])
+				y, back := testquantizer.Quantize(in[i], given, p.quantizer)
+				out = append(out, y, back(graph.MulScalar(y, 2))[0])
 				continue
 			}
 			value, residuals := p.quantizer.Forward(in[i], given)

@@ -18,7 +18,8 @@ import (
 
 // TestIntegerProducts checks that training and evaluation have the same losses with products of
 // codes as with products of values, up to rounding. In float32 only the sums of values are rounded;
-// in bfloat16 values are rounded, too, but not codes.
+// in bfloat16 values are rounded, too, but not codes, and some activations get other codes: losses
+// are compared together, because a single one may change by more than a hundredth.
 func TestIntegerProducts(t *testing.T) {
 	testlevel.Long(t, "compiles many steps")
 	for i, tt := range []struct {
@@ -37,8 +38,8 @@ func TestIntegerProducts(t *testing.T) {
 			`quantizer.activations={plugin="absmax"}`}, step.Single},
 	} {
 		// Unless all tests run, the settings alternate between the precisions.
-		for precision, tolerance := range map[device.Precision]float64{device.Float32: 1e-4,
-			device.BFloat16: 5e-3} {
+		for precision, tolerance := range map[device.Precision]float64{device.Float32: 1e-5,
+			device.BFloat16: 2e-3} {
 			if !testlevel.All() && (i%2 == 0) != (precision == device.Float32) {
 				continue
 			}
@@ -50,9 +51,15 @@ func TestIntegerProducts(t *testing.T) {
 				got := lossesBy(t, cfg, engine.Options{Precision: precision, Products: device.IntegerProducts},
 					tt.dispatch)
 				differ := false
+				off, all := 0.0, 0.0
 				for i := range want {
-					near(t, fmt.Sprint("loss ", i), got[i], want[i], tolerance)
+					off, all = off+math.Pow(got[i]-want[i], 2), all+want[i]*want[i]
 					differ = differ || got[i] != want[i]
+				}
+				if d := math.Sqrt(off / all); !(d < tolerance) {
+					t.Errorf("the relative difference of all losses is %.2g", d)
+				} else {
+					t.Logf("the relative difference of all losses is %.2g", d)
 				}
 				// XLA multiplies by a single scale of a whole matrix after the product, which then also
 				// multiplies whole numbers.

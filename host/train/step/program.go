@@ -17,7 +17,7 @@ func (p *Plan) Program() (*program.Program, error) {
 	if !ok {
 		return nil, fmt.Errorf("step: only language models are programs")
 	}
-	of := p.plannedModel(false)
+	of := p.batchPass(false)
 	p.addTeacher(&of)
 	for _, list := range []map[string]lower.Quantizer{p.Weights, p.Activations} {
 		for site, q := range list {

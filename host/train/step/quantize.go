@@ -9,7 +9,6 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -93,20 +92,4 @@ func setTrained(
 		}
 	}
 	return values
-}
-
-// activationQuantizer returns the function that quantizes activations in a model's graph. in holds
-// the nodes of the quantizers' trained parameters, and of their keys.
-func activationQuantizer(
-	quantizers map[string]lower.Quantizer, in update.Nodes,
-) model.ActivationQuantizer {
-	if len(quantizers) == 0 {
-		return nil
-	}
-	return func(site model.ActivationSite, x *graph.Node) *graph.Node {
-		if q, ok := quantizers[site.Name]; ok {
-			return lower.Quantize(x, quantizerInputs(q, site.Name, in), q)
-		}
-		return x
-	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
@@ -39,21 +40,19 @@ func (keptSamples) Update(
 // gradient.
 type keyed struct{ model.Language }
 
-func (m keyed) Planned(model.Planned, []*graph.Node) (out map[string]*graph.Node,
-	gradients []*graph.Node, ok bool) {
-	return nil, nil, false
-}
-
-func (m keyed) SampledLoss(
-	params []*graph.Node, _, key *graph.Node, _ model.ActivationQuantizer,
-) *graph.Node {
-	total := graph.ScalarZero(key.Graph(), dtypes.Float32)
-	for _, p := range params {
-		total = graph.Add(total, graph.ReduceAllSum(p))
+func (m keyed) Compute(of model.Pass, wrt []*graph.Node) (out map[string]*graph.Node,
+	gradients []*graph.Node) {
+	if !of.Head.Sampled {
+		return m.Language.Compute(of, wrt)
 	}
+	key := of.Inputs[network.Key]
 	word := graph.BitwiseAnd(graph.Slice(key, graph.AxisElem(0)),
 		graph.Scalar(key.Graph(), dtypes.Uint32, 255))
-	return graph.Mul(total, graph.ConvertDType(graph.Reshape(word), dtypes.Float32))
+	slope := graph.ConvertDType(graph.Reshape(word), dtypes.Float32)
+	for _, x := range wrt {
+		gradients = append(gradients, graph.BroadcastToDims(slope, x.Shape().Dimensions...))
+	}
+	return map[string]*graph.Node{network.Losses: slope}, gradients
 }
 
 // TestSampledKeys checks that each micro-batch of each replica draws labels with its own key, and
@@ -115,7 +114,7 @@ func TestSampledResume(t *testing.T) {
 			plan := planOf(t, cfg, noisy{}, o)
 			plan.Dispatch = d
 			if distilled {
-				plan.Distillation = &step.Distillation{Distillation: model.Distillation{Beta: 0.5,
+				plan.Distillation = &step.Distillation{Distillation: network.Distillation{Beta: 0.5,
 					Temperature: 1, Weight: 0.5}, Teacher: plan.Model.(model.Language)}
 			}
 			k := started(t, cfg, plan)

@@ -12,7 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/model/network"
 )
 
-// Scored is a batch of sequences, some of whose tokens are scored; see [model.Scored].
+// Scored is a batch of sequences, some of whose tokens are scored; see [network.Score].
 type Scored struct {
 	Rows, Length    int
 	Tokens          []int32 // [Rows, Length]
@@ -23,24 +23,12 @@ type Scored struct {
 	Positions, Parts []int32
 }
 
-// Names of the inputs and outputs of scores.
-const (
-	lengthsName   = "lengths"
-	positionsName = "positions"
-	partsName     = "parts"
-	placesName    = "places"
-	targetsName   = "targets"
-	logProbsName  = "log-probabilities"
-	likeliestName = "likeliest"
-)
-
 // Scores returns the log-probability of each target, and whether it is the argmax at its position.
 // If activations are quantized, the number of tokens must be one of the plan's [Plan.Pieces].
 func (e *Evaluator) Scores(s Scored) (logProbs []float32, likeliest []bool, err error) {
 	c := e.c
 	p, tokens := c.evaluationPlan, s.Rows*s.Length
-	language, ok := p.Model.(model.Language)
-	if !ok {
+	if _, ok := p.Model.(model.Language); !ok {
 		return nil, nil, fmt.Errorf("step: a model that reads no sequences cannot score them")
 	}
 	if err := p.checkPiece(tokens); err != nil {
@@ -53,32 +41,20 @@ func (e *Evaluator) Scores(s Scored) (logProbs []float32, likeliest []bool, err 
 			return engine.Spec{Name: name, Shape: shapes.Make(dtypes.Int32, dims...)}
 		}
 		n := len(s.Places)
-		specs := append(p.forwardSpecs(false), ids(tokensName, s.Rows, s.Length),
-			ids(lengthsName, s.Rows), ids(placesName, n), ids(targetsName, n))
+		specs := append(p.forwardSpecs(false), ids(network.Tokens, s.Rows, s.Length),
+			ids(network.Lengths, s.Rows), ids(network.Indices, n), ids(network.Targets, n))
 		if shared {
-			specs = append(specs, ids(positionsName, s.Rows, s.Length), ids(partsName, s.Rows, s.Length))
+			specs = append(specs, ids(network.Positions, s.Rows, s.Length),
+				ids(network.Parts, s.Rows, s.Length))
 		}
 		return update.Stage{Name: "scores", Inputs: specs, Build: func(in update.Nodes) update.Nodes {
-			scored := model.Scored{Tokens: in[tokensName], Lengths: in[lengthsName],
-				Indices: in[placesName], Targets: in[targetsName],
-				Positions: in[positionsName], Parts: in[partsName]}
-			weights := p.weightNodes(in, false)
-			of := p.plannedModel(false)
+			of := p.batchPass(false)
 			of.Shape = network.Shape{Task: network.Score, Batch: s.Rows, Context: s.Length, Targets: n,
 				Parts: shared}
-			for input, tensor := range map[string]string{network.Lengths: lengthsName,
-				network.Indices: placesName, network.Targets: targetsName,
-				network.Positions: positionsName, network.Parts: partsName} {
-				of.tensors[input] = tensor
-			}
 			p.addQuantizers(&of, p.Pieces[tokens], false, c.dev, hasNode(in))
-			if out, _, ok := language.Planned(of.withNodes(in), nil); ok {
-				return update.Nodes{logProbsName: out[network.LogProbs],
-					likeliestName: out[network.Likeliest]}
-			}
-			quantize := activationQuantizer(p.Pieces[tokens], in)
-			logProbs, likeliest := language.Scores(weights, scored, quantize)
-			return update.Nodes{logProbsName: logProbs, likeliestName: likeliest}
+			p.widen(in)
+			out, _ := p.Model.Compute(of.withNodes(in), nil)
+			return out
 		}}
 	})
 	if err != nil {
@@ -91,10 +67,11 @@ func (e *Evaluator) Scores(s Scored) (logProbs []float32, likeliest []bool, err 
 		data []int32
 		dims []int
 	}{
-		{tokensName, s.Tokens, []int{s.Rows, s.Length}}, {lengthsName, s.Lengths, []int{s.Rows}},
-		{placesName, s.Places, []int{len(s.Places)}}, {targetsName, s.Targets, []int{len(s.Targets)}},
-		{positionsName, s.Positions, []int{s.Rows, s.Length}},
-		{partsName, s.Parts, []int{s.Rows, s.Length}},
+		{network.Tokens, s.Tokens, []int{s.Rows, s.Length}}, {network.Lengths, s.Lengths, []int{s.Rows}},
+		{network.Indices, s.Places, []int{len(s.Places)}},
+		{network.Targets, s.Targets, []int{len(s.Targets)}},
+		{network.Positions, s.Positions, []int{s.Rows, s.Length}},
+		{network.Parts, s.Parts, []int{s.Rows, s.Length}},
 	} {
 		if in.data == nil { // without a shared context there are no positions or parts
 			continue
@@ -106,9 +83,9 @@ func (e *Evaluator) Scores(s Scored) (logProbs []float32, likeliest []bool, err 
 	if err := exec.Run(t, e.t); err != nil {
 		return nil, nil, err
 	}
-	if logProbs, err = engine.Download[float32](t[logProbsName]); err != nil {
+	if logProbs, err = engine.Download[float32](t[network.LogProbs]); err != nil {
 		return nil, nil, err
 	}
-	likeliest, err = engine.Download[bool](t[likeliestName])
+	likeliest, err = engine.Download[bool](t[network.Likeliest])
 	return logProbs, likeliest, err
 }

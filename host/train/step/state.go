@@ -7,16 +7,15 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gomlx/gomlx/core/graph"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/refresh"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
@@ -466,31 +465,63 @@ func (c *Compiled) initActivationQuantizers(t, columns update.Tensors, tokens []
 		inputSpecs(shared, program.KindParam.Of, false),
 		[]engine.Spec{p.tokenSpec()}, p.columnSpecs())
 	build := func(in update.Nodes) update.Nodes {
-		out, of := update.Nodes{}, p.columns(in)
-		calibrate := func(site model.ActivationSite, x *graph.Node) *graph.Node {
-			q, ok := p.Activations[site.Name]
-			if !ok {
-				return x
-			}
-			columns := of[site.Name]
-			trained := setTrained(in, out, q, site.Name, replicaMeans(q.Init(x, columns)))
-			state := q.InitState(x, columns)
-			for i, s := range statesOf(q, site.Name) {
-				if s.Maximum {
-					state[i] = engine.MaxAcross(state[i])[0]
-				} else {
-					state[i] = replicaMeans(state[i : i+1])[0]
-				}
-				out[s.Name] = state[i]
-			}
-			value, _ := q.Forward(x, lower.Given{Trained: trained, State: state})
-			return value
-		}
-		p.Model.Losses(p.weightNodes(in, false), in[tokensName], calibrate)
-		return out
+		return p.calibrate(in)
 	}
 	stage := update.Stage{Name: "calibration", Inputs: specs, Build: build}
 	return c.runOnce(stage, t, values, columns, update.Tensors{tokensName: batch})
+}
+
+// calibrate returns the initial values of the quantizers of activations that in does not have.
+func (p *Plan) calibrate(in update.Nodes) update.Nodes {
+	of, groups := p.batchPass(false), p.calibratedGroups()
+	of.From = map[string]string{}
+	results := map[string]string{} // the tensors that outputs of the program are
+	first := map[string]string{}   // the outputs that are trained parameters
+	for _, s := range p.Model.ActivationSites(p.Batch, p.Context) {
+		q := p.Activations[s.Name]
+		if q == nil {
+			continue
+		}
+		var known []string
+		for i, t := range parametersOf(q, s.Name) {
+			operand := spec.TrainedPrefix + q.Trained()[i].Name
+			input, tensor := network.InputOf(s.Name, operand), program.KindParam.Of(t.Name)
+			switch {
+			case in[tensor] != nil:
+				of.tensors[input] = tensor
+			case first[tensor] != "":
+				of.From[input] = first[tensor]
+			default:
+				first[tensor], results[input] = input, tensor
+				continue
+			}
+			known = append(known, operand)
+		}
+		for i, t := range statesOf(q, s.Name) {
+			results[network.InputOf(s.Name, spec.KeptPrefix+q.State()[i].Name)] = t.Name
+		}
+		init, c, err := q.Calibration(known, engine.Replicas(in.Graph()))
+		if err != nil {
+			panic(err) // the device makes an error of it
+		}
+		if of.Calls[s.Name] = c; init != nil {
+			of.Next[s.Name] = init
+		}
+		for _, g := range groups {
+			for _, statistic := range spec.ColumnInputs(nil) {
+				if g.has(s.Name) {
+					of.tensors[network.InputOf(s.Name, statistic.Name)] = g.columnsName(statistic.Name)
+				}
+			}
+		}
+	}
+	p.widen(in)
+	computed, _ := p.Model.Compute(of.withNodes(in), nil)
+	out := update.Nodes{}
+	for output, tensor := range results {
+		out[tensor] = computed[output]
+	}
+	return out
 }
 
 func (c *Compiled) initOptimizers(t update.Tensors, rules []cage.Rule) error {

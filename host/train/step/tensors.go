@@ -12,6 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
@@ -19,7 +20,7 @@ import (
 
 // Names of the tensors of a step, in addition to those of package update.
 const (
-	tokensName = "tokens"
+	tokensName = network.Tokens
 	lossName   = "loss"
 	normsName  = "norms" // the squared norms of the gradients, in the order of the rules
 )

@@ -1,4 +1,4 @@
-package model
+package graphs
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package model
+package graphs
 
 import (
 	"github.com/gomlx/compute"
@@ -11,40 +11,27 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// rmsNorm returns x·gain/√(mean(x²)+epsilon), where the mean is over the last axis of x
-// [tokens, width]; gain is [width] (Zhang and Sennrich, 2019).
-func rmsNorm(x, gain *graph.Node, epsilon float64) *graph.Node {
-	return normOf(x, gain, epsilon, nil)
-}
-
-// normOf is like rmsNorm. If the branch is not nil, the norm is at its start.
-func normOf(x, gain *graph.Node, epsilon float64, of *branch) *graph.Node {
-	value, back := normalizeRows(x, gain, epsilon, of)
-	y := engine.Custom(value, []*graph.Node{x, gain}, func(dy *graph.Node) []*graph.Node {
-		dx, dGain := back(dy)
-		return []*graph.Node{dx, dGain}
-	})
-	if lower.HasKernels(x.Graph()) {
-		normSource(x, gain, epsilon, of).AttachTo(y)
-	}
-	return y
-}
-
-// normalizeRows returns the value of [rmsNorm] and the function that computes its adjoints.
-func normalizeRows(x, gain *graph.Node, epsilon float64,
-	of *branch) (value *graph.Node, back func(dy *graph.Node) (dx, dGain *graph.Node)) {
-	gainRow := graph.InsertAxes(gain, 0)
+// norm lowers RMSNorm of rows, x·gain/√(mean(x²) + ε), with x [rows, features] and gain [1,
+// features] (Zhang and Sennrich, 2019).
+func norm(c lower.Call) ([]*graph.Node, lower.Back) {
+	x, gain, epsilon := c.Args[0], c.Args[1], c.Setting.(float64)
 	meanSquare := graph.ReduceAndKeep(graph.Square(x), graph.ReduceMean, -1)
 	scale := graph.Reciprocal(graph.Sqrt(graph.AddScalar(meanSquare, epsilon)))
-	return graph.Mul(graph.Mul(x, scale), gainRow), func(dy *graph.Node) (*graph.Node, *graph.Node) {
-		return normAdjoints(x, gainRow, scale, dy, of)
+	y := graph.Mul(graph.Mul(x, scale), gain)
+	if lower.HasKernels(x.Graph()) {
+		s := normSource(x, gain, epsilon)
+		s.Saved = func(outputs map[string]*graph.Node) { scale = outputs["scale"] }
+		s.AttachTo(y)
+	}
+	return []*graph.Node{y}, func(d []lower.Adjoint, sum *graph.Node) []*graph.Node {
+		dx, dGain := normAdjoints(x, gain, scale, d[0].Node(), sum)
+		return []*graph.Node{dx, graph.InsertAxes(dGain, 0)}
 	}
 }
 
-// normAdjoints returns the adjoints of x and of the gain, given the adjoint of the value and the
-// scale of each row. If the norm starts a branch, it may also add the stream's own adjoint.
-func normAdjoints(x, gainRow, scale, dy *graph.Node, of *branch) (dx, dGain *graph.Node) {
-	sum := of.take()
+// normAdjoints returns the adjoints of x, plus sum unless that is nil, and of the gain, given the
+// scale of each row and the adjoint of the value.
+func normAdjoints(x, gainRow, scale, dy, sum *graph.Node) (dx, dGain *graph.Node) {
 	// With n = x·scale: ∂n/∂x = scale·(1 − n·nᵀ/width), and y = n·gain.
 	if dx, dGain, ok := kernelAdjoints(x, gainRow, scale, dy, sum); ok {
 		return dx, dGain
@@ -63,9 +50,6 @@ func normAdjoints(x, gainRow, scale, dy *graph.Node, of *branch) (dx, dGain *gra
 // reads each tensor once. It also writes dx in the operand type of products. ok is false if the
 // device has no such kernel.
 func kernelAdjoints(x, gainRow, scale, dy, sum *graph.Node) (dx, dGain *graph.Node, ok bool) {
-	if x.Rank() != 2 {
-		return nil, nil, false
-	}
 	rows, width := x.Shape().Dim(0), x.Shape().Dim(1)
 	p, err := normAdjointRows(rows, width, sum != nil)
 	if err != nil {
@@ -110,12 +94,12 @@ func normAdjointRows(rows, width int, joins bool) (*program.Program, error) {
 	return b.Build()
 }
 
-// normSource describes how a kernel computes [rmsNorm]. The gain's gradient is a sum over all rows,
-// which kernels cannot compute: the adjoints are a graph, which gets the scales from the kernel.
-func normSource(x, gain *graph.Node, epsilon float64, of *branch) lower.Source {
+// normSource describes how a kernel computes a norm. The gain's gradient is a sum over all rows,
+// which kernels cannot compute.
+func normSource(x, gain *graph.Node, epsilon float64) *lower.Source {
 	b := program.NewBuilder("norm")
 	rows, gains := b.Input("x", program.FloatType(x.Shape().Dimensions...)),
-		b.Input("gain", program.FloatType(1, x.Shape().Dim(1)))
+		b.Input("gain", program.FloatType(gain.Shape().Dimensions...))
 	scale := b.Const(1).Div(rows.Square().MeanRow().Shift(epsilon).Sqrt())
 	b.Output(lower.SourceValue, rows.Mul(scale).Mul(gains))
 	b.Output("scale", scale)
@@ -123,50 +107,37 @@ func normSource(x, gain *graph.Node, epsilon float64, of *branch) lower.Source {
 	if err != nil {
 		panic(err)
 	}
-	gainRow := graph.InsertAxes(gain, 0)
-	return lower.Source{Inputs: []*graph.Node{x, gainRow}, Forward: forward,
-		Adjoint: func(saved map[string]*graph.Node, dy *graph.Node) []*graph.Node {
-			dx, dGain := normAdjoints(x, gainRow, saved["scale"], dy, of)
-			return []*graph.Node{dx, graph.InsertAxes(dGain, 0)}
-		}}
+	return &lower.Source{Inputs: []*graph.Node{x, gain}, Forward: forward}
 }
 
-// swiGLU returns silu(a)·b, where silu(a) = a·σ(a) and σ is the logistic function (Shazeer, 2020).
-func swiGLU(a, b *graph.Node) *graph.Node {
-	gate := silu(a)
-	adjoints := func(dy *graph.Node) []*graph.Node {
-		return []*graph.Node{siluGradient(gate, a, graph.Mul(dy, b)), graph.Mul(dy, gate)}
+// gate lowers silu(a)·b, where silu(a) = a·σ(a) and σ is the logistic function (Shazeer, 2020), or
+// gelu(a)·b.
+func gate(c lower.Call) ([]*graph.Node, lower.Back) {
+	a, b, activation := c.Args[0], c.Args[1], c.Setting.(string)
+	forward, backward := kernels.GatePrograms(activation, lower.SourceValue, a.Shape().Dimensions)
+	var y, gated *graph.Node
+	if activation == "silu" {
+		gated = silu(a)
+		y = graph.Mul(gated, b)
+	} else {
+		y = lower.Lower(a.Graph(), forward, []*graph.Node{a, b})[lower.SourceValue]
 	}
-	y := engine.Custom(graph.Mul(gate, b), []*graph.Node{a, b}, adjoints)
+	s := &lower.Source{Inputs: []*graph.Node{a, b}, Rounded: true, Forward: forward,
+		Backward: backward}
 	if lower.HasKernels(a.Graph()) {
-		forward, backward := kernels.GatePrograms("silu", lower.SourceValue, a.Shape().Dimensions)
-		gateSource(a, b, forward, backward, adjoints).AttachTo(y)
+		s.AttachTo(y)
 	}
-	return y
-}
-
-// geGLU returns gelu(a)·b, where gelu(a) = a/2·(1 + tanh(√(2/π)·(a + 0.044715·a³))) (Hendrycks and
-// Gimpel, 2016).
-func geGLU(a, b *graph.Node) *graph.Node {
-	forward, backward := kernels.GatePrograms("gelu", lower.SourceValue, a.Shape().Dimensions)
-	adjoints := func(dy *graph.Node) []*graph.Node {
+	return []*graph.Node{y}, func(d []lower.Adjoint, _ *graph.Node) []*graph.Node {
+		if adjoints, ok := d[0].Join(s); ok {
+			return adjoints
+		}
+		dy := d[0].Node()
+		if activation == "silu" {
+			return []*graph.Node{siluGradient(gated, a, graph.Mul(dy, b)), graph.Mul(dy, gated)}
+		}
 		out := lower.Lower(a.Graph(), backward, []*graph.Node{a, b, dy})
 		return []*graph.Node{out["da"], out["db"]}
 	}
-	y := lower.Lower(a.Graph(), forward, []*graph.Node{a, b})[lower.SourceValue]
-	y = engine.Custom(y, []*graph.Node{a, b}, adjoints)
-	if lower.HasKernels(a.Graph()) {
-		gateSource(a, b, forward, backward, adjoints).AttachTo(y)
-	}
-	return y
-}
-
-// gateSource describes how kernels compute a gate.
-func gateSource(a, b *graph.Node, forward, backward *program.Program,
-	adjoints func(dy *graph.Node) []*graph.Node) lower.Source {
-	return lower.Source{Inputs: []*graph.Node{a, b}, Rounded: true, Forward: forward,
-		Backward: backward,
-		Adjoint:  func(_ map[string]*graph.Node, dy *graph.Node) []*graph.Node { return adjoints(dy) }}
 }
 
 // siluConfig selects silu among the activations that backends offer as one operation.

@@ -1,4 +1,4 @@
-package model
+package graphs
 
 import (
 	"fmt"
@@ -11,27 +11,28 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/data/dataset"
-	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/network"
 )
 
-// chooseCore returns the attention core for the graph's device. GPUs have no fused core in float32,
-// or with a window or a cap.
-func chooseCore(g *graph.Graph, s architecture.Settings, context int,
-	segments *graph.Node, window int) attentionCore {
-	d, scores := engine.DeviceOf(g), scoresOf(s)
+// chooseCore returns the attention core for queries and keys [batch, context, heads, size] and the
+// document numbers in each row, [batch, context]; nil means one document. GPUs have no fused core
+// in float32, or with a window or a cap.
+func chooseCore(a network.Attending, query, key, segments *graph.Node) attentionCore {
+	g, dims := query.Graph(), query.Shape().Dimensions
+	d := engine.DeviceOf(g)
 	switch {
-	case (window > 0 || scores.cap > 0) && !engine.OnCPU(g):
+	case (a.Window > 0 || a.Cap > 0) && !engine.OnCPU(g):
 		d.Once(windowKey{}, func() any {
 			d.Warn("attention with a window, or with a cap of its scores, is computed without the " +
 				"device's fused operation, which takes more time and memory")
 			return nil
 		})
-		return plainCore(scores, segments, window)
+		return plainCore(a, segments)
 	case engine.OnCPU(g), !engine.InBFloat16(g):
-		return plainCore(scores, segments, window)
+		return plainCore(a, segments)
 	}
-	c := coreSizes{group: s.Heads / s.KVHeads, size: s.HeadSize, context: context,
-		documents: segments != nil, scale: scores.scale}
+	c := coreSizes{group: dims[2] / key.Shape().Dim(2), size: dims[3], context: dims[1],
+		documents: segments != nil, scale: a.Scale}
 	return c.choose(d, segments)
 }
 
@@ -40,7 +41,7 @@ func (c coreSizes) choose(d *engine.Device, segments *graph.Node) attentionCore 
 		!d.Passes(c.kind(),
 			"attention is computed without the device's fused operation, which takes more time and memory",
 			func() (engine.Trial, error) { return c.trial(c.fused, 1<<26), nil }) {
-		return plainCore(scores{scale: c.scale}, segments, 0)
+		return plainCore(network.Attending{Scale: c.scale}, segments)
 	}
 	return c.fused(segments)
 }
@@ -125,7 +126,7 @@ func (c coreSizes) trial(fused func(segments *graph.Node) attentionCore, count i
 	t.Fused = coreAndAdjoints(documents, fused)
 	t.Plain = coreAndAdjoints(documents,
 		func(segments *graph.Node) attentionCore {
-			return plainCore(scores{scale: c.scale}, segments, 0)
+			return plainCore(network.Attending{Scale: c.scale}, segments)
 		})
 	return t
 }

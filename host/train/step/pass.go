@@ -1,11 +1,13 @@
 package step
 
 import (
+	"cmp"
+	"maps"
+
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
-	"github.com/cage-qat/cage/host/compute/matmul"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/network"
@@ -14,27 +16,31 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// planned is a program of the model, and the tensors of a step that are its inputs, by name.
-type planned struct {
-	model.Planned
+// pass is a program of the model. tensors has the names of those tensors of a step that have others
+// than the inputs that they are.
+type pass struct {
+	model.Pass
 	tensors map[string]string
 }
 
-// plannedModel returns the program that reads batches as in training. It may be changed.
-func (p *Plan) plannedModel(full bool) (of planned) {
+// tensor returns the name of the tensor that is an input.
+func (of *pass) tensor(input string) string { return cmp.Or(of.tensors[input], input) }
+
+// batchPass returns the program that reads batches as in training. It may be changed.
+func (p *Plan) batchPass(full bool) (of pass) {
 	of.Batch, of.Context, of.Documents = p.Batch, p.Context, len(p.batchDims()) > 2
 	of.Calls, of.Next = map[string]*program.Call{}, map[string]*program.Call{}
 	of.Coded = map[string]bool{}
-	of.tensors = map[string]string{network.Tokens: tokensName}
+	of.tensors = map[string]string{}
 	for _, param := range p.Model.Params() {
 		of.tensors[param.Name] = p.forwardName(full)(param.Name)
 	}
 	return of
 }
 
-// plannedGradient returns the program of a micro-batch.
-func (p *Plan) plannedGradient(in update.Nodes, kind gradientKind) (of planned) {
-	of = p.plannedModel(kind.full)
+// gradientPass returns the program of a micro-batch.
+func (p *Plan) gradientPass(in update.Nodes, kind gradientKind) (of pass) {
+	of = p.batchPass(kind.full)
 	if !kind.full {
 		p.addQuantizers(&of, p.Activations, true, engine.DeviceOf(in.Graph()), hasNode(in))
 		p.addBackward(&of)
@@ -49,7 +55,7 @@ func (p *Plan) plannedGradient(in update.Nodes, kind gradientKind) (of planned) 
 }
 
 // addTeacher adds the teacher, if there is one.
-func (p *Plan) addTeacher(of *planned) {
+func (p *Plan) addTeacher(of *pass) {
 	if d := p.Distillation; d != nil {
 		of.Head.Teacher = network.Teacher{Distillation: d.Distillation, Settings: d.Teacher.Network()}
 		for _, t := range p.teacherParams() {
@@ -60,7 +66,7 @@ func (p *Plan) addTeacher(of *planned) {
 
 // addQuantizers adds quantizers of activations, with their backward passes if a gradient is wanted.
 // has reports whether there is a tensor.
-func (p *Plan) addQuantizers(of *planned, quantizers map[string]lower.Quantizer, gradient bool,
+func (p *Plan) addQuantizers(of *pass, quantizers map[string]lower.Quantizer, gradient bool,
 	dev *engine.Device, has func(tensor string) bool) {
 	for _, s := range p.Model.ActivationSites(p.Batch, p.Context) {
 		q := quantizers[s.Name]
@@ -69,7 +75,7 @@ func (p *Plan) addQuantizers(of *planned, quantizers map[string]lower.Quantizer,
 		}
 		c := q.Call(gradient)
 		for _, weight := range s.Feeds {
-			if !has(codeName(weight, 0)) || s.Width > matmul.MaxCodes {
+			if !has(codeName(weight, 0)) {
 				continue
 			}
 			if coded, ok := lower.Coded(q.Call(gradient), dev); ok {
@@ -92,7 +98,7 @@ func hasNode(in update.Nodes) func(tensor string) bool {
 }
 
 // addBackward adds the quantizers of the backward pass.
-func (p *Plan) addBackward(of *planned) {
+func (p *Plan) addBackward(of *pass) {
 	of.Unquantized = p.Unquantized
 	for site, q := range p.Backward {
 		name := site.String()
@@ -106,7 +112,7 @@ func (p *Plan) addBackward(of *planned) {
 
 // addOperands adds the tensors of a quantizer's operands besides x. trained has its trained
 // parameters.
-func (of *planned) addOperands(site string, c *program.Call, trained []spec.Tensor) {
+func (of *pass) addOperands(site string, c *program.Call, trained []spec.Tensor) {
 	for _, in := range c.Meaning.Inputs[1:] {
 		tensor := in.Name
 		switch in.Name {
@@ -123,14 +129,14 @@ func (of *planned) addOperands(site string, c *program.Call, trained []spec.Tens
 }
 
 // withNodes returns the program with the nodes of its inputs.
-func (of *planned) withNodes(in update.Nodes) model.Planned {
+func (of *pass) withNodes(in update.Nodes) model.Pass {
 	addNumbers(in)
-	of.Inputs = map[string]*graph.Node{}
+	of.Inputs = maps.Clone(in)
 	for input, tensor := range of.tensors {
 		of.Inputs[input] = in[tensor]
 	}
 	if key := of.Inputs[network.Key]; key != nil {
 		of.Inputs[network.Key] = graph.Reshape(key, 2)
 	}
-	return of.Planned
+	return of.Pass
 }

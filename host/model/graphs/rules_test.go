@@ -1,0 +1,158 @@
+package graphs
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/device"
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/network"
+	"github.com/cage-qat/cage/internal/lists"
+	"github.com/cage-qat/cage/internal/testing/testdevice"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/program/transform"
+)
+
+// TestRules compares the rules of the calls in programs of models, and of their adjoints, with the
+// meanings of the calls, on random numbers.
+func TestRules(t *testing.T) {
+	const vocabulary = 13
+	done := map[string]int{}
+	for i, kind := range architecture.Languages {
+		s := architecture.Settings{Kind: kind, Layers: 2, Heads: 4, KVHeads: 2, Width: 16, Hidden: 24,
+			Vocab: vocabulary}
+		s.FillIn()
+		if kind == architecture.KindGemma2 { // caps low enough to matter
+			s.Window, s.ScoreCap, s.LogitCap = 4, 0.7, 1.5
+		}
+		if i%2 == 0 {
+			s.RopePairs = architecture.Interleaved
+		}
+		distilled := network.Shape{Batch: 2, Context: 12}
+		distilled.Head.Teacher = network.Teacher{Settings: s, Distillation: network.Distillation{
+			Beta: 0.3, Temperature: 2, Weight: 0.7}}
+		for _, shape := range []network.Shape{{Batch: 2, Context: 12, Documents: true}, distilled,
+			{Batch: 2, Context: 12, Head: network.Head{Sampled: true}},
+			{Task: network.Score, Batch: 2, Context: 9, Targets: 6},
+			{Task: network.Score, Batch: 2, Context: 9, Targets: 6, Parts: true},
+			{Task: network.Decode, Batch: 2, Context: 3, Cache: 8}} {
+			p, err := network.New(s, shape, network.Quantizers{})
+			if err == nil && shape.Task == network.Predict {
+				names := lists.Map(s.Params(), func(p architecture.Param) string { return p.Name })
+				p, err = network.Gradient(p, names...)
+			}
+			rules := For(6) // two chunks of twelve tokens
+			if err == nil {
+				p, err = transform.Expand(p, func(c *program.Call) bool {
+					_, forward := rules[c.Name]
+					return forward || c.Of != nil && c.Of.Of == nil && rules[c.Of.Name].Forward != nil
+				}, "")
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, n := range p.Nodes {
+				c := n.Attr.Call
+				if c == nil || done[c.Name+kind] > 0 {
+					continue
+				}
+				done[c.Name+kind]++
+				done[c.Name]++
+				t.Run(fmt.Sprint(kind, " ", c.Name), func(t *testing.T) { compareRule(t, c, vocabulary) })
+			}
+		}
+	}
+	for name := range For(0) {
+		if name != network.OfCodes && done[name] == 0 {
+			t.Errorf("there is no call of %s", name)
+		}
+	}
+}
+
+// compareRule compares the rule of a call, or of an adjoint, with the meaning.
+func compareRule(t *testing.T, c *program.Call, vocabulary int) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(1, uint64(len(c.Name))))
+	b := program.NewSimplifier("call")
+	var args []program.Value
+	in := map[string]reference.Tensor{}
+	for _, input := range c.Meaning.Inputs {
+		args = append(args, b.Input(input.Name, input.Type))
+		dims, n := input.Type.Shape, int(input.Type.Size())
+		ints := func(value func(i int) int) reference.Tensor {
+			return reference.Ints(lists.Make(n, func(i int) int32 { return int32(value(i)) }), dims...)
+		}
+		x := reference.Floats(lists.Make(n, func(int) float64 {
+			return float64(float32(rng.NormFloat64()))
+		}), dims...)
+		switch {
+		case input.Type.DType == program.Uint: // a key
+			x = reference.Uints([]uint32{1, 2}, 2)
+		case input.Name == "start" || input.Name == "first": // tokens come after two others
+			x = ints(func(int) int { return 2 })
+		case input.Name == "segments" || input.Name == "parts":
+			x = ints(func(i int) int { return 3 * (i % dims[1]) / dims[1] })
+		case input.Name == "positions":
+			x = ints(func(i int) int { return i % dims[1] })
+		case input.Type.DType == program.Int:
+			x = ints(func(int) int { return rng.IntN(vocabulary) })
+		}
+		in[input.Name] = x
+	}
+	for i, v := range b.Call(c, args...) {
+		b.Output(c.Meaning.Outputs[i].Name, v)
+	}
+	p, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := reference.Run(p, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for precision, tolerance := range map[device.Precision]float64{device.Float32: 2e-6,
+		device.BFloat16: 0.02} {
+		d := testdevice.Open(t, engine.Options{Precision: precision, Kernels: device.GraphKernels})
+		buffers := lists.Map(p.Inputs, func(input program.Input) *engine.Buffer {
+			x := in[input.Name]
+			switch input.Type.DType {
+			case program.Float:
+				return testdevice.Upload(t, d, architecture.Float32s(x.Floats), input.Type.Shape...)
+			case program.Uint:
+				return testdevice.Upload(t, d, lists.Map(x.Ints, func(v int64) uint32 { return uint32(v) }),
+					input.Type.Shape...)
+			}
+			return testdevice.Upload(t, d, lists.Map(x.Ints, func(v int64) int32 { return int32(v) }),
+				input.Type.Shape...)
+		})
+		got := testdevice.Evaluate(t, d, buffers, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+			out := For(6).Lower(g, p, in, "")
+			return lists.Map(p.Outputs, func(o program.Output) *graph.Node {
+				return graph.ConvertDType(out[o.Name], dtypes.Float32)
+			})
+		})
+		for i, o := range p.Outputs {
+			exact := architecture.Float32s(want[o.Name].Floats)
+			if p.TypeOf(o.Value).DType != program.Float { // nearly equal sums may round either way
+				exact = lists.Map(want[o.Name].Ints, func(v int64) float32 { return float32(v) })
+				wrong := 0
+				for j, column := range exact {
+					if got[i][j] != column {
+						wrong++
+					}
+				}
+				if wrong > 1 {
+					t.Errorf("%s: %d of %d columns differ", precision, wrong, len(exact))
+				}
+			} else if apart := engine.Distance(got[i], exact); !(apart <= tolerance) {
+				t.Errorf("%s: output %s differs by %.2g of its norm in\n%s", precision, o.Name, apart, p)
+			}
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package model
+
+import (
+	"testing"
+
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/model/network"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// passOf returns the pass that reads a batch, with quantizers by site, for a plan or a graph.
+func passOf(m Model, params []*graph.Node, batch *graph.Node,
+	calls ...map[string]*program.Call) Pass {
+	dims := batch.Shape().Dimensions
+	of := Pass{Inputs: map[string]*graph.Node{network.Tokens: batch}}
+	of.Batch, of.Context, of.Documents = dims[0], dims[len(dims)-1]-1, len(dims) > 2
+	for i, p := range m.Params() {
+		of.Inputs[p.Name] = params[i]
+	}
+	for _, c := range calls {
+		of.Calls = c
+	}
+	return of
+}
+
+func lossesIn(m Model, params []*graph.Node, batch *graph.Node,
+	calls ...map[string]*program.Call) *graph.Node {
+	out, _ := m.Compute(passOf(m, params, batch, calls...), nil)
+	return out[network.Losses]
+}
+
+// lossAndGradients returns the mean loss, and its gradients with respect to the parameters.
+func lossAndGradients(m Model, params []*graph.Node, batch *graph.Node,
+	calls ...map[string]*program.Call) (loss *graph.Node, gradients []*graph.Node) {
+	out, gradients := m.Compute(passOf(m, params, batch, calls...), params)
+	return out[network.Losses], gradients
+}
+
+// lossesAndGradients returns the losses and, after them, the gradients of their mean.
+func lossesAndGradients(m Model, params []*graph.Node, batch *graph.Node,
+	calls ...map[string]*program.Call) []*graph.Node {
+	_, gradients := lossAndGradients(m, params, batch, calls...)
+	return append([]*graph.Node{lossesIn(m, params, batch, calls...)}, gradients...)
+}
+
+// logitsIn returns the logits of a batch, [batch·context, vocabulary].
+func logitsIn(m Model, params []*graph.Node, batch *graph.Node,
+	calls ...map[string]*program.Call) *graph.Node {
+	of := passOf(m, params, batch, calls...)
+	of.Head.Logits = true
+	out, _ := m.Compute(of, nil)
+	return out[network.Logits]
+}
+
+// callOf returns a quantizer of a matrix that write writes.
+func callOf(t testing.TB, rows, columns int,
+	write func(x program.Value) program.Value) *program.Call {
+	t.Helper()
+	b := program.NewBuilder("test")
+	b.Output("value", write(b.Input("x", program.FloatType(rows, columns))))
+	p, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &program.Call{Name: "test", Meaning: p}
+}
+
+// atSites returns a quantizer for each activation site for which write is not nil.
+func atSites(t testing.TB, m Model, batch, context int,
+	of func(s ActivationSite) func(x program.Value) program.Value) map[string]*program.Call {
+	t.Helper()
+	calls := map[string]*program.Call{}
+	for _, s := range m.ActivationSites(batch, context) {
+		if write := of(s); write != nil {
+			calls[s.Name] = callOf(t, s.Tokens, s.Width, write)
+		}
+	}
+	return calls
+}
+
+// fakeQuantizers returns quantizers of all activations and quantized weights.
+func fakeQuantizers(t testing.TB, m Model, batch, context int) map[string]*program.Call {
+	t.Helper()
+	calls := atSites(t, m, batch, context,
+		func(ActivationSite) func(x program.Value) program.Value { return fakeQuantize })
+	for _, p := range m.Params() {
+		if p.Quantized {
+			calls[p.Name] = callOf(t, p.Dims[0], p.Dims[1], fakeQuantize)
+		}
+	}
+	return calls
+}
+
+// fakeQuantize quantizes x with 4-bit QuEST (Panferov et al., 2025) in blocks of up to 128 rotated
+// coordinates.
+func fakeQuantize(x program.Value) program.Value {
+	const clip, lowest, highest = 2.370255550006294, -8, 7
+	width := x.Shape()[1]
+	block := min(width&-width, 128)
+	z := x.Hadamard(block)
+	scale := z.Square().MeanRow().Sqrt().Scale(clip / highest).StopGradient()
+	r := z.Div(scale)
+	inside := r.Clip(lowest-0.5, highest+0.5).Eq(r)
+	code := r.Round().Clip(lowest, highest)
+	// The gradient is that of z where it is not clipped.
+	passed := inside.Select(z, x.Builder().Const(0))
+	y := code.Mul(scale).StopGradient().Add(passed.Sub(passed.StopGradient()))
+	return y.Hadamard(block)
+}
