@@ -3,7 +3,8 @@
 //
 //	refresh    schedules the refreshes of optimizers' preconditioners, and runs their programs
 //	update     runs update programs, with one test suite for all executors
-//	lower      lowers programs to graphs, with the gradients of their surrogates
+//	plan       runs whole programs, as those of models, on the CPU
+//	lower      lowers programs to graphs, calls by rules
 //	triton     translates programs over rows to the text of GPU kernels
 //	cpu        runs programs on the CPU, in one pass through its caches
 //	passes     rewrites and divides programs: rows, codes and scales, rotations that cancel

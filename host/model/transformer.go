@@ -15,7 +15,7 @@ import (
 )
 
 // transformer is a language model: an embedding, blocks of causal attention with
-// rotary position embeddings and a feed-forward layer with SwiGLU, RMSNorm, and an output head.
+// rotary position embeddings and a gated feed-forward layer, RMSNorm, and an output head.
 type transformer struct {
 	architecture.Settings
 	Options

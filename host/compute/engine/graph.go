@@ -84,7 +84,7 @@ func ExactDot(
 	tier, err := ProductTier()
 	if err == nil && a.DType() == dtypes.Float32 && DeviceOf(a.Graph()).Fuses() && !tier.IsPortable() {
 		p := product{a, aContracted, aBatch, b, bContracted, bBatch}
-		return p.native(matmul.Float32, productOptions{})
+		return p.native(matmul.Float32)
 	}
 	return graph.DotGeneral(a, aContracted, aBatch, b, bContracted, bBatch)
 }
@@ -100,8 +100,10 @@ type product struct {
 func (p product) dot(rounded bool) *graph.Node {
 	g := p.a.Graph()
 	switch {
+	case OwnProducts(g) && rounded:
+		return Rounded(p.native(Arithmetic(g)))
 	case OwnProducts(g):
-		return p.native(Arithmetic(g), productOptions{rounded: rounded})
+		return p.native(Arithmetic(g))
 	case !InBFloat16(g):
 		return graph.DotGeneral(p.a, p.aContracted, p.aBatch, p.b, p.bContracted, p.bBatch)
 	}
@@ -161,21 +163,22 @@ func across(op compute.ReduceOpType, nodes []*graph.Node) []*graph.Node {
 // scaled by rows[i] ([m, 1]) and column j by columns[j] ([n, 1], or nil). The sums are exact for k
 // up to [matmul.MaxCodes]. If rounded is set, the result is rounded to the precision of the device.
 func DotIntegers(a, b, rows, columns *graph.Node, rounded bool) *graph.Node {
+	var y *graph.Node
 	if OnCPU(a.Graph()) {
-		p := product{a, []int{1}, nil, b, []int{1}, nil}
-		return p.native(matmul.Int8, productOptions{rows: rows, columns: columns, rounded: rounded})
+		y = (product{a, []int{1}, nil, b, []int{1}, nil}).native(matmul.Int8)
+	} else {
+		sums := graph.Dot(a, b).WithOutputDType(dtypes.Int32).General([]int{1}, nil, []int{1}, nil)
+		y = graph.ConvertDType(sums, dtypes.Float32)
 	}
-	sums := graph.Dot(a, b).WithOutputDType(dtypes.Int32).General([]int{1}, nil, []int{1}, nil)
-	product := graph.ConvertDType(sums, dtypes.Float32)
-	dims := product.Shape().Dimensions
-	product = graph.Mul(product, graph.BroadcastToDims(rows, dims...))
+	dims := y.Shape().Dimensions
+	y = graph.Mul(y, graph.BroadcastToDims(rows, dims...))
 	if columns != nil {
-		product = graph.Mul(product, graph.BroadcastToDims(graph.Reshape(columns, 1, -1), dims...))
+		y = graph.Mul(y, graph.BroadcastToDims(graph.Reshape(columns, 1, -1), dims...))
 	}
 	if rounded {
-		product = Rounded(product)
+		y = Rounded(y)
 	}
-	return product
+	return y
 }
 
 // LoopBody computes the next state of a loop, with the same shapes as state. i is the iteration

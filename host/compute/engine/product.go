@@ -17,8 +17,9 @@ import (
 // device cannot be opened.
 var ProductTier = sync.OnceValues(matmul.Best)
 
-// Fuses reports whether the device, which may be nil, uses package cpu for programs over rows, and
-// packages matmul and attention. The CPU device does, unless a test asks for graph operations.
+// Fuses reports whether the device, which may be nil, computes models by plans, programs over rows
+// by package cpu, and products by package matmul. The CPU device does, unless a test asks for graph
+// operations.
 func (d *Device) Fuses() bool {
 	return d != nil && d.kind == device.CPU &&
 		(d.options.Kernels == device.AutoKernels || d.options.Kernels == device.FusedKernels)
@@ -55,22 +56,14 @@ func MultipliesBFloat16() bool {
 	return err == nil && tier.HasBFloat16()
 }
 
-type productOptions struct {
-	// rows and columns are the [matmul.Scales] of a product of integers; columns may be nil.
-	rows, columns *graph.Node
-	// rounded rounds the result to the precision of the graph's device and stores it in that type;
-	// natives read it without conversion ([ShortOperand]).
-	rounded bool
-}
-
-func (p product) native(arithmetic matmul.Arithmetic, o productOptions) *graph.Node {
+// native returns the product, computed by package matmul.
+func (p product) native(arithmetic matmul.Arithmetic) *graph.Node {
 	left := layoutOf(p.a.Shape(), p.aBatch, p.aContracted)
 	right := layoutOf(p.b.Shape(), p.bBatch, p.bContracted)
 	tier, err := ProductTier()
 	if err != nil {
 		panic(err)
 	}
-	short := o.rounded && InBFloat16(p.a.Graph())
 	compiled, err := matmul.New(tier, arithmetic, left, right)
 	if err != nil {
 		panic(fmt.Errorf("product of %s and %s: %w", p.a.Shape(), p.b.Shape(), err))
@@ -79,36 +72,17 @@ func (p product) native(arithmetic matmul.Arithmetic, o productOptions) *graph.N
 	for _, axis := range slices.Concat(left.Batch, left.Cross, right.Cross) {
 		dims = append(dims, axis.Size)
 	}
-	inputs := []*graph.Node{ShortOperand(p.a), ShortOperand(p.b)}
-	for _, x := range []*graph.Node{o.rows, o.columns} {
-		if x != nil {
-			inputs = append(inputs, x)
-		}
-	}
-	output := shapes.Make(dtypes.Float32, dims...)
-	if short {
-		output.DType = dtypes.BFloat16
+	var scales matmul.Scales
+	if arithmetic == matmul.Int8 { // which needs some
+		scales.Rows = slices.Repeat([]float32{1}, dims[0])
 	}
 	run := func(in, out []Tensor, parallel Parallel) error {
-		left, right := Elements(in[0]), Elements(in[1])
-		var more [2][]float32
-		for i, x := range in[2:] {
-			more[i] = x.Flat.([]float32)
-		}
-		scales := matmul.Scales{Rows: more[0], Columns: more[1]}
-		var results matmul.Results
-		if short {
-			results.BFloat16 = out[0].Flat.([]uint16)
-		} else {
-			results.Float32 = out[0].Flat.([]float32)
-		}
-		return compiled.Run(results, left, right, scales, parallel)
+		results := matmul.Results{Float32: out[0].Flat.([]float32)}
+		return compiled.Run(results, Elements(in[0]), Elements(in[1]), scales, parallel)
 	}
-	result := Native{Name: "product", Outputs: []shapes.Shape{output}, Run: run}.Call(inputs...)[0]
-	if short {
-		result = graph.ConvertDType(result, dtypes.Float32)
-	}
-	return result
+	output := shapes.Make(dtypes.Float32, dims...)
+	return Native{Name: "product", Outputs: []shapes.Shape{output}, Run: run}.Call(
+		ShortOperand(p.a), ShortOperand(p.b))[0]
 }
 
 // Arithmetic returns the arithmetic of package matmul for the precision of the graph's device.

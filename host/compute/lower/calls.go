@@ -212,13 +212,17 @@ func (e *evaluation) forward(c *program.Call, args []program.ID) []*graph.Node {
 	}
 	var results []*graph.Node
 	rule, call := e.rules[c.Name], Call{c, e.nodes(args), e.short(c, args)}
-	d, independent := e.independent(c, args)
+	var d []Adjoint
+	independent := false
+	if rule.Both != nil {
+		d, independent = e.independent(c, args)
+	}
 	switch {
 	case c.Name == quantizing:
 		results = quantize(c, call.Args)
 	case c.Name == meanAcross || c.Name == maxAcross:
 		results = []*graph.Node{reduceAcross(c.Name, call.Args[0])}
-	case independent && rule.Both != nil:
+	case independent:
 		var gradients []*graph.Node
 		results, gradients = rule.Both(call, d)
 		back := e.adjoints[key]
