@@ -105,3 +105,14 @@ func TestNetworkIsTheModel(t *testing.T) {
 		}
 	})
 }
+
+// TestLongContext checks that the tables of positions may be larger than the constants of plugins.
+func TestLongContext(t *testing.T) {
+	s := architecture.Settings{Kind: architecture.KindGemma3, Layers: 1, Heads: 1, Width: 16,
+		HeadSize: 128, Hidden: 8, Vocab: 13}
+	s.FillIn()
+	if _, err := network.New(s, network.Shape{Batch: 1, Context: 1 << 16},
+		network.Quantizers{}); err != nil {
+		t.Error(err)
+	}
+}

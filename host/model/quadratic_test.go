@@ -209,3 +209,14 @@ func TestQuadraticParams(t *testing.T) {
 		t.Errorf("parameters are %+v", p)
 	}
 }
+
+// TestLargeQuadratic checks that the matrix of a problem may be larger than the constants of
+// plugins.
+func TestLargeQuadratic(t *testing.T) {
+	const n = 2112
+	m := newQuadratic(architecture.Settings{Rows: 1, Dimension: n, Condition: 1, ProblemSeed: 1,
+		Spectrum: make([]float64, n), Optimum: make([]float64, n)})
+	if _, err := m.write(Pass{}); err != nil {
+		t.Error(err)
+	}
+}

@@ -101,6 +101,7 @@ func (b *Builder) limits() Limits {
 	l := Limits{Nodes: 1 << 20, Linalg: true}
 	if b.seen != nil {
 		l.Elements, l.Total, l.Work = saturated-1, math.MaxInt64, math.MaxInt64
+		l.Constants = math.MaxInt64
 	}
 	return l.WithDefaults()
 }

@@ -1,6 +1,6 @@
 // Package engine opens devices, compiles functions that build GoMLX graphs into executables, copies
 // data between host slices and device buffers, and runs the executables. It is independent of
-// models and training. Callers can define the gradients of nodes ([Custom]).
+// models and training.
 //
 // Functions that build graphs follow GoMLX's convention and panic on a mistake; all other code
 // returns errors. [Device.Compile] and [Executable.Run] turn every panic that reaches them into a

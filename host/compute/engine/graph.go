@@ -137,8 +137,7 @@ func OnCPU(g *graph.Graph) bool { return g.Backend().String() == gobackend.Backe
 func Replicas(g *graph.Graph) int { return g.NumDevices() }
 
 // SumAcross returns, for each node, the sum of its values on all replicas. The sum is the same on
-// every replica. With one replica, it returns the nodes themselves. Gradients do not pass through
-// it.
+// every replica. With one replica, it returns the nodes themselves.
 func SumAcross(nodes ...*graph.Node) []*graph.Node { return across(compute.ReduceOpSum, nodes) }
 
 // MaxAcross is like [SumAcross] but computes maxima.

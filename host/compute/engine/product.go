@@ -93,14 +93,10 @@ func Arithmetic(g *graph.Graph) matmul.Arithmetic {
 	return matmul.Float32
 }
 
-// ShortOperand returns the bfloat16 node that x was converted from, also through identities (which
-// define gradients), or else x. A native reads bfloat16 operands directly.
+// ShortOperand returns the bfloat16 node that x was converted from, or else x. A native reads
+// bfloat16 operands directly.
 func ShortOperand(x *graph.Node) *graph.Node {
-	from := x
-	for from.Type() == graph.NodeTypeIdentity {
-		from = from.Inputs()[0]
-	}
-	if from.Type() == graph.NodeTypeConvertDType && from.DType() == dtypes.Float32 {
+	if from := x; from.Type() == graph.NodeTypeConvertDType && from.DType() == dtypes.Float32 {
 		if short := from.Inputs()[0]; short.DType() == dtypes.BFloat16 {
 			return short
 		}

@@ -30,7 +30,7 @@ func HasRows(x *graph.Node) bool {
 }
 
 // Gather all-gathers the rows of all replicas: it concatenates them along the first axis, on every
-// replica. With one replica it returns rows. Gradients do not pass through it.
+// replica. With one replica it returns rows.
 func Gather(rows *graph.Node) *graph.Node {
 	n := Replicas(rows.Graph())
 	if n == 1 {
@@ -71,7 +71,7 @@ func Rows(x *graph.Node) *graph.Node {
 }
 
 // ScatterSum returns this replica's rows of the sum of a node over all replicas, computed by
-// reduce-scatter. Gradients do not pass through it.
+// reduce-scatter.
 func ScatterSum(x *graph.Node) *graph.Node {
 	n := Replicas(x.Graph())
 	if n == 1 {

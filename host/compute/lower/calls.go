@@ -1,6 +1,7 @@
 package lower
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -58,9 +59,9 @@ func (a Adjoint) Node() *graph.Node {
 	return a.e.value(a.id)
 }
 
-// Lower adds the operations of p to the graph, as the function [Lower] does. Adjoints of calls with
-// the name again compute what they read of the forward pass once more, so that it need not stay in
-// memory; "" is no name. Inputs that are codes may be int8.
+// Lower adds the operations of p to the graph, as the function [Lower] does, but reads sharded
+// inputs whole. Adjoints of calls with the name again compute what they read of the forward pass
+// once more, so that it need not stay in memory; "" is no name. Inputs that are codes may be int8.
 func (r Calls) Lower(g *graph.Graph, p *program.Program, inputs []*graph.Node,
 	again string) map[string]*graph.Node {
 	p, err := transform.Expand(p, func(c *program.Call) bool { return r.keeps(c, again) }, "")
@@ -69,6 +70,9 @@ func (r Calls) Lower(g *graph.Graph, p *program.Program, inputs []*graph.Node,
 	}
 	if err == nil {
 		p, err = transform.Simplify(p)
+	}
+	if err == nil {
+		err = Check(p)
 	}
 	if err == nil && len(inputs) != len(p.Inputs) {
 		err = fmt.Errorf("program %q: got %d inputs, want %d", p.Name, len(inputs), len(p.Inputs))
@@ -104,6 +108,11 @@ func (r Calls) Lower(g *graph.Graph, p *program.Program, inputs []*graph.Node,
 		e.readers[o.Value] = append(e.readers[o.Value], -1)
 	}
 	outputs := map[string]*graph.Node{}
+	for _, n := range p.Nodes { // before their backward passes, which sources may join
+		if n.Op == program.OpCall && n.Attr.Call.Name == quantizing {
+			e.call(n.Attr.Call, n.Args)
+		}
+	}
 	for _, o := range p.Outputs {
 		outputs[o.Name] = asFloat(e.value(o.Value))
 	}
@@ -148,6 +157,11 @@ type evaluation struct {
 	adjoints map[string]*program.Node
 }
 
+// A callError is an error that names the call in which it occurred.
+type callError struct{ error }
+
+func (e *callError) Unwrap() error { return e.error }
+
 func callKey(c *program.Call, args []program.ID) string { return fmt.Sprintf("%p %v", c, args) }
 
 // asFloat converts codes, which are int8 where a program has floats.
@@ -167,8 +181,8 @@ func (e *evaluation) value(id program.ID) *graph.Node {
 	case program.OpCall:
 		x := e.call(n.Attr.Call, n.Args)[n.Attr.Output]
 		if x == nil || !slices.Equal(x.Shape().Dimensions, n.Type.Shape) {
-			panic(fmt.Errorf("program %q: %%%d = %s: result %d is not %s", e.p.Name, id,
-				n.Attr.Call.Name, n.Attr.Output, n.Type))
+			panic(&callError{fmt.Errorf("program %q: result %d of %s is %v, want %s", e.p.Name,
+				n.Attr.Output, n.Attr.Call.Name, x, n.Type)})
 		}
 		e.values[id] = x
 	case program.OpStopGradient: // gradients are programs
@@ -187,6 +201,18 @@ func (e *evaluation) call(c *program.Call, args []program.ID) []*graph.Node {
 	if e.results[key] != nil {
 		return e.results[key]
 	}
+	defer func() {
+		if r := recover(); r != nil {
+			err, ok := r.(error)
+			if _, named := errors.AsType[*callError](err); named {
+				panic(r)
+			}
+			if !ok {
+				err = fmt.Errorf("%v", r)
+			}
+			panic(&callError{fmt.Errorf("program %q: %s: %w", e.p.Name, c.Name, err)})
+		}
+	}()
 	var sum *graph.Node
 	var results []*graph.Node
 	of, operands := c, args
@@ -286,6 +312,9 @@ func (e *evaluation) gradients(back *program.Call, args []program.ID,
 	case e.again:
 		all := e.nodes(args)
 		in := append(engine.Again(all[len(all)-1], all[:n]), all[n:]...)
+		for _, x := range in {
+			(*Source)(nil).AttachTo(x) // what it was computed from is not delayed
+		}
 		out := e.rules.Lower(e.g, back.Meaning, in, e.again)
 		return lists.Map(back.Meaning.Outputs, func(o program.Output) *graph.Node { return out[o.Name] })
 	}

@@ -33,7 +33,7 @@ func quantize(c *program.Call, args []*graph.Node) []*graph.Node {
 	results := func(out map[string]*graph.Node) []*graph.Node {
 		return lists.Map(c.Meaning.Outputs, func(o program.Output) *graph.Node { return out[o.Name] })
 	}
-	if s, ok := engine.NoteOf[*Source](args[0]); ok {
+	if s, ok := engine.NoteOf[*Source](args[0]); ok && s != nil {
 		p, err := s.before(c.Meaning)
 		if err != nil {
 			panic(err)
@@ -87,7 +87,8 @@ const SourceValue = "source.value"
 // sourcePrefix is the prefix for the names of a source's inputs and outputs in joined programs.
 const sourcePrefix = "source."
 
-// AttachTo attaches s to the node of its activation, where the quantizer of it finds it.
+// AttachTo attaches s to the node of its activation, where the quantizer of it finds it; nil
+// replaces one that was attached before.
 func (s *Source) AttachTo(x *graph.Node) { engine.Note(x, s) }
 
 // before returns the source's forward pass followed by a quantizer's, as one program.

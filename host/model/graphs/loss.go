@@ -14,12 +14,10 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Calls of a head compute logits from hidden states [tokens, width] and a weight [vocabulary,
-// width], and from these a few numbers for each token. They do so chunk by chunk of tokens, and
-// only the logits of one chunk and their gradient are in memory: for 32,768 tokens and a vocabulary
-// of 32,000 they would take 6.3 GB at once.
-
-// A head computes logits of hidden states.
+// A head computes logits from hidden states [tokens, width]. Calls of a head compute from these a
+// few numbers for each token, chunk by chunk of tokens, and only the logits of one chunk and their
+// gradient are in memory: for 32,768 tokens and a vocabulary of 32,000 they would take 6.3 GB at
+// once.
 type head struct {
 	w   *graph.Node // [vocabulary, width]
 	cap float64     // LogitCap of [architecture.Settings]
@@ -237,7 +235,7 @@ func rowLosses(call rowsCall, logits, targets,
 	factors *graph.Node) (losses, dLogits *graph.Node, ok bool) {
 	tokens, vocabulary := logits.Shape().Dim(0), logits.Shape().Dim(1)
 	if vocabulary > lower.LargestLoneRow || tokens*vocabulary > math.MaxInt32 {
-		return nil, nil, false // too many logits, if [transformer.chunks] found no divisor
+		return nil, nil, false // too many logits, if [chunks] found no divisor
 	}
 	p, err := lossRows(tokens, vocabulary)
 	if err != nil {

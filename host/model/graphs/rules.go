@@ -99,10 +99,10 @@ func rope(c lower.Call) ([]*graph.Node, lower.Back) {
 		dx := joined[0]
 		if len(joined) > 1 {
 			dx = graph.Concatenate(joined, 1)
-		}
-		if !engine.OnCPU(x.Graph()) {
-			// Without this, XLA fuses the concatenation into one of the two products that read it.
-			dx = engine.Rounded(dx)
+			if !engine.OnCPU(x.Graph()) {
+				// Without this, XLA fuses the concatenation into one of the two products that read it.
+				dx = engine.Rounded(dx)
+			}
 		}
 		return []*graph.Node{dx, nil, nil}
 	}

@@ -3,13 +3,16 @@ package graphs
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/internal/lists"
@@ -17,6 +20,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/program/transform"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // TestRules compares the rules of the calls in programs of models, and of their adjoints, with the
@@ -59,10 +63,13 @@ func TestRules(t *testing.T) {
 			}
 			for _, n := range p.Nodes {
 				c := n.Attr.Call
-				if c == nil || done[c.Name+kind] > 0 {
+				if c == nil {
 					continue
 				}
-				done[c.Name+kind]++
+				key := fmt.Sprint(c.Name, kind, c.Setting, len(c.Meaning.Inputs), len(c.Meaning.Outputs))
+				if done[key]++; done[key] > 1 {
+					continue
+				}
 				done[c.Name]++
 				t.Run(fmt.Sprint(kind, " ", c.Name), func(t *testing.T) { compareRule(t, c, vocabulary) })
 			}
@@ -155,4 +162,69 @@ func compareRule(t *testing.T, c *program.Call, vocabulary int) {
 			}
 		}
 	}
+}
+
+// TestJoinedAgain checks that a gate is joined with the quantizer behind it, forward and backward,
+// whether the backward pass computes values again or not.
+func TestJoinedAgain(t *testing.T) {
+	s := architecture.Settings{Kind: architecture.KindLlama, Layers: 2, Heads: 2, Width: 64,
+		Hidden: 96, Vocab: 13}
+	s.FillIn()
+	shape := network.Shape{Batch: 4, Context: 16}
+	q, err := lower.NewQuantizer(rounding(t, 64, 96))
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := map[string]*program.Call{"layers.0.mlp.down.input": q.Call(true),
+		"layers.1.mlp.down.input": q.Call(true)}
+	p, err := network.New(s, shape, network.Quantizers{Calls: calls})
+	if err == nil {
+		names := lists.Map(s.Params(), func(p architecture.Param) string { return p.Name })
+		p, err = network.Gradient(p, names...)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := testdevice.Open(t, engine.Options{Precision: device.BFloat16, Kernels: device.BodyKernels})
+	for _, again := range []string{"", network.SelfAttention, network.Block} {
+		joined := false
+		specs := lists.Map(p.Inputs, func(in program.Input) engine.Spec {
+			dtype := dtypes.Float32
+			if in.Type.DType == program.Int {
+				dtype = dtypes.Int32
+			}
+			return engine.Spec{Name: in.Name, Shape: shapes.Make(dtype, in.Type.Shape...)}
+		})
+		e, err := d.Compile("gradients", specs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+			out := For(0).Lower(g, p, in, again)
+			for _, k := range engine.KernelsIn(g) {
+				stores := strings.Count(k.Text, "tt.store")
+				// The kernel of both backward passes writes the adjoints of both operands of the gate.
+				joined = joined || strings.HasPrefix(k.Name, "cage_quantize_backward") && stores == 2
+			}
+			return lists.Map(p.Outputs, func(o program.Output) *graph.Node { return out[o.Name] })
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.Close()
+		if !joined {
+			t.Errorf("with %q again, there is no joined kernel", again)
+		}
+	}
+}
+
+// rounding returns a quantizer to multiples of an eighth, whose gradient is that of x where |x| <
+// 4.
+func rounding(t *testing.T, rows, columns int) spec.Quantizer {
+	t.Helper()
+	b := program.NewBuilder("quantize")
+	x := b.Input(spec.InputX, program.FloatType(rows, columns))
+	b.Output(spec.OutputValue, x.Clip(-4, 4).Scale(8).Round().Scale(1.0/8))
+	b.Output(spec.OutputSurrogate, x.Abs().Lt(b.Const(4)).Select(x, b.Const(0)))
+	p, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return spec.Quantizer{Program: p}
 }

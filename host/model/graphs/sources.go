@@ -24,7 +24,8 @@ func norm(c lower.Call) ([]*graph.Node, lower.Back) {
 		s.AttachTo(y)
 	}
 	return []*graph.Node{y}, func(d []lower.Adjoint, sum *graph.Node) []*graph.Node {
-		dx, dGain := normAdjoints(x, gain, scale, d[0].Node(), sum)
+		dy := d[0].Node() // a quantizer may set scale
+		dx, dGain := normAdjoints(x, gain, scale, dy, sum)
 		return []*graph.Node{dx, graph.InsertAxes(dGain, 0)}
 	}
 }

@@ -86,6 +86,9 @@ func (d Distillation) Losses(logits, teacher, targets value) (loss, divergence, 
 	entropy = logProbability(logits, targets).Neg()
 	p, q := logSoftmax(teacher.Scale(1/d.Temperature)), logSoftmax(logits.Scale(1/d.Temperature))
 	divergence = d.divergence(p, q).Scale(d.Scale())
+	if d.Weight == 1 {
+		return divergence, divergence, entropy
+	}
 	loss = divergence.Scale(d.Weight).Add(entropy.Scale(1 - d.Weight))
 	return loss, divergence, entropy
 }

@@ -33,10 +33,10 @@ type network struct {
 func (n *network) hidden(tokens value) (x, head value) {
 	x = tokens.Lookup(n.weight("embedding")).Scale(n.InputScale())
 	for layer := range n.Layers {
-		x = n.part(Block, x, architecture.LayerPrefix(layer), nil,
-			func(n *network, x value) value { return n.block(layer, x) })
+		x = n.part(Block, architecture.LayerPrefix(layer), nil, []string{"x"}, []value{x},
+			func(n *network, in []value) value { return n.block(layer, in[0]) })
 	}
-	x = n.norm(x, "norm").Scale(n.LogitScale())
+	x = n.scaledNorm(x, "norm", n.LogitScale())
 	name := "head"
 	if n.Tied() {
 		name = "embedding"
@@ -54,11 +54,13 @@ func (r *results) add(name string, v value) {
 	r.names, r.values = append(r.names, name), append(r.values, v)
 }
 
-// part writes a part of the model as a call. It reads the parameters with a prefix in their names,
-// and with them the operands of quantizers; if sites is not nil, only those of these sites.
-func (n *network) part(name string, x value, prefix string, sites []string,
-	body func(n *network, x value) value) value {
-	args, names := []value{x}, []string{"x"}
+// part writes a part of the model as a call with the operands args, whose names are the first of
+// names. It reads the parameters with a prefix in their names, and with them the operands of
+// quantizers; if sites is not nil, only those of these sites. Results of the program, as states and
+// caches, that body adds ([network.result]) are those of the call, too.
+func (n *network) part(name, prefix string, sites, names []string, args []value,
+	body func(n *network, in []value) value) value {
+	names, own := names[:len(args)], len(args)
 	for _, param := range slices.Sorted(maps.Keys(n.params)) {
 		site, in := strings.CutPrefix(ownerOf(param), prefix)
 		if in && (sites == nil || slices.Contains(sites, site)) {
@@ -73,14 +75,15 @@ func (n *network) part(name string, x value, prefix string, sites []string,
 		inner = *n
 		inner.Builder, inner.params, inner.more = in[0].Builder(), map[string]value{}, &results{}
 		inner.shared = map[string]value{}
-		for i, name := range names {
+		for i, name := range names[own:] {
+			i += own
 			if _, shared := n.shared[name]; shared {
 				inner.shared[name] = in[i]
 			} else {
 				inner.params[name] = in[i]
 			}
 		}
-		y := body(&inner, in[0])
+		y := body(&inner, in[:own])
 		return append([]string{"y"}, inner.more.names...), append([]value{y}, inner.more.values...)
 	}, args...)
 	for i, name := range inner.more.names {
@@ -129,14 +132,15 @@ func (n *network) feedForward(p string, x value) value {
 func (n *network) attention(p string, x value) value {
 	sites := []string{"attn.qkv.input", "attn.qkv", "attn.qkv_bias", "attn.q_norm", "attn.k_norm",
 		"attn.queries", "attn.keys", "attn.values", keyCache, valueCache}
-	mixed := n.part(SelfAttention, x, p, sites,
-		func(n *network, x value) value { return n.mix(p, x) })
+	q := n.quantized(p+"attn.qkv.input", x) // outside: a backward pass reads it
+	mixed := n.part(SelfAttention, p, sites, []string{"x", "before", "integers", "scale"},
+		q.operands(), func(n *network, in []value) value { return n.mix(p, quantizedOf(in)) })
 	return n.linear(p, "attn.out.input", mixed, "attn.out")[0]
 }
 
 // mix computes the weighted sums of values, [N, heads·size].
-func (n *network) mix(p string, x value) value {
-	projected := n.linear(p, "attn.qkv.input", x, "attn.qkv")[0]
+func (n *network) mix(p string, x quantized) value {
+	projected := n.product(x, p+"attn.qkv.input", p+"attn.qkv")
 	if bias, ok := n.params[p+"attn.qkv_bias"]; ok {
 		projected = projected.Add(bias.Reshape(1, bias.Shape()[0]))
 	}
@@ -164,23 +168,25 @@ func (n *network) heads(p string, projected value) (q, k, v value) {
 		return t
 	}
 	cos, sin := table(math.Cos), table(math.Sin)
-	split := func(x value, parts ...int) []value {
+	split := func(x value, rotated int, parts ...int) []value {
 		rows := cos.Shape()[0] // positions of each sequence, or of all
-		h := Heads{n.batch * n.Context / rows, rows, n.HeadSize, parts, 2,
+		h := Heads{n.batch * n.Context / rows, rows, n.HeadSize, parts, rotated,
 			s.RopePairs == architecture.Interleaved}
 		return lists.Map(h.rope(x, cos, sin), func(part value) value {
 			return part.Reshape(n.batch, n.Context, part.Shape()[2], n.HeadSize)
 		})
 	}
 	if _, ok := n.params[p+"attn.q_norm"]; !ok {
-		all := split(projected, n.Heads, n.KVHeads, n.KVHeads)
+		all := split(projected, 2, n.Heads, n.KVHeads, n.KVHeads)
 		return all[0], all[1], all[2]
 	}
-	queries, keys := n.QueryWidth(), n.QueryWidth()+n.KeyWidth()
-	q = split(n.norm(projected.At(1, 0, queries), p+"attn.q_norm"), n.Heads)[0]
-	k = split(n.norm(projected.At(1, queries, keys), p+"attn.k_norm"), n.KVHeads)[0]
-	v = projected.At(1, keys, keys+n.KeyWidth()).Reshape(n.batch, n.Context, n.KVHeads, n.HeadSize)
-	return q, k, v
+	all := split(projected, 0, n.Heads, n.KVHeads, n.KVHeads)
+	normed := func(x value, name string) value {
+		heads := x.Shape()[2]
+		rows := n.norm(x.Reshape(n.batch*n.Context, heads*n.HeadSize), p+name)
+		return split(rows, 1, heads)[0]
+	}
+	return normed(all[0], "attn.q_norm"), normed(all[1], "attn.k_norm"), all[2]
 }
 
 // halves puts the first features of all pairs of a head before the second ones, which is the order
@@ -192,15 +198,19 @@ func (n *network) halves(x value) value {
 
 // norm is [rmsNorm] with the gain of that name, over as many features as the gain has: those of a
 // row, or of each head in it. It returns x if the model has no such norm.
-func (n *network) norm(x value, name string) value {
+func (n *network) norm(x value, name string) value { return n.scaledNorm(x, name, 1) }
+
+// scaledNorm is norm with a factor.
+func (n *network) scaledNorm(x value, name string, factor float64) value {
 	param, ok := n.params[name]
-	if !ok {
+	if !ok || n.Err() != nil {
 		return x
 	}
 	features := param.Shape()[0]
 	if offset := n.NormOffset(); offset != 0 {
 		param = param.Shift(offset)
 	}
+	param = param.Scale(factor)
 	rows, gain := x.Reshape(int(x.Type().Size())/features, features), param.Reshape(1, features)
 	return rmsNorm(rows, gain, n.NormEps).Reshape(x.Shape()...)
 }

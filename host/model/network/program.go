@@ -164,6 +164,11 @@ func (n *network) predict(shape Shape) {
 	flat := func(first int) value {
 		return ids.At(1, first, first+n.Context).Reshape(n.batch * n.Context)
 	}
+	var teacherX, teacherHead value
+	if teacher != nil { // first, so that its values are freed before those of the model are kept
+		teacher.shared = n.shared
+		teacherX, teacherHead = teacher.hidden(flat(0))
+	}
 	x, head := n.hidden(flat(0))
 	output := func(name string, losses value) {
 		n.Output(name, n.losses(losses, tokens.Eq(ids), weights))
@@ -172,8 +177,6 @@ func (n *network) predict(shape Shape) {
 	case shape.Head.Logits:
 		n.Output(Logits, capped(linear(x, head), n.LogitCap))
 	case teacher != nil:
-		teacher.shared = n.shared
-		teacherX, teacherHead := teacher.hidden(flat(0))
 		how := Distilling{shape.Head.Teacher.Distillation, n.LogitCap, teacher.LogitCap}
 		losses := how.losses(x, head, flat(1), teacherX, teacherHead)
 		for i, name := range []string{Losses, Divergence, Entropy} {

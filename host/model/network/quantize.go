@@ -122,6 +122,23 @@ type quantized struct {
 	codes         codes // absent if there are none
 }
 
+// operands returns x in the form that quantizedOf reads. Gradients flow through the value alone.
+func (q quantized) operands() []value {
+	list := []value{q.value, q.before.StopGradient()}
+	if q.codes.integers.Valid() {
+		list = append(list, q.codes.integers.StopGradient(), q.codes.scale.StopGradient())
+	}
+	return list
+}
+
+func quantizedOf(in []value) quantized {
+	q := quantized{value: in[0], before: in[1]}
+	if len(in) > 2 {
+		q.codes = codes{in[2], in[3]}
+	}
+	return q
+}
+
 func (n *network) quantized(site string, x value) quantized {
 	q := n.quantizedBy(n.quantizers.Calls[site], site, x)
 	if slices.Contains(n.record, site) {

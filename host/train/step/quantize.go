@@ -1,7 +1,6 @@
 package step
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/gomlx/gomlx/core/graph"
@@ -75,21 +74,4 @@ func addGradient(out update.Nodes, tensor string, gradient *graph.Node) {
 		}, before, gradient)
 	}
 	out[name] = gradient
-}
-
-// setTrained adds the initial values of the trained parameters of a quantizer to out, and returns
-// them. A parameter shared with an earlier site keeps the value that it already has in one of the
-// maps in and out.
-func setTrained(
-	in, out update.Nodes, q lower.Quantizer, site string, values []*graph.Node,
-) []*graph.Node {
-	for i, t := range parametersOf(q, site) {
-		name := program.KindParam.Of(t.Name)
-		if have := cmp.Or(in[name], out[name]); have != nil {
-			values[i] = have
-		} else {
-			out[name] = values[i]
-		}
-	}
-	return values
 }

@@ -1,6 +1,7 @@
 package step
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -420,7 +421,12 @@ func (c *Compiled) initWeightQuantizers(t, columns update.Tensors) error {
 		of := p.columns(in)
 		for _, t := range p.quantizedParams() {
 			q, x, columns := p.Weights[t.Name], p.point(t, in, nil), of[t.Name]
-			setTrained(nil, out, q, t.Name, q.Init(x, columns))
+			values := q.Init(x, columns)
+			for i, trained := range parametersOf(q, t.Name) {
+				// One that sites share keeps its first value.
+				name := program.KindParam.Of(trained.Name)
+				out[name] = cmp.Or(out[name], values[i])
+			}
 			setNext(out, q, t.Name, q.InitState(x, columns), asNamed)
 		}
 		return out
