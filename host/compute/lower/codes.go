@@ -2,7 +2,6 @@ package lower
 
 import (
 	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
@@ -12,34 +11,20 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Codes represents a quantized matrix [n, m] by 8-bit integers, int8[n, m], and a scale for each
-// row, float32[n, 1].
-type Codes struct {
-	Integers, Scale *graph.Node
-}
+// A quantized matrix [n, m] may be 8-bit integers, int8[n, m], times a scale for each row, float32[n,
+// 1]: its codes.
 
-// AttachTo attaches the codes to the node of their value, where [CodesOf] finds them.
-func (c Codes) AttachTo(value *graph.Node) {
-	engine.Note(value, c)
-}
-
-// CodesOf returns the codes attached to a value; ok is false if there are none.
-func CodesOf(value *graph.Node) (c Codes, ok bool) { return engine.NoteOf[Codes](value) }
-
-// Parts returns the integers and the scales.
-func (c Codes) Parts() []*graph.Node { return []*graph.Node{c.Integers, c.Scale} }
-
-// CodeShapes returns the shapes of the parts of the codes that Forward attaches to its value on the
-// device; nil if it attaches none.
+// CodeShapes returns the shapes of the codes that Forward returns on the device: those of the integers
+// and of the scales; nil if it returns none.
 func (q *FakeQuantizer) CodeShapes(d *engine.Device) []shapes.Shape {
 	p, coded := q.factoredForward(d)
 	if !coded {
 		return nil
 	}
 	var list []shapes.Shape
-	for _, name := range []string{passes.OutputIntegers, passes.OutputScale} {
+	for _, name := range codeOutputs {
 		id, _ := p.Output(name)
-		list = append(list, shapes.Make(q.memory.dtype(name), p.TypeOf(id).Shape...))
+		list = append(list, shapes.Make(codesInMemory.dtype(name), p.TypeOf(id).Shape...))
 	}
 	return list
 }
@@ -72,9 +57,8 @@ func Coded(c *program.Call, d *engine.Device) (coded *program.Call, ok bool) {
 	return &with, ok
 }
 
-func codesAmong(out map[string]*graph.Node) Codes {
-	return Codes{Integers: out[passes.OutputIntegers], Scale: out[passes.OutputScale]}
-}
+// codeOutputs are the outputs of a program that are the codes of its value.
+var codeOutputs = []string{passes.OutputIntegers, passes.OutputScale}
 
 // codesInMemory specifies that kernels store codes in 8 bits.
 var codesInMemory = InMemory{passes.OutputIntegers: passes.Int8}

@@ -175,11 +175,13 @@ func productErrors(
 	d := testdevice.Open(t, o)
 	got := testdevice.Evaluate(t, d, uploaded(t, d, x, w, tokens, out, in),
 		func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-			a, _ := qx.Forward(in[0], lower.Given{})
-			b, _ := qw.Forward(in[1], lower.Given{})
-			of, and := codes(t, a), codes(t, b)
+			a, _, of := qx.Forward(in[0], lower.Given{})
+			b, _, and := qw.Forward(in[1], lower.Given{})
+			if of == nil || and == nil {
+				t.Fatal("the codes are not known")
+			}
 			product := func(rounded bool) *graph.Node {
-				return engine.DotIntegers(of.Integers, and.Integers, of.Scale, and.Scale, rounded)
+				return engine.DotIntegers(of[0], and[0], of[1], and[1], rounded)
 			}
 			return []*graph.Node{product(false), product(true),
 				engine.DotGeneral(a, []int{1}, nil, b, []int{1}, nil)}
@@ -212,13 +214,4 @@ func uploaded(
 	t.Helper()
 	return []*engine.Buffer{testdevice.Upload(t, d, x, tokens, in),
 		testdevice.Upload(t, d, w, out, in)}
-}
-
-func codes(t *testing.T, value *graph.Node) lower.Codes {
-	t.Helper()
-	c, ok := lower.CodesOf(value)
-	if !ok {
-		t.Fatal("the codes are not known")
-	}
-	return c
 }

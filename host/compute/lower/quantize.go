@@ -23,7 +23,6 @@ type Quantizer = *FakeQuantizer
 type FakeQuantizer struct {
 	spec          spec.Quantizer
 	parts         *autodiff.Partition
-	memory        InMemory      // the storage of floats in kernels
 	call, forward *program.Call // with and without an adjoint
 	next          *program.Call // of the next state; nil if there is none
 }
@@ -45,7 +44,7 @@ func NewQuantizer(q spec.Quantizer) (Quantizer, error) {
 	if q.Next != nil {
 		next = &program.Call{Name: "next state", Setting: q.Program.Name, Meaning: q.Next}
 	}
-	return &FakeQuantizer{q, parts, codesInMemory, call, forward, next}, nil
+	return &FakeQuantizer{q, parts, call, forward, next}, nil
 }
 
 // Trained lists the quantizer's trained parameters. Most quantizers have none.
@@ -201,16 +200,17 @@ func (q *FakeQuantizer) others(p *program.Program, given Given) []*graph.Node {
 	return lists.Map(p.Inputs[1:], func(in program.Input) *graph.Node { return nodes[in.Name] })
 }
 
-// Forward returns Q(x) and the residuals that Backward needs besides the Point.
-func (q *FakeQuantizer) Forward(x *graph.Node, given Given) (*graph.Node, []*graph.Node) {
+// Forward returns Q(x), the residuals that Backward needs besides the Point, and the codes of Q(x),
+// if the device multiplies them ([FakeQuantizer.CodeShapes]).
+func (q *FakeQuantizer) Forward(x *graph.Node, given Given) (value *graph.Node, residuals,
+	codes []*graph.Node) {
 	p, coded := q.factoredForward(engine.DeviceOf(x.Graph()))
 	inputs := append([]*graph.Node{x}, q.others(q.spec.Program, given)...)
-	out := lowerRows(x.Graph(), p, rowsOf(q.spec.Program), inputs, q.memory)
-	value := out[spec.OutputValue]
+	out := lowerRows(x.Graph(), p, rowsOf(q.spec.Program), inputs, codesInMemory)
 	if coded {
-		codesAmong(out).AttachTo(value)
+		codes = lists.Map(codeOutputs, func(name string) *graph.Node { return out[name] })
 	}
-	return value, q.residuals(out)
+	return out[spec.OutputValue], q.residuals(out), codes
 }
 
 func (q *FakeQuantizer) residuals(out map[string]*graph.Node) []*graph.Node {
@@ -229,7 +229,7 @@ func (q *FakeQuantizer) Backward(
 	at Point, residuals []*graph.Node, dy *graph.Node,
 ) (dx *graph.Node, dTrained []*graph.Node) {
 	inputs := q.backwardInputs(at, residuals, dy)
-	out := lowerRows(dy.Graph(), q.parts.Backward, rowsOf(q.spec.Program), inputs, q.memory)
+	out := lowerRows(dy.Graph(), q.parts.Backward, rowsOf(q.spec.Program), inputs, codesInMemory)
 	return out[autodiff.Prefix+spec.InputX], q.trainedGradients(out)
 }
 

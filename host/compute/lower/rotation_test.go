@@ -124,8 +124,8 @@ func TestRestored(t *testing.T) {
 	u := keepRotated(t, q)
 	got := execute(t, []*engine.Buffer{upload(t, x)},
 		func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-			full, _ := q.Forward(in[0], lower.Given{})
-			half, _ := u.Quantizer.Forward(in[0], lower.Given{})
+			full, _, _ := q.Forward(in[0], lower.Given{})
+			half, _, _ := u.Quantizer.Forward(in[0], lower.Given{})
 			return []*graph.Node{hadamard(half, u.Block), full}
 		})
 	sameBits(t, testdevice.Download[float32](t, got[0]), testdevice.Download[float32](t, got[1]))

@@ -399,7 +399,7 @@ func bothPasses(t *testing.T, list []passed) string {
 				out = append(out, y, back(graph.MulScalar(y, 2))[0])
 				continue
 			}
-			value, residuals := p.quantizer.Forward(in[i], given)
+			value, residuals, _ := p.quantizer.Forward(in[i], given)
 			dx, _ := p.quantizer.Backward(lower.Point{X: in[i], Given: given, Value: value}, residuals,
 				graph.Cos(value))
 			out = append(out, value, dx)

@@ -36,15 +36,13 @@ func (p *Plan) quantizeStage() update.Stage {
 		for _, t := range p.quantizedParams() {
 			q := p.Weights[t.Name]
 			x, g := p.point(t, in, last), quantizerInputs(q, t.Name, in)
-			value, residuals := q.Forward(x, g)
+			value, residuals, codes := q.Forward(x, g)
 			if out[program.KindValue.Of(t.Name)] = value; t.frozen {
 				last = value
 			}
 			setNext(out, q, t.Name, q.Next(x, g), nextName)
-			if c, ok := lower.CodesOf(value); ok && p.codes[t.Name] != nil {
-				for i, part := range c.Parts() {
-					out[codeName(t.Name, i)] = part
-				}
+			for i := range p.codes[t.Name] {
+				out[codeName(t.Name, i)] = codes[i]
 			}
 			for i, r := range residuals {
 				out[residualName(t.Name, i)] = r
