@@ -147,7 +147,9 @@ func TestFusedDocuments(t *testing.T) {
 	batch, _ := packed(context, m.Vocab, rand.New(rand.NewPCG(1, 2)))
 	evaluateOn(t, d, m, hashedWeights(m.params), batch, rows,
 		func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-			return lossesAndGradients(m, params, graph.Reshape(ids, m.BatchDims(rows, context)...))
+			loss, gradients := lossAndGradients(m, params,
+				graph.Reshape(ids, m.BatchDims(rows, context)...))
+			return append(gradients, loss)
 		})
 	programs := r.Programs(t)
 	text := programs[len(programs)-1]

@@ -19,6 +19,8 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 	"github.com/cage-qat/cage/internal/testing/testquantizer"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/autodiff"
+	"github.com/cage-qat/cage/sdk/program/transform"
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
@@ -69,11 +71,9 @@ func TestKernelCalls(t *testing.T) {
 			q := halves(t, tt.transposed)
 			e, err := d.Compile("step",
 				[]engine.Spec{{Name: "x", Shape: shapes.Make(dtypes.Float32, 64, 64)}},
-				func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-					first, firstBack := testquantizer.Quantize(in[0], lower.Given{}, q)
-					value, back := testquantizer.Quantize(graph.MulScalar(first, 3), lower.Given{}, q)
-					d := back(graph.MulScalar(value, 2))[0]
-					return append(firstBack(graph.MulScalar(d, 3)), value)
+				func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+					out := lower.Calls{}.Lower(g, twice(t, q.Call(true)), in, "")
+					return []*graph.Node{out["value"], out["d.x"]}
 				})
 			if err != nil {
 				t.Fatal(err)
@@ -94,6 +94,31 @@ func TestKernelCalls(t *testing.T) {
 			}
 		})
 	}
+}
+
+// twice returns the program of Q(3·Q(x)), and of the gradient of the sum of its squares.
+func twice(t *testing.T, c *program.Call) *program.Program {
+	t.Helper()
+	b := program.NewSimplifier("twice")
+	first := b.Call(c, b.Input("x", c.Meaning.Inputs[0].Type))[0]
+	b.Output("value", b.Call(c, first.Scale(3))[0])
+	p, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	vjp, err := autodiff.VJP(p, "value", "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b = program.NewSimplifier("twice")
+	x := b.Input("x", c.Meaning.Inputs[0].Type)
+	value := transform.Inline(b, p, x)["value"]
+	b.Output("value", value)
+	b.Output("d.x", transform.Inline(b, vjp, x, value.Scale(2))["d.x"])
+	if p, err = b.Build(); err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 // quantizerOf returns a quantizer of matrices with the given value and surrogate.
