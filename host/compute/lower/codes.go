@@ -11,11 +11,11 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// A quantized matrix [n, m] may be 8-bit integers, int8[n, m], times a scale for each row, float32[n,
-// 1]: its codes.
+// A quantized matrix [n, m] may be 8-bit integers, int8[n, m], times a scale for each row,
+// float32[n, 1]: its codes.
 
-// CodeShapes returns the shapes of the codes that Forward returns on the device: those of the integers
-// and of the scales; nil if it returns none.
+// CodeShapes returns the shapes of the codes that Forward returns on the device: those of the
+// integers and of the scales; nil if it returns none.
 func (q *FakeQuantizer) CodeShapes(d *engine.Device) []shapes.Shape {
 	p, coded := q.factoredForward(d)
 	if !coded {
