@@ -313,9 +313,9 @@ func TestPredictedJoined(t *testing.T) {
 	}
 }
 
-// TestPredictedLoss checks that the loss is one kernel with enough registers where its rows fit, with
-// the vocabularies of known models. With many tokens, training and evaluation loop over chunks of
-// tokens.
+// TestPredictedLoss checks that the loss is one kernel with enough registers where its rows fit,
+// with the vocabularies of known models. With many tokens, training and evaluation loop over chunks
+// of tokens.
 func TestPredictedLoss(t *testing.T) {
 	python := pythonForGPUs(t)
 	for _, tc := range []struct {
