@@ -15,68 +15,11 @@ import (
 	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
+	"github.com/cage-qat/cage/internal/testing/testdistill"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 )
-
-// softmax64 returns softmax(logits/temperature).
-func softmax64(logits []float64, temperature float64) []float64 {
-	highest, total := math.Inf(-1), 0.0
-	for _, x := range logits {
-		highest = max(highest, x)
-	}
-	out := make([]float64, len(logits))
-	for i, x := range logits {
-		out[i] = math.Exp((x - highest) / temperature)
-		total += out[i]
-	}
-	for i := range out {
-		out[i] /= total
-	}
-	return out
-}
-
-func kl64(p, q []float64) float64 {
-	sum := 0.0
-	for i := range p {
-		if p[i] > 1e-300 { // so that p[i]/2 is also above 0
-			sum += p[i] * math.Log(p[i]/q[i])
-		}
-	}
-	return sum
-}
-
-// divergence64 returns the divergence by its definition, in float64.
-func divergence64(d network.Distillation, logits, teacher []float64) float64 {
-	p, q := softmax64(teacher, d.Temperature), softmax64(logits, d.Temperature)
-	switch d.Beta {
-	case 0:
-		return kl64(p, q)
-	case 1:
-		return kl64(q, p)
-	}
-	mixture := make([]float64, len(p))
-	for i := range p {
-		mixture[i] = d.Beta*p[i] + (1-d.Beta)*q[i]
-	}
-	return d.Beta*kl64(p, mixture) + (1-d.Beta)*kl64(q, mixture)
-}
-
-// slopes64 returns fourth-order finite differences of the divergence with respect to the logits.
-func slopes64(d network.Distillation, logits, teacher []float64) []float64 {
-	const h = 1e-3
-	out := make([]float64, len(logits))
-	at := func(i int, by float64) float64 {
-		moved := append([]float64(nil), logits...)
-		moved[i] += by
-		return divergence64(d, moved, teacher)
-	}
-	for i := range out {
-		out[i] = (8*(at(i, h)-at(i, -h)) - (at(i, 2*h) - at(i, -2*h))) / (12 * h)
-	}
-	return out
-}
 
 func wide(values []float32) []float64 {
 	out := make([]float64, len(values))
@@ -160,13 +103,13 @@ func (c *teaching) check(t *testing.T, d network.Distillation, context int,
 			mine, theirs := c.logits[at*vocabulary:(at+1)*vocabulary],
 				c.teacher[at*vocabulary:(at+1)*vocabulary]
 			weight, target := float64(r.Weight(place+1)), r.Tokens[place+1]
-			divergence += mean * weight * divergence64(d, mine, theirs)
-			crossEntropy -= mean * weight * math.Log(softmax64(mine, 1)[target])
+			divergence += mean * weight * testdistill.Divergence(d, mine, theirs)
+			crossEntropy -= mean * weight * math.Log(testdistill.Softmax(mine, 1)[target])
 			certain := make([]float64, vocabulary)
 			certain[target] = 1
-			for i, slope := range slopes64(d, mine, theirs) {
+			for i, slope := range testdistill.Slopes(d, mine, theirs) {
 				slopes[at*vocabulary+i] = float32(
-					mean * weight * (d.Weight*slope + (1-d.Weight)*(softmax64(mine, 1)[i]-certain[i])))
+					mean * weight * (d.Weight*slope + (1-d.Weight)*(testdistill.Softmax(mine, 1)[i]-certain[i])))
 			}
 		}
 	}

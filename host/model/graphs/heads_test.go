@@ -14,67 +14,10 @@ import (
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
+	"github.com/cage-qat/cage/internal/testing/testdistill"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 )
-
-// softmax64 returns softmax(logits/temperature).
-func softmax64(logits []float64, temperature float64) []float64 {
-	highest, total := math.Inf(-1), 0.0
-	for _, x := range logits {
-		highest = max(highest, x)
-	}
-	out := make([]float64, len(logits))
-	for i, x := range logits {
-		out[i] = math.Exp((x - highest) / temperature)
-		total += out[i]
-	}
-	for i := range out {
-		out[i] /= total
-	}
-	return out
-}
-
-func kl64(p, q []float64) float64 {
-	sum := 0.0
-	for i := range p {
-		if p[i] > 1e-300 { // so that p[i]/2 is also above 0
-			sum += p[i] * math.Log(p[i]/q[i])
-		}
-	}
-	return sum
-}
-
-// divergence64 returns the divergence by its definition, in float64.
-func divergence64(d network.Distillation, logits, teacher []float64) float64 {
-	p, q := softmax64(teacher, d.Temperature), softmax64(logits, d.Temperature)
-	switch d.Beta {
-	case 0:
-		return kl64(p, q)
-	case 1:
-		return kl64(q, p)
-	}
-	mixture := make([]float64, len(p))
-	for i := range p {
-		mixture[i] = d.Beta*p[i] + (1-d.Beta)*q[i]
-	}
-	return d.Beta*kl64(p, mixture) + (1-d.Beta)*kl64(q, mixture)
-}
-
-// slopes64 returns fourth-order finite differences of the divergence with respect to the logits.
-func slopes64(d network.Distillation, logits, teacher []float64) []float64 {
-	const h = 1e-3
-	out := make([]float64, len(logits))
-	at := func(i int, by float64) float64 {
-		moved := append([]float64(nil), logits...)
-		moved[i] += by
-		return divergence64(d, moved, teacher)
-	}
-	for i := range out {
-		out[i] = (8*(at(i, h)-at(i, -h)) - (at(i, 2*h) - at(i, -2*h))) / (12 * h)
-	}
-	return out
-}
 
 // divergences returns the divergences of rows, and the gradient of their sum.
 func divergences(
@@ -165,11 +108,11 @@ func TestDivergenceAgrees(t *testing.T) {
 					}
 					// The rounding errors of the logits are unavoidable.
 					largest := max(largestOf(mine), largestOf(theirs)) / temperature
-					want := divergence64(d, mine, theirs)
+					want := testdistill.Divergence(d, mine, theirs)
 					if apart := math.Abs(float64(values[row]) - want); !(apart <= 5e-7*(1+largest)*(1+want)) {
 						t.Errorf("row %d: the divergence is %v, want %v", row, values[row], want)
 					}
-					for i, want := range slopes64(d, mine, theirs) {
+					for i, want := range testdistill.Slopes(d, mine, theirs) {
 						apart := math.Abs(float64(gradient[from+i]) - want)
 						if !(apart <= 5e-7*(1+largest)*(1+math.Abs(want))) {
 							t.Errorf("row %d: derivative %d is %v, want %v", row, i, gradient[from+i], want)

@@ -106,7 +106,7 @@ type chunk struct {
 
 // overChunks calls body for n chunks of the rows of perToken, one after the other. Results that
 // body returns for tokens, [tokens, …], are put together, and those that are the same for all
-// tokens, sums, are added up. like are nodes with the shapes of all results.
+// tokens, sums, are added up. like are the shapes of all results.
 func overChunks(n int, whole, perToken []*graph.Node, like, sums []shapes.Shape,
 	body func(c chunk) (results, sums []*graph.Node)) (results, totals []*graph.Node) {
 	g, tokens := perToken[0].Graph(), perToken[0].Shape().Dim(0)
@@ -174,14 +174,14 @@ func crossEntropy(limit int) lower.Rule {
 		x, w, cap := c.Args[0], c.Args[1], c.Setting.(float64)
 		tokens := x.Shape().Dim(0)
 		n := chunks(tokens, w.Shape().Dim(0), limit)
-		perToken := []*graph.Node{x, column(c.Args[2])}
+		perToken := append(operands(n, x), column(c.Args[2]))
 		like, sums := []shapes.Shape{ofTokens(dtypes.Float32, tokens)}, []shapes.Shape(nil)
 		if d != nil {
 			perToken = append(perToken, column(d))
 			like, sums = append(like, x.Shape()), append(sums, w.Shape())
 		}
-		results, totals := overChunks(n, operands(n, w), append(operands(n, x), perToken[1:]...), like,
-			sums, func(c chunk) (results, sums []*graph.Node) {
+		results, totals := overChunks(n, operands(n, w), perToken, like, sums,
+			func(c chunk) (results, sums []*graph.Node) {
 				of, h := head{c.whole[0], cap}, c.perToken[0]
 				if d == nil {
 					losses, _ := maskedLosses(of.logits(h), c.perToken[1])

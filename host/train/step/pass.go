@@ -58,9 +58,6 @@ func (p *Plan) gradientPass(in update.Nodes, kind gradientKind) (of pass) {
 func (p *Plan) addTeacher(of *pass) {
 	if d := p.Distillation; d != nil {
 		of.Head.Teacher = network.Teacher{Distillation: d.Distillation, Settings: d.Teacher.Network()}
-		for _, t := range p.teacherParams() {
-			of.tensors[network.TeacherParam(t.Name)] = network.TeacherParam(t.Name)
-		}
 	}
 }
 
