@@ -261,10 +261,6 @@ xla: ## Run the steps, evaluations, replicas and faults of a GPU on XLA, without
 predict: ## Compile the presets' steps for an H200 that is not there: memory, kernels, a bound of their time (4 GB of Python packages)
 	scripts/predict.sh
 
-.PHONY: upstream
-upstream: ## Apply the patch of docs/upstream to the library that it is for, and run the library's tests
-	GO=$(GO) scripts/upstream.sh
-
 .PHONY: bench
 bench: ## Run the benchmarks of all packages once
 	$(GO) test -run '^$$' -bench . -benchtime 1x $(PACKAGES)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/plugin/scaffold"
 )
@@ -80,7 +81,7 @@ const releases = "https://" + scaffold.Module + "/releases"
 // missingParts describes what this executable lacks, and how to get it. After go install there are
 // no plugins, and no vector instructions unless GOEXPERIMENT=simd was set.
 func missingParts() (list []string) {
-	if engine.LacksSIMD() {
+	if loops.LacksVectors() {
 		list = append(list, "this cage was built without vector instructions (SIMD) and is several "+
 			"times slower on the CPU. Build it with 'make build', or with GOEXPERIMENT=simd set "+
 			"for go install, or download a release from "+releases)

@@ -2,15 +2,16 @@
 // the lowest:
 //
 //	refresh    schedules the refreshes of optimizers' preconditioners, and runs their programs
-//	update     runs update programs, with one test suite for all executors
-//	plan       runs whole programs, as those of models, on the CPU
-//	lower      lowers programs to graphs, calls by rules
+//	update     compiles the stages of a step, and updates of tensors, for a device
+//	plan       runs whole programs on the CPU
+//	lower      lowers programs to graphs for accelerators, calls by rules
 //	triton     translates programs over rows to the text of GPU kernels
-//	cpu        runs programs on the CPU, in one pass through its caches
+//	cpu        runs parts of programs on the CPU, in one pass through its caches
 //	passes     rewrites and divides programs: rows, codes and scales, rotations that cancel
 //	attention  computes causal attention on the CPU, in blocks
-//	engine     provides devices, compiled graphs and buffers; only it uses GoMLX's internals
+//	engine     provides devices, executables and buffers; only it uses GoMLX's internals
 //	matmul     multiplies matrices of bfloat16 and of 8-bit integers on the CPU
+//	memory     keeps slices for reuse
 //	loops      implements the CPU's loops over elements, norms, losses and random bits
 //	device     defines the device settings of a configuration
 //

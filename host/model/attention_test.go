@@ -5,8 +5,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/model/architecture"
@@ -17,8 +15,8 @@ import (
 func lossesOf(t *testing.T, m Model, weights [][]float32, tokens []int32, batch int) []float32 {
 	t.Helper()
 	return evaluate(t, m, weights, tokens, batch,
-		func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-			return []*graph.Node{lossesIn(m, params, ids)}
+		func(params []program.Value, ids program.Value) []program.Value {
+			return []program.Value{lossesIn(m, params, ids)}
 		})[0]
 }
 
@@ -112,7 +110,7 @@ func TestOperandsMayBeRotated(t *testing.T) {
 		}
 		run := func(calls map[string]*program.Call) [][]float32 {
 			return evaluate(t, m, hashedWeights(m.Params()), tokens, batch,
-				func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+				func(params []program.Value, ids program.Value) []program.Value {
 					return lossesAndGradients(m, params, ids, calls)
 				})
 		}
@@ -146,7 +144,7 @@ func TestFusedModel(t *testing.T) {
 				m.Recompute = architecture.RecomputeBlocks
 			}
 			tokens := hashedTokens(0, batch*(context+1), c.Vocab)
-			build := func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+			build := func(params []program.Value, ids program.Value) []program.Value {
 				return lossesAndGradients(m, params, ids)
 			}
 			plain := evaluateOn(t,

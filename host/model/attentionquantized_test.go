@@ -5,12 +5,11 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/autodiff"
 )
 
 var allSites = Sites{Keys: true, Values: true, Queries: true, Head: true}
@@ -46,7 +45,7 @@ func TestAttentionQuantized(t *testing.T) {
 		tokens := hashedTokens(0, batch*(context+1), tiny.Vocab)
 		outputs := func(m *transformer, quantized bool) [][]float32 {
 			return evaluate(t, m, weights, tokens, batch,
-				func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+				func(params []program.Value, ids program.Value) []program.Value {
 					var calls map[string]*program.Call
 					if quantized {
 						calls = atSites(t, m, batch, context,
@@ -77,10 +76,10 @@ func TestGradientsOfOperands(t *testing.T) {
 	const batch, context, h = 2, 6, 1e-2
 	m := withSites(newLlama(tiny), allSites)
 	out := evaluate(t, m, hashedWeights(m.params), hashedTokens(0, batch*(context+1), tiny.Vocab),
-		batch, func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-			var list []*graph.Node
+		batch, func(params []program.Value, ids program.Value) []program.Value {
+			var list []program.Value
 			for _, kind := range []SiteKind{KindQuery, KindKey, KindValue, KindHead} {
-				of := func(factor *graph.Node) Pass {
+				of := func(factor program.Value) pass {
 					p := passOf(m, params, ids, map[string]*program.Call{})
 					for _, s := range m.ActivationSites(batch, context) {
 						if s.Kind != kind {
@@ -95,16 +94,25 @@ func TestGradientsOfOperands(t *testing.T) {
 							t.Fatal(err)
 						}
 						p.Calls[s.Name] = &program.Call{Name: "times", Meaning: meaning}
-						p.Inputs[network.InputOf(s.Name, "factor")] = factor
+						p.inputs[network.InputOf(s.Name, "factor")] = factor
 					}
 					return p
 				}
-				one := graph.Const(ids.Graph(), float32(1))
-				_, gradients := m.Compute(of(one), []*graph.Node{one})
-				list = append(list, gradients[0])
+				var names []string
+				for _, s := range m.ActivationSites(batch, context) {
+					names = append(names, network.InputOf(s.Name, "factor"))
+				}
+				gradients := of(ids.Builder().Const(1)).compute(m, names...)
+				gradient := ids.Builder().Const(0) // of the factor, which the sites share
+				for _, name := range names {
+					if dx, ok := gradients[autodiff.Prefix+name]; ok {
+						gradient = gradient.Add(dx)
+					}
+				}
+				list = append(list, gradient)
 				for _, f := range []float64{1 + h, 1 - h} {
-					out, _ := m.Compute(of(graph.Const(ids.Graph(), float32(f))), nil)
-					list = append(list, graph.ReduceAllMean(out[network.Losses]))
+					out := of(ids.Builder().Const(f)).compute(m)
+					list = append(list, mean(out[network.Losses]))
 				}
 			}
 			return list
@@ -127,8 +135,8 @@ func TestDecodeQuantizesOperands(t *testing.T) {
 		eachExecutor(t, func(t *testing.T, d *engine.Device) {
 			logits := func(calls map[string]*program.Call) []float32 {
 				all := evaluateOn(t, d, m, weights, tokens, 1,
-					func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-						return []*graph.Node{logitsOf(m, params, ids, calls)}
+					func(params []program.Value, ids program.Value) []program.Value {
+						return []program.Value{logitsOf(m, params, ids, calls)}
 					})[0]
 				return all[len(all)-m.Vocab:]
 			}
@@ -138,9 +146,9 @@ func TestDecodeQuantizesOperands(t *testing.T) {
 			}
 			for _, pieces := range [][]int{{ends}, {8, 1, 1, 1}, {3, 5, 3}} {
 				got := evaluateOn(t, d, m, weights, tokens, 1,
-					func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+					func(params []program.Value, ids program.Value) []program.Value {
 						logits, _ := decodeIn(m, params, ids, []int32{0}, pieces, length, bend(t, m))
-						return []*graph.Node{logits}
+						return []program.Value{logits}
 					})[0]
 				if apart := engine.Distance(got, want); !(apart < 5e-6) {
 					t.Errorf("pieces %v: the relative difference is %.2g", pieces, apart)

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/model/architecture"
@@ -42,7 +40,7 @@ func testBackwardOperands(t *testing.T, m Language, precision device.Precision) 
 	scaled := map[string]bool{} // weights whose gradients are multiplied
 	run := func(attach bool) [][]float32 {
 		return evaluateIn(t, precision, m, hashedWeights(m.Params()), tokens, batch,
-			func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+			func(params []program.Value, ids program.Value) []program.Value {
 				var calls map[string]*program.Call
 				if attach {
 					calls = byFactors(t, m, batch, context)
@@ -114,7 +112,7 @@ func TestBackwardInCheckpoints(t *testing.T) {
 		m := newLlama(tiny)
 		m.Recompute = recompute
 		return evaluate(t, m, hashedWeights(m.Params()), tokens, batch,
-			func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+			func(params []program.Value, ids program.Value) []program.Value {
 				_, gradients := lossAndGradients(m, params, ids, byFactors(t, m, batch, context))
 				return gradients
 			})

@@ -4,13 +4,12 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/network"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -41,39 +40,46 @@ func benchmarkStep(b *testing.B, config architecture.Settings, context, batch in
 		b.Fatal(err)
 	}
 	defer d.Close()
-	specs := []engine.Spec{{Name: "tokens", Shape: shapes.Make(dtypes.Int32, batch, context+1)}}
-	tokens, err := engine.Upload(d, hashedTokens(0, batch*(context+1), config.Vocab), batch, context+1)
-	if err != nil {
-		b.Fatal(err)
-	}
-	inputs := []*engine.Buffer{tokens}
-	for _, p := range m.Params() {
-		buffer, err := engine.Upload(d, p.Init(1), p.Dims...)
+	stage := update.Stage{Name: "step", Calls: m.Calls(network.Shape{})}
+	t := update.Tensors{}
+	defer func() { t.Finalize() }()
+	add := func(name string, buffer *engine.Buffer, err error) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		specs = append(specs, engine.Spec{Name: p.Name, Shape: buffer.Shape()})
-		inputs = append(inputs, buffer)
+		t[name] = buffer
+		stage.Inputs = append(stage.Inputs, engine.Spec{Name: name, Shape: buffer.Shape()})
 	}
-	step, err := d.Compile("step", specs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+	ids := hashedTokens(0, batch*(context+1), config.Vocab)
+	tokens, err := engine.Upload(d, ids, batch, context+1)
+	add(network.Tokens, tokens, err)
+	for _, p := range m.Params() {
+		buffer, err := engine.Upload(d, p.Init(1), p.Dims...)
+		add(p.Name, buffer, err)
+	}
+	stage.Write = func(_ *program.Builder, in update.Values) update.Values {
 		var calls map[string]*program.Call
 		if quantized {
 			calls = fakeQuantizers(b, m, batch, context)
 		}
-		loss, gradients := lossAndGradients(m, in[1:], in[0], calls)
-		return append(gradients, loss)
-	})
+		params := lists.Map(m.Params(), func(p architecture.Param) program.Value { return in[p.Name] })
+		loss, gradients := lossAndGradients(m, params, in[network.Tokens], calls)
+		out := update.Values{"loss": loss}
+		for i, p := range m.Params() {
+			out["d."+p.Name] = gradients[i]
+		}
+		return out
+	}
+	step, err := stage.Compile(d, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		outputs, err := step.Run(inputs, nil)
-		if err != nil {
+		out := update.Tensors{}
+		if err := step.Run(out, t); err != nil {
 			b.Fatal(err)
 		}
-		if err := engine.FinalizeAll(outputs...); err != nil {
-			b.Fatal(err)
-		}
+		out.Finalize()
 	}
 	seconds := b.Elapsed().Seconds() / float64(b.N)
 	b.ReportMetric(m.StepFLOPs(batch, context)/seconds/1e9, "GFLOP/s")

@@ -6,57 +6,61 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/gomlx/gomlx/core/graph"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/network"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
 // logitsOf returns the logits after each of the ids, [batch·context, vocabulary].
-func logitsOf(m Language, params []*graph.Node, ids *graph.Node,
-	calls ...map[string]*program.Call) *graph.Node {
-	last := graph.Slice(ids, graph.AxisRange(), graph.AxisRange(0, 1)) // any target
-	return logitsIn(m, params, graph.Concatenate([]*graph.Node{ids, last}, 1), calls...)
+func logitsOf(m Language, params []program.Value, ids program.Value,
+	calls ...map[string]*program.Call) program.Value {
+	return logitsIn(m, params, ids.Concatenate(1, ids.At(1, 0, 1)), calls...) // with any target
 }
 
 // decodeIn reads sequences ids, which begin at first, in pieces, with caches for length tokens. of
 // returns the quantizers of a number of tokens. It returns the logits after the last token, and
 // other outputs of the last piece.
-func decodeIn(m *transformer, params []*graph.Node, ids *graph.Node, first []int32, pieces []int,
-	length int, of func(tokens int) map[string]*program.Call, record ...string) (logits *graph.Node,
-	out map[string]*graph.Node) {
-	g, batch := ids.Graph(), len(first)
-	caches := map[string]*graph.Node{}
+func decodeIn(m *transformer, params []program.Value, ids program.Value, first []int32,
+	pieces []int, length int, of func(tokens int) map[string]*program.Call,
+	record ...string) (logits program.Value,
+	out map[string]program.Value) {
+	b, batch := ids.Builder(), len(first)
+	integers := func(list ...int32) program.Value {
+		return b.Apply(program.OpConstant, program.Attr{Ints: lists.Map(list,
+			func(v int32) int64 { return int64(v) })}, program.Type{DType: program.Int,
+			Shape: []int{len(list)}})
+	}
+	caches := map[string]program.Value{}
 	for layer := range m.Layers {
 		for _, name := range network.CacheOf(layer) {
 			// Cache entries after the last piece must not affect the result.
-			dims := m.CacheDims(batch, length)
-			caches[name] = graph.BroadcastToDims(graph.Const(g, float32(1e3)), dims...)
+			caches[name] = b.Full(1e3, m.CacheDims(batch, length)...)
 		}
 	}
 	start := 0
 	for _, n := range pieces {
-		p := Pass{Inputs: map[string]*graph.Node{
-			network.Tokens:     graph.Slice(ids, graph.AxisRange(), graph.AxisRange(start, start+n)),
-			network.Start:      graph.Const(g, int32(start)),
-			network.First:      engine.Constant(g, first, batch),
+		p := pass{inputs: map[string]program.Value{
+			network.Tokens:     ids.At(1, start, start+n),
+			network.Start:      integers(int32(start)).Reshape(),
+			network.First:      integers(first...),
 			network.Projection: params[indexOfHead(m)],
 		}}
 		p.Shape = network.Shape{Task: network.Decode, Batch: batch, Context: n, Cache: length,
 			Record: record}
 		p.Calls = of(batch * n)
 		for i, param := range m.params {
-			p.Inputs[param.Name] = params[i]
+			p.inputs[param.Name] = params[i]
 		}
 		for name, cache := range caches {
-			p.Inputs[name] = cache
+			p.inputs[name] = cache
 		}
-		out, _ = m.Compute(p, nil)
+		out = p.compute(m)
 		for name := range caches {
 			caches[name] = out[name]
 		}
@@ -102,15 +106,15 @@ func TestDecode(t *testing.T) {
 		eachExecutor(t, func(t *testing.T, d *engine.Device) {
 			for _, pieces := range [][]int{{ends}, {8, 1, 1, 1}, {3, 5, 3}} {
 				got := evaluateOn(t, d, m, weights, tokens, 2,
-					func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+					func(params []program.Value, ids program.Value) []program.Value {
 						logits, _ := decodeIn(m, params, ids, first, pieces, length, unquantized)
-						return []*graph.Node{logits}
+						return []program.Value{logits}
 					})[0]
 				for row, begin := range first {
 					sequence := tokens[row*ends+int(begin) : (row+1)*ends]
 					all := evaluateOn(t, d, m, weights, sequence, 1,
-						func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-							return []*graph.Node{logitsOf(m, params, ids)}
+						func(params []program.Value, ids program.Value) []program.Value {
+							return []program.Value{logitsOf(m, params, ids)}
 						})[0]
 					var want []float64
 					for _, l := range all[len(all)-m.Vocab:] {
@@ -131,7 +135,7 @@ func TestDecodeQuantizes(t *testing.T) {
 		sites = append(sites, s.Name)
 	}
 	out := evaluate(t, m, hashedWeights(m.params), []int32{1, 2, 3, 4, 5, 6}, 2,
-		func(params []*graph.Node, ids *graph.Node) (seen []*graph.Node) {
+		func(params []program.Value, ids program.Value) (seen []program.Value) {
 			_, out := decodeIn(m, params, ids, []int32{0, 2}, []int{3}, 3, unquantized, sites...)
 			for _, s := range sites {
 				seen = append(seen, out[s])
@@ -161,34 +165,30 @@ func TestBlocks(t *testing.T) {
 		var params []architecture.Param
 		tokens := hashedTokens(1, batch*(context+1), m.Vocab)
 		out := evaluate(t, m, hashedWeights(m.Params()), tokens, batch,
-			func(weights []*graph.Node, ids *graph.Node) []*graph.Node {
-				tokens := graph.Slice(ids, graph.AxisRange(), graph.AxisRange(0, context))
-				x := graph.Gather(weights[0], graph.Reshape(tokens, batch*context, 1))
-				x = graph.MulScalar(x, m.InputScale())
-				var recorded *graph.Node
+			func(weights []program.Value, ids program.Value) []program.Value {
+				x := ids.At(1, 0, context).Reshape(batch * context).Lookup(weights[0])
+				x = x.Scale(m.InputScale())
+				var recorded program.Value
 				at := 1
 				for block := range m.Blocks() {
 					own := m.BlockParams(block)
-					of := Pass{Inputs: map[string]*graph.Node{network.Stream: x}}
+					of := pass{inputs: map[string]program.Value{network.Stream: x}}
 					of.Shape = network.Shape{Task: network.OneBlock, Batch: batch, Context: context, Layer: block}
 					for i, p := range own {
-						of.Inputs[p.Name] = weights[at+i]
+						of.inputs[p.Name] = weights[at+i]
 					}
 					if block == m.Blocks()-1 {
 						of.Record = []string{last}
-						out, _ := m.Compute(of, nil)
-						recorded = out[last]
+						recorded = of.compute(m)[last]
 						of.Record = nil
 					}
-					out, _ := m.Compute(of, nil)
-					x = out[network.Stream]
+					x = of.compute(m)[network.Stream]
 					at += len(own)
 					params, listed = append(params, own...), append(listed, m.BlockSites(block, batch, context)...)
 				}
 				whole := passOf(m, weights, ids)
 				whole.Record = []string{last}
-				all, _ := m.Compute(whole, nil)
-				return []*graph.Node{recorded, all[last], x}
+				return []program.Value{recorded, whole.compute(m)[last], x}
 			})
 		if apart := engine.Distance(out[0], out[1]); !(apart < 1e-6) {
 			t.Errorf("an activation is %.2g from that of the whole model", apart)
@@ -223,7 +223,7 @@ func TestRecomputeSameBits(t *testing.T) {
 						m.Recompute = recompute
 						outputs[i] = evaluateOn(t, testdevice.Open(t, options), m, hashedWeights(m.Params()),
 							hashedTokens(0, batch*(context+1), tiny.Vocab), batch,
-							func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+							func(params []program.Value, ids program.Value) []program.Value {
 								var calls map[string]*program.Call
 								if quantized {
 									calls = fakeQuantizers(t, m, batch, context)

@@ -22,7 +22,7 @@ import (
 func task(t testing.TB, m *transformer, shape network.Shape, arithmetic matmul.Arithmetic,
 	in map[string]any) map[string]any {
 	t.Helper()
-	p, err := m.Plan(Pass{Shape: shape}, arithmetic, nil)
+	p, err := m.Plan(Pass{Shape: shape}, arithmetic)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,8 +182,8 @@ func TestTaskKernels(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			table := m.programs().kernels(shape)
-			if p, err = m.programs().forPlan(p, plan.Options{Kernels: table}); err != nil {
+			table := m.Calls(shape).Kernels
+			if p, err = plan.Prepare(p, plan.Options{Kernels: table, Sums: kernels.Sums}); err != nil {
 				t.Fatal(err)
 			}
 			for _, n := range p.Nodes {

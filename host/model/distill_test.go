@@ -6,19 +6,18 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/model/architecture"
-	"github.com/cage-qat/cage/host/model/graphs"
 	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 	"github.com/cage-qat/cage/internal/testing/testdistill"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/testing/teststage"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 func wide(values []float32) []float64 {
@@ -59,12 +58,14 @@ func testDistilled(t *testing.T, language Language) {
 	half := atSites(t, &m, rows, context, func(ActivationSite) func(x program.Value) program.Value {
 		return func(x program.Value) program.Value { return x.Scale(0.5) }
 	})
-	c.logits = wide(c.run(t, rows, func(params, _ []*graph.Node, batch *graph.Node) []*graph.Node {
-		return []*graph.Node{logitsIn(&m, params, batch, half)}
-	})[0])
-	c.teacher = wide(c.run(t, rows, func(_, taught []*graph.Node, batch *graph.Node) []*graph.Node {
-		return []*graph.Node{logitsIn(&m, taught, batch)}
-	})[0])
+	c.logits = wide(c.run(t, rows,
+		func(params, _ []program.Value, batch program.Value) []program.Value {
+			return []program.Value{logitsIn(&m, params, batch, half)}
+		})[0])
+	c.teacher = wide(c.run(t, rows,
+		func(_, taught []program.Value, batch program.Value) []program.Value {
+			return []program.Value{logitsIn(&m, taught, batch)}
+		})[0])
 	for _, d := range []network.Distillation{{Beta: 0.5, Temperature: 1, Weight: 1},
 		{Beta: 0.5, Temperature: 2, Weight: 0.75}, {Beta: 0.2, Temperature: 1, Weight: 0.5}} {
 		t.Run(fmt.Sprint(d), func(t *testing.T) { c.check(t, d, context, half) })
@@ -73,7 +74,8 @@ func testDistilled(t *testing.T, language Language) {
 
 // run computes outputs from the parameters of the model, those of the teacher, and the batch.
 func (c *teaching) run(
-	t *testing.T, rows int, build func(params, taught []*graph.Node, batch *graph.Node) []*graph.Node,
+	t *testing.T, rows int,
+	build func(params, taught []program.Value, batch program.Value) []program.Value,
 ) [][]float32 {
 	t.Helper()
 	device := testdevice.Open(t, engine.Options{})
@@ -86,9 +88,10 @@ func (c *teaching) run(
 	in = append(in, testdevice.Upload(t, device, c.batch, rows, dataset.Planes,
 		len(c.batch)/rows/dataset.Planes))
 	n := len(c.m.params)
-	return testdevice.Evaluate(t, device, in, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-		return build(in[:n], in[n:2*n], in[2*n])
-	})
+	return teststage.Compute(t, device, c.m.Calls(network.Shape{}), in,
+		func(_ *program.Builder, in []program.Value) []program.Value {
+			return build(in[:n], in[n:2*n], in[2*n])
+		})
 }
 
 func (c *teaching) check(t *testing.T, d network.Distillation, context int,
@@ -113,15 +116,18 @@ func (c *teaching) check(t *testing.T, d network.Distillation, context int,
 			}
 		}
 	}
-	out := c.run(t, rows, func(params, taught []*graph.Node, batch *graph.Node) []*graph.Node {
+	out := c.run(t, rows, func(params, taught []program.Value, batch program.Value) []program.Value {
 		of := passOf(c.m, params, batch, q)
 		of.Head.Teacher = network.Teacher{Distillation: d, Settings: c.m.Settings}
 		for i, p := range c.m.params {
-			of.Inputs[network.TeacherParam(p.Name)] = taught[i]
+			of.inputs[network.TeacherParam(p.Name)] = taught[i]
 		}
-		got, gradients := c.m.Compute(of, params)
-		all := append([]*graph.Node{got[network.Losses], got[network.Divergence], got[network.Entropy]},
-			gradients...)
+		names := lists.Map(c.m.params, func(p architecture.Param) string { return p.Name })
+		got := of.compute(c.m, names...)
+		all := []program.Value{got[network.Losses], got[network.Divergence], got[network.Entropy]}
+		for _, name := range names {
+			all = append(all, got[autodiff.Prefix+name])
+		}
 		return append(all, c.through(t, passOf(c.m, params, batch, q), slopes)...)
 	})
 	loss = d.Weight*divergence + (1-d.Weight)*crossEntropy
@@ -141,7 +147,7 @@ func (c *teaching) check(t *testing.T, d network.Distillation, context int,
 
 // through returns the gradients with respect to the parameters, given those with respect to the
 // logits.
-func (c *teaching) through(t *testing.T, of Pass, slopes []float32) []*graph.Node {
+func (c *teaching) through(t *testing.T, of pass, slopes []float32) []program.Value {
 	of.Head.Logits = true
 	p, err := network.New(c.m.Settings, of.Shape, of.Quantizers)
 	if err != nil {
@@ -151,9 +157,10 @@ func (c *teaching) through(t *testing.T, of Pass, slopes []float32) []*graph.Nod
 	if p, err = autodiff.VJP(p, network.Logits, names...); err != nil {
 		t.Fatal(err)
 	}
-	g := of.Inputs[network.Tokens].Graph()
-	of.Inputs[autodiff.Prefix+network.Logits] = engine.Constant(g, slopes,
-		of.Batch*of.Context, c.m.Vocab)
-	out := graphs.For(0).Lower(g, p, lists.Map(p.Inputs, of.input), "")
-	return lists.Map(names, func(name string) *graph.Node { return out[autodiff.Prefix+name] })
+	b := of.inputs[network.Tokens].Builder()
+	of.inputs[autodiff.Prefix+network.Logits] = b.Table(wide(slopes), of.Batch*of.Context, c.m.Vocab)
+	out := transform.Inline(b, p, lists.Map(p.Inputs, func(in program.Input) program.Value {
+		return of.inputs[in.Name]
+	})...)
+	return lists.Map(names, func(name string) program.Value { return out[autodiff.Prefix+name] })
 }

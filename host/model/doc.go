@@ -1,9 +1,8 @@
 // Package model holds the trainable models: their parameters and initialization, and the
 // computation of losses from them. A model is a program, which package network writes.
-// [Model.Compute] computes it in the graph of a step: on the CPU by a plan (package plan, with
-// package kernels), on accelerators by operations and kernels of the graph (package lower, with
-// package graphs). By the convention of GoMLX it panics on a mistake; the engine converts the
-// panics to errors.
+// [Model.Program] returns it for a stage of a step, and [Model.Calls] how executors compute its
+// calls: on the CPU by kernels (package kernels), on accelerators by rules for graphs (package
+// graphs).
 //
 // Weights are quantized outside this package: the caller quantizes each weight once per optimizer
 // step and passes the result. Activations are quantized in the program, by calls at the sites that

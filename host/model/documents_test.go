@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/data/dataset"
@@ -59,8 +57,8 @@ func TestDocumentsAreKeptApart(t *testing.T) {
 		batch, rows := packed(context, alone.Vocab, rand.New(rand.NewPCG(1, 2)))
 		lossesOf := func(m *transformer, batch []int32, rows, context int) []float32 {
 			return evaluate(t, m, weights, batch, rows,
-				func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-					return []*graph.Node{lossesIn(m, params, graph.Reshape(ids, m.BatchDims(rows, context)...))}
+				func(params []program.Value, ids program.Value) []program.Value {
+					return []program.Value{lossesIn(m, params, ids.Reshape(m.BatchDims(rows, context)...))}
 				})[0]
 		}
 		got := lossesOf(&together, batch, len(rows), context)
@@ -146,9 +144,8 @@ func TestFusedDocuments(t *testing.T) {
 	m.Documents = true
 	batch, _ := packed(context, m.Vocab, rand.New(rand.NewPCG(1, 2)))
 	evaluateOn(t, d, m, hashedWeights(m.params), batch, rows,
-		func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-			loss, gradients := lossAndGradients(m, params,
-				graph.Reshape(ids, m.BatchDims(rows, context)...))
+		func(params []program.Value, ids program.Value) []program.Value {
+			loss, gradients := lossAndGradients(m, params, ids.Reshape(m.BatchDims(rows, context)...))
 			return append(gradients, loss)
 		})
 	programs := r.Programs(t)

@@ -3,20 +3,28 @@ package model
 import (
 	"testing"
 
-	"github.com/gomlx/gomlx/core/graph"
-
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/network"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/autodiff"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
-// passOf returns the pass that reads a batch, with quantizers by site, for a plan or a graph.
-func passOf(m Model, params []*graph.Node, batch *graph.Node,
-	calls ...map[string]*program.Call) Pass {
-	dims := batch.Shape().Dimensions
-	of := Pass{Inputs: map[string]*graph.Node{network.Tokens: batch}}
+// pass is a program of a model, and its inputs by name.
+type pass struct {
+	Pass
+	inputs map[string]program.Value
+}
+
+// passOf returns the pass that reads a batch, with quantizers by site.
+func passOf(m Model, params []program.Value, batch program.Value,
+	calls ...map[string]*program.Call) pass {
+	dims := batch.Shape()
+	of := pass{inputs: map[string]program.Value{network.Tokens: batch}}
 	of.Batch, of.Context, of.Documents = dims[0], dims[len(dims)-1]-1, len(dims) > 2
 	for i, p := range m.Params() {
-		of.Inputs[p.Name] = params[i]
+		of.inputs[p.Name] = params[i]
 	}
 	for _, c := range calls {
 		of.Calls = c
@@ -24,34 +32,57 @@ func passOf(m Model, params []*graph.Node, batch *graph.Node,
 	return of
 }
 
-func lossesIn(m Model, params []*graph.Node, batch *graph.Node,
-	calls ...map[string]*program.Call) *graph.Node {
-	out, _ := m.Compute(passOf(m, params, batch, calls...), nil)
-	return out[network.Losses]
+// compute adds the program to that of the inputs, with the gradients with respect to inputs, and
+// returns its outputs by name.
+func (of pass) compute(m Model, wrt ...string) map[string]program.Value {
+	var b *program.Builder
+	for _, x := range of.inputs {
+		b = x.Builder()
+	}
+	written, err := m.Program(of.Pass, wrt...)
+	if err != nil {
+		b.Fail(err)
+		return nil
+	}
+	return transform.Inline(b, written, lists.Map(written.Inputs,
+		func(in program.Input) program.Value { return of.inputs[in.Name] })...)
+}
+
+func lossesIn(m Model, params []program.Value, batch program.Value,
+	calls ...map[string]*program.Call) program.Value {
+	return passOf(m, params, batch, calls...).compute(m)[network.Losses]
 }
 
 // lossAndGradients returns the mean loss, and its gradients with respect to the parameters.
-func lossAndGradients(m Model, params []*graph.Node, batch *graph.Node,
-	calls ...map[string]*program.Call) (loss *graph.Node, gradients []*graph.Node) {
-	out, gradients := m.Compute(passOf(m, params, batch, calls...), params)
-	return out[network.Losses], gradients
+func lossAndGradients(m Model, params []program.Value, batch program.Value,
+	calls ...map[string]*program.Call) (loss program.Value, gradients []program.Value) {
+	return passOf(m, params, batch, calls...).gradients(m)
+}
+
+func (of pass) gradients(m Model) (loss program.Value, gradients []program.Value) {
+	names := lists.Map(m.Params(), func(p architecture.Param) string { return p.Name })
+	out := of.compute(m, names...)
+	return out[network.Losses], lists.Map(names, func(name string) program.Value {
+		return out[autodiff.Prefix+name]
+	})
 }
 
 // lossesAndGradients returns the losses and, after them, the gradients of their mean.
-func lossesAndGradients(m Model, params []*graph.Node, batch *graph.Node,
-	calls ...map[string]*program.Call) []*graph.Node {
+func lossesAndGradients(m Model, params []program.Value, batch program.Value,
+	calls ...map[string]*program.Call) []program.Value {
 	_, gradients := lossAndGradients(m, params, batch, calls...)
-	return append([]*graph.Node{lossesIn(m, params, batch, calls...)}, gradients...)
+	return append([]program.Value{lossesIn(m, params, batch, calls...)}, gradients...)
 }
 
 // logitsIn returns the logits of a batch, [batch·context, vocabulary].
-func logitsIn(m Model, params []*graph.Node, batch *graph.Node,
-	calls ...map[string]*program.Call) *graph.Node {
+func logitsIn(m Model, params []program.Value, batch program.Value,
+	calls ...map[string]*program.Call) program.Value {
 	of := passOf(m, params, batch, calls...)
 	of.Head.Logits = true
-	out, _ := m.Compute(of, nil)
-	return out[network.Logits]
+	return of.compute(m)[network.Logits]
 }
+
+func mean(x program.Value) program.Value { return x.MeanAll() }
 
 // callOf returns a quantizer of a matrix that write writes.
 func callOf(t testing.TB, rows, columns int,

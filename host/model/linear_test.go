@@ -5,12 +5,11 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // TestBFloat16 compares losses and gradients with those of float32. Rounding to bfloat16 has
@@ -24,7 +23,7 @@ func TestBFloat16(t *testing.T) {
 	eachLanguage(t, func(t *testing.T, m Language) {
 		const batch, context = 4, 16
 		tokens := hashedTokens(0, batch*(context+1), tiny.Vocab)
-		build := func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+		build := func(params []program.Value, ids program.Value) []program.Value {
 			return lossesAndGradients(m, params, ids)
 		}
 		weights := hashedWeights(m.Params())
@@ -63,7 +62,7 @@ func TestFusedFloat32(t *testing.T) {
 	eachLanguage(t, func(t *testing.T, m Language) {
 		const batch, context = 4, 16
 		tokens := hashedTokens(0, batch*(context+1), tiny.Vocab)
-		build := func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+		build := func(params []program.Value, ids program.Value) []program.Value {
 			return lossesAndGradients(m, params, ids)
 		}
 		evaluate := func(kernels device.Kernels) [][]float32 {

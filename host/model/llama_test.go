@@ -6,15 +6,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
+	"github.com/cage-qat/cage/internal/testing/teststage"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -91,7 +88,7 @@ func TestSites(t *testing.T) {
 		const batch, context = 3, 5
 		sites := m.ActivationSites(batch, context)
 		out := evaluate(t, m, initial(m, 1), hashedTokens(0, batch*(context+1), tiny.Vocab), batch,
-			func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+			func(params []program.Value, ids program.Value) []program.Value {
 				return lossesAndGradients(m, params, ids, atSites(t, m, batch, context,
 					func(ActivationSite) func(x program.Value) program.Value {
 						return func(x program.Value) program.Value { return x.Scale(0) }
@@ -127,8 +124,8 @@ func TestCausality(t *testing.T) {
 		const context, changed = 8, 5
 		losses := func(tokens []int32) []float32 {
 			return evaluate(t, m, hashedWeights(m.Params()), tokens, 1,
-				func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-					return []*graph.Node{lossesIn(m, params, ids)}
+				func(params []program.Value, ids program.Value) []program.Value {
+					return []program.Value{lossesIn(m, params, ids)}
 				})[0]
 		}
 		tokens := hashedTokens(0, context+1, tiny.Vocab)
@@ -151,9 +148,9 @@ func TestLogitsAgreeWithLosses(t *testing.T) {
 		weights := hashedWeights(m.Params())
 		tokens := hashedTokens(0, batch*(context+1), tiny.Vocab)
 		out := evaluate(t, m, weights, tokens, batch,
-			func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+			func(params []program.Value, ids program.Value) []program.Value {
 				loss, _ := lossAndGradients(m, params, ids)
-				return []*graph.Node{lossesIn(m, params, ids), logitsIn(m, params, ids), loss}
+				return []program.Value{lossesIn(m, params, ids), logitsIn(m, params, ids), loss}
 			})
 		mean := 0.0
 		for i, got := range out[0] {
@@ -183,8 +180,8 @@ func TestInvalidIDsGiveNaN(t *testing.T) {
 				tokens := hashedTokens(0, 10, tiny.Vocab)
 				tokens[position] = wrong
 				losses := evaluate(t, m, initial(m, 1), tokens, 2,
-					func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-						return []*graph.Node{lossesIn(m, params, ids)}
+					func(params []program.Value, ids program.Value) []program.Value {
+						return []program.Value{lossesIn(m, params, ids)}
 					})[0]
 				if slices.ContainsFunc(losses, func(loss float32) bool { return loss == loss }) {
 					t.Errorf("token %d at %d: losses are %v, want NaN", wrong, position, losses)
@@ -204,7 +201,7 @@ func TestSameBits(t *testing.T) {
 		var first [][]float32
 		for range 2 {
 			out := evaluate(t, m, initial(m, 7), hashedTokens(0, 4*33, 50), 4,
-				func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+				func(params []program.Value, ids program.Value) []program.Value {
 					_, gradients := lossAndGradients(m, params, ids, fakeQuantizers(t, m, 4, 32))
 					return gradients
 				})
@@ -232,54 +229,17 @@ func differs(a, b []float32) int {
 	return -1
 }
 
-// TestWrongInputs checks the messages about wrong inputs.
-func TestWrongInputs(t *testing.T) {
-	m := newLlama(tiny)
-	for _, kernels := range []device.Kernels{device.FusedKernels, device.GraphKernels} {
-		d := testdevice.OpenCPU(t, engine.Options{Kernels: kernels})
-		for _, tc := range []struct {
-			name   string
-			params int
-			width  int
-			want   string
-		}{
-			{"count", 3, 16, "there is no tensor for the input"}, {"shape", 17, 15, "embedding"},
-		} {
-			inputs := []engine.Spec{{Name: "tokens", Shape: shapes.Make(dtypes.Int32, 2, 5)}}
-			for _, p := range m.Params()[:tc.params] {
-				dims := slices.Clone(p.Dims)
-				if p.Role == architecture.RoleEmbedding {
-					dims[1] = tc.width
-				}
-				inputs = append(inputs, engine.Spec{Name: p.Name, Shape: shapes.Make(dtypes.Float32, dims...)})
-			}
-			_, err := d.Compile("loss", inputs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-				of := Pass{Shape: network.Shape{Batch: 2, Context: 4},
-					Inputs: map[string]*graph.Node{network.Tokens: in[0]}}
-				for i, x := range in[1:] {
-					of.Inputs[m.Params()[i].Name] = x
-				}
-				out, _ := m.Compute(of, nil)
-				return []*graph.Node{out[network.Losses]}
-			})
-			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("%s: got error %v, want %q in it", tc.name, err, tc.want)
-			}
-		}
-	}
-}
-
-// evaluate runs a graph of the model's parameters and of tokens [batch, ...] and returns its
+// evaluate runs a program of the model's parameters and of tokens [batch, ...] and returns its
 // outputs, flat.
 func evaluate(t *testing.T, m Model, weights [][]float32, tokens []int32, batch int,
-	build func(params []*graph.Node, ids *graph.Node) []*graph.Node) [][]float32 {
+	build func(params []program.Value, ids program.Value) []program.Value) [][]float32 {
 	t.Helper()
 	return evaluateIn(t, device.Float32, m, weights, tokens, batch, build)
 }
 
 func evaluateIn(t *testing.T, precision device.Precision, m Model, weights [][]float32,
 	tokens []int32, batch int,
-	build func(params []*graph.Node, ids *graph.Node) []*graph.Node) [][]float32 {
+	build func(params []program.Value, ids program.Value) []program.Value) [][]float32 {
 	t.Helper()
 	return evaluateOn(t, testdevice.Open(t, engine.Options{Precision: precision}), m, weights, tokens,
 		batch, build)
@@ -287,16 +247,17 @@ func evaluateIn(t *testing.T, precision device.Precision, m Model, weights [][]f
 
 func evaluateOn(t *testing.T, d *engine.Device, m Model, weights [][]float32, tokens []int32,
 	batch int,
-	build func(params []*graph.Node, ids *graph.Node) []*graph.Node) [][]float32 {
+	build func(params []program.Value, ids program.Value) []program.Value) [][]float32 {
 	t.Helper()
 	var buffers []*engine.Buffer
 	for i, p := range m.Params() {
 		buffers = append(buffers, testdevice.Upload(t, d, weights[i], p.Dims...))
 	}
 	buffers = append(buffers, testdevice.Upload(t, d, tokens, batch, len(tokens)/batch))
-	return testdevice.Evaluate(t, d, buffers, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-		return build(in[:len(in)-1], in[len(in)-1])
-	})
+	return teststage.Compute(t, d, m.Calls(network.Shape{}), buffers,
+		func(_ *program.Builder, in []program.Value) []program.Value {
+			return build(in[:len(in)-1], in[len(in)-1])
+		})
 }
 
 // TestOLMo2Params checks names, order, shapes and initialization.

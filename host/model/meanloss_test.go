@@ -5,11 +5,10 @@ import (
 	"math"
 	"testing"
 
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // TestLoss checks that the loss that is computed with its gradients is the mean of the losses, also
@@ -38,10 +37,10 @@ func TestLoss(t *testing.T) {
 		for _, precision := range []device.Precision{device.Float32, device.BFloat16} {
 			t.Run(fmt.Sprint(precision, documents), func(t *testing.T) {
 				out := evaluateIn(t, precision, m, hashedWeights(m.Params()), tokens, batch,
-					func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-						ids = graph.Reshape(ids, m.BatchDims(batch, context)...)
+					func(params []program.Value, ids program.Value) []program.Value {
+						ids = ids.Reshape(m.BatchDims(batch, context)...)
 						loss, _ := lossAndGradients(m, params, ids)
-						return []*graph.Node{loss, graph.ReduceAllMean(lossesIn(m, params, ids))}
+						return []program.Value{loss, mean(lossesIn(m, params, ids))}
 					})
 				got, want := out[:1], out[1:]
 				if !(want[0][0] > 0.1) {
@@ -63,9 +62,9 @@ func TestLossOfWrongIDs(t *testing.T) {
 	tokens := hashedTokens(0, 10, tiny.Vocab)
 	tokens[4] = int32(tiny.Vocab)
 	out := evaluateIn(t, device.BFloat16, m, initial(m, 1), tokens, 2,
-		func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+		func(params []program.Value, ids program.Value) []program.Value {
 			loss, _ := lossAndGradients(m, params, ids)
-			return []*graph.Node{loss}
+			return []program.Value{loss}
 		})
 	if loss := out[0][0]; loss == loss {
 		t.Errorf("the loss is %v, want NaN", loss)

@@ -3,11 +3,12 @@ package model
 import (
 	"fmt"
 
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/matmul"
 	"github.com/cage-qat/cage/host/compute/plan"
+	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/network"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // A Model is a function of parameters that training minimizes. It has no state: the parameters
@@ -22,14 +23,17 @@ type Model interface {
 	// [Quadratic] ignores both numbers.
 	BatchDims(batch, context int) []int
 
-	// Compute computes a program of package network, and returns its outputs. One without a head,
-	// [network.Predict], is that of losses in nats, [network.Losses]: of a [Language] model [batch,
-	// context], the cross-entropies of each token given the preceding ones in its sequence. The first
-	// context columns of the batch are the input and the last context columns the targets. An id
-	// outside the vocabulary makes all losses NaN. With [Options.Documents], each loss is multiplied
-	// by its weight. With wrt, which are some of the inputs, losses are replaced by their means, and
-	// it also returns the gradients of the mean loss; nil with respect to a node that is no input.
-	Compute(of Pass, wrt []*graph.Node) (out map[string]*graph.Node, gradients []*graph.Node)
+	// Program returns a program of package network. One without a head, [network.Predict], is that
+	// of losses in nats, [network.Losses]: of a [Language] model [batch, context], the cross-entropies
+	// of each token given the preceding ones in its sequence. The first context columns of the batch
+	// are the input and the last context columns the targets. An id outside the vocabulary makes all
+	// losses NaN. With [Options.Documents], each loss is multiplied by its weight. With wrt, names of
+	// inputs, losses are replaced by their means, and it also returns the gradients of the mean loss
+	// with respect to those inputs that the program has, named with "d.".
+	Program(of Pass, wrt ...string) (*program.Program, error)
+
+	// Calls say how the calls in programs of a shape are computed.
+	Calls(shape network.Shape) update.Calls
 
 	// ActivationSites lists the activation sites for a batch of sequences of the given context, in
 	// the order of computation.
@@ -47,9 +51,8 @@ type Model interface {
 type Language interface {
 	Model
 
-	// Plan returns the plan of a program without nodes of inputs, in an arithmetic of products. wrt
-	// are the names of inputs.
-	Plan(of Pass, arithmetic matmul.Arithmetic, wrt []string) (*plan.Plan, error)
+	// Plan returns the plan of a program, in an arithmetic of products.
+	Plan(of Pass, arithmetic matmul.Arithmetic) (*plan.Plan, error)
 
 	// Labels returns the effective sample size of the targets in batches, (Σw)²/Σw² for targets
 	// with weights w.

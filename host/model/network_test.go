@@ -4,11 +4,10 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/internal/lists"
+	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
@@ -85,8 +84,8 @@ func TestNetworkIsTheModel(t *testing.T) {
 			}
 			weights := hashedWeights(m.params)
 			got := evaluate(t, &m, weights, batch, 2,
-				func(params []*graph.Node, ids *graph.Node) []*graph.Node {
-					return lossesAndGradients(&m, params, graph.Reshape(ids, dims...))
+				func(params []program.Value, ids program.Value) []program.Value {
+					return lossesAndGradients(&m, params, ids.Reshape(dims...))
 				})
 			shape := network.Shape{Batch: 2, Context: context, Documents: documents}
 			losses, gradients := referenceRun(t, m.Settings, shape, weights, batch, dims)

@@ -29,11 +29,13 @@ func stepProgram(t testing.TB, m *transformer, shape network.Shape) *program.Pro
 
 func planned(m *transformer, shape network.Shape, wrt []string, o plan.Options) (*program.Program,
 	error) {
-	p, err := m.programs().program(Pass{Shape: shape}, wrt)
+	p, err := m.Program(Pass{Shape: shape}, wrt...)
 	if err != nil {
 		return nil, err
 	}
-	return m.programs().forPlan(p, o)
+	calls := m.Calls(shape)
+	o.Sums, o.Again = calls.Sums, calls.Again
+	return plan.Prepare(p, o)
 }
 
 // runPlan computes the mean loss of a batch and its gradients by package plan.

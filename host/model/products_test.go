@@ -7,10 +7,9 @@ import (
 	"os"
 	"testing"
 
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // TestHessianProducts checks that the difference of the gradients at x + p·z and at x, divided by
@@ -53,7 +52,7 @@ func TestHessianProducts(t *testing.T) {
 					}
 				}
 				return evaluateIn(t, tc.precision, m, weights, tokens, shape.Batch,
-					func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+					func(params []program.Value, ids program.Value) []program.Value {
 						_, gradients := lossAndGradients(m, params, ids)
 						return gradients
 					})

@@ -6,10 +6,10 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"github.com/gomlx/gomlx/core/graph"
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
+	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/internal/lists"
@@ -26,13 +26,12 @@ type Quadratic struct {
 	settings architecture.Settings
 	matrix   []float32 // A, symmetric
 	optimum  []float32
-	*plans
 }
 
 var _ Model = (*Quadratic)(nil)
 
 func newQuadratic(s architecture.Settings) *Quadratic {
-	m := &Quadratic{settings: s, plans: &plans{}}
+	m := &Quadratic{settings: s}
 	spectrum := s.Spectrum
 	if spectrum == nil {
 		spectrum = []float64{1}
@@ -76,16 +75,16 @@ func (m *Quadratic) BatchDims(_, _ int) []int {
 	return []int{m.settings.Rows, m.settings.Dimension}
 }
 
-// Compute implements [Model]. Losses are f(x) − f(x*), [1]; the gradient is A(x − x*) plus the
+// Program implements [Model]. Losses are f(x) − f(x*), [1]; the gradient is A(x − x*) plus the
 // noise.
-func (m *Quadratic) Compute(of Pass, wrt []*graph.Node) (map[string]*graph.Node, []*graph.Node) {
-	return programs{m.write, Options{}, m.plans}.compute(of, wrt)
+func (m *Quadratic) Program(_ Pass, wrt ...string) (*program.Program, error) {
+	wide := func(v float32) float64 { return float64(v) }
+	p, err := network.Quadratic(m.Params()[0], lists.Map(m.matrix, wide), lists.Map(m.optimum, wide))
+	return gradient(p, err, wrt)
 }
 
-func (m *Quadratic) write(Pass) (*program.Program, error) {
-	wide := func(v float32) float64 { return float64(v) }
-	return network.Quadratic(m.Params()[0], lists.Map(m.matrix, wide), lists.Map(m.optimum, wide))
-}
+// Calls implements [Model].
+func (m *Quadratic) Calls(network.Shape) update.Calls { return update.Calls{Rounded: true} }
 
 // Distance returns the length of x − x* in the norm of A, √((x−x*)ᵀA(x−x*)), for x in
 // row-major order.

@@ -5,10 +5,10 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/gomlx/gomlx/core/graph"
 	"gonum.org/v1/gonum/mat"
 
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // lossAndGradient evaluates a problem at x with the given noise.
@@ -21,7 +21,7 @@ func lossAndGradient(
 		bits[i] = int32(math.Float32bits(v))
 	}
 	out := evaluate(t, m, [][]float32{x}, bits, m.settings.Rows,
-		func(params []*graph.Node, batch *graph.Node) []*graph.Node {
+		func(params []program.Value, batch program.Value) []program.Value {
 			return lossesAndGradients(m, params, batch)
 		})
 	return float64(out[0][0]), out[1]
@@ -216,7 +216,7 @@ func TestLargeQuadratic(t *testing.T) {
 	const n = 2112
 	m := newQuadratic(architecture.Settings{Rows: 1, Dimension: n, Condition: 1, ProblemSeed: 1,
 		Spectrum: make([]float64, n), Optimum: make([]float64, n)})
-	if _, err := m.write(Pass{}); err != nil {
+	if _, err := m.Program(Pass{}); err != nil {
 		t.Error(err)
 	}
 }

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -162,7 +160,7 @@ func TestGradientsMatchPyTorch(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/quantized=%t", tc.file, variant.Quantized), func(t *testing.T) {
 				tokens := hashedTokens(0, shape.Batch*(shape.Context+1), shape.Vocabulary)
 				out := evaluate(t, m, hashedWeights(m.Params()), tokens, shape.Batch,
-					func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+					func(params []program.Value, ids program.Value) []program.Value {
 						calls := map[string]*program.Call{}
 						if variant.Quantized {
 							calls = fakeQuantizers(t, m, shape.Batch, shape.Context)

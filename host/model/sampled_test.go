@@ -5,13 +5,11 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // TestGaussNewton checks that the mean over keys of n·‖g‖², where g is the gradient of the mean of
@@ -32,10 +30,10 @@ func TestGaussNewton(t *testing.T) {
 		return batch
 	}
 	ids := hashedTokens(0, context+1, settings.Vocab)
-	squares := func(nodes []*graph.Node) *graph.Node {
-		total := graph.ScalarZero(nodes[0].Graph(), dtypes.Float32)
-		for _, n := range nodes {
-			total = graph.Add(total, graph.ReduceAllSum(graph.Mul(n, n)))
+	squares := func(values []program.Value) program.Value {
+		total := values[0].Builder().Const(0)
+		for _, v := range values {
+			total = total.Add(v.Square().SumAll())
 		}
 		return total
 	}
@@ -52,27 +50,28 @@ func TestGaussNewton(t *testing.T) {
 				return 0
 			})
 			out := evaluateIn(t, device.Float32, m, weights, batch, 1,
-				func(params []*graph.Node, batch *graph.Node) []*graph.Node {
-					batch = graph.Reshape(batch, m.BatchDims(1, context)...)
+				func(params []program.Value, batch program.Value) []program.Value {
+					batch = batch.Reshape(m.BatchDims(1, context)...)
 					loss, gradients := lossAndGradients(m, params, batch)
-					return []*graph.Node{loss, squares(gradients)}
+					return []program.Value{loss, squares(gradients)}
 				})
 			exact += math.Exp(-float64(out[0][0])) * float64(out[1][0]) / context
 		}
 	}
 	sum, sum2 := 0.0, 0.0
-	const each = 20 // keys per graph
+	const each = 20 // keys per program
 	for first := range keys / each {
 		batch := row(ids, func(int) float32 { return 1 })
 		out := evaluateIn(t, device.Float32, m, weights, batch, 1,
-			func(params []*graph.Node, batch *graph.Node) []*graph.Node {
-				of := passOf(m, params, graph.Reshape(batch, m.BatchDims(1, context)...))
+			func(params []program.Value, batch program.Value) []program.Value {
+				of := passOf(m, params, batch.Reshape(m.BatchDims(1, context)...))
 				of.Head.Sampled = true
-				var list []*graph.Node
+				var list []program.Value
 				for k := range each {
-					key := []uint32{uint32(first), uint32(1000 * k)}
-					of.Inputs[network.Key] = graph.Const(batch.Graph(), key)
-					_, gradients := m.Compute(of, params)
+					of.inputs[network.Key] = batch.Builder().Apply(program.OpConstant,
+						program.Attr{Ints: []int64{int64(first), int64(1000 * k)}},
+						program.Type{DType: program.Uint, Shape: []int{2}})
+					_, gradients := of.gradients(m)
 					list = append(list, squares(gradients))
 				}
 				return list

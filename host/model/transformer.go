@@ -1,17 +1,11 @@
 package model
 
 import (
+	"fmt"
 	"slices"
 
-	"github.com/gomlx/gomlx/core/graph"
-	"github.com/gomlx/gomlx/support/exceptions"
-
-	"github.com/cage-qat/cage/host/compute/matmul"
-	"github.com/cage-qat/cage/host/compute/plan"
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/model/architecture"
-	"github.com/cage-qat/cage/host/model/network"
-	"github.com/cage-qat/cage/sdk/program"
 )
 
 // transformer is a language model: an embedding, blocks of causal attention with
@@ -20,35 +14,16 @@ type transformer struct {
 	architecture.Settings
 	Options
 	params []architecture.Param
-	*plans
 }
 
 var _ Language = (*transformer)(nil)
 
 func newTransformer(s architecture.Settings, o Options) *transformer {
-	m := &transformer{Settings: s, Options: o, params: s.Params(), plans: &plans{}}
+	m := &transformer{Settings: s, Options: o, params: s.Params()}
 	if o.Sites.Head {
 		m.params[m.headIndex()].Quantized = true
 	}
 	return m
-}
-
-func (m *transformer) programs() programs {
-	return programs{func(of Pass) (*program.Program, error) {
-		return network.New(m.Settings, of.Shape, of.Quantizers)
-	}, m.Options, m.plans}
-}
-
-// Compute implements [Model].
-func (m *transformer) Compute(of Pass, wrt []*graph.Node) (map[string]*graph.Node,
-	[]*graph.Node) {
-	return m.programs().compute(of, wrt)
-}
-
-// Plan implements [Language].
-func (m *transformer) Plan(of Pass, arithmetic matmul.Arithmetic, wrt []string) (*plan.Plan,
-	error) {
-	return m.programs().Plan(of, arithmetic, wrt)
 }
 
 // Params implements [Model].
@@ -168,7 +143,7 @@ func (m *transformer) BlockSites(block, batch, context int) []ActivationSite {
 
 func (m *transformer) checkBlock(block int) {
 	if block < 0 || block >= m.Layers {
-		exceptions.Panicf("%s: block %d does not exist: there are %d", m.Kind, block, m.Layers)
+		panic(fmt.Errorf("%s: block %d does not exist: there are %d", m.Kind, block, m.Layers))
 	}
 }
 

@@ -71,7 +71,7 @@ func onDevice(
 
 func compile(t testing.TB, p *program.Program) *cpu.Kernel {
 	t.Helper()
-	k, err := cpu.CompileFlat(p)
+	k, err := cpu.CompileFlat(p, nil)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, p)
 	}
@@ -191,7 +191,7 @@ func TestRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(name, err)
 		}
-		_, err = cpu.CompileFlat(p)
+		_, err = cpu.CompileFlat(p, nil)
 		var refused *passes.Refusal
 		if !errors.As(err, &refused) {
 			t.Errorf("%s: got %v, want a refusal", name, err)

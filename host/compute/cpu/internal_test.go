@@ -35,7 +35,7 @@ func broken(t *testing.T, pass bool) *Kernel {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k, err := CompileFlat(p)
+	k, err := CompileFlat(p, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/cage-qat/cage/host/compute/passes"
@@ -42,12 +43,6 @@ type port struct {
 	size  int            // elements
 }
 
-// Divide divides p, which must be valid, into a part that needs whole tensors and a part that needs
-// one row at a time.
-func Divide(p *program.Program, rows int) (passes.Division, error) {
-	return passes.DivideRows(p, rows, func(passes.Layout) bool { return true })
-}
-
 const (
 	tileElements = 4096      // of the widest value in a tile, if a row is not larger
 	tileScratch  = 128 << 10 // bytes of intermediate values in a tile, if those of a row are not more
@@ -71,7 +66,7 @@ func Compile(
 // CompileFlat compiles p, which must be valid, and chooses the rows itself: runs of elements if all
 // tensors have the same number of elements and no operation depends on rows, else rows along the
 // last axis. It refuses p with a [*passes.Refusal].
-func CompileFlat(p *program.Program) (k *Kernel, err error) {
+func CompileFlat(p *program.Program, stored map[string]passes.Storage) (k *Kernel, err error) {
 	defer recovered.Catch(executor, p.Name, &err)
 	if p, err = transform.Simplify(p); err != nil {
 		return nil, err
@@ -85,9 +80,9 @@ func CompileFlat(p *program.Program) (k *Kernel, err error) {
 	for _, n := range p.Nodes {
 		block = max(block, n.Attr.Block)
 	}
-	k, err = compile(&analysis{p: p, rows: max(1, size/block), flat: true}, nil)
+	k, err = compile(&analysis{p: p, rows: max(1, size/block), flat: true}, stored)
 	if _, refused := errors.AsType[*passes.Refusal](err); refused {
-		if byRows, err := compile(&analysis{p: p, rows: size / last}, nil); err == nil {
+		if byRows, err := compile(&analysis{p: p, rows: size / last}, stored); err == nil {
 			return byRows, nil
 		}
 	}
@@ -106,9 +101,9 @@ func compile(a *analysis, stored map[string]passes.Storage) (*Kernel, error) {
 	for _, o := range a.p.Outputs {
 		k.outputs = append(k.outputs, portOf(o.Name, a.p.TypeOf(o.Value), stored))
 	}
-	for _, in := range k.inputs {
-		if in.at == passes.Int8 {
-			return nil, a.refusal("input %q is stored in 8 bits", in.name)
+	for _, p := range append(slices.Clone(k.inputs), k.outputs...) {
+		if p.at == passes.Float16 {
+			return nil, a.refusal("%q is stored in binary16", p.name)
 		}
 	}
 	for _, o := range k.outputs {

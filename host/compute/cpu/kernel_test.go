@@ -341,8 +341,30 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("another number of rows: %v", err)
 	}
 	if _, err := cpu.Compile(quest(t, 4, 16, 16, true), 4,
-		map[string]passes.Storage{"x": passes.Int8}); err == nil {
-		t.Error("inputs in 8 bits are taken")
+		map[string]passes.Storage{"x": passes.Float16}); err == nil {
+		t.Error("binary16 is taken")
+	}
+}
+
+// TestBytes checks that integers of 8 bits are read and written, also in place.
+func TestBytes(t *testing.T) {
+	for storage, memory := range map[passes.Storage]func() (in, out any){
+		passes.Int8:  func() (in, out any) { return []int8{-128, -1, 0, 126}, []int8{-127, 0, 1, 127} },
+		passes.Uint8: func() (in, out any) { return []uint8{0, 1, 127, 254}, []uint8{1, 2, 128, 255} },
+	} {
+		b := program.NewBuilder("bytes")
+		b.Output("x", b.Input("x", program.FloatType(4)).Shift(1))
+		k, err := cpu.CompileFlat(built(t, b), map[string]passes.Storage{"x": storage})
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, want := memory()
+		if err := k.Run([]any{in}, []any{in}, testrows.InTurn); err != nil {
+			t.Fatal(err)
+		}
+		if fmt.Sprint(in) != fmt.Sprint(want) {
+			t.Errorf("%s: got %v, want %v", storage, in, want)
+		}
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 )
 
 // A Call is a kernel with the memory of its program's inputs and outputs, a row-major slice for
-// each: []float32; []uint16 for floats stored in bfloat16, []int8 for floats stored in 8 bits;
+// each: []float32; []uint16 for floats stored in bfloat16, []int8 and []uint8 in 8 bits;
 // []int32 and []uint32 for integers; []bool for bools. A scalar is a slice of one element. An input
 // and the output of the same name may share a []float32, which is then updated in place; otherwise
 // slices must not overlap.
@@ -265,6 +265,8 @@ func (k *Kernel) check(kind string, ports []port, memory []any) error {
 			n, ok = len(m), p.dtype == program.Float && p.at == passes.BFloat16
 		case []int8:
 			n, ok = len(m), p.dtype == program.Float && p.at == passes.Int8
+		case []uint8:
+			n, ok = len(m), p.dtype == program.Float && p.at == passes.Uint8
 		case []bool:
 			n, ok = len(m), p.dtype == program.Bool
 		case []int32:
@@ -290,6 +292,10 @@ func (k *Kernel) load(dst []float32, inputs []any, i, from int) {
 		copy(dst, m[from:])
 	case []uint16:
 		loops.FromBFloat16(dst, m[from:])
+	case []int8:
+		loops.FromBytes(dst, m[from:])
+	case []uint8:
+		loops.FromBytes(dst, m[from:])
 	case []bool:
 		loops.FromBools(dst, m[from:])
 	case []int32:
@@ -311,6 +317,8 @@ func store(memory any, from int, a []float32) {
 		loops.ToBFloat16(m[from:from+len(a)], a)
 	case []int8:
 		loops.ToInt8(m[from:from+len(a)], a)
+	case []uint8:
+		loops.ToUint8(m[from:from+len(a)], a)
 	case []bool:
 		loops.ToBools(m[from:from+len(a)], a)
 	case []int32:

@@ -5,7 +5,7 @@ package device
 
 // Kinds of devices.
 const (
-	// CPU runs on the processor with GoMLX's Go backend and needs no further installation.
+	// CPU runs on the processor and needs no further installation.
 	CPU = "cpu"
 	// CUDA runs on an NVIDIA GPU with XLA through a PJRT plugin. It is available in builds with the
 	// tag "cuda".

@@ -27,10 +27,10 @@ type Buffer struct {
 	shape   shapes.Shape // of the whole tensor
 	sharded bool         // false with one replica
 	// data has one buffer for each of this process's replicas; it is nil once the buffer is gone.
-	data atomic.Pointer[[]compute.Buffer]
+	data atomic.Pointer[[]part]
 }
 
-func newBuffer(d *Device, data []compute.Buffer, shape shapes.Shape, sharded bool) *Buffer {
+func newBuffer(d *Device, data []part, shape shapes.Shape, sharded bool) *Buffer {
 	b := &Buffer{device: d, shape: shape, sharded: sharded}
 	b.data.Store(&data)
 	return b
@@ -67,8 +67,8 @@ func (b *Buffer) Finalize() error {
 	return nil
 }
 
-func finalize(data []compute.Buffer) error {
-	errs := lists.Map(data, func(part compute.Buffer) error { return catch(part.Finalize) })
+func finalize(data []part) error {
+	errs := lists.Map(data, func(p part) error { return catch(p.Finalize) })
 	return errors.Join(errs...)
 }
 
@@ -103,25 +103,30 @@ func upload[T Element](d *Device, data []T, dims []int, sharded bool) (*Buffer, 
 	if err := d.checkOpen(); err != nil {
 		return nil, fmt.Errorf("upload of shape %s: %w", shape, err)
 	}
-	part := shape.Clone()
+	if d.SharesMemory() {
+		m := d.newHostMemory(shape)
+		copyElements(m.elements, data)
+		return newBuffer(d, []part{m}, shape, false), nil
+	}
+	own := shape.Clone()
 	if sharded {
 		if shape.Rank() == 0 || dims[0]%d.Count() != 0 {
 			return nil, fmt.Errorf("upload of shape %s: its first axis is not a multiple of %d shards",
 				shape, d.Count())
 		}
-		part.Dimensions[0] /= d.Count()
+		own.Dimensions[0] /= d.Count()
 	}
-	first, own := d.mine()
-	parts := make([]compute.Buffer, 0, own)
-	for i := range own {
+	first, count := d.mine()
+	parts := make([]part, 0, count)
+	for i := range count {
 		local := data
 		if sharded {
-			at := (first + i) * part.Size()
-			local = data[at : at+part.Size()]
+			at := (first + i) * own.Size()
+			local = data[at : at+own.Size()]
 		}
 		var buffer compute.Buffer
 		err := d.within(func() (err error) {
-			buffer, err = d.backend.BufferFromFlatData(compute.DeviceNum(i), local, part)
+			buffer, err = d.backend.BufferFromFlatData(compute.DeviceNum(i), local, own)
 			return err
 		}, nil)
 		if err != nil {
@@ -151,19 +156,15 @@ func Fill[T Element](d *Device, dims []int, write func([]T) error) (*Buffer, err
 	if err := d.checkOpen(); err != nil {
 		return nil, fmt.Errorf("memory of shape %s: %w", shape, err)
 	}
-	var part compute.Buffer
-	var flat any
-	err = catch(func() (err error) {
-		part, flat, err = d.backend.NewSharedBuffer(0, shape)
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("memory of shape %s: %w", shape, err)
+	m := d.newHostMemory(shape)
+	data, ok := elementsOf[T](m.elements)
+	if !ok {
+		return nil, fmt.Errorf("memory of shape %s as %T", shape, data)
 	}
-	if err := write(flat.([]T)); err != nil {
-		return nil, errors.Join(err, finalize([]compute.Buffer{part}))
+	if err := write(data); err != nil {
+		return nil, errors.Join(err, m.Finalize())
 	}
-	return newBuffer(d, []compute.Buffer{part}, shape, false), nil
+	return newBuffer(d, []part{m}, shape, false), nil
 }
 
 // Zeros creates a float32 tensor of zeros.
@@ -239,8 +240,8 @@ func downloadInto[T Element](b *Buffer, dst []T) error {
 		parts = parts[:1]
 	}
 	n := len(dst) / len(parts)
-	for i, part := range parts {
-		err := b.device.within(func() error { return part.ToFlatData(dst[i*n : (i+1)*n]) }, nil)
+	for i, p := range parts {
+		err := b.device.within(func() error { return p.ToFlatData(dst[i*n : (i+1)*n]) }, nil)
 		if err != nil {
 			return fmt.Errorf("download of shape %s: %w", b.shape, err)
 		}
@@ -269,14 +270,6 @@ func (b *Buffer) OwnShape() shapes.Shape {
 	return shape
 }
 
-// Take moves the memory of b to a new buffer; b is gone afterwards, as if it had been donated.
-func Take(b *Buffer) (*Buffer, error) {
-	if err := b.usable(); err != nil {
-		return nil, fmt.Errorf("taking a buffer of shape %s: %w", b.shape, err)
-	}
-	return newBuffer(b.device, *b.data.Swap(nil), b.shape, b.sharded), nil
-}
-
 // Data returns the buffer's own memory; only the buffers of the CPU device are in host memory.
 // The slice is valid until the buffer is finalized or donated. Write to it only while nothing else
 // reads it.
@@ -295,7 +288,7 @@ func Data[T Element](b *Buffer) ([]T, error) {
 	if err != nil {
 		return nil, fmt.Errorf("memory of shape %s: %w", b.shape, err)
 	}
-	data, ok := flat.([]T)
+	data, ok := elementsOf[T](flat)
 	if !ok {
 		return nil, fmt.Errorf("memory of shape %s as %T", b.shape, data)
 	}

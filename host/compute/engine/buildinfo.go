@@ -3,12 +3,12 @@ package engine
 import (
 	"cmp"
 	"fmt"
-	"path"
 	"runtime"
 	"runtime/debug"
 	"strings"
 
 	"github.com/cage-qat/cage/host/compute/device"
+	"github.com/cage-qat/cage/host/compute/loops"
 )
 
 // BuildInfo records everything that determines the rounding of a device's arithmetic. Two runs can
@@ -19,9 +19,9 @@ type BuildInfo struct {
 	// Target is the operating system and processor architecture, such as linux/amd64. GOAMD64 is
 	// appended if it is above v1, as in linux/amd64-v3.
 	Target  string `json:"target"`
-	SIMD    string `json:"simd"`    // vector instructions on the CPU: "avx512", "avx2" or "none"
-	GoMLX   string `json:"gomlx"`   // version of github.com/gomlx/gomlx
-	Backend string `json:"backend"` // module and version of the backend
+	SIMD    string `json:"simd"`              // vector instructions on the CPU: "avx512", "avx2" or "none"
+	GoMLX   string `json:"gomlx,omitempty"`   // on GPUs: version of github.com/gomlx/gomlx
+	Backend string `json:"backend,omitempty"` // on GPUs: module and version of the backend
 
 	// Products names the types to which matrix products round their operands, if not float32:
 	// "bfloat16" for products that ask for the device's precision, "tf32" for the other products. On
@@ -35,8 +35,10 @@ type BuildInfo struct {
 
 // String returns the fields on one line.
 func (b BuildInfo) String() string {
-	line := fmt.Sprintf("device=%s go=%s target=%s simd=%s gomlx=%s backend=%s",
-		b.Device, b.Go, b.Target, b.SIMD, b.GoMLX, b.Backend)
+	line := fmt.Sprintf("device=%s go=%s target=%s simd=%s", b.Device, b.Go, b.Target, b.SIMD)
+	if b.Backend != "" {
+		line += fmt.Sprintf(" gomlx=%s backend=%s", b.GoMLX, b.Backend)
+	}
 	if b.Products != "" {
 		line += " products=" + b.Products
 	}
@@ -59,19 +61,17 @@ func (d *Device) BuildInfo() BuildInfo {
 		}
 		versions[module.Path] = module.Version
 	}
-	backend := "github.com/gomlx/compute"
-	if d.kind == device.CUDA {
-		backend = "github.com/gomlx/go-xla"
-	}
 	info := BuildInfo{
-		Device:  d.kind,
-		Go:      runtime.Version(),
-		Target:  runtime.GOOS + "/" + runtime.GOARCH,
-		SIMD:    vectorInstructions(),
-		GoMLX:   cmp.Or(versions["github.com/gomlx/gomlx"], "unknown"),
-		Backend: path.Base(backend) + "@" + cmp.Or(versions[backend], "unknown"),
+		Device: d.kind,
+		Go:     runtime.Version(),
+		Target: runtime.GOOS + "/" + runtime.GOARCH,
+		SIMD:   loops.Vectors(),
 
 		Products: d.products(),
+	}
+	if d.kind == device.CUDA {
+		info.GoMLX = cmp.Or(versions["github.com/gomlx/gomlx"], "unknown")
+		info.Backend = "go-xla@" + cmp.Or(versions["github.com/gomlx/go-xla"], "unknown")
 	}
 	for _, s := range built.Settings { // from v3 on the compiler emits fused multiply-adds
 		if s.Key == "GOAMD64" && s.Value != "v1" {
@@ -95,7 +95,8 @@ func (d *Device) products() string {
 		}
 		list = append(list, name)
 	}
-	if d.ownFloat32() {
+	if tier, err := ProductTier(); err == nil && d.Fuses() && !tier.IsPortable() &&
+		d.options.Precision == device.Float32 {
 		list = append(list, "float32/fused")
 	}
 	if d.kind == device.CUDA && d.options.TF32 {

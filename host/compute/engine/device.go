@@ -5,15 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/gomlx/compute"
-	"github.com/gomlx/compute/gobackend"
 
 	"github.com/cage-qat/cage/host/compute/device"
+	"github.com/cage-qat/cage/host/compute/memory"
 )
 
 // Options are the settings of a device. A configuration validates them. The zero value is the
@@ -74,10 +75,12 @@ type Options struct {
 type Device struct {
 	kind     string
 	options  Options
-	backend  compute.Backend
+	backend  compute.Backend // nil on the CPU
+	closed   atomic.Bool
 	workers  *workers // of the CPU device
 	compiled atomic.Int64
 	found    sync.Map // maps keys to func() any; see Once
+	memory   memory.Pool
 
 	// hung is closed when a call did not end in time; the device is no longer used. hang closes it.
 	hung chan struct{}
@@ -103,12 +106,7 @@ func Built() []string {
 
 // Open opens a device of one of the [Kinds]. Options with their zero value get their defaults.
 func Open(kind string, opts Options) (*Device, error) {
-	open := openCPU
-	switch kind {
-	case device.CPU:
-	case device.CUDA:
-		open = openCUDA
-	default:
+	if !slices.Contains(Kinds(), kind) {
 		return nil, fmt.Errorf("unknown device %q: want one of %s", kind, strings.Join(Kinds(), ", "))
 	}
 	opts.Count = cmp.Or(opts.Count, 1)
@@ -117,9 +115,15 @@ func Open(kind string, opts Options) (*Device, error) {
 	opts.Kernels = cmp.Or(opts.Kernels, device.AutoKernels)
 	opts.Products = cmp.Or(opts.Products, device.FloatProducts)
 	opts.Allocator = cmp.Or(opts.Allocator, device.DefaultAllocator)
-	var backend compute.Backend
+	have, backend := 1, compute.Backend(nil)
 	err := catch(func() (err error) {
-		backend, err = open(opts)
+		if kind == device.CPU {
+			_, err = ProductTier()
+			return err
+		}
+		if backend, err = openCUDA(opts); err == nil {
+			have = int(backend.NumDevices())
+		}
 		return err
 	})
 	if err != nil {
@@ -130,9 +134,9 @@ func Open(kind string, opts Options) (*Device, error) {
 	}
 	d := newDevice(kind, opts, backend)
 	if kind == device.CPU {
-		d.workers = newWorkers(workersOf(backend))
+		d.workers = newWorkers(opts.Threads)
 	}
-	if have := backend.NumDevices(); have < opts.Count {
+	if have < opts.Count {
 		return nil, errors.Join(&CountError{kind, opts.Count, have}, d.Close())
 	}
 	return d, nil
@@ -145,7 +149,13 @@ func (d *Device) Kind() string { return d.kind }
 func (d *Device) Count() int { return d.options.Count }
 
 // Description returns a human-readable description of the device.
-func (d *Device) Description() string { return d.backend.Description() }
+func (d *Device) Description() string {
+	if d.kind == device.CPU {
+		tier, _ := ProductTier() // without one the device is not open
+		return fmt.Sprintf("%d processors, products by %s", d.Workers(), tier.Name())
+	}
+	return d.backend.Description()
+}
 
 // Compiled returns the number of executables that have been compiled for the device so far.
 func (d *Device) Compiled() int { return int(d.compiled.Load()) }
@@ -162,6 +172,9 @@ func (d *Device) Workers() int {
 // SharesMemory reports whether buffers are in the host's memory, so that [Data] gives access to
 // them.
 func (d *Device) SharesMemory() bool { return d.kind == device.CPU }
+
+// Memory returns the pool of the memory in which functions of the CPU device work.
+func (d *Device) Memory() *memory.Pool { return &d.memory }
 
 // Precision returns the operand type of the products built with [DotGeneral].
 func (d *Device) Precision() device.Precision { return d.options.Precision }
@@ -196,14 +209,17 @@ func (d *Device) Close() error {
 	if d.gone() {
 		return nil
 	}
+	d.closed.Store(true)
 	return catch(func() error {
-		d.backend.Finalize()
+		if d.backend != nil {
+			d.backend.Finalize()
+		}
 		return nil
 	})
 }
 
 // gone reports whether the device is closed or hangs, so that nothing can be freed.
-func (d *Device) gone() bool { return d.hangs() || d.backend.IsFinalized() }
+func (d *Device) gone() bool { return d.hangs() || d.closed.Load() }
 
 // hangs reports whether a call did not end in time.
 func (d *Device) hangs() bool {
@@ -271,21 +287,32 @@ func (d *Device) checkOpen() error {
 		}
 		return errHangs
 	}
-	if d.backend.IsFinalized() {
+	if d.closed.Load() {
 		return errClosed
 	}
 	return nil
 }
 
-func openCPU(opts Options) (compute.Backend, error) {
-	if _, err := ProductTier(); err != nil {
-		return nil, err
+// GraphsOnCPU opens a backend that computes graphs on the CPU device. Tests set it, to compare
+// plans with graphs.
+var GraphsOnCPU func() (compute.Backend, error)
+
+// graphBackend returns the backend for graphs.
+func (d *Device) graphBackend() (compute.Backend, error) {
+	if d.kind != device.CPU {
+		return d.backend, nil
 	}
-	backend, err := gobackend.New("")
-	if err != nil {
-		return nil, err
+	type result struct {
+		backend compute.Backend
+		err     error
 	}
-	threads := cmp.Or(opts.Threads, -1) // unlimited; the backend's default is a limited, slower pool
-	workersOf(backend).(interface{ SetMaxParallelism(int) }).SetMaxParallelism(threads)
-	return backend, nil
+	type key struct{}
+	r := d.Once(key{}, func() any {
+		if GraphsOnCPU == nil {
+			return result{err: errors.New("the CPU device computes no graphs")}
+		}
+		backend, err := GraphsOnCPU()
+		return result{backend, err}
+	}).(result)
+	return r.backend, r.err
 }

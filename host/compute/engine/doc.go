@@ -1,6 +1,7 @@
-// Package engine opens devices, compiles functions that build GoMLX graphs into executables, copies
-// data between host slices and device buffers, and runs the executables. It is independent of
-// models and training.
+// Package engine opens devices, makes executables of functions on slices on the CPU
+// ([Device.Host]) and of functions that build GoMLX graphs on accelerators ([Device.Compile]),
+// copies data between host slices and device buffers, and runs the executables. It is independent
+// of models and training.
 //
 // Functions that build graphs follow GoMLX's convention and panic on a mistake; all other code
 // returns errors. [Device.Compile] and [Executable.Run] turn every panic that reaches them into a
@@ -13,8 +14,8 @@
 // is gone when Run returns, even if the step failed: its memory may have become an output. Only
 // errors found before the step starts (such as a wrong shape) leave all buffers intact.
 //
-// The CPU device reuses the memory of a donated buffer while the step runs. XLA does so only for
-// inputs that were declared as donated when the step was compiled, see [Spec].
+// On the CPU a function says which output gets the memory of a donated input ([Function.Reuses]).
+// XLA reuses that of inputs that were declared as donated when the step was compiled, see [Spec].
 //
 // # Replicas
 //

@@ -50,6 +50,7 @@ type Executable struct {
 	outputs []shapes.Shape // of buffers
 	sharded []bool         // which outputs are sharded
 	graph   *graph.Graph
+	host    *Function // instead of a graph
 }
 
 // Compile builds the graph of a step and compiles it for the device. The name appears in every
@@ -58,7 +59,11 @@ func (d *Device) Compile(name string, inputs []Spec, build BuildFunc) (*Executab
 	if err := d.checkOpen(); err != nil {
 		return nil, &StepError{name, Building, err}
 	}
-	backend := &recordingBackend{Backend: d.backend}
+	own, err := d.graphBackend()
+	if err != nil {
+		return nil, &StepError{name, Building, err}
+	}
+	backend := &recordingBackend{Backend: own}
 	g := graph.NewGraph(backend, name)
 	g.AttachState(deviceKey{}, d)
 	var outputs []*graph.Node
@@ -156,10 +161,27 @@ func timesReplicas(part shapes.Shape, count int) shapes.Shape {
 // i is donated if donate[i] is set; if donate is nil, none is donated. The package documentation
 // explains donation. A step cannot be interrupted.
 func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
-	buffers, err := e.checkInputs(inputs, donate)
+	parts, err := e.checkInputs(inputs, donate)
 	if err != nil {
 		return nil, &StepError{e.name, Running, err}
 	}
+	if e.device.SharesMemory() {
+		for i := range donate {
+			if donate[i] {
+				inputs[i].data.Store(nil)
+			}
+		}
+		run := e.runHost
+		if e.host == nil {
+			run = e.runOnBackend
+		}
+		outputs, err := run(parts, donate)
+		if err != nil {
+			return nil, &StepError{e.name, Running, err}
+		}
+		return outputs, nil
+	}
+	buffers := lists.Map(parts, func(p part) compute.Buffer { return p.(compute.Buffer) })
 	_, own := e.device.mine()
 	donated := slices.Repeat(donate, own)
 	if e.graph.State(replicaKey{}) != nil { // the last input of each replica is its index
@@ -170,7 +192,7 @@ func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 		all, n := []compute.Buffer(nil), len(e.inputs)
 		donated = nil
 		for i, number := range *numbers.data.Load() {
-			all = append(append(all, buffers[i*n:(i+1)*n]...), number)
+			all = append(append(all, buffers[i*n:(i+1)*n]...), number.(compute.Buffer))
 			if donate != nil {
 				donated = append(append(donated, donate...), false)
 			}
@@ -198,7 +220,7 @@ func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 	}
 	outputs := make([]*Buffer, len(e.outputs))
 	for i, shape := range e.outputs {
-		parts := lists.Make(own, func(j int) compute.Buffer { return results[j*len(outputs)+i] })
+		parts := lists.Make(own, func(j int) part { return results[j*len(outputs)+i] })
 		outputs[i] = newBuffer(e.device, parts, shape, e.sharded[i])
 	}
 	return outputs, nil
@@ -206,8 +228,8 @@ func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 
 // checkInputs checks everything that can be checked before the step starts and returns the
 // backend's buffers, grouped by this process's replicas.
-func (e *Executable) checkInputs(inputs []*Buffer, donate []bool) ([]compute.Buffer, error) {
-	if !e.graph.IsCompiled() {
+func (e *Executable) checkInputs(inputs []*Buffer, donate []bool) ([]part, error) {
+	if e.graph == nil && e.host == nil || e.graph != nil && !e.graph.IsCompiled() {
 		return nil, errors.New("the step was closed")
 	}
 	if err := e.device.checkOpen(); err != nil {
@@ -221,7 +243,7 @@ func (e *Executable) checkInputs(inputs []*Buffer, donate []bool) ([]compute.Buf
 	}
 	count := e.device.Count()
 	_, own := e.device.mine()
-	buffers := make([]compute.Buffer, own*len(inputs))
+	buffers := make([]part, own*len(inputs))
 	for i, input := range inputs {
 		spec := e.inputs[i]
 		if input == nil {
@@ -243,8 +265,8 @@ func (e *Executable) checkInputs(inputs []*Buffer, donate []bool) ([]compute.Buf
 			return nil, fmt.Errorf("input %q: got sharded=%t, want %t",
 				spec.Name, input.sharded, spec.Sharded)
 		}
-		for j, part := range *data {
-			buffers[j*len(inputs)+i] = part
+		for j, p := range *data {
+			buffers[j*len(inputs)+i] = p
 		}
 	}
 	if donate == nil {
@@ -265,7 +287,8 @@ func (e *Executable) checkInputs(inputs []*Buffer, donate []bool) ([]compute.Buf
 // Close frees the compiled step. It must not be called while Run is in progress. Closing an
 // executable again does nothing.
 func (e *Executable) Close() error {
-	if e.device.hangs() {
+	if e.device.hangs() || e.graph == nil {
+		e.host = nil
 		return nil
 	}
 	return catch(func() error {

@@ -8,12 +8,10 @@ import (
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/gobackend"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/cage-qat/cage/host/compute/device"
-	"github.com/cage-qat/cage/host/compute/matmul"
 )
 
 // Constant returns a node with the given dimensions and elements, in row-major order. Use it for
@@ -43,11 +41,13 @@ func InBFloat16(g *graph.Graph) bool {
 }
 
 // Operand returns x in the element type in which [DotGeneral] reads it, so that the operand of
-// several products is converted only once. Package matmul converts operands itself, so for its
-// products Operand returns x.
+// several products is converted only once.
 func Operand(x *graph.Node) *graph.Node {
-	if !InBFloat16(x.Graph()) || OnCPU(x.Graph()) {
+	if !InBFloat16(x.Graph()) {
 		return x
+	}
+	if OnCPU(x.Graph()) { // the Go backend multiplies no bfloat16
+		return Rounded(x)
 	}
 	if known, ok := NoteOf[operand](x); ok {
 		return known.rounded
@@ -81,11 +81,6 @@ func DotGeneralRounded(
 func ExactDot(
 	a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int,
 ) *graph.Node {
-	tier, err := ProductTier()
-	if err == nil && a.DType() == dtypes.Float32 && DeviceOf(a.Graph()).Fuses() && !tier.IsPortable() {
-		p := product{a, aContracted, aBatch, b, bContracted, bBatch}
-		return p.native(matmul.Float32)
-	}
 	return graph.DotGeneral(a, aContracted, aBatch, b, bContracted, bBatch)
 }
 
@@ -99,13 +94,13 @@ type product struct {
 
 func (p product) dot(rounded bool) *graph.Node {
 	g := p.a.Graph()
-	switch {
-	case OwnProducts(g) && rounded:
-		return Rounded(p.native(Arithmetic(g)))
-	case OwnProducts(g):
-		return p.native(Arithmetic(g))
-	case !InBFloat16(g):
-		return graph.DotGeneral(p.a, p.aContracted, p.aBatch, p.b, p.bContracted, p.bBatch)
+	if !InBFloat16(g) || OnCPU(g) {
+		a, b := Operand(p.a), Operand(p.b)
+		y := graph.DotGeneral(a, p.aContracted, p.aBatch, b, p.bContracted, p.bBatch)
+		if rounded {
+			y = Rounded(y)
+		}
+		return y
 	}
 	result := dtypes.Float32
 	if rounded {
@@ -130,7 +125,7 @@ func Rounded(x *graph.Node) *graph.Node {
 }
 
 // OnCPU reports whether the graph is built for the CPU device.
-func OnCPU(g *graph.Graph) bool { return g.Backend().String() == gobackend.BackendName }
+func OnCPU(g *graph.Graph) bool { return DeviceOf(g).SharesMemory() }
 
 // Replicas returns the number of replicas that will run the graph, each on its own shard of the
 // sharded inputs.
@@ -164,7 +159,8 @@ func across(op compute.ReduceOpType, nodes []*graph.Node) []*graph.Node {
 func DotIntegers(a, b, rows, columns *graph.Node, rounded bool) *graph.Node {
 	var y *graph.Node
 	if OnCPU(a.Graph()) {
-		y = (product{a, []int{1}, nil, b, []int{1}, nil}).native(matmul.Int8)
+		a, b = graph.ConvertDType(a, dtypes.Float32), graph.ConvertDType(b, dtypes.Float32)
+		y = graph.DotGeneral(a, []int{1}, nil, b, []int{1}, nil)
 	} else {
 		sums := graph.Dot(a, b).WithOutputDType(dtypes.Int32).General([]int{1}, nil, []int{1}, nil)
 		y = graph.ConvertDType(sums, dtypes.Float32)

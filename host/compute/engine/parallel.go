@@ -25,25 +25,31 @@ func (d *Device) Parallel(n int, f func(i int)) {
 	}
 }
 
-// pool starts goroutines within a device's limit. It is implemented by the Go backend's pool of
-// workers.
-type pool interface {
-	StartIfAvailable(task func()) bool
-	IsUnlimited() bool
-}
-
 // workers are the goroutines of a device. Waking a goroutine's thread takes as long as computing a
-// small product (60 µs were measured), and natives follow each other within microseconds. So a
-// goroutine that has helped with one call spins for a while, to be ready for the next. If the
-// number of goroutines is limited, none spins, because it would hold a worker slot that others
-// need.
+// small product (60 µs were measured), and instructions of a plan follow each other within
+// microseconds. So a goroutine that has helped with one call spins for a while, to be ready for the
+// next. If the number of goroutines is limited, none spins, because others need its place.
 type workers struct {
-	pool pool
-	idle atomic.Int32 // goroutines that spin and have no task in the channel
-	task chan func()
+	limit   int          // of goroutines; 0 is none
+	running atomic.Int32 // goroutines
+	idle    atomic.Int32 // goroutines that spin and have no task in the channel
+	task    chan func()
 }
 
-func newWorkers(p pool) *workers { return &workers{pool: p, task: make(chan func(), 64)} }
+func newWorkers(limit int) *workers { return &workers{limit: limit, task: make(chan func(), 64)} }
+
+// start runs a task on a goroutine, unless that exceeds the limit.
+func (w *workers) start(task func()) bool {
+	if n := w.running.Add(1); w.limit > 0 && int(n) > w.limit {
+		w.running.Add(-1)
+		return false
+	}
+	go func() {
+		defer w.running.Add(-1)
+		task()
+	}()
+	return true
+}
 
 // spinTime is how long a goroutine spins before it gives up waiting for another task.
 const spinTime = 100 * time.Microsecond
@@ -58,7 +64,7 @@ func (w *workers) parallel(limit, n int, f func(i int)) {
 	var next atomic.Int64
 	var failed atomic.Pointer[any] // the first panic
 	work := func() {
-		loops.ClearUpper() // this thread may have executed operations of the Go backend
+		loops.ClearUpper() // see there
 		defer func() {
 			if r := recover(); r != nil {
 				failed.CompareAndSwap(nil, &r)
@@ -77,14 +83,14 @@ func (w *workers) parallel(limit, n int, f func(i int)) {
 		help := func() { defer running.Done(); defer helping.Add(-1); work() }
 		if w.claimIdle() {
 			w.task <- help
-		} else if !w.pool.StartIfAvailable(func() { help(); w.spin() }) {
+		} else if !w.start(func() { help(); w.spin() }) {
 			running.Done()
 			helping.Add(-1)
 			break
 		}
 	}
 	work()
-	if w.pool.IsUnlimited() { // the others end within microseconds
+	if w.limit == 0 { // the others end within microseconds
 		for until := time.Now().Add(spinTime); helping.Load() > 0 && time.Now().Before(until); {
 			runtime.Gosched()
 		}
@@ -107,7 +113,7 @@ func (w *workers) claimIdle() bool {
 
 // spin waits for tasks for spinTime and executes them.
 func (w *workers) spin() {
-	if !w.pool.IsUnlimited() {
+	if w.limit > 0 {
 		return
 	}
 	w.idle.Add(1)

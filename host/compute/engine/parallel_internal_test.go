@@ -8,30 +8,12 @@ import (
 	"time"
 )
 
-// A countedPool counts the goroutines that it has started and those that run.
-type countedPool struct {
-	limited          bool
-	started, running atomic.Int64
-}
-
-func (p *countedPool) StartIfAvailable(task func()) bool {
-	p.started.Add(1)
-	p.running.Add(1)
-	go func() {
-		defer p.running.Add(-1)
-		task()
-	}()
-	return true
-}
-
-func (p *countedPool) IsUnlimited() bool { return !p.limited }
-
 // rests waits until no goroutine of the pools runs, and checks that none is idle and no call left.
 func rests(t *testing.T, pools ...*workers) {
 	t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
 	for _, w := range pools {
-		for w.pool.(*countedPool).running.Load() > 0 {
+		for w.running.Load() > 0 {
 			if time.Now().After(deadline) {
 				t.Fatal("goroutines go on waiting")
 			}
@@ -49,8 +31,8 @@ func rests(t *testing.T, pools ...*workers) {
 // tasks, and that no goroutine waits in the end.
 func TestHelpersServeTheirPool(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
-	pools := []*workers{newWorkers(&countedPool{}), newWorkers(&countedPool{}),
-		newWorkers(&countedPool{limited: true})}
+	pools := []*workers{newWorkers(0), newWorkers(0),
+		newWorkers(3)}
 	const calls, tasks = 2000, 5
 	var all sync.WaitGroup
 	for caller := range 6 {
@@ -85,8 +67,8 @@ func TestHelpersServeTheirPool(t *testing.T) {
 // its own pool, except in a limited pool.
 func TestHelpersStayAwake(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
-	own, other := newWorkers(&countedPool{}), newWorkers(&countedPool{})
-	limited := newWorkers(&countedPool{limited: true})
+	own, other := newWorkers(0), newWorkers(0)
+	limited := newWorkers(3)
 	waits := func() bool { // polls for longer than a goroutine takes to start waiting
 		own.parallel(2, 2, func(int) { time.Sleep(time.Millisecond) })
 		for until := time.Now().Add(spinTime / 2); time.Now().Before(until); runtime.Gosched() {

@@ -14,21 +14,15 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 )
 
-// doubling returns a trial of a native that multiplies numbers by factor and should double them.
+// doubling returns a trial of an operation that multiplies numbers by factor and should double
+// them.
 func doubling(factor float32) Trial {
 	const n = 4
 	return Trial{
 		Inputs: []Input{{Spec: Spec{Name: "x", Shape: shapes.Make(dtypes.Float32, n)},
 			Data: []float32{1, 2, 3, 4}}},
 		Fused: func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-			return Native{Name: "doubling", Outputs: []shapes.Shape{shapes.Make(dtypes.Float32, n)},
-				Run: func(in, out []Tensor, _ Parallel) error {
-					x, y := in[0].Flat.([]float32), out[0].Flat.([]float32)
-					for i := range x {
-						y[i] = factor * x[i]
-					}
-					return nil
-				}}.Call(in...)
+			return []*graph.Node{graph.MulScalar(in[0], float64(factor))}
 		},
 		Plain: func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 			return []*graph.Node{graph.Add(in[0], in[0])}

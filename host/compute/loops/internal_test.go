@@ -362,3 +362,19 @@ func BenchmarkRotate(b *testing.B) {
 		Rotate(a, a, 128)
 	}
 }
+
+// TestRoundSmall checks that small numbers are rounded to even, and keep the sign of zeros.
+func TestRoundSmall(t *testing.T) {
+	var x []float32
+	for i := range 101 {
+		x = append(x, float32(i-50)/8, float32(math.Copysign(0, float64(i-50))))
+	}
+	got := make([]float32, len(x))
+	RoundSmall(got, x)
+	for i, v := range x {
+		want := float32(math.RoundToEven(float64(v)))
+		if math.Float32bits(got[i]) != math.Float32bits(want) {
+			t.Errorf("%v is rounded to %v, want %v", v, got[i], want)
+		}
+	}
+}

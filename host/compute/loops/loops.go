@@ -6,9 +6,9 @@ import "math"
 // computes the rest. Operands must be at least as long as dst, which may be one of them.
 
 // ClearUpper clears the upper halves of the vector registers of the thread. While they are in use,
-// each scalar float operation takes as long as a hundred others: after operations of GoMLX's Go
-// backend, and after a signal by which the runtime preempts a goroutine (docs/upstream). The
-// functions of this package clear them themselves.
+// each scalar float operation takes as long as a hundred others: after a signal by which the
+// runtime preempts a goroutine (docs/upstream). The functions of this package clear them
+// themselves.
 func ClearUpper() { done() }
 
 // Unary applies an operation to every element of a.
@@ -129,7 +129,8 @@ func RoundSmall(dst, a []float32) { RoundMulS(dst, a, 1) }
 // RoundMulS computes [RoundSmall] and multiplies the result by s.
 func RoundMulS(dst, a []float32, s float32) {
 	for i := roundMulS(dst, a, s); i < len(dst); i++ {
-		dst[i] = (float32(a[i]+shifter) - shifter) * s
+		rounded := math.Float32bits(float32(a[i]+shifter) - shifter)
+		dst[i] = math.Float32frombits(rounded|math.Float32bits(a[i])&(1<<31)) * s // also of −0
 	}
 }
 

@@ -421,9 +421,11 @@ func choose(dst, c, a []float32, s float32, b []float32, t float32) (i int) {
 func roundMulS(dst, a []float32, s float32) (i int) {
 	a = a[:len(dst)]
 	width, all := simd.Float32s{}.Len(), simd.BroadcastFloat32s
-	shift, y := all(shifter), all(s)
+	shift, y, sign := all(shifter), all(s), simd.BroadcastUint32s(1<<31)
 	for ; i <= len(dst)-width; i += width {
-		simd.LoadFloat32s(a[i:]).Add(shift).Sub(shift).Mul(y).Store(dst[i:])
+		x := simd.LoadFloat32s(a[i:])
+		rounded := x.Add(shift).Sub(shift).ToBits().Or(x.ToBits().And(sign)) // also of −0
+		rounded.BitsToFloat32().Mul(y).Store(dst[i:])
 	}
 	done()
 	return i

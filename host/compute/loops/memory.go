@@ -37,6 +37,20 @@ func ToInt8(dst []int8, a []float32) {
 	}
 }
 
+// ToUint8 converts integers from 0 to 255. The results for other numbers are undefined.
+func ToUint8(dst []uint8, a []float32) {
+	for i, x := range a[:len(dst)] {
+		dst[i] = uint8(int32(x))
+	}
+}
+
+// FromBytes converts integers of 8 bits.
+func FromBytes[T int8 | uint8](dst []float32, a []T) {
+	for i, x := range a[:len(dst)] {
+		dst[i] = float32(x)
+	}
+}
+
 // FromBools converts false to 0 and true to 1.
 func FromBools(dst []float32, a []bool) {
 	for i := fromBools(dst, a[:len(dst)]); i < len(dst); i++ {

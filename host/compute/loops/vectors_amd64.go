@@ -10,6 +10,21 @@ var (
 	hasAVX512 = hasAVX2 && archsimd.X86.AVX512()
 )
 
+// Vectors names the vector instructions that loops use on this processor: "avx512", "avx2" or
+// "none".
+func Vectors() string {
+	switch {
+	case hasAVX512:
+		return "avx512"
+	case hasAVX2:
+		return "avx2"
+	}
+	return "none"
+}
+
+// LacksVectors reports whether this build lacks vector instructions that its architecture has.
+func LacksVectors() bool { return false }
+
 type (
 	floats8  = archsimd.Float32x8
 	floats16 = archsimd.Float32x16

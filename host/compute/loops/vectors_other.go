@@ -2,6 +2,8 @@
 
 package loops
 
+import "runtime"
+
 const hasAVX2, hasAVX512 = false, false
 
 func done() {}
@@ -26,3 +28,9 @@ var (
 	transpose            func(
 		dst []float32, dstStride int, src []float32, stride, rows, columns int, factors []float32)
 )
+
+// Vectors returns "none": this build has no vector instructions.
+func Vectors() string { return "none" }
+
+// LacksVectors reports whether this build lacks vector instructions that its architecture has.
+func LacksVectors() bool { return runtime.GOARCH == "amd64" }

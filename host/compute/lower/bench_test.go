@@ -92,7 +92,7 @@ func BenchmarkLowerQuest(b *testing.B) {
 		size := fmt.Sprintf("%dx%d/%d/", s.rows, s.cols, s.block)
 		b.Run(size+"forward/lowered", func(b *testing.B) {
 			measure(b, []reference.Tensor{x}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-				value, _ := testquantizer.Quantize(in[0], lower.Given{}, part)
+				value, _ := testquantizer.Quantize(in[0], testquantizer.Given{}, part)
 				return []*graph.Node{value}
 			})
 		})
@@ -104,7 +104,7 @@ func BenchmarkLowerQuest(b *testing.B) {
 		})
 		b.Run(size+"gradient/lowered", func(b *testing.B) {
 			measure(b, []reference.Tensor{x}, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-				value, back := testquantizer.Quantize(in[0], lower.Given{}, part)
+				value, back := testquantizer.Quantize(in[0], testquantizer.Given{}, part)
 				return back(value)
 			})
 		})

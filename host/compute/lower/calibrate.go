@@ -3,9 +3,6 @@ package lower
 import (
 	"slices"
 
-	"github.com/gomlx/gomlx/core/graph"
-
-	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/transform"
@@ -58,8 +55,12 @@ func (q *FakeQuantizer) Calibration(known []string, replicas int) (init, quantiz
 		out := transform.Inline(b, p, pick(in, p)...)
 		for _, o := range p.Outputs {
 			if v := out[o.Name]; !slices.Contains(known, o.Name) {
-				if replicas > 1 {
-					v = across(v, q.isMaximum(o.Name))
+				switch {
+				case replicas == 1:
+				case q.isMaximum(o.Name):
+					v = MaximumAcross(v)
+				default:
+					v = MeanAcross(v, replicas)
 				}
 				b.Output(o.Name, v)
 				init = &program.Call{Name: "initial-values"}
@@ -88,42 +89,4 @@ func (q *FakeQuantizer) isMaximum(output string) bool {
 	return slices.ContainsFunc(q.State(), func(t spec.Tensor) bool {
 		return t.Maximum && spec.KeptPrefix+t.Name == output
 	})
-}
-
-// Names of calls that reduce a tensor across replicas. Their meaning is that of a single replica.
-const (
-	meanAcross = "mean-across-replicas"
-	maxAcross  = "maximum-across-replicas"
-)
-
-func across(v program.Value, maximum bool) program.Value {
-	name := meanAcross
-	if maximum {
-		name = maxAcross
-	}
-	b := program.NewSimplifier(name)
-	b.Output("y", b.Input("x", v.Type()))
-	p, err := b.Build()
-	if err != nil {
-		v.Builder().Fail(err)
-		return v
-	}
-	return v.Builder().Call(&program.Call{Name: name, Meaning: p}, v)[0]
-}
-
-// reduceAcross lowers a call of [across].
-func reduceAcross(name string, x *graph.Node) *graph.Node {
-	if name == maxAcross {
-		return engine.MaxAcross(x)[0]
-	}
-	return MeanAcross(x)
-}
-
-// MeanAcross returns the mean of a tensor over all replicas.
-func MeanAcross(x *graph.Node) *graph.Node {
-	sum := engine.SumAcross(x)[0]
-	if n := engine.Replicas(x.Graph()); n > 1 {
-		return graph.MulScalar(sum, 1/float64(n))
-	}
-	return sum
 }

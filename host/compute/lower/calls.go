@@ -59,13 +59,26 @@ func (a Adjoint) Node() *graph.Node {
 	return a.e.value(a.id)
 }
 
-// Lower adds the operations of p to the graph, as the function [Lower] does, but reads sharded
-// inputs whole. Adjoints of calls with the name again compute what they read of the forward pass
-// once more, so that it need not stay in memory; "" is no name. Inputs that are codes may be int8.
+// Lower adds the operations of p to the graph, as the function [Lower] does, but rotations of rows
+// are kernels if the device has them, each of which reads and writes each number once. Adjoints of
+// calls with the name again compute what they read of the forward pass once more, so that it need
+// not stay in memory; "" is no name.
 func (r Calls) Lower(g *graph.Graph, p *program.Program, inputs []*graph.Node,
 	again string) map[string]*graph.Node {
-	p, err := transform.Expand(p, func(c *program.Call) bool { return r.keeps(c, again) }, "")
-	if err == nil && HasKernels(g) {
+	return newEvaluation(g, p, inputs, r, again, true).outputs()
+}
+
+// newEvaluation prepares p for a graph.
+func newEvaluation(g *graph.Graph, p *program.Program, inputs []*graph.Node, r Calls, again string,
+	kernels bool) *evaluation {
+	err := Check(p)
+	if err == nil && len(inputs) != len(p.Inputs) {
+		err = fmt.Errorf("program %q: got %d inputs, want %d", p.Name, len(inputs), len(p.Inputs))
+	}
+	if err == nil {
+		p, err = transform.Expand(p, func(c *program.Call) bool { return r.keeps(c, again) }, "")
+	}
+	if err == nil && kernels && HasKernels(g) {
 		p, err = passes.AddInCalls(p, r.adding()...)
 	}
 	if err == nil {
@@ -74,20 +87,20 @@ func (r Calls) Lower(g *graph.Graph, p *program.Program, inputs []*graph.Node,
 	if err == nil {
 		err = Check(p)
 	}
-	if err == nil && len(inputs) != len(p.Inputs) {
-		err = fmt.Errorf("program %q: got %d inputs, want %d", p.Name, len(inputs), len(p.Inputs))
-	}
 	if err != nil {
 		panic(err)
 	}
-	e := &evaluation{lowering: lowering{g: g, p: p, gobackend: engine.OnCPU(g)}, rules: r,
-		again: again, values: make([]*graph.Node, p.NumValues()),
+	e := &evaluation{lowering: lowering{g: g, p: p, gobackend: engine.OnCPU(g), kernels: kernels},
+		rules: r, again: again, values: make([]*graph.Node, p.NumValues()),
+		local:   make([]*graph.Node, p.NumValues()),
 		readers: make([][]program.ID, p.NumValues()), results: map[string][]*graph.Node{},
 		backs: map[string]Back{}, firsts: map[string]program.ID{}, adjoints: map[string]*program.Node{}}
 	for i, in := range p.Inputs {
-		if got := inputs[i].Shape(); !slices.Equal(got.Dimensions, in.Type.Shape) {
-			panic(fmt.Errorf("program %q: input %q is %s: got a node of shape %s", p.Name, in.Name, in.Type,
-				got))
+		want, got := shapeOf(in.Type), inputs[i].Shape()
+		if codes := got.DType == dtypes.Int8 && want.DType == dtypes.Float32; !got.Equal(want) &&
+			!(codes && slices.Equal(got.Dimensions, want.Dimensions)) {
+			panic(fmt.Errorf("program %q: input %q is %s: got a node of shape %s, want %s",
+				p.Name, in.Name, in.Type, got, want))
 		}
 		e.values[i] = inputs[i]
 	}
@@ -107,13 +120,17 @@ func (r Calls) Lower(g *graph.Graph, p *program.Program, inputs []*graph.Node,
 	for _, o := range p.Outputs {
 		e.readers[o.Value] = append(e.readers[o.Value], -1)
 	}
-	outputs := map[string]*graph.Node{}
-	for _, n := range p.Nodes { // before their backward passes, which sources may join
+	return e
+}
+
+func (e *evaluation) outputs() map[string]*graph.Node {
+	for _, n := range e.p.Nodes { // before their backward passes, which sources may join
 		if n.Op == program.OpCall && n.Attr.Call.Name == quantizing {
 			e.call(n.Attr.Call, n.Args)
 		}
 	}
-	for _, o := range p.Outputs {
+	outputs := map[string]*graph.Node{}
+	for _, o := range e.p.Outputs {
 		outputs[o.Name] = asFloat(e.value(o.Value))
 	}
 	return outputs
@@ -125,8 +142,7 @@ func (r Calls) keeps(c *program.Call, again string) bool {
 	if c.Of != nil {
 		of = c.Of
 	}
-	switch of.Name {
-	case quantizing, meanAcross, maxAcross:
+	if of.Name == quantizing || ownRule(of.Name) != nil {
 		return true
 	}
 	_, ok := r[of.Name]
@@ -148,6 +164,7 @@ type evaluation struct {
 	rules   Calls
 	again   string
 	values  []*graph.Node
+	local   []*graph.Node  // this replica's rows of values that are not known as a whole
 	readers [][]program.ID // -1 stands for an output
 	// of calls, by callKey: results, what computes gradients, and nodes of the first result and of the
 	// adjoint
@@ -167,7 +184,7 @@ func callKey(c *program.Call, args []program.ID) string { return fmt.Sprintf("%p
 // asFloat converts codes, which are int8 where a program has floats.
 func asFloat(x *graph.Node) *graph.Node {
 	if x.DType() == dtypes.Int8 {
-		return graph.ConvertDType(x, dtypes.Float32)
+		return engine.Converted(x, dtypes.Float32)
 	}
 	return x
 }
@@ -188,9 +205,7 @@ func (e *evaluation) value(id program.ID) *graph.Node {
 	case program.OpStopGradient: // gradients are programs
 		e.values[id] = e.value(n.Args[0])
 	default:
-		e.values[id] = e.node(id, n, lists.Map(n.Args, func(a program.ID) *graph.Node {
-			return asFloat(e.value(a))
-		}))
+		e.values[id] = e.operation(id, n)
 	}
 	return e.values[id]
 }
@@ -246,8 +261,8 @@ func (e *evaluation) forward(c *program.Call, args []program.ID) []*graph.Node {
 	switch {
 	case c.Name == quantizing:
 		results = quantize(c, call.Args)
-	case c.Name == meanAcross || c.Name == maxAcross:
-		results = []*graph.Node{reduceAcross(c.Name, call.Args[0])}
+	case ownRule(c.Name) != nil:
+		results = ownRule(c.Name)(call)
 	case independent:
 		var gradients []*graph.Node
 		results, gradients = rule.Both(call, d)

@@ -17,7 +17,7 @@ import (
 // CodeShapes returns the shapes of the codes that Forward returns on the device: those of the
 // integers and of the scales; nil if it returns none.
 func (q *FakeQuantizer) CodeShapes(d *engine.Device) []shapes.Shape {
-	p, coded := q.factoredForward(d)
+	p, coded := factored(q.parts.Forward, d)
 	if !coded {
 		return nil
 	}
@@ -27,16 +27,6 @@ func (q *FakeQuantizer) CodeShapes(d *engine.Device) []shapes.Shape {
 		list = append(list, shapes.Make(codesInMemory.dtype(name), p.TypeOf(id).Shape...))
 	}
 	return list
-}
-
-// factoredForward returns the program of the forward pass for a device. coded reports that its
-// outputs include the codes of the value, which requires that the device multiplies codes and that
-// [passes.FactorRows] finds them.
-func (q *FakeQuantizer) factoredForward(d *engine.Device) (p *program.Program, coded bool) {
-	if p, coded = factored(q.parts.Forward, d); coded {
-		return p, true
-	}
-	return q.parts.Forward, false
 }
 
 // factored returns the program of a quantizer with codes of its value. ok is false if it has none,
@@ -50,10 +40,10 @@ func factored(p *program.Program, d *engine.Device) (with *program.Program, ok b
 }
 
 // Coded returns a call of a quantizer with the codes of its value as last results, for products of
-// codes. ok is false if it has none on the device.
-func Coded(c *program.Call, d *engine.Device) (coded *program.Call, ok bool) {
+// codes. ok is false if it has none.
+func Coded(c *program.Call) (coded *program.Call, ok bool) {
 	with := *c
-	with.Meaning, ok = factored(c.Meaning, d)
+	with.Meaning, ok = passes.FactorRows(c.Meaning, spec.OutputValue)
 	return &with, ok
 }
 

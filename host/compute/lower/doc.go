@@ -1,15 +1,15 @@
-// Package lower turns programs of package sdk/program into nodes of a GoMLX graph, so that a
-// plugin's programs are compiled into the training step.
+// Package lower turns programs of package sdk/program into nodes of a GoMLX graph for accelerators,
+// so that a plugin's programs are compiled into the training step.
 //
 // On every device, operations have the semantics defined in sdk/program. Most become one GoMLX node
-// with exactly these semantics. Operations of the Go backend that deviate, or that are slow for
-// lack of a vector kernel, are replaced by gobackendRules.
+// with exactly these semantics. Operations of the Go backend, by which tests execute graphs
+// on the CPU, that deviate are replaced by gobackendRules.
 //
 // [NewQuantizer] divides a quantizer's program into a forward and a backward pass, and
 // [FakeQuantizer.KeepRotated] does so without the last rotation. While a graph is built, the
 // program of a pass may be extended: it may also return the codes of its value (codes.go), or be
-// fused with the program that computes its operand ([Source]). It is lowered to nodes, to a call of
-// a kernel or, on the CPU, to nodes and one pass over rows (kernel.go).
+// fused with the program that computes its operand ([Source]). It is lowered to nodes or to a call
+// of a kernel (kernel.go).
 //
 // Functions here build graphs and, by GoMLX's convention, panic on a mistake; host/compute/engine
 // turns the panic into an error. Programs must be valid. This package is independent of plugins,

@@ -13,8 +13,9 @@ import (
 func LowerPlain(
 	g *graph.Graph, p *program.Program, inputs []*graph.Node, gobackend bool,
 ) map[string]*graph.Node {
-	l := &lowering{g: g, gobackend: gobackend}
-	return l.program(p, inputs)
+	e := newEvaluation(g, p, inputs, nil, "", false)
+	e.gobackend = gobackend
+	return e.outputs()
 }
 
 // JoinedPasses returns the passes of a source joined with a quantizer, and the storage of their

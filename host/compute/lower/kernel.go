@@ -3,20 +3,16 @@ package lower
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/cage-qat/cage/host/compute/cpu"
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/compute/triton"
-	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
@@ -47,22 +43,6 @@ func Kernel(
 		return nil, false
 	}
 	return kernelOf(g, p, rows, s.Largest, inputs, at)
-}
-
-// Rows lowers a program like a quantizer: by [Kernel] if possible, over the rows of the first
-// input. The named outputs are operands of products, and stored as these round them.
-func Rows(g *graph.Graph, p *program.Program, inputs []*graph.Node,
-	operands ...string) map[string]*graph.Node {
-	at := InMemory{}
-	for _, name := range operands {
-		at[name] = BFloat16
-	}
-	for i, in := range p.Inputs {
-		if len(operands) > 0 && engine.ShortOperand(inputs[i]) != inputs[i] {
-			at[in.Name] = BFloat16
-		}
-	}
-	return lowerRows(g, p, rowsOf(p), inputs, at)
 }
 
 func rowsOf(p *program.Program) int {
@@ -98,32 +78,18 @@ func kernelOf(
 	if err != nil {
 		panic(err)
 	}
-	if engine.DeviceOf(g).FusesFloat32() {
-		at = maps.Clone(at)
-		maps.DeleteFunc(at, func(_ string, s passes.Storage) bool { return s == passes.BFloat16 })
-	}
 	replicas := 1 // that share the rows
 	if slices.ContainsFunc(inputs, engine.HasRows) {
 		replicas = engine.Replicas(g)
 	}
-	byRows := engine.DeviceOf(g).Fuses()
-	divide := triton.Divide
-	if byRows {
-		divide = cpu.Divide
-	}
-	d, err := divide(p, rows)
+	d, err := triton.Divide(p, rows)
 	if err != nil {
 		panic(err)
 	}
 	if d.Rows == nil {
 		return nil, false
 	}
-	var call kernelCall
-	if byRows {
-		call, err = rowsKernel(p, d.Rows, rows, inputs, at)
-	} else {
-		call, err = tritonKernel(d.Rows, rows, largest, replicas, at)
-	}
+	call, err := tritonKernel(d.Rows, rows, largest, replicas, at)
 	if refusal, ok := errors.AsType[*passes.Refusal](err); ok {
 		warnOnce(g, refusal)
 		return nil, false
@@ -201,56 +167,6 @@ func tritonKernel(
 	}, nil
 }
 
-// rowsKernel compiles p, a program over rows, for the CPU, which computes it in one pass through
-// the caches. A float32 input whose storage is bfloat16 is rounded when it is read, which saves a
-// pass over memory. inputs are the inputs of p, not yet converted.
-func rowsKernel(
-	p, rows *program.Program, count int, inputs []*graph.Node, at InMemory,
-) (kernelCall, error) {
-	storage, direct := maps.Clone(at), map[string]*graph.Node{}
-	for i, in := range p.Inputs {
-		if at[in.Name] == passes.BFloat16 && inputs[i].DType() == dtypes.Float32 {
-			direct[in.Name] = engine.ShortOperand(inputs[i])
-			if direct[in.Name].DType() == dtypes.Float32 {
-				storage[in.Name] = passes.Rounded
-			}
-		}
-	}
-	k, err := cpu.Compile(rows, count, storage)
-	if err != nil {
-		return nil, err
-	}
-	native := engine.Native{Name: rows.Name}
-	native.Run = func(in, out []engine.Tensor, parallel engine.Parallel) error {
-		return k.Run(flats(in), flats(out), parallel)
-	}
-	for _, o := range rows.Outputs {
-		t := rows.TypeOf(o.Value)
-		dtype := storage.stored(o.Name, t.DType)
-		native.Outputs = append(native.Outputs, shapes.Make(dtype, t.Shape...))
-	}
-	return func(inputs []*graph.Node) []*graph.Node {
-		for i, in := range rows.Inputs {
-			if x := direct[in.Name]; x != nil {
-				inputs[i] = x
-			}
-		}
-		return native.Call(inputs...)
-	}, nil
-}
-
-func flats(tensors []engine.Tensor) []any {
-	return lists.Map(tensors, func(t engine.Tensor) any { return t.Flat })
-}
-
-// stored returns the type in which an input or output is stored.
-func (m InMemory) stored(name string, d program.DType) dtypes.DType {
-	if d == program.Float {
-		return m.dtype(name)
-	}
-	return dtypeOf(d)
-}
-
 func (m InMemory) store(name string, x *graph.Node) *graph.Node {
 	if m[name] == "" { // bools and integers as well
 		return x
@@ -292,10 +208,7 @@ func warnOnce(g *graph.Graph, refusal *passes.Refusal) {
 }
 
 // HasKernels reports whether the graph's device may use kernels for programs over rows.
-func HasKernels(g *graph.Graph) bool {
-	d := engine.DeviceOf(g)
-	return d.Fuses() || hasTriton(d)
-}
+func HasKernels(g *graph.Graph) bool { return hasTriton(engine.DeviceOf(g)) }
 
 // hasTriton reports whether a device may use GPU kernels for programs over rows.
 func hasTriton(d *engine.Device) bool {

@@ -166,7 +166,7 @@ func TestLongProductOfCodes(t *testing.T) {
 	for columns, want := range map[int]bool{matmul.MaxCodes: true, matmul.MaxCodes +
 		1: false} {
 		q := uniform(t, 1, columns)
-		if _, ok := lower.Coded(q.Call(false), d); ok != want {
+		if ok := q.CodeShapes(d) != nil; ok != want {
 			t.Errorf("%d codes are multiplied: %t", columns, ok)
 		}
 	}
@@ -192,24 +192,27 @@ func productErrors(
 	exact := testdevice.Open(t, engine.Options{})
 	values := testdevice.Evaluate(t, exact, uploaded(t, exact, x, w, tokens, out, in),
 		func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-			a, _ := testquantizer.Quantize(in[0], lower.Given{}, qx)
-			b, _ := testquantizer.Quantize(in[1], lower.Given{}, qw)
+			a, _ := testquantizer.Quantize(in[0], testquantizer.Given{}, qx)
+			b, _ := testquantizer.Quantize(in[1], testquantizer.Given{}, qw)
 			return []*graph.Node{a, b}
 		})
 	o.Precision = device.BFloat16
 	d := testdevice.Open(t, o)
 	got := testdevice.Evaluate(t, d, uploaded(t, d, x, w, tokens, out, in),
 		func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-			a, _, of := qx.Forward(in[0], lower.Given{})
-			b, _, and := qw.Forward(in[1], lower.Given{})
-			if of == nil || and == nil {
-				t.Fatal("the codes are not known")
-			}
+			out := testquantizer.Lower(in, func(in []program.Value) (out []program.Value) {
+				for i, q := range []lower.Quantizer{qx, qw} {
+					value, _, codes := q.Forward(in[i], lower.Given{}, true)
+					out = append(append(out, value), codes...)
+				}
+				return out
+			})
 			product := func(rounded bool) *graph.Node {
-				return engine.DotIntegers(of[0], and[0], of[1], and[1], rounded)
+				return engine.DotIntegers(graph.ConvertDType(out[1], dtypes.Int8),
+					graph.ConvertDType(out[4], dtypes.Int8), out[2], out[5], rounded)
 			}
 			return []*graph.Node{product(false), product(true),
-				engine.DotGeneral(a, []int{1}, nil, b, []int{1}, nil)}
+				engine.DotGeneral(out[0], []int{1}, nil, out[3], []int{1}, nil)}
 		})
 	var size float64
 	for i := range tokens {

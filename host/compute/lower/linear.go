@@ -27,9 +27,6 @@ const largestBlock = 256
 // matrix is a Kronecker product, H(ab) = H(a) ⊗ H(b), so that each element takes a + b
 // multiplications instead of ab.
 func lowerHadamard(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
-	if l.gobackend && engine.DeviceOf(l.g).Fuses() {
-		return native(l, n, args) // the same algorithm as in package cpu
-	}
 	runs := int(n.Type.Size()) / n.Attr.Block
 	return graph.Reshape(l.rotate(args[0], runs, n.Attr.Block), n.Type.Shape...)
 }

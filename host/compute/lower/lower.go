@@ -8,10 +8,8 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // Lower adds the operations of p, which must be valid, to the graph and returns the nodes
@@ -25,15 +23,7 @@ import (
 // Like other functions that build graphs, Lower panics on a mistake: with an [*UnsupportedError]
 // for a factorization, otherwise with an error that names the faulty node or input.
 func Lower(g *graph.Graph, p *program.Program, inputs []*graph.Node) map[string]*graph.Node {
-	l := &lowering{g: g, gobackend: engine.OnCPU(g)}
-	return l.program(p, inputs)
-}
-
-// WithKernels is like [Lower], but lowers rotations of rows to kernels if the device has them. Such
-// a kernel reads and writes each number once.
-func WithKernels(g *graph.Graph, p *program.Program, inputs []*graph.Node) map[string]*graph.Node {
-	l := &lowering{g: g, gobackend: engine.OnCPU(g), kernels: true}
-	return l.program(p, inputs)
+	return newEvaluation(g, p, inputs, nil, "", false).outputs()
 }
 
 // Only returns p restricted to the named outputs and the nodes that they need.
@@ -49,38 +39,6 @@ func Only(p *program.Program, outputs ...string) *program.Program {
 func Outputs(g *graph.Graph, p *program.Program, inputs []*graph.Node) []*graph.Node {
 	named := Lower(g, p, inputs)
 	return lists.Map(p.Outputs, func(o program.Output) *graph.Node { return named[o.Name] })
-}
-
-func (l *lowering) program(p *program.Program, inputs []*graph.Node) map[string]*graph.Node {
-	err := Check(p)
-	if err == nil && len(inputs) != len(p.Inputs) {
-		err = fmt.Errorf("program %q: got %d inputs, want %d", p.Name, len(inputs), len(p.Inputs))
-	}
-	if err == nil {
-		p, err = transform.Expand(p, nil, "")
-	}
-	if err == nil {
-		p, err = transform.Simplify(p)
-	}
-	if err != nil {
-		panic(err)
-	}
-	l.p = p
-	for i, in := range p.Inputs {
-		if want, got := shapeOf(in.Type), inputs[i].Shape(); !got.Equal(want) {
-			panic(fmt.Errorf("program %q: input %q is %s: got a node of shape %s, want %s",
-				p.Name, in.Name, in.Type, got, want))
-		}
-	}
-	if slices.ContainsFunc(inputs, engine.HasRows) {
-		return l.onShards(inputs)
-	}
-	values := transform.Interpret(p, inputs, l.node)
-	outputs := make(map[string]*graph.Node, len(p.Outputs))
-	for _, o := range p.Outputs {
-		outputs[o.Name] = values[o.Value]
-	}
-	return outputs
 }
 
 type lowering struct {

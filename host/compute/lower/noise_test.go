@@ -91,7 +91,7 @@ func TestNoise(t *testing.T) {
 						testdevice.Upload(t, d, []float32{float32(step + 1)})}
 					out := testdevice.Evaluate(t, d, inputs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 						y, back := testquantizer.Quantize(in[0],
-							lower.Given{Noise: in[1], SharedNoise: in[2], Step: in[3]}, q)
+							testquantizer.Given{Noise: in[1], SharedNoise: in[2], Step: in[3]}, q)
 						return append([]*graph.Node{y}, back(graph.OnesLike(y))...)
 					})
 					for i, v := range want[spec.OutputValue].Floats {
@@ -108,7 +108,7 @@ func TestNoise(t *testing.T) {
 					}
 					out = testdevice.Evaluate(t, d, inputs[:1],
 						func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-							y, _ := testquantizer.Quantize(in[0], lower.Given{}, e)
+							y, _ := testquantizer.Quantize(in[0], testquantizer.Given{}, e)
 							return []*graph.Node{y}
 						})
 					if got, _ := reference.Run(p.Evaluate,

@@ -70,7 +70,7 @@ func TestOwnBackward(t *testing.T) {
 		x, dy, step := normal(1, 12, 192), normal(2, 12, 192), reference.Float(0.4)
 		buffers := []*engine.Buffer{upload(t, x), upload(t, dy), upload(t, step)}
 		got := execute(t, buffers, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-			value, back := testquantizer.Quantize(in[0], lower.Given{Trained: in[2:]}, q)
+			value, back := testquantizer.Quantize(in[0], testquantizer.Given{Trained: in[2:]}, q)
 			return append(back(in[1]), value)
 		})
 		given := map[string]reference.Tensor{spec.InputX: x, spec.TrainedPrefix + "step": step}

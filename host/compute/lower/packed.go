@@ -6,7 +6,6 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/microscaling"
@@ -69,39 +68,36 @@ func NewPacked(q spec.Quantizer, scale microscaling.ScaleType) (*Packed, error) 
 	return p, nil
 }
 
-// Pack packs x, and counts the numbers that Unpack does not return as they are. It does not tell
-// zeros of different signs apart.
-func (p *Packed) Pack(x *graph.Node) (codes, scale, wrong *graph.Node) {
-	out := Rows(x.Graph(), p.quantize, []*graph.Node{x})
-	number := graph.ConvertDType(out[spec.OutputCodes], dtypes.Float32)
-	number = graph.Floor(graph.DivScalar(graph.AddScalar(number, -p.least), p.step))
-	number = graph.ClipScalar(number, 0, p.codes-1) // a group of zeros may have the code 0 on any grid
+// Pack returns x as codes, numbers from 0 to 255, and scales, from which Unpack returns x if its
+// numbers are on the grid.
+func (p *Packed) Pack(x program.Value) (codes, scale program.Value) {
+	out, b := ByRows(p.quantize, x), x.Builder()
+	number := out[spec.OutputCodes].Convert(program.Float).Shift(-p.least).Div(b.Const(p.step))
+	number = number.Floor().Clip(0, p.codes-1) // a group of zeros may have the code 0 on any grid
 	n := p.Codes.Dim(1)
 	for i := range 8 / p.bits {
-		part := graph.Slice(number, graph.AxisRange(), graph.AxisRange(i*n, (i+1)*n))
+		part := number.At(1, i*n, (i+1)*n)
 		if i > 0 {
-			part = graph.Add(codes, graph.MulScalar(part, float64(int(1)<<(i*p.bits))))
+			part = codes.Add(part.Scale(float64(int(1) << (i * p.bits))))
 		}
 		codes = part
 	}
-	codes = graph.ConvertDType(codes, dtypes.Uint8)
-	scale = graph.ConvertDType(out[spec.OutputScale], p.Scale.DType)
-	same := graph.Equal(x, p.Unpack(codes, scale))
-	return codes, scale, graph.ReduceAllSum(graph.ConvertDType(graph.Not(same), dtypes.Float32))
+	return codes, out[spec.OutputScale]
 }
 
 // Unpack returns the matrix.
-func (p *Packed) Unpack(codes, scale *graph.Node) *graph.Node {
-	g := codes.Graph()
-	codes = graph.ConvertDType(codes, dtypes.Int32)
-	numbers := graph.Concatenate(lists.Make(8/p.bits, func(i int) *graph.Node {
-		shifted := graph.BitwiseShiftRightLogical(codes, graph.Const(g, int32(i*p.bits)))
-		return graph.BitwiseAnd(shifted, graph.Const(g, int32(1)<<p.bits-1))
-	}), 1)
-	numbers = graph.AddScalar(graph.MulScalar(numbers, p.step), p.least)
-	numbers = graph.ConvertDType(numbers, dtypeOf(p.unpack.Inputs[0].Type.DType))
-	scale = graph.ConvertDType(scale, dtypes.Float32)
-	return Rows(g, p.unpack, []*graph.Node{numbers, scale})[spec.OutputValue]
+func (p *Packed) Unpack(codes, scale program.Value) program.Value {
+	b := codes.Builder()
+	codes = codes.Convert(program.Int)
+	parts := lists.Make(8/p.bits, func(i int) program.Value {
+		return codes.Shr(b.ConstInt(int32(i * p.bits))).And(b.ConstInt(1<<p.bits - 1))
+	})
+	numbers := parts[0]
+	if len(parts) > 1 {
+		numbers = numbers.Concatenate(1, parts[1:]...)
+	}
+	numbers = numbers.Convert(program.Float).Scale(p.step).Shift(p.least)
+	return ByRows(p.unpack, numbers.Convert(p.unpack.Inputs[0].Type.DType), scale)[spec.OutputValue]
 }
 
 // Bytes returns the size of a packed matrix.

@@ -3,9 +3,6 @@ package lower
 import (
 	"fmt"
 
-	"github.com/gomlx/gomlx/core/graph"
-
-	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
@@ -17,9 +14,8 @@ import (
 // Quantizer points to a [FakeQuantizer]; nil means no quantizer.
 type Quantizer = *FakeQuantizer
 
-// FakeQuantizer is the fake quantization of one tensor in graphs. Its program is split into a
-// forward and a backward part, which may be in different graphs. Its methods build graphs and panic
-// like [Lower].
+// FakeQuantizer is the fake quantization of one tensor in programs. Its program is split into a
+// forward and a backward part, which may be in different programs.
 type FakeQuantizer struct {
 	spec          spec.Quantizer
 	parts         *autodiff.Partition
@@ -98,77 +94,56 @@ type Rotated struct {
 	Saved float64
 }
 
-// Given holds a quantizer's inputs besides x.
-type Given struct {
-	// Trained holds the trained parameters, in the order of [FakeQuantizer.Trained].
-	Trained []*graph.Node
-	// State holds the state after the last step, in the order of [FakeQuantizer.State].
-	State []*graph.Node
-	// Noise and SharedNoise are keys for random bits, uint32[2]; Step is the number of the training
-	// step and Steps that of all steps, float32 scalars. Each is nil if the quantizer does not take
-	// it.
-	Noise, SharedNoise, Step, Steps *graph.Node
-}
+// Given holds inputs of a quantizer besides x, by their names: trained parameters, the state after
+// the last step, keys for random bits, the numbers of the step and of all steps, or column
+// statistics, [sdk.Columns], of shape [1, columns].
+type Given map[string]program.Value
 
-// Columns holds column statistics ([sdk.Columns]) of shape [1, columns], keyed by the names of
-// inputs ([spec.ColumnInputs]). It may be nil for a quantizer that is not calibrated.
-type Columns map[string]*graph.Node
-
-// ColumnsOf computes the column statistics of one operand x of a product, [rows, columns]. The keys
-// are the names of the inputs for activations if activations is set, else for weights.
-func ColumnsOf(x *graph.Node, activations bool) Columns {
-	largest, mean := spec.InputWeightsMax, spec.InputWeightsMean
-	if activations {
-		largest, mean = spec.InputActivationsMax, spec.InputActivationsMean
+// inline adds p, a program of x and given inputs, to that of x, and returns its outputs of the
+// listed tensors; nil if p is nil.
+func inline(p *program.Program, x program.Value, given Given, prefix string,
+	list []spec.Tensor) []program.Value {
+	if p == nil {
+		return nil
 	}
-	a := graph.Abs(x)
-	return Columns{largest: graph.ReduceAndKeep(a, graph.ReduceMax, 0),
-		mean: graph.ReduceAndKeep(a, graph.ReduceMean, 0)}
+	out := transform.Inline(x.Builder(), p, given.after(x, p)...)
+	return lists.Map(list, func(t spec.Tensor) program.Value { return out[prefix+t.Name] })
 }
 
-// Point is where a backward pass is evaluated: the inputs of the forward pass and its value.
-type Point struct {
-	X *graph.Node
-	Given
-	Value *graph.Node
-}
-
-// Init returns the initial values of the trained parameters for x.
-func (q *FakeQuantizer) Init(x *graph.Node, columns Columns) []*graph.Node {
-	return listed(q.spec.Init, columns.after(x, q.spec.Init), spec.TrainedPrefix, q.Trained())
-}
-
-// InitState returns the initial state for x.
-func (q *FakeQuantizer) InitState(x *graph.Node, columns Columns) []*graph.Node {
-	return listed(q.spec.InitState, columns.after(x, q.spec.InitState), spec.KeptPrefix, q.State())
-}
-
-// after returns the inputs of p, a program that computes initial values: x and the statistics that
-// p takes.
-func (c Columns) after(x *graph.Node, p *program.Program) []*graph.Node {
-	in := []*graph.Node{x}
-	for p != nil && len(in) < len(p.Inputs) {
-		in = append(in, c[p.Inputs[len(in)].Name])
+// after returns the inputs of p, of which x is the first.
+func (g Given) after(x program.Value, p *program.Program) []program.Value {
+	in := []program.Value{x}
+	for _, input := range p.Inputs[1:] {
+		in = append(in, g[input.Name])
 	}
 	return in
 }
 
-// Next returns the state after a step that quantizes x; nil if the quantizer updates no state.
-func (q *FakeQuantizer) Next(x *graph.Node, given Given) []*graph.Node {
-	p := q.spec.Next
-	if p == nil {
-		return nil
+// ColumnsOf computes the column statistics of one operand x of a product, [rows, columns]. The keys
+// are the names of the inputs for activations if activations is set, else for weights.
+func ColumnsOf(x program.Value, activations bool) Given {
+	largest, mean := spec.InputWeightsMax, spec.InputWeightsMean
+	if activations {
+		largest, mean = spec.InputActivationsMax, spec.InputActivationsMean
 	}
-	return listed(p, append([]*graph.Node{x}, q.others(p, given)...), spec.KeptPrefix, q.State())
+	a, shape := x.Abs(), x.Shape()
+	return Given{largest: a.ReduceMax(0).Reshape(1, shape[1]),
+		mean: a.ReduceSum(0).Scale(1/float64(shape[0])).Reshape(1, shape[1])}
 }
 
-// listed lowers p and returns its outputs in the order of the listed tensors; nil if p is nil.
-func listed(p *program.Program, in []*graph.Node, prefix string, list []spec.Tensor) []*graph.Node {
-	if p == nil {
-		return nil
-	}
-	out := Lower(in[0].Graph(), p, in)
-	return lists.Map(list, func(t spec.Tensor) *graph.Node { return out[prefix+t.Name] })
+// Init returns the initial values of the trained parameters for x.
+func (q *FakeQuantizer) Init(x program.Value, columns Given) []program.Value {
+	return inline(q.spec.Init, x, columns, spec.TrainedPrefix, q.Trained())
+}
+
+// InitState returns the initial state for x.
+func (q *FakeQuantizer) InitState(x program.Value, columns Given) []program.Value {
+	return inline(q.spec.InitState, x, columns, spec.KeptPrefix, q.State())
+}
+
+// Next returns the state after a step that quantizes x; nil if the quantizer updates no state.
+func (q *FakeQuantizer) Next(x program.Value, given Given) []program.Value {
+	return inline(q.spec.Next, x, given, spec.KeptPrefix, q.State())
 }
 
 // Evaluation returns the quantizer for evaluation, whose only per-step input is the state, which it
@@ -180,84 +155,66 @@ func (q *FakeQuantizer) Evaluation() (Quantizer, error) {
 	return NewQuantizer(q.spec.ForEvaluation())
 }
 
-// nodes returns the inputs besides x, by name.
-func (q *FakeQuantizer) nodes(given Given) map[string]*graph.Node {
-	nodes := map[string]*graph.Node{spec.InputNoise: given.Noise,
-		spec.InputSharedNoise: given.SharedNoise, spec.InputStep: given.Step,
-		spec.InputSteps: given.Steps}
-	for i, t := range q.Trained() {
-		nodes[spec.TrainedPrefix+t.Name] = given.Trained[i]
-	}
-	for i, t := range q.State() {
-		nodes[spec.KeptPrefix+t.Name] = given.State[i]
-	}
-	return nodes
-}
-
-// others returns the inputs of p besides x, in the order in which p declares them.
-func (q *FakeQuantizer) others(p *program.Program, given Given) []*graph.Node {
-	nodes := q.nodes(given)
-	return lists.Map(p.Inputs[1:], func(in program.Input) *graph.Node { return nodes[in.Name] })
-}
-
-// Forward returns Q(x), the residuals that Backward needs besides the Point, and the codes of Q(x),
-// if the device multiplies them ([FakeQuantizer.CodeShapes]).
-func (q *FakeQuantizer) Forward(x *graph.Node, given Given) (value *graph.Node, residuals,
-	codes []*graph.Node) {
-	p, coded := q.factoredForward(engine.DeviceOf(x.Graph()))
-	inputs := append([]*graph.Node{x}, q.others(q.spec.Program, given)...)
-	out := lowerRows(x.Graph(), p, rowsOf(q.spec.Program), inputs, codesInMemory)
+// Forward returns Q(x), the residuals that Backward needs besides x, the given inputs and Q(x), and
+// the codes of Q(x) if coded is set, for which [FakeQuantizer.CodeShapes] must return shapes.
+func (q *FakeQuantizer) Forward(x program.Value, given Given, coded bool) (value program.Value,
+	residuals, codes []program.Value) {
+	p := q.parts.Forward
 	if coded {
-		codes = lists.Map(codeOutputs, func(name string) *graph.Node { return out[name] })
+		p, _ = passes.FactorRows(p, spec.OutputValue)
 	}
-	return out[spec.OutputValue], q.residuals(out), codes
-}
-
-func (q *FakeQuantizer) residuals(out map[string]*graph.Node) []*graph.Node {
-	var residuals []*graph.Node
+	out := byRows(p, rowsOf(q.spec.Program), given.after(x, p)...)
+	if coded {
+		codes = lists.Map(codeOutputs, func(name string) program.Value { return out[name] })
+	}
 	for _, r := range q.parts.Residuals {
 		if !r.Input && r.Name != spec.OutputValue {
 			residuals = append(residuals, out[r.Name])
 		}
 	}
-	return residuals
+	return out[spec.OutputValue], residuals, codes
 }
 
 // Backward returns the gradients with respect to x and the trained parameters, given the gradient
-// dy with respect to Q(x).
-func (q *FakeQuantizer) Backward(
-	at Point, residuals []*graph.Node, dy *graph.Node,
-) (dx *graph.Node, dTrained []*graph.Node) {
-	inputs := q.backwardInputs(at, residuals, dy)
-	out := lowerRows(dy.Graph(), q.parts.Backward, rowsOf(q.spec.Program), inputs, codesInMemory)
-	return out[autodiff.Prefix+spec.InputX], q.trainedGradients(out)
-}
-
-func (q *FakeQuantizer) backwardInputs(
-	at Point, residuals []*graph.Node, dy *graph.Node,
-) []*graph.Node {
-	known := q.nodes(at.Given)
-	known[spec.InputX] = at.X
-	inputs := make([]*graph.Node, 0, len(q.parts.Residuals)+1)
+// dy with respect to Q(x), value.
+func (q *FakeQuantizer) Backward(x, value program.Value, given Given, residuals []program.Value,
+	dy program.Value) (dx program.Value, dTrained []program.Value) {
+	var in []program.Value
 	for _, r := range q.parts.Residuals {
 		switch {
+		case r.Input && r.Name == spec.InputX:
+			in = append(in, x)
 		case r.Input:
-			inputs = append(inputs, known[r.Name])
+			in = append(in, given[r.Name])
 		case r.Name == spec.OutputValue:
-			inputs = append(inputs, at.Value)
+			in = append(in, value)
 		default:
-			inputs, residuals = append(inputs, residuals[0]), residuals[1:]
+			in, residuals = append(in, residuals[0]), residuals[1:]
 		}
 	}
-	return append(inputs, dy)
+	out := byRows(q.parts.Backward, rowsOf(q.spec.Program), append(in, dy)...)
+	return out[autodiff.Prefix+spec.InputX], lists.Map(q.Trained(),
+		func(t spec.Tensor) program.Value { return out[autodiff.Prefix+spec.TrainedPrefix+t.Name] })
 }
 
-// trainedGradients picks the gradients of the trained parameters from the outputs of a backward
-// pass.
-func (q *FakeQuantizer) trainedGradients(out map[string]*graph.Node) []*graph.Node {
-	return lists.Map(q.Trained(), func(t spec.Tensor) *graph.Node {
-		return out[autodiff.Prefix+spec.TrainedPrefix+t.Name]
-	})
+// inRows is the name of the calls of programs that kernels compute by rows. Their setting is the
+// number of rows. All floats but codes are stored in float32.
+const inRows = "by-rows"
+
+func byRows(p *program.Program, rows int, args ...program.Value) map[string]program.Value {
+	b := args[0].Builder()
+	results := b.Call(&program.Call{Name: inRows, Setting: rows, Meaning: p}, args...)
+	out := map[string]program.Value{}
+	for i, o := range p.Outputs {
+		out[o.Name] = results[i]
+	}
+	return out
+}
+
+// ByRows adds p to the program of args, a quantizer for evaluation or another one over the rows of
+// its first input, and returns its outputs by name.
+func ByRows(p *program.Program, args ...program.Value) map[string]program.Value {
+	return byRows(p, rowsOf(p), args...)
 }
 
 // KeepRotated returns the quantizer without its final rotation, so that its values stay rotated;

@@ -73,7 +73,7 @@ func TestQuantize(t *testing.T) {
 			x, dy := normal(1, 12, 192), normal(2, 12, 192)
 			buffers := []*engine.Buffer{upload(t, x), upload(t, dy)}
 			got := execute(t, buffers, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-				value, back := testquantizer.Quantize(in[0], lower.Given{}, part)
+				value, back := testquantizer.Quantize(in[0], testquantizer.Given{}, part)
 				alone := lower.Lower(g, p, in[:1])[spec.OutputValue]
 				return append([]*graph.Node{value, alone}, back(in[1])...)
 			})

@@ -101,17 +101,6 @@ func TestKeepRotated(t *testing.T) {
 	}
 }
 
-// hadamard rotates the values of a quantizer without its last rotation.
-func hadamard(x *graph.Node, block int) *graph.Node {
-	b := program.NewBuilder("rotation")
-	b.Output("z", b.Input("x", program.FloatType(x.Shape().Dimensions...)).Hadamard(block))
-	p, err := b.Build()
-	if err != nil {
-		panic(err)
-	}
-	return lower.Lower(x.Graph(), p, []*graph.Node{x})["z"]
-}
-
 // TestRestored checks that the value, rotated back, has the bits of Q(x), also if it is not finite.
 func TestRestored(t *testing.T) {
 	x := normal(3, 6, 192)
@@ -124,9 +113,11 @@ func TestRestored(t *testing.T) {
 	u := keepRotated(t, q)
 	got := execute(t, []*engine.Buffer{upload(t, x)},
 		func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-			full, _, _ := q.Forward(in[0], lower.Given{})
-			half, _, _ := u.Quantizer.Forward(in[0], lower.Given{})
-			return []*graph.Node{hadamard(half, u.Block), full}
+			return testquantizer.Lower(in, func(in []program.Value) []program.Value {
+				full, _, _ := q.Forward(in[0], lower.Given{}, false)
+				half, _, _ := u.Quantizer.Forward(in[0], lower.Given{}, false)
+				return []program.Value{half.Hadamard(u.Block), full}
+			})
 		})
 	sameBits(t, testdevice.Download[float32](t, got[0]), testdevice.Download[float32](t, got[1]))
 }
@@ -183,8 +174,8 @@ func product(t *testing.T, qx, qw lower.Quantizer, tokens, out, in int) [][]floa
 	return testdevice.Evaluate(t, shared(t), buffers,
 		func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 			trained := in[3 : 3+len(qx.Trained())]
-			a, aBack := testquantizer.Quantize(in[0], lower.Given{Trained: trained}, qx)
-			b, bBack := testquantizer.Quantize(in[1], lower.Given{}, qw)
+			a, aBack := testquantizer.Quantize(in[0], testquantizer.Given{Trained: trained}, qx)
+			b, bBack := testquantizer.Quantize(in[1], testquantizer.Given{}, qw)
 			y := graph.DotGeneral(a, []int{1}, nil, b, []int{1}, nil)
 			da := aBack(graph.DotGeneral(in[2], []int{1}, nil, b, []int{0}, nil))
 			db := bBack(graph.DotGeneral(in[2], []int{0}, nil, a, []int{0}, nil))
@@ -192,7 +183,7 @@ func product(t *testing.T, qx, qw lower.Quantizer, tokens, out, in int) [][]floa
 		})
 }
 
-// TestRotationsByKernels checks that WithKernels rotates rows, in tensors of two and three axes, by
+// TestRotationsByKernels checks that Calls rotate rows, in tensors of two and three axes, by
 // one kernel, with the values of graph operations.
 func TestRotationsByKernels(t *testing.T) {
 	for _, shape := range [][]int{{16, 384}, {2, 8, 256}} {
@@ -209,7 +200,7 @@ func TestRotationsByKernels(t *testing.T) {
 			[]engine.Input{{Spec: engine.Spec{Name: "x", Shape: shapes.Make(dtypes.Float32, shape...)},
 				Data: data}},
 			func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-				y := []*graph.Node{lower.WithKernels(g, p, in)["y"], lower.Lower(g, p, in)["y"]}
+				y := []*graph.Node{lower.Calls{}.Lower(g, p, in, "")["y"], lower.Lower(g, p, in)["y"]}
 				kernels = engine.KernelsIn(g)
 				return y
 			})

@@ -120,10 +120,8 @@ const factorization = "factorizations belong into refresh programs, which the ho
 // gobackendRules are used with GoMLX's Go backend, where it deviates from the definition of an
 // operation: its maximum, minimum and exponential lose NaN; the exponential also saturates at ±88;
 // tanh cancels near 0; the sign of NaN is 0; the magnitude of −0 can be −0; and bools cannot be
-// compared. The remaining rules call our own Go functions ([engine.Native]).
+// compared.
 var gobackendRules = map[program.Op]rule{
-	program.OpRandomBits: native,
-
 	program.OpAbs: forFloats(func(l *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
 		return graph.Add(graph.Abs(args[0]), l.scalar(0))
 	}, unary(graph.Abs)),
@@ -142,12 +140,6 @@ var gobackendRules = map[program.Op]rule{
 
 	program.OpReduceMax: forFloats(goReduceExtreme(graph.ReduceMax), reduction(graph.ReduceMax)),
 	program.OpReduceMin: forFloats(goReduceExtreme(graph.ReduceMin), reduction(graph.ReduceMin)),
-
-	program.OpNearest:        native,
-	program.OpLookup:         native,
-	program.OpScatterAdd:     native,
-	program.OpTopK:           native,
-	program.OpOrderStatistic: native,
 }
 
 func unary(f func(x *graph.Node) *graph.Node) rule {

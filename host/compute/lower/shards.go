@@ -2,14 +2,12 @@ package lower
 
 import (
 	"slices"
-	"sync"
 
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // If a program's inputs are sharded along the first axis ([engine.HasRows]), each replica computes
@@ -17,69 +15,62 @@ import (
 // operations compute rows from rows, a reduction over the first axis is completed by an all-reduce,
 // and the operands of operations that need whole tensors are all-gathered.
 
-// onShards lowers the program, each replica its own rows where possible.
-func (l *lowering) onShards(inputs []*graph.Node) map[string]*graph.Node {
-	values := make([]*shard, len(inputs))
-	for i, in := range inputs {
-		values[i] = &shard{
-			whole: func() *graph.Node { return in }, divided: engine.HasRows(in),
-			rows: sync.OnceValue(func() *graph.Node { return engine.Rows(in) }),
-		}
+// operation lowers an operation, each replica its own rows if an operand is known by rows.
+func (e *evaluation) operation(id program.ID, n *program.Node) *graph.Node {
+	whole := lists.Map(n.Args, func(a program.ID) *graph.Node { return asFloat(e.value(a)) })
+	if !slices.ContainsFunc(whole, engine.HasRows) {
+		return e.node(id, n, whole)
 	}
-	values = transform.Interpret(l.p, values, l.shard)
-	outputs := make(map[string]*graph.Node, len(l.p.Outputs))
-	for _, o := range l.p.Outputs {
-		outputs[o.Name] = values[o.Value].whole()
+	if rows, ok := e.rowsOf(id, n); ok {
+		return engine.Gather(rows)
 	}
-	return outputs
+	if across, reduces := acrossReplicas[n.Op]; reduces {
+		return across(e.node(id, n, []*graph.Node{engine.Rows(whole[0])}))[0]
+	}
+	return e.node(id, n, whole)
 }
 
-// A shard is a value of a program that runs on several replicas: the whole tensor, this replica's
-// rows, or both. Each form is created on first use.
-type shard struct {
-	whole, rows func() *graph.Node
-	// divided marks a value computed by rows: the whole tensor has to be gathered.
-	divided bool
-}
-
-func (l *lowering) shard(id program.ID, n *program.Node, args []*shard) *shard {
-	out := &shard{}
-	anyDivided := slices.ContainsFunc(args, func(a *shard) bool { return a.divided })
-	whole := func() *graph.Node { return l.node(id, n, wholes(args)) }
-	rows := func() *graph.Node { return engine.Rows(out.whole()) }
-	if byRows, ok := rowwise(l.p, n, engine.Replicas(l.g)); ok {
-		rows = func() *graph.Node {
-			list := wholes(nil)
-			for i, a := range args {
-				if byRows[i] {
-					list = append(list, a.rows())
-				} else {
-					list = append(list, a.whole())
-				}
-			}
-			part := *n // the node for the rows of one replica
-			part.Type.Shape = slices.Clone(n.Type.Shape)
-			part.Type.Shape[0] /= engine.Replicas(l.g)
-			if n.Op == program.OpSlice {
-				part.Attr.Limit = slices.Clone(n.Attr.Limit)
-				part.Attr.Limit[0] = part.Type.Shape[0]
-			}
-			return l.node(id, &part, list)
+// rows returns this replica's rows of a value. What does not depend on operands known by rows, such
+// as a repeated number, is computed for these rows alone.
+func (e *evaluation) rows(id program.ID) *graph.Node {
+	if x := e.values[id]; x != nil && engine.HasRows(x) {
+		return asFloat(engine.Rows(x))
+	}
+	if e.local[id] == nil {
+		n := e.p.Node(id)
+		ok := n != nil && n.Op != program.OpCall
+		if ok {
+			e.local[id], ok = e.rowsOf(id, n)
 		}
-		if out.divided = anyDivided; anyDivided {
-			whole = func() *graph.Node { return engine.Gather(out.rows()) }
-		}
-	} else if across, reduces := acrossReplicas[n.Op]; reduces && anyDivided {
-		whole = func() *graph.Node {
-			return across(l.node(id, n, []*graph.Node{args[0].rows()}))[0]
+		if !ok {
+			e.local[id] = engine.Rows(asFloat(e.value(id)))
 		}
 	}
-	out.whole, out.rows = sync.OnceValue(whole), sync.OnceValue(rows)
-	return out
+	return e.local[id]
 }
 
-func wholes(values []*shard) []*graph.Node {
-	return lists.Map(values, func(v *shard) *graph.Node { return v.whole() })
+// rowsOf computes this replica's rows of the result of an operation, if it can from rows.
+func (e *evaluation) rowsOf(id program.ID, n *program.Node) (rows *graph.Node, ok bool) {
+	byRows, ok := rowwise(e.p, n, engine.Replicas(e.g))
+	if !ok {
+		return nil, false
+	}
+	args := make([]*graph.Node, len(n.Args))
+	for i, a := range n.Args {
+		if byRows[i] {
+			args[i] = e.rows(a)
+		} else {
+			args[i] = asFloat(e.value(a))
+		}
+	}
+	part := *n // the operation on the rows of one replica
+	part.Type.Shape = slices.Clone(n.Type.Shape)
+	part.Type.Shape[0] /= engine.Replicas(e.g)
+	if n.Op == program.OpSlice {
+		part.Attr.Limit = slices.Clone(n.Attr.Limit)
+		part.Attr.Limit[0] = part.Type.Shape[0]
+	}
+	return e.node(id, &part, args), true
 }
 
 // rowwise reports whether each replica can compute its rows of an operation's result from its rows

@@ -8,10 +8,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/cage-qat/cage/host/compute/cpu"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/loops"
-	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -124,18 +121,4 @@ func lowerOrderStatistic(l *lowering, n *program.Node, args []*graph.Node) *grap
 	out := graph.Bitcast(l.flipped(found), dtypes.Float32)
 	nan := graph.GreaterThan(sum(graph.NotEqual(x, x)), l.integer(0))
 	return graph.Reshape(graph.Where(nan, l.scalar(math.NaN()), out), n.Type.Shape...)
-}
-
-// native is a rule, for the CPU only, that computes an operation by [cpu.Whole].
-func native(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
-	types := lists.Map(args, func(x *graph.Node) program.Type {
-		return program.Type{Shape: x.Shape().Dimensions}
-	})
-	run, call := cpu.Whole(n, types), engine.Native{Name: n.Op.String(),
-		Outputs: []shapes.Shape{shapeOf(n.Type)}}
-	call.Run = func(in, out []engine.Tensor, parallel engine.Parallel) error {
-		run(flats(in), flats(out), loops.Parallel(parallel))
-		return nil
-	}
-	return call.Call(args...)[0]
 }

@@ -95,9 +95,6 @@ func subjectOf(p *program.Program, rows int, joined bool) Subject {
 
 // hasKernels reports whether a device, which may be nil, has kernels for the subject's kind.
 func hasKernels(d *engine.Device, s Subject) bool {
-	if d.Fuses() {
-		return true
-	}
 	if !hasTriton(d) {
 		return false
 	}

@@ -19,8 +19,10 @@ type Storage string
 const (
 	Float32  Storage = "f32"
 	BFloat16 Storage = "bf16"
-	// Int8 is for outputs whose values are integers from −128 to 127.
-	Int8 Storage = "i8"
+	Float16  Storage = "f16"
+	// Int8 and Uint8 are for integers from −128 to 127, and from 0 to 255.
+	Int8  Storage = "i8"
+	Uint8 Storage = "u8"
 	// Rounded is for inputs that are float32 in memory and rounded to bfloat16 when read.
 	Rounded Storage = "f32 as bf16"
 )

@@ -2,12 +2,14 @@ package plan
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 
 	"github.com/cage-qat/cage/host/compute/cpu"
 	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/matmul"
+	"github.com/cage-qat/cage/host/compute/memory"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -22,7 +24,7 @@ func (c *compiler) alone(n *program.Node, id program.ID) error {
 			return err
 		}
 		c.slotOf[id] = c.newSlot(n.Type)
-		constant := c.slots[c.slotOf[id]].make()
+		constant := c.slots[c.slotOf[id]].get(&memory.Pool{})
 		fromReference(constant, t)
 		c.slots[c.slotOf[id]].constant = constant
 		return nil
@@ -46,8 +48,8 @@ func (c *compiler) alone(n *program.Node, id program.ID) error {
 		in.run, err = c.product(n)
 	case program.OpSlice, program.OpConcatenate, program.OpTranspose:
 		in.run = c.move(n)
-	case program.OpReduceSum:
-		in.run = c.sums(n)
+	case program.OpReduceSum, program.OpReduceMax, program.OpReduceMin:
+		in.run = c.folds(n)
 	}
 	if err != nil {
 		return err
@@ -60,13 +62,88 @@ func (c *compiler) alone(n *program.Node, id program.ID) error {
 		}
 	}
 	if in.run == nil {
+		in.run, err = c.repeated(n, types)
+		if err != nil {
+			return err
+		}
+	}
+	if in.run == nil {
 		in.name += " by the reference implementation"
 		in.run = byReference(n, types)
 	}
 	c.slotOf[id] = c.newSlot(n.Type)
 	in.out = []int{c.slotOf[id]}
+	constant := func(s int) bool { return c.slots[s].constant != nil }
+	if !slices.ContainsFunc(in.in, func(s int) bool { return !constant(s) }) { // computed once, too
+		args := lists.Map(in.in, func(s int) any { return c.slots[s].constant })
+		result := c.slots[c.slotOf[id]].get(&memory.Pool{})
+		c.slots[c.slotOf[id]].constant = result
+		return in.run(args, []any{result}, inOrder)
+	}
 	c.list = append(c.list, in)
 	return nil
+}
+
+func inOrder(n int, f func(i int)) {
+	for i := range n {
+		f(i)
+	}
+}
+
+// repeated computes an elementwise operation of a tensor and of another one that is the same for
+// each index of the first axes, for one index after the other; nil for other operations.
+func (c *compiler) repeated(n *program.Node, types []program.Type) (function, error) {
+	info, _ := n.Op.Info()
+	elementwise := info.Class == program.ClassBinary || info.Class == program.ClassCompare
+	if !elementwise || types[0].Size() == 1 || types[1].Size() == 1 {
+		return nil, nil
+	}
+	part := min(types[0].Size(), types[1].Size())
+	b := program.NewBuilder(n.Op.String())
+	var args []program.Value
+	for i, t := range types {
+		axis := 0
+		for axis < len(t.Shape) && t.Shape[axis] == 1 {
+			axis++
+		}
+		// the axes that are not repeated are the last ones of both
+		if inner := (program.Type{Shape: n.Type.Shape[axis:]}); t.Size() != n.Type.Size() &&
+			(inner.Size() != part || t.Size() != part) {
+			return nil, nil
+		}
+		args = append(args, b.Input(fmt.Sprint("in.", i), program.Type{DType: t.DType,
+			Shape: []int{int(part)}}))
+	}
+	b.Output("out", b.Apply(n.Op, n.Attr, program.Type{DType: n.Type.DType,
+		Shape: []int{int(part)}}, args...))
+	p, err := b.Build()
+	if err != nil {
+		return nil, err
+	}
+	k, err := cpu.CompileFlat(p, nil)
+	if err != nil {
+		if refused(err) {
+			return nil, nil
+		}
+		return nil, err
+	}
+	size, count := int(part), int(n.Type.Size()/part)
+	return func(in, out []any, parallel loops.Parallel) error {
+		some := func(memory any, i int) any {
+			v := reflect.ValueOf(memory)
+			if v.Len() == size {
+				return memory
+			}
+			return v.Slice(i*size, (i+1)*size).Interface()
+		}
+		for i := range count {
+			if err := k.Run([]any{some(in[0], i), some(in[1], i)}, []any{some(out[0], i)},
+				parallel); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, nil
 }
 
 func (c *compiler) product(n *program.Node) (function, error) {
@@ -222,8 +299,9 @@ func strided[T any](dst, src []T, shape, to, from []int) {
 
 func copyAny(dst, src any) { reflect.Copy(reflect.ValueOf(dst), reflect.ValueOf(src)) }
 
-// sums returns the sums of floats over the first axes, in binary64; nil for other sums.
-func (c *compiler) sums(n *program.Node) function {
+// folds returns sums of floats over the first axes, in binary64, or their maxima or minima; nil for
+// other reductions.
+func (c *compiler) folds(n *program.Node) function {
 	t := c.p.TypeOf(n.Args[0])
 	for i, axis := range n.Attr.Axes {
 		if i != axis {
@@ -234,19 +312,36 @@ func (c *compiler) sums(n *program.Node) function {
 		return nil
 	}
 	columns := int(n.Type.Size())
+	first := map[program.Op]float64{program.OpReduceMax: math.Inf(-1),
+		program.OpReduceMin: math.Inf(1)}[n.Op]
 	return func(in, out []any, parallel loops.Parallel) error {
 		x, dst := floats(in[0]), floats(out[0])
 		const each = 64
 		parallel((columns+each-1)/each, func(task int) {
 			from, to := task*each, min(columns, (task+1)*each)
-			var sum [each]float64
+			var all [each]float64
+			for i := range all {
+				all[i] = first
+			}
 			for row := 0; row < len(x); row += columns {
-				for i, v := range x[row+from : row+to] {
-					sum[i] += float64(v)
+				part := x[row+from : row+to]
+				switch n.Op {
+				case program.OpReduceMax:
+					for i, v := range part {
+						all[i] = max(all[i], float64(v))
+					}
+				case program.OpReduceMin:
+					for i, v := range part {
+						all[i] = min(all[i], float64(v))
+					}
+				default:
+					for i, v := range part {
+						all[i] += float64(v)
+					}
 				}
 			}
 			for i := from; i < to; i++ {
-				dst[i] = float32(sum[i-from])
+				dst[i] = float32(all[i-from])
 			}
 		})
 		return nil

@@ -27,9 +27,11 @@ type compiler struct {
 	free   []bool       // values that each reader computes again, instead of reading them
 	// results of scatter_add that are not stored, but added in place to the other operand of a sum
 	added []bool
-	// inputOf maps the values of outputs to the inputs of the same names.
-	inputOf map[program.ID]int
-	rows    map[string]compiledRows // by program and storage: layers have the same programs
+	// replaced has the input whose memory an output may have, or −1. inputOf maps the values of these
+	// outputs to the inputs.
+	replaced []int
+	inputOf  map[program.ID]int
+	rows     map[string]compiledRows // by program and storage: layers have the same programs
 }
 
 type compiledRows struct {
@@ -43,7 +45,15 @@ type group struct {
 	nodes   []program.ID
 	pass    bool
 	adjoint []program.ID // results of the adjoint of a call, which are computed with it
+	// early groups have single numbers that depend on inputs and on such groups alone; first groups
+	// depend on them, too, and have others.
+	early, first bool
+	reader       int  // the only other group that reads it, or −1
+	read         bool // by several groups
 }
+
+// onlyRead reports whether no group but one reads g.
+func (g *group) onlyRead(by int) bool { return !g.read && (g.reader < 0 || g.reader == by) }
 
 func (c *compiler) newSlot(t program.Type) int {
 	c.slots = append(c.slots, slot{dtype: t.DType, size: int(t.Size()), input: -1, output: -1})
@@ -52,8 +62,10 @@ func (c *compiler) newSlot(t program.Type) int {
 
 func (c *compiler) instruct() error {
 	c.arrange()
-	for _, o := range slices.Backward(c.p.Outputs) {
-		if at := c.p.Input(o.Name); at >= 0 {
+	c.replaced = slices.Repeat([]int{-1}, len(c.p.Outputs))
+	for i, o := range slices.Backward(c.p.Outputs) {
+		at := c.p.Input(cmp.Or(c.options.Replaces[o.Name], o.Name))
+		if c.replaced[i] = at; at >= 0 {
 			c.inputOf[c.source[o.Value]] = at
 		}
 	}
@@ -97,7 +109,7 @@ func (c *compiler) operands(n *program.Node) []int {
 }
 
 // bindOutputs lets the program's outputs be computed in the memory that they are wanted in. It may
-// be that of the input of the same name: an output that is known before the last instruction that
+// be that of the input that it replaces: an output that is known before the last instruction that
 // reads the input is copied in the end.
 func (c *compiler) bindOutputs() {
 	var first, last []instruction // copies before and after all other instructions
@@ -112,23 +124,19 @@ func (c *compiler) bindOutputs() {
 	}
 	for i, o := range c.p.Outputs {
 		s, t := c.slotOf[c.source[o.Value]], c.p.TypeOf(o.Value)
-		same := c.p.Input(o.Name)
+		same := c.replaced[i]
 		if slot := c.slots[s]; slot.input < 0 && slot.output < 0 && slot.constant == nil &&
 			(same < 0 || c.overwrites(s, c.slotOf[same], c.name(c.source[o.Value], true) == inName(same))) {
 			c.slots[s].output = i
 			continue
 		}
-		if in := c.slots[s].input; in >= 0 && in != same && c.hasOutput(c.p.Inputs[in].Name) {
+		if in := c.slots[s].input; in >= 0 && in != same && slices.Contains(c.replaced, in) {
 			s = copying(&first, s, t)
 		}
 		to := copying(&last, s, t)
 		c.slots[to].output = i
 	}
 	c.list = slices.Concat(first, c.list, last)
-}
-
-func (c *compiler) hasOutput(name string) bool {
-	return slices.ContainsFunc(c.p.Outputs, func(o program.Output) bool { return o.Name == name })
 }
 
 // overwrites reports whether the instruction that computes a slot can do so in the memory of an
@@ -147,7 +155,9 @@ func (c *compiler) overwrites(slot, input int, named bool) bool {
 }
 
 // arrange divides the nodes into groups. A node joins the pass that computes the last of its
-// operands; so groups depend only on earlier ones.
+// operands, and passes that read only inputs, and that no other group reads, join it as well: an
+// update of a weight is one pass. Small groups that depend on nothing but inputs, such as factors
+// that all updates share, come first.
 func (c *compiler) arrange() {
 	values := c.p.NumValues()
 	c.place, c.source, c.free = make([]int, values), make([]program.ID, values), make([]bool, values)
@@ -159,9 +169,6 @@ func (c *compiler) arrange() {
 	for i := range c.p.Nodes {
 		n, id := &c.p.Nodes[i], program.ID(len(c.p.Inputs)+i)
 		c.source[id], c.place[id] = id, -1
-		for _, a := range n.Args {
-			c.place[id] = max(c.place[id], c.place[a])
-		}
 		switch {
 		case isAlias(n):
 			c.source[id] = c.source[n.Args[0]]
@@ -175,18 +182,66 @@ func (c *compiler) arrange() {
 		if n.Op == program.OpCall {
 			key = fmt.Sprintf("%p %v", n.Attr.Call, n.Args)
 		}
-		at, same := ofCall[key]
-		if same = same && key != ""; same || pass && c.place[id] >= 0 && c.groups[c.place[id]].pass {
-			if same {
-				c.place[id] = at
+		reads := c.groupsRead(n)
+		last := -1 // the last group that is read, except those that come first
+		for _, g := range reads {
+			if !c.groups[g].early {
+				last = max(last, g)
 			}
-			c.groups[c.place[id]].nodes = append(c.groups[c.place[id]].nodes, id)
-			continue
 		}
-		c.place[id] = len(c.groups)
-		ofCall[key] = c.place[id]
-		c.groups = append(c.groups, group{nodes: []program.ID{id}, pass: pass})
+		early := last < 0 && n.Type.Size() == 1
+		if early && len(reads) > 0 && pass {
+			last = slices.Max(reads)
+		}
+		at, same := ofCall[key]
+		switch {
+		case same && key != "":
+		case pass && last >= 0 && c.groups[last].pass && c.groups[last].early == early:
+			at = last
+			for _, g := range reads {
+				if of := &c.groups[g]; g != at && of.first && !of.early && of.pass && of.onlyRead(at) {
+					c.join(g, at)
+				}
+			}
+		default:
+			at = len(c.groups)
+			c.groups = append(c.groups, group{pass: pass, early: early, first: true, reader: -1})
+		}
+		to := &c.groups[at]
+		to.nodes = append(to.nodes, id)
+		ofCall[key], c.place[id] = at, at
+		for _, g := range c.groupsRead(n) {
+			if of := &c.groups[g]; g != at {
+				to.first = to.first && of.early
+				if of.read = of.read || of.reader >= 0 && of.reader != at; !of.read {
+					of.reader = at
+				}
+			}
+		}
 	}
+	c.sort()
+}
+
+// groupsRead lists the groups whose values a node reads.
+func (c *compiler) groupsRead(n *program.Node) (list []int) {
+	for _, a := range n.Args {
+		for _, s := range c.sources(a) {
+			if g := c.place[s]; g >= 0 && !slices.Contains(list, g) {
+				list = append(list, g)
+			}
+		}
+	}
+	return list
+}
+
+// join moves the nodes of a group to another one.
+func (c *compiler) join(from, to int) {
+	for _, id := range c.groups[from].nodes {
+		c.place[id] = to
+	}
+	nodes := append(c.groups[from].nodes, c.groups[to].nodes...)
+	slices.Sort(nodes)
+	c.groups[to].nodes, c.groups[from].nodes = nodes, nil
 }
 
 // joinAdjoints lets calls be computed with their adjoints where the kernel can and the adjoints of
@@ -485,7 +540,7 @@ func (c *compiler) onePass(nodes []program.ID, used []bool) error {
 	}
 	in := instruction{name: fmt.Sprintf("pass of %d operations", len(nodes)),
 		in: make([]int, len(inputs)), out: make([]int, len(outputs)),
-		short: slices.Repeat([]bool{true}, len(outputs)), inPlace: true}
+		short: slices.Repeat([]bool{true}, len(outputs)), inPlace: true, pass: true}
 	for i, id := range inputs {
 		in.in[i] = c.slotOf[c.source[id]]
 	}
@@ -584,7 +639,7 @@ func (c *compiler) isRow(id program.ID) bool {
 		return false
 	}
 	s := c.source[id]
-	return !c.free[s] && (int(s) >= len(c.p.Inputs) || !c.hasOutput(c.p.Inputs[s].Name))
+	return !c.free[s] && (int(s) >= len(c.p.Inputs) || !slices.Contains(c.replaced, int(s)))
 }
 
 // name returns the name of a value as an input or an output of the program of a pass: an output
@@ -615,10 +670,8 @@ func (c *compiler) compileRows(p *program.Program, stored map[string]passes.Stor
 
 // compileRows compiles p for as many rows as it can be divided into.
 func compileRows(p *program.Program, stored map[string]passes.Storage) (*cpu.Kernel, error) {
-	if len(stored) == 0 {
-		if k, err := cpu.CompileFlat(p); !refused(err) {
-			return k, err
-		}
+	if k, err := cpu.CompileFlat(p, stored); !refused(err) {
+		return k, err
 	}
 	var widest program.Type
 	for i := range p.NumValues() {

@@ -52,7 +52,7 @@ func (k *Kernel) check(of *program.Call, gradients []int, sum int) error {
 		return fmt.Errorf("the kernel of %s adds no sum", of.Name)
 	}
 	for i, s := range gradients {
-		if s >= 0 && k.Gradients != nil && !at(k.Gradients, i) {
+		if s >= 0 && k.Gradients != nil && !listed(k.Gradients, i) {
 			return fmt.Errorf("the kernel of %s has no gradient of operand %d", of.Name, i)
 		}
 	}
@@ -304,7 +304,8 @@ func (c *compiler) adjoint(of *program.Call, operands []int, sum int, results []
 	k = f.kernel
 	in := instruction{name: of.Name}
 	for i, s := range operands[:n] {
-		in.in, in.rounds = append(in.in, only(s, k.ReadsOperand(i))), append(in.rounds, at(k.Rounds, i))
+		in.in = append(in.in, only(s, k.ReadsOperand(i)))
+		in.rounds = append(in.rounds, listed(k.Rounds, i))
 	}
 	for i, s := range f.results {
 		in.in, in.rounds = append(in.in, only(s, k.ReadsResult(i))), append(in.rounds, true)

@@ -4,10 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"sync/atomic"
+	"sync"
 
 	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/matmul"
+	"github.com/cage-qat/cage/host/compute/memory"
 	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/recovered"
@@ -21,12 +22,18 @@ type Options struct {
 	Arithmetic matmul.Arithmetic
 	// Kernels make the kernels of calls, by the calls' names. Other calls are expanded.
 	Kernels map[string]func(*program.Call, Options) (*Kernel, error)
-	// Idle, unless nil, is shared by plans that run in turn, such as those of training and evaluation.
-	Idle *Idle
+	// Sums are the calls whose kernels can add to what they compute ([passes.AddInCalls]).
+	Sums []string
+	// Again is the name of the calls whose adjoints compute values of the forward pass again.
+	Again string
+	// Stored has the storage of inputs and outputs that are floats but not stored in float32, by name.
+	Stored map[string]passes.Storage
+	// Replaces has inputs, by the names of the outputs that may have their memory; without an entry
+	// that is the input of the same name.
+	Replaces map[string]string
+	// Pool, unless nil, has the memory of runs; plans that run in turn share it.
+	Pool *memory.Pool
 }
-
-// Idle keeps the memory of the last run, so that the next run of the same plan need not allocate.
-type Idle struct{ last atomic.Pointer[memory] }
 
 // A Plan is a compiled program. It is safe for concurrent use.
 type Plan struct {
@@ -36,12 +43,12 @@ type Plan struct {
 	buffers      []slot // kinds of the buffers of slots
 	buffer       []int  // of each slot, −1 for arguments of Run and constants
 	most         int    // arguments of an instruction
-	idle         *Idle
+	pool         *memory.Pool
+	runs         sync.Pool // of *run
 }
 
-// memory is the memory of a run.
-type memory struct {
-	of        *Plan
+// A run is the memory of a run.
+type run struct {
 	buffers   []any
 	slots     []any
 	arguments []any // of an instruction
@@ -58,7 +65,8 @@ type instruction struct {
 	rounds, short []bool
 	codes         []bool // inputs that it reads as 8-bit integers
 	halves        []bool // inputs that may be in bfloat16, which the caller of Run then gives
-	inPlace       bool   // an output may have the memory of the input of the same name
+	inPlace       bool   // an output may have the memory of the input that it replaces
+	pass          bool   // by package cpu, which reads and writes floats as they are stored
 	// compile, unless nil, makes run once it is known how floats are stored.
 	compile func(stored func(slot int) passes.Storage) (function, error)
 }
@@ -79,10 +87,7 @@ type slot struct {
 // Compile plans the execution of p, which must be valid.
 func Compile(p *program.Program, o Options) (plan *Plan, err error) {
 	defer recovered.Catch("plan", p.Name, &err)
-	if p, err = transform.Expand(p, o.Computes, ""); err == nil {
-		p, err = transform.Simplify(p)
-	}
-	if err != nil {
+	if p, err = Prepare(p, o); err != nil {
 		return nil, err
 	}
 	c := &compiler{p: p, options: o, slotOf: slices.Repeat([]int{-1}, p.NumValues()),
@@ -95,6 +100,8 @@ func Compile(p *program.Program, o Options) (plan *Plan, err error) {
 	if err := c.instruct(); err != nil {
 		return nil, err
 	}
+	c.storeInputs()
+	c.storeOutputs()
 	c.storeCodes()
 	if o.Arithmetic == matmul.BFloat16 {
 		c.shorten()
@@ -108,7 +115,7 @@ func Compile(p *program.Program, o Options) (plan *Plan, err error) {
 			return nil, err
 		}
 	}
-	plan = &Plan{p: p, instructions: c.list, slots: c.slots, idle: cmp.Or(o.Idle, &Idle{})}
+	plan = &Plan{p: p, instructions: c.list, slots: c.slots, pool: cmp.Or(o.Pool, &memory.Pool{})}
 	for i := range c.list {
 		in := &c.list[i]
 		in.all = slices.Concat(in.in, in.out)
@@ -118,12 +125,25 @@ func Compile(p *program.Program, o Options) (plan *Plan, err error) {
 		plan.slots[i].halves = true
 		for _, in := range c.list {
 			for k, s := range in.in {
-				plan.slots[i].halves = plan.slots[i].halves && (s != i || at(in.halves, k))
+				plan.slots[i].halves = plan.slots[i].halves && (s != i || listed(in.halves, k))
 			}
 		}
 	}
 	plan.assign()
 	return plan, nil
+}
+
+// Prepare returns the program that a plan executes: it expands the calls without a kernel
+// ([transform.Expand]), and lets kernels add sums.
+func Prepare(p *program.Program, o Options) (*program.Program, error) {
+	p, err := transform.Expand(p, o.Computes, o.Again)
+	if err == nil {
+		p, err = passes.AddInCalls(p, o.Sums...)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return transform.Simplify(p)
 }
 
 // storeCodes stores values in 8 bits that all readers read so, where the instruction that computes
@@ -132,7 +152,7 @@ func (c *compiler) storeCodes() {
 	whole := make([]bool, len(c.slots)) // slots that are written or read as floats
 	for _, in := range c.list {
 		for i, s := range in.in {
-			whole[max(s, 0)] = whole[max(s, 0)] || s >= 0 && !at(in.codes, i)
+			whole[max(s, 0)] = whole[max(s, 0)] || s >= 0 && !listed(in.codes, i)
 		}
 		for _, s := range in.out {
 			whole[max(s, 0)] = whole[max(s, 0)] || s >= 0 && in.compile == nil
@@ -140,7 +160,7 @@ func (c *compiler) storeCodes() {
 	}
 	for _, in := range c.list {
 		for i, s := range in.in {
-			if at(in.codes, i) && !whole[s] {
+			if listed(in.codes, i) && !whole[s] && c.slots[s].stored == "" {
 				c.slots[s].stored = passes.Int8
 			}
 		}
@@ -153,12 +173,12 @@ func (c *compiler) shorten() {
 	keeps := make([]bool, len(c.slots)) // slots that an instruction reads unrounded
 	for _, in := range c.list {
 		for i, s := range in.in {
-			keeps[max(s, 0)] = keeps[max(s, 0)] || s >= 0 && !at(in.rounds, i)
+			keeps[max(s, 0)] = keeps[max(s, 0)] || s >= 0 && !listed(in.rounds, i)
 		}
 	}
 	for _, in := range c.list {
 		for i, id := range in.out {
-			if s := &c.slots[max(id, 0)]; id >= 0 && at(in.short, i) && !keeps[id] && s.output < 0 &&
+			if s := &c.slots[max(id, 0)]; id >= 0 && listed(in.short, i) && !keeps[id] && s.output < 0 &&
 				s.dtype == program.Float && s.stored == "" {
 				s.stored = passes.BFloat16
 			}
@@ -166,7 +186,7 @@ func (c *compiler) shorten() {
 	}
 }
 
-func at(list []bool, i int) bool { return i < len(list) && list[i] }
+func listed(list []bool, i int) bool { return i < len(list) && list[i] }
 
 // assign chooses the buffers of the slots that are neither arguments of Run nor constants. A slot
 // gets that of one of the same type and size which no later instruction reads.
@@ -210,20 +230,23 @@ func (p *Plan) assign() {
 	}
 }
 
-func (s slot) make() any {
+// get returns memory for the value.
+func (s slot) get(pool *memory.Pool) any {
 	switch {
-	case s.stored == passes.BFloat16:
-		return make([]uint16, s.size)
+	case s.stored == passes.BFloat16 || s.stored == passes.Float16:
+		return memory.Get[uint16](pool, s.size)
 	case s.stored == passes.Int8:
-		return make([]int8, s.size)
+		return memory.Get[int8](pool, s.size)
+	case s.stored == passes.Uint8:
+		return memory.Get[uint8](pool, s.size)
 	case s.dtype == program.Float:
-		return make([]float32, s.size)
+		return memory.Get[float32](pool, s.size)
 	case s.dtype == program.Int:
-		return make([]int32, s.size)
+		return memory.Get[int32](pool, s.size)
 	case s.dtype == program.Uint:
-		return make([]uint32, s.size)
+		return memory.Get[uint32](pool, s.size)
 	}
-	return make([]bool, s.size)
+	return memory.Get[bool](pool, s.size)
 }
 
 // Inputs returns the inputs.
@@ -246,9 +269,9 @@ func (p *Plan) ReadsHalves(input int) bool { return p.slots[input].halves }
 func (p *Plan) Memory() (bytes int) {
 	for _, b := range p.buffers {
 		switch {
-		case b.stored == passes.BFloat16:
+		case b.stored == passes.BFloat16 || b.stored == passes.Float16:
 			bytes += 2 * b.size
-		case b.dtype == program.Bool || b.stored == passes.Int8:
+		case b.dtype == program.Bool || b.stored != "":
 			bytes += b.size
 		default:
 			bytes += 4 * b.size
@@ -258,9 +281,10 @@ func (p *Plan) Memory() (bytes int) {
 }
 
 // Run computes the outputs from the inputs, row-major slices in the order of the program, which are
-// []float32, []int32, []uint32 or []bool; codes of a product of codes are []int8, and some inputs
-// may be []uint16 in bfloat16 ([Plan.ReadsHalves]). The output and the input of a name may be the
-// same slice; otherwise outputs must not overlap inputs.
+// []float32, []int32, []uint32 or []bool, or as [Options.Stored] says: []uint16, []int8 or []uint8;
+// codes of a product of codes are []int8, and some inputs may be []uint16 in bfloat16
+// ([Plan.ReadsHalves]). An output and the input that it replaces may be the same slice; otherwise
+// outputs must not overlap inputs.
 // parallel must start its calls in ascending order, because a call may wait for earlier ones.
 func (p *Plan) Run(inputs, outputs []any, parallel loops.Parallel) error {
 	if len(inputs) != len(p.p.Inputs) || len(outputs) != len(p.p.Outputs) {
@@ -268,23 +292,24 @@ func (p *Plan) Run(inputs, outputs []any, parallel loops.Parallel) error {
 			len(inputs), len(outputs), len(p.p.Inputs), len(p.p.Outputs))
 	}
 	for i, in := range p.p.Inputs {
-		codes, _ := inputs[i].([]int8)
-		if p.slots[i].stored == passes.Int8 && int64(len(codes)) == in.Type.Size() {
-			continue
-		}
 		if halves, _ := inputs[i].([]uint16); int64(len(halves)) == in.Type.Size() && p.ReadsHalves(i) {
 			continue
 		}
-		if err := check(inputs[i], in.Type); err != nil {
+		if err := check(inputs[i], in.Type, p.slots[i].stored); err != nil {
 			return fmt.Errorf("program %q: input %q %w", p.p.Name, in.Name, err)
 		}
 	}
-	for i, o := range p.p.Outputs {
-		if err := check(outputs[i], p.p.TypeOf(o.Value)); err != nil {
+	for _, s := range p.slots {
+		if s.output < 0 {
+			continue
+		}
+		o := p.p.Outputs[s.output]
+		if err := check(outputs[s.output], p.p.TypeOf(o.Value), s.stored); err != nil {
 			return fmt.Errorf("program %q: output %q %w", p.p.Name, o.Name, err)
 		}
 	}
-	m := p.newMemory()
+	m := p.begin()
+	defer p.end(m)
 	for i, s := range p.slots {
 		switch {
 		case s.input >= 0:
@@ -306,24 +331,18 @@ func (p *Plan) Run(inputs, outputs []any, parallel loops.Parallel) error {
 			return fmt.Errorf("program %q: %s: %w", p.p.Name, in.name, err)
 		}
 	}
-	for i, s := range p.slots { // keep none of the caller's memory
-		if s.input >= 0 || s.output >= 0 {
-			m.slots[i] = nil
-		}
-	}
-	clear(m.arguments)
-	p.idle.last.Store(m)
 	return nil
 }
 
-// newMemory returns the memory for a run, that of the last one if that was of the same plan.
-func (p *Plan) newMemory() *memory {
-	if m := p.idle.last.Swap(nil); m != nil && m.of == p {
-		return m
+// begin returns the memory for a run.
+func (p *Plan) begin() *run {
+	m, ok := p.runs.Get().(*run)
+	if !ok {
+		m = &run{buffers: make([]any, len(p.buffers)), slots: make([]any, len(p.slots)),
+			arguments: make([]any, p.most)}
 	}
-	m := &memory{of: p, slots: make([]any, len(p.slots)), arguments: make([]any, p.most)}
-	for _, b := range p.buffers {
-		m.buffers = append(m.buffers, b.make())
+	for i, b := range p.buffers {
+		m.buffers[i] = b.get(p.pool)
 	}
 	for i, s := range p.slots {
 		if m.slots[i] = s.constant; p.buffer[i] >= 0 {
@@ -333,11 +352,29 @@ func (p *Plan) newMemory() *memory {
 	return m
 }
 
-func check(memory any, t program.Type) error {
+// end gives the memory of a run back.
+func (p *Plan) end(m *run) {
+	for _, b := range m.buffers {
+		p.pool.Put(b)
+	}
+	clear(m.buffers)
+	clear(m.slots)
+	clear(m.arguments)
+	p.runs.Put(m)
+}
+
+// check returns an error if memory is not a slice for floats that are stored so, or for others.
+func check(memory any, t program.Type, stored passes.Storage) error {
 	n, ok := 0, false
 	switch m := memory.(type) {
 	case []float32:
-		n, ok = len(m), t.DType == program.Float
+		n, ok = len(m), t.DType == program.Float && stored == ""
+	case []uint16:
+		n, ok = len(m), stored == passes.BFloat16 || stored == passes.Float16
+	case []int8:
+		n, ok = len(m), stored == passes.Int8
+	case []uint8:
+		n, ok = len(m), stored == passes.Uint8
 	case []int32:
 		n, ok = len(m), t.DType == program.Int
 	case []uint32:
@@ -346,7 +383,7 @@ func check(memory any, t program.Type) error {
 		n, ok = len(m), t.DType == program.Bool
 	}
 	if !ok || int64(n) != t.Size() {
-		return fmt.Errorf("is a %T of length %d, want %s", memory, n, t)
+		return fmt.Errorf("is a %T of length %d, want %s %s", memory, n, t, stored)
 	}
 	return nil
 }

@@ -57,8 +57,8 @@ func New(dev *engine.Device, list []Target, divided update.Divided) (*Refresher,
 			}
 			// Compile the second part, which runs on the device.
 			if second := own.split.apply; second != nil && r.appliers[second.Hash()] == nil {
-				jobs, options := []update.Job{applyJob(second)}, update.Options{Divided: r.appliedTo()}
-				u, err := update.Compile(r.dev, "apply", jobs, options)
+				jobs := []update.Job{applyJob(second)}
+				u, err := update.Compile(r.dev, "apply", jobs, r.appliedTo())
 				if err != nil {
 					return nil, fmt.Errorf("refresh of %s: %w", s.Tensor, err)
 				}

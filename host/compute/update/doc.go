@@ -1,15 +1,16 @@
-// Package update runs programs that replace tensors on a device during training: the rules of
-// package cage, and optimizers' programs for initialization, observation and refreshes.
+// Package update compiles programs over named tensors for a device and runs them: the stages of a
+// training step, and updates, which are the programs of package cage and of optimizers for single
+// tensors.
 //
-// A [Job] is a program bound to tensors by name. On the CPU, [Compile] assigns jobs to package cpu
-// if it can run them, and builds one graph from all others. An [Update] then runs on [Tensors],
-// which are named buffers, and replaces those that the programs write. A [Stage] is any other
-// function of named tensors. Everything is compiled before it runs.
+// A [Stage] is written as one program ([Stage.Write]). [Stage.Compile] makes a plan of it on the
+// CPU (package plan), and a graph on accelerators (package lower). [Stage.Lower] adds it to a
+// larger graph instead, such as that of a step that is one executable. An [Executable] runs on
+// [Tensors], which are named buffers. A [Job] is a program bound to tensors by name; [Compile]
+// makes one stage of a list of them.
 //
-// Package cpu and graphs agree with the reference implementation in float64 (package reference) to
-// the precision of binary32; the same suite tests both (package executortest). A step that is one
-// executable, as on accelerators, takes the jobs' graphs from [Build].
+// Plans and graphs agree with the reference implementation in float64 (package reference) to the
+// precision of binary32; the same suite tests both (package executortest).
 //
-// This package deals with programs, rules and buffers. The rest of a step, and the schedule of
+// This package deals with programs and buffers. What a step consists of, and the schedule of
 // refreshes, are handled elsewhere.
 package update

@@ -5,13 +5,28 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/loops"
+	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/matmul"
+	"github.com/cage-qat/cage/host/compute/passes"
+	"github.com/cage-qat/cage/host/compute/plan"
+	"github.com/cage-qat/cage/internal/lists"
+	"github.com/cage-qat/cage/internal/recovered"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Nodes holds values of a graph under construction, by name.
+// Values holds values of a program under construction, by the names of tensors.
+type Values map[string]program.Value
+
+// Nodes holds values of a graph under construction, by the names of tensors.
 type Nodes map[string]*graph.Node
 
 // Graph returns the graph of the nodes, of which there must be at least one.
@@ -22,12 +37,38 @@ func (n Nodes) Graph() *graph.Graph {
 	panic("a stage without inputs")
 }
 
-// A Stage is a function of named tensors. It is compiled separately or becomes part of a larger
-// graph.
+// A Stage is a function of named tensors, a program. It is compiled separately or becomes part of a
+// larger graph.
 type Stage struct {
 	Name   string
 	Inputs []engine.Spec // of whole tensors; donated ones are freed by the stage
-	Build  func(in Nodes) Nodes
+	// Write writes the program. All floats are float32 in it, whatever their element types are.
+	Write func(b *program.Builder, in Values) (out Values)
+	// Stored has the element types of outputs that are floats but not stored in float32.
+	Stored map[string]dtypes.DType
+	// Replaces has donated inputs, by the names of the outputs that get their memory; without an
+	// entry, that is the input of the same name.
+	Replaces map[string]string
+	Calls    Calls
+	// Gathers tells that outputs are those of each replica's part of a batch, and that the parts of
+	// all replicas are gathered.
+	Gathers bool
+	// Build, in place of Write, builds the graph of a stage that only accelerators run.
+	Build func(in Nodes) Nodes
+}
+
+// Calls say how executors compute the calls of a program. The zero value has no calls but those of
+// package lower.
+type Calls struct {
+	// Rounded tells that products round their operands to the device's precision, where the rules and
+	// kernels say so; otherwise all products are of float32.
+	Rounded bool
+	Rules   lower.Calls // on accelerators
+	// Kernels and those of them that add sums ([passes.AddInCalls]), on the CPU.
+	Kernels map[string]func(*program.Call, plan.Options) (*plan.Kernel, error)
+	Sums    []string
+	// Again is the name of the calls whose adjoints compute values of the forward pass again.
+	Again string
 }
 
 // An Executable is a compiled [Stage].
@@ -59,9 +100,148 @@ func (d Divided) divides(spec engine.Spec) bool {
 	return d != nil && !spec.Sharded && d(spec.Name, spec.Shape.Dimensions)
 }
 
-// Compile compiles the stage for a device. Outputs that replace donated inputs come first, in the
-// order of the inputs, so that each reuses the memory of its input.
+// portOf returns the name of a tensor as an input or output of a program, whose names have no
+// spaces and brackets.
+func portOf(tensor string) string {
+	return strings.Map(func(r rune) rune {
+		if strings.ContainsRune(" %,:=()[]{}\"", r) {
+			return '-'
+		}
+		return r
+	}, tensor)
+}
+
+// Program returns the stage's program, and the tensors that its outputs are, in order. Inputs are
+// those of the stage, in order.
+func (s Stage) Program() (p *program.Program, outputs []string, err error) {
+	b := program.NewSimplifier(portOf(s.Name))
+	defer func() {
+		if b.Err() != nil { // the first mistake may have made others
+			err = b.Err()
+		}
+	}()
+	defer recovered.Catch("stage", s.Name, &err)
+	in := Values{}
+	for _, spec := range s.Inputs {
+		in[spec.Name] = b.Input(portOf(spec.Name), typeOf(spec.Shape))
+	}
+	out := Values{}
+	if b.Err() == nil {
+		out = s.Write(b, in)
+	}
+	for _, name := range slices.Sorted(maps.Keys(out)) {
+		v := out[name]
+		switch s.Stored[name] {
+		case dtypes.Int8:
+			v = v.Clip(-128, 127).Round()
+		case dtypes.Uint8:
+			v = v.Clip(0, 255).Round()
+		}
+		b.Output(portOf(name), v)
+		outputs = append(outputs, name)
+	}
+	p, err = b.Build()
+	return p, outputs, err
+}
+
+func typeOf(s shapes.Shape) program.Type {
+	t := program.FloatType(s.Dimensions...)
+	switch s.DType {
+	case dtypes.Int32:
+		t.DType = program.Int
+	case dtypes.Uint32:
+		t.DType = program.Uint
+	case dtypes.Bool:
+		t.DType = program.Bool
+	}
+	return t
+}
+
+// shapeOf returns the shape of an output.
+func (s Stage) shapeOf(name string, t program.Type) shapes.Shape {
+	dtype, ok := s.Stored[name]
+	if !ok {
+		dtype = map[program.DType]dtypes.DType{program.Float: dtypes.Float32,
+			program.Int: dtypes.Int32, program.Uint: dtypes.Uint32, program.Bool: dtypes.Bool}[t.DType]
+	}
+	return shapes.Make(dtype, t.Shape...)
+}
+
+// OutputSpecs describes the outputs as inputs for another stage.
+func (s Stage) OutputSpecs() (specs []engine.Spec, err error) {
+	p, outputs, err := s.Program()
+	if err != nil {
+		return nil, err
+	}
+	for i, name := range outputs {
+		shape := s.shapeOf(name, p.TypeOf(p.Outputs[i].Value))
+		specs = append(specs, engine.Spec{Name: name, Shape: shape})
+	}
+	return specs, nil
+}
+
+// Compile compiles the stage for a device.
 func (s Stage) Compile(dev *engine.Device, divided Divided) (*Executable, error) {
+	if dev.Fuses() && s.Write != nil {
+		e, err := s.compilePlan(dev)
+		if err != nil {
+			return nil, &engine.StepError{Step: s.Name, Phase: engine.Building, Err: err}
+		}
+		return e, nil
+	}
+	return s.compileGraph(dev, divided)
+}
+
+// storages are the element types of floats that plans store in fewer bits.
+var storages = map[dtypes.DType]passes.Storage{dtypes.BFloat16: passes.BFloat16,
+	dtypes.Float16: passes.Float16, dtypes.Int8: passes.Int8, dtypes.Uint8: passes.Uint8}
+
+// compilePlan compiles the stage for the CPU.
+func (s Stage) compilePlan(dev *engine.Device) (*Executable, error) {
+	p, outputs, err := s.Program()
+	if err == nil {
+		err = lower.Check(p)
+	}
+	if err != nil {
+		return nil, err
+	}
+	o := plan.Options{Arithmetic: matmul.Float32, Kernels: s.Calls.Kernels, Sums: s.Calls.Sums,
+		Again: s.Calls.Again, Pool: dev.Memory(),
+		Stored: map[string]passes.Storage{}, Replaces: map[string]string{}}
+	if s.Calls.Rounded && dev.Precision() == device.BFloat16 {
+		o.Arithmetic = matmul.BFloat16
+	}
+	for _, spec := range s.Inputs {
+		o.Stored[portOf(spec.Name)] = storages[spec.Shape.DType]
+	}
+	var shapes []shapes.Shape
+	reuses := slices.Repeat([]int{-1}, len(outputs))
+	for i, name := range outputs {
+		shape := s.shapeOf(name, p.TypeOf(p.Outputs[i].Value))
+		shapes, o.Stored[portOf(name)] = append(shapes, shape), storages[shape.DType]
+		from := cmp.Or(s.Replaces[name], name)
+		at := slices.IndexFunc(s.Inputs, func(in engine.Spec) bool { return in.Name == from })
+		if at < 0 {
+			continue
+		}
+		if in := s.Inputs[at]; in.Donated && in.Shape.Equal(shape) {
+			reuses[i], o.Replaces[portOf(name)] = at, portOf(from)
+		}
+	}
+	compiled, err := plan.Compile(p, o)
+	if err != nil {
+		return nil, err
+	}
+	f := engine.Function{Outputs: shapes, Reuses: reuses,
+		Run: func(in, out []any, parallel loops.Parallel) error {
+			return compiled.Run(in, out, parallel)
+		}}
+	return &Executable{dev.Host(s.Name, s.Inputs, f), s.Inputs, outputs}, nil
+}
+
+// compileGraph compiles the stage for a device that runs graphs. Outputs that replace donated
+// inputs come first, in the order of the inputs, so that each reuses the memory of its input.
+func (s Stage) compileGraph(dev *engine.Device, divided Divided) (*Executable, error) {
 	e := &Executable{Inputs: s.Inputs}
 	build := func(_ *graph.Graph, in []*graph.Node) (out []*graph.Node) {
 		named := Nodes{}
@@ -70,7 +250,7 @@ func (s Stage) Compile(dev *engine.Device, divided Divided) (*Executable, error)
 				named[spec.Name] = engine.Gather(in[i])
 			}
 		}
-		results := s.Build(named)
+		results := s.Lower(named)
 		e.outputs = nil
 		for _, spec := range s.Inputs {
 			if results[spec.Name] != nil && spec.Donated {
@@ -84,6 +264,9 @@ func (s Stage) Compile(dev *engine.Device, divided Divided) (*Executable, error)
 		}
 		for _, name := range e.outputs {
 			x := results[name]
+			if s.Gathers {
+				x = engine.Gather(x)
+			}
 			if divided != nil && divided(name, x.Shape().Dimensions) {
 				x = engine.Sharded(engine.Rows(x))
 			}
@@ -96,6 +279,37 @@ func (s Stage) Compile(dev *engine.Device, divided Divided) (*Executable, error)
 		return nil, err
 	}
 	return e, nil
+}
+
+// Lower adds the stage to a graph, given its inputs and perhaps other nodes. Like other functions
+// that build graphs, it panics on a mistake.
+func (s Stage) Lower(in Nodes) Nodes {
+	if s.Build != nil {
+		return s.Build(in)
+	}
+	p, outputs, err := s.Program()
+	if err != nil {
+		panic(err)
+	}
+	inputs := lists.Map(s.Inputs, func(spec engine.Spec) *graph.Node {
+		x := in[spec.Name]
+		switch {
+		case x == nil:
+			panic(fmt.Errorf("%s: there is no tensor %s", s.Name, spec.Name))
+		case x.DType() == dtypes.BFloat16, x.DType() == dtypes.Float16, x.DType() == dtypes.Uint8:
+			return engine.Converted(x, dtypes.Float32)
+		}
+		return x
+	})
+	results, out := s.Calls.Rules.Lower(inputs[0].Graph(), p, inputs, s.Calls.Again), Nodes{}
+	for _, name := range outputs {
+		x := results[portOf(name)]
+		if to, ok := s.Stored[name]; ok {
+			x = engine.Converted(x, to)
+		}
+		out[name] = x
+	}
+	return out
 }
 
 // Run computes the stage and adds its outputs to t. Inputs are taken from t or else from borrowed,

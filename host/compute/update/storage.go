@@ -3,11 +3,9 @@ package update
 import (
 	"errors"
 	"fmt"
-	"math"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/dtypes/bfloat16"
-	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/internal/lists"
@@ -25,23 +23,6 @@ func DType(s sdk.Storage) dtypes.DType {
 		return dtypes.BFloat16
 	}
 	return dtypes.Float32
-}
-
-// narrow converts floats returned by a program to the storage type; see [sdk.Storage.Round].
-func narrow(x *graph.Node, s sdk.Storage) *graph.Node {
-	if s == sdk.StoreFloat32 {
-		return x
-	}
-	return engine.Elementwise(func(in []*graph.Node) *graph.Node {
-		x := in[0]
-		switch s {
-		case sdk.StoreInt8:
-			x = graph.Round(graph.ClipScalar(x, math.MinInt8, math.MaxInt8))
-		case sdk.StoreUint8:
-			x = graph.Round(graph.ClipScalar(x, 0, math.MaxUint8))
-		}
-		return graph.ConvertDType(x, DType(s))
-	}, x)
 }
 
 // Upload copies a tensor to the device in its storage type. It is sharded by rows if divided is

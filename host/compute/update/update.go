@@ -1,111 +1,125 @@
 package update
 
 import (
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
 
-	"github.com/cage-qat/cage/host/compute/cpu"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/passes"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/transform"
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Tensors holds buffers on a device, by name.
-type Tensors map[string]*engine.Buffer
-
-// Scalars holds the scalar inputs, which all programs share, by the names of the programs' inputs.
-type Scalars map[string]float32
-
-// Vector returns the named scalars in the order of the names, or an error if one is missing.
-func (s Scalars) Vector(names ...string) ([]float32, error) {
-	values := make([]float32, len(names))
-	for i, name := range names {
-		v, ok := s[name]
-		if !ok {
-			return nil, fmt.Errorf("the scalar %s is missing", name)
-		}
-		values[i] = v
-	}
-	return values, nil
-}
-
-// Measures holds the scalars that programs report to the host, by the name of the program's output,
-// then by the job's tensor.
-type Measures map[string]map[string]float64
-
-func (m Measures) set(name, tensor string, value float32) {
-	if m[name] == nil {
-		m[name] = map[string]float64{}
-	}
-	m[name][tensor] = float64(value)
-}
+// Names of the tensors in a stage of jobs besides those that the jobs name.
+const (
+	ScalarsName  = "scalars"  // the vector of their scalars
+	MeasuresName = "measures" // the vector of their measures
+)
 
 // Job is a program bound to tensors by name.
 type Job = spec.Job
 
-// Options are the options of an update.
-type Options struct {
-	// OneGraph runs all jobs as one graph, even on the CPU, so that tests can compare both ways.
-	OneGraph bool
-	// Divided reports which tensors are sharded by rows.
-	Divided Divided
-}
-
 // An Update is a compiled list of jobs.
 type Update struct {
-	dev       *engine.Device
-	cpu       *cpuRunner
-	graph     *Executable
-	graphJobs []Job
-	// Executed is the number of jobs run by package cpu ("cpu") and by the graph ("graph").
-	Executed map[string]int
+	*Executable
+	dev  *engine.Device
+	jobs []Job
 }
 
-// Compile prepares jobs for a device. Each tensor may be replaced by at most one job. On the CPU,
-// package cpu runs the jobs that it supports; all others form one graph.
-func Compile(dev *engine.Device, name string, jobs []Job, o Options) (*Update, error) {
+// Compile compiles jobs for a device. Each tensor may be replaced by at most one job. divided
+// reports which tensors are sharded by rows.
+func Compile(dev *engine.Device, name string, jobs []Job, divided Divided) (*Update, error) {
+	e, err := StageOf(name, jobs).Compile(dev, divided)
+	if err != nil {
+		return nil, err
+	}
+	return &Update{e, dev, jobs}, nil
+}
+
+// StageOf returns the stage that runs jobs. It takes their scalars, in the order of [ScalarNames],
+// as one vector, and returns their measures as one.
+func StageOf(name string, jobs []Job) Stage {
 	jobs = keepShared(jobs)
-	u := &Update{dev: dev, Executed: map[string]int{}}
-	own, rest := &cpuRunner{dev: dev, name: name}, jobs
-	if dev.SharesMemory() && !o.OneGraph {
-		rest = nil
-		for _, j := range jobs {
-			if len(j.Storage) > 0 {
-				rest = append(rest, j)
-				continue
+	shapes, donated := shapesOf(jobs), map[string]bool{}
+	s := Stage{Name: name, Stored: map[string]dtypes.DType{}}
+	if scalars := ScalarNames(jobs); len(scalars) > 0 {
+		s.Inputs = append(s.Inputs, ScalarSpec(scalars))
+	}
+	for _, j := range jobs {
+		for input := range j.Donated {
+			donated[j.Inputs[input]] = true
+		}
+		for tensor, storage := range j.Storage {
+			s.Stored[tensor] = DType(storage)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(shapes)) {
+		spec := engine.Spec{Name: name, Shape: shapes[name], Donated: donated[name]}
+		s.Inputs = append(s.Inputs, spec)
+	}
+	s.Write = func(b *program.Builder, in Values) Values { return write(b, jobs, in) }
+	return s
+}
+
+func write(b *program.Builder, jobs []Job, in Values) (out Values) {
+	scalars, out := Values{}, Values{}
+	for i, name := range ScalarNames(jobs) {
+		scalars[name] = in[ScalarsName].At(0, i, i+1).Reshape()
+	}
+	var measures []program.Value
+	for _, j := range jobs {
+		var args []program.Value
+		for _, input := range j.Program.Inputs {
+			if name, bound := j.Inputs[input.Name]; bound {
+				args = append(args, in[name])
+			} else {
+				args = append(args, scalars[input.Name])
 			}
-			kernel, err := cpu.CompileFlat(j.Program)
-			_, refused := errors.AsType[*passes.Refusal](err)
-			switch {
-			case refused:
-				rest = append(rest, j)
-			case err != nil:
-				return nil, err
-			default:
-				own.jobs = append(own.jobs, j)
-				own.calls = append(own.calls, cpu.Call{
-					Kernel: kernel, Inputs: make([]any, len(j.Program.Inputs)),
-					Outputs: make([]any, len(j.Program.Outputs)),
-				})
+		}
+		results := transform.Inline(b, j.Program, args...)
+		for name, tensor := range j.Outputs {
+			out[tensor] = results[name]
+		}
+		for _, name := range j.Measures() {
+			measures = append(measures, results[name])
+		}
+	}
+	if len(measures) > 0 {
+		out[MeasuresName] = Vector(measures...)
+	}
+	return out
+}
+
+// Vector returns the vector of numbers.
+func Vector(numbers ...program.Value) program.Value {
+	for i, v := range numbers {
+		numbers[i] = v.Reshape(1)
+	}
+	if len(numbers) == 1 {
+		return numbers[0]
+	}
+	return numbers[0].Concatenate(0, numbers[1:]...)
+}
+
+func shapesOf(jobs []Job) map[string]shapes.Shape {
+	all := map[string]shapes.Shape{}
+	for _, j := range jobs {
+		for _, in := range j.Program.Inputs {
+			if name, bound := j.Inputs[in.Name]; bound {
+				dtype := dtypes.Float32
+				if in.Type.DType == program.Uint { // a key of random bits
+					dtype = dtypes.Uint32
+				} else if storage, ok := j.Storage[name]; ok {
+					dtype = DType(storage)
+				}
+				all[name] = shapes.Make(dtype, in.Type.Shape...)
 			}
 		}
 	}
-	var err error
-	if len(own.jobs) > 0 {
-		u.cpu, u.Executed["cpu"] = own, len(own.jobs)
-		err = own.compileReclaim()
-	}
-	if len(rest) > 0 && err == nil {
-		u.graphJobs, u.Executed["graph"] = rest, len(rest)
-		u.graph, err = graphStage(name, rest).Compile(dev, o.Divided)
-	}
-	if err != nil {
-		u.Close()
-		return nil, err
-	}
-	return u, nil
+	return all
 }
 
 // keepShared returns the jobs, without donations of tensors that other jobs also read.
@@ -126,51 +140,59 @@ func keepShared(jobs []Job) []Job {
 	return jobs
 }
 
-// consumedTensors lists the donated tensors that jobs do not replace.
-func consumedTensors(jobs []Job) []string {
-	var list []string
-	for _, j := range jobs {
-		replaced := slices.Collect(maps.Values(j.Outputs))
-		for input := range j.Donated {
-			if name := j.Inputs[input]; !slices.Contains(replaced, name) {
-				list = append(list, name)
-			}
-		}
-	}
-	slices.Sort(list)
-	return list
-}
-
 // Run runs all jobs and replaces in t the tensors that they write. Tensors that are donated but not
-// replaced are removed from t. After an error, some buffers of t may be gone and others replaced.
+// replaced are removed from t. After an error, some buffers of t may be gone.
 func (u *Update) Run(t Tensors, scalars Scalars) (Measures, error) {
-	out, measures := Tensors{}, Measures{}
-	var err error
-	if u.cpu != nil {
-		err = u.cpu.run(t, scalars, out, measures)
-	}
-	if u.graph != nil && err == nil {
-		err = u.runGraph(t, scalars, measures)
-	}
+	values, err := scalars.Vector(ScalarNames(u.jobs)...)
 	if err != nil {
-		for _, b := range out {
-			b.Finalize()
-		}
 		return nil, err
 	}
-	for name, b := range out {
-		t[name].Finalize()
-		t[name] = b
+	given := Tensors{}
+	if len(values) > 0 {
+		if given[ScalarsName], err = engine.Upload(u.dev, values, len(values)); err != nil {
+			return nil, err
+		}
+		defer given[ScalarsName].Finalize()
+	}
+	if err := u.Executable.Run(t, given); err != nil {
+		return nil, err
+	}
+	measures := Measures{}
+	if measured := t[MeasuresName]; measured != nil {
+		defer measured.Finalize()
+		delete(t, MeasuresName)
+		if values, err = engine.Download[float32](measured); err != nil {
+			return nil, err
+		}
+		ReadMeasures(u.jobs, values, measures)
 	}
 	return measures, nil
 }
 
-// Close frees the compiled jobs.
-func (u *Update) Close() {
-	if u.cpu != nil && u.cpu.reclaim != nil {
-		u.cpu.reclaim.Close()
+// ReadMeasures stores values, the measures of all jobs, under their names.
+func ReadMeasures(jobs []Job, values []float32, measures Measures) {
+	for _, j := range jobs {
+		for _, name := range j.Measures() {
+			measures.set(name, j.Tensor, values[0])
+			values = values[1:]
+		}
 	}
-	if u.graph != nil {
-		u.graph.Close()
+}
+
+// ScalarNames lists the scalars that jobs read, in the order of their vector.
+func ScalarNames(jobs []Job) []string {
+	read := map[string]bool{}
+	for _, j := range jobs {
+		for _, in := range j.Program.Inputs {
+			if _, bound := j.Inputs[in.Name]; !bound {
+				read[in.Name] = true
+			}
+		}
 	}
+	return slices.Sorted(maps.Keys(read))
+}
+
+// ScalarSpec returns the input specification for the vector of the named scalars.
+func ScalarSpec(names []string) engine.Spec {
+	return engine.Spec{Name: ScalarsName, Shape: shapes.Make(dtypes.Float32, len(names))}
 }

@@ -1,14 +1,13 @@
 package quantize_test
 
 import (
+	"github.com/cage-qat/cage/host/model/network"
+	"github.com/cage-qat/cage/internal/testing/teststage"
+	"github.com/cage-qat/cage/sdk/program"
 	"math"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/deploy/posttrain"
@@ -35,7 +34,6 @@ func activationsOf(
 	t.Helper()
 	m, values := small(t, kind, layers, 32)
 	dev := cpu(t)
-	var specs []engine.Spec
 	var in []*engine.Buffer
 	for _, p := range m.Params() {
 		data := replaced[p.Name]
@@ -46,32 +44,21 @@ func activationsOf(
 		if err != nil {
 			t.Fatal(err)
 		}
-		specs, in = append(specs, engine.Spec{Name: p.Name, Shape: b.Shape()}), append(in, b)
+		in = append(in, b)
 	}
 	tokens, err := engine.Upload(dev, slices.Concat(sequences(texts)...), texts, length)
 	if err != nil {
 		t.Fatal(err)
 	}
-	specs = append(specs, engine.Spec{Name: "tokens", Shape: shapes.Make(dtypes.Int32, texts, length)})
-	e, err := dev.Compile("activations", specs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-		ids := in[len(in)-1]
-		target := graph.Slice(ids, graph.AxisRange(), graph.AxisRange(0, 1)) // any one
-		return testmodel.Activations(m, in[:len(in)-1], graph.Concatenate([]*graph.Node{ids, target}, 1),
-			func(site string) bool { return strings.HasPrefix(site, zeros) })
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := e.Run(append(in, tokens), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := teststage.Compute(t, dev, m.Calls(network.Shape{}), append(in, tokens),
+		func(_ *program.Builder, in []program.Value) []program.Value {
+			ids := in[len(in)-1]
+			target := ids.At(1, 0, 1) // any one
+			return testmodel.Activations(m, in[:len(in)-1], ids.Concatenate(1, target),
+				func(site string) bool { return strings.HasPrefix(site, zeros) })
+		})
 	list := map[string][]float32{}
-	for i, b := range out {
-		data, err := engine.Download[float32](b)
-		if err != nil {
-			t.Fatal(err)
-		}
+	for i, data := range out {
 		for _, name := range m.ActivationSites(texts, length)[i].Feeds {
 			list[name] = data
 		}

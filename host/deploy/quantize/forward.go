@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/deploy/posttrain"
 	"github.com/cage-qat/cage/host/model"
@@ -20,6 +21,7 @@ import (
 	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/transform"
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
@@ -33,8 +35,8 @@ type forward struct {
 	texts          []text
 
 	block    int
-	weights  []*engine.Buffer // weights of the current block, in the order of its parameters
-	compiled map[string]*engine.Executable
+	weights  update.Tensors // weights of the current block
+	compiled map[string]*update.Executable
 }
 
 // text is a batch of sequences with its current residual stream.
@@ -48,7 +50,8 @@ type text struct {
 func newForward(dev *engine.Device, m model.Language, batch, context int,
 	activations map[string]spec.Quantizer) (*forward, error) {
 	f := &forward{dev: dev, model: m, batch: batch, context: context,
-		activations: map[string]lower.Quantizer{}, compiled: map[string]*engine.Executable{}}
+		activations: map[string]lower.Quantizer{}, compiled: map[string]*update.Executable{},
+		weights: update.Tensors{}}
 	for site, p := range activations {
 		if len(p.Trained) > 0 || len(p.State) > 0 {
 			return nil, fmt.Errorf("%s: the quantizer has trained parameters or a state, which only "+
@@ -99,7 +102,7 @@ func (f *forward) loadBlock(block int, values map[string][]float32) error {
 		if err != nil {
 			return err
 		}
-		f.weights = append(f.weights, b)
+		f.weights[f.inBlock(p.Name)] = b
 	}
 	return nil
 }
@@ -109,136 +112,126 @@ func (f *forward) replace(name string, values []float32) error {
 	i := slices.IndexFunc(params, func(p architecture.Param) bool { return p.Name == name })
 	b, err := engine.Upload(f.dev, values, params[i].Dims...)
 	if err == nil {
-		err = f.weights[i].Finalize()
-		f.weights[i] = b
+		err = f.weights[f.inBlock(name)].Finalize()
+		f.weights[f.inBlock(name)] = b
 	}
 	return err
 }
 
 // finishBlock computes the residual streams after the current block, and frees its weights.
 func (f *forward) finishBlock(ctx context.Context) error {
-	output := func(_ []*graph.Node, y *graph.Node, _ []*graph.Node) []*graph.Node {
-		return []*graph.Node{y}
-	}
-	e, err := f.compile("outputs", nil, nil, output)
+	e, err := f.compile("outputs", nil, nil, nil)
 	if err != nil {
 		return err
 	}
 	for _, t := range f.texts {
-		out, err := f.run(ctx, e, t, nil)
+		out := update.Tensors{}
+		err := f.run(ctx, e, t, out)
 		if err == nil {
-			err = engine.DownloadInto(out[0], t.stream)
+			err = engine.DownloadInto(out[network.Stream], t.stream)
 		}
-		if err := errors.Join(err, engine.FinalizeAll(out...)); err != nil {
+		if err := errors.Join(err, out[network.Stream].Finalize()); err != nil {
 			return err
 		}
 	}
-	return f.free()
+	f.free()
+	return nil
 }
 
-func (f *forward) free() error {
-	err := engine.FinalizeAll(f.weights...)
-	f.weights = nil
-	return err
+func (f *forward) free() {
+	f.weights.Finalize()
+	clear(f.weights)
 }
 
 func (f *forward) close() {
-	_ = f.free()
+	f.free()
 	for _, e := range f.compiled {
 		e.Close()
 	}
 }
 
-// run runs an executable with the block's weights, a text, and further inputs. It consumes the
-// donated buffers.
-func (f *forward) run(ctx context.Context, e *engine.Executable, t text, more []*engine.Buffer,
-	donated ...*engine.Buffer) ([]*engine.Buffer, error) {
+// run runs an executable with the block's weights, a text, and the inputs in more, to which it adds
+// the outputs.
+func (f *forward) run(ctx context.Context, e *update.Executable, t text,
+	more update.Tensors) (err error) {
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return err
 	}
 	rows := f.batch * f.context
-	x, err := engine.Upload(f.dev, t.stream, rows, len(t.stream)/rows)
+	in := update.Tensors{}
+	defer in.Finalize()
+	in[network.Stream], err = engine.Upload(f.dev, t.stream, rows, len(t.stream)/rows)
+	if err == nil && t.segments != nil {
+		in[network.Segments], err = engine.Upload(f.dev, t.segments, f.batch, f.context)
+	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	defer x.Finalize()
-	in := append(slices.Clone(f.weights), x)
-	if t.segments != nil {
-		segments, err := engine.Upload(f.dev, t.segments, f.batch, f.context)
-		if err != nil {
-			return nil, err
-		}
-		defer segments.Finalize()
-		in = append(in, segments)
-	}
-	in = append(in, more...)
-	donate := append(make([]bool, len(in)), slices.Repeat([]bool{true}, len(donated))...)
-	return e.Run(append(in, donated...), donate)
+	return e.Run(more, in, f.weights)
 }
 
 // hessians computes the Hessians of the inputs at the given sites.
 func (f *forward) hessians(ctx context.Context, sites []model.ActivationSite) ([]*inputs, error) {
-	specs := []engine.Spec{float32Input("keep", false), float32Input("add", false)}
+	specs := []engine.Spec{float32Input(keep, false), float32Input(add, false)}
+	sumOf := func(s model.ActivationSite) string { return "sum of " + f.inBlock(s.Name) }
 	for _, s := range sites {
-		specs = append(specs, float32Input("sum of "+s.Name, true, s.Width, s.Width))
+		specs = append(specs, float32Input(sumOf(s), true, s.Width, s.Width))
 	}
-	e, err := f.compile("inputs", sites, specs,
-		func(at []*graph.Node, _ *graph.Node, more []*graph.Node) (sums []*graph.Node) {
-			for i, x := range at {
-				axis := 0                    // axis of the tokens
-				if engine.OnCPU(x.Graph()) { // the CPU is faster if the contracted axis is last
-					x, axis = graph.Transpose(x, 0, 1), 1
-				}
-				gram := graph.DotGeneral(x, []int{axis}, nil, x, []int{axis}, nil)
-				sum := graph.Add(graph.Mul(more[2+i], more[0]), graph.Mul(gram, more[1]))
-				sums = append(sums, sum)
-			}
-			return sums
-		})
+	e, err := f.compile("inputs", sites, specs, func(seen, in update.Values) update.Values {
+		out := update.Values{}
+		for _, s := range sites {
+			x := seen[s.Name].Transpose(1, 0) // the contracted axis last, which is faster on the CPU
+			gram := x.Dot(x, [2][]int{{1}, {1}}, [2][]int{})
+			out[sumOf(s)] = in[sumOf(s)].Mul(in[keep]).Add(gram.Mul(in[add]))
+		}
+		return out
+	})
 	if err != nil {
 		return nil, err
 	}
-	sums := make([]*engine.Buffer, len(sites))
-	defer func() { _ = engine.FinalizeAll(sums...) }()
-	for i, s := range sites {
-		if sums[i], err = engine.Zeros(f.dev, s.Width, s.Width); err != nil {
+	t := update.Tensors{} // the sums, and factors
+	defer func() { t.Finalize() }()
+	for _, s := range sites {
+		if t[sumOf(s)], err = engine.Zeros(f.dev, s.Width, s.Width); err != nil {
 			return nil, err
 		}
 	}
 	tokens := int64(0)
-	for _, t := range f.texts {
+	for _, of := range f.texts {
 		// Extend the running mean over the previous tokens to this batch.
 		before := tokens
-		tokens += t.tokens
-		keep, err := engine.Upload(f.dev, []float32{float32(float64(before) / float64(tokens))})
-		if err != nil {
+		tokens += of.tokens
+		for name, factor := range map[string]float64{keep: float64(before) / float64(tokens),
+			add: 2 / float64(tokens)} {
+			t[name].Finalize()
+			if t[name], err = engine.Upload(f.dev, []float32{float32(factor)}); err != nil {
+				return nil, err
+			}
+		}
+		if err := f.run(ctx, e, of, t); err != nil {
 			return nil, err
 		}
-		add, err := engine.Upload(f.dev, []float32{float32(2 / float64(tokens))})
-		if err != nil {
-			return nil, errors.Join(err, keep.Finalize())
-		}
-		next, err := f.run(ctx, e, t, []*engine.Buffer{keep, add}, sums...)
-		if err := errors.Join(err, engine.FinalizeAll(keep, add)); err != nil {
-			return nil, err
-		}
-		sums = next
 	}
 	list := make([]*inputs, len(sites))
 	for i, s := range sites {
-		list[i] = &inputs{f, s.Width, tokens, sums[i]}
+		list[i] = &inputs{f, s.Width, tokens, t[sumOf(s)]} // which owns it
+		delete(t, sumOf(s))
 	}
-	sums = nil // owned by list now
 	return list, nil
 }
 
-// compile compiles the forward pass of a block, followed by the graph that build makes from the
-// activations at the given sites (at), the block's output y, and further inputs. One executable
-// serves all blocks with the same positions, unless activations are quantized, which may differ
-// between blocks.
-func (f *forward) compile(what string, sites []model.ActivationSite, more []engine.Spec,
-	build func(at []*graph.Node, y *graph.Node, more []*graph.Node) []*graph.Node,
-) (*engine.Executable, error) {
+// Names of the factors of the sum and of a summand in a running mean.
+const (
+	keep = "keep"
+	add  = "add"
+)
+
+// compile compiles the forward pass of a block, followed by what more writes from the activations
+// at the given sites and from further inputs; without it the residual stream after the block is the
+// output. One executable serves all blocks with the same positions, unless activations are
+// quantized, which may differ between blocks.
+func (f *forward) compile(what string, sites []model.ActivationSite, further []engine.Spec,
+	more func(seen, in update.Values) update.Values) (*update.Executable, error) {
 	s := f.model.Network().LayerRope(f.block)
 	key := fmt.Sprint(what, " ", s.RopeKey(), s.LayerWindow(f.block, math.MaxInt))
 	for _, s := range sites {
@@ -251,49 +244,47 @@ func (f *forward) compile(what string, sites []model.ActivationSite, more []engi
 	if e, ok := f.compiled[key]; ok {
 		return e, nil
 	}
-	var specs []engine.Spec
-	for _, p := range f.model.BlockParams(f.block) {
-		specs = append(specs, float32Input(p.Name, false, p.Dims...))
-	}
 	rows, segmented := f.batch*f.context, f.texts[0].segments != nil
-	specs = append(specs, float32Input("x", false, rows, len(f.texts[0].stream)/rows))
+	specs := []engine.Spec{float32Input(network.Stream, false, rows, len(f.texts[0].stream)/rows)}
+	for _, p := range f.model.BlockParams(f.block) {
+		specs = append(specs, float32Input(f.inBlock(p.Name), false, p.Dims...))
+	}
 	if segmented {
 		shape := shapes.Make(dtypes.Int32, f.batch, f.context)
-		specs = append(specs, engine.Spec{Name: "segments", Shape: shape})
+		specs = append(specs, engine.Spec{Name: network.Segments, Shape: shape})
 	}
-	block := func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-		weights, x, more := in[:len(f.weights)], in[len(f.weights)], in[len(f.weights)+1:]
-		var segments *graph.Node
-		if segmented {
-			segments, more = more[0], more[1:]
-		}
-		out := f.blockOutputs(weights, x, segments, sites)
-		at := lists.Map(sites, func(s model.ActivationSite) *graph.Node { return out[s.Name] })
-		return build(at, out[network.Stream], more)
+	of := model.Pass{Shape: network.Shape{Task: network.OneBlock, Batch: f.batch, Context: f.context,
+		Documents: segmented, Layer: f.block, Record: lists.Map(sites, model.ActivationSite.String)}}
+	of.Calls = map[string]*program.Call{}
+	for site, q := range f.activations {
+		of.Calls[site] = q.Call(false)
 	}
-	e, err := f.dev.Compile(key, append(specs, more...), block)
+	written, err := f.model.Program(of)
+	if err != nil {
+		return nil, err
+	}
+	stage := update.Stage{Name: key, Inputs: append(specs, further...), Calls: f.model.Calls(of.Shape),
+		Write: func(b *program.Builder, in update.Values) update.Values {
+			args := lists.Map(written.Inputs, func(i program.Input) program.Value {
+				return in[f.inBlock(i.Name)]
+			})
+			out := update.Values(transform.Inline(b, written, args...))
+			if more != nil {
+				return more(out, in)
+			}
+			return out
+		}}
+	e, err := stage.Compile(f.dev, nil)
 	if err == nil {
 		f.compiled[key] = e
 	}
 	return e, err
 }
 
-// blockOutputs computes the residual stream after the current block or, if there are sites, their
-// activations by name.
-func (f *forward) blockOutputs(weights []*graph.Node, x, segments *graph.Node,
-	sites []model.ActivationSite) map[string]*graph.Node {
-	of := model.Pass{Inputs: map[string]*graph.Node{network.Stream: x, network.Segments: segments}}
-	of.Shape = network.Shape{Task: network.OneBlock, Batch: f.batch, Context: f.context,
-		Documents: segments != nil, Layer: f.block, Record: lists.Map(sites, model.ActivationSite.String)}
-	of.Calls = map[string]*program.Call{}
-	for site, q := range f.activations {
-		of.Calls[site] = q.Call(false)
-	}
-	for i, p := range f.model.BlockParams(f.block) {
-		of.Inputs[p.Name] = weights[i]
-	}
-	out, _ := f.model.Compute(of, nil)
-	return out
+// inBlock returns the name of a parameter or activation of the current block without the block's
+// number, so that executables serve several blocks.
+func (f *forward) inBlock(name string) string {
+	return strings.TrimPrefix(name, architecture.LayerPrefix(f.block))
 }
 
 func indexOf(sites []model.ActivationSite, site model.ActivationSite) int {
@@ -317,46 +308,42 @@ type inputs struct {
 // difference d of weights, ‖X·dᵀ‖² is samples/2·tr(d·H·dᵀ), with a trace per row.
 func (in *inputs) errors(w, quantized, rounded []float32) (*posttrain.OutputErrors, error) {
 	rows, f := len(w)/in.size, in.forward
+	weights, traces := []string{"weight", "quantized", "rounded"}, []string{"error", "rounding", "all"}
 	key := fmt.Sprintf("output errors of %d by %d", rows, in.size)
 	e, ok := f.compiled[key]
 	if !ok {
-		var specs []engine.Spec
-		for _, name := range []string{"weight", "quantized", "rounded"} {
-			specs = append(specs, float32Input(name, false, rows, in.size))
-		}
-		specs = append(specs, float32Input("mean", false, in.size, in.size))
-		traces := func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-			trace := func(d *graph.Node) *graph.Node { // H is symmetric
-				h := graph.DotGeneral(d, []int{1}, nil, in[3], []int{1}, nil)
-				return graph.ReduceSum(graph.Mul(d, h), 1)
+		stage := update.Stage{Name: key, Inputs: []engine.Spec{float32Input("mean", false, in.size,
+			in.size)}, Write: func(_ *program.Builder, in update.Values) update.Values {
+			trace := func(d program.Value) program.Value { // H is symmetric
+				return d.Mul(d.Dot(in["mean"], [2][]int{{1}, {1}}, [2][]int{})).ReduceSum(1)
 			}
-			return []*graph.Node{
-				trace(graph.Sub(in[0], in[1])), trace(graph.Sub(in[0], in[2])), trace(in[0]),
-			}
+			w := in[weights[0]]
+			return update.Values{traces[0]: trace(w.Sub(in[weights[1]])),
+				traces[1]: trace(w.Sub(in[weights[2]])), traces[2]: trace(w)}
+		}}
+		for _, name := range weights {
+			stage.Inputs = append(stage.Inputs, float32Input(name, false, rows, in.size))
 		}
 		var err error
-		if e, err = f.dev.Compile(key, specs, traces); err != nil {
+		if e, err = stage.Compile(f.dev, nil); err != nil {
 			return nil, err
 		}
 		f.compiled[key] = e
 	}
-	var args []*engine.Buffer
-	defer func() { _ = engine.FinalizeAll(args...) }()
-	for _, values := range [][]float32{w, quantized, rounded} {
-		b, err := engine.Upload(f.dev, values, rows, in.size)
-		if err != nil {
+	t := update.Tensors{}
+	defer func() { t.Finalize() }()
+	for i, values := range [][]float32{w, quantized, rounded} {
+		var err error
+		if t[weights[i]], err = engine.Upload(f.dev, values, rows, in.size); err != nil {
 			return nil, err
 		}
-		args = append(args, b)
 	}
-	out, err := e.Run(append(args[:3:3], in.mean), nil)
-	if err != nil {
+	if err := e.Run(t, update.Tensors{"mean": in.mean}); err != nil {
 		return nil, err
 	}
-	defer func() { _ = engine.FinalizeAll(out...) }()
 	var sums [3]float64
-	for i, b := range out {
-		perRow, err := engine.Download[float32](b)
+	for i, name := range traces {
+		perRow, err := engine.Download[float32](t[name])
 		if err != nil {
 			return nil, err
 		}

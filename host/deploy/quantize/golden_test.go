@@ -6,6 +6,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/deploy/posttrain"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/testing/golden"
@@ -92,7 +93,7 @@ func quantizeGolden(
 		}
 		mean[i] = float32(2 * sum / float64(samples))
 	}
-	in := &inputs{forward: &forward{dev: dev, compiled: map[string]*engine.Executable{}},
+	in := &inputs{forward: &forward{dev: dev, compiled: map[string]*update.Executable{}},
 		size: columns, samples: int64(samples)}
 	if in.mean, err = engine.Upload(dev, mean, columns, columns); err != nil {
 		t.Fatal(err)

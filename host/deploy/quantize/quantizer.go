@@ -6,15 +6,15 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/passes"
+	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/deploy/posttrain"
 	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/transform"
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
@@ -25,18 +25,14 @@ type quantizer struct {
 	// block is the block size of the rotation that ends the program; 1 if there is none. The
 	// quantizer rounds before this rotation.
 	block   int
-	inputs  []*engine.Buffer // the quantizer's trained parameters and state for the weight
-	quant   *engine.Executable
-	scaling *engine.Executable // computes only scales; nil until needed
+	inputs  update.Tensors // the quantizer's trained parameters and state for the weight
+	quant   *update.Executable
+	scaling *update.Executable // computes only scales; nil until needed
 }
 
-// Outputs of the executable quant, in order. The last two exist only if the program has them.
-const (
-	valueOutput   = iota // Q(w)
-	roundedOutput        // Q(w) before the rotation
-	codesOutput
-	scaleOutput
-)
+// roundedOutput is Q(w) before the rotation, an output of the executable quant besides those of the
+// program.
+const roundedOutput = "rounded"
 
 // newQuantizer prepares the quantizer of a weight. inputs returns its trained parameters and state
 // by input name; if it is nil, they get their initial values.
@@ -44,7 +40,8 @@ func newQuantizer(dev *engine.Device, p spec.Quantizer, w []float32,
 	inputs func(input string) ([]float32, error)) (*quantizer, error) {
 	p = p.ForEvaluation()
 	q := &quantizer{dev: dev, program: p, dims: p.Program.Inputs[0].Type.Shape,
-		block: max(1, passes.EndingRotation(p.Program, spec.OutputValue))}
+		block:  max(1, passes.EndingRotation(p.Program, spec.OutputValue)),
+		inputs: update.Tensors{}}
 	var err error
 	switch {
 	case inputs != nil:
@@ -58,7 +55,7 @@ func newQuantizer(dev *engine.Device, p spec.Quantizer, w []float32,
 				err = fmt.Errorf("%s: %w", in.Name, err)
 				break
 			}
-			q.inputs = append(q.inputs, b)
+			q.inputs[in.Name] = b
 		}
 	case p.SearchEvery > 0:
 		err = errors.New("the quantizer searches in its own process, which only training does: " +
@@ -80,8 +77,8 @@ func newQuantizer(dev *engine.Device, p spec.Quantizer, w []float32,
 }
 
 func (q *quantizer) close() {
-	_ = engine.FinalizeAll(q.inputs...)
-	for _, e := range []*engine.Executable{q.quant, q.scaling} {
+	q.inputs.Finalize()
+	for _, e := range []*update.Executable{q.quant, q.scaling} {
 		if e != nil {
 			e.Close()
 		}
@@ -90,24 +87,24 @@ func (q *quantizer) close() {
 
 // init computes the initial values of the quantizer's trained parameters and state.
 func (q *quantizer) init(w []float32) error {
-	e, err := q.dev.Compile("initial quantizer parameters", q.specs()[:1],
-		func(g *graph.Graph, in []*graph.Node) (out []*graph.Node) {
-			named := map[string]*graph.Node{}
-			for _, p := range []*program.Program{q.program.Init, q.program.InitState} {
-				if p != nil {
-					maps.Copy(named, lower.Lower(g, p, in))
-				}
+	e, err := q.stage("initial quantizer parameters", 1, func(x []program.Value) update.Values {
+		named := update.Values{}
+		for _, p := range []*program.Program{q.program.Init, q.program.InitState} {
+			if p != nil {
+				maps.Copy(named, transform.Inline(x[0].Builder(), p, x...))
 			}
-			for _, input := range q.program.Program.Inputs[1:] {
-				out = append(out, named[input.Name])
-			}
-			return out
-		})
+		}
+		out := update.Values{}
+		for _, input := range q.program.Program.Inputs[1:] {
+			out[input.Name] = named[input.Name]
+		}
+		return out
+	})
 	if err != nil {
 		return err
 	}
 	defer e.Close()
-	q.inputs, err = q.run(e, w, nil)
+	q.inputs, err = q.run(e, w)
 	return err
 }
 
@@ -118,10 +115,10 @@ func (q *quantizer) given(weight string) (list []step.Tensor, err error) {
 	if slices.ContainsFunc(q.program.Trained, shared) {
 		return nil, nil
 	}
-	for i, in := range q.program.Program.Inputs[1:] {
+	for _, in := range q.program.Program.Inputs[1:] {
 		name := step.QuantizerInput(weight, q.program.Trained, in.Name)
 		t := step.Tensor{Name: name, Dims: in.Type.Shape}
-		if t.Data, err = engine.Download[float32](q.inputs[i]); err != nil {
+		if t.Data, err = engine.Download[float32](q.inputs[in.Name]); err != nil {
 			return nil, err
 		}
 		list = append(list, t)
@@ -129,33 +126,38 @@ func (q *quantizer) given(weight string) (list []step.Tensor, err error) {
 	return list, nil
 }
 
-func (q *quantizer) specs() (specs []engine.Spec) {
-	for _, in := range q.program.Program.Inputs {
-		specs = append(specs, float32Input(in.Name, false, in.Type.Shape...))
+// stage compiles a function of the first inputs of the quantizer's program, the weight and so on.
+func (q *quantizer) stage(name string, inputs int,
+	write func(in []program.Value) update.Values) (*update.Executable, error) {
+	list := q.program.Program.Inputs[:inputs]
+	s := update.Stage{Name: name, Write: func(_ *program.Builder, in update.Values) update.Values {
+		return write(lists.Map(list, func(i program.Input) program.Value { return in[i.Name] }))
+	}}
+	for _, in := range list {
+		s.Inputs = append(s.Inputs, float32Input(in.Name, false, in.Type.Shape...))
 	}
-	return specs
+	return s.Compile(q.dev, nil)
 }
 
 func (q *quantizer) compile() error {
-	program := q.program.Program
-	rounded, err := program, error(nil) // the program without its rotation
+	p := q.program.Program
+	rounded, err := p, error(nil) // the program without its rotation
 	if q.block > 1 {
-		if rounded, err = passes.UndoRotation(program, q.block, spec.OutputValue); err != nil {
+		if rounded, err = passes.UndoRotation(p, q.block, spec.OutputValue); err != nil {
 			return err
 		}
 	}
-	q.quant, err = q.dev.Compile("quantize "+program.Name, q.specs(),
-		func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-			only := lower.Only(program, spec.OutputValue, spec.OutputCodes, spec.OutputScale)
-			named := lower.Lower(g, only, in)
-			before := lower.Lower(g, lower.Only(rounded, spec.OutputValue), in)
-			out := []*graph.Node{named[spec.OutputValue], before[spec.OutputValue]}
-			if q.hasCodes() {
-				codes := graph.ConvertDType(named[spec.OutputCodes], dtypes.Int32)
-				out = append(out, codes, named[spec.OutputScale])
-			}
-			return out
-		})
+	q.quant, err = q.stage("quantize "+p.Name, len(p.Inputs), func(in []program.Value) update.Values {
+		b := in[0].Builder()
+		only := lower.Only(p, spec.OutputValue, spec.OutputCodes, spec.OutputScale)
+		out := update.Values(transform.Inline(b, only, in...))
+		before := transform.Inline(b, lower.Only(rounded, spec.OutputValue), in...)
+		out[roundedOutput] = before[spec.OutputValue]
+		if q.hasCodes() {
+			out[spec.OutputCodes] = out[spec.OutputCodes].Convert(program.Int)
+		}
+		return out
+	})
 	return err
 }
 
@@ -165,53 +167,53 @@ func (q *quantizer) hasCodes() bool {
 	return codes && scale
 }
 
-func (q *quantizer) run(
-	e *engine.Executable, w []float32, more []*engine.Buffer,
-) ([]*engine.Buffer, error) {
+// run runs an executable on a weight.
+func (q *quantizer) run(e *update.Executable, w []float32) (update.Tensors, error) {
 	x, err := engine.Upload(q.dev, w, q.dims...)
 	if err != nil {
 		return nil, err
 	}
 	defer x.Finalize()
-	return e.Run(append([]*engine.Buffer{x}, more...), nil)
+	out := update.Tensors{}
+	return out, e.Run(out, q.inputs, update.Tensors{q.program.Program.Inputs[0].Name: x})
 }
 
 func (q *quantizer) scales(w []float32) (scale []float32, err error) {
 	if q.scaling == nil {
 		only := lower.Only(q.program.Program, spec.OutputScale)
-		q.scaling, err = q.dev.Compile("scales of "+only.Name, q.specs(),
-			func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-				return []*graph.Node{lower.Lower(g, only, in)[spec.OutputScale]}
+		q.scaling, err = q.stage("scales of "+only.Name, len(only.Inputs),
+			func(in []program.Value) update.Values {
+				return transform.Inline(in[0].Builder(), only, in...)
 			})
 		if err != nil {
 			return nil, err
 		}
 	}
-	out, err := q.run(q.scaling, w, q.inputs)
+	out, err := q.run(q.scaling, w)
 	if err != nil {
 		return nil, err
 	}
-	defer out[0].Finalize()
-	return engine.Download[float32](out[0])
+	defer out.Finalize()
+	return engine.Download[float32](out[spec.OutputScale])
 }
 
 // quantize returns Q(w), and the program's outputs before the rotation that may end it.
 func (q *quantizer) quantize(w []float32) (value []float32, a posttrain.Answer, err error) {
-	out, err := q.run(q.quant, w, q.inputs)
+	out, err := q.run(q.quant, w)
 	if err != nil {
 		return nil, a, err
 	}
-	defer func() { _ = engine.FinalizeAll(out...) }()
-	if value, err = engine.Download[float32](out[valueOutput]); err != nil {
+	defer out.Finalize()
+	if value, err = engine.Download[float32](out[spec.OutputValue]); err != nil {
 		return nil, a, err
 	}
 	if a.Value, err = engine.Download[float32](out[roundedOutput]); err != nil || !q.hasCodes() {
 		return value, a, err
 	}
-	if a.Codes, err = engine.Download[int32](out[codesOutput]); err != nil {
+	if a.Codes, err = engine.Download[int32](out[spec.OutputCodes]); err != nil {
 		return nil, a, err
 	}
-	a.Scale, err = engine.Download[float32](out[scaleOutput])
+	a.Scale, err = engine.Download[float32](out[spec.OutputScale])
 	return value, a, err
 }
 

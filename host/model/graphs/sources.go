@@ -1,7 +1,6 @@
 package graphs
 
 import (
-	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
 
@@ -116,13 +115,7 @@ func normSource(x, gain *graph.Node, epsilon float64) *lower.Source {
 func gate(c lower.Call) ([]*graph.Node, lower.Back) {
 	a, b, activation := c.Args[0], c.Args[1], c.Setting.(string)
 	forward, backward := kernels.GatePrograms(activation, lower.SourceValue, a.Shape().Dimensions)
-	var y, gated *graph.Node
-	if activation == "silu" {
-		gated = silu(a)
-		y = graph.Mul(gated, b)
-	} else {
-		y = lower.Lower(a.Graph(), forward, []*graph.Node{a, b})[lower.SourceValue]
-	}
+	y := lower.Lower(a.Graph(), forward, []*graph.Node{a, b})[lower.SourceValue]
 	s := &lower.Source{Inputs: []*graph.Node{a, b}, Rounded: true, Forward: forward,
 		Backward: backward}
 	if lower.HasKernels(a.Graph()) {
@@ -133,33 +126,7 @@ func gate(c lower.Call) ([]*graph.Node, lower.Back) {
 			return adjoints
 		}
 		dy := d[0].Node()
-		if activation == "silu" {
-			return []*graph.Node{siluGradient(gated, a, graph.Mul(dy, b)), graph.Mul(dy, gated)}
-		}
 		out := lower.Lower(a.Graph(), backward, []*graph.Node{a, b, dy})
 		return []*graph.Node{out["da"], out["db"]}
 	}
-}
-
-// siluConfig selects silu among the activations that backends offer as one operation.
-var siluConfig = compute.ActivationConfig{Type: compute.ActivationSilu}
-
-// silu returns a·σ(a), in one pass over memory if the backend can.
-func silu(a *graph.Node) *graph.Node {
-	y, _ := graph.InternalFusedOpCaller(
-		func() *graph.Node { return graph.BackendFusedActivation(a, siluConfig) },
-		func() *graph.Node { return graph.Mul(a, graph.Sigmoid(a)) },
-		false)
-	return y
-}
-
-func siluGradient(y, a, dy *graph.Node) *graph.Node {
-	da, _ := graph.InternalFusedOpCaller(
-		func() *graph.Node { return graph.BackendFusedActivationVJP(y, a, dy, siluConfig) },
-		func() *graph.Node {
-			sigma := graph.Sigmoid(a)
-			return graph.Mul(dy, graph.Mul(sigma, graph.OnePlus(graph.Mul(a, graph.OneMinus(sigma)))))
-		},
-		false)
-	return da
 }

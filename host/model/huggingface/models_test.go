@@ -4,6 +4,9 @@ import (
 	"encoding/json/v2"
 	"flag"
 	"fmt"
+	networks "github.com/cage-qat/cage/host/model/network"
+	"github.com/cage-qat/cage/internal/testing/teststage"
+	"github.com/cage-qat/cage/sdk/program"
 	"maps"
 	"math"
 	"os"
@@ -12,7 +15,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gomlx/gomlx/core/graph"
 	"go.uber.org/goleak"
 
 	"github.com/cage-qat/cage/host/compute/device"
@@ -96,10 +98,10 @@ func (n network) logits(t testing.TB, ids []int32) [][]float32 {
 	t.Helper()
 	inputs := append(append([]*engine.Buffer{}, n.params...),
 		testdevice.Upload(t, n.device, slices.Concat(ids, ids[:1]), 1, len(ids)+1))
-	flat := testdevice.Evaluate(t, n.device, inputs,
-		func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+	flat := teststage.Compute(t, n.device, n.model.Calls(networks.Shape{}), inputs,
+		func(_ *program.Builder, in []program.Value) []program.Value {
 			last := len(in) - 1
-			return []*graph.Node{testmodel.Logits(n.model, in[:last], in[last])}
+			return []program.Value{testmodel.Logits(n.model, in[:last], in[last])}
 		})[0]
 	vocab := len(flat) / len(ids)
 	var list [][]float32

@@ -4,13 +4,12 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/program/transform"
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
@@ -23,7 +22,7 @@ const keptExecutables = 1024
 type Device struct {
 	mu       sync.Mutex
 	device   *engine.Device
-	compiled map[string]*engine.Executable // by program hash
+	compiled map[string]*update.Executable // by program hash
 	hashes   map[*program.Program]string   // of programs that were run
 	order    []string                      // program hashes in compilation order
 }
@@ -32,7 +31,7 @@ var _ sdktest.Machine = (*Device)(nil)
 
 // NewDevice returns a Device that uses d, and must be closed before d is.
 func NewDevice(d *engine.Device) *Device {
-	return &Device{device: d, compiled: map[string]*engine.Executable{},
+	return &Device{device: d, compiled: map[string]*update.Executable{},
 		hashes: map[*program.Program]string{}}
 }
 
@@ -55,16 +54,16 @@ func (d *Device) Run(p *program.Program,
 	inputs map[string]reference.Tensor) (map[string]reference.Tensor, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	args := make([]*engine.Buffer, len(p.Inputs))
-	defer func() { engine.FinalizeAll(args...) }()
-	for i, in := range p.Inputs {
+	args := update.Tensors{}
+	defer func() { args.Finalize() }()
+	for _, in := range p.Inputs {
 		tensor, ok := inputs[in.Name]
 		if !ok || !tensor.Type.Equal(in.Type) {
 			return nil, fmt.Errorf("program %q: input %q is %s, got %s",
 				p.Name, in.Name, in.Type, tensor.Type)
 		}
 		var err error
-		if args[i], err = upload(d.device, tensor); err != nil {
+		if args[in.Name], err = upload(d.device, tensor); err != nil {
 			return nil, err
 		}
 	}
@@ -72,21 +71,21 @@ func (d *Device) Run(p *program.Program,
 	if err != nil {
 		return nil, err
 	}
-	results, err := compiled.Run(args, nil)
-	if err != nil {
+	results := update.Tensors{}
+	if err := compiled.Run(results, args); err != nil {
 		return nil, err
 	}
-	defer engine.FinalizeAll(results...)
+	defer results.Finalize()
 	outputs := make(map[string]reference.Tensor, len(results))
-	for i, o := range p.Outputs {
-		if outputs[o.Name], err = download(results[i], p.TypeOf(o.Value)); err != nil {
+	for _, o := range p.Outputs {
+		if outputs[o.Name], err = download(results[o.Name], p.TypeOf(o.Value)); err != nil {
 			return nil, fmt.Errorf("program %q: output %q: %w", p.Name, o.Name, err)
 		}
 	}
 	return outputs, nil
 }
 
-func (d *Device) compile(p *program.Program, args []*engine.Buffer) (*engine.Executable, error) {
+func (d *Device) compile(p *program.Program, args update.Tensors) (*update.Executable, error) {
 	hash, ok := d.hashes[p]
 	if !ok {
 		hash = p.Hash()
@@ -95,13 +94,16 @@ func (d *Device) compile(p *program.Program, args []*engine.Buffer) (*engine.Exe
 	if e, ok := d.compiled[hash]; ok {
 		return e, nil
 	}
-	specs := make([]engine.Spec, len(args))
-	for i, in := range p.Inputs {
-		specs[i] = engine.Spec{Name: in.Name, Shape: args[i].Shape()}
+	stage := update.Stage{Name: p.Name, Write: func(b *program.Builder,
+		in update.Values) update.Values {
+		values := lists.Map(p.Inputs, func(i program.Input) program.Value { return in[i.Name] })
+		return transform.Inline(b, p, values...)
+	}}
+	for _, in := range p.Inputs {
+		spec := engine.Spec{Name: in.Name, Shape: args[in.Name].Shape()}
+		stage.Inputs = append(stage.Inputs, spec)
 	}
-	e, err := d.device.Compile(p.Name, specs, func(g *graph.Graph, nodes []*graph.Node) []*graph.Node {
-		return lower.Outputs(g, p, nodes)
-	})
+	e, err := stage.Compile(d.device, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -4,16 +4,14 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model/lora"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // With adapters (package lora), the parameters of the model are frozen, and the factors are trained
@@ -52,43 +50,61 @@ func (p *Plan) frozen() (list []Tensor) {
 	return list
 }
 
-// widen adds the frozen parameters that are stored in bfloat16, or as codes, in float32.
-func (p *Plan) widen(in update.Nodes) {
+// widen adds the frozen parameters that are stored as codes.
+func (p *Plan) widen(in update.Values) {
 	for _, t := range p.frozen() {
-		if x := t.wide(t.Name, in, nil); x != nil {
+		if x, ok := t.wide(t.Name, in); ok {
 			in[t.Name] = x
 		}
 	}
 }
 
-// wide returns a frozen parameter of a name in float32, on the CPU computed only after another
-// node, unless that is nil. It returns nil if in does not have the parameter.
-func (t Tensor) wide(name string, in update.Nodes, after *graph.Node) *graph.Node {
-	if x := in[name]; x != nil {
-		return graph.ConvertDType(x, dtypes.Float32)
+// wide returns a frozen parameter of a name. ok is false if in does not have it.
+func (t Tensor) wide(name string, in update.Values) (x program.Value, ok bool) {
+	if x, ok = in[name]; ok {
+		return x, true
 	}
-	if codes := in[packedCodes(name)]; codes != nil {
-		return t.packed.Unpack(late(codes, after), in[packedScale(name)])
+	codes, ok := in[packedCodes(name)]
+	if ok {
+		x = t.packed.Unpack(codes, in[packedScale(name)])
 	}
-	return nil
+	return x, ok
 }
 
 // pack stores a frozen parameter as codes and scales. It is an error if these do not stand for the
 // same numbers.
 func (c *Compiled) pack(t Tensor, x *engine.Buffer) (update.Tensors, error) {
 	const input, wrong = "weight", "wrong"
+	matrix := inputSpecs([]Tensor{{Name: input, Dims: t.Dims}}, asNamed, false)
 	e, err := c.compileOnce("packed "+t.packed.ID, func() update.Stage {
-		return update.Stage{Name: "packed", Inputs: inputSpecs([]Tensor{{Name: input, Dims: t.Dims}},
-			asNamed, false), Build: func(in update.Nodes) update.Nodes {
-			codes, scale, count := t.packed.Pack(in[input])
-			return update.Nodes{packedCodes(input): codes, packedScale(input): scale, wrong: count}
-		}}
+		return update.Stage{Name: "packed", Inputs: matrix,
+			Stored: map[string]dtypes.DType{packedCodes(input): t.packed.Codes.DType,
+				packedScale(input): t.packed.Scale.DType},
+			Write: func(_ *program.Builder, in update.Values) update.Values {
+				codes, scale := t.packed.Pack(in[input])
+				return update.Values{packedCodes(input): codes, packedScale(input): scale}
+			}}
+	})
+	if err != nil {
+		return nil, err
+	}
+	check, err := c.compileOnce("unpacked "+t.packed.ID, func() update.Stage {
+		packed := inputSpecs([]Tensor{{Name: input, packed: t.packed}}, asNamed, false)
+		return update.Stage{Name: "unpacked", Inputs: append(slices.Clone(matrix), packed...),
+			Write: func(_ *program.Builder, in update.Values) update.Values {
+				same := in[input].Eq(t.packed.Unpack(in[packedCodes(input)], in[packedScale(input)]))
+				return update.Values{wrong: same.Not().Convert(program.Float).SumAll()}
+			}}
 	})
 	if err != nil {
 		return nil, err
 	}
 	out := update.Tensors{}
-	if err := e.Run(out, update.Tensors{input: x}); err != nil {
+	if err = e.Run(out, update.Tensors{input: x}); err == nil {
+		err = check.Run(out, update.Tensors{input: x})
+	}
+	if err != nil {
+		finalize(out)
 		return nil, err
 	}
 	count, err := engine.Download[float32](out[wrong])
@@ -133,49 +149,39 @@ func (p *Plan) quantizeInputs() []Tensor {
 }
 
 // point adds what the quantizer of a weight gets to in, unless that has it, and returns it.
-func (p *Plan) point(t Tensor, in update.Nodes, after *graph.Node) *graph.Node {
+func (p *Plan) point(t Tensor, in update.Values) program.Value {
 	name := program.KindParam.Of(t.Name)
-	x, a := in[p.pointName(t.Name)], p.adapter(t.Name)
-	if !t.frozen || a != nil && x != nil {
+	x, ok := in[p.pointName(t.Name)]
+	a := p.adapter(t.Name)
+	if !t.frozen || a != nil && ok {
 		return x
 	}
-	if x = t.wide(name, in, after); a != nil {
-		x = merge(*a, x, in[program.KindParam.Of(a.A().Name)],
-			late(in[program.KindParam.Of(a.B().Name)], after))
+	if x, _ = t.wide(name, in); a != nil {
+		x = merge(*a, x, in[program.KindParam.Of(a.A().Name)], in[program.KindParam.Of(a.B().Name)])
 	}
 	in[p.pointName(t.Name)] = x
 	return x
-}
-
-// late returns x, on the CPU only after another node, unless that is nil. The Go backend computes
-// at once what it can, in the memory of all of it; XLA has an order that needs little.
-func late(x, after *graph.Node) *graph.Node {
-	if after == nil || !engine.OnCPU(x.Graph()) {
-		return x
-	}
-	return graph.SchedulingBarrier(x, after)
 }
 
 // mergedStage computes the merged weights, of which updates compute statistics; of a quantized
 // weight without an adapter that is the weight.
 func (p *Plan) mergedStage() update.Stage {
 	specs := inputSpecs(p.quantizeInputs(), program.KindParam.Of, false)
-	return update.Stage{Name: "merged", Inputs: specs, Build: func(in update.Nodes) update.Nodes {
-		out := update.Nodes{}
-		var last *graph.Node
-		for _, t := range p.quantizedParams() {
-			last = graph.Identity(p.point(t, in, last))
-			out[program.KindMerged.Of(t.Name)] = last
-		}
-		return out
-	}}
+	return update.Stage{Name: "merged", Inputs: specs,
+		Write: func(_ *program.Builder, in update.Values) update.Values {
+			out := update.Values{}
+			for _, t := range p.quantizedParams() {
+				out[program.KindMerged.Of(t.Name)] = p.point(t, in)
+			}
+			return out
+		}}
 }
 
 // addFactorGradients adds the gradients of a weight's factors to out, given that of the merged
 // weight, and the errors of the factors if the method reads them.
-func (p *Plan) addFactorGradients(a *lora.Adapter, d *graph.Node, in, out update.Nodes) {
+func (p *Plan) addFactorGradients(a *lora.Adapter, d program.Value, in, out update.Values) {
 	A, B := a.A().Name, a.B().Name
-	adjoints := func(d *graph.Node, kind program.Kind) {
+	adjoints := func(d program.Value, kind program.Kind) {
 		out[kind.Of(A)], out[kind.Of(B)] = factorAdjoints(*a, d,
 			in[program.KindParam.Of(A)], in[program.KindParam.Of(B)])
 	}
@@ -184,10 +190,11 @@ func (p *Plan) addFactorGradients(a *lora.Adapter, d *graph.Node, in, out update
 	if r := p.Rules[i]; r.Quantizer != nil && len(r.Method.Modes()) > 0 {
 		prog, err := cage.ErrorOf(r)
 		if err != nil {
-			panic(err)
+			d.Builder().Fail(err)
+			return
 		}
-		e := lower.Lower(d.Graph(), prog, []*graph.Node{in[p.pointName(a.Weight)],
-			in[program.KindValue.Of(a.Weight)]})[cage.InputError]
+		e := transform.Inline(d.Builder(), prog, in[p.pointName(a.Weight)],
+			in[program.KindValue.Of(a.Weight)])[cage.InputError]
 		adjoints(e, program.KindError)
 	}
 }
@@ -215,25 +222,21 @@ func (c *Compiled) initFactors(t update.Tensors) error {
 }
 
 // merge returns W = W₀ + s·B·A; see package lora.
-func merge(a lora.Adapter, w, A, B *graph.Node) *graph.Node {
-	product := eachPart(a, func(p lora.Part, row, rank int) *graph.Node {
+func merge(a lora.Adapter, w, A, B program.Value) program.Value {
+	return w.Add(eachPart(a, func(p lora.Part, row, rank int) program.Value {
 		return scaledDot(p, block(B, row, len(p.Rows), p.Rank), 1, block(A, rank, p.Rank, a.In), 0)
-	})
-	return engine.Elementwise(func(of []*graph.Node) *graph.Node {
-		return graph.Add(of[0], of[1])
-	}, w, product)
+	}))
 }
 
 // factorAdjoints returns s·Bᵀ·d and s·d·Aᵀ, the adjoints of the factors for d, the adjoint of W.
-func factorAdjoints(a lora.Adapter, d, A, B *graph.Node) (dA, dB *graph.Node) {
-	dA = eachPart(a, func(p lora.Part, row, _ int) *graph.Node {
+func factorAdjoints(a lora.Adapter, d, A, B program.Value) (dA, dB program.Value) {
+	dA = eachPart(a, func(p lora.Part, row, _ int) program.Value {
 		return scaledDot(p, block(B, row, len(p.Rows), p.Rank), 0, block(d, row, len(p.Rows), a.In), 0)
 	})
-	dB = eachPart(a, func(p lora.Part, row, rank int) *graph.Node {
+	dB = eachPart(a, func(p lora.Part, row, rank int) program.Value {
 		dB := scaledDot(p, block(d, row, len(p.Rows), a.In), 1, block(A, rank, p.Rank, a.In), 1)
-		if unused := B.Shape().Dim(1) - p.Rank; unused > 0 {
-			return graph.Pad(dB, graph.ScalarZero(dB.Graph(), dB.DType()), compute.PadAxis{},
-				compute.PadAxis{End: unused})
+		if unused := B.Shape()[1] - p.Rank; unused > 0 {
+			return dB.Concatenate(1, B.Builder().Zeros(len(p.Rows), unused))
 		}
 		return dB
 	})
@@ -242,8 +245,8 @@ func factorAdjoints(a lora.Adapter, d, A, B *graph.Node) (dA, dB *graph.Node) {
 
 // eachPart concatenates the rows that of returns for each part, given the first of its rows in the
 // weight and in A.
-func eachPart(a lora.Adapter, of func(p lora.Part, row, rank int) *graph.Node) *graph.Node {
-	var list []*graph.Node
+func eachPart(a lora.Adapter, of func(p lora.Part, row, rank int) program.Value) program.Value {
+	var list []program.Value
 	row, rank := 0, 0
 	for _, p := range a.Parts {
 		list = append(list, of(p, row, rank))
@@ -252,48 +255,43 @@ func eachPart(a lora.Adapter, of func(p lora.Part, row, rank int) *graph.Node) *
 	if len(list) == 1 {
 		return list[0]
 	}
-	return graph.Concatenate(list, 0)
+	return list[0].Concatenate(0, list[1:]...)
 }
 
-func scaledDot(p lora.Part, x *graph.Node, xAxis int, y *graph.Node, yAxis int) *graph.Node {
-	return graph.MulScalar(engine.ExactDot(x, []int{xAxis}, nil, y, []int{yAxis}, nil), p.Scale)
+func scaledDot(p lora.Part, x program.Value, xAxis int, y program.Value, yAxis int) program.Value {
+	return x.Dot(y, [2][]int{{xAxis}, {yAxis}}, [2][]int{}).Scale(p.Scale)
 }
 
 // block returns rows of x from the first on, and the first columns of them.
-func block(x *graph.Node, first, rows, columns int) *graph.Node {
-	if x.Shape().Dim(0) == rows && x.Shape().Dim(1) == columns {
-		return x
-	}
-	return graph.Slice(x, graph.AxisRange(first, first+rows), graph.AxisRange(0, columns))
+func block(x program.Value, first, rows, columns int) program.Value {
+	return x.At(0, first, first+rows).At(1, 0, columns)
 }
 
 // MergeAdapter returns a weight with its adapter.
 func MergeAdapter(dev *engine.Device, a lora.Adapter, w, A, B []float32) ([]float32, error) {
+	const merged = "merged"
 	tensors := []lora.Factor{{Name: "w", Dims: []int{a.B().Dims[0], a.In}}, a.A(), a.B()}
-	var specs []engine.Spec
-	var in []*engine.Buffer
-	defer func() { engine.FinalizeAll(in...) }()
+	t := update.Tensors{}
+	defer func() { finalize(t) }()
+	s := update.Stage{Name: "merged adapter",
+		Write: func(_ *program.Builder, in update.Values) update.Values {
+			return update.Values{merged: merge(a, in["w"], in[a.A().Name], in[a.B().Name])}
+		}}
 	for i, data := range [][]float32{w, A, B} {
-		specs = append(specs, engine.Spec{Name: tensors[i].Name,
-			Shape: floatShape(tensors[i].Dims...)})
-		b, err := engine.Upload(dev, data, tensors[i].Dims...)
-		if err != nil {
+		of := tensors[i]
+		s.Inputs = append(s.Inputs, engine.Spec{Name: of.Name, Shape: floatShape(of.Dims...)})
+		var err error
+		if t[of.Name], err = engine.Upload(dev, data, of.Dims...); err != nil {
 			return nil, err
 		}
-		in = append(in, b)
 	}
-	e, err := dev.Compile("merged adapter", specs,
-		func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-			return []*graph.Node{merge(a, in[0], in[1], in[2])}
-		})
+	e, err := s.Compile(dev, nil)
 	if err != nil {
 		return nil, err
 	}
 	defer e.Close()
-	out, err := e.Run(in, make([]bool, len(in)))
-	if err != nil {
+	if err := e.Run(t); err != nil {
 		return nil, err
 	}
-	defer engine.FinalizeAll(out...)
-	return engine.Download[float32](out[0])
+	return engine.Download[float32](t[merged])
 }

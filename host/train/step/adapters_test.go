@@ -1,11 +1,12 @@
 package step
 
 import (
+	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/internal/testing/teststage"
+	"github.com/cage-qat/cage/sdk/program"
 	"math"
 	"math/rand/v2"
 	"testing"
-
-	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/model/lora"
@@ -49,10 +50,11 @@ func TestMerge(t *testing.T) {
 			for _, m := range []table{w, A, B, d} {
 				in = append(in, testdevice.Upload(t, dev, m.data, m.rows, m.cols))
 			}
-			out := testdevice.Evaluate(t, dev, in, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-				dA, dB := factorAdjoints(a, in[3], in[1], in[2])
-				return []*graph.Node{merge(a, in[0], in[1], in[2]), dA, dB}
-			})
+			out := teststage.Compute(t, dev, update.Calls{}, in,
+				func(_ *program.Builder, in []program.Value) []program.Value {
+					dA, dB := factorAdjoints(a, in[3], in[1], in[2])
+					return []program.Value{merge(a, in[0], in[1], in[2]), dA, dB}
+				})
 			merged, wantA, wantB := make([]float64, 70), make([]float64, len(A.data)),
 				make([]float64, len(B.data))
 			row, first := 0, 0

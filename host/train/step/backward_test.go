@@ -6,11 +6,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
-	"github.com/cage-qat/cage/internal/testing/testdevice"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/sdk"
@@ -45,16 +43,16 @@ func backwardStep(
 	t.Helper()
 	cfg := sgdConfig(t, overrides...)
 	plan := planOf(t, cfg, forward, descent{})
-	plan.Dispatch, plan.OneGraph = d, true
+	plan.Dispatch = d
 	plan.Unquantized = cfg.Train.Requantize == "off"
 	if backward != nil {
 		plan.Backward = operandsOf(t, cfg, &plan, backward)
 	}
-	c := compileOn(t, testdevice.OpenCPU(t, engine.Options{}), plan)
-	if err := c.Prepare(false); err != nil {
+	k := inGraphs(t, cfg, plan)
+	if err := k.Prepare(false); err != nil {
 		t.Fatal(err)
 	}
-	return compiledStep{c, newState(t, c)}
+	return k
 }
 
 // TestBackwardIdentity checks that an identity quantizer of the backward pass gives the gradients

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/update"
@@ -59,11 +57,11 @@ func (p *Plan) columnSpecs() (specs []engine.Spec) {
 	return specs
 }
 
-// columns maps weights and activation sites to those nodes of in that hold their statistics.
-func (p *Plan) columns(in update.Nodes) map[string]lower.Columns {
-	of := map[string]lower.Columns{}
+// columns maps weights and activation sites to those values of in that are their statistics.
+func (p *Plan) columns(in update.Values) map[string]lower.Given {
+	of := map[string]lower.Given{}
 	for _, g := range p.calibratedGroups() {
-		columns := lower.Columns{}
+		columns := lower.Given{}
 		for _, input := range spec.ColumnInputs(nil) {
 			columns[input.Name] = in[g.columnsName(input.Name)]
 		}
@@ -88,31 +86,36 @@ func (c *Compiled) columnStatistics(t update.Tensors, tokens []int32) (update.Te
 	}
 	defer batch.Finalize()
 	specs := append(inputSpecs(p.params(), p.forwardName(true), false), p.tokenSpec())
-	build := func(in update.Nodes) update.Nodes {
-		of := p.batchPass(true)
-		for _, g := range groups {
-			of.Record = append(of.Record, lists.Map(g.sites, model.ActivationSite.String)...)
-		}
+	of := p.batchPass(true)
+	for _, g := range groups {
+		of.Record = append(of.Record, lists.Map(g.sites, model.ActivationSite.String)...)
+	}
+	write := func(b *program.Builder, in update.Values) update.Values {
 		p.widen(in)
-		seen, _ := p.Model.Compute(of.withNodes(in), nil)
-		out := update.Nodes{}
+		seen, out := p.compute(b, &of, in), update.Values{}
+		if b.Err() != nil {
+			return nil
+		}
 		for _, g := range groups {
-			activations := lists.Map(g.sites, func(s model.ActivationSite) *graph.Node {
+			activations := lists.Map(g.sites, func(s model.ActivationSite) program.Value {
 				return seen[s.Name]
 			})
-			weights := lists.Map(g.weights, func(w string) *graph.Node {
+			weights := lists.Map(g.weights, func(w string) program.Value {
 				return in[program.KindParam.Of(w)]
 			})
-			a := lower.ColumnsOf(graph.Concatenate(activations, 0), true)
-			out[g.columnsName(spec.InputActivationsMax)] = engine.MaxAcross(a[spec.InputActivationsMax])[0]
-			out[g.columnsName(spec.InputActivationsMean)] = lower.MeanAcross(a[spec.InputActivationsMean])
-			for name, node := range lower.ColumnsOf(graph.Concatenate(weights, 0), false) {
-				out[g.columnsName(name)] = node
+			a := lower.ColumnsOf(activations[0].Concatenate(0, activations[1:]...), true)
+			out[g.columnsName(spec.InputActivationsMax)] =
+				lower.MaximumAcross(a[spec.InputActivationsMax])
+			out[g.columnsName(spec.InputActivationsMean)] =
+				lower.MeanAcross(a[spec.InputActivationsMean], p.replicas)
+			for name, v := range lower.ColumnsOf(weights[0].Concatenate(0, weights[1:]...), false) {
+				out[g.columnsName(name)] = v
 			}
 		}
 		return out
 	}
-	stage := update.Stage{Name: "statistics of columns", Inputs: specs, Build: build}
+	stage := update.Stage{Name: "statistics of columns", Inputs: specs, Calls: p.calls(&of),
+		Write: write}
 	out := update.Tensors{}
 	return out, c.runOnce(stage, out, t, update.Tensors{tokensName: batch})
 }

@@ -2,12 +2,12 @@ package step_test
 
 import (
 	"fmt"
+	"github.com/cage-qat/cage/host/model/network"
+	"github.com/cage-qat/cage/internal/testing/teststage"
 	"math"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/device"
@@ -61,13 +61,13 @@ func rowsOf(
 	}
 	dims := plan.Model.BatchDims(plan.Batch, plan.Context)
 	in = append(in, testdevice.Upload(t, dev, tokens, dims...))
-	out := testdevice.Run(t, dev, in, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-		return testmodel.Activations(plan.Model, in[:len(in)-1], in[len(in)-1],
-			func(string) bool { return false })
-	})
+	out := teststage.Compute(t, dev, plan.Model.Calls(network.Shape{}), in,
+		func(_ *program.Builder, in []program.Value) []program.Value {
+			return testmodel.Activations(plan.Model, in[:len(in)-1], in[len(in)-1],
+				func(string) bool { return false })
+		})
 	for i, s := range plan.Model.ActivationSites(plan.Batch, plan.Context) {
-		values := testdevice.Download[float32](t, out[i])
-		rows[s.Name] = slices.Collect(slices.Chunk(values, out[i].Shape().Dim(-1)))
+		rows[s.Name] = slices.Collect(slices.Chunk(out[i], s.Width))
 	}
 	return rows
 }

@@ -51,7 +51,7 @@ func Compile(dev *engine.Device, plan Plan) (*Compiled, error) {
 		return nil, fmt.Errorf("step: a model that reads no sequences cannot use %d replicas",
 			dev.Count())
 	}
-	plan.replicas = dev.Count()
+	plan.dev, plan.replicas = dev, dev.Count()
 	evaluation, err := plan.forEvaluation()
 	if err != nil {
 		return nil, err
@@ -234,7 +234,11 @@ func (c *Compiled) finish() (*update.Executable, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.compileOnce("finish", func() update.Stage { return c.plan.finishStage(q) })
+	var quantized []engine.Spec
+	if q != nil {
+		quantized = q.OutputSpecs()
+	}
+	return c.compileOnce("finish", func() update.Stage { return c.plan.finishStage(quantized) })
 }
 
 // update returns the compiled update programs selected by kind, or nil if there are none.
@@ -250,8 +254,7 @@ func (c *Compiled) update(kind updateKind) (*update.Update, error) {
 	var u *update.Update
 	if len(jobs) > 0 {
 		name := fmt.Sprintf("%s (%s)", kind.part, kind.mode)
-		options := update.Options{OneGraph: c.plan.OneGraph, Divided: c.plan.dividedTensors()}
-		if u, err = update.Compile(c.dev, name, jobs, options); err != nil {
+		if u, err = update.Compile(c.dev, name, jobs, c.plan.dividedTensors()); err != nil {
 			return nil, err
 		}
 	}

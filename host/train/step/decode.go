@@ -123,13 +123,9 @@ func (p *Plan) decodeStage(sequences, n, length int) update.Stage {
 		shape := floatShape(language.CacheDims(sequences, length)...)
 		specs = append(specs, engine.Spec{Name: name, Shape: shape, Donated: true})
 	}
-	return update.Stage{Name: "decode", Inputs: specs, Build: func(in update.Nodes) update.Nodes {
-		of := p.piecePass(sequences, n, length)
-		p.addQuantizers(&of, p.Pieces[sequences*n], false, engine.DeviceOf(in.Graph()), hasNode(in))
-		p.widen(in)
-		out, _ := p.Model.Compute(of.withNodes(in), nil)
-		return out
-	}}
+	of := p.piecePass(sequences, n, length)
+	p.addQuantizers(&of, p.Pieces[sequences*n], false)
+	return p.modelStage("decode", &of, specs)
 }
 
 // piecePass returns the program that reads n tokens of each of some sequences, with caches of
@@ -162,13 +158,12 @@ func (e *Evaluator) reader(sequences, length int) (reader, error) {
 	}
 	c, p := e.c, e.c.evaluationPlan
 	of := p.piecePass(sequences, 1, length)
-	p.addQuantizers(&of, p.Pieces[sequences], false, c.dev,
-		func(name string) bool { return e.t[name] != nil })
+	p.addQuantizers(&of, p.Pieces[sequences], false)
 	arithmetic := matmul.Float32
 	if c.dev.Precision() == device.BFloat16 {
 		arithmetic = matmul.BFloat16
 	}
-	compiled, err := p.Model.(model.Language).Plan(of.Pass, arithmetic, nil)
+	compiled, err := p.Model.(model.Language).Plan(of.Pass, arithmetic)
 	if err == nil {
 		e.readers[key] = reader{compiled, of}
 	}

@@ -37,7 +37,7 @@ func drawn(m model.Model, seed uint64) step.LoadFunc {
 // taught returns a step with a teacher whose parameters are drawn from the seed.
 func taught(t *testing.T, cfg *config.Config, plan step.Plan, seed uint64) compiledStep {
 	t.Helper()
-	k := started(t, cfg, plan)
+	k := inGraphs(t, cfg, plan)
 	if err := k.LoadTeacher(drawn(plan.Model, seed)); err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func TestDistilledSingle(t *testing.T) {
 				dispatch step.Dispatch
 			}{{cfg, step.Chain}, {cfg, step.Single}, {again, step.Chain}} {
 				plan := testrun.Plan(t, how.cfg)
-				plan.Dispatch, plan.OneGraph = how.dispatch, true
+				plan.Dispatch = how.dispatch
 				d := jensenShannon
 				d.Weight = 0.75
 				steps = append(steps, taught(t, cfg, teach(plan, d), 11))

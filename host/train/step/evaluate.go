@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
@@ -54,8 +52,8 @@ func (e *Evaluator) Close() { finalize(e.own) }
 func (c *Compiled) prepareEvaluation() error {
 	jobs, err := cage.Jobs(c.plan.Rules, cage.Evaluating)
 	if len(jobs) > 0 && c.evaluation == nil {
-		options := update.Options{Divided: c.plan.dividedTensors()}
-		c.evaluation, err = update.Compile(c.dev, "evaluated weights", jobs, options)
+		divided := c.plan.dividedTensors()
+		c.evaluation, err = update.Compile(c.dev, "evaluated weights", jobs, divided)
 	}
 	return err
 }
@@ -102,13 +100,8 @@ func (e *Evaluator) Logits(tokens []int32) ([]float32, error) {
 		return nil, err
 	}
 	defer t.Finalize()
-	const name = "logits"
-	return e.runStage(name, func() update.Stage {
-		return update.Stage{Name: name, Inputs: append(p.forwardSpecs(false), p.tokenSpec()),
-			Build: func(in update.Nodes) update.Nodes {
-				return update.Nodes{name: engine.Gather(p.evaluated(in, network.Logits))}
-			}}
-	}, update.Tensors{tokensName: t})
+	return e.runStage("logits", func() update.Stage { return p.batchStage(network.Logits) },
+		update.Tensors{tokensName: t})
 }
 
 // runStage runs a stage on the parameters and a batch, and downloads the output with that name.
@@ -127,21 +120,25 @@ func (e *Evaluator) runStage(
 	return engine.Download[float32](t[name])
 }
 
-func (p *Plan) lossStage() update.Stage {
-	specs := append(p.forwardSpecs(false), p.tokenSpec())
-	return update.Stage{Name: "losses", Inputs: specs, Build: func(in update.Nodes) update.Nodes {
-		return update.Nodes{"losses": engine.Gather(p.evaluated(in, network.Losses))}
-	}}
+func (p *Plan) lossStage() update.Stage { return p.batchStage(network.Losses) }
+
+// batchStage computes an output of the model's program for a batch, under its name.
+func (p *Plan) batchStage(output string) update.Stage {
+	of := p.batchPass(false)
+	p.addQuantizers(&of, p.Activations, false)
+	of.Head.Logits = output == network.Logits
+	s := p.modelStage(output, &of, append(p.forwardSpecs(false), p.tokenSpec()))
+	s.Gathers = true
+	return s
 }
 
-// evaluated computes an output of a model's program for a batch.
-func (p *Plan) evaluated(in update.Nodes, output string) *graph.Node {
-	of := p.batchPass(false)
-	p.addQuantizers(&of, p.Activations, false, engine.DeviceOf(in.Graph()), hasNode(in))
-	of.Head.Logits = output == network.Logits
-	p.widen(in)
-	out, _ := p.Model.Compute(of.withNodes(in), nil)
-	return out[output]
+// modelStage returns the stage of a program of the model, with its outputs.
+func (p *Plan) modelStage(name string, of *pass, specs []engine.Spec) update.Stage {
+	return update.Stage{Name: name, Inputs: specs, Calls: p.calls(of),
+		Write: func(b *program.Builder, in update.Values) update.Values {
+			p.widen(in)
+			return p.compute(b, of, in)
+		}}
 }
 
 // Sequence provides the batches of an evaluation. It is used by one goroutine at a time.

@@ -43,16 +43,6 @@ func (c *Compiled) Programs() int {
 	return n
 }
 
-// Tiled returns the number of update rules that run in tiles, and of all rules, for a form of the
-// correction with or without statistics.
-func (c *Compiled) Tiled(form string, statistics bool) (tiled, all int, err error) {
-	u, err := c.update(updateKind{mode: cage.Mode(form), part: cage.Updating, statistics: statistics})
-	if err != nil {
-		return 0, 0, err
-	}
-	return u.Executed["cpu"], len(c.plan.Rules), nil
-}
-
 // ReadyUpdate quantizes the weights, uploads gradients in the order of the rules, and returns a
 // function that runs the update of one step, and may be called once.
 func (c *Compiled) ReadyUpdate(s *State, grads [][]float32, set Settings) (func() error, error) {

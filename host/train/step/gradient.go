@@ -1,18 +1,14 @@
 package step
 
 import (
-	"math"
+	"maps"
 	"slices"
 	"strings"
-
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model/network"
-	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
 )
@@ -94,181 +90,90 @@ func (p *Plan) gradientStage(kind gradientKind) update.Stage {
 	if kind.sum {
 		specs = append(specs, inputSpecs(p.summed(kind.full), asNamed, true)...)
 	}
-	return update.Stage{Name: name, Inputs: specs, Build: func(in update.Nodes) update.Nodes {
-		return p.gradients(kind, in)
-	}}
+	of := p.gradientPass(kind)
+	return update.Stage{Name: name, Inputs: specs, Calls: p.calls(&of),
+		Write: func(b *program.Builder, in update.Values) update.Values {
+			return p.gradients(kind, b, &of, in)
+		}}
 }
 
-func (p *Plan) gradients(kind gradientKind, in update.Nodes) update.Nodes {
+func (p *Plan) gradients(kind gradientKind, b *program.Builder, of *pass,
+	in update.Values) update.Values {
 	if !kind.full {
 		addKeys(in, activationKeysName, p.keys.activations)
 	}
+	if kind.sampled {
+		addKeys(in, labelKeysName, labelKeys)
+	}
 	p.widen(in)
 	list := p.gradientTensors(kind.full)
-	at := make([]*graph.Node, len(list)) // of sharded tensors: the local rows
+	gathered := make([]bool, len(list)) // each replica has its rows of the tensor
+	var wrt []string
 	for i, t := range list {
 		name := p.forwardName(kind.full)(t.Name)
-		if at[i] = in[name]; engine.HasRows(at[i]) {
-			at[i] = engine.Rows(in[name])
-			_, quantized := p.Weights[t.Name]
-			inBFloat16 := quantized && !kind.full && engine.InBFloat16(at[i].Graph())
-			in[name] = engine.GatherOperand(at[i], inBFloat16)
-		}
+		wrt = append(wrt, name)
+		_, quantized := p.Weights[t.Name]
+		gathered[i], of.short[name] = p.divided(name, t.Dims), quantized && !kind.full
 	}
-	read, terms, next := p.differentiate(in, kind, at)
-	for i, t := range list {
-		if in[p.forwardName(kind.full)(t.Name)] != at[i] { // local rows, summed over replicas
-			terms[i] = engine.Gather(terms[i])
-		}
+	computed := p.compute(b, of, in, wrt...)
+	if b.Err() != nil {
+		return nil
 	}
+	losses := []program.Value{computed[network.Losses]}
+	if p.Distillation != nil && !kind.sampled {
+		losses = []program.Value{computed[network.Divergence], computed[network.Entropy]}
+	}
+	out := update.Values{lossName: update.Vector(losses...)}
 	summed := p.summed(kind.full)
-	for _, t := range summed[len(list):] {
-		terms = append(terms, next[t.Name])
+	for i, t := range list {
+		x, ok := computed[program.KindGradient.Of(wrt[i])]
+		if !ok {
+			x = b.Zeros(t.Dims...)
+		}
+		if gathered[i] {
+			x = lower.ScatteredSum(x)
+		}
+		out[summed[i].Name] = x
 	}
-	out := update.Nodes{lossName: read}
-	for i, t := range summed {
-		out[t.Name] = terms[i]
+	for site, q := range p.Activations {
+		for i, t := range statesOf(q, site) {
+			name := network.InputOf(site, spec.KeptPrefix+q.State()[i].Name)
+			if x, ok := computed[name]; ok && !kind.full {
+				out[sumName(t.Name)] = x
+			}
+		}
 	}
+	reduced := func(i int) bool { return i < len(list) && gathered[i] }
 	if !kind.local {
-		p.reduceReplicas(kind.full, out)
+		p.reduceReplicas(kind.full, out, reduced)
 	}
-	for _, t := range summed {
-		if kind.local && p.divided(t.Name, t.Dims) {
+	for i, t := range summed {
+		if kind.local && !reduced(i) && p.divided(t.Name, t.Dims) {
 			out[t.Name] = t.acrossReplicas(p, out[t.Name]) // each replica keeps its rows of the sums
 		}
-		if kind.sum {
-			out[t.Name] = engine.Elementwise(func(of []*graph.Node) *graph.Node {
-				if t.Maximum {
-					return graph.Max(of[0], of[1])
-				}
-				return graph.Add(of[0], of[1])
-			}, in[t.Name], out[t.Name])
+		switch before := in[t.Name]; {
+		case !kind.sum:
+		case t.Maximum:
+			out[t.Name] = before.Max(out[t.Name])
+		default:
+			out[t.Name] = before.Add(out[t.Name])
 		}
 	}
 	return out
 }
 
-// differentiate builds the vector that the host reads of the loss of a micro-batch, the gradients
-// with respect to at, and the next states of quantizers.
-func (p *Plan) differentiate(in update.Nodes, kind gradientKind, at []*graph.Node) (
-	read *graph.Node, gradients []*graph.Node, next update.Nodes) {
-	of := p.gradientPass(in, kind)
-	wrt := make([]*graph.Node, len(at)) // what the model reads
-	for i, t := range p.gradientTensors(kind.full) {
-		wrt[i] = in[p.forwardName(kind.full)(t.Name)]
-	}
-	out, gradients := p.Model.Compute(of.withNodes(in), wrt)
-	for i, x := range wrt {
-		switch {
-		case gradients[i] == nil:
-			gradients[i] = graph.ZerosLike(at[i])
-		case x != at[i]: // it is gathered from the rows of all replicas
-			gradients[i] = engine.Rows(engine.ScatterSum(gradients[i]))
-		}
-	}
-	next = update.Nodes{}
-	for site, q := range p.Activations {
-		for i, t := range statesOf(q, site) {
-			if x := out[network.InputOf(site, spec.KeptPrefix+q.State()[i].Name)]; x != nil {
-				next[sumName(t.Name)] = x
-			}
-		}
-	}
-	if p.Distillation != nil && !kind.sampled {
-		return flatten(out[network.Divergence], out[network.Entropy]), gradients, next
-	}
-	return flatten(out[network.Losses]), gradients, next
-}
-
-// flatten returns the vector of scalars.
-func flatten(scalars ...*graph.Node) *graph.Node {
-	return graph.Concatenate(lists.Map(scalars, func(x *graph.Node) *graph.Node {
-		return graph.Reshape(x, 1)
-	}), 0)
-}
-
-// accumulateGradients builds the graph of all micro-batches on one replica. It returns their
-// losses, in the order in which the host reads them, and the tensors of [Plan.summed]. in has the
-// inputs of the forward pass, and the tokens and keys of all micro-batches.
-func (p *Plan) accumulateGradients(in update.Nodes) update.Nodes {
-	kind := gradientKind{full: p.FullPrecision, local: true}
-	reads, own := p.gradientSpecs(kind.full), p.batchSpecs(kind.full)
-	if p.Accumulate == 1 {
-		one := update.Nodes{}
-		for _, spec := range own {
-			one[spec.Name] = graph.Reshape(in[spec.Name], spec.Shape.Dimensions...)
-		}
-		for _, spec := range reads {
-			one[spec.Name] = in[spec.Name]
-		}
-		return p.gradients(kind, one)
-	}
-	g := in.Graph()
-	kind.sum = true
-	list := p.summed(kind.full)
-	state := []*graph.Node{graph.BroadcastToDims(Tensor{}.identity(g), p.Accumulate, p.lossCount())}
-	for _, t := range list {
-		identity := graph.BroadcastToDims(t.identity(g), t.Dims...)
-		state = append(state, part(identity, p.divided(t.Name, t.Dims)))
-	}
-	var fixed []*graph.Node
-	for _, spec := range slices.Concat(own, reads) {
-		fixed = append(fixed, part(in[spec.Name], engine.HasRows(in[spec.Name])))
-	}
-	body := func(i *graph.Node, fixed, state []*graph.Node) []*graph.Node {
-		one := update.Nodes{}
-		for j, spec := range own {
-			row := graph.Gather(fixed[j], graph.Reshape(i, 1))
-			one[spec.Name] = graph.Reshape(row, spec.Shape.Dimensions...)
-		}
-		for j, spec := range reads {
-			one[spec.Name] = whole(fixed[len(own)+j], engine.HasRows(in[spec.Name]))
-		}
-		for j, t := range list {
-			one[t.Name] = whole(state[1+j], p.divided(t.Name, t.Dims))
-		}
-		out := p.gradients(kind, one)
-		row := graph.InsertAxes(out[lossName], 0)
-		losses := graph.DynamicUpdateSlice(state[0], row, []*graph.Node{i, graph.ZerosLike(i)})
-		next := []*graph.Node{losses}
-		for _, t := range list {
-			next = append(next, part(out[t.Name], p.divided(t.Name, t.Dims)))
-		}
-		return next
-	}
-	state = engine.Loop(g, p.Accumulate, fixed, state, body)
-	sums := update.Nodes{lossName: graph.Reshape(state[0], -1)}
-	for j, t := range list {
-		sums[t.Name] = whole(state[1+j], p.divided(t.Name, t.Dims))
-	}
-	return sums
-}
-
-func part(x *graph.Node, divided bool) *graph.Node {
-	if divided {
-		return engine.Rows(x)
-	}
-	return x
-}
-
-func whole(x *graph.Node, divided bool) *graph.Node {
-	if divided {
-		return engine.Gather(x)
-	}
-	return x
-}
-
 // finishStage maps the summed gradients to the mean gradients of all trained tensors, through the
 // backward passes of the weight quantizers, and to the vector of their squared norms. It also maps
-// the summed states of activation quantizers to their means.
-func (p *Plan) finishStage(quantize *update.Executable) update.Stage {
+// the summed states of activation quantizers to their means. quantized has the outputs of the
+// quantize stage.
+func (p *Plan) finishStage(quantized []engine.Spec) update.Stage {
 	specs := inputSpecs(p.summed(p.FullPrecision), asNamed, true)
-	if quantize != nil && !p.FullPrecision { // otherwise already gradients of the parameters
-		specs = append(specs, quantize.Inputs...)
+	if len(quantized) > 0 && !p.FullPrecision { // otherwise already gradients of the parameters
+		specs = append(specs, p.quantizeStage().Inputs...)
 		isKey := func(s engine.Spec) bool { // the keys are among its inputs, too
 			return slices.ContainsFunc(p.keys.weights, func(k key) bool { return k.node == s.Name })
 		}
-		values := slices.DeleteFunc(quantize.OutputSpecs(), func(s engine.Spec) bool {
+		values := slices.DeleteFunc(slices.Clone(quantized), func(s engine.Spec) bool {
 			return isKey(s) || strings.HasPrefix(s.Name, nextName(""))
 		})
 		for i := range values {
@@ -277,30 +182,33 @@ func (p *Plan) finishStage(quantize *update.Executable) update.Stage {
 		}
 		specs = append(specs, values...)
 	}
-	return update.Stage{Name: "finish", Inputs: specs, Build: p.meanGradients}
+	replaces := map[string]string{}
+	for _, t := range p.gradientTensors(p.FullPrecision) {
+		replaces[program.KindGradient.Of(t.Name)] = sumName(t.Name)
+	}
+	for _, t := range p.activationQuantizerStates() {
+		replaces[nextName(t.Name)] = sumName(t.Name)
+	}
+	return update.Stage{Name: "finish", Inputs: specs, Write: p.meanGradients, Replaces: replaces}
 }
 
-func (p *Plan) meanGradients(in update.Nodes) update.Nodes {
-	out := update.Nodes{}
+func (p *Plan) meanGradients(b *program.Builder, in update.Values) update.Values {
+	out := update.Values{}
 	if !p.FullPrecision {
 		addKeys(in, weightKeysName, p.keys.weights)
 	}
-	var last *graph.Node
+	n := float64(p.Accumulate * p.replicas)
 	for _, t := range p.gradientTensors(p.FullPrecision) {
-		mean := late(in[sumName(t.Name)], last)
-		if n := p.Accumulate * engine.Replicas(mean.Graph()); n > 1 {
-			mean = engine.Elementwise(func(of []*graph.Node) *graph.Node {
-				return graph.MulScalar(of[0], 1/float64(n))
-			}, mean)
+		mean := in[sumName(t.Name)]
+		if n > 1 {
+			mean = mean.Scale(1 / n)
 		}
-		if _, quantized := p.Weights[t.Name]; quantized && !p.FullPrecision {
-			q := p.Weights[t.Name] // its backward pass may be nonlinear
-			at := lower.Point{X: p.point(t, in, last), Given: quantizerInputs(q, t.Name, in),
-				Value: in[program.KindValue.Of(t.Name)]}
-			dx, dTrained := q.Backward(at, numberedNodes(in, residualName, t.Name), mean)
+		if q, quantized := p.Weights[t.Name]; quantized && !p.FullPrecision {
+			// its backward pass may be nonlinear
+			dx, dTrained := q.Backward(p.point(t, in), in[program.KindValue.Of(t.Name)],
+				given(q, t.Name, in), numbered(in, residualName, t.Name), mean)
 			if a := p.adapter(t.Name); a != nil {
 				p.addFactorGradients(a, dx, in, out)
-				last = out[program.KindGradient.Of(a.B().Name)]
 			} else if len(p.Adapters) == 0 {
 				out[program.KindGradient.Of(t.Name)] = dx
 			}
@@ -313,28 +221,26 @@ func (p *Plan) meanGradients(in update.Nodes) update.Nodes {
 			addGradient(out, t.Name, mean)
 		}
 	}
-	var norms []*graph.Node
+	var norms []program.Value
 	for _, t := range p.tensors() {
-		var norm2 *graph.Node
-		rows := func(x *graph.Node) *graph.Node { return graph.ReduceSum(graph.Mul(x, x), -1) }
-		switch g := out[program.KindGradient.Of(t.Name)]; {
-		case g == nil: // frozen
-			norm2 = graph.ScalarZero(in.Graph(), dtypes.Float32)
-		case g.Shape().IsScalar():
-			norm2 = graph.Mul(g, g)
-		case engine.HasRows(g): // gathers the sums of rows, which are then added in the same order
-			norm2 = graph.ReduceAllSum(engine.Gather(rows(engine.Rows(g))))
-		default:
-			norm2 = graph.ReduceAllSum(rows(g))
+		g, ok := out[program.KindGradient.Of(t.Name)]
+		switch {
+		case !ok: // frozen
+			g = b.Const(0)
+		case g.Type().IsScalar():
+			g = g.Square()
+		default: // the sums of rows, which are then added in the same order on any number of replicas
+			rows := g.Square().ReduceSum(g.Type().Rank() - 1)
+			g = rows.Reshape(1, int(rows.Type().Size())).SumAll()
 		}
-		norms = append(norms, graph.Reshape(norm2, 1))
+		norms = append(norms, g)
 	}
-	out[normsName] = graph.Concatenate(norms, 0)
+	out[normsName] = update.Vector(norms...)
 	if !p.FullPrecision {
 		for _, t := range p.activationQuantizerStates() {
 			next := in[sumName(t.Name)]
 			if !t.Maximum {
-				next = graph.DivScalar(next, float64(p.Accumulate*engine.Replicas(next.Graph())))
+				next = next.Div(b.Const(n))
 			}
 			out[nextName(t.Name)] = next
 		}
@@ -348,34 +254,42 @@ func (p *Plan) meanGradients(in update.Nodes) update.Nodes {
 // update.
 
 // reduceReplicas replaces the losses of one replica by their mean over all replicas, and reduces
-// the sums and maxima of a step across replicas, unless they are sharded sums already.
-func (p *Plan) reduceReplicas(full bool, out update.Nodes) {
-	n := engine.Replicas(out[lossName].Graph())
-	if n == 1 {
+// the sums and maxima of a step across replicas, unless they are reduced already.
+func (p *Plan) reduceReplicas(full bool, out update.Values, reduced func(i int) bool) {
+	if p.replicas == 1 {
 		return
 	}
-	out[lossName] = graph.MulScalar(engine.SumAcross(out[lossName])[0], 1/float64(n))
-	for _, t := range p.summed(full) {
-		out[t.Name] = t.acrossReplicas(p, out[t.Name])
+	out[lossName] = lower.MeanAcross(out[lossName], p.replicas)
+	for i, t := range p.summed(full) {
+		if !reduced(i) {
+			out[t.Name] = t.acrossReplicas(p, out[t.Name])
+		}
 	}
 }
 
-func (t Tensor) acrossReplicas(p *Plan, x *graph.Node) *graph.Node {
+// reduceStage is [Plan.reduceReplicas] for the sums of a step that is one executable.
+func (p *Plan) reduceStage() update.Stage {
+	full := p.FullPrecision
+	losses := engine.Spec{Name: lossName, Shape: floatShape(p.Accumulate * p.lossCount())}
+	return update.Stage{Name: "reduce",
+		Inputs: append(inputSpecs(p.summed(full), asNamed, false), losses),
+		Write: func(_ *program.Builder, in update.Values) update.Values {
+			out := maps.Clone(in)
+			list, tensors := p.summed(full), p.gradientTensors(full)
+			p.reduceReplicas(full, out, func(i int) bool {
+				return p.divided(list[i].Name, list[i].Dims) || i < len(tensors) &&
+					p.divided(p.forwardName(full)(tensors[i].Name), tensors[i].Dims)
+			})
+			return out
+		}}
+}
+
+func (t Tensor) acrossReplicas(p *Plan, x program.Value) program.Value {
 	switch {
-	case engine.HasRows(x):
-		return x
 	case t.Maximum:
-		return engine.MaxAcross(x)[0]
+		return lower.MaximumAcross(x)
 	case p.divided(strings.Replace(t.Name, "sum/", "gradient/", 1), t.Dims):
-		return engine.ScatterSum(x)
+		return lower.ScatteredSum(x)
 	}
-	return engine.SumAcross(x)[0]
-}
-
-// identity returns the identity element: −∞ for a maximum, −0 for a sum (−0 + 0 would be 0).
-func (t Tensor) identity(g *graph.Graph) *graph.Node {
-	if t.Maximum {
-		return graph.Const(g, float32(math.Inf(-1)))
-	}
-	return graph.Const(g, float32(math.Copysign(0, -1)))
+	return lower.SumAcross(x)
 }

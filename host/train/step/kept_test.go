@@ -44,12 +44,11 @@ func observingStep(t *testing.T, d step.Dispatch, overrides ...string) compiledS
 	cfg := sgdConfig(t, overrides...)
 	plan := planOf(t, cfg, observing{}, descent{})
 	plan.Dispatch = d
-	plan.OneGraph = true // also in the chain: tiles sum in another order
-	c := compileOn(t, testdevice.OpenCPU(t, engine.Options{}), plan)
-	if err := c.Prepare(true); err != nil {
+	k := inGraphs(t, cfg, plan)
+	if err := k.Prepare(true); err != nil {
 		t.Fatal(err)
 	}
-	return compiledStep{c, newState(t, c, batches(cfg, 1, 1)[0]...)}
+	return k
 }
 
 // TestKeptState checks that a step as one executable leaves the same bits in the state of

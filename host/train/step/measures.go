@@ -6,13 +6,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/transform"
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
@@ -102,21 +100,22 @@ func (c *Compiled) pareto(gradient func(tensor string) string) (*update.Executab
 	for _, name := range []func(string) string{gradient, program.KindParam.Of, program.KindValue.Of} {
 		specs = append(specs, inputSpecs(p.quantizedParams(), name, false)...)
 	}
-	build := func(in update.Nodes) update.Nodes {
-		var shares []*graph.Node
+	write := func(b *program.Builder, in update.Values) update.Values {
+		var shares []program.Value
 		for _, t := range p.quantizedParams() {
 			i := slices.IndexFunc(p.Rules, func(r cage.Rule) bool { return r.Name == t.Name })
 			prog, err := cage.ParetoNorm2(p.Rules[i])
 			if err != nil {
-				panic(err)
+				b.Fail(err)
+				return nil
 			}
-			out := lower.Lower(in.Graph(), prog, []*graph.Node{in[gradient(t.Name)],
-				in[program.KindParam.Of(t.Name)], in[program.KindValue.Of(t.Name)], in[cage.InputLambda]})
-			shares = append(shares, graph.Reshape(out[cage.OutputNorm2], 1))
+			out := transform.Inline(b, prog, in[gradient(t.Name)], in[program.KindParam.Of(t.Name)],
+				in[program.KindValue.Of(t.Name)], in[cage.InputLambda])
+			shares = append(shares, out[cage.OutputNorm2])
 		}
-		return update.Nodes{cage.OutputNorm2: graph.Concatenate(shares, 0)}
+		return update.Values{cage.OutputNorm2: update.Vector(shares...)}
 	}
 	return c.compileOnce("pareto of "+gradient(""), func() update.Stage {
-		return update.Stage{Name: "pareto", Inputs: specs, Build: build}
+		return update.Stage{Name: "pareto", Inputs: specs, Write: write}
 	})
 }

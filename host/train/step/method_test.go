@@ -91,19 +91,20 @@ func TestUncorrected(t *testing.T) {
 	for i := range 2 { // layers
 		names = append(names, fmt.Sprintf("layers.%d.attn.out", i))
 	}
-	ways := map[string]func(*step.Plan){
-		"tiles":  func(*step.Plan) {},
-		"graph":  func(p *step.Plan) { p.OneGraph = true },
-		"single": func(p *step.Plan) { p.OneGraph, p.Dispatch = true, step.Single },
+	ways := map[string]func(step.Plan) compiledStep{
+		"plan":  func(p step.Plan) compiledStep { return started(t, sgdConfig(t), p) },
+		"graph": func(p step.Plan) compiledStep { return inGraphs(t, sgdConfig(t), p) },
+		"single": func(p step.Plan) compiledStep {
+			p.Dispatch = step.Single
+			return inGraphs(t, sgdConfig(t), p)
+		},
 	}
 	for _, form := range []string{`method.form="decoupled"`, `method.form="coupled"`,
 		`method.variant="official"`} {
-		for way, set := range ways {
+		for way, compiled := range ways {
 			t.Run(form+"/"+way, func(t *testing.T) {
 				cfg := sgdConfig(t, form, `method.gradient="full"`)
-				plan := planOf(t, cfg, holed{}, descent{})
-				set(&plan)
-				k := started(t, cfg, plan)
+				k := compiled(planOf(t, cfg, holed{}, descent{}))
 				for i, c := range []struct {
 					lambda     float64
 					statistics bool

@@ -9,7 +9,6 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/loops"
@@ -157,37 +156,32 @@ func (p *Plan) stepSpecs() []engine.Spec {
 		keySpecs(optimizerKeysName, p.keys.optimizer), number)
 }
 
-func addKeys(in update.Nodes, name string, keys []key) {
+func addKeys(in update.Values, name string, keys []key) {
 	for i, k := range keys {
-		in[k.node] = graph.Reshape(graph.Slice(in[name], graph.AxisElem(i)), 2)
+		in[k.node] = in[name].At(0, i, i+1).Reshape(2)
 	}
 }
 
-// stepInputs returns the per-step inputs of a site: the nodes of its keys and of the numbers.
-func stepInputs(site string, in update.Nodes) lower.Given {
-	g := lower.Given{Noise: in[program.KindNoise.Of(site)],
-		SharedNoise: in[program.KindSharedNoise.Of(site)]}
-	addNumbers(in)
-	g.Step, g.Steps = in[spec.InputStep], in[spec.InputSteps]
-	return g
-}
-
 // addNumbers adds the numbers of the step and of all steps, if there are any.
-func addNumbers(in update.Nodes) {
-	if n := in[stepNumbersName]; n != nil && in[spec.InputStep] == nil {
+func addNumbers(in update.Values) {
+	if n, ok := in[stepNumbersName]; ok {
 		for i, name := range []string{spec.InputStep, spec.InputSteps} {
-			in[name] = graph.Reshape(graph.Slice(n, graph.AxisElem(i)))
+			in[name] = n.At(0, i, i+1).Reshape()
 		}
 	}
 }
 
-func quantizerInputs(q lower.Quantizer, site string, in update.Nodes) lower.Given {
-	g := stepInputs(site, in)
-	for _, t := range parametersOf(q, site) {
-		g.Trained = append(g.Trained, in[program.KindParam.Of(t.Name)])
+// given returns the inputs of the quantizer of a site besides x, by their names.
+func given(q lower.Quantizer, site string, in update.Values) lower.Given {
+	addNumbers(in)
+	g := lower.Given{spec.InputNoise: in[program.KindNoise.Of(site)],
+		spec.InputSharedNoise: in[program.KindSharedNoise.Of(site)],
+		spec.InputStep:        in[spec.InputStep], spec.InputSteps: in[spec.InputSteps]}
+	for i, t := range parametersOf(q, site) {
+		g[spec.TrainedPrefix+q.Trained()[i].Name] = in[program.KindParam.Of(t.Name)]
 	}
-	for _, s := range statesOf(q, site) {
-		g.State = append(g.State, in[s.Name])
+	for i, s := range statesOf(q, site) {
+		g[spec.KeptPrefix+q.State()[i].Name] = in[s.Name]
 	}
 	return g
 }

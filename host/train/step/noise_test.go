@@ -6,9 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/train/step"
-	"github.com/cage-qat/cage/internal/testing/testdevice"
 	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
@@ -48,12 +46,11 @@ func noisyStep(t *testing.T, d step.Dispatch, overrides ...string) compiledStep 
 	cfg := sgdConfig(t, overrides...)
 	plan := planOf(t, cfg, noisy{}, descent{})
 	plan.Dispatch = d
-	plan.OneGraph = true // also in the chain: tiles sum in another order
-	c := compileOn(t, testdevice.OpenCPU(t, engine.Options{}), plan)
-	if err := c.Prepare(true); err != nil {
+	k := inGraphs(t, cfg, plan)
+	if err := k.Prepare(true); err != nil {
 		t.Fatal(err)
 	}
-	return compiledStep{c, newState(t, c)}
+	return k
 }
 
 // noisySettings returns the settings of step i ≥ 1.
@@ -140,9 +137,8 @@ func TestEvaluationHasNoNoise(t *testing.T) {
 	cfg := sgdConfig(t)
 	tokens := batches(cfg, 5, 1)[0]
 	c := noisyStep(t, step.Chain)
-	want := compileOn(t, testdevice.OpenCPU(t, engine.Options{}), planOf(t, cfg, nearest{}, descent{}))
-	wantState := newState(t, want)
-	if got, want := evaluated(t, c.Compiled, c.State, tokens), evaluated(t, want, wantState,
+	want := inGraphs(t, cfg, planOf(t, cfg, nearest{}, descent{}))
+	if got, want := evaluated(t, c.Compiled, c.State, tokens), evaluated(t, want.Compiled, want.State,
 		tokens); !slices.Equal(got, want) {
 		t.Errorf("losses are %v…, want %v…", got[:3], want[:3])
 	}
@@ -151,7 +147,7 @@ func TestEvaluationHasNoNoise(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reference, err := want.Quantized(wantState, weight)
+	reference, err := want.Quantized(want.State, weight)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +156,7 @@ func TestEvaluationHasNoNoise(t *testing.T) {
 	}
 	chosen := []step.WeightElements{{Weight: weight, Positions: []int32{0, 5, 9}}}
 	var codes [2]string
-	for i, s := range []compiledStep{c, {want, wantState}} {
+	for i, s := range []compiledStep{c, want} {
 		r, err := s.CodeReader(chosen)
 		if err != nil {
 			t.Fatal(err)

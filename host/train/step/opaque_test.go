@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/sdk"
@@ -95,15 +96,16 @@ func TestOpaque(t *testing.T) {
 		if testing.Short() && i != 1 {
 			continue
 		}
-		for name, oneGraph := range map[string]bool{"by device": false, "graph": true} {
+		for name, start := range map[string]func(testing.TB, *config.Config, step.Plan) compiledStep{
+			"by device": started, "graph": inGraphs} {
 			cfg := sgdConfig(t, overrides...)
 			plan := planOf(t, cfg, grid{}, heavyBall{})
-			plan.OneGraph, plan.Dispatch = oneGraph, step.Chain
-			byProgram := started(t, cfg, plan)
+			plan.Dispatch = step.Chain
+			byProgram := start(t, cfg, plan)
 			plan = planOf(t, cfg, grid{}, sdk.Opaque(opaqueBall{}))
-			plan.OneGraph, plan.Dispatch = oneGraph, step.Single // it runs as the chain nevertheless
+			plan.Dispatch = step.Single // it runs as the chain nevertheless
 			plan, process := opaquePlan(plan)
-			byProcess := started(t, cfg, plan)
+			byProcess := start(t, cfg, plan)
 			for i := range 5 {
 				set := step.Settings{Step: i + 1, Steps: 5, Rate: 1e-3, NextRate: 1e-3, Lambda: float64(i / 3),
 					Statistics: i == 4}

@@ -128,8 +128,8 @@ func TestOwnBackwardRotated(t *testing.T) {
 	cfg := sgdConfig(t, "model.hidden=64")
 	compiled := func(full bool) *step.Compiled {
 		plan := planOf(t, cfg, pushed{pushing{block: 16}}, descent{})
-		plan.OneGraph, plan.FullRotations = true, full
-		return testrun.Compile(t, plan)
+		plan.FullRotations = full
+		return inGraphs(t, cfg, plan).Compiled
 	}
 	half, full := compiled(false), compiled(true)
 	if len(rotations(half)) == 0 || len(rotations(full)) > 0 {

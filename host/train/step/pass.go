@@ -2,17 +2,19 @@ package step
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
+	"slices"
 
-	"github.com/gomlx/gomlx/core/graph"
-
-	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/autodiff"
+	"github.com/cage-qat/cage/sdk/program/transform"
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
@@ -21,6 +23,8 @@ import (
 type pass struct {
 	model.Pass
 	tensors map[string]string
+	// short has the sharded tensors that are gathered in the device's precision.
+	short map[string]bool
 }
 
 // tensor returns the name of the tensor that is an input.
@@ -31,7 +35,7 @@ func (p *Plan) batchPass(full bool) (of pass) {
 	of.Batch, of.Context, of.Documents = p.Batch, p.Context, len(p.batchDims()) > 2
 	of.Calls, of.Next = map[string]*program.Call{}, map[string]*program.Call{}
 	of.Coded = map[string]bool{}
-	of.tensors = map[string]string{}
+	of.tensors, of.short = map[string]string{}, map[string]bool{}
 	for _, param := range p.Model.Params() {
 		of.tensors[param.Name] = p.forwardName(full)(param.Name)
 	}
@@ -39,15 +43,15 @@ func (p *Plan) batchPass(full bool) (of pass) {
 }
 
 // gradientPass returns the program of a micro-batch.
-func (p *Plan) gradientPass(in update.Nodes, kind gradientKind) (of pass) {
+func (p *Plan) gradientPass(kind gradientKind) (of pass) {
 	of = p.batchPass(kind.full)
 	if !kind.full {
-		p.addQuantizers(&of, p.Activations, true, engine.DeviceOf(in.Graph()), hasNode(in))
+		p.addQuantizers(&of, p.Activations, true)
 		p.addBackward(&of)
 	}
 	if kind.sampled {
 		of.Head.Sampled = true
-		of.tensors[network.Key] = labelKeysName
+		of.tensors[network.Key] = labelKeys[0].node
 	} else {
 		p.addTeacher(&of)
 	}
@@ -62,9 +66,7 @@ func (p *Plan) addTeacher(of *pass) {
 }
 
 // addQuantizers adds quantizers of activations, with their backward passes if a gradient is wanted.
-// has reports whether there is a tensor.
-func (p *Plan) addQuantizers(of *pass, quantizers map[string]lower.Quantizer, gradient bool,
-	dev *engine.Device, has func(tensor string) bool) {
+func (p *Plan) addQuantizers(of *pass, quantizers map[string]lower.Quantizer, gradient bool) {
 	for _, s := range p.Model.ActivationSites(p.Batch, p.Context) {
 		q := quantizers[s.Name]
 		if q == nil {
@@ -72,10 +74,10 @@ func (p *Plan) addQuantizers(of *pass, quantizers map[string]lower.Quantizer, gr
 		}
 		c := q.Call(gradient)
 		for _, weight := range s.Feeds {
-			if !has(codeName(weight, 0)) {
+			if p.codes[weight] == nil {
 				continue
 			}
-			if coded, ok := lower.Coded(q.Call(gradient), dev); ok {
+			if coded, ok := lower.Coded(q.Call(gradient)); ok {
 				c, of.Coded[weight] = coded, true
 				of.tensors[network.InputOf(weight, network.Integers)] = codeName(weight, 0)
 				of.tensors[network.InputOf(weight, network.Scale)] = codeName(weight, 1)
@@ -88,10 +90,6 @@ func (p *Plan) addQuantizers(of *pass, quantizers map[string]lower.Quantizer, gr
 			of.addOperands(s.Name, next, q.Trained())
 		}
 	}
-}
-
-func hasNode(in update.Nodes) func(tensor string) bool {
-	return func(tensor string) bool { return in[tensor] != nil }
 }
 
 // addBackward adds the quantizers of the backward pass.
@@ -125,15 +123,65 @@ func (of *pass) addOperands(site string, c *program.Call, trained []spec.Tensor)
 	}
 }
 
-// withNodes returns the program with the nodes of its inputs.
-func (of *pass) withNodes(in update.Nodes) model.Pass {
+// compute adds the program of the model to b, given the tensors of a step, and returns its outputs.
+// The program reads tensors whole: it computes the part of a batch that a replica has.
+// With wrt, these are also the gradients with respect to tensors, named as these with
+// [program.KindGradient]; there is none for a tensor that the program does not read.
+func (p *Plan) compute(b *program.Builder, of *pass, in update.Values,
+	wrt ...string) update.Values {
 	addNumbers(in)
-	of.Inputs = maps.Clone(in)
-	for input, tensor := range of.tensors {
-		of.Inputs[input] = in[tensor]
+	var names []string // of the inputs that the tensors are
+	inputs := map[string][]string{}
+	for _, tensor := range wrt {
+		if of.tensors[tensor] == "" {
+			inputs[tensor] = append(inputs[tensor], tensor)
+		}
+		for _, input := range slices.Sorted(maps.Keys(of.tensors)) {
+			if of.tensors[input] == tensor {
+				inputs[tensor] = append(inputs[tensor], input)
+			}
+		}
+		names = append(names, inputs[tensor]...)
 	}
-	if key := of.Inputs[network.Key]; key != nil {
-		of.Inputs[network.Key] = graph.Reshape(key, 2)
+	written, err := p.Model.Program(of.Pass, names...)
+	if err != nil {
+		b.Fail(err)
+		return nil
 	}
-	return of.Pass
+	var args []program.Value
+	for _, input := range written.Inputs {
+		tensor := of.tensor(input.Name)
+		x, ok := in[tensor]
+		if !ok {
+			b.Fail(fmt.Errorf("there is no tensor for the input %q of the model", input.Name))
+			return nil
+		}
+		if p.divided(tensor, input.Type.Shape) {
+			x = lower.Gathered(x, of.short[tensor])
+		}
+		args = append(args, x)
+	}
+	out := update.Values(transform.Inline(b, written, args...))
+	for _, tensor := range wrt {
+		for _, input := range inputs[tensor] {
+			dx, ok := out[autodiff.Prefix+input]
+			if !ok {
+				continue
+			}
+			if before, ok := out[program.KindGradient.Of(tensor)]; ok {
+				dx = before.Add(dx)
+			}
+			out[program.KindGradient.Of(tensor)] = dx
+		}
+	}
+	return out
+}
+
+// calls says how the device computes the calls of a program of the model.
+func (p *Plan) calls(of *pass) update.Calls {
+	calls := p.Model.Calls(of.Shape)
+	if p.dev.Attention() == device.PlainAttention {
+		delete(calls.Kernels, network.Attention)
+	}
+	return calls
 }

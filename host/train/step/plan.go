@@ -64,8 +64,6 @@ type Plan struct {
 	// Search maps weights to the searches that compute states of their quantizers. It is set only in
 	// training.
 	Search map[string]Search
-	// OneGraph runs updates as one graph, also on the CPU; see [update.Options].
-	OneGraph bool
 	// Unquantized gives x and W to the quantizers of the backward pass, instead of Q(x) and Q(W).
 	Unquantized bool
 	// FullRotations rotates every operand back. Otherwise operands of a product that have the same
@@ -77,6 +75,7 @@ type Plan struct {
 	// Shard selects the tensors that are sharded across replicas of the device; none if empty.
 	Shard device.Shard
 
+	dev      *engine.Device
 	replicas int                      // of the device
 	codes    map[string][]engine.Spec // of weights that are multiplied by their codes; see findCodes
 	keys     keys                     // see findKeys

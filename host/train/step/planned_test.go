@@ -3,26 +3,22 @@ package step_test
 import (
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 
-	"github.com/gomlx/gomlx/core/graph"
-
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/model"
-	"github.com/cage-qat/cage/host/model/architecture"
-	"github.com/cage-qat/cage/host/model/graphs"
 	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
-	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/testing/testrun"
-	"github.com/cage-qat/cage/sdk/program"
 )
 
-// TestPlannedQuantizers checks that a plan computes a model with quantized activations and backward
-// passes as the graph does: the losses of an evaluation, that of the first step, gradients, also of
+// TestPlannedQuantizers checks that plans compute steps with quantized activations and backward
+// passes as graphs do: the losses of an evaluation, that of the first step, gradients, also of
 // trained parameters, and states, with noise, products of codes and recomputation. For some batches
 // the sums of both differ in a bit that a quantizer rounds to another code, and then everything
 // differs: one of four must have none.
@@ -32,6 +28,9 @@ func TestPlannedQuantizers(t *testing.T) {
 	table := testrun.Example(t, "nf4")
 	for i, quantizer := range append([]string{`{plugin="mseden"}`, `{plugin="` + table.Path + `"}`,
 		`{plugin="mxfp4", rounding="stochastic"}`}, quantizers...) {
+		if strings.Contains(quantizer, "paretoq") {
+			continue // with so few codes, sums of products are zero, and rounding decides their sign
+		}
 		cases = append(cases, []string{"quantizer.weights=" + quantizer,
 			"quantizer.activations=" + quantizer,
 			fmt.Sprintf("model.kind=%q", []string{"llama", "olmo2", "qwen3"}[i%3]),
@@ -99,49 +98,16 @@ func plannedConfig(t *testing.T, settings ...string) *config.Config {
 		"model.hidden=64", `optimizer={plugin="sgd"}`, "train.clip=0.0"}, settings...)...)
 }
 
-// graphModel is a model that a graph computes, as on a GPU.
-type graphModel struct {
-	model.Language
-	recompute architecture.Recompute
-}
-
-func (m graphModel) Compute(of model.Pass, wrt []*graph.Node) (out map[string]*graph.Node,
-	gradients []*graph.Node) {
-	p, err := network.New(m.Network(), of.Shape, of.Quantizers)
-	if err == nil && len(wrt) > 0 {
-		p, err = network.Gradient(p, lists.Map(wrt, func(x *graph.Node) string {
-			for name, in := range of.Inputs {
-				if in == x && p.Input(name) >= 0 {
-					return name
-				}
-			}
-			panic("a tensor is no input")
-		})...)
-	}
-	if err != nil {
-		panic(err)
-	}
-	again := map[architecture.Recompute]string{architecture.RecomputeBlocks: network.Block,
-		architecture.RecomputeAttention: network.SelfAttention}[m.recompute]
-	in := lists.Map(p.Inputs, func(in program.Input) *graph.Node {
-		return of.Inputs[in.Name]
-	})
-	out = graphs.For(0).Lower(in[0].Graph(), p, in, again)
-	for _, o := range p.Outputs[len(p.Outputs)-len(wrt):] {
-		gradients = append(gradients, out[o.Name])
-	}
-	return out, gradients
-}
-
-// comparePlanned compares a plan with the graph.
+// comparePlanned compares plans with graphs.
 func comparePlanned(t *testing.T, cfg *config.Config, plan step.Plan) {
 	t.Helper()
 	var wrong string
 	for seed := range uint64(4) {
 		b := batches(cfg, seed, plan.Accumulate)
+		var start []step.Tensor // initial scales that differ in a bit move all codes of a weight
 		// one returns losses, and what a step of gradient descent subtracts from each parameter.
-		one := func(plan step.Plan) map[string][]float32 {
-			d := testdevice.OpenCPU(t, engine.Options{Products: cfg.Device.Products})
+		one := func(kernels device.Kernels) map[string][]float32 {
+			d := testdevice.OpenCPU(t, engine.Options{Products: cfg.Device.Products, Kernels: kernels})
 			c := compileOn(t, d, plan)
 			if plan.Distillation != nil {
 				if err := c.LoadTeacher(drawn(plan.Distillation.Teacher, 7)); err != nil {
@@ -149,6 +115,14 @@ func comparePlanned(t *testing.T, cfg *config.Config, plan step.Plan) {
 				}
 			}
 			s := newState(t, c, b[0]...)
+			if start == nil {
+				start = testrun.Tensors(t, c, s)
+			}
+			s, err := c.Upload(loaded(start))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
 			list := map[string][]float32{"losses": evaluated(t, c, s, b[0])}
 			before := testrun.Download(t, c, s)
 			r := run(t, c, s, b, step.Settings{Step: 1, Steps: 2, Rate: 1, NextRate: 1})
@@ -160,10 +134,7 @@ func comparePlanned(t *testing.T, cfg *config.Config, plan step.Plan) {
 			}
 			return list
 		}
-		byGraph := plan
-		byGraph.Model = graphModel{plan.Model.(model.Language),
-			architecture.Recompute(cfg.Train.Recompute)}
-		want, got := one(byGraph), one(plan)
+		want, got := one(device.GraphKernels), one(device.AutoKernels)
 		wrong = ""
 		for name, list := range want {
 			largest := 0.0

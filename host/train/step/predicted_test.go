@@ -4,6 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/internal/lists"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/transform"
+	"github.com/cage-qat/cage/sdk/spec"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -336,39 +341,46 @@ func TestPredictedLoss(t *testing.T) {
 				t.Fatal(err)
 			}
 			const context = 64
-			specs := []engine.Spec{
-				{Name: "tokens", Shape: shapes.Make(dtypes.Int32, m.BatchDims(tc.batch, context)...)}}
+			of := model.Pass{Shape: network.Shape{Batch: tc.batch, Context: context}}
+			var wrt []string
 			for _, p := range m.Params() {
-				specs = append(specs, engine.Spec{Name: p.Name, Shape: shapes.Make(dtypes.Float32, p.Dims...)})
+				if !tc.evaluates {
+					wrt = append(wrt, p.Name)
+				}
 			}
-			e, err := d.Compile("loss", specs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-				of := model.Pass{Shape: network.Shape{Batch: tc.batch, Context: context},
-					Inputs: map[string]*graph.Node{network.Tokens: in[0]}}
-				for i, p := range m.Params() {
-					of.Inputs[p.Name] = in[1+i]
+			p, err := m.Program(of, wrt...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			stage := update.Stage{Name: "loss", Calls: m.Calls(of.Shape),
+				Write: func(b *program.Builder, in update.Values) update.Values {
+					return transform.Inline(b, p, lists.Map(p.Inputs,
+						func(i program.Input) program.Value { return in[i.Name] })...)
+				}}
+			for _, in := range p.Inputs {
+				dtype := dtypes.Float32
+				if in.Type.DType == program.Int {
+					dtype = dtypes.Int32
 				}
-				wrt := in[1:]
-				if tc.evaluates {
-					wrt = nil
-				}
-				out, gradients := m.Compute(of, wrt)
-				return append(gradients, out[network.Losses])
-			})
+				stage.Inputs = append(stage.Inputs,
+					engine.Spec{Name: in.Name, Shape: shapes.Make(dtype, in.Type.Shape...)})
+			}
+			e, err := stage.Compile(d, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			e.Close()
 			programs := r.Programs(t)
-			program := programs[len(programs)-1]
-			kernel := strings.Contains(program, `name = "cage_loss_rows"`)
+			text := programs[len(programs)-1]
+			kernel := strings.Contains(text, `name = "cage_loss_rows"`)
 			// An evaluation needs no gradient, and longer rows do not fit.
 			if want := !tc.evaluates && tc.vocabulary <= lower.LargestLoneRow; kernel != want {
 				t.Errorf("there is a kernel of the loss: %v, want %v", kernel, want)
 			}
-			if loops, many := strings.Contains(program, "stablehlo.while"), tc.batch > 2; loops != many {
+			if loops, many := strings.Contains(text, "stablehlo.while"), tc.batch > 2; loops != many {
 				t.Errorf("there are loops: %v, want %v", loops, many)
 			}
-			compileFor(t, python, "kernels", program)
+			compileFor(t, python, "kernels", text)
 		})
 	}
 }
@@ -395,16 +407,24 @@ func bothPasses(t *testing.T, list []passed) string {
 	}
 	e, err := d.Compile("passes", specs, func(g *graph.Graph, in []*graph.Node) (out []*graph.Node) {
 		for i, p := range list {
-			given := lower.Given{Trained: p.quantizer.Init(in[i], nil)}
+			initial := testquantizer.Lower(in[i:i+1], func(in []program.Value) []program.Value {
+				return append(p.quantizer.Init(in[0], nil), in[0])
+			})
+			given := testquantizer.Given{Trained: initial[:len(initial)-1]}
 			if p.activation {
 				y, back := testquantizer.Quantize(in[i], given, p.quantizer)
 				out = append(out, y, back(graph.MulScalar(y, 2))[0])
 				continue
 			}
-			value, residuals, _ := p.quantizer.Forward(in[i], given)
-			dx, _ := p.quantizer.Backward(lower.Point{X: in[i], Given: given, Value: value}, residuals,
-				graph.Cos(value))
-			out = append(out, value, dx)
+			out = append(out, testquantizer.Lower(in[i:i+1], func(in []program.Value) []program.Value {
+				given := lower.Given{}
+				for k, v := range p.quantizer.Init(in[0], nil) {
+					given[spec.TrainedPrefix+p.quantizer.Trained()[k].Name] = v
+				}
+				value, residuals, _ := p.quantizer.Forward(in[0], given, false)
+				dx, _ := p.quantizer.Backward(in[0], value, given, residuals, value.Cos())
+				return []program.Value{value, dx}
+			})...)
 		}
 		return out
 	})

@@ -3,7 +3,7 @@ package step
 import (
 	"slices"
 
-	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/compute/dtypes"
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
@@ -20,26 +20,27 @@ func (p *Plan) quantizeStage() update.Stage {
 	specs := slices.Concat(inputSpecs(parameters, program.KindParam.Of, false),
 		inputSpecs(p.weightQuantizerStates(), asNamed, false),
 		keySpecs(weightKeysName, keys), numberSpecs(p.Weights))
-	return update.Stage{Name: "quantize", Inputs: specs, Build: func(in update.Nodes) update.Nodes {
+	stored := map[string]dtypes.DType{}
+	for _, codes := range p.codes {
+		stored[codes[0].Name] = codes[0].Shape.DType
+	}
+	write := func(_ *program.Builder, in update.Values) update.Values {
 		addKeys(in, weightKeysName, keys)
-		out := update.Nodes{}
+		out := update.Values{}
 		for _, k := range keys { // for updates that quantize again
 			out[k.node] = in[k.node]
 		}
 		read := slices.DeleteFunc(p.params(), func(t Tensor) bool { return p.Weights[t.Name] != nil })
 		for _, t := range append(read, p.unquantizedWeights()...) {
 			if p.adapter(t.Name) != nil {
-				out[p.pointName(t.Name)] = p.point(t, in, nil)
+				out[p.pointName(t.Name)] = p.point(t, in)
 			}
 		}
-		var last *graph.Node
 		for _, t := range p.quantizedParams() {
 			q := p.Weights[t.Name]
-			x, g := p.point(t, in, last), quantizerInputs(q, t.Name, in)
-			value, residuals, codes := q.Forward(x, g)
-			if out[program.KindValue.Of(t.Name)] = value; t.frozen {
-				last = value
-			}
+			x, g := p.point(t, in), given(q, t.Name, in)
+			value, residuals, codes := q.Forward(x, g, len(p.codes[t.Name]) > 0)
+			out[program.KindValue.Of(t.Name)] = value
 			setNext(out, q, t.Name, q.Next(x, g), nextName)
 			for i := range p.codes[t.Name] {
 				out[codeName(t.Name, i)] = codes[i]
@@ -49,27 +50,39 @@ func (p *Plan) quantizeStage() update.Stage {
 			}
 		}
 		return out
-	}}
+	}
+	return update.Stage{Name: "quantize", Inputs: specs, Write: write, Stored: stored}
+}
+
+// quantizedSpecs describes the outputs of the quantize stage as inputs of another; nil if nothing
+// is quantized. Like functions that build graphs, it panics on a mistake.
+func (p *Plan) quantizedSpecs() []engine.Spec {
+	if len(p.quantizeInputs()) == 0 {
+		return nil
+	}
+	specs, err := p.quantizeStage().OutputSpecs()
+	if err != nil {
+		panic(err)
+	}
+	return specs
 }
 
 // setNext adds the next states of a quantizer, if it has any, to out. name returns the name of a
 // state's next value.
 func setNext(
-	out update.Nodes, q lower.Quantizer, site string, next []*graph.Node,
+	out update.Values, q lower.Quantizer, site string, next []program.Value,
 	name func(state string) string,
 ) {
-	for i, node := range next {
-		out[name(statesOf(q, site)[i].Name)] = node
+	for i, v := range next {
+		out[name(statesOf(q, site)[i].Name)] = v
 	}
 }
 
 // addGradient adds gradient to that of a tensor in out: several sites may share the tensor.
-func addGradient(out update.Nodes, tensor string, gradient *graph.Node) {
+func addGradient(out update.Values, tensor string, gradient program.Value) {
 	name := program.KindGradient.Of(tensor)
-	if before := out[name]; before != nil {
-		gradient = engine.Elementwise(func(of []*graph.Node) *graph.Node {
-			return graph.Add(of[0], of[1])
-		}, before, gradient)
+	if before, ok := out[name]; ok {
+		gradient = before.Add(gradient)
 	}
 	out[name] = gradient
 }

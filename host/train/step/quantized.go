@@ -4,9 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
@@ -45,7 +42,7 @@ func (c *Compiled) Quantized(s *State, weight string) (*Quantized, error) {
 	}
 	exec, err := c.compileOnce(key, func() update.Stage {
 		return update.Stage{Name: "quantized " + weight, Inputs: w.inputs,
-			Build: func(in update.Nodes) update.Nodes {
+			Write: func(_ *program.Builder, in update.Values) update.Values {
 				return w.evaluate(in, spec.OutputValue, spec.OutputCodes, spec.OutputScale)
 			}}
 	})
@@ -95,12 +92,12 @@ func (c *Compiled) quantizedWeight(name string) (w quantizedWeight, err error) {
 	return w, nil
 }
 
-// evaluate returns those of the named outputs that the program has, with codes as int32.
-func (w quantizedWeight) evaluate(in update.Nodes, outputs ...string) update.Nodes {
-	args := lists.Map(w.inputs, func(spec engine.Spec) *graph.Node { return in[spec.Name] })
-	out := lower.Rows(in.Graph(), lower.Only(w.program, outputs...), args)
-	if codes := out[spec.OutputCodes]; codes != nil {
-		out[spec.OutputCodes] = graph.ConvertDType(codes, dtypes.Int32)
+// evaluate returns those of the named outputs that the program has, with codes as integers.
+func (w quantizedWeight) evaluate(in update.Values, outputs ...string) update.Values {
+	args := lists.Map(w.inputs, func(spec engine.Spec) program.Value { return in[spec.Name] })
+	out := update.Values(lower.ByRows(lower.Only(w.program, outputs...), args...))
+	if codes, ok := out[spec.OutputCodes]; ok {
+		out[spec.OutputCodes] = codes.Convert(program.Int)
 	}
 	return out
 }
@@ -136,28 +133,33 @@ func (c *Compiled) CodeReader(chosen []WeightElements) (*CodeReader, error) {
 				e.Weight, n-1)
 		}
 	}
-	build := func(in update.Nodes) update.Nodes {
-		var codes, residuals []*graph.Node
+	write := func(b *program.Builder, in update.Values) update.Values {
+		var codes, residuals []program.Value
 		for i, w := range weights {
 			out := w.evaluate(in, spec.OutputValue, spec.OutputCodes)
-			code, value := out[spec.OutputCodes], out[spec.OutputValue]
-			if code == nil {
-				zero := graph.ScalarZero(in.Graph(), value.DType())
-				value := graph.Where(graph.Equal(value, zero), zero, value) // −0 becomes 0
-				code = graph.Bitcast(value, dtypes.Int32)
+			positions := lists.Map(chosen[i].Positions, func(at int32) int64 { return int64(at) })
+			n := len(positions)
+			at := b.Apply(program.OpConstant, program.Attr{Ints: positions},
+				program.Type{DType: program.Int, Shape: []int{n}})
+			elements := func(x program.Value) program.Value {
+				return at.Lookup(x.Reshape(int(x.Type().Size()), 1)).Reshape(n)
 			}
-			at := engine.Constant(in.Graph(), chosen[i].Positions, len(chosen[i].Positions), 1)
-			elements := func(x *graph.Node) *graph.Node {
-				return graph.Gather(graph.Reshape(x, x.Shape().Size()), at)
+			value := elements(out[spec.OutputValue])
+			code, ok := out[spec.OutputCodes]
+			if ok { // small integers
+				code = elements(code.Convert(program.Float)).Convert(program.Int)
+			} else {
+				zero := b.Const(0)
+				code = value.Eq(zero).Select(zero, value).Bitcast(program.Int) // −0 becomes 0
 			}
+			codes = append(codes, code)
 			x := in[program.KindParam.Of(chosen[i].Weight)]
-			codes = append(codes, elements(code))
-			residuals = append(residuals, graph.Sub(elements(x), elements(value)))
+			residuals = append(residuals, elements(x).Sub(value))
 		}
-		return update.Nodes{codesName: graph.Concatenate(codes, 0),
-			residualsName: graph.Concatenate(residuals, 0)}
+		return update.Values{codesName: codes[0].Concatenate(0, codes[1:]...),
+			residualsName: residuals[0].Concatenate(0, residuals[1:]...)}
 	}
-	e, err := c.compile(update.Stage{Name: "codes", Inputs: inputs, Build: build})
+	e, err := c.compile(update.Stage{Name: "codes", Inputs: inputs, Write: write})
 	return &CodeReader{e}, err
 }
 

@@ -146,7 +146,8 @@ func TestHalfIsFull(t *testing.T) {
 			t.Parallel()
 			cfg := sgdConfig(t, overrides...)
 			b := batches(cfg, 1, cfg.Train.Accumulate)
-			half, full := inGraphs(t, cfg), inGraphs(t, fullOf(t, cfg))
+			half := inGraphs(t, cfg, testrun.Plan(t, cfg)).Compiled
+			full := inGraphs(t, cfg, testrun.Plan(t, fullOf(t, cfg))).Compiled
 			if len(rotations(half)) == 0 || len(rotations(full)) > 0 {
 				t.Fatalf("left rotated: %v and %v", rotations(half), rotations(full))
 			}
@@ -167,13 +168,6 @@ func TestHalfIsFull(t *testing.T) {
 			sameGradients(t, half, gradients(t, half, b), gradients(t, full, b))
 		})
 	}
-}
-
-// inGraphs compiles a step with updates in graphs, because tiles rotate in another order.
-func inGraphs(t *testing.T, cfg *config.Config) *step.Compiled {
-	plan := testrun.Plan(t, cfg)
-	plan.OneGraph = true
-	return testrun.Compile(t, plan)
 }
 
 // sameGradients allows differences of 1e-5 of the largest element, and the rounding of the

@@ -7,9 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/network"
@@ -19,6 +16,7 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/autodiff"
 )
 
 // keptSamples is descent that keeps the gradient with drawn labels, at x, every third update.
@@ -40,19 +38,23 @@ func (keptSamples) Update(
 // gradient.
 type keyed struct{ model.Language }
 
-func (m keyed) Compute(of model.Pass, wrt []*graph.Node) (out map[string]*graph.Node,
-	gradients []*graph.Node) {
+func (m keyed) Program(of model.Pass, wrt ...string) (*program.Program, error) {
 	if !of.Head.Sampled {
-		return m.Language.Compute(of, wrt)
+		return m.Language.Program(of, wrt...)
 	}
-	key := of.Inputs[network.Key]
-	word := graph.BitwiseAnd(graph.Slice(key, graph.AxisElem(0)),
-		graph.Scalar(key.Graph(), dtypes.Uint32, 255))
-	slope := graph.ConvertDType(graph.Reshape(word), dtypes.Float32)
-	for _, x := range wrt {
-		gradients = append(gradients, graph.BroadcastToDims(slope, x.Shape().Dimensions...))
+	b := program.NewBuilder("keyed")
+	key := b.Input(network.Key, program.Type{DType: program.Uint, Shape: []int{2}})
+	for _, p := range m.Params() {
+		b.Input(p.Name, program.FloatType(p.Dims...))
 	}
-	return map[string]*graph.Node{network.Losses: slope}, gradients
+	slope := key.At(0, 0, 1).And(b.ConstUint(255)).Convert(program.Float).Reshape()
+	for _, p := range m.Params() {
+		if slices.Contains(wrt, p.Name) {
+			b.Output(autodiff.Prefix+p.Name, slope.Broadcast(p.Dims, nil))
+		}
+	}
+	b.Output(network.Losses, slope)
+	return b.Build()
 }
 
 // TestSampledKeys checks that each micro-batch of each replica draws labels with its own key, and

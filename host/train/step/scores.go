@@ -47,15 +47,11 @@ func (e *Evaluator) Scores(s Scored) (logProbs []float32, likeliest []bool, err 
 			specs = append(specs, ids(network.Positions, s.Rows, s.Length),
 				ids(network.Parts, s.Rows, s.Length))
 		}
-		return update.Stage{Name: "scores", Inputs: specs, Build: func(in update.Nodes) update.Nodes {
-			of := p.batchPass(false)
-			of.Shape = network.Shape{Task: network.Score, Batch: s.Rows, Context: s.Length, Targets: n,
-				Parts: shared}
-			p.addQuantizers(&of, p.Pieces[tokens], false, c.dev, hasNode(in))
-			p.widen(in)
-			out, _ := p.Model.Compute(of.withNodes(in), nil)
-			return out
-		}}
+		of := p.batchPass(false)
+		of.Shape = network.Shape{Task: network.Score, Batch: s.Rows, Context: s.Length, Targets: n,
+			Parts: shared}
+		p.addQuantizers(&of, p.Pieces[tokens], false)
+		return p.modelStage("scores", &of, specs)
 	})
 	if err != nil {
 		return nil, nil, err

@@ -122,12 +122,12 @@ func TestSearch(t *testing.T) {
 			t.Run(fmt.Sprint(overrides, dispatch), func(t *testing.T) {
 				cfg := sgdConfig(t, overrides...)
 				compiled := func(plan step.Plan) compiledStep {
-					plan.Dispatch, plan.OneGraph = dispatch, true
-					c := compileOn(t, testdevice.OpenCPU(t, engine.Options{}), plan)
-					if err := c.Prepare(true); err != nil {
+					plan.Dispatch = dispatch
+					k := inGraphs(t, cfg, plan)
+					if err := k.Prepare(true); err != nil {
 						t.Fatal(err)
 					}
-					return compiledStep{c, newState(t, c, batches(cfg, 1, 1)[0]...)}
+					return k
 				}
 				byProgram := compiled(planOf(t, cfg, eighths{}, descent{}))
 				plan, search := searchPlan(planOf(t, cfg, searching{1}, descent{}))

@@ -87,22 +87,29 @@ func (p *Plan) singleStage(w *single, name string) update.Stage {
 	in = append(in, p.stepSpecs()...)
 	return update.Stage{Name: name, Inputs: in, Build: func(in update.Nodes) update.Nodes {
 		have := maps.Clone(in)
+		add := func(s update.Stage) { maps.Copy(have, s.Lower(have)) }
 		if len(p.quantizeInputs()) > 0 {
-			maps.Copy(have, p.quantizeStage().Build(have))
+			add(p.quantizeStage())
 			if len(p.Adapters) > 0 {
-				maps.Copy(have, p.mergedStage().Build(have))
+				add(p.mergedStage())
 			}
 		}
-		sums := p.accumulateGradients(have)
-		p.reduceReplicas(p.FullPrecision, sums)
-		losses := sums[lossName]
-		maps.Copy(have, sums)
-		maps.Copy(have, p.meanGradients(have))
-		norms := have[normsName]
-		addKeys(have, optimizerKeysName, p.keys.optimizer)
+		maps.Copy(have, p.accumulateGradients(have))
+		if p.replicas > 1 {
+			add(p.reduceStage())
+		}
+		add(p.finishStage(p.quantizedSpecs()))
+		losses, norms := have[lossName], have[normsName]
+		for i, k := range p.keys.optimizer {
+			have[k.node] = graph.Reshape(graph.Slice(have[optimizerKeysName], graph.AxisElem(i)), 2)
+		}
 
 		// Scalars derived from these are computed in float64, as on the host.
-		scalars := update.Unpack(in[update.ScalarsName], w.scalars)
+		scalars := update.Nodes{}
+		for i, name := range w.scalars {
+			of := graph.Slice(in[update.ScalarsName], graph.AxisRange(i, i+1))
+			scalars[name] = graph.Reshape(of)
+		}
 		if _, read := scalars[cage.InputClip]; read && p.Clip > 0 {
 			norm := graph.Sqrt(sum64(norms))
 			factor := graph.Div(graph.Const(norm.Graph(), p.Clip), graph.AddScalar(norm, clipEpsilon))
@@ -121,12 +128,26 @@ func (p *Plan) singleStage(w *single, name string) update.Stage {
 			loss := graph.ReduceAllSum(graph.Mul(means, graph.Const(losses.Graph(), weights)))
 			scalars[spec.InputLoss] = graph.ConvertDType(loss, dtypes.Float32)
 		}
-		_, collected := update.Build(w.collect, have, scalars)
-		totals := update.Nodes{} // in the order of the rules, as on the host
+		run := func(jobs []spec.Job) (out update.Nodes) {
+			if len(jobs) == 0 {
+				return update.Nodes{}
+			}
+			var list []*graph.Node
+			for _, name := range update.ScalarNames(jobs) {
+				list = append(list, graph.Reshape(scalars[name], 1))
+			}
+			if len(list) > 0 {
+				have[update.ScalarsName] = graph.Concatenate(list, 0)
+			}
+			return update.StageOf(name, jobs).Lower(have)
+		}
+		collected := run(w.collect)[update.MeasuresName]
+		totals, n := update.Nodes{}, 0 // in the order of the rules, as on the host
 		for _, j := range w.collect {
 			for _, out := range j.Program.Outputs {
-				v := graph.ConvertDType(graph.Reshape(collected[0]), dtypes.Float64)
-				collected = collected[1:]
+				v := graph.Slice(collected, graph.AxisRange(n, n+1))
+				v = graph.ConvertDType(graph.Reshape(v), dtypes.Float64)
+				n++
 				if total := totals[out.Name]; total != nil {
 					v = graph.Add(total, v)
 				}
@@ -137,7 +158,12 @@ func (p *Plan) singleStage(w *single, name string) update.Stage {
 			scalars[name] = graph.ConvertDType(total, dtypes.Float32)
 		}
 
-		out, measures := update.Build(w.jobs, have, scalars)
+		out := run(w.jobs)
+		read := []*graph.Node{losses, norms}
+		if measures := out[update.MeasuresName]; measures != nil {
+			read = append(read, measures)
+			delete(out, update.MeasuresName)
+		}
 		for _, s := range p.quantizerStates() {
 			out[s.Name] = cmp.Or(have[nextName(s.Name)], have[s.Name]) // some come from searches
 		}
@@ -149,7 +175,7 @@ func (p *Plan) singleStage(w *single, name string) update.Stage {
 				return graph.Where(ok, of[0], of[1])
 			}, next, before)
 		}
-		out[readName] = graph.Concatenate(append([]*graph.Node{losses, norms}, measures...), 0)
+		out[readName] = graph.Concatenate(read, 0)
 		return out
 	}}
 }

@@ -22,8 +22,7 @@ func dispatched(t *testing.T, cfg *config.Config, d step.Dispatch) compiledStep 
 	t.Helper()
 	plan := testrun.Plan(t, cfg)
 	plan.Dispatch = d
-	plan.OneGraph = true // also in the chain: tiles sum in another order
-	k := started(t, cfg, plan)
+	k := inGraphs(t, cfg, plan)
 	if err := k.Prepare(false); err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package step
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -416,22 +415,23 @@ func (c *Compiled) initWeightQuantizers(t, columns update.Tensors) error {
 		return nil
 	}
 	specs := append(inputSpecs(p.quantizeInputs(), program.KindParam.Of, false), p.columnSpecs()...)
-	build := func(in update.Nodes) update.Nodes {
-		out := update.Nodes{}
+	write := func(_ *program.Builder, in update.Values) update.Values {
+		out := update.Values{}
 		of := p.columns(in)
 		for _, t := range p.quantizedParams() {
-			q, x, columns := p.Weights[t.Name], p.point(t, in, nil), of[t.Name]
+			q, x, columns := p.Weights[t.Name], p.point(t, in), of[t.Name]
 			values := q.Init(x, columns)
 			for i, trained := range parametersOf(q, t.Name) {
-				// One that sites share keeps its first value.
 				name := program.KindParam.Of(trained.Name)
-				out[name] = cmp.Or(out[name], values[i])
+				if _, shared := out[name]; !shared { // one that sites share keeps its first value
+					out[name] = values[i]
+				}
 			}
 			setNext(out, q, t.Name, q.InitState(x, columns), asNamed)
 		}
 		return out
 	}
-	stage := update.Stage{Name: "initial quantizer parameters", Inputs: specs, Build: build}
+	stage := update.Stage{Name: "initial quantizer parameters", Inputs: specs, Write: write}
 	return c.runOnce(stage, t, columns)
 }
 
@@ -470,16 +470,17 @@ func (c *Compiled) initActivationQuantizers(t, columns update.Tensors, tokens []
 	specs := slices.Concat(inputSpecs(p.params(), p.forwardName(false), false),
 		inputSpecs(shared, program.KindParam.Of, false),
 		[]engine.Spec{p.tokenSpec()}, p.columnSpecs())
-	build := func(in update.Nodes) update.Nodes {
-		return p.calibrate(in)
-	}
-	stage := update.Stage{Name: "calibration", Inputs: specs, Build: build}
+	of := p.batchPass(false)
+	stage := update.Stage{Name: "calibration", Inputs: specs, Calls: p.calls(&of),
+		Write: func(b *program.Builder, in update.Values) update.Values {
+			return p.calibrate(b, &of, in)
+		}}
 	return c.runOnce(stage, t, values, columns, update.Tensors{tokensName: batch})
 }
 
 // calibrate returns the initial values of the quantizers of activations that in does not have.
-func (p *Plan) calibrate(in update.Nodes) update.Nodes {
-	of, groups := p.batchPass(false), p.calibratedGroups()
+func (p *Plan) calibrate(b *program.Builder, of *pass, in update.Values) update.Values {
+	groups := p.calibratedGroups()
 	of.From = map[string]string{}
 	results := map[string]string{} // the tensors that outputs of the program are
 	first := map[string]string{}   // the outputs that are trained parameters
@@ -493,7 +494,7 @@ func (p *Plan) calibrate(in update.Nodes) update.Nodes {
 			operand := spec.TrainedPrefix + q.Trained()[i].Name
 			input, tensor := network.InputOf(s.Name, operand), program.KindParam.Of(t.Name)
 			switch {
-			case in[tensor] != nil:
+			case in[tensor].Valid():
 				of.tensors[input] = tensor
 			case first[tensor] != "":
 				of.From[input] = first[tensor]
@@ -506,9 +507,10 @@ func (p *Plan) calibrate(in update.Nodes) update.Nodes {
 		for i, t := range statesOf(q, s.Name) {
 			results[network.InputOf(s.Name, spec.KeptPrefix+q.State()[i].Name)] = t.Name
 		}
-		init, c, err := q.Calibration(known, engine.Replicas(in.Graph()))
+		init, c, err := q.Calibration(known, p.replicas)
 		if err != nil {
-			panic(err) // the device makes an error of it
+			b.Fail(err)
+			return nil
 		}
 		if of.Calls[s.Name] = c; init != nil {
 			of.Next[s.Name] = init
@@ -522,10 +524,11 @@ func (p *Plan) calibrate(in update.Nodes) update.Nodes {
 		}
 	}
 	p.widen(in)
-	computed, _ := p.Model.Compute(of.withNodes(in), nil)
-	out := update.Nodes{}
+	computed, out := p.compute(b, of, in), update.Values{}
 	for output, tensor := range results {
-		out[tensor] = computed[output]
+		if x, ok := computed[output]; ok {
+			out[tensor] = x
+		}
 	}
 	return out
 }
@@ -536,7 +539,7 @@ func (c *Compiled) initOptimizers(t update.Tensors, rules []cage.Rule) error {
 		return err
 	}
 	if len(jobs) > 0 {
-		u, err := update.Compile(c.dev, "init", jobs, update.Options{Divided: c.plan.dividedTensors()})
+		u, err := update.Compile(c.dev, "init", jobs, c.plan.dividedTensors())
 		if err != nil {
 			return err
 		}

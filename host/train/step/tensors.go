@@ -6,7 +6,6 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
@@ -43,13 +42,13 @@ func nextName(state string) string { return "next/" + state }
 
 func asNamed(tensor string) string { return tensor }
 
-// numberedNodes lists the nodes of a weight named name(weight, 0), name(weight, 1), …, up to the
-// first that does not exist.
-func numberedNodes(
-	in update.Nodes, name func(weight string, i int) string, weight string,
-) (list []*graph.Node) {
-	for node, ok := in[name(weight, 0)]; ok; node, ok = in[name(weight, len(list))] {
-		list = append(list, node)
+// numbered lists the values of a weight named name(weight, 0), name(weight, 1), …, up to the first
+// that does not exist.
+func numbered(
+	in update.Values, name func(weight string, i int) string, weight string,
+) (list []program.Value) {
+	for v, ok := in[name(weight, 0)]; ok; v, ok = in[name(weight, len(list))] {
+		list = append(list, v)
 	}
 	return list
 }

@@ -3,13 +3,16 @@ package step_test
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/device"
+	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/testing/testdevice"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
@@ -28,95 +31,108 @@ func started(t testing.TB, cfg *config.Config, plan step.Plan) compiledStep {
 	return compiledStep{c, state}
 }
 
-// pair compiles a configuration with updates in tiles, and with all updates in a graph.
-func pair(t testing.TB, cfg *config.Config) (tiles, graphs compiledStep) {
+// inGraphs compiles a plan with graphs and creates a state.
+func inGraphs(t testing.TB, cfg *config.Config, plan step.Plan) compiledStep {
 	t.Helper()
-	var both [2]compiledStep
-	for i := range both {
+	d := testdevice.Open(t, engine.Options{Kernels: device.GraphKernels})
+	c := compileOn(t, d, plan)
+	return compiledStep{c, newState(t, c, batches(cfg, 1, 1)[0]...)}
+}
+
+// pair compiles a configuration with plans and with graphs, with the same state. Quantizers rotate
+// back, not updates.
+func pair(t testing.TB, cfg *config.Config) (plans, graphs compiledStep) {
+	t.Helper()
+	compiled := func(compile func(testing.TB, *config.Config, step.Plan) compiledStep) compiledStep {
 		plan := testrun.Plan(t, cfg)
-		plan.FullRotations = true // quantizers rotate back, not updates
-		if i == 1 {
-			plan.OneGraph = true
-		}
-		both[i] = started(t, cfg, plan)
+		plan.FullRotations = true
+		return compile(t, cfg, plan)
 	}
-	return both[0], both[1]
+	plans, graphs = compiled(started), compiled(inGraphs)
+	state, err := graphs.Upload(loaded(testrun.Tensors(t, plans.Compiled, plans.State)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(state.Close)
+	graphs.State = state
+	return plans, graphs
+}
+
+// update runs the update of a step with some gradients.
+func (k compiledStep) update(t testing.TB, set step.Settings) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(uint64(set.Step), 1))
+	var grads [][]float32
+	for _, r := range k.Plan().Rules {
+		g := make([]float32, k.Param(r.Name).Shape().Size())
+		for i := range g {
+			g[i] = float32(rng.NormFloat64()) * 1e-2
+		}
+		grads = append(grads, g)
+	}
+	ready, err := k.ReadyUpdate(k.State, grads, set)
+	if err == nil {
+		err = ready()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // exact is a quantizer without sums, because their order differs between executors.
 const exact = `quantizer={weights={plugin="absmax", granularity="row"}}`
 
-// TestTilesAreGraphs checks that updates in tiles and in a graph give the same bits.
-func TestTilesAreGraphs(t *testing.T) {
+// TestPlansAreGraphs checks that updates by a plan and in a graph give the same bits, for programs
+// without sums.
+func TestPlansAreGraphs(t *testing.T) {
 	testlevel.Long(t, "compiles many steps")
 	if testrun.Device(t).Kind() != device.CPU {
-		t.Skip("other devices have no tiles")
+		t.Skip("other devices have no plans")
 	}
-	for name, c := range map[string]struct {
-		overrides []string
-		tiled     func(tiled, all int) bool
-	}{
-		"adamw": {[]string{`optimizer={plugin="adamw"}`}, every},
-		"sgd": {[]string{`optimizer={plugin="sgd", momentum=0.9, nesterov=true, dampening=0.0}`},
-			every},
-		"sgd, l2": {[]string{`optimizer={plugin="sgd", momentum=0.9, dampening=0.5, l2=0.1}`,
-			"train.weight_decay=0.0"}, every},
-		"plain": {[]string{`optimizer={plugin="sgd"}`, "train.weight_decay=0.0", "train.clip=0.0"},
-			every},
-		"coupled":  {[]string{`optimizer={plugin="adamw"}`, `method.form="coupled"`}, every},
-		"official": {[]string{`optimizer={plugin="adamw"}`, `method.variant="official"`, exact}, every},
-		"trained":  {[]string{`optimizer={plugin="adamw"}`, `quantizer={plugin="lsq"}`}, every},
-		"fixed": {[]string{`optimizer={plugin="adamw"}`, `quantizer={plugin="grid", step=0.01}`},
-			every},
-		"muon": {[]string{`optimizer={plugin="muon"}`}, some},
-		"oscireset": {[]string{`optimizer={plugin="adamw"}`,
+	for name, overrides := range map[string][]string{
+		"adamw": {`optimizer={plugin="adamw"}`, exact},
+		"sgd":   {`optimizer={plugin="sgd", momentum=0.9, nesterov=true, dampening=0.0}`, exact},
+		"sgd, l2": {`optimizer={plugin="sgd", momentum=0.9, dampening=0.5, l2=0.1}`,
+			"train.weight_decay=0.0", exact},
+		"plain":    {`optimizer={plugin="sgd"}`, "train.weight_decay=0.0", "train.clip=0.0", exact},
+		"coupled":  {`optimizer={plugin="adamw"}`, `method.form="coupled"`, exact},
+		"official": {`optimizer={plugin="adamw"}`, `method.variant="official"`, exact},
+		"trained":  {`optimizer={plugin="adamw"}`, `quantizer={plugin="lsq"}`},
+		"fixed":    {`optimizer={plugin="adamw"}`, `quantizer={plugin="grid", step=0.01}`},
+		"oscireset": {`optimizer={plugin="adamw"}`,
 			`method={name="oscireset", reset_start=0.0, reset_every=4, reset_window=2, reset_threshold=1.5}`,
-			exact}, every},
-		"lotion": {[]string{`optimizer={plugin="adamw"}`, `method={name="lotion"}`,
-			`quantizer={weights={plugin="quest"}}`}, some},
+			exact},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := testrun.Config(t, append(c.overrides, testrun.TwoLayers, "model.vocab=32")...)
-			tiles, graphs := pair(t, cfg)
-			if tiled, all, err := tiles.Tiled("off", false); err != nil || !c.tiled(tiled, all) {
-				t.Errorf("%d of %d rules are tiled (%v)", tiled, all, err)
-			}
+			cfg := testrun.Config(t, append(overrides, testrun.TwoLayers, "model.vocab=32")...)
+			plans, graphs := pair(t, cfg)
 			for i := range 9 { // without correction and with it
 				set := step.Settings{Step: i + 1, Rate: 3e-3, NextRate: 2.9e-3, Lambda: float64(i % 3),
 					Statistics: i%4 > 1}
-				sameResult(t, run(t, tiles.Compiled, tiles.State, batches(cfg, uint64(i), 1), set),
-					run(t, graphs.Compiled, graphs.State, batches(cfg, uint64(i), 1), set))
+				plans.update(t, set)
+				graphs.update(t, set)
 			}
-			sameBits(t, "tiles and graphs", testrun.Download(t, tiles.Compiled, tiles.State),
+			sameBits(t, "plans and graphs", testrun.Download(t, plans.Compiled, plans.State),
 				testrun.Download(t, graphs.Compiled, graphs.State))
 		})
 	}
 }
 
-// TestRotationsInTiles checks that corrections that rotate quantized values back run in tiles, and
-// have the same results as in a graph, up to rounding.
-func TestRotationsInTiles(t *testing.T) {
+// TestRotationsOfUpdates checks that corrections that rotate quantized values back have the same
+// results by a plan as in a graph, up to rounding.
+func TestRotationsOfUpdates(t *testing.T) {
 	if testrun.Device(t).Kind() != device.CPU {
-		t.Skip("other devices have no tiles")
+		t.Skip("other devices have no plans")
 	}
 	for _, method := range []string{`form="decoupled"`, `form="coupled"`,
 		`form="decoupled", variant="official"`} {
 		t.Run(method, func(t *testing.T) {
 			cfg := testrun.Config(t, testrun.TwoLayers, `quantizer={plugin="quest"}`, "method={"+method+"}",
 				"model.vocab=32")
+			plans, graphs := pair(t, cfg)
 			var ends [2]map[string][]float32
-			for i := range ends {
-				plan := testrun.Plan(t, cfg)
-				if i == 1 {
-					plan.OneGraph = true
-				}
-				k := started(t, cfg, plan)
-				run(t, k.Compiled, k.State, batches(cfg, 1, 1),
-					step.Settings{Step: 1, Rate: 1e-3, NextRate: 1e-3, Lambda: 2, Statistics: true})
-				if tiled, all, err := k.Tiled(string(cfg.Method.CAGE.Form), true); err != nil || i == 0 &&
-					tiled != all {
-					t.Errorf("%d of %d rules are tiled (%v)", tiled, all, err)
-				}
+			for i, k := range []compiledStep{plans, graphs} {
+				k.update(t, step.Settings{Step: 1, Rate: 1e-3, NextRate: 1e-3, Lambda: 2, Statistics: true})
 				ends[i] = testrun.Download(t, k.Compiled, k.State)
 			}
 			// Rounding errors are relative to x, also those of x − Q(x). In the coupled form the first
@@ -148,36 +164,14 @@ func TestRotationsInTiles(t *testing.T) {
 	}
 }
 
-func every(tiled, all int) bool { return tiled == all }
-func some(tiled, all int) bool  { return tiled > 0 }
-
-// sameResult compares results, up to the order of summation in the statistics.
-func sameResult(t *testing.T, a, b step.Result) {
-	t.Helper()
-	if a.Loss != b.Loss || a.GradNorm != b.GradNorm {
-		t.Fatalf("loss %v and norm %v, in a graph %v and %v", a.Loss, a.GradNorm, b.Loss, b.GradNorm)
-	}
-	if len(a.ErrorNorm2) != len(b.ErrorNorm2) || len(a.ValueNorm2) != len(b.ValueNorm2) {
-		t.Fatalf("%d and %d norms, in a graph %d and %d", len(a.ErrorNorm2), len(a.ValueNorm2),
-			len(b.ErrorNorm2), len(b.ValueNorm2))
-	}
-	for i := range a.ErrorNorm2 {
-		for _, v := range [][2]float64{{a.ErrorNorm2[i], b.ErrorNorm2[i]},
-			{a.ValueNorm2[i], b.ValueNorm2[i]}} {
-			if math.Abs(v[0]-v[1]) > 1e-5*v[1] {
-				t.Errorf("statistics %v, in a graph %v", v[0], v[1])
-			}
-		}
-	}
-}
-
-// TestTilesNotFinite checks that updates in tiles and in a graph give the same bits for a tensor
-// whose residual is not finite, and which therefore gets no correction.
-func TestTilesNotFinite(t *testing.T) {
-	cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32", `optimizer={plugin="adamw"}`)
-	tiles, graphs := pair(t, cfg)
+// TestResidualNotFinite checks that updates by a plan and in a graph give the same bits for a
+// tensor whose residual is not finite, and which therefore gets no correction.
+func TestResidualNotFinite(t *testing.T) {
+	cfg := testrun.Config(t, testrun.TwoLayers, "model.vocab=32", `optimizer={plugin="adamw"}`,
+		exact)
+	plans, graphs := pair(t, cfg)
 	var results []map[string][]float32
-	for _, k := range []compiledStep{tiles, graphs} {
+	for _, k := range []compiledStep{plans, graphs} {
 		tensors := testrun.Tensors(t, k.Compiled, k.State)
 		for _, tensor := range tensors {
 			if tensor.Name == "param/layers.1.mlp.w1" {
@@ -203,19 +197,18 @@ func TestTilesNotFinite(t *testing.T) {
 		}
 		results = append(results, testrun.Download(t, k.Compiled, state))
 	}
-	sameBits(t, "tiles and graphs", results[0], results[1])
+	sameBits(t, "plans and graphs", results[0], results[1])
 }
 
-// BenchmarkUpdate measures the AdamW update of a Llama with 3.5 million parameters, in tiles and as
-// a graph.
+// BenchmarkUpdate measures the AdamW update of a Llama with 3.5 million parameters.
 func BenchmarkUpdate(b *testing.B) {
 	cfg := testrun.Config(b, "model.vocab=256", "model.layers=4", "model.width=256", "model.heads=4",
 		`optimizer={plugin="adamw"}`)
-	tiles, graphs := pair(b, cfg)
-	rotated := started(b, cfg, testrun.Plan(b, cfg))
+	plan := testrun.Plan(b, cfg)
+	plan.FullRotations = true
+	plain, rotated := started(b, cfg, plan), started(b, cfg, testrun.Plan(b, cfg))
 	for _, lambda := range []float64{0, 10} {
-		for name, k := range map[string]compiledStep{"tiles": tiles, "graph": graphs,
-			"rotated": rotated} {
+		for name, k := range map[string]compiledStep{"plain": plain, "rotated": rotated} {
 			b.Run(fmt.Sprintf("lambda=%v/%s", lambda, name), func(b *testing.B) {
 				var grads [][]float32
 				for _, r := range k.Plan().Rules {

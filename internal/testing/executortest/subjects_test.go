@@ -63,7 +63,7 @@ type rowsKernel struct {
 
 func (byRows) Compile(p *program.Program) (any, error) {
 	count := testkernel.Rows(p)
-	d, err := cpu.Divide(p, count)
+	d, err := passes.DivideRows(p, count, func(passes.Layout) bool { return true })
 	if err != nil || d.Rows == nil {
 		return rowsKernel{d, nil}, err
 	}
@@ -187,7 +187,7 @@ func TestRefresh(t *testing.T) { testExecutor(t, refreshSubject) }
 type flat struct{}
 
 func (flat) Compile(p *program.Program) (any, error) {
-	k, err := cpu.CompileFlat(p)
+	k, err := cpu.CompileFlat(p, nil)
 	return k, refusal(err)
 }
 
@@ -281,7 +281,7 @@ func FuzzExecutors(f *testing.F) {
 		o := randprog.UpdateOptions{Family: randprog.Families[int(data[0])%len(randprog.Families)],
 			Exact: data[0]/16%2 == 0}
 		c := randprog.NewUpdate(randprog.Bytes(data[1:]), o)
-		for name, s := range map[string]subject{"cpu": cpuSubject, "slices": sliceSubject,
+		for name, s := range map[string]subject{"updates": updateSubject, "slices": sliceSubject,
 			"graph": graphSubject, "refresh": refreshSubject, "rows": rowsSubject,
 			"kernels": kernelSubject, "plan": planSubject} {
 			if _, ok := s.Accepts[o.Family]; !ok {

@@ -25,7 +25,8 @@ const head = `<!-- Written by: go test ./internal/testing/executortest -run Test
 # Executors
 
 Programs of plugins run on executors ([decision 4](04-cpu.md)).
-Updates run on *cpu* where they can, else on *graph*; refreshes of preconditioners run on *refresh*, on the host.
+On the CPU plans run them: operations of *cpu* in passes, others alone. Accelerators run them as parts of a *graph*; refreshes of
+preconditioners run on *refresh*, on the host.
 The operations are defined in [operations](../reference/operations.md). The table is made by trying one operation at a time, on tensors of 8 × 8
 floats and what is made of them. One test suite compares all executors with the reference executor, in float64:
 ` + "`internal/testing/executortest`" + `. A test compares this table with the executors.
@@ -67,7 +68,7 @@ func lowers(p *program.Program) string {
 
 // fits returns the table entry of a program for package cpu.
 func fits(p *program.Program) string {
-	_, err := cpu.CompileFlat(p)
+	_, err := cpu.CompileFlat(p, nil)
 	return answer(err)
 }
 

@@ -11,12 +11,12 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// updates is the executor of package update on the CPU device. A kernel is a program, which Run
-// compiles for a device with the given number of goroutines.
+// updates is the executor of package update on the CPU device, by plans or, if kernels says so, by
+// graphs. A kernel is a program, which Run compiles for a device with the given number of
+// goroutines.
 type updates struct {
-	oneGraph bool
-	only     string // the executor that must execute the program; empty: any
-	devices  map[int]*engine.Device
+	kernels device.Kernels
+	devices map[int]*engine.Device
 }
 
 // compile compiles jobs for a device with the given number of goroutines.
@@ -25,24 +25,21 @@ func (x updates) compile(
 ) (dev *engine.Device, u *update.Update, err error) {
 	if x.devices[threads] == nil {
 		if x.devices[threads], err = engine.Open(device.CPU,
-			engine.Options{Threads: threads}); err != nil {
+			engine.Options{Threads: threads, Kernels: x.kernels}); err != nil {
 			return nil, nil, err
 		}
 	}
-	u, err = update.Compile(x.devices[threads], "suite", jobs, update.Options{OneGraph: x.oneGraph})
+	u, err = update.Compile(x.devices[threads], "suite", jobs, nil)
 	return x.devices[threads], u, err
 }
 
-// Compile refuses a program that the required executor does not execute.
+// Compile compiles a program.
 func (x updates) Compile(p *program.Program) (any, error) {
 	_, u, err := x.compile(1, jobOf(0, call{Program: p}))
 	if err != nil {
 		return nil, err
 	}
 	defer u.Close()
-	if x.only != "" && u.Executed[x.only] == 0 {
-		return nil, errRefused
-	}
 	return p, nil
 }
 
@@ -104,14 +101,10 @@ func jobOf(i int, c call) update.Job {
 
 var (
 	graphSubject = subject{
-		executor: updates{oneGraph: true, devices: map[int]*engine.Device{}},
+		executor: updates{kernels: device.GraphKernels, devices: map[int]*engine.Device{}},
 		Accepts:  map[randprog.Family]float64{randprog.Elementwise: 1, randprog.General: 1},
 	}
-	cpuSubject = subject{
-		executor: updates{only: "cpu", devices: map[int]*engine.Device{}},
-		Accepts:  map[randprog.Family]float64{randprog.Elementwise: 1},
-	}
-	bothSubject = subject{
+	updateSubject = subject{
 		executor: updates{devices: map[int]*engine.Device{}},
 		Accepts:  map[randprog.Family]float64{randprog.Elementwise: 1, randprog.General: 1},
 	}
@@ -119,7 +112,5 @@ var (
 
 func TestGraph(t *testing.T) { testExecutor(t, graphSubject) }
 
-func TestCPU(t *testing.T) { testExecutor(t, cpuSubject) }
-
-// TestBoth checks that graphs execute programs that package cpu refuses.
-func TestBoth(t *testing.T) { testExecutor(t, bothSubject) }
+// TestUpdates tests jobs that a plan runs together.
+func TestUpdates(t *testing.T) { testExecutor(t, updateSubject) }

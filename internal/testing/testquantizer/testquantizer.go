@@ -2,6 +2,8 @@
 package testquantizer
 
 import (
+	"fmt"
+
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/lower"
@@ -12,8 +14,15 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
+// Given holds a quantizer's inputs besides x: its trained parameters and state, in their order, and
+// per-step inputs, which are nil if the quantizer does not take them.
+type Given struct {
+	Trained, State                  []*graph.Node
+	Noise, SharedNoise, Step, Steps *graph.Node
+}
+
 // Quantize returns Q(x), and a function from its adjoint to those of x and the trained parameters.
-func Quantize(x *graph.Node, given lower.Given, q lower.Quantizer) (value *graph.Node,
+func Quantize(x *graph.Node, given Given, q lower.Quantizer) (value *graph.Node,
 	back func(dy *graph.Node) []*graph.Node) {
 	known := map[string]*graph.Node{spec.InputX: x, spec.InputNoise: given.Noise,
 		spec.InputSharedNoise: given.SharedNoise, spec.InputStep: given.Step,
@@ -34,6 +43,20 @@ func Quantize(x *graph.Node, given lower.Given, q lower.Quantizer) (value *graph
 		out := lower.Calls{}.Lower(x.Graph(), p, append(in, dy), "")
 		return lists.Map(names, func(name string) *graph.Node { return out[autodiff.Prefix+name] })
 	}
+}
+
+// Lower adds what write writes, from values of the inputs, to their graph.
+func Lower(inputs []*graph.Node, write func(in []program.Value) []program.Value) []*graph.Node {
+	b, in := program.NewSimplifier("test"), []program.Value{}
+	for i, x := range inputs {
+		in = append(in, b.Input(fmt.Sprint("in", i), program.FloatType(x.Shape().Dimensions...)))
+	}
+	outputs := write(in)
+	for i, v := range outputs {
+		b.Output(fmt.Sprint("out", i), v)
+	}
+	out := lower.Calls{}.Lower(inputs[0].Graph(), must(b.Build()), inputs, "")
+	return lists.Make(len(outputs), func(i int) *graph.Node { return out[fmt.Sprint("out", i)] })
 }
 
 // written returns the program of the value of a call.

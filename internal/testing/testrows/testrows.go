@@ -23,7 +23,7 @@ func InTurn(n int, f func(i int)) {
 // of the program can be computed row by row.
 func Run(p *program.Program, n int, stored map[string]passes.Storage,
 	inputs map[string]reference.Tensor) (out map[string]reference.Tensor, computed bool, err error) {
-	d, err := cpu.Divide(p, n)
+	d, err := passes.DivideRows(p, n, func(passes.Layout) bool { return true })
 	if err != nil || d.Rows == nil {
 		return nil, false, err
 	}

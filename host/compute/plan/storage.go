@@ -1,0 +1,138 @@
+package plan
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/cage-qat/cage/host/compute/loops"
+	"github.com/cage-qat/cage/host/compute/matmul"
+	"github.com/cage-qat/cage/host/compute/passes"
+	"github.com/cage-qat/cage/internal/halffloat"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// storeInputs stores inputs as the options say. Instructions that cannot read one so read a copy in
+// float32, which is made before the first of them.
+func (c *compiler) storeInputs() {
+	for i, in := range c.p.Inputs {
+		at := c.options.Stored[in.Name]
+		if at == "" || in.Type.DType != program.Float {
+			continue
+		}
+		c.slots[i].stored = at // the slot of an input has its index
+		wide := -1
+		for k := 0; k < len(c.list); k++ {
+			for j, s := range c.list[k].in {
+				if s != i || c.list[k].reads(j, at, c.options) {
+					continue
+				}
+				if wide < 0 {
+					wide = c.newSlot(in.Type)
+					c.list = slices.Insert(c.list, k, converting(i, wide, at, true))
+					k++
+				}
+				c.list[k].in[j] = wide
+			}
+		}
+	}
+}
+
+// reads reports whether an instruction can read an input that is stored so.
+func (in *instruction) reads(input int, at passes.Storage, o Options) bool {
+	switch at {
+	case passes.BFloat16:
+		return in.pass || listed(in.halves, input) ||
+			o.Arithmetic == matmul.BFloat16 && listed(in.rounds, input)
+	case passes.Int8:
+		return in.pass || listed(in.codes, input)
+	case passes.Uint8:
+		return in.pass
+	}
+	return false
+}
+
+// storeOutputs stores outputs as the options say: where they are computed, or by a conversion in
+// the end.
+func (c *compiler) storeOutputs() {
+	for s := range c.slots {
+		output := c.slots[s].output
+		if output < 0 {
+			continue
+		}
+		at := c.options.Stored[c.p.Outputs[output].Name]
+		if at == "" || c.slots[s].dtype != program.Float {
+			continue
+		}
+		read, direct := false, false
+		for _, in := range c.list {
+			for _, from := range in.in {
+				read = read || from == s
+			}
+			for _, to := range in.out {
+				direct = direct || to == s && in.pass && at != passes.Float16
+			}
+		}
+		if direct && !read {
+			c.slots[s].stored = at
+			continue
+		}
+		stored := c.slots[s]
+		stored.stored = at
+		c.slots[s].output = -1
+		c.slots = append(c.slots, stored)
+		c.list = append(c.list, converting(s, len(c.slots)-1, at, false))
+	}
+}
+
+// converting returns the instruction that converts between float32 and another storage.
+func converting(from, to int, at passes.Storage, widen bool) instruction {
+	return instruction{name: fmt.Sprintf("conversion of %s", at), in: []int{from}, out: []int{to},
+		run: func(in, out []any, parallel loops.Parallel) error {
+			const each = 1 << 16
+			n := reflect.ValueOf(out[0]).Len()
+			parallel((n+each-1)/each, func(task int) {
+				from, to := task*each, min(n, (task+1)*each)
+				if widen {
+					toFloats(out[0].([]float32)[from:to], in[0], at, from)
+				} else {
+					fromFloats(out[0], in[0].([]float32)[from:to], at, from)
+				}
+			})
+			return nil
+		}}
+}
+
+func toFloats(dst []float32, src any, at passes.Storage, from int) {
+	switch m := src.(type) {
+	case []uint16:
+		if m = m[from:]; at == passes.BFloat16 {
+			loops.FromBFloat16(dst, m)
+			return
+		}
+		for i := range dst {
+			dst[i] = halffloat.FromHalf(m[i])
+		}
+	case []int8:
+		loops.FromBytes(dst, m[from:])
+	case []uint8:
+		loops.FromBytes(dst, m[from:])
+	}
+}
+
+func fromFloats(dst any, src []float32, at passes.Storage, from int) {
+	switch m := dst.(type) {
+	case []uint16:
+		if m = m[from : from+len(src)]; at == passes.BFloat16 {
+			loops.ToBFloat16(m, src)
+			return
+		}
+		for i, x := range src {
+			m[i] = halffloat.ToHalf(x)
+		}
+	case []int8:
+		loops.ToInt8(m[from:from+len(src)], src)
+	case []uint8:
+		loops.ToUint8(m[from:from+len(src)], src)
+	}
+}
