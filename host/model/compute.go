@@ -3,8 +3,6 @@ package model
 import (
 	"slices"
 
-	"github.com/cage-qat/cage/host/compute/matmul"
-	"github.com/cage-qat/cage/host/compute/plan"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/graphs"
@@ -42,18 +40,7 @@ func (m *transformer) Calls(shape network.Shape) update.Calls {
 		table = kernels.ForFew()
 	}
 	return update.Calls{Rounded: true, Rules: graphs.For(m.LossTokens), Kernels: table,
-		Sums: kernels.Sums, Again: map[architecture.Recompute]string{
+		Attention: network.Attention, Sums: kernels.Sums, Again: map[architecture.Recompute]string{
 			architecture.RecomputeBlocks:    network.Block,
 			architecture.RecomputeAttention: network.SelfAttention}[m.Recompute]}
-}
-
-// Plan implements [Language].
-func (m *transformer) Plan(of Pass, arithmetic matmul.Arithmetic) (*plan.Plan, error) {
-	calls := m.Calls(of.Shape)
-	p, err := m.Program(of)
-	if err != nil {
-		return nil, err
-	}
-	return plan.Compile(p, plan.Options{Arithmetic: arithmetic, Kernels: calls.Kernels,
-		Sums: calls.Sums, Again: calls.Again})
 }

@@ -22,18 +22,19 @@ import (
 func task(t testing.TB, m *transformer, shape network.Shape, arithmetic matmul.Arithmetic,
 	in map[string]any) map[string]any {
 	t.Helper()
-	p, err := m.Plan(Pass{Shape: shape}, arithmetic)
+	p, compiled, err := planOf(m, Pass{Shape: shape}, arithmetic)
 	if err != nil {
 		t.Fatal(err)
 	}
 	out := map[string]any{}
-	for i, name := range p.OutputNames() {
-		if out[name] = in[name]; out[name] == nil {
-			out[name] = make([]float32, p.Outputs()[i].Size())
+	for _, o := range p.Outputs {
+		if out[o.Name] = in[o.Name]; out[o.Name] == nil {
+			out[o.Name] = make([]float32, p.TypeOf(o.Value).Size())
 		}
 	}
-	inputs := lists.Map(p.Inputs(), func(input program.Input) any { return in[input.Name] })
-	err = p.Run(inputs, lists.Map(p.OutputNames(), func(name string) any { return out[name] }), inTurn)
+	inputs := lists.Map(p.Inputs, func(input program.Input) any { return in[input.Name] })
+	outputs := lists.Map(p.Outputs, func(o program.Output) any { return out[o.Name] })
+	err = compiled.Run(inputs, outputs, inTurn)
 	if err != nil {
 		t.Fatal(err)
 	}

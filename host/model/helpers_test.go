@@ -3,6 +3,8 @@ package model
 import (
 	"testing"
 
+	"github.com/cage-qat/cage/host/compute/matmul"
+	"github.com/cage-qat/cage/host/compute/plan"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/internal/lists"
@@ -138,4 +140,16 @@ func fakeQuantize(x program.Value) program.Value {
 	passed := inside.Select(z, x.Builder().Const(0))
 	y := code.Mul(scale).StopGradient().Add(passed.Sub(passed.StopGradient()))
 	return y.Hadamard(block)
+}
+
+// planOf returns a program and its plan.
+func planOf(m *transformer, of Pass, arithmetic matmul.Arithmetic,
+) (p *program.Program, compiled *plan.Plan, err error) {
+	if p, err = m.Program(of); err != nil {
+		return nil, nil, err
+	}
+	calls := m.Calls(of.Shape)
+	compiled, err = plan.Compile(p, plan.Options{Arithmetic: arithmetic, Kernels: calls.Kernels,
+		Sums: calls.Sums, Again: calls.Again})
+	return p, compiled, err
 }

@@ -3,8 +3,6 @@ package model
 import (
 	"fmt"
 
-	"github.com/cage-qat/cage/host/compute/matmul"
-	"github.com/cage-qat/cage/host/compute/plan"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/network"
@@ -50,9 +48,6 @@ type Model interface {
 // A Language model predicts the next token of a sequence.
 type Language interface {
 	Model
-
-	// Plan returns the plan of a program, in an arithmetic of products.
-	Plan(of Pass, arithmetic matmul.Arithmetic) (*plan.Plan, error)
 
 	// Labels returns the effective sample size of the targets in batches, (Σw)²/Σw² for targets
 	// with weights w.

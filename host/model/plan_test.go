@@ -81,7 +81,9 @@ func TestSomeGradients(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			out := lists.Map(p.Outputs(), func(t program.Type) any { return make([]float32, t.Size()) })
+			out := lists.Map(step.Outputs, func(o program.Output) any {
+				return make([]float32, step.TypeOf(o.Value).Size())
+			})
 			if err := p.Run(in, out, inTurn); err != nil {
 				t.Fatal(err)
 			}

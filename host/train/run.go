@@ -18,7 +18,7 @@
 //	conformance  runs sdktest's checks on a plugin's process and on devices
 //	provenance   the origin of a run and of its weights
 //	build        assembles a run from its configuration: data, programs, a compiled step
-//	step         one step as a compiled graph, with its state; evaluation and decoding of a model
+//	step         one compiled training step, with its state; evaluation and decoding of a model
 //	plugin       plugins as processes
 //	processes    several processes that train one model, and their rendezvous
 //	checkpoint   named tensors in files

@@ -17,8 +17,8 @@ import (
 // A Call is a kernel with the memory of its program's inputs and outputs, a row-major slice for
 // each: []float32; []uint16 for floats stored in bfloat16, []int8 and []uint8 in 8 bits;
 // []int32 and []uint32 for integers; []bool for bools. A scalar is a slice of one element. An input
-// and the output of the same name may share a []float32, which is then updated in place; otherwise
-// slices must not overlap.
+// and the output of the same name and storage may be the same slice, which is then updated in
+// place; otherwise slices must not overlap.
 type Call struct {
 	Kernel          *Kernel
 	Inputs, Outputs []any

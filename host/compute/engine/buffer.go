@@ -8,6 +8,7 @@ import (
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/dtypes/bfloat16"
 	"github.com/gomlx/compute/dtypes/gotype"
 	"github.com/gomlx/compute/shapes"
 
@@ -165,6 +166,13 @@ func Fill[T Element](d *Device, dims []int, write func([]T) error) (*Buffer, err
 		return nil, errors.Join(err, m.Finalize())
 	}
 	return newBuffer(d, []part{m}, shape, false), nil
+}
+
+// FillBFloat16 is [Fill] for a tensor of bfloat16 on the CPU device, given its elements' bits.
+func FillBFloat16(d *Device, dims []int, write func([]uint16) error) (*Buffer, error) {
+	return Fill(d, dims, func(short []bfloat16.BFloat16) error {
+		return write(bits(short).([]uint16))
+	})
 }
 
 // Zeros creates a float32 tensor of zeros.

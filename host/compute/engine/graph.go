@@ -125,7 +125,10 @@ func Rounded(x *graph.Node) *graph.Node {
 }
 
 // OnCPU reports whether the graph is built for the CPU device.
-func OnCPU(g *graph.Graph) bool { return DeviceOf(g).SharesMemory() }
+func OnCPU(g *graph.Graph) bool {
+	d := DeviceOf(g)
+	return d == nil || d.SharesMemory()
+}
 
 // Replicas returns the number of replicas that will run the graph, each on its own shard of the
 // sharded inputs.

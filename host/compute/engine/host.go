@@ -23,6 +23,9 @@ type Function struct {
 	Outputs []shapes.Shape
 	// Reuses has, for each output, the input whose memory it gets if that input is donated, or −1.
 	Reuses []int
+	// Halves tells which inputs may also be of bfloat16, though they are declared as float32.
+	Halves    []bool
+	Temporary int64 // bytes of memory for intermediate values
 	// Run computes out from in, whose elements are in row-major order, floats of 16 bits as uint16. It
 	// must write every element of out, whose memory is uninitialized, and results must not depend on
 	// how many tasks run at once.

@@ -22,8 +22,21 @@ func (m Memory) String() string {
 }
 
 // Memory returns the memory that the executable needs. It returns false if the compiler does not
-// report it, as on the CPU.
+// report it, as for graphs on the CPU.
 func (e *Executable) Memory() (Memory, bool) {
+	if e.host != nil {
+		m := Memory{Temporary: e.host.Temporary}
+		for _, s := range e.inputs {
+			m.Inputs += s.Shape.ByteSize()
+		}
+		for i, s := range e.outputs {
+			m.Outputs += s.ByteSize()
+			if e.host.Reuses[i] >= 0 {
+				m.Aliased += s.ByteSize()
+			}
+		}
+		return m, true
+	}
 	if e.device.SharesMemory() || !e.graph.IsCompiled() {
 		return Memory{}, false
 	}

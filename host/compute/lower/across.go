@@ -39,6 +39,9 @@ func ownRule(name string) func(c Call) []*graph.Node {
 	case gatheredInRows:
 		return func(c Call) []*graph.Node {
 			x := c.Args[0]
+			if !engine.HasRows(x) {
+				return []*graph.Node{x}
+			}
 			rounded := c.Setting.(bool) && engine.InBFloat16(x.Graph())
 			return []*graph.Node{engine.GatherOperand(engine.Rows(x), rounded)}
 		}

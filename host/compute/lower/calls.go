@@ -62,7 +62,7 @@ func (a Adjoint) Node() *graph.Node {
 // Lower adds the operations of p to the graph, as the function [Lower] does, but rotations of rows
 // are kernels if the device has them, each of which reads and writes each number once. Adjoints of
 // calls with the name again compute what they read of the forward pass once more, so that it need
-// not stay in memory; "" is no name.
+// not stay in memory; "" is no name. Inputs and outputs that are codes may be int8.
 func (r Calls) Lower(g *graph.Graph, p *program.Program, inputs []*graph.Node,
 	again string) map[string]*graph.Node {
 	return newEvaluation(g, p, inputs, r, again, true).outputs()
@@ -131,7 +131,7 @@ func (e *evaluation) outputs() map[string]*graph.Node {
 	}
 	outputs := map[string]*graph.Node{}
 	for _, o := range e.p.Outputs {
-		outputs[o.Name] = asFloat(e.value(o.Value))
+		outputs[o.Name] = e.value(o.Value)
 	}
 	return outputs
 }

@@ -26,7 +26,7 @@ const (
 )
 
 // InMemory maps names of a kernel's float inputs and outputs to their storage types. The default is
-// float32. On a device with precision float32, bfloat16 is stored as float32, too.
+// float32.
 type InMemory map[string]passes.Storage
 
 // Kernel lowers a program to a kernel: the row-wise part of the program becomes the kernel, the

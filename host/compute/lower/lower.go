@@ -23,7 +23,11 @@ import (
 // Like other functions that build graphs, Lower panics on a mistake: with an [*UnsupportedError]
 // for a factorization, otherwise with an error that names the faulty node or input.
 func Lower(g *graph.Graph, p *program.Program, inputs []*graph.Node) map[string]*graph.Node {
-	return newEvaluation(g, p, inputs, nil, "", false).outputs()
+	out := newEvaluation(g, p, inputs, nil, "", false).outputs()
+	for name, x := range out {
+		out[name] = asFloat(x)
+	}
+	return out
 }
 
 // Only returns p restricted to the named outputs and the nodes that they need.

@@ -3,6 +3,8 @@ package memory_test
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/cage-qat/cage/host/compute/memory"
 )
@@ -20,6 +22,28 @@ func TestGet(t *testing.T) {
 			pool.Put(bytes)
 		}
 	}
+}
+
+// TestSweep checks that slices which nobody has used for a while are dropped, and no others.
+func TestSweep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var pool memory.Pool
+		first := memory.Get[float32](&pool, 2).([]float32)
+		pool.Put(first)
+		first[0] = 7
+		time.Sleep(50 * time.Second)
+		pool.Put(memory.Get[int32](&pool, 1))
+		if again := memory.Get[float32](&pool, 2).([]float32); again[0] != 7 {
+			t.Error("a slice is dropped after 50 seconds")
+		} else {
+			pool.Put(again)
+		}
+		time.Sleep(2 * time.Minute)
+		pool.Put(memory.Get[int32](&pool, 1))
+		if again := memory.Get[float32](&pool, 2).([]float32); again[0] == 7 {
+			t.Error("a slice is kept for two minutes")
+		}
+	})
 }
 
 func Example() {

@@ -98,7 +98,11 @@ func (c *compiler) repeated(n *program.Node, types []program.Type) (function, er
 	if !elementwise || types[0].Size() == 1 || types[1].Size() == 1 {
 		return nil, nil
 	}
+	const most = 1 << 10 // runs of a kernel
 	part := min(types[0].Size(), types[1].Size())
+	if n.Type.Size()/part > most {
+		return nil, nil
+	}
 	b := program.NewBuilder(n.Op.String())
 	var args []program.Value
 	for i, t := range types {
@@ -297,7 +301,13 @@ func strided[T any](dst, src []T, shape, to, from []int) {
 	}
 }
 
-func copyAny(dst, src any) { reflect.Copy(reflect.ValueOf(dst), reflect.ValueOf(src)) }
+// copyAny copies a slice, unless both are the same memory.
+func copyAny(dst, src any) {
+	to, from := reflect.ValueOf(dst), reflect.ValueOf(src)
+	if to.Pointer() != from.Pointer() {
+		reflect.Copy(to, from)
+	}
+}
 
 // folds returns sums of floats over the first axes, in binary64, or their maxima or minima; nil for
 // other reductions.

@@ -199,7 +199,8 @@ func (c *compiler) arrange() {
 		case pass && last >= 0 && c.groups[last].pass && c.groups[last].early == early:
 			at = last
 			for _, g := range reads {
-				if of := &c.groups[g]; g != at && of.first && !of.early && of.pass && of.onlyRead(at) {
+				of := &c.groups[g]
+				if g != at && n.Type.Size() > 1 && of.first && !of.early && of.pass && of.onlyRead(at) {
 					c.join(g, at)
 				}
 			}
@@ -374,8 +375,10 @@ func (c *compiler) inPass(n *program.Node) bool {
 		n.Op == program.OpAdd && (c.added[n.Args[0]] || c.added[n.Args[1]]) {
 		return false
 	}
-	if n.Op == program.OpReduceSum && n.Type.Size() > 1 && n.Attr.Axes[0] == 0 {
-		return false // a pass sums within rows
+	reduces := n.Op == program.OpReduceSum || n.Op == program.OpReduceMax ||
+		n.Op == program.OpReduceMin
+	if reduces && n.Type.Size() > 1 && n.Attr.Axes[0] == 0 {
+		return false // a pass reduces within rows
 	}
 	return n.Op != program.OpConstant || n.Type.Size() == 1
 }
@@ -549,8 +552,9 @@ func (c *compiler) onePass(nodes []program.ID, used []bool) error {
 		in.out[i] = c.slotOf[id]
 	}
 	slotsIn, slotsOut := in.in, in.out
-	in.compile = func(storedIn func(slot int) passes.Storage) (function, error) {
-		stored := map[string]passes.Storage{}
+	in.compile = func(storedIn func(slot int) passes.Storage) (*cpu.Kernel, error) {
+		stored, of := map[string]passes.Storage{}, *p
+		of.Outputs = slices.Clone(p.Outputs)
 		note := func(name string, slot int) {
 			if at := storedIn(slot); at != "" {
 				stored[name] = at
@@ -560,13 +564,17 @@ func (c *compiler) onePass(nodes []program.ID, used []bool) error {
 			note(p.Inputs[i].Name, s)
 		}
 		for i, s := range slotsOut {
-			note(p.Outputs[i].Name, s)
+			o := &of.Outputs[i]
+			if of.Input(o.Name) >= 0 && stored[o.Name] != storedIn(s) { // not in the input's memory
+				o.Name = fmt.Sprint("out.", i)
+			}
+			note(o.Name, s)
 		}
-		k, err := c.compileRows(p, stored)
+		k, err := c.compileRows(&of, stored)
 		if err != nil {
 			return nil, err
 		}
-		return k.Run, nil
+		return k, nil
 	}
 	c.list = append(c.list, in)
 	return nil

@@ -8,6 +8,6 @@
 // and a run allocates none for values. With products in bfloat16, a value that all its readers
 // round to bfloat16, or accept so, is stored in bfloat16.
 //
-// This package works on programs and slices, as package cpu does; it knows neither graphs nor
-// models.
+// This package works on programs and slices, as package cpu does; it does not know
+// graphs or models.
 package plan

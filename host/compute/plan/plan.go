@@ -4,13 +4,14 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
+	"github.com/cage-qat/cage/host/compute/cpu"
 	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/matmul"
 	"github.com/cage-qat/cage/host/compute/memory"
 	"github.com/cage-qat/cage/host/compute/passes"
-	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/recovered"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/transform"
@@ -26,8 +27,8 @@ type Options struct {
 	Sums []string
 	// Again is the name of the calls whose adjoints compute values of the forward pass again.
 	Again string
-	// Stored has the storage of inputs and outputs that are floats but not stored in float32, by name.
-	Stored map[string]passes.Storage
+	// Inputs and Outputs have the storage of those that are floats but not stored in float32, by name.
+	Inputs, Outputs map[string]passes.Storage
 	// Replaces has inputs, by the names of the outputs that may have their memory; without an entry
 	// that is the input of the same name.
 	Replaces map[string]string
@@ -67,8 +68,15 @@ type instruction struct {
 	halves        []bool // inputs that may be in bfloat16, which the caller of Run then gives
 	inPlace       bool   // an output may have the memory of the input that it replaces
 	pass          bool   // by package cpu, which reads and writes floats as they are stored
-	// compile, unless nil, makes run once it is known how floats are stored.
-	compile func(stored func(slot int) passes.Storage) (function, error)
+	// compile, unless nil, makes the kernel of a pass once it is known how floats are stored.
+	compile func(stored func(slot int) passes.Storage) (*cpu.Kernel, error)
+	kernels []kernel // of a pass, or of several that are computed side by side
+}
+
+// A kernel has the first of the remaining inputs and outputs of its instruction.
+type kernel struct {
+	*cpu.Kernel
+	in, out int
 }
 
 // A function computes slices from slices.
@@ -111,10 +119,13 @@ func Compile(p *program.Program, o Options) (plan *Plan, err error) {
 		if in.compile == nil {
 			continue
 		}
-		if in.run, err = in.compile(func(s int) passes.Storage { return c.slots[s].stored }); err != nil {
+		k, err := in.compile(func(s int) passes.Storage { return c.slots[s].stored })
+		if err != nil {
 			return nil, err
 		}
+		in.run, in.kernels = k.Run, []kernel{{k, len(in.in), len(in.out)}}
 	}
+	c.sideBySide()
 	plan = &Plan{p: p, instructions: c.list, slots: c.slots, pool: cmp.Or(o.Pool, &memory.Pool{})}
 	for i := range c.list {
 		in := &c.list[i]
@@ -249,19 +260,6 @@ func (s slot) get(pool *memory.Pool) any {
 	return memory.Get[bool](pool, s.size)
 }
 
-// Inputs returns the inputs.
-func (p *Plan) Inputs() []program.Input { return p.p.Inputs }
-
-// OutputNames returns the names of the outputs.
-func (p *Plan) OutputNames() []string {
-	return lists.Map(p.p.Outputs, func(o program.Output) string { return o.Name })
-}
-
-// Outputs returns the types of the outputs.
-func (p *Plan) Outputs() []program.Type {
-	return lists.Map(p.p.Outputs, func(o program.Output) program.Type { return p.p.TypeOf(o.Value) })
-}
-
 // ReadsHalves reports whether an input may be in bfloat16, []uint16.
 func (p *Plan) ReadsHalves(input int) bool { return p.slots[input].halves }
 
@@ -281,7 +279,7 @@ func (p *Plan) Memory() (bytes int) {
 }
 
 // Run computes the outputs from the inputs, row-major slices in the order of the program, which are
-// []float32, []int32, []uint32 or []bool, or as [Options.Stored] says: []uint16, []int8 or []uint8;
+// []float32, []int32, []uint32 or []bool, or as the options say: []uint16, []int8 or []uint8;
 // codes of a product of codes are []int8, and some inputs may be []uint16 in bfloat16
 // ([Plan.ReadsHalves]). An output and the input that it replaces may be the same slice; otherwise
 // outputs must not overlap inputs.
@@ -383,7 +381,8 @@ func check(memory any, t program.Type, stored passes.Storage) error {
 		n, ok = len(m), t.DType == program.Bool
 	}
 	if !ok || int64(n) != t.Size() {
-		return fmt.Errorf("is a %T of length %d, want %s %s", memory, n, t, stored)
+		return fmt.Errorf("is a %T of length %d, want %s", memory, n, strings.TrimSpace(
+			fmt.Sprint(t, " ", stored)))
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 // float32, which is made before the first of them.
 func (c *compiler) storeInputs() {
 	for i, in := range c.p.Inputs {
-		at := c.options.Stored[in.Name]
+		at := c.options.Inputs[in.Name]
 		if at == "" || in.Type.DType != program.Float {
 			continue
 		}
@@ -60,7 +60,7 @@ func (c *compiler) storeOutputs() {
 		if output < 0 {
 			continue
 		}
-		at := c.options.Stored[c.p.Outputs[output].Name]
+		at := c.options.Outputs[c.p.Outputs[output].Name]
 		if at == "" || c.slots[s].dtype != program.Float {
 			continue
 		}

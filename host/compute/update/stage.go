@@ -44,7 +44,8 @@ type Stage struct {
 	Inputs []engine.Spec // of whole tensors; donated ones are freed by the stage
 	// Write writes the program. All floats are float32 in it, whatever their element types are.
 	Write func(b *program.Builder, in Values) (out Values)
-	// Stored has the element types of outputs that are floats but not stored in float32.
+	// Stored has the element types of outputs that are floats but not stored in float32; those of
+	// integers are for floats that are integers in the range of the type.
 	Stored map[string]dtypes.DType
 	// Replaces has donated inputs, by the names of the outputs that get their memory; without an
 	// entry, that is the input of the same name.
@@ -67,6 +68,8 @@ type Calls struct {
 	// Kernels and those of them that add sums ([passes.AddInCalls]), on the CPU.
 	Kernels map[string]func(*program.Call, plan.Options) (*plan.Kernel, error)
 	Sums    []string
+	// Attention is the name of the calls whose kernel is not used with [device.PlainAttention].
+	Attention string
 	// Again is the name of the calls whose adjoints compute values of the forward pass again.
 	Again string
 }
@@ -76,7 +79,11 @@ type Executable struct {
 	*engine.Executable
 	Inputs  []engine.Spec
 	outputs []string
+	halves  map[string]bool // inputs that may also be of bfloat16
 }
+
+// ReadsHalves reports whether an input that is declared as float32 may also be of bfloat16.
+func (e *Executable) ReadsHalves(input string) bool { return e.halves[input] }
 
 // Divided reports whether a tensor is sharded, so that each replica keeps only its rows. The first
 // axis of such a tensor must be divisible by the number of replicas. A nil Divided shards none.
@@ -130,14 +137,7 @@ func (s Stage) Program() (p *program.Program, outputs []string, err error) {
 		out = s.Write(b, in)
 	}
 	for _, name := range slices.Sorted(maps.Keys(out)) {
-		v := out[name]
-		switch s.Stored[name] {
-		case dtypes.Int8:
-			v = v.Clip(-128, 127).Round()
-		case dtypes.Uint8:
-			v = v.Clip(0, 255).Round()
-		}
-		b.Output(portOf(name), v)
+		b.Output(portOf(name), out[name])
 		outputs = append(outputs, name)
 	}
 	p, err = b.Build()
@@ -207,18 +207,23 @@ func (s Stage) compilePlan(dev *engine.Device) (*Executable, error) {
 	}
 	o := plan.Options{Arithmetic: matmul.Float32, Kernels: s.Calls.Kernels, Sums: s.Calls.Sums,
 		Again: s.Calls.Again, Pool: dev.Memory(),
-		Stored: map[string]passes.Storage{}, Replaces: map[string]string{}}
+		Inputs: map[string]passes.Storage{}, Outputs: map[string]passes.Storage{},
+		Replaces: map[string]string{}}
+	if dev.Attention() == device.PlainAttention {
+		o.Kernels = maps.Clone(o.Kernels)
+		delete(o.Kernels, s.Calls.Attention)
+	}
 	if s.Calls.Rounded && dev.Precision() == device.BFloat16 {
 		o.Arithmetic = matmul.BFloat16
 	}
 	for _, spec := range s.Inputs {
-		o.Stored[portOf(spec.Name)] = storages[spec.Shape.DType]
+		o.Inputs[portOf(spec.Name)] = storages[spec.Shape.DType]
 	}
 	var shapes []shapes.Shape
 	reuses := slices.Repeat([]int{-1}, len(outputs))
 	for i, name := range outputs {
 		shape := s.shapeOf(name, p.TypeOf(p.Outputs[i].Value))
-		shapes, o.Stored[portOf(name)] = append(shapes, shape), storages[shape.DType]
+		shapes, o.Outputs[portOf(name)] = append(shapes, shape), storages[shape.DType]
 		from := cmp.Or(s.Replaces[name], name)
 		at := slices.IndexFunc(s.Inputs, func(in engine.Spec) bool { return in.Name == from })
 		if at < 0 {
@@ -232,11 +237,17 @@ func (s Stage) compilePlan(dev *engine.Device) (*Executable, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := engine.Function{Outputs: shapes, Reuses: reuses,
+	halves, named := make([]bool, len(s.Inputs)), map[string]bool{}
+	for i, spec := range s.Inputs {
+		halves[i] = spec.Shape.DType == dtypes.Float32 && compiled.ReadsHalves(i)
+		named[spec.Name] = halves[i]
+	}
+	f := engine.Function{Outputs: shapes, Reuses: reuses, Halves: halves,
+		Temporary: int64(compiled.Memory()),
 		Run: func(in, out []any, parallel loops.Parallel) error {
 			return compiled.Run(in, out, parallel)
 		}}
-	return &Executable{dev.Host(s.Name, s.Inputs, f), s.Inputs, outputs}, nil
+	return &Executable{dev.Host(s.Name, s.Inputs, f), s.Inputs, outputs, named}, nil
 }
 
 // compileGraph compiles the stage for a device that runs graphs. Outputs that replace donated
@@ -304,7 +315,11 @@ func (s Stage) Lower(in Nodes) Nodes {
 	results, out := s.Calls.Rules.Lower(inputs[0].Graph(), p, inputs, s.Calls.Again), Nodes{}
 	for _, name := range outputs {
 		x := results[portOf(name)]
-		if to, ok := s.Stored[name]; ok {
+		to, ok := s.Stored[name]
+		if !ok && x.DType() == dtypes.Int8 { // codes
+			to, ok = dtypes.Float32, true
+		}
+		if ok && x.DType() != to {
 			x = engine.Converted(x, to)
 		}
 		out[name] = x

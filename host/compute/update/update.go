@@ -81,7 +81,14 @@ func write(b *program.Builder, jobs []Job, in Values) (out Values) {
 		}
 		results := transform.Inline(b, j.Program, args...)
 		for name, tensor := range j.Outputs {
-			out[tensor] = results[name]
+			v := results[name]
+			switch j.Storage[tensor] { // as [spec.Storage.Round]
+			case spec.StoreInt8:
+				v = v.Clip(-128, 127).Round()
+			case spec.StoreUint8:
+				v = v.Clip(0, 255).Round()
+			}
+			out[tensor] = v
 		}
 		for _, name := range j.Measures() {
 			measures = append(measures, results[name])

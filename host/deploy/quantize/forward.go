@@ -120,7 +120,7 @@ func (f *forward) replace(name string, values []float32) error {
 
 // finishBlock computes the residual streams after the current block, and frees its weights.
 func (f *forward) finishBlock(ctx context.Context) error {
-	e, err := f.compile("outputs", nil, nil, nil)
+	e, err := f.compile("outputs", nil)
 	if err != nil {
 		return err
 	}
@@ -157,10 +157,10 @@ func (f *forward) run(ctx context.Context, e *update.Executable, t text,
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	rows := f.batch * f.context
+	count := f.batch * f.context
 	in := update.Tensors{}
 	defer in.Finalize()
-	in[network.Stream], err = engine.Upload(f.dev, t.stream, rows, len(t.stream)/rows)
+	in[network.Stream], err = engine.Upload(f.dev, t.stream, count, len(t.stream)/count)
 	if err == nil && t.segments != nil {
 		in[network.Segments], err = engine.Upload(f.dev, t.segments, f.batch, f.context)
 	}
@@ -170,68 +170,106 @@ func (f *forward) run(ctx context.Context, e *update.Executable, t text,
 	return e.Run(more, in, f.weights)
 }
 
-// hessians computes the Hessians of the inputs at the given sites.
+// hessians computes the Hessians of the inputs at the given sites, in float32 whatever the model's
+// products are computed in.
 func (f *forward) hessians(ctx context.Context, sites []model.ActivationSite) ([]*inputs, error) {
-	specs := []engine.Spec{float32Input(keep, false), float32Input(add, false)}
-	sumOf := func(s model.ActivationSite) string { return "sum of " + f.inBlock(s.Name) }
-	for _, s := range sites {
-		specs = append(specs, float32Input(sumOf(s), true, s.Width, s.Width))
-	}
-	e, err := f.compile("inputs", sites, specs, func(seen, in update.Values) update.Values {
-		out := update.Values{}
-		for _, s := range sites {
-			x := seen[s.Name].Transpose(1, 0) // the contracted axis last, which is faster on the CPU
-			gram := x.Dot(x, [2][]int{{1}, {1}}, [2][]int{})
-			out[sumOf(s)] = in[sumOf(s)].Mul(in[keep]).Add(gram.Mul(in[add]))
-		}
-		return out
-	})
+	seen, err := f.compile("inputs", sites)
 	if err != nil {
 		return nil, err
 	}
-	t := update.Tensors{} // the sums, and factors
-	defer func() { t.Finalize() }()
-	for _, s := range sites {
-		if t[sumOf(s)], err = engine.Zeros(f.dev, s.Width, s.Width); err != nil {
+	list := make([]*inputs, len(sites))
+	means := make([]update.Tensors, len(sites))
+	defer func() {
+		for _, m := range means {
+			m.Finalize()
+		}
+	}()
+	for i, s := range sites {
+		mean, err := engine.Zeros(f.dev, s.Width, s.Width)
+		if err != nil {
 			return nil, err
 		}
+		means[i] = update.Tensors{sum: mean}
 	}
 	tokens := int64(0)
 	for _, of := range f.texts {
-		// Extend the running mean over the previous tokens to this batch.
 		before := tokens
 		tokens += of.tokens
-		for name, factor := range map[string]float64{keep: float64(before) / float64(tokens),
-			add: 2 / float64(tokens)} {
-			t[name].Finalize()
-			if t[name], err = engine.Upload(f.dev, []float32{float32(factor)}); err != nil {
-				return nil, err
-			}
-		}
-		if err := f.run(ctx, e, of, t); err != nil {
+		if err := f.extend(ctx, seen, of, sites, means, before, tokens); err != nil {
 			return nil, err
 		}
 	}
-	list := make([]*inputs, len(sites))
 	for i, s := range sites {
-		list[i] = &inputs{f, s.Width, tokens, t[sumOf(s)]} // which owns it
-		delete(t, sumOf(s))
+		list[i] = &inputs{f, s.Width, tokens, means[i][sum]} // which owns it
+		delete(means[i], sum)
 	}
 	return list, nil
 }
 
-// Names of the factors of the sum and of a summand in a running mean.
+// extend extends the running means over the tokens before a text to this text.
+func (f *forward) extend(ctx context.Context, seen *update.Executable, of text,
+	sites []model.ActivationSite, means []update.Tensors, before, tokens int64) (err error) {
+	x, in := update.Tensors{}, update.Tensors{}
+	defer func() { x.Finalize(); in.Finalize() }()
+	for name, factor := range map[string]float64{keep: float64(before) / float64(tokens),
+		add: 2 / float64(tokens)} {
+		if in[name], err = engine.Upload(f.dev, []float32{float32(factor)}); err != nil {
+			return err
+		}
+	}
+	if err := f.run(ctx, seen, of, x); err != nil {
+		return err
+	}
+	for i, s := range sites {
+		e, err := f.meanOf(s.Width)
+		if err != nil {
+			return err
+		}
+		if err := e.Run(means[i], in, update.Tensors{rows: x[f.inBlock(s.Name)]}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// meanOf compiles one step of a running mean.
+func (f *forward) meanOf(width int) (*update.Executable, error) {
+	count := f.batch * f.context
+	stage := update.Stage{Name: fmt.Sprintf("mean of %d by %d", count, width),
+		Inputs: []engine.Spec{float32Input(keep, false), float32Input(add, false),
+			float32Input(rows, false, count, width), float32Input(sum, true, width, width)},
+		Write: func(_ *program.Builder, in update.Values) update.Values {
+			x := in[rows].Transpose(1, 0) // the contracted axis last, which is faster on the CPU
+			gram := x.Dot(x, [2][]int{{1}, {1}}, [2][]int{})
+			return update.Values{sum: in[sum].Mul(in[keep]).Add(gram.Mul(in[add]))}
+		}}
+	return f.stage(stage)
+}
+
+// stage compiles a stage, once for each name.
+func (f *forward) stage(s update.Stage) (e *update.Executable, err error) {
+	e, ok := f.compiled[s.Name]
+	if ok {
+		return e, nil
+	}
+	if e, err = s.Compile(f.dev, nil); err == nil {
+		f.compiled[s.Name] = e
+	}
+	return e, err
+}
+
+// Names of the tensors of a running mean.
 const (
-	keep = "keep"
-	add  = "add"
+	sum  = "sum"
+	rows = "rows" // the summand is their Gram matrix
+	keep = "keep" // factor of the sum
+	add  = "add"  // factor of a summand
 )
 
-// compile compiles the forward pass of a block, followed by what more writes from the activations
-// at the given sites and from further inputs; without it the residual stream after the block is the
-// output. One executable serves all blocks with the same positions, unless activations are
-// quantized, which may differ between blocks.
-func (f *forward) compile(what string, sites []model.ActivationSite, further []engine.Spec,
-	more func(seen, in update.Values) update.Values) (*update.Executable, error) {
+// compile compiles the forward pass of a block. Its outputs are the activations at the given sites,
+// or without any the residual stream after the block. One executable serves all blocks with the
+// same positions, unless activations are quantized, which may differ between blocks.
+func (f *forward) compile(what string, sites []model.ActivationSite) (*update.Executable, error) {
 	s := f.model.Network().LayerRope(f.block)
 	key := fmt.Sprint(what, " ", s.RopeKey(), s.LayerWindow(f.block, math.MaxInt))
 	for _, s := range sites {
@@ -241,11 +279,8 @@ func (f *forward) compile(what string, sites []model.ActivationSite, further []e
 	if len(f.activations) > 0 {
 		key += fmt.Sprint(" of block ", f.block)
 	}
-	if e, ok := f.compiled[key]; ok {
-		return e, nil
-	}
-	rows, segmented := f.batch*f.context, f.texts[0].segments != nil
-	specs := []engine.Spec{float32Input(network.Stream, false, rows, len(f.texts[0].stream)/rows)}
+	count, segmented := f.batch*f.context, f.texts[0].segments != nil
+	specs := []engine.Spec{float32Input(network.Stream, false, count, len(f.texts[0].stream)/count)}
 	for _, p := range f.model.BlockParams(f.block) {
 		specs = append(specs, float32Input(f.inBlock(p.Name), false, p.Dims...))
 	}
@@ -263,22 +298,17 @@ func (f *forward) compile(what string, sites []model.ActivationSite, further []e
 	if err != nil {
 		return nil, err
 	}
-	stage := update.Stage{Name: key, Inputs: append(specs, further...), Calls: f.model.Calls(of.Shape),
+	return f.stage(update.Stage{Name: key, Inputs: specs, Calls: f.model.Calls(of.Shape),
 		Write: func(b *program.Builder, in update.Values) update.Values {
 			args := lists.Map(written.Inputs, func(i program.Input) program.Value {
 				return in[f.inBlock(i.Name)]
 			})
-			out := update.Values(transform.Inline(b, written, args...))
-			if more != nil {
-				return more(out, in)
+			out := update.Values{}
+			for name, v := range transform.Inline(b, written, args...) {
+				out[f.inBlock(name)] = v
 			}
 			return out
-		}}
-	e, err := stage.Compile(f.dev, nil)
-	if err == nil {
-		f.compiled[key] = e
-	}
-	return e, err
+		}})
 }
 
 // inBlock returns the name of a parameter or activation of the current block without the block's
@@ -309,11 +339,9 @@ type inputs struct {
 func (in *inputs) errors(w, quantized, rounded []float32) (*posttrain.OutputErrors, error) {
 	rows, f := len(w)/in.size, in.forward
 	weights, traces := []string{"weight", "quantized", "rounded"}, []string{"error", "rounding", "all"}
-	key := fmt.Sprintf("output errors of %d by %d", rows, in.size)
-	e, ok := f.compiled[key]
-	if !ok {
-		stage := update.Stage{Name: key, Inputs: []engine.Spec{float32Input("mean", false, in.size,
-			in.size)}, Write: func(_ *program.Builder, in update.Values) update.Values {
+	stage := update.Stage{Name: fmt.Sprintf("output errors of %d by %d", rows, in.size),
+		Inputs: []engine.Spec{float32Input("mean", false, in.size, in.size)},
+		Write: func(_ *program.Builder, in update.Values) update.Values {
 			trace := func(d program.Value) program.Value { // H is symmetric
 				return d.Mul(d.Dot(in["mean"], [2][]int{{1}, {1}}, [2][]int{})).ReduceSum(1)
 			}
@@ -321,14 +349,12 @@ func (in *inputs) errors(w, quantized, rounded []float32) (*posttrain.OutputErro
 			return update.Values{traces[0]: trace(w.Sub(in[weights[1]])),
 				traces[1]: trace(w.Sub(in[weights[2]])), traces[2]: trace(w)}
 		}}
-		for _, name := range weights {
-			stage.Inputs = append(stage.Inputs, float32Input(name, false, rows, in.size))
-		}
-		var err error
-		if e, err = stage.Compile(f.dev, nil); err != nil {
-			return nil, err
-		}
-		f.compiled[key] = e
+	for _, name := range weights {
+		stage.Inputs = append(stage.Inputs, float32Input(name, false, rows, in.size))
+	}
+	e, err := f.stage(stage)
+	if err != nil {
+		return nil, err
 	}
 	t := update.Tensors{}
 	defer func() { t.Finalize() }()

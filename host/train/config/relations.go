@@ -260,10 +260,6 @@ func (d Device) check(batch int) (out schema.Problems) {
 		Key:   "device.memory_fraction",
 		Found: fmt.Sprintf("the number %g with device.kind = %q", d.MemoryFraction, d.Kind),
 		Hint:  `want 0, or device.kind = "cuda"`})
-	out.Unless(d.Kernels != device.GraphKernels || d.Kind == device.CUDA, schema.Problem{
-		Key:   "device.kernels",
-		Found: fmt.Sprintf("the string %q with device.kind = %q", d.Kernels, d.Kind),
-		Hint:  `want "auto", or device.kind = "cuda"`})
 	fused := map[string]string{
 		"device.attention": string(d.Attention), "device.kernels": string(d.Kernels)}
 	for key, value := range fused {

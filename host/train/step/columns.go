@@ -114,7 +114,7 @@ func (c *Compiled) columnStatistics(t update.Tensors, tokens []int32) (update.Te
 		}
 		return out
 	}
-	stage := update.Stage{Name: "statistics of columns", Inputs: specs, Calls: p.calls(&of),
+	stage := update.Stage{Name: "statistics of columns", Inputs: specs, Calls: p.Model.Calls(of.Shape),
 		Write: write}
 	out := update.Tensors{}
 	return out, c.runOnce(stage, out, t, update.Tensors{tokensName: batch})

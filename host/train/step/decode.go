@@ -1,10 +1,10 @@
 package step
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
@@ -12,8 +12,6 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/loops"
-	"github.com/cage-qat/cage/host/compute/matmul"
-	"github.com/cage-qat/cage/host/compute/plan"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/generate"
@@ -77,9 +75,6 @@ func (d *Decoder) Next(tokens []int32) ([]float32, error) {
 	if err := c.evaluationPlan.checkPiece(len(tokens)); err != nil {
 		return nil, err
 	}
-	if n == 1 && c.dev.Fuses() {
-		return d.nextToken(tokens)
-	}
 	key := fmt.Sprintf("decode %d %d %d", len(d.first), n, d.length)
 	exec, err := c.compileOnce(key, func() update.Stage {
 		return c.evaluationPlan.decodeStage(len(d.first), n, d.length)
@@ -95,7 +90,11 @@ func (d *Decoder) Next(tokens []int32) ([]float32, error) {
 	if in[network.Start], err = engine.Upload(c.dev, []int32{int32(d.start)}); err != nil {
 		return nil, err
 	}
-	if err := exec.Run(d.t, d.e.t, in); err != nil {
+	read, err := d.e.read(exec)
+	if err != nil {
+		return nil, err
+	}
+	if err := exec.Run(d.t, read, in); err != nil {
 		return nil, err
 	}
 	d.start += n
@@ -113,28 +112,29 @@ func (p *Plan) checkPiece(tokens int) error {
 	return nil
 }
 
+// decodeStage reads n tokens of each of some sequences, with caches of this length.
 func (p *Plan) decodeStage(sequences, n, length int) update.Stage {
-	specs := append(p.forwardSpecs(false),
+	language := p.Model.(model.Language) // Decoder accepts no other model
+	of := p.batchPass(false)
+	of.Shape = network.Shape{Task: network.Decode, Batch: sequences, Context: n, Cache: length}
+	p.addQuantizers(&of, p.Pieces[sequences*n], false)
+	specs, head := p.forwardSpecs(false), p.forwardName(false)(language.Head())
+	at := slices.IndexFunc(specs, func(s engine.Spec) bool { return s.Name == head })
+	if of.tensors[network.Projection] = head; at >= 0 && p.dev.SharesMemory() {
+		projection := specs[at] // in bfloat16 also if it is the embedding, too
+		projection.Name = network.Projection
+		specs = append(specs, projection)
+		delete(of.tensors, network.Projection)
+	}
+	specs = append(specs,
 		engine.Spec{Name: network.Tokens, Shape: shapes.Make(dtypes.Int32, sequences, n)},
 		engine.Spec{Name: network.Start, Shape: shapes.Make(dtypes.Int32)},
 		engine.Spec{Name: network.First, Shape: shapes.Make(dtypes.Int32, sequences)})
-	language := p.Model.(model.Language) // Decoder accepts no other model
 	for _, name := range cacheNames(language) {
 		shape := floatShape(language.CacheDims(sequences, length)...)
 		specs = append(specs, engine.Spec{Name: name, Shape: shape, Donated: true})
 	}
-	of := p.piecePass(sequences, n, length)
-	p.addQuantizers(&of, p.Pieces[sequences*n], false)
 	return p.modelStage("decode", &of, specs)
-}
-
-// piecePass returns the program that reads n tokens of each of some sequences, with caches of
-// this length.
-func (p *Plan) piecePass(sequences, n, length int) pass {
-	of := p.batchPass(false)
-	of.Shape = network.Shape{Task: network.Decode, Batch: sequences, Context: n, Cache: length}
-	of.tensors[network.Projection] = p.forwardName(false)(p.Model.(model.Language).Head())
-	return of
 }
 
 func cacheNames(m model.Language) (names []string) {
@@ -144,119 +144,75 @@ func cacheNames(m model.Language) (names []string) {
 	return names
 }
 
-// reader is a plan that reads a token of each of some sequences.
-type reader struct {
-	*plan.Plan
-	pass
-}
-
-// reader returns the plan for a number of sequences and a length of caches, which it keeps.
-func (e *Evaluator) reader(sequences, length int) (reader, error) {
-	key := [2]int{sequences, length}
-	if r, ok := e.readers[key]; ok {
-		return r, nil
-	}
-	c, p := e.c, e.c.evaluationPlan
-	of := p.piecePass(sequences, 1, length)
-	p.addQuantizers(&of, p.Pieces[sequences], false)
-	arithmetic := matmul.Float32
-	if c.dev.Precision() == device.BFloat16 {
-		arithmetic = matmul.BFloat16
-	}
-	compiled, err := p.Model.(model.Language).Plan(of.Pass, arithmetic)
-	if err == nil {
-		e.readers[key] = reader{compiled, of}
-	}
-	return e.readers[key], err
-}
-
-// nextToken reads a token of each sequence without a graph, and changes the caches in place.
-func (d *Decoder) nextToken(tokens []int32) (logits []float32, err error) {
-	e, start := d.e, []int32{int32(d.start)}
-	r, err := e.reader(len(d.first), d.length)
-	if err != nil {
-		return nil, err
-	}
-	p := e.c.evaluationPlan
-	logits = make([]float32, len(tokens)*p.Model.(model.Language).Network().Vocab)
-	memory := func(name string, halves bool) (any, error) {
-		switch tensor := r.tensor(name); tensor {
-		case network.Tokens:
-			return tokens, nil
-		case network.Start:
-			return start, nil
-		case network.First:
-			return d.first, nil
-		case network.Logits:
-			return logits, nil
-		default:
-			if d.t[tensor] != nil {
-				return engine.Data[float32](d.t[tensor])
-			}
-			return e.memory(tensor, halves)
-		}
-	}
-	var in, out []any
-	for i, input := range r.Inputs() {
-		x, err := memory(input.Name, r.ReadsHalves(i))
-		if err != nil {
-			return nil, err
-		}
-		in = append(in, x)
-	}
-	for _, name := range r.OutputNames() {
-		x, err := memory(name, false)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, x)
-	}
-	if err = r.Run(in, out, e.c.dev.Parallel); err == nil {
-		d.start++
-	}
-	return logits, err
-}
-
-// memory returns the elements of a tensor, which it keeps. With halves they may be in bfloat16, if
-// products round them to it or if none is changed by that: reading them takes half the time.
-func (e *Evaluator) memory(tensor string, halves bool) (made any, err error) {
-	key := fmt.Sprint(tensor, " ", halves)
-	if made := e.kept[key]; made != nil {
+// read returns the tensors that an executable reads of the evaluator, those in bfloat16 of which it
+// may read such.
+func (e *Evaluator) read(exec *update.Executable) (list update.Tensors, err error) {
+	if made := e.reads[exec]; made != nil {
 		return made, nil
 	}
-	b := e.t[tensor]
-	if b != nil && b.Shape().DType == dtypes.Int8 && strings.HasPrefix(tensor, codesPrefix) {
-		return engine.Data[int8](b)
+	p := e.c.evaluationPlan
+	list = update.Tensors{}
+	for _, in := range exec.Inputs {
+		tensor := in.Name
+		if tensor == network.Projection {
+			tensor = p.forwardName(false)(p.Model.(model.Language).Head())
+		}
+		if list[in.Name] = e.t[tensor]; list[in.Name] != nil && exec.ReadsHalves(in.Name) {
+			if list[in.Name], err = e.halved(tensor); err != nil {
+				return nil, err
+			}
+		}
 	}
-	values, err := update.View(b)
+	e.reads[exec] = list
+	return list, nil
+}
+
+// halved returns a tensor in bfloat16, which it keeps, if products round it to that or if no
+// element is changed by that: reading it takes half the time. Otherwise it returns the tensor.
+func (e *Evaluator) halved(tensor string) (made *engine.Buffer, err error) {
+	b, dev := e.t[tensor], e.c.dev
+	if e.short[tensor] != nil || b.Shape().DType != dtypes.Float32 {
+		return cmp.Or(e.short[tensor], b), nil
+	}
+	values, err := engine.Data[float32](b)
 	if err != nil {
 		return nil, err
 	}
-	made = values
-	rounds := e.c.dev.Precision() == device.BFloat16
-	inParts := func(f func(from, to int)) { // all cores read the memory
+	inParts := func(f func(from, to int)) error { // all cores read the memory
 		const each = 1 << 20
-		e.c.dev.Parallel((len(values)+each-1)/each, func(i int) {
+		dev.Parallel((len(values)+each-1)/each, func(i int) {
 			f(i*each, min((i+1)*each, len(values)))
 		})
+		return nil
 	}
+	dims, rounds := b.Shape().Dimensions, dev.Precision() == device.BFloat16
 	switch {
-	case !halves:
 	case rounds && linalg.ReadsHalves():
-		short := make([]uint16, len(values))
-		inParts(func(from, to int) { loops.ToBFloat16(short[from:to], values[from:to]) })
-		made = short
+		made, err = engine.FillBFloat16(dev, dims, func(short []uint16) error {
+			return inParts(func(from, to int) { loops.ToBFloat16(short[from:to], values[from:to]) })
+		})
 	case rounds:
-		rounded := make([]float32, len(values)) // the weight itself must not change
-		inParts(func(from, to int) { loops.RoundToBFloat16(rounded[from:to], values[from:to]) })
-		made = rounded
+		made, err = engine.Fill(dev, dims, func(rounded []float32) error {
+			return inParts(func(from, to int) {
+				loops.RoundToBFloat16(rounded[from:to], values[from:to])
+			})
+		})
 	case linalg.ReadsHalves():
-		if lossless, ok := linalg.Halve(values, 1, len(values)); ok {
-			made = lossless.Data
+		lossless, ok := linalg.Halve(values, 1, len(values))
+		if !ok {
+			return b, nil
 		}
+		made, err = engine.FillBFloat16(dev, dims, func(short []uint16) error {
+			copy(short, lossless.Data)
+			return nil
+		})
+	default:
+		return b, nil
 	}
-	e.kept[key] = made
-	return made, nil
+	if err == nil {
+		e.short[tensor] = made
+	}
+	return made, err
 }
 
 // Piece is the number of prompt tokens per sequence that are read at once.

@@ -20,11 +20,11 @@ import (
 // provide for evaluation instead. The weights are quantized once, when it is created, by the
 // evaluation quantizers.
 type Evaluator struct {
-	c       *Compiled
-	own     update.Tensors    // tensors that optimizers provide, and quantized weights
-	t       update.Tensors    // own, and the other tensors of the state
-	kept    map[string]any    // tensors for reading single tokens, weights mostly in bfloat16
-	readers map[[2]int]reader // by the number of sequences and the length of caches
+	c     *Compiled
+	own   update.Tensors // tensors that optimizers provide, and quantized weights
+	t     update.Tensors // own, and the other tensors of the state
+	short update.Tensors // weights for reading single tokens, mostly in bfloat16
+	reads map[*update.Executable]update.Tensors
 }
 
 // Evaluator prepares the evaluation of s, which must stay unchanged until Close.
@@ -37,8 +37,8 @@ func (c *Compiled) Evaluator(s *State) (*Evaluator, error) {
 		finalize(own)
 		return nil, err
 	}
-	e := &Evaluator{c: c, own: own, t: maps.Clone(s.Tensors), kept: map[string]any{},
-		readers: map[[2]int]reader{}}
+	e := &Evaluator{c: c, own: own, t: maps.Clone(s.Tensors), short: update.Tensors{},
+		reads: map[*update.Executable]update.Tensors{}}
 	maps.Copy(e.t, own)
 	return e, nil
 }
@@ -47,7 +47,10 @@ func (c *Compiled) Evaluator(s *State) (*Evaluator, error) {
 func (e *Evaluator) Context() int { return e.c.plan.Context }
 
 // Close frees the quantized weights, and the tensors that optimizers provided.
-func (e *Evaluator) Close() { finalize(e.own) }
+func (e *Evaluator) Close() {
+	finalize(e.own)
+	finalize(e.short)
+}
 
 func (c *Compiled) prepareEvaluation() error {
 	jobs, err := cage.Jobs(c.plan.Rules, cage.Evaluating)
@@ -134,7 +137,7 @@ func (p *Plan) batchStage(output string) update.Stage {
 
 // modelStage returns the stage of a program of the model, with its outputs.
 func (p *Plan) modelStage(name string, of *pass, specs []engine.Spec) update.Stage {
-	return update.Stage{Name: name, Inputs: specs, Calls: p.calls(of),
+	return update.Stage{Name: name, Inputs: specs, Calls: p.Model.Calls(of.Shape),
 		Write: func(b *program.Builder, in update.Values) update.Values {
 			p.widen(in)
 			return p.compute(b, of, in)

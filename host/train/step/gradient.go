@@ -91,7 +91,7 @@ func (p *Plan) gradientStage(kind gradientKind) update.Stage {
 		specs = append(specs, inputSpecs(p.summed(kind.full), asNamed, true)...)
 	}
 	of := p.gradientPass(kind)
-	return update.Stage{Name: name, Inputs: specs, Calls: p.calls(&of),
+	return update.Stage{Name: name, Inputs: specs, Calls: p.Model.Calls(of.Shape),
 		Write: func(b *program.Builder, in update.Values) update.Values {
 			return p.gradients(kind, b, &of, in)
 		}}

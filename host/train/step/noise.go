@@ -35,7 +35,7 @@ const (
 )
 
 type key struct {
-	node   string    // name in graphs
+	node   string    // name in programs
 	id     [2]uint32 // distinguishes it from other keys of the same step
 	shared bool      // by both operands of a product: the same in all micro-batches and replicas
 }
@@ -88,7 +88,7 @@ var labelKeys = []key{newKey("labels", "labels", false)}
 // inputChecker is a quantizer. Takes reports whether its program has the named input.
 type inputChecker interface{ Takes(input string) bool }
 
-// keysOf lists the keys that a quantizer takes. name is the name of its site in graphs; its noise
+// keysOf lists the keys that a quantizer takes. name is the name of its site in programs; its noise
 // is derived from owner, and shared noise from product.
 func keysOf(q inputChecker, name, owner, product string) (list []key) {
 	if q.Takes(spec.InputNoise) {

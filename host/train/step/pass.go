@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
@@ -149,6 +148,7 @@ func (p *Plan) compute(b *program.Builder, of *pass, in update.Values,
 		return nil
 	}
 	var args []program.Value
+	gathered := map[string]program.Value{}
 	for _, input := range written.Inputs {
 		tensor := of.tensor(input.Name)
 		x, ok := in[tensor]
@@ -156,8 +156,11 @@ func (p *Plan) compute(b *program.Builder, of *pass, in update.Values,
 			b.Fail(fmt.Errorf("there is no tensor for the input %q of the model", input.Name))
 			return nil
 		}
-		if p.divided(tensor, input.Type.Shape) {
+		if known, ok := gathered[tensor]; ok {
+			x = known
+		} else if p.divided(tensor, input.Type.Shape) {
 			x = lower.Gathered(x, of.short[tensor])
+			gathered[tensor] = x
 		}
 		args = append(args, x)
 	}
@@ -175,13 +178,4 @@ func (p *Plan) compute(b *program.Builder, of *pass, in update.Values,
 		}
 	}
 	return out
-}
-
-// calls says how the device computes the calls of a program of the model.
-func (p *Plan) calls(of *pass) update.Calls {
-	calls := p.Model.Calls(of.Shape)
-	if p.dev.Attention() == device.PlainAttention {
-		delete(calls.Kernels, network.Attention)
-	}
-	return calls
 }

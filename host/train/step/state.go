@@ -471,7 +471,7 @@ func (c *Compiled) initActivationQuantizers(t, columns update.Tensors, tokens []
 		inputSpecs(shared, program.KindParam.Of, false),
 		[]engine.Spec{p.tokenSpec()}, p.columnSpecs())
 	of := p.batchPass(false)
-	stage := update.Stage{Name: "calibration", Inputs: specs, Calls: p.calls(&of),
+	stage := update.Stage{Name: "calibration", Inputs: specs, Calls: p.Model.Calls(of.Shape),
 		Write: func(b *program.Builder, in update.Values) update.Values {
 			return p.calibrate(b, &of, in)
 		}}

@@ -8,6 +8,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/internal/testing/randprog"
+	_ "github.com/cage-qat/cage/internal/testing/testdevice" // graphs on the CPU
 	"github.com/cage-qat/cage/sdk/program"
 )
 

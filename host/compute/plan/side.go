@@ -1,0 +1,62 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cage-qat/cage/host/compute/cpu"
+	"github.com/cage-qat/cage/host/compute/loops"
+)
+
+// sideBySide makes one instruction of passes that follow each other, if they read and write nothing
+// but inputs and outputs of the plan and numbers, and not the same: those of the updates of
+// several tensors. Tensors of all sizes then keep all cores busy.
+func (c *compiler) sideBySide() {
+	var list []instruction
+	for _, in := range c.list {
+		if last := len(list) - 1; last >= 0 && c.besides(&list[last], &in) {
+			list[last] = joined(list[last], in)
+			continue
+		}
+		list = append(list, in)
+	}
+	c.list = list
+}
+
+func (c *compiler) besides(a, b *instruction) bool {
+	of := func(in *instruction) (ok bool) {
+		return in.kernels != nil && !slices.ContainsFunc(slices.Concat(in.in, in.out), func(s int) bool {
+			slot := c.slots[s]
+			return slot.input < 0 && slot.output < 0 && slot.size > 1 && slot.constant == nil
+		})
+	}
+	return of(a) && of(b) && !c.disturbs(a, b) && !c.disturbs(b, a)
+}
+
+// disturbs reports whether an instruction writes what another one reads or writes, or memory that
+// it may share with that.
+func (c *compiler) disturbs(a, b *instruction) bool {
+	return slices.ContainsFunc(a.out, func(s int) bool {
+		replaced := -1
+		if output := c.slots[s].output; output >= 0 {
+			replaced = c.replaced[output] // the slot of an input has its index
+		}
+		return slices.Contains(b.in, s) || slices.Contains(b.out, s) ||
+			replaced >= 0 && slices.Contains(b.in, replaced)
+	})
+}
+
+func joined(a, b instruction) instruction {
+	kernels := slices.Concat(a.kernels, b.kernels)
+	joined := instruction{name: fmt.Sprintf("%d passes", len(kernels)), kernels: kernels, pass: true,
+		in: slices.Concat(a.in, b.in), out: slices.Concat(a.out, b.out)}
+	joined.run = func(in, out []any, parallel loops.Parallel) error {
+		calls := make([]cpu.Call, len(kernels))
+		for i, k := range kernels {
+			calls[i] = cpu.Call{Kernel: k.Kernel, Inputs: in[:k.in], Outputs: out[:k.out]}
+			in, out = in[k.in:], out[k.out:]
+		}
+		return cpu.Run(calls, parallel)
+	}
+	return joined
+}
