@@ -90,7 +90,7 @@ func newEvaluation(g *graph.Graph, p *program.Program, inputs []*graph.Node, r C
 	if err != nil {
 		panic(err)
 	}
-	e := &evaluation{lowering: lowering{g: g, p: p, gobackend: engine.OnCPU(g), kernels: kernels},
+	e := &evaluation{lowering: lowering{g: g, p: p, onCPU: engine.OnCPU(g), kernels: kernels},
 		rules: r, again: again, values: make([]*graph.Node, p.NumValues()),
 		local:   make([]*graph.Node, p.NumValues()),
 		readers: make([][]program.ID, p.NumValues()), results: map[string][]*graph.Node{},

@@ -2,8 +2,8 @@
 // so that a plugin's programs are compiled into the training step.
 //
 // On every device, operations have the semantics defined in sdk/program. Most become one GoMLX node
-// with exactly these semantics. Operations of the Go backend, by which tests execute graphs
-// on the CPU, that deviate are replaced by gobackendRules.
+// with exactly these semantics. Tests replace rules where the backend that computes their graphs on
+// the CPU deviates ([OnCPU]).
 //
 // [NewQuantizer] divides a quantizer's program into a forward and a backward pass, and
 // [FakeQuantizer.KeepRotated] does so without the last rotation. While a graph is built, the

@@ -5,18 +5,27 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
+	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
-// LowerPlain is Lower with or without the rules for the Go backend.
+// LowerPlain is Lower with or without [OnCPU].
 func LowerPlain(
-	g *graph.Graph, p *program.Program, inputs []*graph.Node, gobackend bool,
+	g *graph.Graph, p *program.Program, inputs []*graph.Node, replaced bool,
 ) map[string]*graph.Node {
 	e := newEvaluation(g, p, inputs, nil, "", false)
-	e.gobackend = gobackend
+	e.onCPU = replaced
 	return e.outputs()
 }
+
+// SubjectOf returns the subject of a quantizer's pass.
+func SubjectOf(p *program.Program, rows int, joined bool) Subject {
+	return subjectOf(p, rows, joined)
+}
+
+// Trial returns the trial of the subject's kind with about as many elements.
+func (s Subject) Trial(elements int) (engine.Trial, error) { return s.trial(elements) }
 
 // JoinedPasses returns the passes of a source joined with a quantizer, and the storage of their
 // floats.

@@ -13,61 +13,8 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/internal/testing/testdevice"
 	"github.com/cage-qat/cage/sdk/program"
 )
-
-// fewElements are enough for a trial on the CPU.
-const fewElements = 1 << 14
-
-// TestSubjects checks that the trial program of each kind of kernels passes if the device executes
-// the bodies of kernels, with rows of any width.
-func TestSubjects(t *testing.T) {
-	for _, tt := range []struct {
-		kind         Kind
-		width, block int
-		columnFirst  bool // the first input has a number for each row
-	}{
-		{kind: Quantizers, width: 640}, {kind: Quantizers, width: 77},
-		{kind: Rotations, width: 384, block: 128}, {kind: LargeRotations, width: 512, block: 512},
-		{kind: Joined, width: 640, block: 128}, {kind: Joined, width: 48},
-		{kind: Rotations, width: 384, block: 128, columnFirst: true},
-	} {
-		t.Run(fmt.Sprint(tt), func(t *testing.T) {
-			d := testdevice.Open(t, engine.Options{Precision: device.BFloat16, Kernels: device.BodyKernels})
-			b := program.NewBuilder("test/quantizer")
-			if tt.columnFirst {
-				b.Input("scale", program.FloatType(64, 1))
-			}
-			y := b.Input("x", program.FloatType(64, tt.width)).Round()
-			if tt.block > 0 {
-				y = y.Hadamard(tt.block)
-			}
-			b.Output("value", y)
-			p, err := b.Build()
-			if err != nil {
-				t.Fatal(err)
-			}
-			s := subjectOf(p, 64, tt.kind == Joined)
-			if s.Kind != tt.kind {
-				t.Errorf("it is one of %s", s.Kind)
-			}
-			trial, err := s.trial(fewElements)
-			if err == nil {
-				err = d.Try(trial)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if p, err = s.Of(64); err != nil {
-				t.Fatal(err)
-			}
-			if got := subjectOf(p, 64, tt.kind == Joined).Kind; got != tt.kind {
-				t.Errorf("its trial is of one of %s", got)
-			}
-		})
-	}
-}
 
 // TestCompareCodes checks that at most one value in a hundred may differ.
 func TestCompareCodes(t *testing.T) {
@@ -137,9 +84,9 @@ func TestEveryOperationIsLoweredOrRefused(t *testing.T) {
 	if len(rules)+len(unsupported) != len(program.Ops()) {
 		t.Error("there are rules for operations that do not exist")
 	}
-	for op := range gobackendRules {
+	for op := range OnCPU {
 		if rules[op] == nil {
-			t.Errorf("%s has a rule for the Go backend only", op)
+			t.Errorf("%s has a rule for graphs on the CPU only", op)
 		}
 	}
 }

@@ -46,10 +46,10 @@ func Outputs(g *graph.Graph, p *program.Program, inputs []*graph.Node) []*graph.
 }
 
 type lowering struct {
-	g         *graph.Graph
-	p         *program.Program
-	gobackend bool // the graph is for GoMLX's Go backend
-	kernels   bool // rotations are kernels, where the device has them
+	g       *graph.Graph
+	p       *program.Program
+	onCPU   bool // the graph is for the CPU device
+	kernels bool // rotations are kernels, where the device has them
 }
 
 func dtypeOf(d program.DType) dtypes.DType {
@@ -81,14 +81,15 @@ func (l *lowering) node(id program.ID, n *program.Node, args []*graph.Node) (out
 			panic(fmt.Errorf("program %q: %%%d = %s: %w", l.p.Name, id, n.Op, err))
 		}
 	}()
-	apply := rules[n.Op]
-	if special, ok := gobackendRules[n.Op]; ok && l.gobackend {
-		apply = special
-	}
 	if y, ok := l.rotateByKernel(n, args); ok {
 		return y
 	}
-	out = apply(l, n, args)
+	if special := OnCPU[n.Op]; special != nil && l.onCPU {
+		out = special(n, args)
+	}
+	if out == nil {
+		out = rules[n.Op](l, n, args)
+	}
 	if want := shapeOf(n.Type); !out.Shape().Equal(want) {
 		panic(fmt.Errorf("lowered to shape %s, want %s", out.Shape(), want))
 	}

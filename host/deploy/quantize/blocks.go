@@ -115,7 +115,7 @@ func (r *Blocks) block(ctx context.Context, f *forward, block int) (list []*Quan
 		groupSize = max(1, len(sites))
 	}
 	for some := range slices.Chunk(sites, groupSize) {
-		in, err := f.hessians(ctx, some)
+		in, err := f.grams(ctx, some)
 		if err != nil {
 			return nil, err
 		}
@@ -127,7 +127,7 @@ func (r *Blocks) block(ctx context.Context, f *forward, block int) (list []*Quan
 				})
 				more, err = r.weights(ctx, f, affected, values, in[i])
 			}
-			list, err = append(list, more...), errors.Join(err, in[i].mean.Finalize())
+			list, err = append(list, more...), errors.Join(err, in[i].gram.Finalize())
 		}
 		if err != nil {
 			return nil, err

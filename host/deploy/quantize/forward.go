@@ -170,81 +170,69 @@ func (f *forward) run(ctx context.Context, e *update.Executable, t text,
 	return e.Run(more, in, f.weights)
 }
 
-// hessians computes the Hessians of the inputs at the given sites, in float32 whatever the model's
-// products are computed in.
-func (f *forward) hessians(ctx context.Context, sites []model.ActivationSite) ([]*inputs, error) {
-	seen, err := f.compile("inputs", sites)
+// grams computes XᵀX of the inputs X at the given sites, in float32 whatever the model's products
+// are computed in.
+func (f *forward) grams(ctx context.Context, sites []model.ActivationSite) ([]*inputs, error) {
+	e, err := f.compile("inputs", sites)
 	if err != nil {
 		return nil, err
 	}
-	list := make([]*inputs, len(sites))
-	means := make([]update.Tensors, len(sites))
+	sums := make([]update.Tensors, len(sites))
 	defer func() {
-		for _, m := range means {
-			m.Finalize()
+		for _, t := range sums {
+			t.Finalize()
 		}
 	}()
 	for i, s := range sites {
-		mean, err := engine.Zeros(f.dev, s.Width, s.Width)
+		zeros, err := engine.Zeros(f.dev, s.Width, s.Width)
 		if err != nil {
 			return nil, err
 		}
-		means[i] = update.Tensors{sum: mean}
+		sums[i] = update.Tensors{gram: zeros}
 	}
-	tokens := int64(0)
+	samples := int64(0)
 	for _, of := range f.texts {
-		before := tokens
-		tokens += of.tokens
-		if err := f.extend(ctx, seen, of, sites, means, before, tokens); err != nil {
+		samples += of.tokens
+		if err := f.addGrams(ctx, e, of, sites, sums); err != nil {
 			return nil, err
 		}
 	}
+	list := make([]*inputs, len(sites))
 	for i, s := range sites {
-		list[i] = &inputs{f, s.Width, tokens, means[i][sum]} // which owns it
-		delete(means[i], sum)
+		list[i] = &inputs{f, s.Width, samples, sums[i][gram]} // which owns it
+		delete(sums[i], gram)
 	}
 	return list, nil
 }
 
-// extend extends the running means over the tokens before a text to this text.
-func (f *forward) extend(ctx context.Context, seen *update.Executable, of text,
-	sites []model.ActivationSite, means []update.Tensors, before, tokens int64) (err error) {
-	x, in := update.Tensors{}, update.Tensors{}
-	defer func() { x.Finalize(); in.Finalize() }()
-	for name, factor := range map[string]float64{keep: float64(before) / float64(tokens),
-		add: 2 / float64(tokens)} {
-		if in[name], err = engine.Upload(f.dev, []float32{float32(factor)}); err != nil {
-			return err
-		}
-	}
-	if err := f.run(ctx, seen, of, x); err != nil {
+// addGrams adds those of one text, whose activations e computes.
+func (f *forward) addGrams(ctx context.Context, e *update.Executable, of text,
+	sites []model.ActivationSite, sums []update.Tensors) error {
+	activations := update.Tensors{}
+	defer func() { activations.Finalize() }()
+	if err := f.run(ctx, e, of, activations); err != nil {
 		return err
 	}
 	for i, s := range sites {
-		e, err := f.meanOf(s.Width)
-		if err != nil {
-			return err
+		rows := f.batch * f.context
+		add, err := f.stage(update.Stage{Name: fmt.Sprintf("Gram matrix of %d by %d", rows, s.Width),
+			Inputs: []engine.Spec{float32Input("x", false, rows, s.Width),
+				float32Input(gram, true, s.Width, s.Width)},
+			Write: func(_ *program.Builder, in update.Values) update.Values {
+				x := in["x"].Transpose(1, 0) // the contracted axis last, which is faster on the CPU
+				return update.Values{gram: in[gram].Add(x.Dot(x, [2][]int{{1}, {1}}, [2][]int{}))}
+			}})
+		if err == nil {
+			err = add.Run(sums[i], update.Tensors{"x": activations[f.inBlock(s.Name)]})
 		}
-		if err := e.Run(means[i], in, update.Tensors{rows: x[f.inBlock(s.Name)]}); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// meanOf compiles one step of a running mean.
-func (f *forward) meanOf(width int) (*update.Executable, error) {
-	count := f.batch * f.context
-	stage := update.Stage{Name: fmt.Sprintf("mean of %d by %d", count, width),
-		Inputs: []engine.Spec{float32Input(keep, false), float32Input(add, false),
-			float32Input(rows, false, count, width), float32Input(sum, true, width, width)},
-		Write: func(_ *program.Builder, in update.Values) update.Values {
-			x := in[rows].Transpose(1, 0) // the contracted axis last, which is faster on the CPU
-			gram := x.Dot(x, [2][]int{{1}, {1}}, [2][]int{})
-			return update.Values{sum: in[sum].Mul(in[keep]).Add(gram.Mul(in[add]))}
-		}}
-	return f.stage(stage)
-}
+const gram = "gram" // the name of a sum
 
 // stage compiles a stage, once for each name.
 func (f *forward) stage(s update.Stage) (e *update.Executable, err error) {
@@ -257,14 +245,6 @@ func (f *forward) stage(s update.Stage) (e *update.Executable, err error) {
 	}
 	return e, err
 }
-
-// Names of the tensors of a running mean.
-const (
-	sum  = "sum"
-	rows = "rows" // the summand is their Gram matrix
-	keep = "keep" // factor of the sum
-	add  = "add"  // factor of a summand
-)
 
 // compile compiles the forward pass of a block. Its outputs are the activations at the given sites,
 // or without any the residual stream after the block. One executable serves all blocks with the
@@ -331,19 +311,19 @@ type inputs struct {
 	forward *forward
 	size    int
 	samples int64
-	mean    *engine.Buffer // 2/samples·XᵀX, [size, size]
+	gram    *engine.Buffer // XᵀX, [size, size]
 }
 
 // errors compares the layer's outputs with weight w to those with the other two weights. For a
-// difference d of weights, ‖X·dᵀ‖² is samples/2·tr(d·H·dᵀ), with a trace per row.
+// difference d of weights, ‖X·dᵀ‖² is tr(d·XᵀX·dᵀ), with a trace per row.
 func (in *inputs) errors(w, quantized, rounded []float32) (*posttrain.OutputErrors, error) {
 	rows, f := len(w)/in.size, in.forward
 	weights, traces := []string{"weight", "quantized", "rounded"}, []string{"error", "rounding", "all"}
 	stage := update.Stage{Name: fmt.Sprintf("output errors of %d by %d", rows, in.size),
-		Inputs: []engine.Spec{float32Input("mean", false, in.size, in.size)},
+		Inputs: []engine.Spec{float32Input(gram, false, in.size, in.size)},
 		Write: func(_ *program.Builder, in update.Values) update.Values {
-			trace := func(d program.Value) program.Value { // H is symmetric
-				return d.Mul(d.Dot(in["mean"], [2][]int{{1}, {1}}, [2][]int{})).ReduceSum(1)
+			trace := func(d program.Value) program.Value { // XᵀX is symmetric
+				return d.Mul(d.Dot(in[gram], [2][]int{{1}, {1}}, [2][]int{})).ReduceSum(1)
 			}
 			w := in[weights[0]]
 			return update.Values{traces[0]: trace(w.Sub(in[weights[1]])),
@@ -364,7 +344,7 @@ func (in *inputs) errors(w, quantized, rounded []float32) (*posttrain.OutputErro
 			return nil, err
 		}
 	}
-	if err := e.Run(t, update.Tensors{"mean": in.mean}); err != nil {
+	if err := e.Run(t, update.Tensors{gram: in.gram}); err != nil {
 		return nil, err
 	}
 	var sums [3]float64
@@ -374,7 +354,7 @@ func (in *inputs) errors(w, quantized, rounded []float32) (*posttrain.OutputErro
 			return nil, err
 		}
 		for _, v := range perRow {
-			sums[i] += float64(v) * float64(in.samples) / 2
+			sums[i] += float64(v)
 		}
 	}
 	if slices.ContainsFunc(sums[:], func(v float64) bool { return v-v != 0 }) {

@@ -85,20 +85,20 @@ func quantizeGolden(
 	if err != nil {
 		t.Fatal(err)
 	}
-	mean := make([]float32, columns*columns)
-	for i := range mean {
+	gram := make([]float32, columns*columns)
+	for i := range gram {
 		sum := 0.0
 		for k := range samples {
 			sum += x.Data[k*columns+i/columns] * x.Data[k*columns+i%columns]
 		}
-		mean[i] = float32(2 * sum / float64(samples))
+		gram[i] = float32(sum)
 	}
 	in := &inputs{forward: &forward{dev: dev, compiled: map[string]*update.Executable{}},
 		size: columns, samples: int64(samples)}
-	if in.mean, err = engine.Upload(dev, mean, columns, columns); err != nil {
+	if in.gram, err = engine.Upload(dev, gram, columns, columns); err != nil {
 		t.Fatal(err)
 	}
-	defer in.mean.Finalize()
+	defer in.gram.Finalize()
 	defer in.forward.close()
 	q, err := newQuantizer(dev, program, w.Float32(), nil)
 	if err != nil {

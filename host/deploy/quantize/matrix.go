@@ -72,11 +72,14 @@ func gptq(ctx context.Context, s posttrain.Settings, q *quantizer, w []float32,
 		return fmt.Errorf("GPTQ needs the levels of the quantizer: %w; --method rtn works with every "+
 			"quantizer", err)
 	}
-	mean, err := engine.Download[float32](in.mean)
+	gram, err := engine.Download[float32](in.gram)
 	if err != nil {
 		return err
 	}
-	h := &posttrain.Hessian{Size: in.size, Data: toFloat64(mean)}
+	h := &posttrain.Hessian{Size: in.size, Data: toFloat64(gram)}
+	for i := range h.Data {
+		h.Data[i] *= 2 / float64(in.samples)
+	}
 	z := toFloat64(w)
 	if err := linalg.Rotate(z, grid.Columns, q.block); err != nil {
 		return err

@@ -104,7 +104,7 @@ func (c *Compiled) pack(t Tensor, x *engine.Buffer) (update.Tensors, error) {
 		err = check.Run(out, update.Tensors{input: x})
 	}
 	if err != nil {
-		finalize(out)
+		out.Finalize()
 		return nil, err
 	}
 	count, err := engine.Download[float32](out[wrong])
@@ -272,7 +272,7 @@ func MergeAdapter(dev *engine.Device, a lora.Adapter, w, A, B []float32) ([]floa
 	const merged = "merged"
 	tensors := []lora.Factor{{Name: "w", Dims: []int{a.B().Dims[0], a.In}}, a.A(), a.B()}
 	t := update.Tensors{}
-	defer func() { finalize(t) }()
+	defer func() { t.Finalize() }()
 	s := update.Stage{Name: "merged adapter",
 		Write: func(_ *program.Builder, in update.Values) update.Values {
 			return update.Values{merged: merge(a, in["w"], in[a.A().Name], in[a.B().Name])}

@@ -57,7 +57,7 @@ func (e *Evaluator) Decoder(first []int32, length int) (*Decoder, error) {
 
 // Close frees the caches.
 func (d *Decoder) Close() {
-	finalize(d.t)
+	d.t.Finalize()
 }
 
 // Remaining returns the number of tokens that can still be added to each sequence.
@@ -83,7 +83,7 @@ func (d *Decoder) Next(tokens []int32) ([]float32, error) {
 		return nil, err
 	}
 	in := update.Tensors{}
-	defer finalize(in)
+	defer in.Finalize()
 	if in[network.Tokens], err = engine.Upload(c.dev, tokens, len(d.first), n); err != nil {
 		return nil, err
 	}

@@ -50,7 +50,7 @@ func (c *Compiled) LoadTeacher(load LoadFunc) error {
 }
 
 func (c *Compiled) closeTeacher() {
-	finalize(c.teacher)
+	c.teacher.Finalize()
 	c.teacher = nil
 }
 

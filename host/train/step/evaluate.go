@@ -34,7 +34,7 @@ func (c *Compiled) Evaluator(s *State) (*Evaluator, error) {
 		err = c.runQuantize(c.evaluationPlan, own, s.Tensors)
 	}
 	if err != nil {
-		finalize(own)
+		own.Finalize()
 		return nil, err
 	}
 	e := &Evaluator{c: c, own: own, t: maps.Clone(s.Tensors), short: update.Tensors{},
@@ -48,8 +48,8 @@ func (e *Evaluator) Context() int { return e.c.plan.Context }
 
 // Close frees the quantized weights, and the tensors that optimizers provided.
 func (e *Evaluator) Close() {
-	finalize(e.own)
-	finalize(e.short)
+	e.own.Finalize()
+	e.short.Finalize()
 }
 
 func (c *Compiled) prepareEvaluation() error {

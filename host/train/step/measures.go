@@ -77,7 +77,7 @@ func (c *Compiled) paretoNorm(
 		return 0, err
 	}
 	out := update.Tensors{}
-	defer finalize(out)
+	defer out.Finalize()
 	if out[cage.InputLambda], err = engine.Upload(c.dev, []float32{float32(lambda)}); err != nil {
 		return 0, err
 	}

@@ -54,7 +54,7 @@ func (c *Compiled) Quantized(s *State, weight string) (*Quantized, error) {
 		inputs[in.Name] = s.Tensors[w.inputs[i].Name]
 	}
 	t := update.Tensors{}
-	defer finalize(t)
+	defer t.Finalize()
 	if err := exec.Run(t, inputs); err != nil {
 		return nil, err
 	}

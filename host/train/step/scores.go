@@ -57,7 +57,7 @@ func (e *Evaluator) Scores(s Scored) (logProbs []float32, likeliest []bool, err 
 		return nil, nil, err
 	}
 	t := update.Tensors{}
-	defer finalize(t)
+	defer t.Finalize()
 	for _, in := range []struct {
 		name string
 		data []int32

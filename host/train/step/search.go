@@ -62,7 +62,7 @@ func (c *Compiled) Search(ctx context.Context, s *State, step int) error {
 			name := program.KindQuantizerState.PartOf(r.Name, st.Name)
 			b, err := engine.Upload(c.dev, out[name], st.Shape...)
 			if err != nil {
-				finalize(found)
+				found.Finalize()
 				return err
 			}
 			found[name] = b

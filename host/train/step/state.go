@@ -64,12 +64,6 @@ func (s *State) Param(tensor string) *engine.Buffer {
 	return s.Tensors[program.KindParam.Of(tensor)]
 }
 
-func finalize(t update.Tensors) {
-	for _, b := range t {
-		b.Finalize()
-	}
-}
-
 // keepState moves the tensors of a state from t, the tensors of a step, back into the state, and
 // frees the other tensors of t.
 func keepState(state, t update.Tensors) {
@@ -283,7 +277,7 @@ func (c *Compiled) upload(list []Tensor, load LoadFunc) (*State, error) {
 // Close frees all buffers and cancels pending refreshes.
 func (s *State) Close() {
 	s.Pending.Close()
-	finalize(s.Tensors)
+	s.Tensors.Finalize()
 }
 
 // NewState draws the parameters from the seed, initializes the trained parameters and states of
@@ -392,7 +386,7 @@ func (c *Compiled) initQuantizers(
 	ctx context.Context, s *State, tokens []int32, replace func(update.Tensors) error,
 ) error {
 	columns, err := c.columnStatistics(s.Tensors, tokens)
-	defer finalize(columns)
+	defer columns.Finalize()
 	if err == nil {
 		err = c.initWeightQuantizers(s.Tensors, columns)
 	}
@@ -462,7 +456,7 @@ func (c *Compiled) initActivationQuantizers(t, columns update.Tensors, tokens []
 	}
 	defer batch.Finalize()
 	values := update.Tensors{}
-	defer finalize(values)
+	defer values.Finalize()
 	if err := c.runQuantize(c.evaluationPlan, values, t); err != nil {
 		return err
 	}
