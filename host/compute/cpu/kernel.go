@@ -106,11 +106,6 @@ func compile(a *analysis, stored map[string]passes.Storage) (*Kernel, error) {
 			return nil, a.refusal("%q is stored in binary16", p.name)
 		}
 	}
-	for _, o := range k.outputs {
-		if o.at == passes.Rounded {
-			return nil, a.refusal("output %q has a storage that only inputs may have", o.name)
-		}
-	}
 	last := a.choosePasses()
 	k.reductions = a.reductions
 	for number := range last + 1 {

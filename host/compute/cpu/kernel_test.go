@@ -225,29 +225,6 @@ func withoutCasts(t *testing.T, n, columns int) *program.Program {
 	return p
 }
 
-// TestRounded checks that floats rounded on reading give the bits of floats stored in bfloat16.
-func TestRounded(t *testing.T) {
-	const n, columns = 9, 48
-	p := quest(t, n, columns, 16, true)
-	x := random(rand.New(rand.NewPCG(4, 4)), program.FloatType(n, columns))
-	x.Floats[5], x.Floats[columns] = math.NaN(), math.Inf(1)
-	var results []string
-	for _, at := range []passes.Storage{passes.BFloat16, passes.Rounded} {
-		got, computed, err := testrows.Run(p, n, map[string]passes.Storage{"x": at},
-			map[string]reference.Tensor{"x": x})
-		if err != nil || !computed {
-			t.Fatal(computed, err)
-		}
-		results = append(results, fmt.Sprint(got))
-	}
-	if results[0] != results[1] {
-		t.Error("the results differ")
-	}
-	if _, err := cpu.Compile(p, n, map[string]passes.Storage{"value": passes.Rounded}); err == nil {
-		t.Error("outputs are rounded when they are read")
-	}
-}
-
 // TestTasks checks that results have the same bits for any number of concurrent tasks in any order,
 // and that a kernel can run several calls at once.
 func TestTasks(t *testing.T) {

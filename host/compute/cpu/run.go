@@ -260,7 +260,7 @@ func (k *Kernel) check(kind string, ports []port, memory []any) error {
 		n, ok := -1, false
 		switch m := memory[i].(type) {
 		case []float32:
-			n, ok = len(m), p.dtype == program.Float && (p.at == passes.Float32 || p.at == passes.Rounded)
+			n, ok = len(m), p.dtype == program.Float && p.at == passes.Float32
 		case []uint16:
 			n, ok = len(m), p.dtype == program.Float && p.at == passes.BFloat16
 		case []int8:
@@ -285,10 +285,6 @@ func (k *Kernel) check(kind string, ports []port, memory []any) error {
 func (k *Kernel) load(dst []float32, inputs []any, i, from int) {
 	switch m := inputs[i].(type) {
 	case []float32:
-		if k.inputs[i].at == passes.Rounded {
-			loops.RoundToBFloat16(dst, m[from:])
-			return
-		}
 		copy(dst, m[from:])
 	case []uint16:
 		loops.FromBFloat16(dst, m[from:])

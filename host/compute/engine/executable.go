@@ -15,7 +15,6 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/device"
-	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/internal/lists"
 )
 
@@ -209,7 +208,6 @@ func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 	var results []compute.Buffer
 	execute := func() (err error) {
 		results, err = e.graph.Executable().Execute(buffers, donated, 0)
-		loops.ClearUpper() // the Go backend's operations do not
 		return err
 	}
 	// The device's goroutines inherit the label, so that a profile distinguishes steps.
@@ -260,7 +258,7 @@ func (e *Executable) checkInputs(inputs []*Buffer, donate []bool) ([]part, error
 			return nil, fmt.Errorf("input %q: %w", spec.Name, ErrBufferGone)
 		case input.device != e.device:
 			return nil, fmt.Errorf("input %q is on another device", spec.Name)
-		case !input.shape.Equal(want) && !(e.host != nil && e.host.Halves[i] &&
+		case !input.shape.Equal(want) && !(e.ReadsHalves(i) &&
 			input.shape.DType == dtypes.BFloat16 &&
 			slices.Equal(input.shape.Dimensions, want.Dimensions)):
 			return nil, fmt.Errorf("input %q has shape %s, want %s", spec.Name, input.shape, want)

@@ -39,6 +39,9 @@ func (d *Device) Host(name string, inputs []Spec, f Function) *Executable {
 		sharded: make([]bool, len(f.Outputs)), host: &f}
 }
 
+// ReadsHalves reports whether an input that is declared as float32 may also be of bfloat16.
+func (e *Executable) ReadsHalves(input int) bool { return e.host != nil && e.host.Halves[input] }
+
 // A part is a tensor on one replica: a buffer of a backend, or [hostMemory].
 type part interface {
 	Finalize() error
@@ -54,26 +57,11 @@ type hostMemory struct {
 
 // newHostMemory returns memory for a tensor, which is uninitialized.
 func (d *Device) newHostMemory(shape shapes.Shape) *hostMemory {
-	m, n := &hostMemory{pool: &d.memory}, shape.Size()
-	switch shape.DType {
-	case dtypes.Float32:
-		m.elements = memory.Get[float32](m.pool, n)
-	case dtypes.Int32:
-		m.elements = memory.Get[int32](m.pool, n)
-	case dtypes.Uint32:
-		m.elements = memory.Get[uint32](m.pool, n)
-	case dtypes.Bool:
-		m.elements = memory.Get[bool](m.pool, n)
-	case dtypes.Int8:
-		m.elements = memory.Get[int8](m.pool, n)
-	case dtypes.Uint8:
-		m.elements = memory.Get[uint8](m.pool, n)
-	case dtypes.BFloat16, dtypes.Float16:
-		m.elements = memory.Get[uint16](m.pool, n)
-	default:
-		m.elements = dtypes.MakeAnySlice(shape.DType, n)
+	element := shape.DType.GoType()
+	if shape.DType == dtypes.BFloat16 || shape.DType == dtypes.Float16 {
+		element = reflect.TypeFor[uint16]()
 	}
-	return m
+	return &hostMemory{&d.memory, d.memory.Get(element, shape.Size())}
 }
 
 // Finalize gives the memory back.

@@ -30,7 +30,7 @@ func (d *Device) Parallel(n int, f func(i int)) {
 // microseconds. So a goroutine that has helped with one call spins for a while, to be ready for the
 // next. If the number of goroutines is limited, none spins, because others need its place.
 type workers struct {
-	limit   int          // of goroutines; 0 is none
+	limit   int          // of goroutines; 0 means that there is no limit
 	running atomic.Int32 // goroutines
 	idle    atomic.Int32 // goroutines that spin and have no task in the channel
 	task    chan func()
@@ -64,7 +64,7 @@ func (w *workers) parallel(limit, n int, f func(i int)) {
 	var next atomic.Int64
 	var failed atomic.Pointer[any] // the first panic
 	work := func() {
-		loops.ClearUpper() // see there
+		loops.ClearUpper() // what ran on this thread before may have left them in use
 		defer func() {
 			if r := recover(); r != nil {
 				failed.CompareAndSwap(nil, &r)

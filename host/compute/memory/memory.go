@@ -16,8 +16,8 @@ type Pool struct {
 }
 
 type kind struct {
-	slice  reflect.Type
-	length int
+	element reflect.Type
+	length  int
 }
 
 type unused struct {
@@ -29,24 +29,24 @@ type unused struct {
 // that allocating costs nothing beside it.
 const keep = time.Minute
 
-// Get returns a []T of the given length, whose elements are undefined.
-func Get[T any](p *Pool, length int) any {
+// Get returns a slice of the given length, whose elements are undefined.
+func (p *Pool) Get(element reflect.Type, length int) any {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	k := kind{reflect.TypeFor[[]T](), length}
+	k := kind{element, length}
 	if list := p.free[k]; len(list) > 0 {
 		last := list[len(list)-1]
 		list[len(list)-1] = unused{}
 		p.free[k] = list[:len(list)-1]
 		return last.slice
 	}
-	return make([]T, length)
+	return reflect.MakeSlice(reflect.SliceOf(element), length, length).Interface()
 }
 
 // Put gives back a slice, which must not be used any more.
 func (p *Pool) Put(slice any) {
 	v, now := reflect.ValueOf(slice), time.Now()
-	k := kind{v.Type(), v.Len()}
+	k := kind{v.Type().Elem(), v.Len()}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.free == nil {

@@ -2,6 +2,7 @@ package memory_test
 
 import (
 	"fmt"
+	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,7 +15,8 @@ func TestGet(t *testing.T) {
 	var pool memory.Pool
 	for range 3 {
 		for length := range 5 {
-			floats, bytes := memory.Get[float32](&pool, length), memory.Get[int8](&pool, length)
+			floats := pool.Get(reflect.TypeFor[float32](), length)
+			bytes := pool.Get(reflect.TypeFor[int8](), length)
 			if len(floats.([]float32)) != length || len(bytes.([]int8)) != length {
 				t.Errorf("got %v and %v, want %d elements", floats, bytes, length)
 			}
@@ -28,19 +30,19 @@ func TestGet(t *testing.T) {
 func TestSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var pool memory.Pool
-		first := memory.Get[float32](&pool, 2).([]float32)
+		first := pool.Get(reflect.TypeFor[float32](), 2).([]float32)
 		pool.Put(first)
 		first[0] = 7
 		time.Sleep(50 * time.Second)
-		pool.Put(memory.Get[int32](&pool, 1))
-		if again := memory.Get[float32](&pool, 2).([]float32); again[0] != 7 {
+		pool.Put(pool.Get(reflect.TypeFor[int32](), 1))
+		if again := pool.Get(reflect.TypeFor[float32](), 2).([]float32); again[0] != 7 {
 			t.Error("a slice is dropped after 50 seconds")
 		} else {
 			pool.Put(again)
 		}
 		time.Sleep(2 * time.Minute)
-		pool.Put(memory.Get[int32](&pool, 1))
-		if again := memory.Get[float32](&pool, 2).([]float32); again[0] == 7 {
+		pool.Put(pool.Get(reflect.TypeFor[int32](), 1))
+		if again := pool.Get(reflect.TypeFor[float32](), 2).([]float32); again[0] == 7 {
 			t.Error("a slice is kept for two minutes")
 		}
 	})
@@ -48,7 +50,7 @@ func TestSweep(t *testing.T) {
 
 func Example() {
 	var pool memory.Pool
-	slice := memory.Get[uint16](&pool, 3)
+	slice := pool.Get(reflect.TypeFor[uint16](), 3)
 	fmt.Println(slice)
 	pool.Put(slice)
 	// Output: [0 0 0]

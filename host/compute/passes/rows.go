@@ -23,8 +23,6 @@ const (
 	// Int8 and Uint8 are for integers from −128 to 127, and from 0 to 255.
 	Int8  Storage = "i8"
 	Uint8 Storage = "u8"
-	// Rounded is for inputs that are float32 in memory and rounded to bfloat16 when read.
-	Rounded Storage = "f32 as bf16"
 )
 
 // A Layout maps the elements of a tensor to rows. All rows have the same number of elements, which

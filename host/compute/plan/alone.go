@@ -9,7 +9,6 @@ import (
 	"github.com/cage-qat/cage/host/compute/cpu"
 	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/matmul"
-	"github.com/cage-qat/cage/host/compute/memory"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -24,9 +23,7 @@ func (c *compiler) alone(n *program.Node, id program.ID) error {
 			return err
 		}
 		c.slotOf[id] = c.newSlot(n.Type)
-		constant := c.slots[c.slotOf[id]].get(&memory.Pool{})
-		fromReference(constant, t)
-		c.slots[c.slotOf[id]].constant = constant
+		fromReference(c.newConstant(c.slotOf[id]), t)
 		return nil
 	}
 	if k := slices.IndexFunc(n.Args, func(a program.ID) bool { return c.added[a] }); k >= 0 {
@@ -76,12 +73,17 @@ func (c *compiler) alone(n *program.Node, id program.ID) error {
 	constant := func(s int) bool { return c.slots[s].constant != nil }
 	if !slices.ContainsFunc(in.in, func(s int) bool { return !constant(s) }) { // computed once, too
 		args := lists.Map(in.in, func(s int) any { return c.slots[s].constant })
-		result := c.slots[c.slotOf[id]].get(&memory.Pool{})
-		c.slots[c.slotOf[id]].constant = result
-		return in.run(args, []any{result}, inOrder)
+		return in.run(args, []any{c.newConstant(c.slotOf[id])}, inOrder)
 	}
 	c.list = append(c.list, in)
 	return nil
+}
+
+// newConstant makes a slot a constant and returns its memory.
+func (c *compiler) newConstant(at int) any {
+	s := &c.slots[at]
+	s.constant = reflect.MakeSlice(reflect.SliceOf(s.element()), s.size, s.size).Interface()
+	return s.constant
 }
 
 func inOrder(n int, f func(i int)) {

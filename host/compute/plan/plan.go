@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -241,23 +242,23 @@ func (p *Plan) assign() {
 	}
 }
 
-// get returns memory for the value.
-func (s slot) get(pool *memory.Pool) any {
+// element returns the type of the elements in memory.
+func (s slot) element() reflect.Type {
 	switch {
 	case s.stored == passes.BFloat16 || s.stored == passes.Float16:
-		return memory.Get[uint16](pool, s.size)
+		return reflect.TypeFor[uint16]()
 	case s.stored == passes.Int8:
-		return memory.Get[int8](pool, s.size)
+		return reflect.TypeFor[int8]()
 	case s.stored == passes.Uint8:
-		return memory.Get[uint8](pool, s.size)
+		return reflect.TypeFor[uint8]()
 	case s.dtype == program.Float:
-		return memory.Get[float32](pool, s.size)
+		return reflect.TypeFor[float32]()
 	case s.dtype == program.Int:
-		return memory.Get[int32](pool, s.size)
+		return reflect.TypeFor[int32]()
 	case s.dtype == program.Uint:
-		return memory.Get[uint32](pool, s.size)
+		return reflect.TypeFor[uint32]()
 	}
-	return memory.Get[bool](pool, s.size)
+	return reflect.TypeFor[bool]()
 }
 
 // ReadsHalves reports whether an input may be in bfloat16, []uint16.
@@ -266,14 +267,7 @@ func (p *Plan) ReadsHalves(input int) bool { return p.slots[input].halves }
 // Memory returns the bytes of the memory of a run.
 func (p *Plan) Memory() (bytes int) {
 	for _, b := range p.buffers {
-		switch {
-		case b.stored == passes.BFloat16 || b.stored == passes.Float16:
-			bytes += 2 * b.size
-		case b.dtype == program.Bool || b.stored != "":
-			bytes += b.size
-		default:
-			bytes += 4 * b.size
-		}
+		bytes += b.size * int(b.element().Size())
 	}
 	return bytes
 }
@@ -340,7 +334,7 @@ func (p *Plan) begin() *run {
 			arguments: make([]any, p.most)}
 	}
 	for i, b := range p.buffers {
-		m.buffers[i] = b.get(p.pool)
+		m.buffers[i] = p.pool.Get(b.element(), b.size)
 	}
 	for i, s := range p.slots {
 		if m.slots[i] = s.constant; p.buffer[i] >= 0 {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/matmul"
 	"github.com/cage-qat/cage/host/compute/passes"
@@ -79,11 +78,7 @@ type Executable struct {
 	*engine.Executable
 	Inputs  []engine.Spec
 	outputs []string
-	halves  map[string]bool // inputs that may also be of bfloat16
 }
-
-// ReadsHalves reports whether an input that is declared as float32 may also be of bfloat16.
-func (e *Executable) ReadsHalves(input string) bool { return e.halves[input] }
 
 // Divided reports whether a tensor is sharded, so that each replica keeps only its rows. The first
 // axis of such a tensor must be divisible by the number of replicas. A nil Divided shards none.
@@ -237,17 +232,14 @@ func (s Stage) compilePlan(dev *engine.Device) (*Executable, error) {
 	if err != nil {
 		return nil, err
 	}
-	halves, named := make([]bool, len(s.Inputs)), map[string]bool{}
+	halves := make([]bool, len(s.Inputs))
 	for i, spec := range s.Inputs {
 		halves[i] = spec.Shape.DType == dtypes.Float32 && compiled.ReadsHalves(i)
-		named[spec.Name] = halves[i]
 	}
 	f := engine.Function{Outputs: shapes, Reuses: reuses, Halves: halves,
 		Temporary: int64(compiled.Memory()),
-		Run: func(in, out []any, parallel loops.Parallel) error {
-			return compiled.Run(in, out, parallel)
-		}}
-	return &Executable{dev.Host(s.Name, s.Inputs, f), s.Inputs, outputs, named}, nil
+		Run:       compiled.Run}
+	return &Executable{dev.Host(s.Name, s.Inputs, f), s.Inputs, outputs}, nil
 }
 
 // compileGraph compiles the stage for a device that runs graphs. Outputs that replace donated

@@ -152,12 +152,12 @@ func (e *Evaluator) read(exec *update.Executable) (list update.Tensors, err erro
 	}
 	p := e.c.evaluationPlan
 	list = update.Tensors{}
-	for _, in := range exec.Inputs {
+	for i, in := range exec.Inputs {
 		tensor := in.Name
 		if tensor == network.Projection {
 			tensor = p.forwardName(false)(p.Model.(model.Language).Head())
 		}
-		if list[in.Name] = e.t[tensor]; list[in.Name] != nil && exec.ReadsHalves(in.Name) {
+		if list[in.Name] = e.t[tensor]; list[in.Name] != nil && exec.ReadsHalves(i) {
 			if list[in.Name], err = e.halved(tensor); err != nil {
 				return nil, err
 			}
