@@ -107,13 +107,9 @@ emulated: ## Run the tests of kernels on an emulated processor with AVX-512, BF1
 		scripts/emulate-avx512.sh bin/emulated/$$package.test -test.short -test.timeout 0; \
 	done
 
-# The race detector turns on checks of pointer arithmetic too, with which the matrix
-# products of GoMLX's CPU backend abort: their kernels keep the addresses of rows as
-# integers, and make pointers of them that the checks cannot follow. They are switched
-# off; what looks for races stays on.
 .PHONY: race
 race: ## Run all tests under the race detector, which needs a C compiler (some: PACKAGES=./host/data/...)
-	CGO_ENABLED=1 $(GO) test -race -gcflags=all=-d=checkptr=0 -timeout 90m $(PACKAGES)
+	CGO_ENABLED=1 $(GO) test -race -timeout 90m $(PACKAGES)
 
 .PHONY: campaign
 campaign: build ## Kill cage at every system call that changes a file, and see that nothing is lost (Linux; goes on where it was)

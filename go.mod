@@ -12,7 +12,6 @@ require (
 	github.com/gofrs/flock v0.13.1
 	github.com/gomlx/compute v0.1.14
 	github.com/gomlx/go-xla v0.4.13
-	github.com/gomlx/gomlx v0.28.16
 	github.com/google/go-cmp v0.7.0
 	github.com/hashicorp/go-hclog v1.6.3
 	github.com/hashicorp/go-plugin v1.8.0

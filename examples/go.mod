@@ -16,7 +16,6 @@ require (
 	github.com/golang/protobuf v1.5.4 // indirect
 	github.com/gomlx/compute v0.1.14 // indirect
 	github.com/gomlx/go-xla v0.4.13 // indirect
-	github.com/gomlx/gomlx v0.28.16 // indirect
 	github.com/hashicorp/go-hclog v1.6.3 // indirect
 	github.com/hashicorp/go-plugin v1.8.0 // indirect
 	github.com/hashicorp/yamux v0.1.2 // indirect

@@ -9,7 +9,9 @@
 //	cpu        runs parts of programs on the CPU, in one pass through its caches
 //	passes     rewrites and divides programs: rows, codes and scales, rotations that cancel
 //	attention  computes causal attention on the CPU, in blocks
-//	engine     provides devices, executables and buffers; only it uses GoMLX's internals
+//	engine     provides devices, executables and buffers
+//	graph      builds programs of StableHLO operations, for accelerators
+//	shapes     describes tensors on devices
 //	matmul     multiplies matrices of bfloat16 and of 8-bit integers on the CPU
 //	memory     keeps slices for reuse
 //	loops      implements the CPU's loops over elements, norms, losses and random bits

@@ -8,16 +8,15 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/gomlx/compute/dtypes"
-	tensorshapes "github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
 	"go.uber.org/goleak"
 
 	"github.com/cage-qat/cage/host/compute/cpu"
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/passes"
+	tensorshapes "github.com/cage-qat/cage/host/compute/shapes"
 	_ "github.com/cage-qat/cage/internal/testing/testdevice" // graphs on the CPU
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/sdk/program"
@@ -41,7 +40,7 @@ func onDevice(
 	var buffers []*engine.Buffer
 	for i, in := range p.Inputs {
 		specs = append(specs,
-			engine.Spec{Name: in.Name, Shape: tensorshapes.Make(dtypes.Float32, in.Type.Shape...)})
+			engine.Spec{Name: in.Name, Shape: tensorshapes.Make(tensorshapes.Float32, in.Type.Shape...)})
 		b, err := engine.Upload(dev, inputs[i], in.Type.Shape...)
 		if err != nil {
 			t.Fatal(err)

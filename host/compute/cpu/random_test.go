@@ -77,7 +77,7 @@ func (g *generator) bool() program.Value {
 // positive gives a zero the positive sign.
 func (g *generator) positive(v program.Value) program.Value { return v.Add(g.b.Const(0)) }
 
-// abs returns |v|. A zero is positive, because some builds of the Go backend keep the sign of −0.
+// abs returns |v|. A zero is positive, because the sign of zeros is undefined.
 func (g *generator) abs(v program.Value) program.Value { return g.positive(v.Abs()) }
 
 func (g *generator) finite(v program.Value) program.Value {

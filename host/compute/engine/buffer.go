@@ -6,18 +6,12 @@ import (
 	"math"
 	"sync/atomic"
 
-	"github.com/gomlx/compute"
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/dtypes/bfloat16"
-	"github.com/gomlx/compute/dtypes/gotype"
-	"github.com/gomlx/compute/shapes"
-
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/internal/lists"
 )
 
-// Element is a Go type whose slices can be uploaded to a device: bool, the sized integers, float32,
-// float64, complex64, complex128 and the 16-bit float types of GoMLX.
-type Element = gotype.Supported
+// Element is a Go type whose slices can be uploaded to a device.
+type Element = shapes.Element
 
 // A Buffer is a tensor in a device's memory: a shape and its elements in row-major order. Each
 // replica of the device has the whole tensor or, if it is sharded, an equal part along the first
@@ -97,7 +91,7 @@ func UploadLike[T Element](b *Buffer, data []T) (*Buffer, error) {
 }
 
 func upload[T Element](d *Device, data []T, dims []int, sharded bool) (*Buffer, error) {
-	shape, err := makeShape(dtypes.FromGenericsType[T](), len(data), dims)
+	shape, err := makeShape(shapes.Of[T](), len(data), dims)
 	if err != nil {
 		return nil, fmt.Errorf("upload: %w", err)
 	}
@@ -125,16 +119,16 @@ func upload[T Element](d *Device, data []T, dims []int, sharded bool) (*Buffer, 
 			at := (first + i) * own.Size()
 			local = data[at : at+own.Size()]
 		}
-		var buffer compute.Buffer
+		var p part
 		err := d.within(func() (err error) {
-			buffer, err = d.backend.BufferFromFlatData(compute.DeviceNum(i), local, own)
+			p, err = d.client.upload(i, local, own)
 			return err
 		}, nil)
 		if err != nil {
 			err = advisedError{fmt.Errorf("upload of shape %s: %w", shape, err)}
 			return nil, errors.Join(err, newBuffer(d, parts, shape, sharded).Finalize())
 		}
-		parts = append(parts, buffer)
+		parts = append(parts, p)
 	}
 	return newBuffer(d, parts, shape, sharded), nil
 }
@@ -143,7 +137,7 @@ func upload[T Element](d *Device, data []T, dims []int, sharded bool) (*Buffer, 
 // elements. write must set all of them, as they are uninitialized. On the CPU device it writes
 // directly into the tensor's memory, so that nothing is copied.
 func Fill[T Element](d *Device, dims []int, write func([]T) error) (*Buffer, error) {
-	shape, err := shapeOf(dtypes.FromGenericsType[T](), dims)
+	shape, err := shapeOf(shapes.Of[T](), dims)
 	if err != nil {
 		return nil, fmt.Errorf("memory: %w", err)
 	}
@@ -170,7 +164,7 @@ func Fill[T Element](d *Device, dims []int, write func([]T) error) (*Buffer, err
 
 // FillBFloat16 is [Fill] for a tensor of bfloat16 on the CPU device, given its elements' bits.
 func FillBFloat16(d *Device, dims []int, write func([]uint16) error) (*Buffer, error) {
-	return Fill(d, dims, func(short []bfloat16.BFloat16) error {
+	return Fill(d, dims, func(short []shapes.BFloat) error {
 		return write(bits(short).([]uint16))
 	})
 }
@@ -184,7 +178,7 @@ func Zeros(d *Device, dims ...int) (*Buffer, error) {
 }
 
 // makeShape calls shapeOf and checks that the dimensions hold n elements.
-func makeShape(dtype dtypes.DType, n int, dims []int) (shapes.Shape, error) {
+func makeShape(dtype shapes.DType, n int, dims []int) (shapes.Shape, error) {
 	shape, err := shapeOf(dtype, dims)
 	if err == nil && shape.Size() != n {
 		err = fmt.Errorf("got %d elements for dimensions %v, want %d", n, dims, shape.Size())
@@ -193,7 +187,7 @@ func makeShape(dtype dtypes.DType, n int, dims []int) (shapes.Shape, error) {
 }
 
 // shapeOf returns a shape, or an error if a dimension is negative or the size overflows an int.
-func shapeOf(dtype dtypes.DType, dims []int) (shapes.Shape, error) {
+func shapeOf(dtype shapes.DType, dims []int) (shapes.Shape, error) {
 	size := 1
 	for _, dim := range dims {
 		if dim < 0 {
@@ -236,7 +230,7 @@ func downloadInto[T Element](b *Buffer, dst []T) error {
 	if err := b.usable(); err != nil {
 		return fmt.Errorf("download of shape %s: %w", b.shape, err)
 	}
-	if dtype := dtypes.FromGenericsType[T](); dtype != b.shape.DType {
+	if dtype := shapes.Of[T](); dtype != b.shape.DType {
 		return fmt.Errorf("download of shape %s: cannot store it in a slice of %s", b.shape, dtype)
 	}
 	if own := b.OwnShape(); len(dst) != own.Size() {
@@ -249,7 +243,7 @@ func downloadInto[T Element](b *Buffer, dst []T) error {
 	}
 	n := len(dst) / len(parts)
 	for i, p := range parts {
-		err := b.device.within(func() error { return p.ToFlatData(dst[i*n : (i+1)*n]) }, nil)
+		err := b.device.within(func() error { return p.Download(dst[i*n : (i+1)*n]) }, nil)
 		if err != nil {
 			return fmt.Errorf("download of shape %s: %w", b.shape, err)
 		}
@@ -288,15 +282,7 @@ func Data[T Element](b *Buffer) ([]T, error) {
 	if !b.device.SharesMemory() {
 		return nil, fmt.Errorf("memory of shape %s: the buffer is not in host memory", b.shape)
 	}
-	var flat any
-	err := catch(func() (err error) {
-		flat, err = (*b.data.Load())[0].Data()
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("memory of shape %s: %w", b.shape, err)
-	}
-	data, ok := elementsOf[T](flat)
+	data, ok := elementsOf[T]((*b.data.Load())[0].(*hostMemory).elements)
 	if !ok {
 		return nil, fmt.Errorf("memory of shape %s as %T", b.shape, data)
 	}

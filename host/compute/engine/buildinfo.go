@@ -20,8 +20,7 @@ type BuildInfo struct {
 	// appended if it is above v1, as in linux/amd64-v3.
 	Target  string `json:"target"`
 	SIMD    string `json:"simd"`              // vector instructions on the CPU: "avx512", "avx2" or "none"
-	GoMLX   string `json:"gomlx,omitempty"`   // on GPUs: version of github.com/gomlx/gomlx
-	Backend string `json:"backend,omitempty"` // on GPUs: module and version of the backend
+	Backend string `json:"backend,omitempty"` // on GPUs: module and version of what runs programs
 
 	// Products names the types to which matrix products round their operands, if not float32:
 	// "bfloat16" for products that ask for the device's precision, "tf32" for the other products. On
@@ -37,7 +36,7 @@ type BuildInfo struct {
 func (b BuildInfo) String() string {
 	line := fmt.Sprintf("device=%s go=%s target=%s simd=%s", b.Device, b.Go, b.Target, b.SIMD)
 	if b.Backend != "" {
-		line += fmt.Sprintf(" gomlx=%s backend=%s", b.GoMLX, b.Backend)
+		line += " backend=" + b.Backend
 	}
 	if b.Products != "" {
 		line += " products=" + b.Products
@@ -70,8 +69,7 @@ func (d *Device) BuildInfo() BuildInfo {
 		Products: d.products(),
 	}
 	if d.kind == device.CUDA {
-		info.GoMLX = cmp.Or(versions["github.com/gomlx/gomlx"], "unknown")
-		info.Backend = "go-xla@" + cmp.Or(versions["github.com/gomlx/go-xla"], "unknown")
+		info.Backend = "go-xla/pjrt@" + cmp.Or(versions["github.com/gomlx/go-xla"], "unknown")
 	}
 	for _, s := range built.Settings { // from v3 on the compiler emits fused multiply-adds
 		if s.Key == "GOAMD64" && s.Value != "v1" {

@@ -38,20 +38,11 @@ import "C"
 import (
 	"reflect"
 	"unsafe"
-
-	"github.com/gomlx/compute"
-	"github.com/gomlx/go-xla/pjrt"
 )
-
-func compiledMemory(e compute.Executable) Memory {
-	m := hidden(e, "exec").Interface().(*pjrt.LoadedExecutable).OnDeviceMemoryUsageStats
-	return Memory{m.GeneratedCode, m.Inputs, m.Outputs, m.Aliases, m.Temporary}
-}
 
 // memoryLimit returns the memory limit of the first device. go-xla v0.4.13 does not expose it, so
 // this calls the plugin's function.
-func memoryLimit(backend compute.Backend) (int64, bool) {
-	client := clientOf(backend)
+func (client *pjrtClient) memoryLimit() (int64, bool) {
 	if len(client.AddressableDevices()) == 0 {
 		return 0, false
 	}
@@ -63,10 +54,6 @@ func memoryLimit(backend compute.Backend) (int64, bool) {
 	}
 	limit := int64(C.ask_limit(function, destroy, device.UnsafePointer()))
 	return limit, limit > 0
-}
-
-func clientOf(backend compute.Backend) *pjrt.Client {
-	return hidden(backend, "client").Interface().(*pjrt.Client)
 }
 
 // pluginFunction returns the function of a PJRT plugin with the given name in PJRT's C interface;

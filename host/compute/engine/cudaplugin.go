@@ -137,19 +137,6 @@ func pluginIn(directory string) string {
 	return ""
 }
 
-// checkPluginPath returns an error for a path that go-xla would misread: it parses anything after a
-// comma as options, and recognizes CUDA plugins by their path.
-func checkPluginPath(path string) error {
-	upper := strings.ToUpper(path)
-	switch {
-	case strings.Contains(path, ","):
-		return fmt.Errorf("PJRT plugin %s: its path must not contain a comma: make a symbolic link", path)
-	case !strings.Contains(upper, "CUDA") && !strings.Contains(upper, "NVIDIA"):
-		return fmt.Errorf("PJRT plugin %s: its path must contain \"cuda\": make a symbolic link", path)
-	}
-	return nil
-}
-
 // cacheFlags creates a directory for the results of XLA's autotuning and returns the XLA flag for
 // it, preceded by a space. Several processes can share the directory.
 func cacheFlags(directory string) (string, error) {
@@ -200,17 +187,17 @@ func xlaFlags(flags, toolkit string) string {
 	return strings.TrimSpace(flags + " " + toolkitFlag + toolkit)
 }
 
-// clientOptions returns the options that go-xla passes to the plugin. Memory is preallocated only
-// on request, so that other programs can share the GPU. go-xla would enable TF32 by default.
-func clientOptions(o Options) string {
-	text := fmt.Sprintf("tf32=%t,preallocate=%t", o.TF32, o.Preallocate)
+// clientOptions returns the options that the plugin takes. Memory is preallocated only on request,
+// so that other programs can share the GPU.
+func clientOptions(o Options) map[string]any {
+	options := map[string]any{"preallocate": o.Preallocate}
 	if o.MemoryFraction > 0 {
-		text += fmt.Sprintf(",memory_fraction=%g", o.MemoryFraction)
+		options["memory_fraction"] = float32(o.MemoryFraction)
 	}
 	if o.Allocator != device.DefaultAllocator {
-		text += ",allocator=" + string(o.Allocator)
+		options["allocator"] = string(o.Allocator)
 	}
-	return text
+	return options
 }
 
 // ownGPUs returns the indices of the n visible GPUs that belong to the process with the given local

@@ -128,8 +128,6 @@ import (
 	"runtime/cgo"
 	"sync"
 
-	"github.com/gomlx/compute"
-	"github.com/gomlx/go-xla/compute/xla"
 	"github.com/gomlx/go-xla/pjrt"
 )
 
@@ -140,36 +138,39 @@ import (
 // unnecessary.
 
 // openXLA creates an XLA client on a loaded plugin, connected to those of other processes if any.
-func openXLA(plugin string, opts Options) (compute.Backend, error) {
-	config := plugin + "," + clientOptions(opts)
-	p := opts.Processes
-	if p == nil {
-		return xla.New(config)
-	}
+func openXLA(plugin string, opts Options) (client, error) {
 	loaded, err := pjrt.GetPlugin(plugin)
 	if err != nil {
 		return nil, err
 	}
+	options := clientOptions(opts)
+	p := opts.Processes
+	if p == nil {
+		c, err := loaded.NewClient(options)
+		if err != nil {
+			return nil, err
+		}
+		return &pjrtClient{c, c.NumDevices()}, nil
+	}
 	n := opts.Count / p.Size()
-	options := pjrt.NamedValuesMap{"node_id": int64(p.Rank()), "num_nodes": int64(p.Size())}
+	options["node_id"], options["num_nodes"] = int64(p.Rank()), int64(p.Size())
 	if releaseOf(plugin) > 0 {
 		if own := ownGPUs(askDriver().Devices, p.Local(), n); own != nil {
 			options["visible_devices"] = own
 		}
 	}
-	var backend *xla.Backend
+	var c *pjrt.Client
 	err = beside(loaded, p, func() (err error) {
-		backend, err = xla.NewWithOptions(config, options)
+		c, err = loaded.NewClient(options)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := spread(backend, opts.Count, n); err != nil {
-		backend.Finalize()
-		return nil, err
+	if err := spread(c, opts.Count, n); err != nil {
+		return nil, errors.Join(err, c.Destroy())
 	}
-	return backend, nil
+	return &pjrtClient{c, opts.Count}, nil
 }
 
 // interposing is held while a client is created.
@@ -197,11 +198,10 @@ func beside(plugin *pjrt.Plugin, p Processes, create func() error) error {
 	return create()
 }
 
-// spread makes go-xla count the devices of all processes, because it compiles for as many devices
+// spread makes go-xla count the devices of all processes, because it compiles for at most as many
 // as it counts, by default those of this process. This process's devices come first in its list, so
 // that they keep their device numbers, which uploads use.
-func spread(backend *xla.Backend, count, own int) error {
-	client := clientOf(backend)
+func spread(client *pjrt.Client, count, own int) error {
 	local := client.AddressableDevices()
 	if len(local) != own {
 		return fmt.Errorf("%d replicas need %d GPU(s) in each process, but this one has %d, "+
@@ -225,13 +225,5 @@ func spread(backend *xla.Backend, count, own int) error {
 		}
 	}
 	hidden(client, "addressableDevices").Set(reflect.ValueOf(list))
-	hidden(backend, "numDevices").SetInt(int64(count))
 	return nil
-}
-
-// runLocally makes go-xla run an executable, and pass buffers, only on the devices of this process
-// instead of all those that the executable was compiled for.
-func runLocally(e compute.Executable, own int) {
-	hidden(e, "numDevices").SetInt(int64(own))
-	hidden(hidden(e, "exec").Interface(), "numReplicas").SetInt(int64(own))
 }

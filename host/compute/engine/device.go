@@ -11,8 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gomlx/compute"
-
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/memory"
 )
@@ -75,7 +73,7 @@ type Options struct {
 type Device struct {
 	kind     string
 	options  Options
-	backend  compute.Backend // nil on the CPU
+	client   client // nil on the CPU
 	closed   atomic.Bool
 	workers  *workers // of the CPU device
 	compiled atomic.Int64
@@ -87,9 +85,9 @@ type Device struct {
 	hang func()
 }
 
-func newDevice(kind string, options Options, backend compute.Backend) *Device {
+func newDevice(kind string, options Options, client client) *Device {
 	hung := make(chan struct{})
-	return &Device{kind: kind, options: options, backend: backend, hung: hung,
+	return &Device{kind: kind, options: options, client: client, hung: hung,
 		hang: sync.OnceFunc(func() { close(hung) })}
 }
 
@@ -115,24 +113,21 @@ func Open(kind string, opts Options) (*Device, error) {
 	opts.Kernels = cmp.Or(opts.Kernels, device.AutoKernels)
 	opts.Products = cmp.Or(opts.Products, device.FloatProducts)
 	opts.Allocator = cmp.Or(opts.Allocator, device.DefaultAllocator)
-	have, backend := 1, compute.Backend(nil)
+	have, client := 1, client(nil)
 	err := catch(func() (err error) {
 		if kind == device.CPU {
 			_, err = ProductTier()
 			return err
 		}
-		if backend, err = openCUDA(opts); err == nil {
-			have = int(backend.NumDevices())
+		if client, err = openCUDA(opts); err == nil {
+			have = client.devices()
 		}
 		return err
 	})
 	if err != nil {
-		if backend != nil {
-			backend.Finalize()
-		}
 		return nil, fmt.Errorf("opening device %q: %w", kind, err)
 	}
-	d := newDevice(kind, opts, backend)
+	d := newDevice(kind, opts, client)
 	if kind == device.CPU {
 		d.workers = newWorkers(opts.Threads)
 	}
@@ -154,7 +149,7 @@ func (d *Device) Description() string {
 		tier, _ := ProductTier() // without one the device is not open
 		return fmt.Sprintf("%d processors, products by %s", d.Workers(), tier.Name())
 	}
-	return d.backend.Description()
+	return d.client.description()
 }
 
 // Compiled returns the number of executables that have been compiled for the device so far.
@@ -210,12 +205,10 @@ func (d *Device) Close() error {
 		return nil
 	}
 	d.closed.Store(true)
-	return catch(func() error {
-		if d.backend != nil {
-			d.backend.Finalize()
-		}
+	if d.client == nil {
 		return nil
-	})
+	}
+	return catch(d.client.close)
 }
 
 // gone reports whether the device is closed or hangs, so that nothing can be freed.
@@ -291,28 +284,4 @@ func (d *Device) checkOpen() error {
 		return errClosed
 	}
 	return nil
-}
-
-// GraphsOnCPU opens a backend that computes graphs on the CPU device. Tests set it, to compare
-// plans with graphs.
-var GraphsOnCPU func() (compute.Backend, error)
-
-// graphBackend returns the backend for graphs.
-func (d *Device) graphBackend() (compute.Backend, error) {
-	if d.kind != device.CPU {
-		return d.backend, nil
-	}
-	type result struct {
-		backend compute.Backend
-		err     error
-	}
-	type key struct{}
-	r := d.Once(key{}, func() any {
-		if GraphsOnCPU == nil {
-			return result{err: errors.New("the CPU device computes no graphs")}
-		}
-		backend, err := GraphsOnCPU()
-		return result{backend, err}
-	}).(result)
-	return r.backend, r.err
 }

@@ -1,10 +1,10 @@
 // Package engine opens devices, makes executables of functions on slices on the CPU
-// ([Device.Host]) and of functions that build GoMLX graphs on accelerators ([Device.Compile]),
+// ([Device.Host]) and of functions that build graphs on accelerators ([Device.Compile]),
 // copies data between host slices and device buffers, and runs the executables. It is independent
 // of models and training.
 //
-// Functions that build graphs follow GoMLX's convention and panic on a mistake; all other code
-// returns errors. [Device.Compile] and [Executable.Run] turn every panic that reaches them into a
+// Functions that build graphs panic on a mistake, as package graph does; all other code returns
+// errors. [Device.Compile] and [Executable.Run] turn every panic that reaches them into a
 // [*StepError] that names the step.
 //
 // # Buffers and donation

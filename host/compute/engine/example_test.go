@@ -4,12 +4,10 @@ import (
 	"fmt"
 	"log"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/graph"
+	"github.com/cage-qat/cage/host/compute/shapes"
 )
 
 // Gradient descent on f(x) = |x|²/2. The parameters stay on the device, and each step reuses the
@@ -21,11 +19,11 @@ func Example() {
 	}
 	defer device.Close()
 
-	inputs := []engine.Spec{{Name: "x", Shape: shapes.Make(dtypes.Float32, 3)}}
+	inputs := []engine.Spec{{Name: "x", Shape: shapes.Make(shapes.Float32, 3)}}
 	step, err := device.Compile("descend", inputs,
 		func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 			loss := graph.DivScalar(graph.ReduceAllSum(graph.Square(in[0])), 2)
-			gradient := graph.Gradient(loss, in[0])[0]
+			gradient := in[0]
 			return []*graph.Node{graph.Sub(in[0], graph.MulScalar(gradient, 0.5)), loss}
 		})
 	if err != nil {

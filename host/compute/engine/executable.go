@@ -4,17 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"runtime/pprof"
 	"slices"
 
-	"github.com/gomlx/compute"
-	"github.com/gomlx/compute/distributed"
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/device"
+	"github.com/cage-qat/cage/host/compute/graph"
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/internal/lists"
 )
 
@@ -39,7 +34,7 @@ type Spec struct {
 }
 
 // A BuildFunc builds the graph of a step: it receives one node per input, in order, and returns the
-// outputs, of which there must be at least one. It may panic, as GoMLX's functions do.
+// outputs, of which there must be at least one. It may panic, as the functions of package graph do.
 type BuildFunc func(g *graph.Graph, inputs []*graph.Node) []*graph.Node
 
 // An Executable is a compiled step. Run may be called from several goroutines at once.
@@ -49,9 +44,15 @@ type Executable struct {
 	inputs  []Spec
 	outputs []shapes.Shape // of buffers
 	sharded []bool         // which outputs are sharded
-	graph   *graph.Graph
-	host    *Function // instead of a graph
+	// numbered tells that the program takes the number of each replica as its last input.
+	numbered bool
+	program  program   // nil on the CPU device, and after Close
+	host     *Function // on the CPU device
 }
+
+// GraphsOnCPU returns a function that computes a graph on slices of its parameters and results.
+// Tests set it, to compare plans of the CPU device with graphs.
+var GraphsOnCPU func(g *graph.Graph) (func(in []any) (out []any, err error), error)
 
 // Compile builds the graph of a step and compiles it for the device. The name appears in every
 // error of the step. The caller must Close the executable to free its memory.
@@ -59,68 +60,44 @@ func (d *Device) Compile(name string, inputs []Spec, build BuildFunc) (*Executab
 	if err := d.checkOpen(); err != nil {
 		return nil, &StepError{name, Building, err}
 	}
-	own, err := d.graphBackend()
-	if err != nil {
-		return nil, &StepError{name, Building, err}
+	if d.kind == device.CPU && GraphsOnCPU == nil {
+		return nil, &StepError{name, Building, errors.New("the CPU device computes no graphs")}
 	}
-	backend := &recordingBackend{Backend: own}
-	g := graph.NewGraph(backend, name)
-	g.AttachState(deviceKey{}, d)
-	var outputs []*graph.Node
+	g := graph.New(name, d.Count())
+	g.Attach(deviceKey{}, d)
 	if err := catch(func() error {
-		if d.Count() > 1 {
-			mesh, err := distributed.NewDeviceMesh([]int{d.Count()}, []string{"replica"})
-			if err == nil {
-				err = g.SetSPMD(mesh)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		nodes := lists.Map(inputs, func(spec Spec) *graph.Node {
+		outputs := build(g, lists.Map(inputs, func(spec Spec) *graph.Node {
 			return graph.Parameter(g, spec.Name, spec.Shape)
-		})
-		outputs = build(g, nodes)
+		}))
 		if len(outputs) == 0 || slices.Contains(outputs, nil) {
 			return fmt.Errorf("got outputs %v, want at least one and none nil", outputs)
 		}
+		g.Return(outputs)
 		return nil
 	}); err != nil {
-		g.Finalize()
 		return nil, &StepError{name, Building, err}
 	}
 	d.compiled.Add(1)
-	e := &Executable{device: d, name: name, inputs: inputs, graph: g}
+	e := &Executable{device: d, name: name, inputs: inputs, numbered: g.State(replicaKey{}) != nil}
 	var parts []shapes.Shape // of the outputs, on each replica
-	for _, output := range outputs {
+	for _, output := range g.Main().Results {
 		whole := output.Shape()
-		_, sharded := NoteOf[shardedOutput](output)
+		_, sharded := graph.NoteOf[shardedOutput](output)
 		if sharded {
 			whole = timesReplicas(whole, d.Count())
 		}
 		parts, e.outputs = append(parts, output.Shape()), append(e.outputs, whole)
 		e.sharded = append(e.sharded, sharded)
 	}
-	if err := catch(func() error {
-		if !isXLA(backend.builder) {
-			return g.Compile(outputs...)
-		}
-		callees := maps.Clone(backend.callees)
-		if d.options.Kernels == device.BodyKernels { // the body of each kernel is executed instead
-			maps.DeleteFunc(callees, func(_ string, c callee) bool { return c.collective == "" })
-		}
-		pairs := pairDonated(inputs, parts)
-		if err := completeProgram(backend.builder, pairs, callees, d.Count()); err != nil {
-			return err
-		}
-		if err := g.Compile(outputs...); err != nil || d.options.Processes == nil {
+	if err := catch(func() (err error) {
+		if d.kind == device.CPU {
+			e.host, err = graphOnSlices(g)
 			return err
 		}
 		_, own := d.mine()
-		runLocally(g.Executable(), own)
-		return nil
+		e.program, err = d.client.compile(g.Text(pairDonated(inputs, parts)), d.Count(), own)
+		return err
 	}); err != nil {
-		g.Finalize()
 		return nil, &StepError{name, Compiling, err}
 	}
 	return e, nil
@@ -165,39 +142,34 @@ func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 	if err != nil {
 		return nil, &StepError{e.name, Running, err}
 	}
-	if e.device.SharesMemory() {
+	if e.host != nil {
 		for i := range donate {
 			if donate[i] {
 				inputs[i].data.Store(nil)
 			}
 		}
-		run := e.runHost
-		if e.host == nil {
-			run = e.runOnBackend
-		}
-		outputs, err := run(parts, donate)
+		outputs, err := e.runHost(parts, donate)
 		if err != nil {
 			return nil, &StepError{e.name, Running, err}
 		}
 		return outputs, nil
 	}
-	buffers := lists.Map(parts, func(p part) compute.Buffer { return p.(compute.Buffer) })
 	_, own := e.device.mine()
 	donated := slices.Repeat(donate, own)
-	if e.graph.State(replicaKey{}) != nil { // the last input of each replica is its index
+	if e.numbered { // the last input of each replica is its index
 		numbers, err := e.device.replicaNumbers()
 		if err != nil {
 			return nil, &StepError{e.name, Running, err}
 		}
-		all, n := []compute.Buffer(nil), len(e.inputs)
+		all, n := []part(nil), len(e.inputs)
 		donated = nil
 		for i, number := range *numbers.data.Load() {
-			all = append(append(all, buffers[i*n:(i+1)*n]...), number.(compute.Buffer))
+			all = append(append(all, parts[i*n:(i+1)*n]...), number)
 			if donate != nil {
 				donated = append(append(donated, donate...), false)
 			}
 		}
-		buffers = all
+		parts = all
 	}
 	// From here on the donated buffers are gone, even after an error.
 	for i := range donate {
@@ -205,9 +177,9 @@ func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 			inputs[i].data.Store(nil)
 		}
 	}
-	var results []compute.Buffer
+	var results []part
 	execute := func() (err error) {
-		results, err = e.graph.Executable().Execute(buffers, donated, 0)
+		results, err = e.program.run(parts, donated)
 		return err
 	}
 	// The device's goroutines inherit the label, so that a profile distinguishes steps.
@@ -226,9 +198,9 @@ func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 }
 
 // checkInputs checks everything that can be checked before the step starts and returns the
-// backend's buffers, grouped by this process's replicas.
+// parts of the inputs, grouped by this process's replicas.
 func (e *Executable) checkInputs(inputs []*Buffer, donate []bool) ([]part, error) {
-	if e.graph == nil && e.host == nil || e.graph != nil && !e.graph.IsCompiled() {
+	if e.program == nil && e.host == nil {
 		return nil, errors.New("the step was closed")
 	}
 	if err := e.device.checkOpen(); err != nil {
@@ -259,7 +231,7 @@ func (e *Executable) checkInputs(inputs []*Buffer, donate []bool) ([]part, error
 		case input.device != e.device:
 			return nil, fmt.Errorf("input %q is on another device", spec.Name)
 		case !input.shape.Equal(want) && !(e.ReadsHalves(i) &&
-			input.shape.DType == dtypes.BFloat16 &&
+			input.shape.DType == shapes.BFloat16 &&
 			slices.Equal(input.shape.Dimensions, want.Dimensions)):
 			return nil, fmt.Errorf("input %q has shape %s, want %s", spec.Name, input.shape, want)
 		case input.sharded != sharded:
@@ -288,14 +260,12 @@ func (e *Executable) checkInputs(inputs []*Buffer, donate []bool) ([]part, error
 // Close frees the compiled step. It must not be called while Run is in progress. Closing an
 // executable again does nothing.
 func (e *Executable) Close() error {
-	if e.device.hangs() || e.graph == nil {
-		e.host = nil
+	program := e.program
+	e.program, e.host = nil, nil
+	if program == nil || e.device.gone() {
 		return nil
 	}
-	return catch(func() error {
-		e.graph.Finalize()
-		return nil
-	})
+	return catch(program.close)
 }
 
 // Input is a float32 input of a graph, with its elements in row-major order.

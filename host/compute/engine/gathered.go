@@ -1,8 +1,8 @@
 package engine
 
 import (
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/gomlx/core/graph"
+	"github.com/cage-qat/cage/host/compute/graph"
+	"github.com/cage-qat/cage/host/compute/shapes"
 )
 
 // gathered is the note that [GatherOperand] attaches to its result.
@@ -17,15 +17,15 @@ type gathered struct {
 func GatherOperand(rows *graph.Node, rounded bool) *graph.Node {
 	part := rows
 	if rounded {
-		part = graph.ConvertDType(part, dtypes.BFloat16)
+		part = graph.ConvertDType(part, shapes.BFloat16)
 	}
 	whole := Gather(part)
 	if rounded {
-		whole = graph.ConvertDType(whole, dtypes.Float32)
+		whole = graph.ConvertDType(whole, shapes.Float32)
 	} else {
-		whole = graph.Identity(whole) // with a note of its own
+		whole = graph.Copy(whole) // with a note of its own
 	}
-	Note(whole, gathered{rows, rounded})
+	graph.Note(whole, gathered{rows, rounded})
 	return whole
 }
 
@@ -35,7 +35,7 @@ func ungather(inputs []*graph.Node) (rows []*graph.Node, gather func([]*graph.No
 	notes := make([]gathered, len(inputs))
 	rows = append(rows, inputs...)
 	for i, in := range inputs {
-		if note, ok := NoteOf[gathered](in); ok {
+		if note, ok := graph.NoteOf[gathered](in); ok {
 			notes[i], rows[i] = note, note.rows
 		}
 	}

@@ -7,11 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gomlx/compute/dtypes/bfloat16"
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/graph"
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 )
 
@@ -23,7 +22,7 @@ func TestLoop(t *testing.T) {
 	double := func(x *graph.Node) *graph.Node { return graph.MulScalar(graph.ReduceAllSum(x), 2) }
 	e := compile(t, d, specs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		before := double(in[0])
-		state := []*graph.Node{graph.ScalarZero(g, in[0].DType()), before}
+		state := []*graph.Node{graph.Scalar(g, in[0].DType(), 0), before}
 		state = engine.Loop(g, 4, in, state,
 			func(i *graph.Node, fixed, state []*graph.Node) []*graph.Node {
 				row := graph.Gather(fixed[0], graph.Reshape(i, 1))
@@ -41,19 +40,19 @@ func TestLoop(t *testing.T) {
 }
 
 // TestNestedLoops runs a loop in the body of another, as for micro-batches that are computed in
-// chunks. Both loops have the same constants and reductions, and the inner one sorts.
+// chunks. Both loops have the same constants and reductions.
 func TestNestedLoops(t *testing.T) {
 	d := open(t)
 	total := func(x *graph.Node) *graph.Node { return graph.AddScalar(graph.ReduceAllSum(x), 1) }
 	e := compile(t, d, []engine.Spec{{Name: "x", Shape: f32(2, 3, 2)}},
 		func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-			zero := []*graph.Node{graph.ScalarZero(g, in[0].DType())}
+			zero := []*graph.Node{graph.Scalar(g, in[0].DType(), 0)}
 			outer := engine.Loop(g, 2, in, zero,
 				func(i *graph.Node, fixed, state []*graph.Node) []*graph.Node {
 					matrix := graph.Reshape(graph.Gather(fixed[0], graph.Reshape(i, 1)), 3, 2)
 					inner := engine.Loop(g, 3, []*graph.Node{matrix}, []*graph.Node{graph.ZerosLike(state[0])},
 						func(j *graph.Node, fixed, state []*graph.Node) []*graph.Node {
-							row := graph.Sort(graph.Reshape(graph.Gather(fixed[0], graph.Reshape(j, 1)), 2), -1, true)
+							row := graph.Reshape(graph.Gather(fixed[0], graph.Reshape(j, 1)), 2)
 							return []*graph.Node{graph.Add(state[0], graph.MulScalar(total(row), 2))}
 						})
 					return []*graph.Node{graph.Add(state[0], graph.Add(inner[0], total(matrix)))}
@@ -113,7 +112,7 @@ func TestBFloat16(t *testing.T) {
 				engine.DotGeneral(in[0], []int{2}, []int{0}, in[1], []int{2}, []int{0}),
 				engine.DotGeneral(in[0], []int{2}, []int{0}, turned, []int{1}, []int{0}),
 				engine.DotGeneral(left, []int{1}, []int{0}, turned, []int{1}, []int{0}),
-				graph.DotGeneral(in[0], []int{2}, []int{0}, in[1], []int{2}, []int{0}),
+				engine.ExactDot(in[0], []int{2}, []int{0}, in[1], []int{2}, []int{0}),
 			}
 		})
 	out := run(t, e, x, y)
@@ -141,7 +140,7 @@ func TestBFloat16(t *testing.T) {
 func inBFloat16(values []float32) []float32 {
 	rounded := make([]float32, len(values))
 	for i, x := range values {
-		rounded[i] = bfloat16.FromFloat32(x).Float32()
+		rounded[i] = shapes.ToBFloat(x).Float32()
 	}
 	return rounded
 }

@@ -7,9 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/internal/testing/pjrtrecord"
 )
 

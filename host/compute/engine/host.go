@@ -8,14 +8,11 @@ import (
 	"slices"
 	"unsafe"
 
-	"github.com/gomlx/compute"
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/dtypes/bfloat16"
-	"github.com/gomlx/compute/dtypes/float16"
-	"github.com/gomlx/compute/shapes"
-
+	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/memory"
+	"github.com/cage-qat/cage/host/compute/shapes"
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // A Function is a step of the CPU device that computes slices from slices, such as a plan.
@@ -42,13 +39,6 @@ func (d *Device) Host(name string, inputs []Spec, f Function) *Executable {
 // ReadsHalves reports whether an input that is declared as float32 may also be of bfloat16.
 func (e *Executable) ReadsHalves(input int) bool { return e.host != nil && e.host.Halves[input] }
 
-// A part is a tensor on one replica: a buffer of a backend, or [hostMemory].
-type part interface {
-	Finalize() error
-	ToFlatData(flat any) error
-	Data() (flat any, err error)
-}
-
 // hostMemory is a tensor of the CPU device. Elements are those that a [Function] gets.
 type hostMemory struct {
 	pool     *memory.Pool
@@ -58,7 +48,7 @@ type hostMemory struct {
 // newHostMemory returns memory for a tensor, which is uninitialized.
 func (d *Device) newHostMemory(shape shapes.Shape) *hostMemory {
 	element := shape.DType.GoType()
-	if shape.DType == dtypes.BFloat16 || shape.DType == dtypes.Float16 {
+	if shape.DType == shapes.BFloat16 || shape.DType == shapes.Float16 {
 		element = reflect.TypeFor[uint16]()
 	}
 	return &hostMemory{&d.memory, d.memory.Get(element, shape.Size())}
@@ -73,14 +63,11 @@ func (m *hostMemory) Finalize() error {
 	return nil
 }
 
-// ToFlatData copies the elements.
-func (m *hostMemory) ToFlatData(flat any) error {
-	copyElements(flat, m.elements)
+// Download implements part.
+func (m *hostMemory) Download(dst any) error {
+	copyElements(dst, m.elements)
 	return nil
 }
-
-// Data returns the elements.
-func (m *hostMemory) Data() (any, error) { return m.elements, nil }
 
 // copyElements copies between slices of one type, where floats of 16 bits may be uint16.
 func copyElements(dst, src any) {
@@ -90,9 +77,9 @@ func copyElements(dst, src any) {
 // bits returns a slice of floats of 16 bits as their bits, and other slices as they are.
 func bits(slice any) any {
 	switch short := slice.(type) {
-	case []bfloat16.BFloat16:
+	case []shapes.BFloat:
 		return unsafe.Slice((*uint16)(unsafe.SliceData(short)), len(short))
-	case []float16.Float16:
+	case []shapes.Half:
 		return unsafe.Slice((*uint16)(unsafe.SliceData(short)), len(short))
 	}
 	return slice
@@ -115,9 +102,7 @@ func (e *Executable) runHost(data []part, donate []bool) (outputs []*Buffer, err
 	f, d := e.host, e.device
 	in, out := make([]any, len(data)), make([]any, len(f.Outputs))
 	for i, b := range data {
-		if in[i], err = b.Data(); err != nil {
-			return nil, err
-		}
+		in[i] = b.(*hostMemory).elements
 	}
 	results, taken := make([]part, len(f.Outputs)), make([]bool, len(data))
 	for i, shape := range f.Outputs {
@@ -147,46 +132,31 @@ func (e *Executable) runHost(data []part, donate []bool) (outputs []*Buffer, err
 	return outputs, err
 }
 
-// runOnBackend executes a graph of the CPU device, in copies of its inputs.
-func (e *Executable) runOnBackend(data []part, donate []bool) (outputs []*Buffer, err error) {
-	d := e.device
-	backend, err := d.graphBackend()
+// graphOnSlices returns a graph as a function, for tests.
+func graphOnSlices(g *graph.Graph) (*Function, error) {
+	compute, err := GraphsOnCPU(g)
 	if err != nil {
 		return nil, err
 	}
-	buffers := make([]compute.Buffer, len(data))
-	for i, b := range data {
-		flat, _ := b.Data()
-		shape := e.inputs[i].Shape
-		if short, ok := flat.([]uint16); ok {
-			typed := dtypes.MakeAnySlice(shape.DType, len(short))
-			copyElements(typed, short)
-			flat = typed
-		}
-		if buffers[i], err = backend.BufferFromFlatData(0, flat, shape); err != nil {
-			return nil, err
-		}
-		if donate != nil && donate[i] {
-			if err := b.Finalize(); err != nil {
-				return nil, err
+	main := g.Main()
+	f := &Function{Outputs: lists.Map(main.Results, (*graph.Node).Shape),
+		Reuses: slices.Repeat([]int{-1}, len(main.Results)),
+		Halves: make([]bool, len(main.Parameters))}
+	f.Run = func(in, out []any, _ loops.Parallel) error {
+		in = slices.Clone(in)
+		for i, p := range main.Parameters {
+			switch p.DType() {
+			case shapes.BFloat16:
+				in[i], _ = elementsOf[shapes.BFloat](in[i])
+			case shapes.Float16:
+				in[i], _ = elementsOf[shapes.Half](in[i])
 			}
 		}
-	}
-	results, err := e.graph.Executable().Execute(buffers, slices.Repeat([]bool{true}, len(buffers)), 0)
-	if err != nil {
-		return nil, err
-	}
-	for i, b := range results {
-		made := d.newHostMemory(e.outputs[i])
-		flat, err := b.Data()
-		if err != nil {
-			return nil, err
+		results, err := compute(in)
+		for i := range results {
+			copyElements(out[i], results[i])
 		}
-		copyElements(made.elements, flat)
-		outputs = append(outputs, newBuffer(d, []part{made}, e.outputs[i], false))
-		if err := b.Finalize(); err != nil {
-			return nil, err
-		}
+		return err
 	}
-	return outputs, nil
+	return f, nil
 }

@@ -22,7 +22,7 @@ func (m Memory) String() string {
 }
 
 // Memory returns the memory that the executable needs. It returns false if the compiler does not
-// report it, as for graphs on the CPU.
+// report it.
 func (e *Executable) Memory() (Memory, bool) {
 	if e.host != nil {
 		m := Memory{Temporary: e.host.Temporary}
@@ -37,10 +37,10 @@ func (e *Executable) Memory() (Memory, bool) {
 		}
 		return m, true
 	}
-	if e.device.SharesMemory() || !e.graph.IsCompiled() {
+	if e.program == nil {
 		return Memory{}, false
 	}
-	m := compiledMemory(e.graph.Executable())
+	m := e.program.memory()
 	return m, m.Total() > 0
 }
 
@@ -51,5 +51,5 @@ func (d *Device) MemoryLimit() (int64, bool) {
 	if d.SharesMemory() || d.checkOpen() != nil {
 		return 0, false
 	}
-	return memoryLimit(d.backend)
+	return d.client.memoryLimit()
 }

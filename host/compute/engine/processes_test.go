@@ -7,10 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-
 	"github.com/cage-qat/cage/host/compute/device"
+	"github.com/cage-qat/cage/host/compute/shapes"
 )
 
 func TestOwnGPUs(t *testing.T) {
@@ -54,8 +52,8 @@ func TestProcesses(t *testing.T) {
 	if first, n := d.mine(); first != 2 || n != 2 {
 		t.Errorf("the second of two processes has %d replicas from %d on", n, first)
 	}
-	rows, whole := newBuffer(d, nil, shapes.Make(dtypes.Float32, 8, 3), true),
-		newBuffer(d, nil, shapes.Make(dtypes.Float32, 8, 3), false)
+	rows, whole := newBuffer(d, nil, shapes.Make(shapes.Float32, 8, 3), true),
+		newBuffer(d, nil, shapes.Make(shapes.Float32, 8, 3), false)
 	if got := rows.OwnShape(); !slices.Equal(got.Dimensions, []int{4, 3}) || !rows.Elsewhere() ||
 		!slices.Equal(rows.Shape().Dimensions, []int{8, 3}) {
 		t.Errorf("of rows that four replicas have it has %s", got)

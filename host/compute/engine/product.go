@@ -3,9 +3,6 @@ package engine
 import (
 	"sync"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/matmul"
 )
@@ -36,14 +33,4 @@ func (d *Device) WarnOfProducts() {
 func MultipliesBFloat16() bool {
 	tier, err := ProductTier()
 	return err == nil && tier.HasBFloat16()
-}
-
-// ShortOperand returns the bfloat16 node that x was converted from, or else x.
-func ShortOperand(x *graph.Node) *graph.Node {
-	if from := x; from.Type() == graph.NodeTypeConvertDType && from.DType() == dtypes.Float32 {
-		if short := from.Inputs()[0]; short.DType() == dtypes.BFloat16 {
-			return short
-		}
-	}
-	return x
 }

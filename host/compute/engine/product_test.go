@@ -7,12 +7,10 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/graph"
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 )
 
@@ -42,14 +40,14 @@ func testProducts(t *testing.T, o engine.Options) {
 	} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			input := func(name string, dims []int) engine.Input {
-				in := engine.Input{Spec: engine.Spec{Name: name, Shape: shapes.Make(dtypes.Float32, dims...)}}
+				in := engine.Input{Spec: engine.Spec{Name: name, Shape: shapes.Make(shapes.Float32, dims...)}}
 				for range in.Shape.Size() {
 					in.Data = append(in.Data, float32(rng.NormFloat64()))
 				}
 				return in
 			}
 			short := func(x *graph.Node) *graph.Node {
-				return graph.ConvertDType(graph.ConvertDType(x, dtypes.BFloat16), dtypes.Float32)
+				return graph.ConvertDType(graph.ConvertDType(x, shapes.BFloat16), shapes.Float32)
 			}
 			rounded := func(x *graph.Node) *graph.Node {
 				if o.Precision != device.BFloat16 {
@@ -65,11 +63,11 @@ func testProducts(t *testing.T, o engine.Options) {
 				func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 					a, b := in[0], in[1]
 					return []*graph.Node{
-						dot(rounded(a), rounded(b), graph.DotGeneral),
+						dot(rounded(a), rounded(b), engine.ExactDot),
 						dot(a, b, engine.DotGeneral),
 						dot(short(a), b, engine.DotGeneral),
 						dot(a, b, engine.DotGeneralRounded),
-						dot(rounded(graph.Abs(a)), rounded(graph.Abs(b)), graph.DotGeneral),
+						dot(rounded(graph.Abs(a)), rounded(graph.Abs(b)), engine.ExactDot),
 						dot(graph.Mul(short(a), graph.OnesLike(a)), b, engine.DotGeneral),
 					}
 				})
@@ -110,7 +108,7 @@ func TestIntegersAreExact(t *testing.T) {
 	const m, n, k = 37, 29, 501
 	for _, largest := range []int{7, 15, 127} {
 		input := func(name string, draw func() float64, dims ...int) engine.Input {
-			in := engine.Input{Spec: engine.Spec{Name: name, Shape: shapes.Make(dtypes.Float32, dims...)}}
+			in := engine.Input{Spec: engine.Spec{Name: name, Shape: shapes.Make(shapes.Float32, dims...)}}
 			for range in.Shape.Size() {
 				in.Data = append(in.Data, float32(draw()))
 			}
@@ -120,7 +118,7 @@ func TestIntegersAreExact(t *testing.T) {
 		in := []engine.Input{input("a", code, m, k), input("b", code, n, k),
 			input("rows", rng.NormFloat64, m, 1), input("columns", rng.NormFloat64, n, 1)}
 		out, err := d.Evaluate("integers", in, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-			a, b := graph.ConvertDType(in[0], dtypes.Int8), graph.ConvertDType(in[1], dtypes.Int8)
+			a, b := graph.ConvertDType(in[0], shapes.Int8), graph.ConvertDType(in[1], shapes.Int8)
 			return []*graph.Node{engine.DotIntegers(a, b, in[2], in[3], false),
 				engine.DotIntegers(a, b, in[2], nil, false)}
 		})

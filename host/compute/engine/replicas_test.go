@@ -6,10 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 )
 
@@ -18,7 +17,7 @@ import (
 func sumsOfRows(g *graph.Graph, in []*graph.Node) []*graph.Node {
 	ones := graph.OnesLike(graph.ReduceSum(in[0], 0))
 	sums := engine.SumAcross(graph.ReduceSum(in[0], 0), ones)
-	return []*graph.Node{sums[0], graph.Add(graph.MulScalar(in[1], float64(engine.Replicas(g))),
+	return []*graph.Node{sums[0], graph.Add(graph.MulScalar(in[1], float64(g.Replicas())),
 		sums[1]), engine.MaxAcross(graph.ReduceMax(in[0], 0))[0]}
 }
 
@@ -76,9 +75,11 @@ func descend(t *testing.T, d *engine.Device, steps int) []float32 {
 	step := compile(t, d, []engine.Spec{{Name: "w", Shape: f32(width), Donated: true},
 		{Name: "x", Shape: f32(rows/n, width), Sharded: true}},
 		func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-			residual := graph.AddScalar(graph.MatMul(in[1], in[0]), -1)
+			residual := graph.AddScalar(engine.ExactDot(in[1], []int{1}, nil, in[0], []int{0}, nil), -1)
 			loss := graph.DivScalar(graph.ReduceAllSum(graph.Square(residual)), rows)
-			sums := engine.SumAcross(graph.Gradient(loss, in[0])[0], loss)
+			gradient := graph.MulScalar(engine.ExactDot(in[1], []int{0}, nil, residual, []int{0}, nil),
+				2.0/rows)
+			sums := engine.SumAcross(gradient, loss)
 			return []*graph.Node{graph.Sub(in[0], graph.MulScalar(sums[0], 0.1)), sums[1]}
 		})
 	data := make([]float32, rows*width)
@@ -105,8 +106,8 @@ func descend(t *testing.T, d *engine.Device, steps int) []float32 {
 			// Equal values add up to their multiple without rounding, because the numbers of replicas are
 			// powers of two.
 			sum := engine.SumAcross(in[0], graph.Square(in[0]))
-			mean := graph.DivScalar(sum[0], float64(engine.Replicas(g)))
-			squares := graph.DivScalar(sum[1], float64(engine.Replicas(g)))
+			mean := graph.DivScalar(sum[0], float64(g.Replicas()))
+			squares := graph.DivScalar(sum[1], float64(g.Replicas()))
 			return []*graph.Node{graph.Sub(mean, in[0]), graph.Sub(squares, graph.Square(in[0]))}
 		})
 	for _, difference := range run(t, spread, w) {

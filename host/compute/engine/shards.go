@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
-
+	"github.com/cage-qat/cage/host/compute/graph"
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/internal/lists"
 )
 
@@ -25,21 +23,18 @@ type shardedOutput struct{}
 
 // HasRows reports whether each replica's rows of a node are available without the whole tensor.
 func HasRows(x *graph.Node) bool {
-	_, ok := NoteOf[shardOf](x)
+	_, ok := graph.NoteOf[shardOf](x)
 	return ok
 }
 
 // Gather all-gathers the rows of all replicas: it concatenates them along the first axis, on every
 // replica. With one replica it returns rows.
 func Gather(rows *graph.Node) *graph.Node {
-	n := Replicas(rows.Graph())
-	if n == 1 {
+	if rows.Graph().Replicas() == 1 {
 		return rows
 	}
-	out := allGather.call(rows, func(x *graph.Node) *graph.Node {
-		return graph.Concatenate(slices.Repeat([]*graph.Node{x}, n), 0)
-	})
-	Note(out, shardOf{rows})
+	out := graph.AllGather(rows)
+	graph.Note(out, shardOf{rows})
 	return out
 }
 
@@ -47,11 +42,11 @@ func Gather(rows *graph.Node) *graph.Node {
 // slice of it. The first axis must be divisible by the number of replicas. With one replica it
 // returns x. In the body of a [Loop] it works only for gathered nodes.
 func Rows(x *graph.Node) *graph.Node {
-	n := Replicas(x.Graph())
+	n := x.Graph().Replicas()
 	if n == 1 {
 		return x
 	}
-	if note, ok := NoteOf[shardOf](x); ok {
+	if note, ok := graph.NoteOf[shardOf](x); ok {
 		return note.rows
 	}
 	dims := slices.Clone(x.Shape().Dimensions)
@@ -64,7 +59,7 @@ func Rows(x *graph.Node) *graph.Node {
 	for i := range start {
 		start[i] = first
 		if i > 0 {
-			start[i] = graph.ScalarZero(x.Graph(), dtypes.Int32)
+			start[i] = graph.Const(x.Graph(), int32(0))
 		}
 	}
 	return graph.DynamicSlice(x, start, dims)
@@ -73,13 +68,10 @@ func Rows(x *graph.Node) *graph.Node {
 // ScatterSum returns this replica's rows of the sum of a node over all replicas, computed by
 // reduce-scatter.
 func ScatterSum(x *graph.Node) *graph.Node {
-	n := Replicas(x.Graph())
-	if n == 1 {
+	if x.Graph().Replicas() == 1 {
 		return x
 	}
-	return Gather(reduceScatter.call(x, func(x *graph.Node) *graph.Node {
-		return graph.Slice(x, graph.AxisRange(0, x.Shape().Dim(0)/n))
-	}))
+	return Gather(graph.ReduceScatter(x))
 }
 
 // Elementwise returns f(nodes) for an elementwise f and nodes of one shape. If [HasRows] holds for
@@ -93,18 +85,18 @@ func Elementwise(f func(in []*graph.Node) *graph.Node, nodes ...*graph.Node) *gr
 }
 
 // Converted converts x to another element type, each replica its own rows if [HasRows] holds.
-func Converted(x *graph.Node, to dtypes.DType) *graph.Node {
+func Converted(x *graph.Node, to shapes.DType) *graph.Node {
 	return Elementwise(func(in []*graph.Node) *graph.Node { return graph.ConvertDType(in[0], to) }, x)
 }
 
 // Sharded marks this replica's rows as a sharded output of a graph: [Executable.Run] returns it as
 // a sharded buffer, like that of [UploadSharded].
 func Sharded(rows *graph.Node) *graph.Node {
-	if Replicas(rows.Graph()) == 1 {
+	if rows.Graph().Replicas() == 1 {
 		return rows
 	}
-	rows = graph.Identity(rows) // rows may be an input that is also an output
-	Note(rows, shardedOutput{})
+	rows = graph.Copy(rows) // rows may be an input that is also an output
+	graph.Note(rows, shardedOutput{})
 	return rows
 }
 
@@ -117,11 +109,11 @@ type replicaKey struct{}
 func replica(g *graph.Graph) *graph.Node {
 	node, ok := g.State(replicaKey{}).(*graph.Node)
 	if !ok {
-		if !g.CurrentFunc().IsMain() {
+		if !g.InMain() {
 			panic(errors.New("a loop body cannot slice a whole tensor: call Rows before the loop"))
 		}
-		node = graph.Parameter(g, replicaName, shapes.Make(dtypes.Int32, 1))
-		g.AttachState(replicaKey{}, node)
+		node = graph.Parameter(g, replicaName, shapes.Make(shapes.Int32, 1))
+		g.Attach(replicaKey{}, node)
 	}
 	return graph.Reshape(node)
 }
@@ -137,19 +129,4 @@ func (d *Device) replicaNumbers() (*Buffer, error) {
 		return result{numbers, err}
 	}).(result)
 	return r.numbers, r.err
-}
-
-// A collective is an operation across all replicas that GoMLX lacks.
-type collective string
-
-const (
-	allGather     collective = "all_gather"
-	reduceScatter collective = "reduce_scatter"
-)
-
-// call applies the collective to x. body has the same signature and is never executed.
-func (c collective) call(x *graph.Node, body func(x *graph.Node) *graph.Node) *graph.Node {
-	return callee{collective: c}.call([]*graph.Node{x}, func(in []*graph.Node) []*graph.Node {
-		return []*graph.Node{body(in[0])}
-	})[0]
 }

@@ -5,10 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/graph"
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 )
 
@@ -31,13 +30,13 @@ func TestShards(t *testing.T) {
 			}
 			sum := engine.Elementwise(func(in []*graph.Node) *graph.Node { return graph.Add(in[0], in[1]) },
 				whole, in[1])
-			halves := graph.ConvertDType(whole, dtypes.BFloat16)
+			halves := graph.ConvertDType(whole, shapes.BFloat16)
 			return []*graph.Node{
 				engine.Sharded(engine.Rows(sum)),
 				graph.Neg(whole), // read as a whole
 				graph.ReduceAllSum(engine.ScatterSum(graph.Mul(in[1], graph.OnesLike(in[1])))),
 				engine.Sharded(engine.Rows(engine.ScatterSum(in[1]))),
-				graph.ConvertDType(engine.Gather(engine.Rows(halves)), dtypes.Float32),
+				graph.ConvertDType(engine.Gather(engine.Rows(halves)), shapes.Float32),
 				engine.Sharded(engine.Rows(in[1])),
 			}
 		})

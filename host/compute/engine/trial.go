@@ -7,8 +7,8 @@ import (
 	"math"
 	"slices"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/gomlx/core/graph"
+	"github.com/cage-qat/cage/host/compute/graph"
+	"github.com/cage-qat/cage/host/compute/shapes"
 )
 
 // A Trial checks whether a device computes a fused operation correctly. Fused builds that
@@ -31,7 +31,7 @@ func (d *Device) Try(t Trial) error {
 		return d.Evaluate("trial, "+name, t.Inputs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 			out := slices.Clone(build(g, in))
 			for i, x := range out {
-				out[i] = graph.ConvertDType(x, dtypes.Float32)
+				out[i] = graph.ConvertDType(x, shapes.Float32)
 			}
 			return out
 		})

@@ -7,11 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/device"
+	"github.com/cage-qat/cage/host/compute/graph"
+	"github.com/cage-qat/cage/host/compute/shapes"
 )
 
 // doubling returns a trial of an operation that multiplies numbers by factor and should double
@@ -19,7 +17,7 @@ import (
 func doubling(factor float32) Trial {
 	const n = 4
 	return Trial{
-		Inputs: []Input{{Spec: Spec{Name: "x", Shape: shapes.Make(dtypes.Float32, n)},
+		Inputs: []Input{{Spec: Spec{Name: "x", Shape: shapes.Make(shapes.Float32, n)},
 			Data: []float32{1, 2, 3, 4}}},
 		Fused: func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 			return []*graph.Node{graph.MulScalar(in[0], float64(factor))}

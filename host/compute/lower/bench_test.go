@@ -7,11 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/internal/testing/testquantizer"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -48,22 +47,23 @@ func measure(b *testing.B, inputs []reference.Tensor, build engine.BuildFunc) {
 	b.ReportMetric(float64(best.Nanoseconds())/float64(inputs[0].Len()), "best-ns/element")
 }
 
-// handQuest builds the program of quest directly in GoMLX, without regard to the backend.
+// handQuest builds the program of quest directly as a graph.
 func handQuest(x *graph.Node, block int) (value, mask *graph.Node) {
 	const k, largest = 2.370255550006294, 7
 	g, d := x.Graph(), x.Shape().Dimensions
 	h := handHadamard(g, block)
 	rotate := func(x *graph.Node) *graph.Node {
-		y := graph.Dot(graph.Reshape(x, d[0]*d[1]/block, block), h).Product()
+		y := engine.ExactDot(graph.Reshape(x, d[0]*d[1]/block, block), []int{1}, nil, h, []int{0}, nil)
 		return graph.Reshape(y, d...)
 	}
 	z := rotate(x)
 	step := graph.MulScalar(graph.Sqrt(graph.InsertAxes(graph.ReduceMean(graph.Square(z), -1), -1)),
 		k/largest)
-	r := graph.Div(z, graph.Where(graph.Equal(step, graph.ScalarZero(g, dtypes.Float32)),
+	r := graph.Div(z, graph.Where(graph.Equal(step, graph.Scalar(g, shapes.Float32, 0)),
 		graph.OnesLike(step), step))
-	q := graph.ClipScalar(graph.Round(r), -largest-1, largest)
-	mask = graph.LessOrEqual(graph.Abs(graph.Sub(r, q)), graph.Scalar(g, dtypes.Float32, 0.5))
+	q := graph.Round(r)
+	q = graph.Max(graph.Min(q, graph.Const(g, float32(largest))), graph.Const(g, float32(-largest-1)))
+	mask = graph.LessOrEqual(graph.Abs(graph.Sub(r, q)), graph.Scalar(g, shapes.Float32, 0.5))
 	return rotate(graph.Mul(q, step)), mask
 }
 
@@ -73,7 +73,7 @@ func handHadamard(g *graph.Graph, block int) *graph.Node {
 		data[i] = float32((1 - 2*float64(bits.OnesCount(uint(i/block&(i%block)))&1)) / math.Sqrt(
 			float64(block)))
 	}
-	return engine.Constant(g, data, block, block)
+	return graph.Constant(g, data, block, block)
 }
 
 var questSizes = []struct{ rows, cols, block int }{
@@ -113,8 +113,8 @@ func BenchmarkLowerQuest(b *testing.B) {
 				value, mask := handQuest(in[0], s.block)
 				h := handHadamard(g, s.block)
 				rotate := func(x *graph.Node) *graph.Node {
-					return graph.Reshape(graph.Dot(graph.Reshape(x, s.rows*s.cols/s.block, s.block), h).Product(),
-						s.rows, s.cols)
+					return graph.Reshape(engine.ExactDot(graph.Reshape(x, s.rows*s.cols/s.block, s.block),
+						[]int{1}, nil, h, []int{0}, nil), s.rows, s.cols)
 				}
 				dz := rotate(value)
 				return []*graph.Node{rotate(graph.Where(mask, dz, graph.ZerosLike(dz)))}

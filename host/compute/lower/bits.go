@@ -3,9 +3,8 @@ package lower
 import (
 	"math"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/gomlx/core/graph"
-
+	"github.com/cage-qat/cage/host/compute/graph"
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -21,12 +20,12 @@ const (
 // exponent follows from the position of the leading bit.
 func lowerLogb(l *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
 	x, zero := args[0], l.integer(0)
-	magnitude := graph.BitwiseAnd(graph.Bitcast(x, dtypes.Int32), l.integer(math.MaxInt32))
-	stored := graph.BitwiseShiftRightLogical(magnitude, l.integer(mantissaBits))
+	magnitude := graph.And(graph.Bitcast(x, shapes.Int32), l.integer(math.MaxInt32))
+	stored := graph.ShiftRightLogical(magnitude, l.integer(mantissaBits))
 	normal := graph.Sub(stored, l.integer(bias))
-	subnormal := graph.Sub(l.integer(31+minNormal-mantissaBits), graph.Clz(magnitude))
+	subnormal := graph.Sub(l.integer(31+minNormal-mantissaBits), graph.CountLeadingZeros(magnitude))
 	exponent := graph.Where(graph.Equal(stored, zero), subnormal, normal)
-	y := graph.ConvertDType(exponent, dtypes.Float32)
+	y := graph.ConvertDType(exponent, shapes.Float32)
 	y = graph.Where(graph.Equal(magnitude, zero), l.scalar(math.Inf(-1)), y)
 	finite := graph.LessThan(magnitude, l.integer(infinityBits))
 	return graph.Where(finite, y, graph.Abs(x))
@@ -55,8 +54,8 @@ func lowerLdexp(l *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
 
 // powerOfTwo returns 2ᵉ for integers e in the range of normal numbers.
 func (l *lowering) powerOfTwo(e *graph.Node) *graph.Node {
-	stored := graph.Add(graph.ConvertDType(e, dtypes.Int32), l.integer(bias))
-	return graph.Bitcast(graph.BitwiseShiftLeft(stored, l.integer(mantissaBits)), dtypes.Float32)
+	stored := graph.Add(graph.ConvertDType(e, shapes.Int32), l.integer(bias))
+	return graph.Bitcast(graph.ShiftLeft(stored, l.integer(mantissaBits)), shapes.Float32)
 }
 
 // smallPower returns 2ᵉ, also if it is subnormal: the product of two normal powers, which is exact.

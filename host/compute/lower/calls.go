@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/passes"
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
@@ -90,14 +89,14 @@ func newEvaluation(g *graph.Graph, p *program.Program, inputs []*graph.Node, r C
 	if err != nil {
 		panic(err)
 	}
-	e := &evaluation{lowering: lowering{g: g, p: p, onCPU: engine.OnCPU(g), kernels: kernels},
+	e := &evaluation{lowering: lowering{g: g, p: p, kernels: kernels},
 		rules: r, again: again, values: make([]*graph.Node, p.NumValues()),
 		local:   make([]*graph.Node, p.NumValues()),
 		readers: make([][]program.ID, p.NumValues()), results: map[string][]*graph.Node{},
 		backs: map[string]Back{}, firsts: map[string]program.ID{}, adjoints: map[string]*program.Node{}}
 	for i, in := range p.Inputs {
 		want, got := shapeOf(in.Type), inputs[i].Shape()
-		if codes := got.DType == dtypes.Int8 && want.DType == dtypes.Float32; !got.Equal(want) &&
+		if codes := got.DType == shapes.Int8 && want.DType == shapes.Float32; !got.Equal(want) &&
 			!(codes && slices.Equal(got.Dimensions, want.Dimensions)) {
 			panic(fmt.Errorf("program %q: input %q is %s: got a node of shape %s, want %s",
 				p.Name, in.Name, in.Type, got, want))
@@ -183,8 +182,8 @@ func callKey(c *program.Call, args []program.ID) string { return fmt.Sprintf("%p
 
 // asFloat converts codes, which are int8 where a program has floats.
 func asFloat(x *graph.Node) *graph.Node {
-	if x.DType() == dtypes.Int8 {
-		return engine.Converted(x, dtypes.Float32)
+	if x.DType() == shapes.Int8 {
+		return engine.Converted(x, shapes.Float32)
 	}
 	return x
 }

@@ -1,12 +1,11 @@
 package lower
 
 import (
-	"github.com/gomlx/compute/shapes"
-
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/matmul"
 	"github.com/cage-qat/cage/host/compute/passes"
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
 )

@@ -1,15 +1,9 @@
 package lower
 
 import (
-	"crypto/sha256"
-	encoding "encoding/binary"
-	"fmt"
-
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/graph"
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -28,73 +22,38 @@ func lowerConstant(l *lowering, n *program.Node, _ []*graph.Node) *graph.Node {
 	}
 }
 
-// elements returns a constant. A single element is stored once and broadcast to the shape.
+// elements returns a constant. A single element is repeated.
 func elements[S any, T engine.Element](
 	g *graph.Graph, values []S, convert func(S) T, shape []int,
 ) *graph.Node {
 	data := lists.Map(values, convert)
 	if len(data) == 1 {
-		return graph.BroadcastToDims(storedConstant(g, data, nil), shape...)
+		return graph.BroadcastToDims(graph.Constant(g, data), shape...)
 	}
-	return storedConstant(g, data, shape)
+	return graph.Constant(g, data, shape...)
 }
 
 func (l *lowering) table(data []float64, shape ...int) *graph.Node {
 	return elements(l.g, data, func(v float64) float32 { return float32(v) }, shape)
 }
 
-func (l *lowering) scalar(v float64) *graph.Node { return constant(l.g, float32(v)) }
+func (l *lowering) scalar(v float64) *graph.Node { return graph.Const(l.g, float32(v)) }
 
-func (l *lowering) integer(v int32) *graph.Node { return constant(l.g, v) }
-
-func constant[T engine.Element](g *graph.Graph, v T) *graph.Node {
-	return storedConstant(g, []T{v}, nil)
-}
-
-// storedConstant returns a constant with the given elements. Equal constants of a graph share one
-// node, so that a device, which compares operands as nodes, recognizes equal operations on them.
-func storedConstant[T engine.Element](g *graph.Graph, data []T, shape []int) *graph.Node {
-	h := sha256.New()
-	// Writing a slice of numbers or bools to a hash cannot fail.
-	_ = encoding.Write(h, encoding.LittleEndian, data)
-	key := fmt.Sprintf("%T %v %x", data, shape, h.Sum(nil))
-	return sharedNode(g, key, func() *graph.Node { return engine.Constant(g, data, shape...) })
-}
-
-// sharedNodes is the key under which a graph keeps the nodes of [sharedNode]. Each function of the
-// graph has its own nodes, because the body of a loop cannot use nodes of another function.
-type sharedNodes struct{ of *graph.Function }
-
-// sharedNode returns the node with the given key in the graph's current function. It calls create
-// if there is none yet.
-func sharedNode(g *graph.Graph, key string, create func() *graph.Node) *graph.Node {
-	function := sharedNodes{g.CurrentFunc()}
-	nodes, ok := g.State(function).(map[string]*graph.Node)
-	if !ok {
-		nodes = map[string]*graph.Node{}
-		g.AttachState(function, nodes)
-	}
-	node, ok := nodes[key]
-	if !ok {
-		node = create()
-		nodes[key] = node
-	}
-	return node
-}
+func (l *lowering) integer(v int32) *graph.Node { return graph.Const(l.g, v) }
 
 // lowerIota counts in integers if there are more than 2²⁴ elements, because devices that count in
 // float32, by repeatedly adding one, stop there.
 func lowerIota(l *lowering, n *program.Node, _ []*graph.Node) *graph.Node {
 	axis := n.Attr.Axes[0]
 	if n.Type.DType == program.Float && n.Type.Shape[axis] > 1<<24 {
-		count := graph.Iota(l.g, shapes.Make(dtypes.Int32, n.Type.Shape...), axis)
-		return graph.ConvertDType(count, dtypes.Float32)
+		count := graph.Iota(l.g, shapes.Make(shapes.Int32, n.Type.Shape...), axis)
+		return graph.ConvertDType(count, shapes.Float32)
 	}
 	return graph.Iota(l.g, shapeOf(n.Type), axis)
 }
 
 func lowerRandomBits(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
-	return RandomBits(args[0], constant(l.g, uint32(0)), n.Type.Shape...)
+	return RandomBits(args[0], graph.Const(l.g, uint32(0)), n.Type.Shape...)
 }
 
 // RandomBits returns uint32 numbers of the given shape: the first words of Threefry-2x32-20 (Salmon
@@ -105,19 +64,19 @@ func RandomBits(key, first *graph.Node, dims ...int) *graph.Node {
 	word := func(i int) *graph.Node {
 		return graph.Reshape(graph.Slice(key, graph.AxisElem(i)))
 	}
-	c := func(v uint32) *graph.Node { return constant(g, v) }
+	c := func(v uint32) *graph.Node { return graph.Const(g, v) }
 	keys := [3]*graph.Node{word(0), word(1), nil}
-	keys[2] = graph.BitwiseXor(graph.BitwiseXor(keys[0], keys[1]), c(0x1BD11BDA))
+	keys[2] = graph.Xor(graph.Xor(keys[0], keys[1]), c(0x1BD11BDA))
 
-	size := shapes.Make(dtypes.Uint32, dims...).Size()
-	counter := graph.Add(graph.Iota(g, shapes.Make(dtypes.Uint32, size), 0), first)
+	size := shapes.Make(shapes.Uint32, dims...).Size()
+	counter := graph.Add(graph.Iota(g, shapes.Make(shapes.Uint32, size), 0), first)
 	x0 := graph.Add(counter, keys[0])
 	x1 := graph.BroadcastToDims(keys[1], size) // counter word 0 plus the key
 	for round := range 20 {
 		x0 = graph.Add(x0, x1)
 		by := rotations[round%8]
-		left, right := graph.Mul(x1, c(1<<by)), graph.BitwiseShiftRightLogical(x1, c(32-by))
-		x1 = graph.BitwiseXor(graph.Add(left, right), x0)
+		left, right := graph.Mul(x1, c(1<<by)), graph.ShiftRightLogical(x1, c(32-by))
+		x1 = graph.Xor(graph.Add(left, right), x0)
 		if round%4 == 3 {
 			injection := round/4 + 1
 			x0 = graph.Add(x0, keys[injection%3])

@@ -7,13 +7,11 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -85,12 +83,12 @@ func upload(t testing.TB, x reference.Tensor) *engine.Buffer {
 func download(t testing.TB, typ program.Type, b *engine.Buffer) reference.Tensor {
 	t.Helper()
 	switch b.Shape().DType {
-	case dtypes.Float32:
+	case shapes.Float32:
 		return reference.Floats(convert(testdevice.Download[float32](t, b),
 			func(v float32) float64 { return float64(v) }), typ.Shape...)
-	case dtypes.Int32:
+	case shapes.Int32:
 		return reference.Ints(testdevice.Download[int32](t, b), typ.Shape...)
-	case dtypes.Uint32:
+	case shapes.Uint32:
 		return reference.Uints(testdevice.Download[uint32](t, b), typ.Shape...)
 	default:
 		return reference.Bools(testdevice.Download[bool](t, b), typ.Shape...)
@@ -106,7 +104,7 @@ func convert[S, T any](data []S, f func(S) T) []T {
 }
 
 func inputSpec(name string, dims ...int) engine.Spec {
-	return engine.Spec{Name: name, Shape: shapes.Make(dtypes.Float32, dims...)}
+	return engine.Spec{Name: name, Shape: shapes.Make(shapes.Float32, dims...)}
 }
 
 // tolerance bounds |got − want| by abs + rel·|want|. The zero value requires equality, where −0 = 0

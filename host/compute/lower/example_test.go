@@ -4,13 +4,11 @@ import (
 	"fmt"
 	"log"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -29,7 +27,7 @@ func ExampleLower() {
 		log.Fatal(err)
 	}
 	defer cpu.Close()
-	inputs := []engine.Spec{{Name: "x", Shape: shapes.Make(dtypes.Float32, 4)}}
+	inputs := []engine.Spec{{Name: "x", Shape: shapes.Make(shapes.Float32, 4)}}
 	step, err := cpu.Compile("example", inputs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{lower.Lower(g, p, in)["value"]}
 	})

@@ -3,21 +3,10 @@ package lower
 import (
 	"slices"
 
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
-
-// LowerPlain is Lower with or without [OnCPU].
-func LowerPlain(
-	g *graph.Graph, p *program.Program, inputs []*graph.Node, replaced bool,
-) map[string]*graph.Node {
-	e := newEvaluation(g, p, inputs, nil, "", false)
-	e.onCPU = replaced
-	return e.outputs()
-}
 
 // SubjectOf returns the subject of a quantizer's pass.
 func SubjectOf(p *program.Program, rows int, joined bool) Subject {

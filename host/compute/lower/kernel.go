@@ -6,13 +6,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/passes"
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/host/compute/triton"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
@@ -80,7 +80,7 @@ func kernelOf(
 	}
 	replicas := 1 // that share the rows
 	if slices.ContainsFunc(inputs, engine.HasRows) {
-		replicas = engine.Replicas(g)
+		replicas = g.Replicas()
 	}
 	d, err := triton.Divide(p, rows)
 	if err != nil {
@@ -153,8 +153,16 @@ func tritonKernel(
 	if err != nil {
 		return nil, err
 	}
+	results := lists.Map(local.Outputs, func(o program.Output) shapes.Shape {
+		shape := shapeOf(local.TypeOf(o.Value))
+		if at[o.Name] != "" {
+			shape.DType = at.dtype(o.Name)
+		}
+		return shape
+	})
 	return func(inputs []*graph.Node) []*graph.Node {
-		return engine.Kernel(*k).Call(inputs, func(in []*graph.Node) []*graph.Node {
+		return engine.Kernel(*k).Call(inputs, results, func(in []*graph.Node) []*graph.Node {
+			in = slices.Clone(in)
 			for i := range in {
 				in[i] = at.read(p.Inputs[i].Name, in[i])
 			}
@@ -175,20 +183,20 @@ func (m InMemory) store(name string, x *graph.Node) *graph.Node {
 }
 
 // dtype returns the type in which the named input or output is stored.
-func (m InMemory) dtype(name string) dtypes.DType {
+func (m InMemory) dtype(name string) shapes.DType {
 	switch m[name] {
 	case passes.BFloat16:
-		return dtypes.BFloat16
+		return shapes.BFloat16
 	case passes.Int8:
-		return dtypes.Int8
+		return shapes.Int8
 	}
-	return dtypes.Float32
+	return shapes.Float32
 }
 
 // read converts a stored node to float32. Codes stay int8.
 func (m InMemory) read(name string, x *graph.Node) *graph.Node {
 	if m[name] == passes.BFloat16 {
-		return engine.Converted(x, dtypes.Float32)
+		return engine.Converted(x, shapes.Float32)
 	}
 	return x
 }

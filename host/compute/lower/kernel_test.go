@@ -7,14 +7,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/matmul"
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/internal/testing/pjrtrecord"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 	"github.com/cage-qat/cage/internal/testing/testquantizer"
@@ -70,7 +68,7 @@ func TestKernelCalls(t *testing.T) {
 			}
 			q := halves(t, tt.transposed)
 			e, err := d.Compile("step",
-				[]engine.Spec{{Name: "x", Shape: shapes.Make(dtypes.Float32, 64, 64)}},
+				[]engine.Spec{{Name: "x", Shape: shapes.Make(shapes.Float32, 64, 64)}},
 				func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 					out := lower.Calls{}.Lower(g, twice(t, q.Call(true)), in, "")
 					return []*graph.Node{out["value"], out["d.x"]}
@@ -208,8 +206,8 @@ func productErrors(
 				return out
 			})
 			product := func(rounded bool) *graph.Node {
-				return engine.DotIntegers(graph.ConvertDType(out[1], dtypes.Int8),
-					graph.ConvertDType(out[4], dtypes.Int8), out[2], out[5], rounded)
+				return engine.DotIntegers(graph.ConvertDType(out[1], shapes.Int8),
+					graph.ConvertDType(out[4], shapes.Int8), out[2], out[5], rounded)
 			}
 			return []*graph.Node{product(false), product(true),
 				engine.DotGeneral(out[0], []int{1}, nil, out[3], []int{1}, nil)}

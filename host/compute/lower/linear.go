@@ -5,18 +5,13 @@ import (
 	"math"
 	"math/bits"
 
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
 func lowerDot(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	a := n.Attr
-	if len(a.LhsContract) == 0 { // each operand gets an axis of size 1 that is contracted
-		x, y := graph.InsertAxes(args[0], -1), graph.InsertAxes(args[1], -1)
-		return graph.DotGeneral(x, []int{x.Rank() - 1}, a.LhsBatch, y, []int{y.Rank() - 1}, a.RhsBatch)
-	}
 	return engine.ExactDot(args[0], a.LhsContract, a.LhsBatch, args[1], a.RhsContract, a.RhsBatch)
 }
 
@@ -69,11 +64,11 @@ func (l *lowering) rotate(x *graph.Node, runs, block int) *graph.Node {
 // rotateRows views x as a matrix with rows of size elements, and multiplies it by the normalized
 // Walsh–Hadamard matrix in natural order.
 func (l *lowering) rotateRows(x *graph.Node, size int) *graph.Node {
-	matrix := sharedNode(l.g, fmt.Sprint("hadamard ", size), func() *graph.Node {
+	matrix := l.g.Shared(fmt.Sprint("hadamard ", size), func() *graph.Node {
 		return l.table(walsh(size), size, size)
 	})
 	x = graph.Reshape(x, x.Shape().Size()/size, size)
-	return graph.DotGeneral(x, []int{1}, nil, matrix, []int{0}, nil)
+	return engine.ExactDot(x, []int{1}, nil, matrix, []int{0}, nil)
 }
 
 // walsh returns the elements of the normalized Walsh–Hadamard matrix in natural order.

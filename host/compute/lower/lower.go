@@ -4,10 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
-
+	"github.com/cage-qat/cage/host/compute/graph"
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -48,20 +46,19 @@ func Outputs(g *graph.Graph, p *program.Program, inputs []*graph.Node) []*graph.
 type lowering struct {
 	g       *graph.Graph
 	p       *program.Program
-	onCPU   bool // the graph is for the CPU device
 	kernels bool // rotations are kernels, where the device has them
 }
 
-func dtypeOf(d program.DType) dtypes.DType {
+func dtypeOf(d program.DType) shapes.DType {
 	switch d {
 	case program.Float:
-		return dtypes.Float32
+		return shapes.Float32
 	case program.Int:
-		return dtypes.Int32
+		return shapes.Int32
 	case program.Uint:
-		return dtypes.Uint32
+		return shapes.Uint32
 	default:
-		return dtypes.Bool
+		return shapes.Bool
 	}
 }
 
@@ -84,12 +81,7 @@ func (l *lowering) node(id program.ID, n *program.Node, args []*graph.Node) (out
 	if y, ok := l.rotateByKernel(n, args); ok {
 		return y
 	}
-	if special := OnCPU[n.Op]; special != nil && l.onCPU {
-		out = special(n, args)
-	}
-	if out == nil {
-		out = rules[n.Op](l, n, args)
-	}
+	out = rules[n.Op](l, n, args)
 	if want := shapeOf(n.Type); !out.Shape().Equal(want) {
 		panic(fmt.Errorf("lowered to shape %s, want %s", out.Shape(), want))
 	}

@@ -3,9 +3,8 @@ package lower_test
 import (
 	"testing"
 
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/internal/testing/testquantizer"
 	"github.com/cage-qat/cage/sdk"

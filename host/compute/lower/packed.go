@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
@@ -51,13 +49,13 @@ func NewPacked(q spec.Quantizer, scale microscaling.ScaleType) (*Packed, error) 
 	if p.bits > 8 {
 		return nil, fmt.Errorf("its quantizer has %d codes, want at most 256", len(numbers))
 	}
-	p.Codes = shapes.Make(dtypes.Uint8, rows, columns*p.bits/8)
-	dtype := dtypes.Float32
+	p.Codes = shapes.Make(shapes.Uint8, rows, columns*p.bits/8)
+	dtype := shapes.Float32
 	switch scale {
 	case microscaling.ScaleF16:
-		dtype = dtypes.Float16
+		dtype = shapes.Float16
 	case microscaling.ScaleBF16:
-		dtype = dtypes.BFloat16
+		dtype = shapes.BFloat16
 	}
 	p.Scale = shapes.Make(dtype, ports[1].Type.Shape...)
 	p.ID = fmt.Sprint(p.Scale, p.least, p.step, p.codes)

@@ -6,13 +6,11 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 	"github.com/cage-qat/cage/internal/testing/testquantizer"
 	"github.com/cage-qat/cage/sdk/program"
@@ -176,9 +174,9 @@ func product(t *testing.T, qx, qw lower.Quantizer, tokens, out, in int) [][]floa
 			trained := in[3 : 3+len(qx.Trained())]
 			a, aBack := testquantizer.Quantize(in[0], testquantizer.Given{Trained: trained}, qx)
 			b, bBack := testquantizer.Quantize(in[1], testquantizer.Given{}, qw)
-			y := graph.DotGeneral(a, []int{1}, nil, b, []int{1}, nil)
-			da := aBack(graph.DotGeneral(in[2], []int{1}, nil, b, []int{0}, nil))
-			db := bBack(graph.DotGeneral(in[2], []int{0}, nil, a, []int{0}, nil))
+			y := engine.ExactDot(a, []int{1}, nil, b, []int{1}, nil)
+			da := aBack(engine.ExactDot(in[2], []int{1}, nil, b, []int{0}, nil))
+			db := bBack(engine.ExactDot(in[2], []int{0}, nil, a, []int{0}, nil))
 			return slices.Concat([]*graph.Node{y, da[0], db[0]}, da[1:])
 		})
 }
@@ -195,9 +193,9 @@ func TestRotationsByKernels(t *testing.T) {
 		for i := range data {
 			data[i] = float32(rng.NormFloat64())
 		}
-		var kernels map[string]engine.Kernel
+		var kernels []engine.Kernel
 		out, err := d.Evaluate("rotations",
-			[]engine.Input{{Spec: engine.Spec{Name: "x", Shape: shapes.Make(dtypes.Float32, shape...)},
+			[]engine.Input{{Spec: engine.Spec{Name: "x", Shape: shapes.Make(shapes.Float32, shape...)},
 				Data: data}},
 			func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 				y := []*graph.Node{lower.Calls{}.Lower(g, p, in, "")["y"], lower.Lower(g, p, in)["y"]}
@@ -212,7 +210,7 @@ func TestRotationsByKernels(t *testing.T) {
 				t.Fatalf("%v: number %d is %v, want %v", shape, i, out[0][i], want)
 			}
 		}
-		if len(kernels) != 1 || kernels["kernel_0"].Name != "cage_rotation_rows" {
+		if len(kernels) != 1 || kernels[0].Name != "cage_rotation_rows" {
 			t.Errorf("%v: there are the kernels %v, want one of the rotation", shape, kernels)
 		}
 	}

@@ -3,10 +3,8 @@ package lower
 import (
 	"slices"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
-
+	"github.com/cage-qat/cage/host/compute/graph"
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -31,7 +29,7 @@ var rules = map[program.Op]rule{
 	program.OpRound:    unary(graph.Round),
 	program.OpLogb:     lowerLogb,
 	program.OpIsFinite: unary(graph.IsFinite),
-	program.OpNot:      byType(unary(graph.LogicalNot), unary(graph.BitwiseNot)),
+	program.OpNot:      unary(graph.Not),
 
 	program.OpAdd:   binary(graph.Add),
 	program.OpSub:   binary(graph.Sub),
@@ -41,18 +39,16 @@ var rules = map[program.Op]rule{
 	program.OpMax:   binary(graph.Max),
 	program.OpMin:   binary(graph.Min),
 	program.OpLdexp: lowerLdexp,
-	program.OpAnd:   byType(binary(graph.LogicalAnd), binary(graph.BitwiseAnd)),
-	program.OpOr:    byType(binary(graph.LogicalOr), binary(graph.BitwiseOr)),
-	program.OpXor:   byType(binary(graph.LogicalXor), binary(graph.BitwiseXor)),
-	program.OpShl:   binary(graph.BitwiseShiftLeft),
+	program.OpAnd:   binary(graph.And),
+	program.OpOr:    binary(graph.Or),
+	program.OpXor:   binary(graph.Xor),
+	program.OpShl:   binary(graph.ShiftLeft),
 	program.OpShr: func(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 		if n.Type.DType == program.Uint {
-			return graph.BitwiseShiftRightLogical(args[0], args[1])
+			return graph.ShiftRightLogical(args[0], args[1])
 		}
-		return graph.BitwiseShiftRightArithmetic(args[0], args[1])
+		return graph.ShiftRightArithmetic(args[0], args[1])
 	},
-	// For NaN, the maximum and minimum of the Go backend return either operand, so the result is
-	// NaN or within the bounds. The definition of the operation allows both results.
 	program.OpClamp: func(_ *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
 		return graph.Min(graph.Max(args[0], args[1]), args[2])
 	},
@@ -96,7 +92,7 @@ var rules = map[program.Op]rule{
 	program.OpDot:      lowerDot,
 	program.OpHadamard: lowerHadamard,
 
-	program.OpStopGradient: unary(graph.StopGradient),
+	program.OpStopGradient: unary(func(x *graph.Node) *graph.Node { return x }),
 
 	program.OpSortColumns: lowerSortColumns,
 
@@ -132,23 +128,6 @@ func reduction(f func(x *graph.Node, axes ...int) *graph.Node) rule {
 	}
 }
 
-// A Replacement lowers one node of a program, given its lowered operands, or returns nil.
-type Replacement func(n *program.Node, args []*graph.Node) *graph.Node
-
-// OnCPU replaces rules in graphs for the CPU device. Tests set it for the backend that computes
-// such graphs, where that deviates from StableHLO.
-var OnCPU map[program.Op]Replacement
-
-// byType chooses between the logical and the bitwise form of an operation.
-func byType(logical, bitwise rule) rule {
-	return func(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
-		if args[0].DType() == dtypes.Bool {
-			return logical(l, n, args)
-		}
-		return bitwise(l, n, args)
-	}
-}
-
 // lowerBroadcast inserts an axis of size 1 for each new axis of the result, and repeats the
 // operand.
 func lowerBroadcast(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
@@ -167,15 +146,15 @@ func lowerSlice(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	if args[0].IsScalar() {
 		return args[0]
 	}
-	axes := make([]graph.SliceAxisSpec, len(n.Attr.Start))
+	axes := make([]graph.Range, len(n.Attr.Start))
 	for i := range axes {
 		axes[i] = graph.AxisRange(n.Attr.Start[i], n.Attr.Limit[i]).Stride(n.Attr.Stride[i])
 	}
 	return graph.Slice(args[0], axes...)
 }
 
-// lowerSortColumns finds the order of the columns by comparing all pairs of keys, because the Go
-// backend has no sort. The comparisons take less time than gathering the columns.
+// lowerSortColumns finds the order of the columns by comparing all pairs of keys, which takes less
+// time than gathering the columns.
 func lowerSortColumns(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	x, keys := args[0], args[1]
 	shape := n.Type.Shape
@@ -183,7 +162,7 @@ func lowerSortColumns(_ *lowering, n *program.Node, args []*graph.Node) *graph.N
 	count := int(n.Type.Size()) / (rows * columns)
 	index := sortedOrder(graph.Reshape(keys, count, columns))
 	// Gather columns as rows of one long matrix.
-	first := graph.Iota(x.Graph(), shapes.Make(dtypes.Int32, count, columns), 0)
+	first := graph.Iota(x.Graph(), shapes.Make(shapes.Int32, count, columns), 0)
 	index = graph.Add(index, graph.MulScalar(first, columns))
 	x = graph.TransposeAllAxes(graph.Reshape(x, count, rows, columns), 0, 2, 1)
 	x = graph.Gather(graph.Reshape(x, count*columns, rows), graph.Reshape(index, count*columns, 1))
@@ -195,20 +174,20 @@ func lowerSortColumns(_ *lowering, n *program.Node, args []*graph.Node) *graph.N
 // less than any number and equal to itself.
 func sortedOrder(keys *graph.Node) *graph.Node {
 	g, count, n := keys.Graph(), keys.Shape().Dim(0), keys.Shape().Dim(1)
-	square := shapes.Make(dtypes.Int32, count, n, n)
+	square := shapes.Make(shapes.Int32, count, n, n)
 	along := func(v *graph.Node, axis int) *graph.Node { // repeats v along a new axis
 		return graph.BroadcastToDims(graph.InsertAxes(v, axis), square.Dimensions...)
 	}
 	one, other := along(keys, 2), along(keys, 1)
 	nan := graph.NotEqual(keys, keys)
 	oneNaN, otherNaN := along(nan, 2), along(nan, 1)
-	bothNaN := graph.LogicalAnd(oneNaN, otherNaN)
-	onlyOtherNaN := graph.LogicalAnd(otherNaN, graph.LogicalNot(oneNaN))
-	equal := graph.LogicalOr(graph.Equal(one, other), bothNaN)
-	greater := graph.LogicalOr(graph.GreaterThan(one, other), onlyOtherNaN)
+	bothNaN := graph.And(oneNaN, otherNaN)
+	onlyOtherNaN := graph.And(otherNaN, graph.Not(oneNaN))
+	equal := graph.Or(graph.Equal(one, other), bothNaN)
+	greater := graph.Or(graph.GreaterThan(one, other), onlyOtherNaN)
 	i, j := graph.Iota(g, square, 1), graph.Iota(g, square, 2)
-	before := graph.LogicalOr(greater, graph.LogicalAnd(equal, graph.LessThan(i, j)))
-	rank := graph.ReduceSum(graph.ConvertDType(before, dtypes.Int32), 1) // [b, j]: earlier keys
+	before := graph.Or(greater, graph.And(equal, graph.LessThan(i, j)))
+	rank := graph.ReduceSum(graph.ConvertDType(before, shapes.Int32), 1) // [b, j]: earlier keys
 	here := graph.Equal(along(rank, 1), i)                               // [b, r, j]: j is the r-th
-	return graph.ReduceSum(graph.Mul(graph.ConvertDType(here, dtypes.Int32), j), 2)
+	return graph.ReduceSum(graph.Mul(graph.ConvertDType(here, shapes.Int32), j), 2)
 }

@@ -3,9 +3,8 @@ package lower
 import (
 	"slices"
 
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -51,7 +50,7 @@ func (e *evaluation) rows(id program.ID) *graph.Node {
 
 // rowsOf computes this replica's rows of the result of an operation, if it can from rows.
 func (e *evaluation) rowsOf(id program.ID, n *program.Node) (rows *graph.Node, ok bool) {
-	byRows, ok := rowwise(e.p, n, engine.Replicas(e.g))
+	byRows, ok := rowwise(e.p, n, e.g.Replicas())
 	if !ok {
 		return nil, false
 	}
@@ -65,7 +64,7 @@ func (e *evaluation) rowsOf(id program.ID, n *program.Node) (rows *graph.Node, o
 	}
 	part := *n // the operation on the rows of one replica
 	part.Type.Shape = slices.Clone(n.Type.Shape)
-	part.Type.Shape[0] /= engine.Replicas(e.g)
+	part.Type.Shape[0] /= e.g.Replicas()
 	if n.Op == program.OpSlice {
 		part.Attr.Limit = slices.Clone(n.Attr.Limit)
 		part.Attr.Limit[0] = part.Type.Shape[0]

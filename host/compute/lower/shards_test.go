@@ -4,12 +4,10 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/internal/testing/randprog"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
@@ -56,8 +54,8 @@ func onShards(
 	divided *int,
 ) map[string]reference.Tensor {
 	t.Helper()
-	types := map[program.DType]dtypes.DType{program.Float: dtypes.Float32, program.Int: dtypes.Int32,
-		program.Uint: dtypes.Uint32, program.Bool: dtypes.Bool}
+	types := map[program.DType]shapes.DType{program.Float: shapes.Float32, program.Int: shapes.Int32,
+		program.Uint: shapes.Uint32, program.Bool: shapes.Bool}
 	var specs []engine.Spec
 	var buffers []*engine.Buffer
 	for _, in := range p.Inputs {

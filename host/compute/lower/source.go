@@ -3,9 +3,7 @@ package lower
 import (
 	"maps"
 
-	"github.com/gomlx/gomlx/core/graph"
-
-	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
@@ -33,7 +31,7 @@ func quantize(c *program.Call, args []*graph.Node) []*graph.Node {
 	results := func(out map[string]*graph.Node) []*graph.Node {
 		return lists.Map(c.Meaning.Outputs, func(o program.Output) *graph.Node { return out[o.Name] })
 	}
-	if s, ok := engine.NoteOf[*Source](args[0]); ok && s != nil {
+	if s, ok := graph.NoteOf[*Source](args[0]); ok && s != nil {
 		p, err := s.before(c.Meaning)
 		if err != nil {
 			panic(err)
@@ -89,7 +87,7 @@ const sourcePrefix = "source."
 
 // AttachTo attaches s to the node of its activation, where the quantizer of it finds it; nil
 // replaces one that was attached before.
-func (s *Source) AttachTo(x *graph.Node) { engine.Note(x, s) }
+func (s *Source) AttachTo(x *graph.Node) { graph.Note(x, s) }
 
 // before returns the source's forward pass followed by a quantizer's, as one program.
 func (s *Source) before(forward *program.Program) (*program.Program, error) {

@@ -4,15 +4,13 @@ import (
 	"math"
 	"slices"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/graph"
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-func tableRow(table []int) int { return shapes.Make(dtypes.Float32, table[1:]...).Size() }
+func tableRow(table []int) int { return shapes.Make(shapes.Float32, table[1:]...).Size() }
 
 // maxDistances is the largest number of distances computed at once.
 const maxDistances = 1 << 24
@@ -37,7 +35,7 @@ func lowerNearest(l *lowering, n *program.Node, args []*graph.Node) *graph.Node 
 		}
 		all = graph.Where(graph.Equal(all, all), all, l.scalar(math.Inf(1)))
 		distance := graph.ReduceMin(all, 1)
-		numbers := graph.Iota(l.g, shapes.Make(dtypes.Int32, count, size), 1)
+		numbers := graph.Iota(l.g, shapes.Make(shapes.Int32, count, size), 1)
 		isLeast := graph.Equal(all, graph.InsertAxes(distance, 1))
 		index := graph.ReduceMin(graph.Where(isLeast, numbers, l.integer(int32(size))), 1)
 		index = graph.AddScalar(index, first)
@@ -66,13 +64,13 @@ func lowerLookup(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 func lowerScatterAdd(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	index, dims := l.rowIndex(args[0], n.Type.Shape[0]), slices.Clone(n.Type.Shape)
 	dims[0] = args[0].Shape().Size()
-	return graph.Scatter(index, graph.Reshape(args[1], dims...), shapeOf(n.Type), false, false)
+	return graph.ScatterAdd(index, graph.Reshape(args[1], dims...), shapeOf(n.Type))
 }
 
 // ordered maps floats to integers in the same order. Both zeros are equal, and NaN is the largest.
 func (l *lowering) ordered(x *graph.Node) *graph.Node {
 	most := l.integer(math.MaxInt32)
-	key := l.flipped(graph.Bitcast(x, dtypes.Int32))
+	key := l.flipped(graph.Bitcast(x, shapes.Int32))
 	key = graph.Where(graph.Equal(x, l.scalar(0)), l.integer(0), key)
 	return graph.Where(graph.Equal(x, x), key, most)
 }
@@ -80,8 +78,8 @@ func (l *lowering) ordered(x *graph.Node) *graph.Node {
 // flipped converts the bits of floats, as integers, to integers in the order of the floats, or
 // back.
 func (l *lowering) flipped(bits *graph.Node) *graph.Node {
-	sign := graph.BitwiseShiftRightArithmetic(bits, l.integer(31))
-	return graph.BitwiseXor(bits, graph.BitwiseAnd(sign, l.integer(math.MaxInt32)))
+	sign := graph.ShiftRightArithmetic(bits, l.integer(31))
+	return graph.Xor(bits, graph.And(sign, l.integer(math.MaxInt32)))
 }
 
 // lowerTopK marks the k largest elements of each row: those preceded by fewer than k elements in
@@ -92,11 +90,11 @@ func lowerTopK(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	key := graph.Reshape(l.ordered(args[0]), pairs[0], d)
 	one := graph.BroadcastToDims(graph.InsertAxes(key, 2), pairs...)
 	other := graph.BroadcastToDims(graph.InsertAxes(key, 1), pairs...)
-	shape := shapes.Make(dtypes.Int32, pairs...)
+	shape := shapes.Make(shapes.Int32, pairs...)
 	earlier := graph.LessThan(graph.Iota(l.g, shape, 2), graph.Iota(l.g, shape, 1))
-	earlierEqual := graph.LogicalAnd(graph.Equal(other, one), earlier)
-	before := graph.LogicalOr(graph.GreaterThan(other, one), earlierEqual)
-	rank := graph.ReduceSum(graph.ConvertDType(before, dtypes.Int32), 2)
+	earlierEqual := graph.And(graph.Equal(other, one), earlier)
+	before := graph.Or(graph.GreaterThan(other, one), earlierEqual)
+	rank := graph.ReduceSum(graph.ConvertDType(before, shapes.Int32), 2)
 	return graph.Reshape(graph.LessThan(rank, args[1]), n.Type.Shape...)
 }
 
@@ -107,18 +105,18 @@ func lowerOrderStatistic(l *lowering, n *program.Node, args []*graph.Node) *grap
 	x := graph.Reshape(args[0], count, d)
 	k := graph.Min(graph.Max(args[1], l.integer(0)), l.integer(int32(d-1)))
 	sum := func(v *graph.Node) *graph.Node {
-		return graph.ReduceSum(graph.ConvertDType(v, dtypes.Int32), 1)
+		return graph.ReduceSum(graph.ConvertDType(v, shapes.Int32), 1)
 	}
 	fixed := []*graph.Node{l.ordered(x), k}
 	least := graph.BroadcastToDims(l.integer(math.MinInt32), count)
 	step := func(i *graph.Node, fixed, state []*graph.Node) []*graph.Node {
-		bit := graph.BitwiseShiftLeft(l.integer(1), graph.Sub(l.integer(31), i))
+		bit := graph.ShiftLeft(l.integer(1), graph.Sub(l.integer(31), i))
 		try := graph.Add(state[0], bit) // first the least integer plus itself, which is 0
 		below := sum(graph.LessThan(fixed[0], graph.InsertAxes(try, 1)))
 		return []*graph.Node{graph.Where(graph.LessOrEqual(below, fixed[1]), try, state[0])}
 	}
 	found := engine.Loop(l.g, 32, fixed, []*graph.Node{least}, step)[0]
-	out := graph.Bitcast(l.flipped(found), dtypes.Float32)
+	out := graph.Bitcast(l.flipped(found), shapes.Float32)
 	nan := graph.GreaterThan(sum(graph.NotEqual(x, x)), l.integer(0))
 	return graph.Reshape(graph.Where(nan, l.scalar(math.NaN()), out), n.Type.Shape...)
 }

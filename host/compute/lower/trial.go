@@ -8,13 +8,11 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/passes"
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
@@ -150,7 +148,7 @@ func randomInputs(p *program.Program) (list []engine.Input) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	first := p.Inputs[0].Type.Shape
 	for _, in := range p.Inputs {
-		s := shapes.Make(dtypes.Float32, in.Type.Shape...)
+		s := shapes.Make(shapes.Float32, in.Type.Shape...)
 		some := make([]float32, min(s.Size(), most))
 		for i := range some {
 			if some[i] = float32(rng.NormFloat64()); in.Type.DType == program.Int {

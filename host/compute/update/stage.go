@@ -7,16 +7,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/matmul"
 	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/compute/plan"
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/recovered"
 	"github.com/cage-qat/cage/sdk/program"
@@ -45,7 +43,7 @@ type Stage struct {
 	Write func(b *program.Builder, in Values) (out Values)
 	// Stored has the element types of outputs that are floats but not stored in float32; those of
 	// integers are for floats that are integers in the range of the type.
-	Stored map[string]dtypes.DType
+	Stored map[string]shapes.DType
 	// Replaces has donated inputs, by the names of the outputs that get their memory; without an
 	// entry, that is the input of the same name.
 	Replaces map[string]string
@@ -142,11 +140,11 @@ func (s Stage) Program() (p *program.Program, outputs []string, err error) {
 func typeOf(s shapes.Shape) program.Type {
 	t := program.FloatType(s.Dimensions...)
 	switch s.DType {
-	case dtypes.Int32:
+	case shapes.Int32:
 		t.DType = program.Int
-	case dtypes.Uint32:
+	case shapes.Uint32:
 		t.DType = program.Uint
-	case dtypes.Bool:
+	case shapes.Bool:
 		t.DType = program.Bool
 	}
 	return t
@@ -156,8 +154,8 @@ func typeOf(s shapes.Shape) program.Type {
 func (s Stage) shapeOf(name string, t program.Type) shapes.Shape {
 	dtype, ok := s.Stored[name]
 	if !ok {
-		dtype = map[program.DType]dtypes.DType{program.Float: dtypes.Float32,
-			program.Int: dtypes.Int32, program.Uint: dtypes.Uint32, program.Bool: dtypes.Bool}[t.DType]
+		dtype = map[program.DType]shapes.DType{program.Float: shapes.Float32,
+			program.Int: shapes.Int32, program.Uint: shapes.Uint32, program.Bool: shapes.Bool}[t.DType]
 	}
 	return shapes.Make(dtype, t.Shape...)
 }
@@ -188,8 +186,8 @@ func (s Stage) Compile(dev *engine.Device, divided Divided) (*Executable, error)
 }
 
 // storages are the element types of floats that plans store in fewer bits.
-var storages = map[dtypes.DType]passes.Storage{dtypes.BFloat16: passes.BFloat16,
-	dtypes.Float16: passes.Float16, dtypes.Int8: passes.Int8, dtypes.Uint8: passes.Uint8}
+var storages = map[shapes.DType]passes.Storage{shapes.BFloat16: passes.BFloat16,
+	shapes.Float16: passes.Float16, shapes.Int8: passes.Int8, shapes.Uint8: passes.Uint8}
 
 // compilePlan compiles the stage for the CPU.
 func (s Stage) compilePlan(dev *engine.Device) (*Executable, error) {
@@ -214,11 +212,11 @@ func (s Stage) compilePlan(dev *engine.Device) (*Executable, error) {
 	for _, spec := range s.Inputs {
 		o.Inputs[portOf(spec.Name)] = storages[spec.Shape.DType]
 	}
-	var shapes []shapes.Shape
+	var results []shapes.Shape
 	reuses := slices.Repeat([]int{-1}, len(outputs))
 	for i, name := range outputs {
 		shape := s.shapeOf(name, p.TypeOf(p.Outputs[i].Value))
-		shapes, o.Outputs[portOf(name)] = append(shapes, shape), storages[shape.DType]
+		results, o.Outputs[portOf(name)] = append(results, shape), storages[shape.DType]
 		from := cmp.Or(s.Replaces[name], name)
 		at := slices.IndexFunc(s.Inputs, func(in engine.Spec) bool { return in.Name == from })
 		if at < 0 {
@@ -234,9 +232,9 @@ func (s Stage) compilePlan(dev *engine.Device) (*Executable, error) {
 	}
 	halves := make([]bool, len(s.Inputs))
 	for i, spec := range s.Inputs {
-		halves[i] = spec.Shape.DType == dtypes.Float32 && compiled.ReadsHalves(i)
+		halves[i] = spec.Shape.DType == shapes.Float32 && compiled.ReadsHalves(i)
 	}
-	f := engine.Function{Outputs: shapes, Reuses: reuses, Halves: halves,
+	f := engine.Function{Outputs: results, Reuses: reuses, Halves: halves,
 		Temporary: int64(compiled.Memory()),
 		Run:       compiled.Run}
 	return &Executable{dev.Host(s.Name, s.Inputs, f), s.Inputs, outputs}, nil
@@ -299,8 +297,8 @@ func (s Stage) Lower(in Nodes) Nodes {
 		switch {
 		case x == nil:
 			panic(fmt.Errorf("%s: there is no tensor %s", s.Name, spec.Name))
-		case x.DType() == dtypes.BFloat16, x.DType() == dtypes.Float16, x.DType() == dtypes.Uint8:
-			return engine.Converted(x, dtypes.Float32)
+		case x.DType() == shapes.BFloat16, x.DType() == shapes.Float16, x.DType() == shapes.Uint8:
+			return engine.Converted(x, shapes.Float32)
 		}
 		return x
 	})
@@ -308,8 +306,8 @@ func (s Stage) Lower(in Nodes) Nodes {
 	for _, name := range outputs {
 		x := results[portOf(name)]
 		to, ok := s.Stored[name]
-		if !ok && x.DType() == dtypes.Int8 { // codes
-			to, ok = dtypes.Float32, true
+		if !ok && x.DType() == shapes.Int8 { // codes
+			to, ok = shapes.Float32, true
 		}
 		if ok && x.DType() != to {
 			x = engine.Converted(x, to)

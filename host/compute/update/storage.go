@@ -4,25 +4,23 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/dtypes/bfloat16"
-
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk"
 )
 
 // DType returns the element type of a tensor with the given storage on a device.
-func DType(s sdk.Storage) dtypes.DType {
+func DType(s sdk.Storage) shapes.DType {
 	switch s {
 	case sdk.StoreInt8:
-		return dtypes.Int8
+		return shapes.Int8
 	case sdk.StoreUint8:
-		return dtypes.Uint8
+		return shapes.Uint8
 	case sdk.StoreBFloat16:
-		return dtypes.BFloat16
+		return shapes.BFloat16
 	}
-	return dtypes.Float32
+	return shapes.Float32
 }
 
 // Upload copies a tensor to the device in its storage type. It is sharded by rows if divided is
@@ -37,7 +35,7 @@ func Upload(
 	case sdk.StoreUint8:
 		return upload(dev, data, func(v float32) uint8 { return uint8(stored(v)) }, divided, dims)
 	case sdk.StoreBFloat16:
-		return upload(dev, data, bfloat16.FromFloat32, divided, dims)
+		return upload(dev, data, shapes.ToBFloat, divided, dims)
 	}
 	if divided {
 		return engine.UploadSharded(dev, data, dims...)
@@ -61,17 +59,17 @@ func View(b *engine.Buffer) ([]float32, error) {
 		return nil, errors.New("there is no such tensor")
 	}
 	switch t := b.Shape().DType; t {
-	case dtypes.Float32:
+	case shapes.Float32:
 		return engine.View[float32](b)
-	case dtypes.Int8:
+	case shapes.Int8:
 		data, err := engine.View[int8](b)
 		return lists.Map(data, func(v int8) float32 { return float32(v) }), err
-	case dtypes.Uint8:
+	case shapes.Uint8:
 		data, err := engine.View[uint8](b)
 		return lists.Map(data, func(v uint8) float32 { return float32(v) }), err
-	case dtypes.BFloat16:
-		data, err := engine.View[bfloat16.BFloat16](b)
-		return lists.Map(data, bfloat16.BFloat16.Float32), err
+	case shapes.BFloat16:
+		data, err := engine.View[shapes.BFloat](b)
+		return lists.Map(data, shapes.BFloat.Float32), err
 	default:
 		return nil, fmt.Errorf("unsupported type %s for a state", t)
 	}

@@ -4,10 +4,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/transform"
 	"github.com/cage-qat/cage/sdk/spec"
@@ -43,8 +41,8 @@ func Compile(dev *engine.Device, name string, jobs []Job, divided Divided) (*Upd
 // as one vector, and returns their measures as one.
 func StageOf(name string, jobs []Job) Stage {
 	jobs = keepShared(jobs)
-	shapes, donated := shapesOf(jobs), map[string]bool{}
-	s := Stage{Name: name, Stored: map[string]dtypes.DType{}}
+	inputs, donated := shapesOf(jobs), map[string]bool{}
+	s := Stage{Name: name, Stored: map[string]shapes.DType{}}
 	if scalars := ScalarNames(jobs); len(scalars) > 0 {
 		s.Inputs = append(s.Inputs, ScalarSpec(scalars))
 	}
@@ -56,8 +54,8 @@ func StageOf(name string, jobs []Job) Stage {
 			s.Stored[tensor] = DType(storage)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(shapes)) {
-		spec := engine.Spec{Name: name, Shape: shapes[name], Donated: donated[name]}
+	for _, name := range slices.Sorted(maps.Keys(inputs)) {
+		spec := engine.Spec{Name: name, Shape: inputs[name], Donated: donated[name]}
 		s.Inputs = append(s.Inputs, spec)
 	}
 	s.Write = func(b *program.Builder, in Values) Values { return write(b, jobs, in) }
@@ -116,9 +114,9 @@ func shapesOf(jobs []Job) map[string]shapes.Shape {
 	for _, j := range jobs {
 		for _, in := range j.Program.Inputs {
 			if name, bound := j.Inputs[in.Name]; bound {
-				dtype := dtypes.Float32
+				dtype := shapes.Float32
 				if in.Type.DType == program.Uint { // a key of random bits
-					dtype = dtypes.Uint32
+					dtype = shapes.Uint32
 				} else if storage, ok := j.Storage[name]; ok {
 					dtype = DType(storage)
 				}
@@ -201,5 +199,5 @@ func ScalarNames(jobs []Job) []string {
 
 // ScalarSpec returns the input specification for the vector of the named scalars.
 func ScalarSpec(names []string) engine.Spec {
-	return engine.Spec{Name: ScalarsName, Shape: shapes.Make(dtypes.Float32, len(names))}
+	return engine.Spec{Name: ScalarsName, Shape: shapes.Make(shapes.Float32, len(names))}
 }

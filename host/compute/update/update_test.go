@@ -6,14 +6,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
-
 	"go.uber.org/goleak"
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/graph"
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 	"github.com/cage-qat/cage/sdk/program"
@@ -161,7 +159,7 @@ func TestMissing(t *testing.T) {
 
 // TestOrder checks that outputs that replace donated inputs are in the order of these inputs.
 func TestOrder(t *testing.T) {
-	shape := shapes.Make(dtypes.Float32)
+	shape := shapes.Make(shapes.Float32)
 	stage := update.Stage{Name: "order", Inputs: []engine.Spec{
 		{Name: "c", Shape: shape, Donated: true}, {Name: "b", Shape: shape},
 		{Name: "a", Shape: shape, Donated: true}, {Name: "d", Shape: shape, Donated: true},

@@ -8,11 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/deploy/posttrain"
@@ -265,7 +263,7 @@ func (f *forward) compile(what string, sites []model.ActivationSite) (*update.Ex
 		specs = append(specs, float32Input(f.inBlock(p.Name), false, p.Dims...))
 	}
 	if segmented {
-		shape := shapes.Make(dtypes.Int32, f.batch, f.context)
+		shape := shapes.Make(shapes.Int32, f.batch, f.context)
 		specs = append(specs, engine.Spec{Name: network.Segments, Shape: shape})
 	}
 	of := model.Pass{Shape: network.Shape{Task: network.OneBlock, Batch: f.batch, Context: f.context,
@@ -303,7 +301,7 @@ func indexOf(sites []model.ActivationSite, site model.ActivationSite) int {
 }
 
 func float32Input(name string, donated bool, dims ...int) engine.Spec {
-	return engine.Spec{Name: name, Shape: shapes.Make(dtypes.Float32, dims...), Donated: donated}
+	return engine.Spec{Name: name, Shape: shapes.Make(shapes.Float32, dims...), Donated: donated}
 }
 
 // inputs holds statistics of the inputs X of a layer.

@@ -3,13 +3,10 @@ package graphs
 import (
 	"math"
 
-	"github.com/gomlx/compute"
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/host/model/network"
 )
 
@@ -28,10 +25,10 @@ func attendToParts(c lower.Call) ([]*graph.Node, lower.Back) {
 	along := func(x *graph.Node, axis int) *graph.Node {
 		return graph.BroadcastToDims(graph.InsertAxes(x, axis), batch, length, length)
 	}
-	ofContext := graph.Equal(parts, graph.ScalarZero(parts.Graph(), parts.DType()))
-	seen := graph.LogicalOr(sameDocument(parts), along(ofContext, 1))
+	ofContext := graph.Equal(parts, graph.Scalar(parts.Graph(), parts.DType(), 0))
+	seen := graph.Or(sameDocument(parts), along(ofContext, 1))
 	if a.Window > 0 {
-		seen = graph.LogicalAnd(seen, inWindow(along(positions, 2), along(positions, 1), a.Window))
+		seen = graph.And(seen, inWindow(along(positions, 2), along(positions, 1), a.Window))
 	}
 	return by(maskedCore(a, func(x *graph.Node) *graph.Node { return maskScores(x, seen, 0) }), c)
 }
@@ -50,7 +47,7 @@ func attendToCaches(c lower.Call) ([]*graph.Node, lower.Back) {
 	a, query := c.Setting.(network.Attending), c.Args[0]
 	start, first := c.Args[5], c.Args[6]
 	append := func(cache, x *graph.Node) *graph.Node { // they are rounded like operands of products
-		zero := graph.ScalarZero(cache.Graph(), dtypes.Int32)
+		zero := graph.Scalar(cache.Graph(), shapes.Int32, 0)
 		return graph.DynamicUpdateSlice(cache, engine.Rounded(graph.TransposeAllAxes(x, 0, 2, 1, 3)),
 			[]*graph.Node{zero, zero, start, zero})
 	}
@@ -60,22 +57,22 @@ func attendToCaches(c lower.Call) ([]*graph.Node, lower.Back) {
 	keyHeads, length := keys.Shape().Dim(1), keys.Shape().Dim(2)
 	// Positions of queries and keys, [batch, 1, n, 1, length].
 	dims := []int{batch, 1, n, 1, length}
-	shape := shapes.Make(dtypes.Int32, dims...)
+	shape := shapes.Make(shapes.Int32, dims...)
 	at := graph.Add(graph.Iota(query.Graph(), shape, 2), graph.BroadcastToDims(start, dims...))
 	key := graph.Iota(query.Graph(), shape, 4)
 	begin := graph.BroadcastToDims(graph.Reshape(first, batch, 1, 1, 1, 1), dims...)
-	seen := graph.LogicalAnd(graph.LessOrEqual(key, at), graph.GreaterOrEqual(key, begin))
+	seen := graph.And(graph.LessOrEqual(key, at), graph.GreaterOrEqual(key, begin))
 	if a.Window > 0 {
-		seen = graph.LogicalAnd(seen, inWindow(at, key, a.Window))
+		seen = graph.And(seen, inWindow(at, key, a.Window))
 	}
 	// Padding attends to itself, because a softmax over no keys is NaN.
-	seen = graph.LogicalOr(graph.Equal(key, at), seen)
+	seen = graph.Or(graph.Equal(key, at), seen)
 	grouped := graph.Reshape(query, batch, n, keyHeads, heads/keyHeads, size)
 	// [batch, key heads, n, group, length]
 	products := engine.DotGeneral(grouped, []int{4}, []int{0, 2}, keys, []int{3}, []int{0, 1})
 	scores := scoresOf(a, products)
 	all := scores.Shape().Dimensions
-	hidden := graph.BroadcastToDims(graph.Scalar(query.Graph(), dtypes.Float32, math.Inf(-1)), all...)
+	hidden := graph.BroadcastToDims(graph.Scalar(query.Graph(), shapes.Float32, math.Inf(-1)), all...)
 	weights := softmax(graph.Where(graph.BroadcastToDims(seen, all...), scores, hidden))
 	// [batch, key heads, n, group, size]
 	mixed := engine.DotGeneral(weights, []int{4}, []int{0, 1}, values, []int{2}, []int{0, 1})
@@ -84,14 +81,8 @@ func attendToCaches(c lower.Call) ([]*graph.Node, lower.Back) {
 }
 
 func softmax(x *graph.Node) *graph.Node {
-	y, _ := graph.InternalFusedOpCaller(
-		func() *graph.Node { return graph.BackendFusedSoftmax(x, x.Rank()-1) },
-		func() *graph.Node {
-			e := graph.Exp(graph.Sub(x, graph.ReduceAndKeep(x, graph.ReduceMax, -1)))
-			return graph.Div(e, graph.ReduceAndKeep(e, graph.ReduceSum, -1))
-		},
-		false)
-	return y
+	e := graph.Exp(graph.Sub(x, graph.ReduceAndKeep(x, graph.ReduceMax, -1)))
+	return graph.Div(e, graph.ReduceAndKeep(e, graph.ReduceSum, -1))
 }
 
 // An attentionCore returns the weighted sums of values, [batch, context, heads, size], for queries
@@ -158,16 +149,16 @@ func maskedCore(a network.Attending, hide func(scores *graph.Node) *graph.Node) 
 // false, unless that is nil.
 func maskScores(scores, visible *graph.Node, window int) *graph.Node {
 	g, dims := scores.Graph(), scores.Shape().Dimensions
-	square := shapes.Make(dtypes.Int32, 1, 1, dims[2], 1, dims[4])
+	square := shapes.Make(shapes.Int32, 1, 1, dims[2], 1, dims[4])
 	query, key := graph.Iota(g, square, 2), graph.Iota(g, square, 4)
 	seen := graph.LessOrEqual(key, query)
 	if window > 0 {
-		seen = graph.LogicalAnd(seen, inWindow(query, key, window))
+		seen = graph.And(seen, inWindow(query, key, window))
 	}
 	seen = graph.BroadcastToDims(seen, dims...)
 	if visible != nil {
 		visible = graph.InsertAxes(graph.InsertAxes(visible, 2), 1)
-		seen = graph.LogicalAnd(seen, graph.BroadcastToDims(visible, dims...))
+		seen = graph.And(seen, graph.BroadcastToDims(visible, dims...))
 	}
 	hidden := graph.Scalar(g, scores.DType(), math.Inf(-1))
 	return graph.Where(seen, scores, graph.BroadcastToDims(hidden, dims...))
@@ -180,33 +171,12 @@ func inWindow(query, key *graph.Node, window int) *graph.Node {
 	return graph.GreaterOrEqual(key, first)
 }
 
-// fusedCore returns a core that is one device operation forward and one backward, in bfloat16 with
-// sums in float32, and saves one number for each query and head (Dao et al., 2022). It multiplies
-// scores by scale. It panics with [compute.ErrNotImplemented] if the device has no such operation.
-func fusedCore(scale float64) attentionCore {
-	return func(query, key, value *graph.Node) (*graph.Node, attentionBack) {
-		config := &compute.ScaledDotProductAttentionConfig{Scale: scale, Causal: true}
-		q, k, v := toBFloat16(query), toBFloat16(key), toBFloat16(value)
-		const layout = compute.AttentionAxesLayoutBSHD
-		mixed, _ := graph.BackendFusedScaledDotProductAttention(q, k, v, layout, config)
-		return toFloat32(mixed), func(dMixed *graph.Node) (*graph.Node, *graph.Node, *graph.Node) {
-			// GoMLX differentiates only scalars. The adjoint of this sum is replaced, and the sum is never
-			// executed.
-			seeded := graph.IdentityWithCustomGradient(mixed, func(_, _ *graph.Node) *graph.Node {
-				return toBFloat16(dMixed)
-			})
-			d := graph.Gradient(graph.ReduceAllSum(seeded), q, k, v)
-			return toFloat32(d[0]), toFloat32(d[1]), toFloat32(d[2])
-		}
-	}
-}
-
 // sameDocument reports for each query and key whether they are in the same document, [batch,
 // queries, keys].
 func sameDocument(segments *graph.Node) *graph.Node {
 	return graph.Equal(graph.InsertAxes(segments, 2), graph.InsertAxes(segments, 1))
 }
 
-func toBFloat16(x *graph.Node) *graph.Node { return graph.ConvertDType(x, dtypes.BFloat16) }
+func toBFloat16(x *graph.Node) *graph.Node { return graph.ConvertDType(x, shapes.BFloat16) }
 
-func toFloat32(x *graph.Node) *graph.Node { return graph.ConvertDType(x, dtypes.Float32) }
+func toFloat32(x *graph.Node) *graph.Node { return graph.ConvertDType(x, shapes.Float32) }

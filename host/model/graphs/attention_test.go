@@ -8,10 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/internal/testing/testdevice"

@@ -4,12 +4,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/graph"
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/model/network"
 )
@@ -21,14 +19,14 @@ func chooseCore(a network.Attending, query, key, segments *graph.Node) attention
 	g, dims := query.Graph(), query.Shape().Dimensions
 	d := engine.DeviceOf(g)
 	switch {
-	case (a.Window > 0 || a.Cap > 0) && !engine.OnCPU(g):
+	case d.SharesMemory() || !engine.InBFloat16(g):
+		return plainCore(a, segments)
+	case a.Window > 0 || a.Cap > 0:
 		d.Once(windowKey{}, func() any {
 			d.Warn("attention with a window, or with a cap of its scores, is computed without the " +
 				"device's fused operation, which takes more time and memory")
 			return nil
 		})
-		return plainCore(a, segments)
-	case engine.OnCPU(g), !engine.InBFloat16(g):
 		return plainCore(a, segments)
 	}
 	c := coreSizes{group: dims[2] / key.Shape().Dim(2), size: dims[3], context: dims[1],
@@ -113,7 +111,7 @@ func (c coreSizes) trial(fused func(segments *graph.Node) attentionCore, count i
 			values[i] = float32(rng.NormFloat64())
 		}
 		t.Inputs = append(t.Inputs, engine.Input{Spec: engine.Spec{Name: name,
-			Shape: shapes.Make(dtypes.Float32, batch, c.context, heads, c.size)}, Data: values})
+			Shape: shapes.Make(shapes.Float32, batch, c.context, heads, c.size)}, Data: values})
 	}
 	add("query", heads)
 	add("key", keyHeads)
@@ -156,7 +154,7 @@ func coreAndAdjoints(documents []int32,
 	return func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		var segments *graph.Node
 		if documents != nil {
-			segments = engine.Constant(g, documents, in[0].Shape().Dim(0), in[0].Shape().Dim(1))
+			segments = graph.Constant(g, documents, in[0].Shape().Dim(0), in[0].Shape().Dim(1))
 		}
 		mixed, back := coreOf(segments)(in[0], in[1], in[2])
 		dQuery, dKey, dValue := back(in[3])

@@ -3,10 +3,8 @@ package graphs
 import (
 	"math/bits"
 
-	"github.com/gomlx/compute"
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
+	"github.com/cage-qat/cage/host/compute/graph"
+	"github.com/cage-qat/cage/host/compute/shapes"
 )
 
 // Fused attention masks only later keys: cuDNN supports row lengths, but several documents in a row
@@ -61,15 +59,14 @@ func documentFeatures(segments *graph.Node) (queries, keys *graph.Node) {
 	dims := []int{batch, context, 1, countDocumentFeatures(context)}
 	// All bits of −1, the number of padding, are set.
 	number := graph.BroadcastToDims(graph.Reshape(segments, batch, context, 1, 1), dims...)
-	index := graph.Iota(g, shapes.Make(dtypes.Int32, dims...), 3)
-	bit := graph.BitwiseAnd(graph.BitwiseShiftRightLogical(number, index),
+	index := graph.Iota(g, shapes.Make(shapes.Int32, dims...), 3)
+	bit := graph.And(graph.ShiftRightLogical(number, index),
 		graph.BroadcastToDims(graph.Const(g, int32(1)), dims...))
-	float := graph.ConvertDType(bit, dtypes.Float32)
+	float := graph.ConvertDType(bit, shapes.Float32)
 	return graph.MulScalar(float, -separation), graph.OneMinus(float)
 }
 
 // padFeatures pads the last of the four axes of x with zeros.
 func padFeatures(x *graph.Node, before, after int) *graph.Node {
-	return graph.Pad(x, graph.ScalarZero(x.Graph(), x.DType()), compute.PadAxis{}, compute.PadAxis{},
-		compute.PadAxis{}, compute.PadAxis{Start: before, End: after})
+	return graph.PadAxis(x, graph.Scalar(x.Graph(), x.DType(), 0), 3, before, after)
 }

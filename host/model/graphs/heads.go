@@ -1,11 +1,9 @@
 package graphs
 
 import (
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
-
+	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
@@ -31,7 +29,7 @@ func distillation(limit int) lower.Rule {
 		tokens, vocabulary := x.Shape().Dim(0), w.Shape().Dim(0)
 		n := chunks(tokens, vocabulary, limit)
 		perToken := append(operands(n, x, teacherX), column(c.Args[2]))
-		one := ofTokens(dtypes.Float32, tokens)
+		one := ofTokens(shapes.Float32, tokens)
 		like, sums := []shapes.Shape{one, one, one}, []shapes.Shape(nil)
 		if d != nil {
 			perToken = append(perToken, column(d))
@@ -103,9 +101,9 @@ func draw(limit int) func(c lower.Call) ([]*graph.Node, lower.Back) {
 			b.Output("column", network.Drawn(b.Input("logits", t), bits))
 		})
 		results, _ := overChunks(n, append(operands(n, w), key), operands(n, x),
-			[]shapes.Shape{ofTokens(dtypes.Int32, tokens)}, nil,
+			[]shapes.Shape{ofTokens(shapes.Int32, tokens)}, nil,
 			func(c chunk) (results, sums []*graph.Node) {
-				first := graph.ConvertDType(graph.MulScalar(c.first, float64(vocabulary)), dtypes.Uint32)
+				first := graph.ConvertDType(graph.MulScalar(c.first, float64(vocabulary)), shapes.Uint32)
 				bits := lower.RandomBits(c.whole[1], first, tokens/n, vocabulary)
 				logits := head{c.whole[0], cap}.logits(c.perToken[0])
 				return lower.Outputs(key.Graph(), p, []*graph.Node{bits, logits}), nil
@@ -121,11 +119,11 @@ func scores(limit int) func(c lower.Call) ([]*graph.Node, lower.Back) {
 		tokens := x.Shape().Dim(0)
 		n := chunks(tokens, w.Shape().Dim(0), limit)
 		results, _ := overChunks(n, operands(n, w), append(operands(n, x), column(c.Args[2])),
-			[]shapes.Shape{ofTokens(dtypes.Float32, tokens), ofTokens(dtypes.Int32, tokens)}, nil,
+			[]shapes.Shape{ofTokens(shapes.Float32, tokens), ofTokens(shapes.Int32, tokens)}, nil,
 			func(c chunk) (results, sums []*graph.Node) {
 				logits := head{c.whole[0], cap}.logits(c.perToken[0])
 				losses, _ := maskedLosses(logits, c.perToken[1])
-				return []*graph.Node{graph.Neg(losses), column(graph.ArgMax(logits, -1, dtypes.Int32))}, nil
+				return []*graph.Node{graph.Neg(losses), column(graph.ArgMax(logits))}, nil
 			})
 		return []*graph.Node{row(results[0]), row(results[1])}, nil
 	}

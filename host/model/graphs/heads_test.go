@@ -8,9 +8,8 @@ import (
 	"os"
 	"testing"
 
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/internal/testing/testdevice"

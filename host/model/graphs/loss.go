@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"math"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -57,7 +55,7 @@ func maskedLosses(logits, targets *graph.Node) (losses, logTotal *graph.Node) {
 	logTotal = graph.Add(graph.Log(graph.ReduceAndKeep(graph.Exp(graph.Sub(logits, highest)),
 		graph.ReduceSum, -1)), highest)
 	chosen := graph.ReduceAndKeep(graph.Where(isTarget(logits, targets), logits,
-		graph.ScalarZero(logits.Graph(), logits.DType())), graph.ReduceSum, -1)
+		graph.Scalar(logits.Graph(), logits.DType(), 0)), graph.ReduceSum, -1)
 	return graph.Sub(logTotal, chosen), logTotal
 }
 
@@ -155,13 +153,13 @@ func overChunks(n int, whole, perToken []*graph.Node, like, sums []shapes.Shape,
 
 // asOperand returns an operand of products, which [engine.Operand] has rounded, as floats.
 func asOperand(x *graph.Node) *graph.Node {
-	if x.DType() == dtypes.BFloat16 {
+	if x.DType() == shapes.BFloat16 {
 		return toFloat32(x)
 	}
 	return x
 }
 
-func ofTokens(d dtypes.DType, tokens int) shapes.Shape { return shapes.Make(d, tokens, 1) }
+func ofTokens(d shapes.DType, tokens int) shapes.Shape { return shapes.Make(d, tokens, 1) }
 
 // column and row convert between [tokens] and [tokens, 1].
 func column(x *graph.Node) *graph.Node { return graph.InsertAxes(x, -1) }
@@ -175,7 +173,7 @@ func crossEntropy(limit int) lower.Rule {
 		tokens := x.Shape().Dim(0)
 		n := chunks(tokens, w.Shape().Dim(0), limit)
 		perToken := append(operands(n, x), column(c.Args[2]))
-		like, sums := []shapes.Shape{ofTokens(dtypes.Float32, tokens)}, []shapes.Shape(nil)
+		like, sums := []shapes.Shape{ofTokens(shapes.Float32, tokens)}, []shapes.Shape(nil)
 		if d != nil {
 			perToken = append(perToken, column(d))
 			like, sums = append(like, x.Shape()), append(sums, w.Shape())

@@ -5,13 +5,11 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 	"github.com/cage-qat/cage/internal/testing/testkernel"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
@@ -139,9 +137,9 @@ func TestChunks(t *testing.T) {
 func TestTooManyLogits(t *testing.T) {
 	const rows, columns = 1 << 17, 1 << 15
 	d := testdevice.Open(t, engine.Options{Precision: device.BFloat16, Kernels: device.BodyKernels})
-	specs := []engine.Spec{{Name: "logits", Shape: shapes.Make(dtypes.Float32, rows, columns)},
-		{Name: "targets", Shape: shapes.Make(dtypes.Int32, rows, 1)},
-		{Name: "factors", Shape: shapes.Make(dtypes.Float32, rows, 1)}}
+	specs := []engine.Spec{{Name: "logits", Shape: shapes.Make(shapes.Float32, rows, columns)},
+		{Name: "targets", Shape: shapes.Make(shapes.Int32, rows, 1)},
+		{Name: "factors", Shape: shapes.Make(shapes.Float32, rows, 1)}}
 	e, err := d.Compile("too many", specs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 		if _, _, ok := rowLosses(lower.Kernel, in[0], in[1], in[2]); ok {
 			t.Errorf("there is a kernel of %d logits", rows*columns)

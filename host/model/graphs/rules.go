@@ -3,9 +3,8 @@
 package graphs
 
 import (
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/model/network"
 )
@@ -99,10 +98,8 @@ func rope(c lower.Call) ([]*graph.Node, lower.Back) {
 		dx := joined[0]
 		if len(joined) > 1 {
 			dx = graph.Concatenate(joined, 1)
-			if !engine.OnCPU(x.Graph()) {
-				// Without this, XLA fuses the concatenation into one of the two products that read it.
-				dx = engine.Rounded(dx)
-			}
+			// Without this, XLA fuses the concatenation into one of the two products that read it.
+			dx = engine.Rounded(dx)
 		}
 		return []*graph.Node{dx, nil, nil}
 	}
@@ -122,7 +119,7 @@ func rotate(h network.Heads, x, cos, sin *graph.Node, direction float32) *graph.
 	of := func(t *graph.Node) *graph.Node {
 		return graph.Reshape(t, append([]int{1, dims[1], 1}, table...)...)
 	}
-	sign := engine.Constant(x.Graph(), []float32{-direction, direction}, append([]int{1, 1, 1},
+	sign := graph.Constant(x.Graph(), []float32{-direction, direction}, append([]int{1, 1, 1},
 		signs...)...)
 	y := graph.Mul(features, of(cos))
 	z := graph.Mul(graph.Reverse(features, axis), graph.Mul(of(sin), sign))

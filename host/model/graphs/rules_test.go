@@ -6,13 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/internal/lists"
@@ -141,7 +139,7 @@ func compareRule(t *testing.T, c *program.Call, vocabulary int) {
 		got := testdevice.Evaluate(t, d, buffers, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 			out := For(6).Lower(g, p, in, "")
 			return lists.Map(p.Outputs, func(o program.Output) *graph.Node {
-				return graph.ConvertDType(out[o.Name], dtypes.Float32)
+				return graph.ConvertDType(out[o.Name], shapes.Float32)
 			})
 		})
 		for i, o := range p.Outputs {
@@ -189,9 +187,9 @@ func TestJoinedAgain(t *testing.T) {
 	for _, again := range []string{"", network.SelfAttention, network.Block} {
 		joined := false
 		specs := lists.Map(p.Inputs, func(in program.Input) engine.Spec {
-			dtype := dtypes.Float32
+			dtype := shapes.Float32
 			if in.Type.DType == program.Int {
-				dtype = dtypes.Int32
+				dtype = shapes.Int32
 			}
 			return engine.Spec{Name: in.Name, Shape: shapes.Make(dtype, in.Type.Shape...)}
 		})

@@ -1,11 +1,10 @@
 package graphs
 
 import (
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/host/model/kernels"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -56,7 +55,7 @@ func kernelAdjoints(x, gainRow, scale, dy, sum *graph.Node) (dx, dGain *graph.No
 		panic(err)
 	}
 	inputs, at := []*graph.Node{x, gainRow, scale, dy}, lower.InMemory{"rounded": lower.BFloat16}
-	if engine.ShortOperand(dy).DType() == dtypes.BFloat16 {
+	if engine.ShortOperand(dy).DType() == shapes.BFloat16 {
 		at["dy"] = lower.BFloat16
 	}
 	if sum != nil {

@@ -6,12 +6,10 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/graph"
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 )
 
@@ -22,7 +20,7 @@ func TestNormAdjoints(t *testing.T) {
 	const rows, width = 64, 96
 	rng := rand.New(rand.NewPCG(3, 7))
 	draw := func(name string, dims ...int) engine.Input {
-		s := shapes.Make(dtypes.Float32, dims...)
+		s := shapes.Make(shapes.Float32, dims...)
 		data := make([]float32, s.Size())
 		for i := range data {
 			data[i] = float32(rng.NormFloat64())
@@ -50,7 +48,7 @@ func TestNormAdjoints(t *testing.T) {
 					t.Fatal("there is no kernel")
 				}
 				return []*graph.Node{dx, want, dGain, graph.ReduceSum(product, 0), engine.Rounded(dx),
-					engine.Rounded(graph.ConvertDType(engine.Operand(dx), dtypes.Float32))}
+					engine.Rounded(graph.ConvertDType(engine.Operand(dx), shapes.Float32))}
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -4,10 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/gomlx/compute/dtypes"
-
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model/lora"
 	"github.com/cage-qat/cage/sdk/program"
@@ -78,7 +77,7 @@ func (c *Compiled) pack(t Tensor, x *engine.Buffer) (update.Tensors, error) {
 	matrix := inputSpecs([]Tensor{{Name: input, Dims: t.Dims}}, asNamed, false)
 	e, err := c.compileOnce("packed "+t.packed.ID, func() update.Stage {
 		return update.Stage{Name: "packed", Inputs: matrix,
-			Stored: map[string]dtypes.DType{packedCodes(input): t.packed.Codes.DType,
+			Stored: map[string]shapes.DType{packedCodes(input): t.packed.Codes.DType,
 				packedScale(input): t.packed.Scale.DType},
 			Write: func(_ *program.Builder, in update.Values) update.Values {
 				codes, scale := t.packed.Pack(in[input])

@@ -3,8 +3,7 @@ package step_test
 import (
 	"testing"
 
-	"github.com/gomlx/compute/dtypes"
-
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/sdk"
@@ -39,8 +38,8 @@ func (compact) Update(
 // TestCompact checks that state is stored in the types that the optimizer names, on the device and
 // through a checkpoint.
 func TestCompact(t *testing.T) {
-	want := map[string]dtypes.DType{"int8": dtypes.Int8, "uint8": dtypes.Uint8,
-		"bfloat16": dtypes.BFloat16, "full": dtypes.Float32, "whole": dtypes.Float32}
+	want := map[string]shapes.DType{"int8": shapes.Int8, "uint8": shapes.Uint8,
+		"bfloat16": shapes.BFloat16, "full": shapes.Float32, "whole": shapes.Float32}
 	exact := map[string]string{"int8": "whole", "uint8": "whole", "bfloat16": "full"}
 	for _, dispatch := range []step.Dispatch{step.Chain, step.Single} {
 		cfg := sgdConfig(t)

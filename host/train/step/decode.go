@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/loops"
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/generate"
@@ -127,9 +125,9 @@ func (p *Plan) decodeStage(sequences, n, length int) update.Stage {
 		delete(of.tensors, network.Projection)
 	}
 	specs = append(specs,
-		engine.Spec{Name: network.Tokens, Shape: shapes.Make(dtypes.Int32, sequences, n)},
-		engine.Spec{Name: network.Start, Shape: shapes.Make(dtypes.Int32)},
-		engine.Spec{Name: network.First, Shape: shapes.Make(dtypes.Int32, sequences)})
+		engine.Spec{Name: network.Tokens, Shape: shapes.Make(shapes.Int32, sequences, n)},
+		engine.Spec{Name: network.Start, Shape: shapes.Make(shapes.Int32)},
+		engine.Spec{Name: network.First, Shape: shapes.Make(shapes.Int32, sequences)})
 	for _, name := range cacheNames(language) {
 		shape := floatShape(language.CacheDims(sequences, length)...)
 		specs = append(specs, engine.Spec{Name: name, Shape: shape, Donated: true})
@@ -171,7 +169,7 @@ func (e *Evaluator) read(exec *update.Executable) (list update.Tensors, err erro
 // element is changed by that: reading it takes half the time. Otherwise it returns the tensor.
 func (e *Evaluator) halved(tensor string) (made *engine.Buffer, err error) {
 	b, dev := e.t[tensor], e.c.dev
-	if e.short[tensor] != nil || b.Shape().DType != dtypes.Float32 {
+	if e.short[tensor] != nil || b.Shape().DType != shapes.Float32 {
 		return cmp.Or(e.short[tensor], b), nil
 	}
 	values, err := engine.Data[float32](b)

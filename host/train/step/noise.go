@@ -7,12 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
@@ -126,7 +124,7 @@ func keySpecs(name string, keys []key) []engine.Spec {
 		return nil
 	}
 	sharded := name == activationKeysName || name == labelKeysName
-	shape := shapes.Make(dtypes.Uint32, len(keys), 2)
+	shape := shapes.Make(shapes.Uint32, len(keys), 2)
 	return []engine.Spec{{Name: name, Shape: shape, Sharded: sharded}}
 }
 
@@ -134,7 +132,7 @@ func keySpecs(name string, keys []key) []engine.Spec {
 func numberSpecs[K comparable, Q inputChecker](quantizers map[K]Q) []engine.Spec {
 	for _, q := range quantizers {
 		if q.Takes(spec.InputStep) || q.Takes(spec.InputSteps) {
-			return []engine.Spec{{Name: stepNumbersName, Shape: shapes.Make(dtypes.Float32, 2)}}
+			return []engine.Spec{{Name: stepNumbersName, Shape: shapes.Make(shapes.Float32, 2)}}
 		}
 	}
 	return nil

@@ -4,11 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/internal/lists"
-	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/program/transform"
-	"github.com/cage-qat/cage/sdk/spec"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,19 +11,22 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/shapes"
+	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/network"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/testing/pjrtrecord"
 	"github.com/cage-qat/cage/internal/testing/testquantizer"
 	"github.com/cage-qat/cage/internal/testing/testrun"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/transform"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // predictVariable is the environment variable with the path of a Python that has JAX and its plugin
@@ -358,9 +356,9 @@ func TestPredictedLoss(t *testing.T) {
 						func(i program.Input) program.Value { return in[i.Name] })...)
 				}}
 			for _, in := range p.Inputs {
-				dtype := dtypes.Float32
+				dtype := shapes.Float32
 				if in.Type.DType == program.Int {
-					dtype = dtypes.Int32
+					dtype = shapes.Int32
 				}
 				stage.Inputs = append(stage.Inputs,
 					engine.Spec{Name: in.Name, Shape: shapes.Make(dtype, in.Type.Shape...)})
@@ -403,7 +401,7 @@ func bothPasses(t *testing.T, list []passed) string {
 	}
 	var specs []engine.Spec
 	for _, p := range list {
-		specs = append(specs, engine.Spec{Name: p.name, Shape: shapes.Make(dtypes.Float32, p.shape...)})
+		specs = append(specs, engine.Spec{Name: p.name, Shape: shapes.Make(shapes.Float32, p.shape...)})
 	}
 	e, err := d.Compile("passes", specs, func(g *graph.Graph, in []*graph.Node) (out []*graph.Node) {
 		for i, p := range list {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
@@ -173,7 +174,7 @@ func TestBFloat16(t *testing.T) {
 			losses[precision] = append(losses[precision], res.Loss)
 		}
 		for name, b := range s.Tensors {
-			if b.Shape().DType.String() != "Float32" {
+			if b.Shape().DType != shapes.Float32 {
 				t.Fatalf("%s: %s is %s", precision, name, b.Shape())
 			}
 		}

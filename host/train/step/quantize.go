@@ -3,10 +3,9 @@ package step
 import (
 	"slices"
 
-	"github.com/gomlx/compute/dtypes"
-
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -20,7 +19,7 @@ func (p *Plan) quantizeStage() update.Stage {
 	specs := slices.Concat(inputSpecs(parameters, program.KindParam.Of, false),
 		inputSpecs(p.weightQuantizerStates(), asNamed, false),
 		keySpecs(weightKeysName, keys), numberSpecs(p.Weights))
-	stored := map[string]dtypes.DType{}
+	stored := map[string]shapes.DType{}
 	for _, codes := range p.codes {
 		stored[codes[0].Name] = codes[0].Shape.DType
 	}

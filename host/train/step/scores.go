@@ -3,10 +3,8 @@ package step
 import (
 	"fmt"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/network"
@@ -38,7 +36,7 @@ func (e *Evaluator) Scores(s Scored) (logProbs []float32, likeliest []bool, err 
 	key := fmt.Sprintf("scores %d %d %d %t", s.Rows, s.Length, len(s.Places), shared)
 	exec, err := c.compileOnce(key, func() update.Stage {
 		ids := func(name string, dims ...int) engine.Spec {
-			return engine.Spec{Name: name, Shape: shapes.Make(dtypes.Int32, dims...)}
+			return engine.Spec{Name: name, Shape: shapes.Make(shapes.Int32, dims...)}
 		}
 		n := len(s.Places)
 		specs := append(p.forwardSpecs(false), ids(network.Tokens, s.Rows, s.Length),

@@ -6,12 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/graph"
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/sdk/spec"
 )
@@ -114,7 +112,7 @@ func (p *Plan) singleStage(w *single, name string) update.Stage {
 			norm := graph.Sqrt(sum64(norms))
 			factor := graph.Div(graph.Const(norm.Graph(), p.Clip), graph.AddScalar(norm, clipEpsilon))
 			factor = graph.Min(factor, graph.OnesLike(factor))
-			scalars[cage.InputClip] = graph.ConvertDType(factor, dtypes.Float32)
+			scalars[cage.InputClip] = graph.ConvertDType(factor, shapes.Float32)
 		}
 		if _, read := scalars[spec.InputLoss]; read { // as in [Plan.setLoss]
 			weights := make([]float64, p.lossCount())
@@ -123,10 +121,11 @@ func (p *Plan) singleStage(w *single, name string) update.Stage {
 				weights[0], weights[1] = d.Weight, 1-d.Weight
 			}
 			n := losses.Shape().Size() / len(weights)
-			of := graph.Reshape(graph.ConvertDType(losses, dtypes.Float64), n, len(weights))
+			of := graph.Reshape(graph.ConvertDType(losses, shapes.Float64), n, len(weights))
 			means := graph.DivScalar(graph.ReduceSum(of, 0), float64(n))
-			loss := graph.ReduceAllSum(graph.Mul(means, graph.Const(losses.Graph(), weights)))
-			scalars[spec.InputLoss] = graph.ConvertDType(loss, dtypes.Float32)
+			by := graph.Constant(losses.Graph(), weights, len(weights))
+			loss := graph.ReduceAllSum(graph.Mul(means, by))
+			scalars[spec.InputLoss] = graph.ConvertDType(loss, shapes.Float32)
 		}
 		run := func(jobs []spec.Job) (out update.Nodes) {
 			if len(jobs) == 0 {
@@ -146,7 +145,7 @@ func (p *Plan) singleStage(w *single, name string) update.Stage {
 		for _, j := range w.collect {
 			for _, out := range j.Program.Outputs {
 				v := graph.Slice(collected, graph.AxisRange(n, n+1))
-				v = graph.ConvertDType(graph.Reshape(v), dtypes.Float64)
+				v = graph.ConvertDType(graph.Reshape(v), shapes.Float64)
 				n++
 				if total := totals[out.Name]; total != nil {
 					v = graph.Add(total, v)
@@ -155,7 +154,7 @@ func (p *Plan) singleStage(w *single, name string) update.Stage {
 			}
 		}
 		for name, total := range totals {
-			scalars[name] = graph.ConvertDType(total, dtypes.Float32)
+			scalars[name] = graph.ConvertDType(total, shapes.Float32)
 		}
 
 		out := run(w.jobs)
@@ -167,7 +166,7 @@ func (p *Plan) singleStage(w *single, name string) update.Stage {
 		for _, s := range p.quantizerStates() {
 			out[s.Name] = cmp.Or(have[nextName(s.Name)], have[s.Name]) // some come from searches
 		}
-		ok := graph.LogicalAnd(allFinite(losses), allFinite(norms))
+		ok := graph.And(allFinite(losses), allFinite(norms))
 		for _, spec := range specs {
 			before := in[spec.Name]
 			next := cmp.Or(out[spec.Name], before) // the state of an idle method is unchanged
@@ -181,7 +180,7 @@ func (p *Plan) singleStage(w *single, name string) update.Stage {
 }
 
 func sum64(v *graph.Node) *graph.Node {
-	return graph.ReduceAllSum(graph.ConvertDType(v, dtypes.Float64))
+	return graph.ReduceAllSum(graph.ConvertDType(v, shapes.Float64))
 }
 
 // allFinite reports whether no element of a float32 vector is infinite or NaN: in float64 their sum

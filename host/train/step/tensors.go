@@ -4,11 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/network"
@@ -53,7 +51,7 @@ func numbered(
 	return list
 }
 
-func floatShape(dims ...int) shapes.Shape { return shapes.Make(dtypes.Float32, dims...) }
+func floatShape(dims ...int) shapes.Shape { return shapes.Make(shapes.Float32, dims...) }
 
 // Tensor is a named tensor of floats in host memory or, without Data, the name, shape and storage
 // of a tensor of the plan.
@@ -119,6 +117,6 @@ func (p *Plan) forwardName(full bool) func(parameter string) string {
 func (p *Plan) batchDims() []int { return p.Model.BatchDims(p.Batch, p.Context) }
 
 func (p *Plan) tokenSpec() engine.Spec {
-	shape := shapes.Make(dtypes.Int32, p.batchDims()...)
+	shape := shapes.Make(shapes.Int32, p.batchDims()...)
 	return engine.Spec{Name: tokensName, Shape: shape, Sharded: true}
 }

@@ -9,12 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/graph"
+	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/host/train/processes"
 	"github.com/cage-qat/cage/internal/testing/pjrtrecord"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -49,8 +47,8 @@ func TestPartOfProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	inputs := []engine.Spec{{Name: "x", Shape: shapes.Make(dtypes.Float32, 1, width), Sharded: true},
-		{Name: "y", Shape: shapes.Make(dtypes.Float32, width), Donated: true}}
+	inputs := []engine.Spec{{Name: "x", Shape: shapes.Make(shapes.Float32, 1, width), Sharded: true},
+		{Name: "y", Shape: shapes.Make(shapes.Float32, width), Donated: true}}
 	sum, err := d.Compile("sum", inputs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{graph.Add(engine.SumAcross(graph.ReduceSum(in[0], 0))[0], in[1])}
 	})

@@ -10,27 +10,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"reflect"
 	"strconv"
 	"testing"
 
-	"github.com/gomlx/compute"
-	"github.com/gomlx/compute/gobackend"
-
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/internal/testing/graphexec"
 )
 
-func init() {
-	engine.GraphsOnCPU = func() (compute.Backend, error) {
-		backend, err := gobackend.New("")
-		if err == nil { // its default is a limited pool of goroutines, which may wait for itself
-			pool := reflect.ValueOf(backend).Elem().FieldByName("Workers").Interface()
-			pool.(interface{ SetMaxParallelism(int) }).SetMaxParallelism(-1)
-		}
-		return backend, err
-	}
-}
+func init() { engine.GraphsOnCPU = graphexec.Compile }
 
 // Variable is the environment variable with the kind of device. If empty, the kind is "cpu".
 const Variable = "CAGE_TEST_DEVICE"

@@ -4,8 +4,7 @@ package testquantizer
 import (
 	"fmt"
 
-	"github.com/gomlx/gomlx/core/graph"
-
+	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"

@@ -8,15 +8,6 @@ import (
 	"github.com/cage-qat/cage/host/compute/loops"
 )
 
-// TestHidden checks that a missing field is an error that names it. Tests of CUDA builds check the
-// programs that XLA gets.
-func TestHidden(t *testing.T) {
-	err := catch(func() error { hidden(&struct{ other int }{}, "scalars"); return nil })
-	if err == nil || !strings.Contains(err.Error(), "needs the field scalars of *struct") {
-		t.Errorf("a field that is missing: %v", err)
-	}
-}
-
 func TestBuildInfo(t *testing.T) {
 	d, err := Open(device.CPU, Options{})
 	if err != nil {
