@@ -111,9 +111,6 @@ func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
 	if cfg, m, err = build.ResolveRecompute(cfg, m, programs, dev); err != nil {
 		return nil, err
 	}
-	if err := build.CheckMemory(cfg, m, programs); err != nil {
-		return nil, err
-	}
 	plan, err := build.Plan(cfg, m, programs)
 	if err != nil {
 		return nil, err
@@ -140,7 +137,8 @@ func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
 	if o.ConfiguredOnly {
 		list, configured = list[configured:configured+1], 0
 	}
-	timings, err := timeVariants(ctx, dev, list, cfg.Model.Vocab, o.Rounds)
+	timings, err := timeVariants(ctx, dev, list, cfg.Model.Vocab, o.Rounds,
+		func(c *step.Compiled) error { return build.CheckMemory(cfg, programs, c) })
 	if err != nil {
 		return nil, err
 	}
@@ -161,9 +159,10 @@ type variant struct {
 
 // timeVariants compiles the variants and runs rounds of one step of each. The first quarter of the
 // rounds, but at least two, warm up and are not counted. All variants start from the same
-// parameters and use the same tokens.
+// parameters and use the same tokens. Check checks each compiled variant before it gets memory.
 func timeVariants(
 	ctx context.Context, dev *engine.Device, list []variant, vocab, rounds int,
+	check func(c *step.Compiled) error,
 ) ([]Timing, error) {
 	compiled, states := make([]*step.Compiled, len(list)), make([]*step.State, len(list))
 	timings := make([]Timing, len(list))
@@ -173,6 +172,9 @@ func timeVariants(
 			return nil, fmt.Errorf("%s: %w", v.name, err)
 		}
 		defer c.Close()
+		if err := check(c); err != nil {
+			return nil, err
+		}
 		if d := c.Plan().Distillation; d != nil { // the teacher gets random parameters
 			params := map[string]architecture.Param{}
 			for _, p := range d.Teacher.Params() {

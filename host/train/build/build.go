@@ -103,12 +103,29 @@ func (b *Runtime) Build(ctx context.Context, req Request, warn Warn, file string
 		return err
 	}
 	b.req, b.Recompute = req, req.Config.Train.Recompute
-	if err := CheckMemory(req.Config, req.Model, b.Programs); err != nil {
-		return refusal(err, file)
-	}
 	plan, err := Plan(req.Config, req.Model, b.Programs)
 	if err != nil {
 		return err
+	}
+	check := func(c *step.Compiled) error {
+		if req.NoAttention { // only weights are read
+			return nil
+		}
+		err := CheckMemory(req.Config, b.Programs, c)
+		if _, refused := errors.AsType[*MemoryError](err); refused {
+			return refusal(err, file)
+		}
+		return err
+	}
+	if len(b.Programs.computing) > 0 { // before these plugins allocate memory
+		c, err := step.Compile(b.Device, plan)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		if err := check(c); err != nil {
+			return err
+		}
 	}
 	plan.Opaque, plan.Search = map[string]step.Opaque{}, map[string]step.Search{}
 	for _, part := range b.Programs.computing { // optimizers by tensors, and quantizers by weights
@@ -132,7 +149,9 @@ func (b *Runtime) Build(ctx context.Context, req Request, warn Warn, file string
 			plan.Search[site.Name] = s
 		}
 	}
-	b.Compiled, err = step.Compile(b.Device, plan)
+	if b.Compiled, err = step.Compile(b.Device, plan); err == nil && len(b.Programs.computing) == 0 {
+		err = check(b.Compiled)
+	}
 	return err
 }
 

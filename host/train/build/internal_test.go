@@ -133,40 +133,6 @@ func TestNormalization(t *testing.T) {
 	}
 }
 
-const taughtText = `
-model = {layers = 1, width = 32, heads = 2, hidden = 48, context = 16, vocab = 328}
-data = {train = "a", validation = "b"}
-train = {steps = 1, batch = 1, distillation = {teacher = "../../model/huggingface/testdata/llama32"}}
-schedule = {rate = 1e-3}
-`
-
-// TestTeacherInMemory checks that the parameters of the teacher are counted in a training, but not
-// in an evaluation, which does not load it.
-func TestTeacherInMemory(t *testing.T) {
-	cfg, err := config.Parse("run.toml", []byte(taughtText), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := Model(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	found, err := config.ReadInitial(cfg.TeacherDir(), 16)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := found.Settings
-	attention := (s.Heads + 2*s.KVHeads + s.Heads) * s.HeadSize * s.Width
-	// with a tied head
-	want := s.Vocab*s.Width + s.Layers*(attention+3*s.Width*s.Hidden+2*s.Width) + s.Width
-	for forward, wanted := range map[bool]float64{false: float64(want), true: 0} {
-		got, err := sizesOf(cfg, m, &Programs{Forward: forward})
-		if err != nil || got.Teacher.Parameters != wanted {
-			t.Errorf("forward %v: %v elements, want %v; error %v", forward, got.Teacher, wanted, err)
-		}
-	}
-}
-
 // TestUnusedRowsArePadding checks that, if documents are separate, the unused rows of the last
 // batch are padding, which quantizers see as zeros.
 func TestUnusedRowsArePadding(t *testing.T) {

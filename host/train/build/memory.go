@@ -23,8 +23,8 @@ type By string
 
 // The values of By.
 const (
-	BySizes By = "sizes" // [Estimate], for the CPU
-	ByXLA   By = "XLA"   // the GPU's compiler, from the compiled step
+	ByPlan By = "plan" // for the CPU, from the compiled step
+	ByXLA  By = "XLA"  // the GPU's compiler, from the compiled step
 )
 
 // Report compares the memory that a run needs with the available memory.
@@ -33,7 +33,7 @@ type Report struct {
 	Parts    []Part  `json:"parts"` // in descending order, without items that are zero
 	By       By      `json:"by"`
 	Accuracy float64 `json:"accuracy"`          // relative error of the estimate; 0 by XLA
-	Seconds  float64 `json:"seconds,omitempty"` // compilation time of XLA
+	Seconds  float64 `json:"seconds,omitempty"` // compilation time
 	// Available is nil if the memory of the machine or the GPU is unknown.
 	Available *Available `json:"available,omitempty"`
 	Fits      bool       `json:"fits"`
@@ -42,16 +42,16 @@ type Report struct {
 	less []string // settings that would use less memory
 }
 
-// Accuracy is the relative error of [Estimate]. A run is refused only if the estimate exceeds the
-// available memory even when it is reduced by this fraction.
-const Accuracy = 0.25
+// Accuracy is the relative error of an estimate for the CPU. A run is refused only if the estimate
+// exceeds the available memory even when it is reduced by this fraction.
+const Accuracy = 0.2
 
 // addressable is the size of a process's address space on current machines: 47 bits.
 const addressable = 1 << 47
 
 func newReport(by By, parts []Part, available *Available, less []string) *Report {
 	r := &Report{By: by, Available: available, less: less}
-	if by == BySizes {
+	if by == ByPlan {
 		r.Accuracy = Accuracy
 	}
 	for _, p := range parts {
@@ -148,14 +148,13 @@ func Bytes(n float64) string {
 }
 
 // CheckMemory returns a [*MemoryError] if a run on the CPU is estimated to need more memory than is
-// available or, with train.memory_check = "off", than any machine has. On a GPU, memory is checked
-// after compilation.
-func CheckMemory(cfg *config.Config, m model.Model, programs *Programs) error {
+// available or, with train.memory_check = "off", than any machine has. It compiles the programs of c
+// that need the most. On a GPU, memory is checked after all are compiled.
+func CheckMemory(cfg *config.Config, programs *Programs, c *step.Compiled) error {
 	if cfg.Device.Kind != device.CPU {
 		return nil
 	}
-	available := machineFor(cfg)
-	r, err := estimate(cfg, m, programs, available)
+	r, err := compiledReport(cfg, programs, c)
 	if err != nil {
 		return err
 	}
@@ -164,8 +163,8 @@ func CheckMemory(cfg *config.Config, m model.Model, programs *Programs) error {
 	}
 	// Make the garbage collector run more often when memory gets scarce, unless the user has set a
 	// limit (GOMEMLIMIT).
-	if available != nil && debug.SetMemoryLimit(-1) == math.MaxInt64 {
-		debug.SetMemoryLimit(int64(0.9 * float64(available.Bytes)))
+	if r.Available != nil && debug.SetMemoryLimit(-1) == math.MaxInt64 {
+		debug.SetMemoryLimit(int64(0.9 * float64(r.Available.Bytes)))
 	}
 	return nil
 }
@@ -180,26 +179,55 @@ func machineFor(cfg *config.Config) *Available {
 	return &a
 }
 
-func estimate(
-	cfg *config.Config, m model.Model, programs *Programs, available *Available,
-) (*Report, error) {
-	s, err := sizesOf(cfg, m, programs)
-	return newReport(BySizes, Estimate(s), available, remedies(cfg, programs.Forward)), err
-}
-
 // memoryNeed is a function that determines how much memory a run needs.
 type memoryNeed = func(*config.Config, model.Model) (*Report, error)
 
-// needOn returns a function that estimates the memory for the CPU or, for any other device,
-// compiles the step.
+// needOn returns a function that compiles the step for a device.
 func needOn(dev *engine.Device, programs *Programs) memoryNeed {
 	return func(cfg *config.Config, m model.Model) (*Report, error) {
-		if cfg.Device.Kind == device.CPU {
-			return estimate(cfg, m, programs, machineFor(cfg))
+		if dev.Kind() != device.CPU && slices.ContainsFunc(programs.computing,
+			func(p *computing) bool { return len(p.tensors) > 0 }) {
+			return nil, fmt.Errorf("%w if the optimizer runs in its plugin's process", errUnknown)
 		}
-		return compiledReport(cfg, m, programs, dev)
+		plan, err := Plan(cfg, m, programs)
+		if err != nil {
+			return nil, err
+		}
+		c, err := step.Compile(dev, plan)
+		if err != nil {
+			return nil, err
+		}
+		defer c.Close()
+		return compiledReport(cfg, programs, c)
 	}
 }
+
+// Of the memory that a run on the CPU needs besides what its programs need, as measured in
+// TestEstimate.
+const (
+	itself = 75e6 // code, plugins' programs, the Go runtime
+	// pooled is the fraction by which memory that is kept for reuse exceeds what is in use.
+	pooled = 0.12
+)
+
+// cpuReport adds to the memory of the programs what is beside them.
+func cpuReport(cfg *config.Config, programs *Programs, m step.Memory) *Report {
+	return newReport(ByPlan, []Part{
+		{"the program itself", itself},
+		{stateParts, float64(m.State)},
+		{temporaryParts, float64(m.Temporary)},
+		{"what its programs pass on and read: gradients, quantized weights, tokens, caches, a teacher",
+			float64(m.Other)},
+		{"memory that is kept for reuse", pooled * float64(m.Total())},
+		{"refreshes, searches, samples, and what plugins hold", beside(cfg, programs)},
+	}, machineFor(cfg), remedies(cfg, programs.Forward))
+}
+
+// Parts of the memory of programs.
+const (
+	stateParts     = "parameters, and states of optimizers and quantizers"
+	temporaryParts = "values inside a step: activations, gradients, quantized weights"
+)
 
 func gpuReport(cfg *config.Config, dev *engine.Device, m step.Memory) *Report {
 	var available *Available
@@ -209,35 +237,38 @@ func gpuReport(cfg *config.Config, dev *engine.Device, m step.Memory) *Report {
 		available = &Available{Bytes: bytes, Limit: limit}
 	}
 	return newReport(ByXLA, []Part{
-		{"parameters, and states of optimizers and quantizers", float64(m.State)},
-		{"values inside a step: activations, gradients, quantized weights", float64(m.Temporary)},
+		{stateParts, float64(m.State)},
+		{temporaryParts, float64(m.Temporary)},
 		{"its code, and what else it reads and returns", float64(m.Other)},
 	}, available, remedies(cfg, false))
 }
 
 var errUnknown = errors.New("XLA does not report the memory that a step needs")
 
-func compiledReport(
-	cfg *config.Config, m model.Model, programs *Programs, dev *engine.Device,
-) (*Report, error) {
-	if slices.ContainsFunc(programs.computing, func(p *computing) bool { return len(p.tensors) > 0 }) {
-		return nil, fmt.Errorf("%w if the optimizer runs in its plugin's process", errUnknown)
-	}
-	plan, err := Plan(cfg, m, programs)
-	if err != nil {
-		return nil, err
-	}
+// compiledReport compiles the programs of c that need the most memory, and returns what a run needs.
+func compiledReport(cfg *config.Config, programs *Programs, c *step.Compiled) (*Report, error) {
 	began := time.Now()
-	need, ok, err := step.CompiledMemory(dev, plan)
+	determine := c.TrainingMemory
+	if programs.Forward {
+		determine = func() (step.Memory, bool, error) { return c.EvaluationMemory(programs.Piece) }
+	}
+	need, ok, err := determine()
 	if err == nil && !ok {
 		err = errUnknown
 	}
 	if err != nil {
 		return nil, err
 	}
-	r := gpuReport(cfg, dev, need)
+	r := reportOf(cfg, programs, c.Device(), need)
 	r.Seconds = time.Since(began).Seconds()
 	return r, nil
+}
+
+func reportOf(cfg *config.Config, programs *Programs, dev *engine.Device, m step.Memory) *Report {
+	if dev.SharesMemory() {
+		return cpuReport(cfg, programs, m)
+	}
+	return gpuReport(cfg, dev, m)
 }
 
 // report returns the memory that the compiled step needs, or nil if it is unknown.
@@ -249,7 +280,7 @@ func (b *Runtime) report() *Report {
 	if !ok {
 		return nil
 	}
-	return gpuReport(b.req.Config, b.Device, need)
+	return reportOf(b.req.Config, b.Programs, b.Device, need)
 }
 
 // Explain adds to an out-of-memory error of a GPU how much memory the run needs, and settings that
@@ -314,23 +345,16 @@ func decide(
 func Memory(
 	cfg *config.Config, m model.Model, programs *Programs, warn Warn,
 ) (_ *Report, err error) {
-	if cfg.Device.Kind == device.CPU {
-		if cfg, m, err = ResolveRecompute(cfg, m, programs, nil); err != nil {
-			return nil, err
-		}
-		checked := *cfg
-		checked.Train.MemoryCheck = "on"
-		return estimate(cfg, m, programs, machineFor(&checked))
-	}
 	other := *cfg
 	other.Device.Preallocate = "off" // programs are compiled, but only tuning trials run
+	other.Train.MemoryCheck = "on"
 	dev, err := Device(&other, warn)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
 	need := needOn(dev, programs)
-	cfg, m, r, err := decide(cfg, m, programs, need)
+	cfg, m, r, err := decide(&other, m, programs, need)
 	if err != nil || r != nil {
 		return r, err
 	}

@@ -3,6 +3,8 @@ package build_test
 import (
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -14,10 +16,15 @@ import (
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
-// small is a Llama of 2 layers.
-var small = build.Sizes{
-	Layers: 2, Width: 256, Hidden: 768, Heads: 4, Vocabulary: 1000, Context: 512, Batch: 64,
-	Parameters: 2.2e6, Quantized: 1.7e6, States: 4.4e6,
+// small is what a small run needs.
+var small = []build.Part{{What: "the program itself", Bytes: 75e6}, {What: "values", Bytes: 2e9},
+	{What: "nothing"}, {What: "states", Bytes: 60e6}}
+
+func total(parts []build.Part) (sum float64) {
+	for _, p := range parts {
+		sum += p.Bytes
+	}
+	return sum
 }
 
 // TestReportErr checks that a run that does not fit is refused, with advice.
@@ -36,7 +43,7 @@ func TestReportErr(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := testrun.Config(t, append(c.overrides, "diagnostics.every=5")...)
 			report := func(available int64) *build.Report {
-				return build.NewReport(build.BySizes, build.Estimate(small),
+				return build.NewReport(build.ByPlan, small,
 					&build.Available{Bytes: available, Limit: "of a test"}, build.Remedies(cfg, c.forward))
 			}
 			need := int64(total(small))
@@ -53,15 +60,35 @@ func TestReportErr(t *testing.T) {
 	}
 }
 
+// TestReport checks the sum and the order of the parts, and that Fits agrees with Err.
+func TestReport(t *testing.T) {
+	all := total(small)
+	for _, available := range []*build.Available{nil, {Bytes: int64(all)}, {Bytes: int64(all / 2)}} {
+		r := build.NewReport(build.ByPlan, small, available, nil)
+		if want := r.Err() == nil; r.Fits != want || r.Bytes != all || r.Available != available {
+			t.Errorf("%+v, want %g bytes and fits %v", r, all, want)
+		}
+		sum := 0.0
+		for _, p := range r.Parts {
+			sum += p.Bytes
+		}
+		if math.Abs(sum-all) > 1e-9*all {
+			t.Errorf("the parts are %g bytes, want %g", sum, all)
+		}
+		if !slices.IsSortedFunc(r.Parts, func(a, b build.Part) int { return int(b.Bytes - a.Bytes) }) {
+			t.Errorf("not the largest first: %v", r.Parts)
+		}
+	}
+}
+
 // TestCheckWithoutMachine checks that without information about the machine, a run is refused only
 // if no machine has enough memory.
 func TestCheckWithoutMachine(t *testing.T) {
-	if err := build.NewReport(build.BySizes, build.Estimate(small), nil, nil).Err(); err != nil {
+	if err := build.NewReport(build.ByPlan, small, nil, nil).Err(); err != nil {
 		t.Error(err)
 	}
-	huge := small
-	huge.Context, huge.Heads = 1<<20, 1<<16
-	if err := build.NewReport(build.BySizes, build.Estimate(huge), nil, nil).Err(); err == nil {
+	huge := append(small, build.Part{What: "more", Bytes: 1e15})
+	if err := build.NewReport(build.ByPlan, huge, nil, nil).Err(); err == nil {
 		t.Error("a petabyte was not refused")
 	}
 }
@@ -136,8 +163,8 @@ func TestRecomputeAuto(t *testing.T) {
 	need := map[architecture.Recompute]int64{}
 	for _, recompute := range []architecture.Recompute{architecture.RecomputeNone,
 		architecture.RecomputeAttention} {
-		report, err := build.EstimateOf(
-			testrun.Again(t, cfg, fmt.Sprintf("train.recompute=%q", recompute)), m, programs, nil)
+		again := testrun.Again(t, cfg, fmt.Sprintf("train.recompute=%q", recompute))
+		report, err := build.EstimateOf(again, modelOf(t, again), programs, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -167,6 +194,37 @@ func TestRecomputeAuto(t *testing.T) {
 		}
 		if decided.Train.Recompute != tt.want || cfg.Train.Recompute != config.RecomputeAuto {
 			t.Errorf("with %v: %q, want %q", tt.available, decided.Train.Recompute, tt.want)
+		}
+	}
+}
+
+// TestTeacherInMemory checks that the parameters of the teacher are counted in a training, but not
+// in an evaluation, which does not load it.
+func TestTeacherInMemory(t *testing.T) {
+	text := func(more string) *config.Config {
+		return testrun.Parse(t, "model = {layers = 1, width = 32, heads = 2, hidden = 48, context = 16, "+
+			"vocab = 328}\ndata = {train = \"a\", validation = \"b\"}\nschedule = {rate = 1e-3}\n"+
+			"train = {steps = 1, batch = 1"+more+"}\n")
+	}
+	taught := text(`, distillation = {teacher = "../../model/huggingface/testdata/llama32"}`)
+	for _, forward := range []bool{false, true} {
+		var bytes []float64
+		for _, cfg := range []*config.Config{text(""), taught} {
+			m := modelOf(t, cfg)
+			programs, err := build.Collect(t.Context(), build.Request{Config: cfg, Model: m,
+				Batch: cfg.Train.Batch, Forward: forward, Finder: testrun.Finder(t)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := build.EstimateOf(cfg, m, programs, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			bytes = append(bytes, r.Bytes)
+		}
+		const teacher = 4 * 82752 // bytes of its parameters
+		if more := bytes[1] - bytes[0]; forward && more != 0 || !forward && more < teacher {
+			t.Errorf("forward %v: %g bytes more with a teacher of %d", forward, more, teacher)
 		}
 	}
 }

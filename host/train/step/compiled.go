@@ -91,8 +91,11 @@ func Compile(dev *engine.Device, plan Plan) (*Compiled, error) {
 
 // Keys of stages that several functions use. A gradient's key is the prefix followed by its kind.
 const (
-	quantizeKey = "quantize"
-	gradientKey = "gradient "
+	quantizeKey   = "quantize"
+	evaluationKey = "quantize for evaluation"
+	gradientKey   = "gradient "
+	lossesKey     = "losses"
+	decodeKey     = "decode"
 )
 
 // Prepare compiles the programs that training runs, with correction, statistics and evaluation, and
@@ -163,13 +166,16 @@ func (c *Compiled) Prepare(pareto bool) error {
 	}
 	compiled(nil, c.prepareEvaluation())
 	compiled(c.quantize(c.evaluationPlan))
-	compiled(c.compileOnce("losses", c.evaluationPlan.lossStage))
+	compiled(c.compileOnce(lossesKey, c.evaluationPlan.lossStage))
 	return failed
 }
 
 // Plan returns the compiled plan. Its quantizers return rotated values where products use rotated
 // operands.
 func (c *Compiled) Plan() *Plan { return &c.plan }
+
+// Device returns the device.
+func (c *Compiled) Device() *engine.Device { return c.dev }
 
 // Batch returns the number of sequences in a micro-batch, summed over replicas.
 func (c *Compiled) Batch() int { return c.plan.Batch * c.dev.Count() }
@@ -218,7 +224,7 @@ func (c *Compiled) quantize(p *Plan) (*update.Executable, error) {
 	}
 	key := quantizeKey
 	if p != &c.plan {
-		key += " for evaluation"
+		key = evaluationKey
 	}
 	return c.compileOnce(key, p.quantizeStage)
 }

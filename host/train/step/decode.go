@@ -73,7 +73,7 @@ func (d *Decoder) Next(tokens []int32) ([]float32, error) {
 	if err := c.evaluationPlan.checkPiece(len(tokens)); err != nil {
 		return nil, err
 	}
-	key := fmt.Sprintf("decode %d %d %d", len(d.first), n, d.length)
+	key := fmt.Sprintf("%s %d %d %d", decodeKey, len(d.first), n, d.length)
 	exec, err := c.compileOnce(key, func() update.Stage {
 		return c.evaluationPlan.decodeStage(len(d.first), n, d.length)
 	})

@@ -88,7 +88,7 @@ func (e *Evaluator) Losses(tokens []int32) ([]float32, error) {
 		return nil, err
 	}
 	defer t.Finalize()
-	return e.runStage("losses", e.c.evaluationPlan.lossStage, update.Tensors{tokensName: t})
+	return e.runStage(lossesKey, e.c.evaluationPlan.lossStage, update.Tensors{tokensName: t})
 }
 
 // Logits returns the logits of every token of a batch that holds the sequences of all replicas,

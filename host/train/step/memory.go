@@ -1,6 +1,8 @@
 package step
 
 import (
+	"cmp"
+	"maps"
 	"strings"
 
 	"github.com/cage-qat/cage/host/cage"
@@ -21,52 +23,84 @@ type Memory struct {
 // Total returns State + Temporary + Other.
 func (m Memory) Total() int64 { return m.State + m.Temporary + m.Other }
 
-// CompiledMemory compiles only the program of a step that needs the most memory, and returns the
-// memory that steps need. It returns false if the device's compiler does not report it.
+// CompiledMemory returns the memory that the steps of a plan need; see [Compiled.TrainingMemory].
 func CompiledMemory(dev *engine.Device, plan Plan) (Memory, bool, error) {
 	c, err := Compile(dev, plan)
 	if err != nil {
 		return Memory{}, false, err
 	}
 	defer c.Close()
+	return c.TrainingMemory()
+}
+
+// TrainingMemory compiles the programs of a step that need the most memory, unless they are
+// compiled, and returns the memory that steps need. It returns false if the device's compiler does
+// not report it.
+func (c *Compiled) TrainingMemory() (_ Memory, ok bool, err error) {
 	mode := append(cage.Of(c.plan.Rules).Modes(), cage.Idle)[0]
 	if c.isSingle() {
 		_, err = c.single(mode)
-	} else {
-		if _, err = c.quantize(&c.plan); err == nil {
-			_, err = c.gradient(gradientKind{full: c.plan.FullPrecision, sum: c.plan.Accumulate > 1})
+	} else if _, err = c.quantize(&c.plan); err == nil {
+		_, err = c.gradient(gradientKind{full: c.plan.FullPrecision, sum: c.plan.Accumulate > 1})
+		if err == nil {
+			_, err = c.update(updateKind{mode: mode, part: cage.Updating})
 		}
-	}
-	if err != nil {
-		return Memory{}, false, err
+		if err == nil {
+			_, _, err = c.EvaluationMemory(0)
+		}
 	}
 	m, ok := c.Memory()
-	return m, ok, nil
+	return m, ok && err == nil, err
 }
 
-// Memory returns the memory that steps need, based on the programs compiled so far. It returns
-// false if the device's compiler does not report it.
-func (c *Compiled) Memory() (most Memory, ok bool) {
-	divided, sizes := c.plan.dividedTensors(), map[string]int64{} // in bytes, by name
-	add := func(specs []engine.Spec) (sum int64) {
-		for _, s := range divided.Specs(c.dev, specs) {
-			sizes[s.Name] = s.Shape.ByteSize()
-		}
-		for _, n := range sizes {
-			sum += n
-		}
-		return sum
+// EvaluationMemory is [Compiled.TrainingMemory] for the losses of a batch or, unless piece is 0, for
+// reading as many tokens of its sequences with a KV cache.
+func (c *Compiled) EvaluationMemory(piece int) (_ Memory, ok bool, err error) {
+	p := c.evaluationPlan
+	if _, err = c.quantize(p); err != nil {
+		return Memory{}, false, err
 	}
-	consider := func(e *update.Executable, beside []engine.Spec) {
+	if piece == 0 {
+		_, err = c.compileOnce(lossesKey, p.lossStage)
+	} else {
+		_, err = c.compileOnce(decodeKey, func() update.Stage {
+			return p.decodeStage(p.Batch, piece, p.Context)
+		})
+	}
+	m, ok := c.Memory()
+	return m, ok && err == nil, err
+}
+
+// Memory returns the memory that steps and evaluations need, based on the programs compiled so far.
+// It returns false if the device's compiler does not report it.
+func (c *Compiled) Memory() (most Memory, ok bool) {
+	divided := c.plan.dividedTensors()
+	sizes := func(into map[string]int64, specs []engine.Spec) {
+		for _, s := range divided.Specs(c.dev, specs) {
+			into[s.Name] = s.Shape.ByteSize()
+		}
+	}
+	state := map[string]int64{}
+	sizes(state, inputSpecs(c.plan.stateTensors(), asNamed, true))
+	// quantized is the executable whose outputs remain in memory.
+	consider := func(e *update.Executable, quantized *update.Executable) {
 		m, told := e.Memory()
 		if !told {
 			return
 		}
-		clear(sizes)
-		state := add(inputSpecs(c.plan.stateTensors(), asNamed, true))
-		other := add(append(beside, e.Inputs...)) - state
-		other += m.Outputs - m.Aliased + m.Code
-		need := Memory{State: state, Temporary: m.Temporary, Other: other}
+		all := maps.Clone(state)
+		sizes(all, e.Inputs)
+		if quantized != nil {
+			sizes(all, quantized.OutputSpecs())
+		}
+		need := Memory{Temporary: m.Temporary, Other: m.Outputs - m.Aliased + m.Code}
+		for name, bytes := range all {
+			if _, ok := state[name]; ok {
+				need.State += bytes
+			} else {
+				need.Other += bytes
+			}
+		}
 		if !ok || need.Total() > most.Total() {
 			most, ok = need, true
 		}
@@ -74,13 +108,17 @@ func (c *Compiled) Memory() (most Memory, ok bool) {
 	for _, w := range c.singles {
 		consider(w.exec, nil)
 	}
+	for _, u := range c.updates {
+		if u != nil {
+			consider(u.Executable, c.stages[quantizeKey])
+		}
+	}
 	for key, e := range c.stages {
-		if strings.HasPrefix(key, gradientKey) {
-			var quantized []engine.Spec
-			if q := c.stages[quantizeKey]; q != nil {
-				quantized = q.OutputSpecs()
-			}
-			consider(e, quantized)
+		switch {
+		case strings.HasPrefix(key, gradientKey):
+			consider(e, c.stages[quantizeKey])
+		case key == lossesKey, strings.HasPrefix(key, decodeKey):
+			consider(e, cmp.Or(c.stages[evaluationKey], c.stages[quantizeKey]))
 		}
 	}
 	return most, ok

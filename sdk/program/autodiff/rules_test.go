@@ -257,6 +257,23 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// TestTooLarge differentiates a program whose gradient needs a larger constant than programs may
+// have: an error that says so.
+func TestTooLarge(t *testing.T) {
+	b := program.NewSimplifier("large")
+	x := b.Input("x", program.FloatType(1<<20, 1))
+	wide := x.Concatenate(1, x).Broadcast([]int{1 << 20, 2, 1 << 12}, []int{0, 1})
+	b.Output("y", wide.Exp().At(2, 0, 1).SumAll())
+	p, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "has more than 2147483647 elements"
+	if _, err := autodiff.VJP(p, "y", "x"); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q in it", err, want)
+	}
+}
+
 func TestLongNames(t *testing.T) {
 	b := program.NewBuilder(strings.Repeat("n", program.MaxName))
 	b.Output("y", b.Input("x", program.FloatType()).Exp())

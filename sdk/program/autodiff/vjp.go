@@ -130,6 +130,9 @@ func (t *tape) reverse() error {
 		t.add(output, t.seeds[i])
 	}
 	for i := len(t.p.Nodes) - 1; i >= 0; i-- {
+		if err := t.b.Err(); err != nil { // values after a mistake have no types
+			return err
+		}
 		id := program.ID(len(t.p.Inputs) + i)
 		n := &t.p.Nodes[i]
 		if n.Op == program.OpCall {
