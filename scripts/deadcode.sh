@@ -12,7 +12,7 @@ host/compute/engine/cudaplugin\.go:.*	called in builds with the tag cuda
 '
 tested='
 host/compute/engine/cuda(plugin|libraries)\.go:.*	called in builds with the tag cuda
-internal/testing/.*/.*	for tests only
+(internal|host)/testing/.*/.*	for tests only
 sdk/(program/reference/|sdktest/)?[a-z]+\.go:.*	what authors of plugins call
 host/study/load\.go:Parse	tests and examples have their studies in their text
 '

@@ -1,4 +1,4 @@
-"""Compiles StableHLO programs for an NVIDIA GPU that is not there. As a program it does so for the recorder (internal/testing/pjrtrecord), which
+"""Compiles StableHLO programs for an NVIDIA GPU that is not there. As a program it does so for the recorder (host/testing/pjrtrecord), which
 asks it over a socket, its standard input, and has CAGE_RECORD_COMPILE_ONLY set: what is compiled is never executed.
 
 Needs jaxlib and JAX's plugin for CUDA, but neither a GPU nor a driver. Nothing is tuned by trying it out, as XLA does where there is a GPU. Plugins

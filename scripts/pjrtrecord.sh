@@ -1,5 +1,5 @@
 # Read by xla.sh and predict.sh: what both need to give cage's device "cuda" the PJRT plugin
-# internal/testing/pjrtrecord, in the place of a GPU's. To be read in the root of the repository by
+# host/testing/pjrtrecord, in the place of a GPU's. To be read in the root of the repository by
 # bash, with these variables:
 #
 #   name         of the script, for messages
@@ -28,5 +28,5 @@ record() {
 	go mod download github.com/gomlx/go-xla # has the header of PJRT
 	# shellcheck disable=SC2086 # the compiler may be a command with flags
 	$compiler -shared -fPIC -pthread -I "$(go list -m -f '{{.Dir}}' github.com/gomlx/go-xla)/pjrt" \
-		-o "$PJRT_PLUGIN_LIBRARY_PATH" internal/testing/pjrtrecord/testdata/*.c
+		-o "$PJRT_PLUGIN_LIBRARY_PATH" host/testing/pjrtrecord/testdata/*.c
 }

@@ -12,7 +12,7 @@
 #                                  executed, and all that is read from it is zero
 #
 # `cage bench step` gives the programs, on a PJRT plugin that records and computes nothing
-# (internal/testing/pjrtrecord); scripts/gpucompiler.py has JAX's plugin for CUDA compile them, and
+# (host/testing/pjrtrecord); scripts/gpucompiler.py has JAX's plugin for CUDA compile them, and
 # scripts/predict.py reads what comes out. JAX's plugin comes from PyPI with the compilers of
 # CUDA's toolkit (1.3 GB for each version) and goes into virtual environments in $PREDICT_DIR
 # (default: cage-predict in the user's cache). Without a C compiler or without these there is

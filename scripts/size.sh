@@ -11,7 +11,7 @@ $2 == "total" { next } # xargs may call wc more than once
 	split($2, part, "/")
 	layer = part[1] == "host" ? "core, host/" part[2] : "core, " part[1]
 	if (part[1] == "tools" || part[1] == "examples") layer = part[1]
-	if ($2 ~ /^internal\/testing\//) layer = "test support"
+	if ($2 ~ /^(internal|host)\/testing\//) layer = "test support"
 	kind = layer; sub(",.*", "", kind)
 	lines[layer] += $1; sum[kind] += $1; all += $1
 }

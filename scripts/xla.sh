@@ -6,7 +6,7 @@
 #   scripts/xla.sh COMMAND...  any command: the device "cuda" of a cage built with the tag
 #                              cuda, and of tests, has 4 GPUs that are processors
 #
-# A PJRT plugin (internal/testing/pjrtrecord) hands programs to a process of Python, in which
+# A PJRT plugin (host/testing/pjrtrecord) hands programs to a process of Python, in which
 # XLA compiles and executes them. JAX, which has XLA, comes from PyPI (600 MB) and goes into
 # a virtual environment in $XLA_DIR (default: cage-xla in the user's cache). Where there is
 # no C compiler, no Python or no JAX, the tests are skipped.
@@ -24,7 +24,7 @@ command -v python3 >/dev/null || missing "there is no python3"
 install python3 "$work" jax==0.10.2 jaxlib==0.10.2 ml-dtypes==0.6.0 numpy==2.4.6 opt-einsum==3.4.0 scipy==1.17.1
 record
 export CAGE_RECORD_DEVICES=4 CAGE_RECORD_LINGER=1 CAGE_RECORD_PYTHON=$work/venv/bin/python
-export CAGE_RECORD_SCRIPT=$PWD/internal/testing/pjrtrecord/testdata/execute.py
+export CAGE_RECORD_SCRIPT=$PWD/host/testing/pjrtrecord/testdata/execute.py
 export GOGC=400 CAGE_TEST_DEVICE=cuda CAGE_TEST_XLA=$work/venv/bin/python
 if [ $# -gt 0 ]; then
 	exec "$@"
@@ -52,7 +52,7 @@ programs() {
 	check ./host/model 'GradientsMatchPyTorch|TestLoss$|BFloat16|SharedKeys|Decode/qwen3|DocumentsAreKeptApart/qwen3'
 	check ./host/model/graphs 'Rules/llama|Rules/gemma2|DivergenceAgrees'
 	check ./host/train/step 'Replicas|Sampled|Columns|Single|BFloat16|Evaluat|Scores|SkippedStep$|Quantized$|RefreshDelay|IntegerProducts|OwnBackward'
-	check ./internal/testing/pjrtrecord Processes
+	check ./host/testing/pjrtrecord Processes
 }
 
 # show ends what still runs, and shows what was found, also where this script is ended before.

@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/testing/plugintest"
+	"github.com/cage-qat/cage/host/testing/plugintest"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/spec"
 )

@@ -12,8 +12,8 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/network"
+	"github.com/cage-qat/cage/host/testing/testdevice"
 	"github.com/cage-qat/cage/internal/lists"
-	"github.com/cage-qat/cage/internal/testing/testdevice"
 	"github.com/cage-qat/cage/sdk/program"
 )
 

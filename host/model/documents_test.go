@@ -13,8 +13,8 @@ import (
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/network"
+	"github.com/cage-qat/cage/host/testing/pjrtrecord"
 	"github.com/cage-qat/cage/internal/lists"
-	"github.com/cage-qat/cage/internal/testing/pjrtrecord"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )

@@ -8,7 +8,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/model/architecture"
-	"github.com/cage-qat/cage/internal/testing/testdevice"
+	"github.com/cage-qat/cage/host/testing/testdevice"
 	"github.com/cage-qat/cage/sdk/program"
 )
 

@@ -10,8 +10,8 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/network"
-	"github.com/cage-qat/cage/internal/testing/testdevice"
-	"github.com/cage-qat/cage/internal/testing/teststage"
+	"github.com/cage-qat/cage/host/testing/testdevice"
+	"github.com/cage-qat/cage/host/testing/teststage"
 	"github.com/cage-qat/cage/sdk/program"
 )
 

@@ -21,8 +21,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/host/testing/testrun"
 	"github.com/cage-qat/cage/host/train/metrics"
-	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // TestKilledAtAnyMoment kills the command with SIGKILL at random moments until the study ends, and

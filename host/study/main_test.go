@@ -11,8 +11,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/host/testing/testrun"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
-	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // cage builds the command, once for all tests, and returns its path.

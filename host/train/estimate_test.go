@@ -5,10 +5,10 @@ import (
 	"math"
 	"testing"
 
+	"github.com/cage-qat/cage/host/testing/testrun"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/config"
-	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // accurate fails unless the estimate agrees with the measurement.
@@ -24,8 +24,8 @@ func accurate(t *testing.T, cfg *config.Config, megabytes float64) {
 }
 
 // TestEstimate compares estimates with the largest resident sizes, in MB, of three steps on two
-// processors with AVX-512, with GOGC=10 and a processor per thread (2026-12-01). Scores of attention
-// are not kept, so that many heads and a long context need little.
+// processors with AVX-512, with GOGC=10 and a processor per thread (2026-12-01). Scores of
+// attention are not kept, so that many heads and a long context need little.
 func TestEstimate(t *testing.T) {
 	files, validation := testrun.Dataset(t)
 	const quest = "quantizer.plugin = \"quest\"\noptimizer.plugin = \"adamw\""

@@ -9,11 +9,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/testing/testrun"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
-	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // The quantizers and optimizers of this repository, with the settings for rows of 32 elements, and

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/cage-qat/cage/host/testing/testrun"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
-	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // operands quantizes keys, values, queries and the head: the values with trained parameters, the

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/testing/testrun"
 	"github.com/cage-qat/cage/host/train"
-	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // overrides returns [[quantizer.overrides]] from the contents of inline tables.

@@ -10,12 +10,12 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/cage-qat/cage/host/testing/testrun"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
-	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 const fineTuningRate = `schedule={kind="constant", rate=1e-4}`

@@ -13,12 +13,12 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/testing/pjrtrecord"
+	"github.com/cage-qat/cage/host/testing/testrun"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/plugin"
-	"github.com/cage-qat/cage/internal/testing/pjrtrecord"
-	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // onXLA makes XLA on the given number of processors the device of kind "cuda".

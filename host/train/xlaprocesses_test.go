@@ -12,13 +12,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cage-qat/cage/host/testing/pjrtrecord"
+	"github.com/cage-qat/cage/host/testing/testrun"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/rundir"
-	"github.com/cage-qat/cage/internal/testing/pjrtrecord"
-	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // part is one process of a training: the cage command.

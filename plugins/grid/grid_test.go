@@ -5,8 +5,8 @@ import (
 	"math"
 	"testing"
 
+	"github.com/cage-qat/cage/host/testing/plugintest"
 	"github.com/cage-qat/cage/internal/testing/golden"
-	"github.com/cage-qat/cage/internal/testing/plugintest"
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 

@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/testing/plugintest"
+	"github.com/cage-qat/cage/host/testing/plugintest"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/microscaling"
 )

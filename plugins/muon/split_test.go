@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"github.com/cage-qat/cage/internal/testing/plugintest"
+	"github.com/cage-qat/cage/host/testing/plugintest"
 	"github.com/cage-qat/cage/sdk"
 )
 

@@ -10,9 +10,9 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
+	"github.com/cage-qat/cage/host/testing/plugintest"
 	"github.com/cage-qat/cage/internal/testing/fpmodel"
 	"github.com/cage-qat/cage/internal/testing/golden"
-	"github.com/cage-qat/cage/internal/testing/plugintest"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/microscaling"

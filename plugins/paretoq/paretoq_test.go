@@ -5,7 +5,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/testing/plugintest"
+	"github.com/cage-qat/cage/host/testing/plugintest"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/sdktest"

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/testing/plugintest"
 	"github.com/cage-qat/cage/internal/testing/golden"
-	"github.com/cage-qat/cage/internal/testing/plugintest"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/microscaling"

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/testing/plugintest"
+	"github.com/cage-qat/cage/host/testing/plugintest"
 )
 
 // TestBlocks checks that each block moves like a separate tensor, for grids with one or both axes

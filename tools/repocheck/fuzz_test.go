@@ -55,7 +55,7 @@ var parsers = []struct{ what, pkg, targets string }{
 	{"programs, run by the reference implementation", "sdk/program/reference", "FuzzRun"},
 	{"products of matrices, on every tier", "host/compute/matmul", "FuzzProduct"},
 	{"programs, run by rows", "host/compute/cpu", "FuzzPrograms"},
-	{"programs, run by every executor", "internal/testing/executortest", "FuzzExecutors"},
+	{"programs, run by every executor", "host/testing/executortest", "FuzzExecutors"},
 	{"values of other implementations, put to plugins", "sdk/sdktest", "FuzzGoldenFile"},
 	{"lines of JSON of files that grow", "internal/jsonlines", "FuzzRead"},
 	{"foreign text on a terminal, labels as names of files", "internal/safetext",

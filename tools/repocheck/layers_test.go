@@ -7,8 +7,8 @@ import (
 )
 
 // layers lists the directories of host/, highest first. A package imports packages of its own
-// layer, of lower layers, of the sdk and of internal/.
-var layers = []string{"study", "deploy", "train", "model", "compute", "cage", "data"}
+// layer, of lower layers, of the sdk and of internal/. Tests of all import testing.
+var layers = []string{"testing", "study", "deploy", "train", "model", "compute", "cage", "data"}
 
 // TestLayers checks that no package of host/ imports one of a higher layer.
 func TestLayers(t *testing.T) {

@@ -41,7 +41,7 @@ var unixCalls = []string{"Creat", "Fallocate", "Ftruncate", "Open", "Openat", "R
 
 // notOfUsers lists files of programs that no user runs, and file systems for tests.
 var notOfUsers = []string{
-	"internal/testing/*/*", "tools/*/*",
+	"internal/testing/*/*", "host/testing/*/*", "tools/*/*",
 }
 
 // TestLosses checks that each place that may lose the content of a file is in knows.

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/cage-qat/cage/host/testing/plugintest"
 	"github.com/cage-qat/cage/internal/testing/golden"
-	"github.com/cage-qat/cage/internal/testing/plugintest"
 )
 
 func TestQuantize(t *testing.T) {

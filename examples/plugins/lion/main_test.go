@@ -3,8 +3,8 @@ package main
 import (
 	"testing"
 
+	"github.com/cage-qat/cage/host/testing/plugintest"
 	"github.com/cage-qat/cage/internal/testing/golden"
-	"github.com/cage-qat/cage/internal/testing/plugintest"
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 

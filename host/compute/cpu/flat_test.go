@@ -17,7 +17,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/passes"
 	tensorshapes "github.com/cage-qat/cage/host/compute/shapes"
-	_ "github.com/cage-qat/cage/internal/testing/testdevice" // graphs on the CPU
+	_ "github.com/cage-qat/cage/host/testing/testdevice" // graphs on the CPU
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/sdk/program"
 )

@@ -12,7 +12,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/cpu"
 	"github.com/cage-qat/cage/host/compute/passes"
-	"github.com/cage-qat/cage/internal/testing/testrows"
+	"github.com/cage-qat/cage/host/testing/testrows"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/program/transform"

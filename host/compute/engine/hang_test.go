@@ -9,7 +9,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/graph"
-	"github.com/cage-qat/cage/internal/testing/pjrtrecord"
+	"github.com/cage-qat/cage/host/testing/pjrtrecord"
 )
 
 // TestHang checks that a step on a device that does not answer fails after Options.Timeout, and

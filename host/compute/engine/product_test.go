@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/shapes"
-	"github.com/cage-qat/cage/internal/testing/testdevice"
+	"github.com/cage-qat/cage/host/testing/testdevice"
 )
 
 // TestProducts checks that products, with axes in any order, agree with the library's products of

@@ -11,8 +11,8 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/graph"
-	"github.com/cage-qat/cage/internal/testing/pjrtrecord"
-	"github.com/cage-qat/cage/internal/testing/testdevice"
+	"github.com/cage-qat/cage/host/testing/pjrtrecord"
+	"github.com/cage-qat/cage/host/testing/testdevice"
 )
 
 // record opens a recording device with the number of replicas in the options.

@@ -9,7 +9,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/graph"
-	"github.com/cage-qat/cage/internal/testing/testdevice"
+	"github.com/cage-qat/cage/host/testing/testdevice"
 )
 
 // sumsOfRows returns the column sums of a sharded input over all n replicas, n·y + n for the second

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/lower"
-	"github.com/cage-qat/cage/internal/testing/testrun"
+	"github.com/cage-qat/cage/host/testing/testrun"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
 )

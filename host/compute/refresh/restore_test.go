@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/refresh"
-	"github.com/cage-qat/cage/internal/testing/testrun"
+	"github.com/cage-qat/cage/host/testing/testrun"
 	"github.com/cage-qat/cage/sdk"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/testing/testkernel"
+	"github.com/cage-qat/cage/host/testing/testkernel"
 	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"

@@ -10,8 +10,8 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/compute/triton"
+	"github.com/cage-qat/cage/host/testing/testkernel"
 	"github.com/cage-qat/cage/internal/testing/randprog"
-	"github.com/cage-qat/cage/internal/testing/testkernel"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"

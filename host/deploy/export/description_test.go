@@ -12,9 +12,9 @@ import (
 	"github.com/cage-qat/cage/host/deploy/export"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/huggingface"
+	"github.com/cage-qat/cage/host/testing/testgguf"
 	"github.com/cage-qat/cage/internal/halffloat"
 	"github.com/cage-qat/cage/internal/testing/testfile"
-	"github.com/cage-qat/cage/internal/testing/testgguf"
 )
 
 // TestDescription checks that an export keeps the description of the model's checkpoint.

@@ -17,9 +17,9 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/gguf"
 	"github.com/cage-qat/cage/host/model/huggingface"
+	"github.com/cage-qat/cage/host/testing/testgguf"
 	"github.com/cage-qat/cage/internal/halffloat"
 	"github.com/cage-qat/cage/internal/testing/testfile"
-	"github.com/cage-qat/cage/internal/testing/testgguf"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 

@@ -15,7 +15,7 @@ import (
 	"github.com/cage-qat/cage/host/deploy/export"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/gguf"
-	"github.com/cage-qat/cage/internal/testing/testgguf"
+	"github.com/cage-qat/cage/host/testing/testgguf"
 	"github.com/cage-qat/cage/internal/vfs"
 	"github.com/cage-qat/cage/sdk"
 )

@@ -12,8 +12,8 @@ import (
 	"github.com/cage-qat/cage/host/deploy/export"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/testing/testgguf"
 	"github.com/cage-qat/cage/internal/testing/testfile"
-	"github.com/cage-qat/cage/internal/testing/testgguf"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 

@@ -1,9 +1,6 @@
 package quantize_test
 
 import (
-	"github.com/cage-qat/cage/host/model/network"
-	"github.com/cage-qat/cage/internal/testing/teststage"
-	"github.com/cage-qat/cage/sdk/program"
 	"math"
 	"slices"
 	"strings"
@@ -13,8 +10,11 @@ import (
 	"github.com/cage-qat/cage/host/deploy/posttrain"
 	"github.com/cage-qat/cage/host/deploy/quantize"
 	"github.com/cage-qat/cage/host/model/architecture"
-	"github.com/cage-qat/cage/internal/testing/testmodel"
+	"github.com/cage-qat/cage/host/model/network"
+	"github.com/cage-qat/cage/host/testing/testmodel"
+	"github.com/cage-qat/cage/host/testing/teststage"
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
 )
 

@@ -8,11 +8,11 @@ import (
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/deploy/quantize"
 	"github.com/cage-qat/cage/host/deploy/trained"
+	"github.com/cage-qat/cage/host/testing/testrun"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
-	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // TestGPTQOfConversations checks that a run of conversations is calibrated with its own training

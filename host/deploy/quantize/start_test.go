@@ -8,8 +8,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cage-qat/cage/host/deploy/trained"
+	"github.com/cage-qat/cage/host/testing/testrun"
 	"github.com/cage-qat/cage/host/train"
-	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // TestStart checks that a training that starts from a model that GPTQ has quantized has the loss of

@@ -7,8 +7,8 @@ import (
 
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/deploy/trained"
+	"github.com/cage-qat/cage/host/testing/testrun"
 	"github.com/cage-qat/cage/host/train"
-	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // TestCompare compares the divergence of a run from its own weights in full precision with one

@@ -12,7 +12,7 @@ import (
 
 	"github.com/cage-qat/cage/host/model/gguf"
 	"github.com/cage-qat/cage/host/model/safetensors"
-	"github.com/cage-qat/cage/internal/testing/testgguf"
+	"github.com/cage-qat/cage/host/testing/testgguf"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 

@@ -13,7 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/model/network"
-	"github.com/cage-qat/cage/internal/testing/testdevice"
+	"github.com/cage-qat/cage/host/testing/testdevice"
 )
 
 // withFusedAttention opens a device and compares its fused attention with plain attention. It skips

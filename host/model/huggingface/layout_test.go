@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/model/safetensors"
-	"github.com/cage-qat/cage/internal/testing/testhub"
+	"github.com/cage-qat/cage/host/testing/testhub"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/vfs"
 )

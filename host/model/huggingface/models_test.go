@@ -4,9 +4,6 @@ import (
 	"encoding/json/v2"
 	"flag"
 	"fmt"
-	networks "github.com/cage-qat/cage/host/model/network"
-	"github.com/cage-qat/cage/internal/testing/teststage"
-	"github.com/cage-qat/cage/sdk/program"
 	"maps"
 	"math"
 	"os"
@@ -24,10 +21,13 @@ import (
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/huggingface"
-	"github.com/cage-qat/cage/internal/testing/testdevice"
+	networks "github.com/cage-qat/cage/host/model/network"
+	"github.com/cage-qat/cage/host/testing/testdevice"
+	"github.com/cage-qat/cage/host/testing/testmodel"
+	"github.com/cage-qat/cage/host/testing/teststage"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
-	"github.com/cage-qat/cage/internal/testing/testmodel"
 	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // golden holds results of transformers for a checkpoint.

@@ -3,7 +3,7 @@ package bench_test
 import (
 	"testing"
 
-	"github.com/cage-qat/cage/internal/testing/testrun"
+	"github.com/cage-qat/cage/host/testing/testrun"
 )
 
 // TestMain runs the tests with shared plugins, and fails if a goroutine outlives them.

@@ -148,8 +148,8 @@ func Bytes(n float64) string {
 }
 
 // CheckMemory returns a [*MemoryError] if a run on the CPU is estimated to need more memory than is
-// available or, with train.memory_check = "off", than any machine has. It compiles the programs of c
-// that need the most. On a GPU, memory is checked after all are compiled.
+// available or, with train.memory_check = "off", than any machine has. It compiles the programs of
+// c that need the most. On a GPU, memory is checked after all are compiled.
 func CheckMemory(cfg *config.Config, programs *Programs, c *step.Compiled) error {
 	if cfg.Device.Kind != device.CPU {
 		return nil
@@ -245,7 +245,8 @@ func gpuReport(cfg *config.Config, dev *engine.Device, m step.Memory) *Report {
 
 var errUnknown = errors.New("XLA does not report the memory that a step needs")
 
-// compiledReport compiles the programs of c that need the most memory, and returns what a run needs.
+// compiledReport compiles the programs of c that need the most memory, and returns what a run
+// needs.
 func compiledReport(cfg *config.Config, programs *Programs, c *step.Compiled) (*Report, error) {
 	began := time.Now()
 	determine := c.TrainingMemory

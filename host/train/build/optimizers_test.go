@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/testing/testrun"
+	"github.com/cage-qat/cage/host/testing/testrun"
 	"github.com/cage-qat/cage/sdk/program"
 )
 

@@ -11,9 +11,9 @@ import (
 
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/testing/testrun"
 	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/config"
-	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // small is what a small run needs.

@@ -13,7 +13,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/testing/testrun"
+	"github.com/cage-qat/cage/host/testing/testrun"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/spec"

@@ -1,16 +1,16 @@
 package step
 
 import (
-	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/internal/testing/teststage"
-	"github.com/cage-qat/cage/sdk/program"
 	"math"
 	"math/rand/v2"
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model/lora"
-	"github.com/cage-qat/cage/internal/testing/testdevice"
+	"github.com/cage-qat/cage/host/testing/testdevice"
+	"github.com/cage-qat/cage/host/testing/teststage"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // table is a matrix of random numbers, stored by rows.

@@ -53,8 +53,8 @@ func (c *Compiled) TrainingMemory() (_ Memory, ok bool, err error) {
 	return m, ok && err == nil, err
 }
 
-// EvaluationMemory is [Compiled.TrainingMemory] for the losses of a batch or, unless piece is 0, for
-// reading as many tokens of its sequences with a KV cache.
+// EvaluationMemory is [Compiled.TrainingMemory] for the losses of a batch or, unless piece is 0,
+// for reading as many tokens of its sequences with a KV cache.
 func (c *Compiled) EvaluationMemory(piece int) (_ Memory, ok bool, err error) {
 	p := c.evaluationPlan
 	if _, err = c.quantize(p); err != nil {

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/internal/testing/testrun"
+	"github.com/cage-qat/cage/host/testing/testrun"
 )
 
 // TestMergedAreNotKept checks that only those merged weights take memory during the forward and

@@ -7,9 +7,9 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/testing/pjrtrecord"
+	"github.com/cage-qat/cage/host/testing/testrun"
 	"github.com/cage-qat/cage/host/train/step"
-	"github.com/cage-qat/cage/internal/testing/pjrtrecord"
-	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // TestSingleProgram checks what XLA gets for a step on two GPUs: one program, which updates

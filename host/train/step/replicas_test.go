@@ -8,9 +8,9 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/testing/testdevice"
+	"github.com/cage-qat/cage/host/testing/testrun"
 	"github.com/cage-qat/cage/host/train/step"
-	"github.com/cage-qat/cage/internal/testing/testdevice"
-	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // perReplica is the number of sequences in a micro-batch of each replica. A single replica has the

@@ -8,10 +8,10 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/device"
+	"github.com/cage-qat/cage/host/testing/testdevice"
+	"github.com/cage-qat/cage/host/testing/testrun"
 	"github.com/cage-qat/cage/host/train/step"
-	"github.com/cage-qat/cage/internal/testing/testdevice"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
-	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
 // shardedOn returns a step on several replicas that shard tensors. Its rows divide into four.

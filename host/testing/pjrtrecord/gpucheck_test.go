@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cage-qat/cage/internal/testing/pjrtrecord"
+	"github.com/cage-qat/cage/host/testing/pjrtrecord"
 )
 
 // TestGPUCheck runs scripts/gpu-check.sh on simulated GPU machines, and checks that the report

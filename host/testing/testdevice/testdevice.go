@@ -15,7 +15,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/internal/testing/graphexec"
+	"github.com/cage-qat/cage/host/testing/graphexec"
 )
 
 func init() { engine.GraphsOnCPU = graphexec.Compile }

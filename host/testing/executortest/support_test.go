@@ -20,7 +20,7 @@ var rewrite = flag.Bool("update", false, "write docs/design/executors.md anew")
 
 const page = "../../../docs/design/executors.md"
 
-const head = `<!-- Written by: go test ./internal/testing/executortest -run TestSupport -update -->
+const head = `<!-- Written by: go test ./host/testing/executortest -run TestSupport -update -->
 
 # Executors
 
@@ -29,7 +29,7 @@ On the CPU plans run them: operations of *cpu* in passes, others alone. Accelera
 preconditioners run on *refresh*, on the host.
 The operations are defined in [operations](../reference/operations.md). The table is made by trying one operation at a time, on tensors of 8 × 8
 floats and what is made of them. One test suite compares all executors with the reference executor, in float64:
-` + "`internal/testing/executortest`" + `. A test compares this table with the executors.
+` + "`host/testing/executortest`" + `. A test compares this table with the executors.
 
 | operation | cpu | graph | refresh |
 |---|---|---|---|

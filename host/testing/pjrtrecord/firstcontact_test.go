@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cage-qat/cage/internal/testing/pjrtrecord"
+	"github.com/cage-qat/cage/host/testing/pjrtrecord"
 )
 
 // A machine simulates a computer with an NVIDIA GPU: a driver, JAX's packages and a PJRT plugin

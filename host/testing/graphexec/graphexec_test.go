@@ -14,9 +14,9 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/shapes"
+	"github.com/cage-qat/cage/host/testing/graphexec"
 	"github.com/cage-qat/cage/internal/halffloat"
 	"github.com/cage-qat/cage/internal/lists"
-	"github.com/cage-qat/cage/internal/testing/graphexec"
 )
 
 type node = graph.Node

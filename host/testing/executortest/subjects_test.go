@@ -13,8 +13,8 @@ import (
 	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/compute/plan"
 	"github.com/cage-qat/cage/host/compute/refresh"
+	"github.com/cage-qat/cage/host/testing/testkernel"
 	"github.com/cage-qat/cage/internal/testing/randprog"
-	"github.com/cage-qat/cage/internal/testing/testkernel"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )

@@ -7,8 +7,8 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
+	_ "github.com/cage-qat/cage/host/testing/testdevice" // graphs on the CPU
 	"github.com/cage-qat/cage/internal/testing/randprog"
-	_ "github.com/cage-qat/cage/internal/testing/testdevice" // graphs on the CPU
 	"github.com/cage-qat/cage/sdk/program"
 )
 
