@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/cage-qat/cage/host/data/chat"
 	"github.com/cage-qat/cage/host/deploy/export"
 	"github.com/cage-qat/cage/host/deploy/posttrain"
 	"github.com/cage-qat/cage/host/deploy/quantize"
@@ -262,7 +263,8 @@ func trainStep(cmd *cobra.Command, path, dir string) error {
 		return err
 	}
 	cfg.Train.Out = dir
-	_, err = train.Run(cmd.Context(), cfg, train.Options{StopAfter: 1})
+	_, err = train.Run(cmd.Context(), cfg, train.Options{StopAfter: 1,
+		EndOfTurn: chat.EndOfTurn})
 	if errors.Is(err, train.ErrInterrupted) && cmd.Context().Err() == nil {
 		return nil
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cage-qat/cage/host/data/chat"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/checkpoint"
@@ -28,7 +29,7 @@ import (
 )
 
 func newTrain() *cobra.Command {
-	var opts train.Options
+	opts := train.Options{EndOfTurn: chat.EndOfTurn}
 	var sets []string
 	var quiet, estimate bool
 	var parentPipe time.Duration

@@ -421,7 +421,7 @@ func (r *run) keepDescription() error {
 	}
 	var learned huggingface.Tokens
 	if tok, err := r.openTokenizer(); err == nil { // otherwise keepTokenizer has warned
-		learned = build.LearnedTokens(r.cfg, files, tok)
+		learned = build.LearnedTokens(r.cfg, tok, r.opts.EndOfTurn(files, tok))
 	}
 	before := d.Config
 	if d, err = d.For(r.cfg.Model, learned); err != nil {

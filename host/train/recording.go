@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/data/chat"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/generate"
@@ -314,9 +313,10 @@ func (r *run) continuations(ctx context.Context) ([]metrics.Text, error) {
 	if err := rundir.ReadFiles(files, r.dir.Path, tokenizer.CompanionFiles); err != nil {
 		return nil, err
 	}
+	ends := tokenizer.Ends(tok, r.opts.EndOfTurn(files, tok))
 	next, err := generate.Continue(ctx, e, r.samples.ids, generate.Options{
 		Tokens: t.SampleTokens, Temperature: t.SampleTemperature, Seed: uint64(r.cfg.Seed),
-		Stop: slices.Concat(r.initial.Ends(), chat.Ends(files, tok)), Vocab: tok.Info().VocabSize,
+		Stop: slices.Concat(r.initial.Ends(), ends), Vocab: tok.Info().VocabSize,
 	}, nil)
 	if err != nil {
 		return nil, err

@@ -43,6 +43,7 @@ import (
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/checkpoint"
@@ -69,6 +70,9 @@ type Options struct {
 	Finder *plugin.Finder
 	// Logger receives the host's and the plugins' messages; nil discards them.
 	Logger hclog.Logger
+	// EndOfTurn returns the token that ends a turn in the chat template among the files of a
+	// tokenizer, or [tokenizer.NoToken]; nil means that no template is known.
+	EndOfTurn func(files map[string][]byte, tok tokenizer.Tokenizer) int32
 	// Console receives the progress display; nil shows none.
 	Console io.Writer
 
@@ -81,6 +85,9 @@ type Options struct {
 
 func (o Options) withDefaults() (_ Options, err error) {
 	o.Console = cmp.Or(o.Console, io.Discard)
+	if o.EndOfTurn == nil {
+		o.EndOfTurn = func(map[string][]byte, tokenizer.Tokenizer) int32 { return tokenizer.NoToken }
+	}
 	o.Finder, o.Logger, err = plugin.Defaults(o.Finder, o.Logger)
 	return o, err
 }

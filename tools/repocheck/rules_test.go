@@ -42,6 +42,8 @@ var rules = []rule{
 	{from: []string{"./host/train/config", "./host/train/rundir", "./host/study/serve",
 		"./host/model/huggingface"}, never: []string{"./host/compute/engine"},
 		reason: "reading a configuration, a run directory or a checkpoint needs no tensor engine"},
+	{from: []string{"./host/train/..."}, never: []string{"./host/data/chat/..."},
+		reason: "training needs one number of a chat template, the end of a turn, which callers give"},
 	{from: []string{"./internal/..."},
 		never:  []string{"./host/...", "./plugins/...", "./cmd/..."},
 		reason: "internal holds general helpers, which know nothing of training"},

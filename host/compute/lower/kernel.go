@@ -220,12 +220,6 @@ func HasKernels(g *graph.Graph) bool { return hasTriton(engine.DeviceOf(g)) }
 
 // hasTriton reports whether a device may use GPU kernels for programs over rows.
 func hasTriton(d *engine.Device) bool {
-	switch {
-	case d == nil:
-		return false
-	case d.Kernels() == device.BodyKernels:
-		return true
-	}
-	return d.Kind() != device.CPU && d.Precision() == device.BFloat16 &&
-		d.Kernels() != device.GraphKernels
+	return d.Kernels() == device.BodyKernels || d.Kind() != device.CPU &&
+		d.Precision() == device.BFloat16 && d.Kernels() != device.GraphKernels
 }

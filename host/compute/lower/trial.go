@@ -91,7 +91,7 @@ func subjectOf(p *program.Program, rows int, joined bool) Subject {
 	return Subject{kind, of, InMemory{spec.OutputValue: passes.BFloat16}, triton.LargestRow}
 }
 
-// hasKernels reports whether a device, which may be nil, has kernels for the subject's kind.
+// hasKernels reports whether a device has kernels for the subject's kind.
 func hasKernels(d *engine.Device, s Subject) bool {
 	if !hasTriton(d) {
 		return false

@@ -15,11 +15,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cage-qat/cage/internal/lists"
-	"github.com/cage-qat/cage/internal/vfs"
-
 	"github.com/cage-qat/cage/host/data/chat/jinja"
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/internal/lists"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // Template renders conversations as text.
@@ -268,16 +267,11 @@ func ModelEnding(files map[string][]byte, tok tokenizer.Tokenizer) (Ending, erro
 	return template.Ending(tok, nil)
 }
 
-// Ends returns the stop tokens of a model, given the files of its tokenizer: BOS, which begins the
-// next document, EOS, and the token that ends a turn.
-func Ends(files map[string][]byte, tok tokenizer.Tokenizer) (list []int32) {
-	end, _ := ModelEnding(files, tok) // without a template, turns have no ending
-	for _, id := range []int32{tok.Info().BOS, tok.Info().EOS, end.Token} {
-		if id != tokenizer.NoToken {
-			list = append(list, id)
-		}
-	}
-	return list
+// EndOfTurn returns the token that ends a turn in the chat template among the files of a tokenizer;
+// [tokenizer.NoToken] without a template, or with one that fails.
+func EndOfTurn(files map[string][]byte, tok tokenizer.Tokenizer) int32 {
+	end, _ := ModelEnding(files, tok)
+	return end.Token
 }
 
 // SpecialTokens are the special tokens that templates use; a missing one is "".

@@ -17,6 +17,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/plainjson"
@@ -24,6 +25,13 @@ import (
 
 // NoToken is the value of [Info.BOS] and [Info.EOS] if a tokenizer has no such token.
 const NoToken int32 = -1
+
+// Ends returns the tokens that end a text: BOS, which begins the next document, EOS, and the token
+// that ends a turn. Those that are [NoToken] are left out.
+func Ends(tok Tokenizer, endOfTurn int32) []int32 {
+	return slices.DeleteFunc([]int32{tok.Info().BOS, tok.Info().EOS, endOfTurn},
+		func(id int32) bool { return id == NoToken })
+}
 
 // Info identifies a tokenizer, as recorded in token files.
 type Info struct {

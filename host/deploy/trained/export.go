@@ -73,7 +73,8 @@ func (t *Model) Export() (*export.Model, error) {
 	if m.Tokenizer, err = t.exportTokenizer(tok, files); err != nil {
 		return nil, err
 	}
-	if err := t.describe(m, build.LearnedTokens(t.Config, files, tok)); err != nil {
+	learned := build.LearnedTokens(t.Config, tok, chat.EndOfTurn(files, tok))
+	if err := t.describe(m, learned); err != nil {
 		return nil, err
 	}
 	m.Card, err = t.card()

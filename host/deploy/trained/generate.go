@@ -101,7 +101,7 @@ func (t *Model) untilEnd(tok tokenizer.Tokenizer, o generate.Options) generate.O
 func (t *Model) Ends(tok tokenizer.Tokenizer) []int32 {
 	if t.ends == nil {
 		files, _ := t.tokenizerFiles(tok) // without a template there is no end-of-turn token
-		t.ends = slices.Concat(t.Record.Initial.Ends(), chat.Ends(files, tok))
+		t.ends = slices.Concat(t.Record.Initial.Ends(), tokenizer.Ends(tok, chat.EndOfTurn(files, tok)))
 	}
 	return t.ends
 }

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/data/chat"
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/deploy/trained"
@@ -161,6 +162,7 @@ func Train(t testing.TB, cfg *config.Config, o train.Options) *metrics.Summary {
 	if o.Finder == nil {
 		o.Finder = Finder(t)
 	}
+	o.EndOfTurn = chat.EndOfTurn
 	summary, err := train.Run(context.Background(), cfg, o)
 	if err != nil {
 		t.Fatal(err)

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/host/data/chat"
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/model/huggingface"
@@ -138,9 +137,9 @@ func FindPlugins(
 }
 
 // LearnedTokens returns the BOS and EOS tokens that a run trains on. For conversations, it only
-// returns the token that ends a turn in the chat template, which is one of the tokenizer's files.
+// returns the token that ends a turn.
 func LearnedTokens(
-	cfg *config.Config, files map[string][]byte, tok tokenizer.Tokenizer,
+	cfg *config.Config, tok tokenizer.Tokenizer, endOfTurn int32,
 ) huggingface.Tokens {
 	known := func(id int32) []int32 {
 		return slices.DeleteFunc([]int32{id}, func(id int32) bool { return id == tokenizer.NoToken })
@@ -149,8 +148,7 @@ func LearnedTokens(
 	case cfg.Untrained():
 		return huggingface.Tokens{}
 	case cfg.Data.Kind == config.KindChat:
-		end, _ := chat.ModelEnding(files, tok) // nothing is known about a template that fails
-		return huggingface.Tokens{End: known(end.Token)}
+		return huggingface.Tokens{End: known(endOfTurn)}
 	}
 	return huggingface.Tokens{Begin: known(tok.Info().BOS), End: known(tok.Info().EOS)}
 }
