@@ -22,7 +22,7 @@
 // A device opened with a Count above one consists of that many replicas, each on a GPU of its own,
 // and every step runs on all of them: the program is compiled once, and each replica uses its own
 // copy of every buffer. [Upload] makes equal copies; [UploadSharded] gives each replica its part. A
-// graph sees the data of one replica; [SumAcross], [MaxAcross] and the other collectives are its
+// graph sees the data of one replica; [graph.AllReduce] and the other collectives are its
 // only access to the rest. An output must be equal on all replicas unless it is [Sharded]: values
 // that depend on a sharded input must pass through a collective. A device with one replica runs the
 // same graphs without collectives.

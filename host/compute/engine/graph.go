@@ -6,7 +6,6 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/shapes"
-	"github.com/cage-qat/cage/internal/lists"
 )
 
 // deviceKey is the key under which a graph keeps its device.
@@ -87,26 +86,6 @@ func Rounded(x *graph.Node) *graph.Node {
 	// Without the barrier, XLA would elide both conversions.
 	short := graph.Barrier(graph.ConvertDType(x, shapes.BFloat16))[0]
 	return graph.ConvertDType(short, shapes.Float32)
-}
-
-// SumAcross returns, for each node, the sum of its values on all replicas. The sum is the same on
-// every replica. With one replica, it returns the nodes themselves.
-func SumAcross(nodes ...*graph.Node) []*graph.Node { return across(graph.Sum, nodes) }
-
-// MaxAcross is like [SumAcross] but computes maxima.
-func MaxAcross(nodes ...*graph.Node) []*graph.Node { return across(graph.Maximum, nodes) }
-
-// MinAcross is like [SumAcross] but computes minima.
-func MinAcross(nodes ...*graph.Node) []*graph.Node { return across(graph.Minimum, nodes) }
-
-// across adds one all-reduce per node: XLA can start the first before the last operand is computed.
-func across(by string, nodes []*graph.Node) []*graph.Node {
-	return lists.Map(nodes, func(node *graph.Node) *graph.Node {
-		if node.Graph().Replicas() == 1 {
-			return node
-		}
-		return graph.AllReduce(node, by)
-	})
 }
 
 // DotIntegers returns a·bᵀ, float32 [m, n], for two int8 nodes [m, k] and [n, k], with row i

@@ -30,7 +30,8 @@ func descent(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 	rate, w, x := in[0], in[1], in[2]
 	y := engine.DotGeneral(x, []int{1}, nil, w, []int{0}, nil)
 	loss, dy := graph.ReduceMean(graph.Square(y)), graph.MulScalar(y, 2/float64(y.Shape().Size()))
-	sums := engine.SumAcross(engine.DotGeneral(x, []int{0}, nil, dy, []int{0}, nil), loss)
+	gradient := engine.DotGeneral(x, []int{0}, nil, dy, []int{0}, nil)
+	sums := acrossReplicas(gradient, loss)
 	return []*graph.Node{sums[1], graph.Sub(w, graph.Mul(rate, sums[0])), graph.AddScalar(sums[1], 1)}
 }
 

@@ -10,15 +10,21 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/testing/testdevice"
+	"github.com/cage-qat/cage/internal/lists"
 )
+
+// acrossReplicas returns the sums of nodes over all replicas.
+func acrossReplicas(nodes ...*graph.Node) []*graph.Node {
+	return lists.Map(nodes, func(x *graph.Node) *graph.Node { return graph.AllReduce(x, graph.Sum) })
+}
 
 // sumsOfRows returns the column sums of a sharded input over all n replicas, n·y + n for the second
 // input y, and the column maxima.
 func sumsOfRows(g *graph.Graph, in []*graph.Node) []*graph.Node {
 	ones := graph.OnesLike(graph.ReduceSum(in[0], 0))
-	sums := engine.SumAcross(graph.ReduceSum(in[0], 0), ones)
+	sums := acrossReplicas(graph.ReduceSum(in[0], 0), ones)
 	return []*graph.Node{sums[0], graph.Add(graph.MulScalar(in[1], float64(g.Replicas())),
-		sums[1]), engine.MaxAcross(graph.ReduceMax(in[0], 0))[0]}
+		sums[1]), graph.AllReduce(graph.ReduceMax(in[0], 0), graph.Maximum)}
 }
 
 // TestSumAcross checks that one replica and, on devices that have them, several replicas give the
@@ -79,7 +85,7 @@ func descend(t *testing.T, d *engine.Device, steps int) []float32 {
 			loss := graph.DivScalar(graph.ReduceAllSum(graph.Square(residual)), rows)
 			gradient := graph.MulScalar(engine.ExactDot(in[1], []int{0}, nil, residual, []int{0}, nil),
 				2.0/rows)
-			sums := engine.SumAcross(gradient, loss)
+			sums := acrossReplicas(gradient, loss)
 			return []*graph.Node{graph.Sub(in[0], graph.MulScalar(sums[0], 0.1)), sums[1]}
 		})
 	data := make([]float32, rows*width)
@@ -105,7 +111,7 @@ func descend(t *testing.T, d *engine.Device, steps int) []float32 {
 		func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 			// Equal values add up to their multiple without rounding, because the numbers of replicas are
 			// powers of two.
-			sum := engine.SumAcross(in[0], graph.Square(in[0]))
+			sum := acrossReplicas(in[0], graph.Square(in[0]))
 			mean := graph.DivScalar(sum[0], float64(g.Replicas()))
 			squares := graph.DivScalar(sum[1], float64(g.Replicas()))
 			return []*graph.Node{graph.Sub(mean, in[0]), graph.Sub(squares, graph.Square(in[0]))}

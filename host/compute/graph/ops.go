@@ -291,13 +291,19 @@ func BroadcastToDims(x *Node, dims ...int) *Node {
 	if slices.Equal(x.shape.Dimensions, dims) {
 		return x
 	}
-	axes := lists.Make(x.Rank(), func(i int) int { return i })
-	ok := x.IsScalar() || x.Rank() == len(dims)
-	for i, d := range x.shape.Dimensions {
-		ok = ok && (d == 1 || d == dims[i])
-	}
-	if !ok {
+	if !x.IsScalar() && x.Rank() != len(dims) {
 		fail("%s cannot be repeated to dimensions %v", x.shape, dims)
+	}
+	return BroadcastInDim(x, dims, lists.Make(x.Rank(), func(i int) int { return i }))
+}
+
+// BroadcastInDim repeats x to the given dimensions: axis i of x becomes the axis axes[i], along
+// which it is repeated if it has size 1.
+func BroadcastInDim(x *Node, dims, axes []int) *Node {
+	for i, d := range x.shape.Dimensions {
+		if d != 1 && d != dims[axes[i]] {
+			fail("%s cannot be repeated to dimensions %v", x.shape, dims)
+		}
 	}
 	return apply("broadcast_in_dim", shapes.Make(x.DType(), dims...), []*Node{x},
 		Attribute{"broadcast_dimensions", axes})
@@ -559,8 +565,12 @@ const (
 	Minimum = "minimum"
 )
 
-// AllReduce combines the values of a node on all replicas.
+// AllReduce combines the values of a node on all replicas. The result is the same on every replica;
+// with one replica, it is x.
 func AllReduce(x *Node, by string) *Node {
+	if x.graph.replicas == 1 {
+		return x
+	}
 	return x.across("all_reduce", x.shape, []*Function{x.graph.combine(by, x.DType())})
 }
 

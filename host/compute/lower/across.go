@@ -30,9 +30,9 @@ func ownRule(name string) func(c Call) []*graph.Node {
 			return lists.Map(p.Outputs, func(o program.Output) *graph.Node { return out[o.Name] })
 		}
 	case sumAcross:
-		return one(func(x *graph.Node) *graph.Node { return engine.SumAcross(x)[0] })
+		return one(func(x *graph.Node) *graph.Node { return graph.AllReduce(x, graph.Sum) })
 	case maximumAcross:
-		return one(func(x *graph.Node) *graph.Node { return engine.MaxAcross(x)[0] })
+		return one(func(x *graph.Node) *graph.Node { return graph.AllReduce(x, graph.Maximum) })
 	case scatteredSum:
 		return one(engine.ScatterSum)
 	case gatheredInRows:

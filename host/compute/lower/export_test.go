@@ -55,7 +55,7 @@ func Crosses(
 			return false
 		case byRows:
 			return true
-		case acrossReplicas[n.Op] != nil:
+		case acrossReplicas[n.Op] != "":
 			c.Reduced++
 		default:
 			c.Gathered = append(c.Gathered, n.Op)

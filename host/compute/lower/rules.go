@@ -1,8 +1,6 @@
 package lower
 
 import (
-	"slices"
-
 	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/sdk/program"
@@ -79,8 +77,10 @@ var rules = map[program.Op]rule{
 	program.OpTranspose: func(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 		return graph.TransposeAllAxes(args[0], n.Attr.Axes...)
 	},
-	program.OpBroadcast: lowerBroadcast,
-	program.OpSlice:     lowerSlice,
+	program.OpBroadcast: func(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
+		return graph.BroadcastInDim(args[0], n.Type.Shape, n.Attr.Axes)
+	},
+	program.OpSlice: lowerSlice,
 	program.OpConcatenate: func(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 		return graph.Concatenate(args, n.Attr.Axes[0])
 	},
@@ -126,20 +126,6 @@ func reduction(f func(x *graph.Node, axes ...int) *graph.Node) rule {
 	return func(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 		return f(args[0], n.Attr.Axes...)
 	}
-}
-
-// lowerBroadcast inserts an axis of size 1 for each new axis of the result, and repeats the
-// operand.
-func lowerBroadcast(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
-	x := args[0]
-	if !x.IsScalar() {
-		shape := slices.Repeat([]int{1}, n.Type.Rank())
-		for i, axis := range n.Attr.Axes {
-			shape[axis] = x.Shape().Dim(i)
-		}
-		x = graph.Reshape(x, shape...)
-	}
-	return graph.BroadcastToDims(x, n.Type.Shape...)
 }
 
 func lowerSlice(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {

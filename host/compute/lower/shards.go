@@ -24,7 +24,7 @@ func (e *evaluation) operation(id program.ID, n *program.Node) *graph.Node {
 		return engine.Gather(rows)
 	}
 	if across, reduces := acrossReplicas[n.Op]; reduces {
-		return across(e.node(id, n, []*graph.Node{engine.Rows(whole[0])}))[0]
+		return graph.AllReduce(e.node(id, n, []*graph.Node{engine.Rows(whole[0])}), across)
 	}
 	return e.node(id, n, whole)
 }
@@ -135,11 +135,11 @@ func rowwise(p *program.Program, n *program.Node, replicas int) (byRows []bool, 
 	return nil, false
 }
 
-// acrossReplicas maps reductions to the collectives that complete them across replicas.
-var acrossReplicas = map[program.Op]func(nodes ...*graph.Node) []*graph.Node{
-	program.OpReduceSum: engine.SumAcross,
-	program.OpReduceMax: engine.MaxAcross,
-	program.OpReduceMin: engine.MinAcross,
+// acrossReplicas maps reductions to the operations that complete them across replicas.
+var acrossReplicas = map[program.Op]string{
+	program.OpReduceSum: graph.Sum,
+	program.OpReduceMax: graph.Maximum,
+	program.OpReduceMin: graph.Minimum,
 }
 
 // shardOfRows restricts a program over rows ([passes.Division]) to the rows of one of n replicas.

@@ -50,7 +50,7 @@ func TestPartOfProcesses(t *testing.T) {
 	inputs := []engine.Spec{{Name: "x", Shape: shapes.Make(shapes.Float32, 1, width), Sharded: true},
 		{Name: "y", Shape: shapes.Make(shapes.Float32, width), Donated: true}}
 	sum, err := d.Compile("sum", inputs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-		return []*graph.Node{graph.Add(engine.SumAcross(graph.ReduceSum(in[0], 0))[0], in[1])}
+		return []*graph.Node{graph.Add(graph.AllReduce(graph.ReduceSum(in[0], 0), graph.Sum), in[1])}
 	})
 	if err != nil {
 		t.Fatal(err)
