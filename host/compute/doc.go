@@ -12,13 +12,14 @@
 //	engine     provides devices, executables and buffers
 //	graph      builds programs of StableHLO operations, for accelerators
 //	shapes     describes tensors on devices
-//	matmul     multiplies matrices of bfloat16 and of 8-bit integers on the CPU
+//	matmul     multiplies matrices on the CPU: float32, bfloat16, 8-bit integers
 //	memory     keeps slices for reuse
 //	loops      implements the CPU's loops over elements, norms, losses and random bits
 //	device     defines the device settings of a configuration
 //
-// A plugin's program (package sdk/program) is differentiated and simplified (sdk/program/autodiff,
-// sdk/program/transform) and rewritten by passes. It then runs as part of a graph (lower), as a
-// kernel called by a graph (triton), or as loops over parts of tensors (cpu). These packages are
-// independent of models, runs and the purpose of a program.
+// A program (package sdk/program), of a plugin or a model, is differentiated and simplified
+// (sdk/program/autodiff, sdk/program/transform) and rewritten by passes. On the CPU it then runs as
+// a plan, whose parts are loops (cpu) and kernels of calls; elsewhere as a graph (lower), which may
+// call kernels (triton). These packages are independent of models, runs and the purpose of a
+// program.
 package compute

@@ -16,8 +16,8 @@
 // # Packages in this directory
 //
 // architecture has settings and parameters; network writes programs, whose calls kernels computes
-// on the CPU, and graphs on accelerators; generate samples; score batches sequences; huggingface,
-// gguf and safetensors read and write files of other programs. A model begins as settings
-// (architecture) or as such files and becomes a program here, which returns losses to a training
-// step, and logits to generate and score.
+// on the CPU, and graphs on accelerators; lora has adapters; generate samples; score batches
+// sequences; huggingface, gguf and safetensors read and write files of other programs. A model
+// begins as settings (architecture) or as such files and becomes a program here, which returns
+// losses to a training step, and logits to generate and score.
 package model

@@ -5,6 +5,8 @@ import (
 
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/network"
+	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
 // TestFamilies checks that each kind of language model has defaults, block parameters and a model.
@@ -20,6 +22,26 @@ func TestFamilies(t *testing.T) {
 		}
 		if len(s.BlockParams(0)) == 0 {
 			t.Errorf("%s: the blocks have no parameters", kind)
+		}
+		p, err := network.New(s, network.Shape{Batch: 1, Context: 4}, network.Quantizers{})
+		if err == nil {
+			if p, err = transform.Expand(p, nil, ""); err == nil {
+				p, err = transform.Simplify(p)
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		read := make([]bool, p.NumValues())
+		for _, n := range p.Nodes {
+			for _, arg := range n.Args {
+				read[arg] = true
+			}
+		}
+		for _, param := range s.Params() {
+			if i := p.Input(param.Name); i < 0 || !read[i] {
+				t.Errorf("%s: the program does not read %s", kind, param.Name)
+			}
 		}
 	}
 }

@@ -68,7 +68,7 @@ func eachLanguage(t *testing.T, test func(t *testing.T, m Language)) {
 	granite.Kind, granite.EmbeddingMultiplier = architecture.KindGranite, 3
 	granite.ResidualMultiplier, granite.LogitsScaling = 0.22, 0.4
 	granite.AttentionMultiplier = 0.2
-	for name, m := range map[string]Language{
+	list := map[string]Language{
 		"gemma2": newTransformer(gemma2, Options{}), "granite": newTransformer(granite, Options{}),
 		"gemma":   newTransformer(gemma, Options{}),
 		"gemma3":  newTransformer(gemma3, Options{}),
@@ -76,7 +76,15 @@ func eachLanguage(t *testing.T, test func(t *testing.T, m Language)) {
 		"qwen2":   newTransformer(qwen2, Options{}), "qwen3": newTransformer(qwen3, Options{}),
 		"llama": newLlama(tiny), "llama3": newLlama(llama3), "olmo2": newOLMo2(tiny),
 		"tied llama3": newLlama(tiedHead(llama3)), "tied olmo2": newOLMo2(tiedHead(tiny)),
-	} {
+	}
+	for _, kind := range architecture.Languages { // those without settings of their own here
+		if s := tiny; list[kind] == nil {
+			s.Kind = kind
+			s.FillIn()
+			list[kind] = newTransformer(s, Options{})
+		}
+	}
+	for name, m := range list {
 		t.Run(name, func(t *testing.T) { test(t, m) })
 	}
 }

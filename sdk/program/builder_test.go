@@ -350,7 +350,7 @@ func TestNumbersAreStable(t *testing.T) {
 	want := map[string]program.Op{
 		"constant": 1, "iota": 2, "random_bits": 3,
 		"neg": 10, "abs": 11, "sign": 12, "sqrt": 13, "exp": 14, "expm1": 15, "log": 16, "log1p": 17,
-		"tanh":  18,
+		"tanh": 18, "sin": 24, "cos": 25,
 		"floor": 19, "round": 20, "logb": 21, "is_finite": 22, "not": 23,
 		"add": 30, "sub": 31, "mul": 32, "div": 33, "pow": 34, "max": 35, "min": 36, "ldexp": 37,
 		"and": 38, "or": 39,
@@ -365,8 +365,8 @@ func TestNumbersAreStable(t *testing.T) {
 		"nearest":      120, "lookup": 121, "scatter_add": 122, "top_k": 123, "order_statistic": 124,
 	}
 	for _, info := range program.Ops() {
-		if number, ok := want[info.Name]; ok && number != info.Op {
-			t.Errorf("%s has the number %d, was %d", info.Name, info.Op, number)
+		if number := want[info.Name]; number != info.Op && info.Class != program.ClassGradient {
+			t.Errorf("%s has the number %d, and here %d", info.Name, info.Op, number)
 		}
 		delete(want, info.Name)
 	}

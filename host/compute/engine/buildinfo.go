@@ -93,7 +93,7 @@ func (d *Device) products() string {
 		}
 		list = append(list, name)
 	}
-	if tier, err := ProductTier(); err == nil && d.Fuses() && !tier.IsPortable() &&
+	if tier, err := ProductTier(); err == nil && d.UsesPlans() && !tier.IsPortable() &&
 		d.options.Precision == device.Float32 {
 		list = append(list, "float32/fused")
 	}

@@ -11,9 +11,9 @@ import (
 // device cannot be opened.
 var ProductTier = sync.OnceValues(matmul.Best)
 
-// Fuses reports whether the device, which may be nil, computes programs by plans. The CPU device
-// does, unless a test asks for graphs.
-func (d *Device) Fuses() bool {
+// UsesPlans reports whether the device, which may be nil, computes programs by plans. The CPU
+// device does, unless a test asks for graphs.
+func (d *Device) UsesPlans() bool {
 	return d != nil && d.kind == device.CPU &&
 		(d.options.Kernels == device.AutoKernels || d.options.Kernels == device.FusedKernels)
 }

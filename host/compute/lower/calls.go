@@ -354,8 +354,9 @@ func (e *evaluation) short(c *program.Call, args []program.ID) bool {
 	return ok && e.rounded(id, false)
 }
 
-// rounded reports whether all readers of a value round it. It may also be a part of a value, which
-// is never the residual stream, and a row may be added to it.
+// rounded reports whether every operation that reads a value rounds it, so that it may be stored
+// rounded. It looks through reshapes, slices, and the addition of one row. If the value is a part
+// of another one, calls may read it, too: it is never the residual stream.
 func (e *evaluation) rounded(id program.ID, part bool) bool {
 	return !slices.ContainsFunc(e.readers[id], func(reader program.ID) bool {
 		n := e.p.Node(reader)

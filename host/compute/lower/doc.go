@@ -1,5 +1,6 @@
 // Package lower turns programs of package sdk/program into nodes of a graph for accelerators, so
-// that a plugin's programs are compiled into the training step.
+// that a plugin's programs are compiled into the training step. For all devices, it prepares the
+// passes of quantizers as programs.
 //
 // On every device, operations have the semantics defined in sdk/program. Most become one operation
 // of StableHLO with exactly these semantics.

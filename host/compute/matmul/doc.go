@@ -1,6 +1,6 @@
-// Package matmul multiplies matrices on the CPU: operands rounded to bfloat16 with sums in float32,
-// and operands of 8-bit integers with exact sums. It works on slices of numbers and their layouts.
-// Graphs, devices, and the meaning of codes and scales are left to its callers.
+// Package matmul multiplies matrices on the CPU: operands in float32, or rounded to bfloat16, with
+// sums in float32, and operands of 8-bit integers with exact sums. It works on slices of numbers
+// and their layouts. Graphs, devices, and the meaning of codes and scales are left to its callers.
 //
 // A [Product] is planned once, by [New], from the [Layout] of both operands, and run with different
 // numbers, by [Product.Run]. A layout names the axes of a tensor in any order (batch, free and

@@ -45,8 +45,8 @@ type group struct {
 	nodes   []program.ID
 	pass    bool
 	adjoint []program.ID // results of the adjoint of a call, which are computed with it
-	// early groups have single numbers that depend on inputs and on such groups alone; first groups
-	// depend on them, too, and have others.
+	// early: it computes single numbers from inputs and other early groups, such as bias corrections.
+	// first: it computes other values from inputs and early groups.
 	early, first bool
 	reader       int  // the only other group that reads it, or −1
 	read         bool // by several groups

@@ -175,7 +175,7 @@ func (s Stage) OutputSpecs() (specs []engine.Spec, err error) {
 
 // Compile compiles the stage for a device.
 func (s Stage) Compile(dev *engine.Device, divided Divided) (*Executable, error) {
-	if dev.Fuses() && s.Write != nil {
+	if dev.UsesPlans() && s.Write != nil {
 		e, err := s.compilePlan(dev)
 		if err != nil {
 			return nil, &engine.StepError{Step: s.Name, Phase: engine.Building, Err: err}

@@ -1,6 +1,6 @@
 // Package architecture describes the models: the settings of each kind and their keys, presets, the
 // parameters that follow from the settings and their initialization, and the angles of rotary
-// position embeddings. Unlike package host/model, it builds no graphs, so that readers of
+// position embeddings. Unlike package host/model, it writes no programs, so that readers of
 // configurations or checkpoints need no tensor engine.
 package architecture
 

@@ -33,7 +33,7 @@ type network struct {
 func (n *network) hidden(tokens value) (x, head value) {
 	x = tokens.Lookup(n.weight("embedding")).Scale(n.InputScale())
 	for layer := range n.Layers {
-		x = n.part(Block, architecture.LayerPrefix(layer), nil, []string{"x"}, []value{x},
+		x = n.asCall(Block, architecture.LayerPrefix(layer), nil, []string{"x"}, []value{x},
 			func(n *network, in []value) value { return n.block(layer, in[0]) })
 	}
 	x = n.scaledNorm(x, "norm", n.LogitScale())
@@ -54,11 +54,11 @@ func (r *results) add(name string, v value) {
 	r.names, r.values = append(r.names, name), append(r.values, v)
 }
 
-// part writes a part of the model as a call with the operands args, whose names are the first of
-// names. It reads the parameters with a prefix in their names, and with them the operands of
-// quantizers; if sites is not nil, only those of these sites. Results of the program, as states and
-// caches, that body adds ([network.result]) are those of the call, too.
-func (n *network) part(name, prefix string, sites, names []string, args []value,
+// asCall writes body as a call. Its operands are args, whose names are the first of names, then the
+// parameters whose names begin with prefix, and with them the operands of quantizers; if sites is
+// not nil, only those of these sites. What body adds by [network.result], such as caches, becomes a
+// further result of the call.
+func (n *network) asCall(name, prefix string, sites, names []string, args []value,
 	body func(n *network, in []value) value) value {
 	names, own := names[:len(args)], len(args)
 	for _, param := range slices.Sorted(maps.Keys(n.params)) {
@@ -133,7 +133,7 @@ func (n *network) attention(p string, x value) value {
 	sites := []string{"attn.qkv.input", "attn.qkv", "attn.qkv_bias", "attn.q_norm", "attn.k_norm",
 		"attn.queries", "attn.keys", "attn.values", keyCache, valueCache}
 	q := n.quantized(p+"attn.qkv.input", x) // outside: a backward pass reads it
-	mixed := n.part(SelfAttention, p, sites, []string{"x", "before", "integers", "scale"},
+	mixed := n.asCall(SelfAttention, p, sites, []string{"x", "before", "integers", "scale"},
 		q.operands(), func(n *network, in []value) value { return n.mix(p, quantizedOf(in)) })
 	return n.linear(p, "attn.out.input", mixed, "attn.out")[0]
 }

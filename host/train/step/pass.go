@@ -17,8 +17,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// pass is a program of the model. tensors has the names of those tensors of a step that have others
-// than the inputs that they are.
+// pass is a program of the model. tensors maps inputs of the program to the tensors of the step
+// where their names differ.
 type pass struct {
 	model.Pass
 	tensors map[string]string
