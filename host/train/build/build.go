@@ -118,7 +118,7 @@ func (b *Runtime) Build(ctx context.Context, req Request, warn Warn, file string
 		return err
 	}
 	if len(b.Programs.computing) > 0 { // before these plugins allocate memory
-		c, err := step.Compile(b.Device, plan)
+		c, err := step.Compile(b.Device, b.Programs.unstarted(plan))
 		if err != nil {
 			return err
 		}

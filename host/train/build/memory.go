@@ -193,13 +193,24 @@ func needOn(dev *engine.Device, programs *Programs) memoryNeed {
 		if err != nil {
 			return nil, err
 		}
-		c, err := step.Compile(dev, plan)
+		c, err := step.Compile(dev, programs.unstarted(plan))
 		if err != nil {
 			return nil, err
 		}
 		defer c.Close()
 		return compiledReport(cfg, programs, c)
 	}
+}
+
+// unstarted returns a plan that can be compiled without the processes of plugins that compute.
+func (p *Programs) unstarted(plan step.Plan) step.Plan {
+	plan.Opaque = map[string]step.Opaque{}
+	for _, part := range p.computing {
+		for _, t := range part.tensors {
+			plan.Opaque[t.Name] = struct{ step.Opaque }{}
+		}
+	}
+	return plan
 }
 
 // Of the memory that a run on the CPU needs besides what its programs need, as measured in
