@@ -190,7 +190,9 @@ func TestTaskKernels(t *testing.T) {
 			for _, n := range p.Nodes {
 				if c := n.Attr.Call; n.Op == program.OpCall && !done[c.Name] {
 					done[c.Name] = true
-					compareCall(t, c, m.Vocab, rng, matmul.Float32, 2e-6, table)
+					for arithmetic, tolerance := range callTolerances {
+						compareCall(t, c, m.Vocab, rng, arithmetic, tolerance, table)
+					}
 				}
 			}
 			delete(done, network.Linear) // other kernels

@@ -146,10 +146,12 @@ func inTurn(n int, f func(i int)) {
 	}
 }
 
+// callTolerances are the errors of kernels of calls, relative to the largest element, by arithmetic.
+var callTolerances = map[matmul.Arithmetic]float64{matmul.Float32: 2e-6, matmul.BFloat16: 0.02}
+
 // TestCallKernels compares the kernels of the calls in programs of models, and of their adjoints,
 // with the meanings of the calls, on random numbers and shapes.
 func TestCallKernels(t *testing.T) {
-	tolerances := map[matmul.Arithmetic]float64{matmul.Float32: 2e-6, matmul.BFloat16: 0.02}
 	kinds, losses := 0, map[string]bool{}
 	eachLanguage(t, func(t *testing.T, language Language) {
 		m, done := language.(*transformer), map[string]int{}
@@ -174,7 +176,7 @@ func TestCallKernels(t *testing.T) {
 			if done[c.Name]++; done[c.Name] > 2 {
 				continue
 			}
-			for arithmetic, tolerance := range tolerances {
+			for arithmetic, tolerance := range callTolerances {
 				compareCall(t, c, m.Vocab, rng, arithmetic, tolerance, kernels.For(0))
 			}
 		}
