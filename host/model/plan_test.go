@@ -146,7 +146,7 @@ func inTurn(n int, f func(i int)) {
 	}
 }
 
-// callTolerances are the errors of kernels of calls, relative to the largest element, by arithmetic.
+// callTolerances are the errors of kernels of calls by arithmetic, relative to the largest element.
 var callTolerances = map[matmul.Arithmetic]float64{matmul.Float32: 2e-6, matmul.BFloat16: 0.02}
 
 // TestCallKernels compares the kernels of the calls in programs of models, and of their adjoints,

@@ -21,6 +21,7 @@ type BuildInfo struct {
 	Target  string `json:"target"`
 	SIMD    string `json:"simd"`              // vector instructions on the CPU: "avx512", "avx2" or "none"
 	Backend string `json:"backend,omitempty"` // on GPUs: module and version of what runs programs
+	GoMLX   string `json:"gomlx,omitempty"`   // in records until 2026-11, whose graphs were GoMLX's
 
 	// Products names the types to which matrix products round their operands, if not float32:
 	// "bfloat16" for products that ask for the device's precision, "tf32" for the other products. On

@@ -6,7 +6,17 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/loops"
+	"github.com/cage-qat/cage/internal/plainjson"
 )
+
+// TestOldBuildInfo reads what was written when graphs were GoMLX's.
+func TestOldBuildInfo(t *testing.T) {
+	var info BuildInfo
+	err := plainjson.UnmarshalStrict([]byte(`{"device": "cuda", "gomlx": "v0.28.16"}`), &info)
+	if err != nil || info == (BuildInfo{Device: "cuda"}) {
+		t.Errorf("%+v, %v", info, err)
+	}
+}
 
 func TestBuildInfo(t *testing.T) {
 	d, err := Open(device.CPU, Options{})

@@ -4,21 +4,21 @@ import "github.com/cage-qat/cage/host/compute/shapes"
 
 // A client gives access to accelerators, each of which is a replica.
 type client interface {
-	// Devices returns the number of accelerators of all processes.
+	// devices returns the number of accelerators of all processes.
 	devices() int
 	description() string
-	// Upload copies a slice to one of this process's replicas.
+	// upload copies a slice to one of this process's replicas.
 	upload(replica int, data any, shape shapes.Shape) (part, error)
-	// Compile compiles StableHLO for a number of replicas, of which so many are this process's own.
+	// compile compiles StableHLO for a number of replicas, of which so many are this process's own.
 	compile(text string, replicas, own int) (program, error)
-	// MemoryLimit returns the bytes that may be used of an accelerator's memory; false if unknown.
+	// memoryLimit returns the bytes that may be used of an accelerator's memory; false if unknown.
 	memoryLimit() (int64, bool)
 	close() error
 }
 
 // A program is what a client has compiled.
 type program interface {
-	// Run takes the inputs of each of this process's replicas in turn, and so returns outputs. What is
+	// run takes the inputs of each of this process's replicas in turn, and so returns outputs. What is
 	// donated is gone afterwards; nil means nothing.
 	run(inputs []part, donate []bool) ([]part, error)
 	memory() Memory

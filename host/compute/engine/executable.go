@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime/pprof"
 	"slices"
+	"sync"
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/graph"
@@ -257,12 +258,20 @@ func (e *Executable) checkInputs(inputs []*Buffer, donate []bool) ([]part, error
 	return buffers, nil
 }
 
+// unfreed keeps programs that were closed after their device, or while it hangs: the garbage
+// collector would free them, which is no longer possible.
+var unfreed sync.Map
+
 // Close frees the compiled step. It must not be called while Run is in progress. Closing an
 // executable again does nothing.
 func (e *Executable) Close() error {
 	program := e.program
 	e.program, e.host = nil, nil
-	if program == nil || e.device.gone() {
+	if program == nil {
+		return nil
+	}
+	if e.device.gone() {
+		unfreed.Store(e, program)
 		return nil
 	}
 	return catch(program.close)

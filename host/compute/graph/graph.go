@@ -39,7 +39,7 @@ type Operation struct {
 	Results    []*Node
 	Attributes []Attribute
 	Bodies     []*Function // of loops, and of reductions
-	// Data has the elements of a constant, of which there is one if all are equal.
+	// Data has the elements of a constant, or one element, which is repeated.
 	Data any
 }
 

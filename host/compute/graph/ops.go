@@ -437,6 +437,10 @@ func extreme(sign int) func(d shapes.DType) float64 {
 	return func(d shapes.DType) float64 {
 		least, largest := math.Inf(-1), math.Inf(1)
 		switch d {
+		case shapes.Int8:
+			least, largest = math.MinInt8, math.MaxInt8
+		case shapes.Uint8:
+			least, largest = 0, math.MaxUint8
 		case shapes.Int32:
 			least, largest = math.MinInt32, math.MaxInt32
 		case shapes.Uint32:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/cage-qat/cage/host/compute/shapes"
@@ -174,6 +175,8 @@ func field(a Attribute) string {
 func literal(data any, dims []int) string {
 	v := reflect.ValueOf(data)
 	switch bools, ok := data.([]bool); {
+	case slices.Contains(dims, 0):
+		return ""
 	case v.Len() == 1:
 		return element(v.Index(0).Interface())
 	case ok: // bytes would have a bit for each

@@ -29,6 +29,15 @@ func chooseCore(a network.Attending, query, key, segments *graph.Node) attention
 		})
 		return plainCore(a, segments)
 	}
+	const multiple = 8 // of features, for cuDNN
+	if dims[3]%multiple != 0 {
+		d.Once(sizeKey{}, func() any {
+			d.Warn("attention with heads of this size is computed without the device's fused operation, "+
+				"which takes more time and memory", "size", dims[3], "want a multiple of", multiple)
+			return nil
+		})
+		return plainCore(a, segments)
+	}
 	c := coreSizes{group: dims[2] / key.Shape().Dim(2), size: dims[3], context: dims[1],
 		documents: segments != nil, scale: a.Scale}
 	return c.choose(d, segments)
@@ -44,8 +53,11 @@ func (c coreSizes) choose(d *engine.Device, segments *graph.Node) attentionCore 
 	return c.fused(segments)
 }
 
-// windowKey is the key of the warning about windows and caps.
-type windowKey struct{}
+// windowKey is the key of the warning about windows and caps, and sizeKey of that about sizes.
+type (
+	windowKey struct{}
+	sizeKey   struct{}
+)
 
 // coreSizes holds the sizes on which the correctness and speed of the fused core may depend.
 type coreSizes struct {

@@ -159,7 +159,8 @@ type variant struct {
 
 // timeVariants compiles the variants and runs rounds of one step of each. The first quarter of the
 // rounds, but at least two, warm up and are not counted. All variants start from the same
-// parameters and use the same tokens. Check checks each compiled variant before it gets memory.
+// parameters and use the same tokens. Check compiles programs of each variant, and checks their
+// memory before it is allocated.
 func timeVariants(
 	ctx context.Context, dev *engine.Device, list []variant, vocab, rounds int,
 	check func(c *step.Compiled) error,
@@ -167,6 +168,7 @@ func timeVariants(
 	compiled, states := make([]*step.Compiled, len(list)), make([]*step.State, len(list))
 	timings := make([]Timing, len(list))
 	for i, v := range list {
+		began := time.Now()
 		c, err := step.Compile(dev, v.plan)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", v.name, err)
@@ -175,6 +177,7 @@ func timeVariants(
 		if err := check(c); err != nil {
 			return nil, err
 		}
+		timings[i].Compile = time.Since(began).Seconds()
 		if d := c.Plan().Distillation; d != nil { // the teacher gets random parameters
 			params := map[string]architecture.Param{}
 			for _, p := range d.Teacher.Params() {
@@ -207,7 +210,7 @@ func timeVariants(
 			t := &timings[i]
 			switch {
 			case round == 0:
-				t.Compile = wall
+				t.Compile += wall
 			case round >= warmUp:
 				t.All, t.cpu = append(t.All, wall), append(t.cpu, cpu)
 			}

@@ -644,9 +644,6 @@ func TestRefusals(t *testing.T) {
 		"operations custom_call are only computed by accelerators": func(x *node) *node {
 			return graph.CustomCall("f", []*node{x}, []shapes.Shape{shape})[0]
 		},
-		"operations all_reduce are only computed by accelerators": func(x *node) *node {
-			return graph.AllReduce(x, graph.Sum)
-		},
 		"operations all_gather are only computed by accelerators":     graph.AllGather,
 		"operations reduce_scatter are only computed by accelerators": graph.ReduceScatter,
 		"operation not of (float32[2]) to (float32[2])":               graph.Not,

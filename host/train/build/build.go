@@ -108,9 +108,6 @@ func (b *Runtime) Build(ctx context.Context, req Request, warn Warn, file string
 		return err
 	}
 	check := func(c *step.Compiled) error {
-		if req.NoAttention { // only weights are read
-			return nil
-		}
 		err := CheckMemory(req.Config, b.Programs, c)
 		if _, refused := errors.AsType[*MemoryError](err); refused {
 			return refusal(err, file)

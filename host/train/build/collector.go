@@ -29,8 +29,9 @@ func newCollector(req Request, running *pool) *collector {
 		Request: req, pool: running,
 		clients: map[string]*plugin.Client{}, values: map[string]sdk.Values{},
 		effective: map[string]bool{}, requested: map[string]bool{},
-		out: &Programs{Forward: req.Forward, Piece: req.Piece, executables: map[string]string{},
-			scales: map[string]microscaling.ScaleType{}},
+		out: &Programs{Forward: req.Forward, Piece: req.Piece, noAttention: req.NoAttention,
+			executables: map[string]string{},
+			scales:      map[string]microscaling.ScaleType{}},
 	}
 }
 

@@ -149,24 +149,38 @@ func Bytes(n float64) string {
 
 // CheckMemory returns a [*MemoryError] if a run on the CPU is estimated to need more memory than is
 // available or, with train.memory_check = "off", than any machine has. It compiles the programs of
-// c that need the most. On a GPU, memory is checked after all are compiled.
+// c that need the most, unless what it needs at least is too much. On a GPU, memory of a training
+// is checked after all are compiled.
 func CheckMemory(cfg *config.Config, programs *Programs, c *step.Compiled) error {
 	if cfg.Device.Kind != device.CPU {
 		return nil
+	}
+	// Make the garbage collector run more often when memory gets scarce, unless the user has set a
+	// limit (GOMEMLIMIT).
+	if a := machineFor(cfg); a != nil && debug.SetMemoryLimit(-1) == math.MaxInt64 {
+		debug.SetMemoryLimit(int64(0.9 * float64(a.Bytes)))
+	}
+	if programs.noAttention { // only weights are read
+		return leastReport(cfg, programs, c).Err()
 	}
 	r, err := compiledReport(cfg, programs, c)
 	if err != nil {
 		return err
 	}
-	if err := r.Err(); err != nil {
-		return err
+	return r.Err()
+}
+
+// leastReport returns what a run on the CPU needs at least: its state and, of its tokens, the
+// residual stream, which a training keeps at each block.
+func leastReport(cfg *config.Config, programs *Programs, c *step.Compiled) *Report {
+	m := step.Memory{State: c.StateBytes()}
+	if s := cfg.Model; s.Language() && programs.Piece == 0 && !programs.noAttention {
+		m.Temporary = 4 * int64(cfg.Train.Batch) * int64(s.Context) * int64(s.Width)
+		if !programs.Forward {
+			m.Temporary *= int64(s.Layers)
+		}
 	}
-	// Make the garbage collector run more often when memory gets scarce, unless the user has set a
-	// limit (GOMEMLIMIT).
-	if r.Available != nil && debug.SetMemoryLimit(-1) == math.MaxInt64 {
-		debug.SetMemoryLimit(int64(0.9 * float64(r.Available.Bytes)))
-	}
-	return nil
+	return cpuReport(cfg, programs, m)
 }
 
 // machineFor returns the memory available to a run on the CPU, or nil if it is unknown or the
@@ -240,7 +254,7 @@ const (
 	temporaryParts = "values inside a step: activations, gradients, quantized weights"
 )
 
-func gpuReport(cfg *config.Config, dev *engine.Device, m step.Memory) *Report {
+func gpuReport(cfg *config.Config, forward bool, dev *engine.Device, m step.Memory) *Report {
 	var available *Available
 	if bytes, ok := dev.MemoryLimit(); ok {
 		fraction := cmp.Or(cfg.Device.MemoryFraction, device.MemoryFraction)
@@ -251,7 +265,7 @@ func gpuReport(cfg *config.Config, dev *engine.Device, m step.Memory) *Report {
 		{stateParts, float64(m.State)},
 		{temporaryParts, float64(m.Temporary)},
 		{"its code, and what else it reads and returns", float64(m.Other)},
-	}, available, remedies(cfg, false))
+	}, available, remedies(cfg, forward))
 }
 
 var errUnknown = errors.New("XLA does not report the memory that a step needs")
@@ -259,10 +273,15 @@ var errUnknown = errors.New("XLA does not report the memory that a step needs")
 // compiledReport compiles the programs of c that need the most memory, and returns what a run
 // needs.
 func compiledReport(cfg *config.Config, programs *Programs, c *step.Compiled) (*Report, error) {
+	if c.Device().SharesMemory() { // programs of long contexts take long to compile
+		if r := leastReport(cfg, programs, c); !r.Fits {
+			return r, nil
+		}
+	}
 	began := time.Now()
 	determine := c.TrainingMemory
 	if programs.Forward {
-		determine = func() (step.Memory, bool, error) { return c.EvaluationMemory(programs.Piece) }
+		determine = func() (step.Memory, bool, error) { return c.EvaluationMemory(programs.Piece > 0) }
 	}
 	need, ok, err := determine()
 	if err == nil && !ok {
@@ -280,7 +299,7 @@ func reportOf(cfg *config.Config, programs *Programs, dev *engine.Device, m step
 	if dev.SharesMemory() {
 		return cpuReport(cfg, programs, m)
 	}
-	return gpuReport(cfg, dev, m)
+	return gpuReport(cfg, programs.Forward, dev, m)
 }
 
 // report returns the memory that the compiled step needs, or nil if it is unknown.

@@ -46,7 +46,8 @@ type Programs struct {
 	// Piece is copied from the [Request].
 	Piece int
 	// Used lists the plugins whose programs are used.
-	Used []Used
+	Used        []Used
+	noAttention bool // from the [Request]
 	// computing lists the plugins that compute in their own processes; executables holds the
 	// SHA-256 of quantizers that search, by weight name.
 	computing   []*computing

@@ -69,8 +69,12 @@ func Compile(dev *engine.Device, plan Plan) (*Compiled, error) {
 	}
 	hasCodes := func(p *Plan) bool { return len(p.codes) > 0 }
 	if dev.Products() == device.IntegerProducts && !slices.ContainsFunc(plans, hasCodes) {
-		dev.Warn("device.products = \"integer\" has no effect: no quantizers of an activation and its " +
-			"weight both give whole numbers from −128 to 127 with one scale for each row")
+		type key struct{}
+		dev.Once(key{}, func() any {
+			dev.Warn("device.products = \"integer\" has no effect: no quantizers of an activation and its " +
+				"weight both give whole numbers from −128 to 127 with one scale for each row")
+			return nil
+		})
 	}
 	c := &Compiled{dev: dev, plan: plan, evaluationPlan: evaluation,
 		stages:  map[string]*update.Executable{},

@@ -73,10 +73,7 @@ func (d *Decoder) Next(tokens []int32) ([]float32, error) {
 	if err := c.evaluationPlan.checkPiece(len(tokens)); err != nil {
 		return nil, err
 	}
-	key := fmt.Sprintf("%s %d %d %d", decodeKey, len(d.first), n, d.length)
-	exec, err := c.compileOnce(key, func() update.Stage {
-		return c.evaluationPlan.decodeStage(len(d.first), n, d.length)
-	})
+	exec, err := c.decoder(len(d.first), n, d.length)
 	if err != nil {
 		return nil, err
 	}
@@ -100,6 +97,15 @@ func (d *Decoder) Next(tokens []int32) ([]float32, error) {
 	delete(d.t, network.Logits)
 	defer logits.Finalize()
 	return engine.Download[float32](logits)
+}
+
+// decoder returns the executable that reads n tokens of each of some sequences, with caches of this
+// length.
+func (c *Compiled) decoder(sequences, n, length int) (*update.Executable, error) {
+	key := fmt.Sprintf("%s %d %d %d", decodeKey, sequences, n, length)
+	return c.compileOnce(key, func() update.Stage {
+		return c.evaluationPlan.decodeStage(sequences, n, length)
+	})
 }
 
 func (p *Plan) checkPiece(tokens int) error {

@@ -1,17 +1,18 @@
 package step
 
 import (
-	"cmp"
 	"maps"
 	"strings"
 
 	"github.com/cage-qat/cage/host/cage"
+	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/model"
 )
 
-// Memory is the memory per device that training steps need according to the device's compiler, in
-// bytes.
+// Memory is the memory per device that training steps or evaluations need, according to the
+// device's compiler, in bytes.
 type Memory struct {
 	State     int64 // parameters and the states of optimizers and quantizers, always allocated
 	Temporary int64 // temporary values of the program that needs most
@@ -42,33 +43,46 @@ func (c *Compiled) TrainingMemory() (_ Memory, ok bool, err error) {
 		_, err = c.single(mode)
 	} else if _, err = c.quantize(&c.plan); err == nil {
 		_, err = c.gradient(gradientKind{full: c.plan.FullPrecision, sum: c.plan.Accumulate > 1})
-		if err == nil {
+		if err == nil && c.dev.SharesMemory() { // elsewhere it takes long to compile, and needs less
 			_, err = c.update(updateKind{mode: mode, part: cage.Updating})
-		}
-		if err == nil {
-			_, _, err = c.EvaluationMemory(0)
 		}
 	}
 	m, ok := c.Memory()
 	return m, ok && err == nil, err
 }
 
-// EvaluationMemory is [Compiled.TrainingMemory] for the losses of a batch or, unless piece is 0,
-// for reading as many tokens of its sequences with a KV cache.
-func (c *Compiled) EvaluationMemory(piece int) (_ Memory, ok bool, err error) {
+// EvaluationMemory is [Compiled.TrainingMemory] for the losses of a batch or, if generates is set,
+// for continuing as many sequences up to the model's context, if it reads sequences. It compiles
+// the program of the first texts; caches of longer ones are added.
+func (c *Compiled) EvaluationMemory(generates bool) (m Memory, ok bool, err error) {
 	p := c.evaluationPlan
 	if _, err = c.quantize(p); err != nil {
 		return Memory{}, false, err
 	}
-	if piece == 0 {
+	language, reads := p.Model.(model.Language)
+	if !generates || !reads {
 		_, err = c.compileOnce(lossesKey, p.lossStage)
-	} else {
-		_, err = c.compileOnce(decodeKey, func() update.Stage {
-			return p.decodeStage(p.Batch, piece, p.Context)
-		})
+		m, ok := c.Memory()
+		return m, ok && err == nil, err
 	}
-	m, ok := c.Memory()
-	return m, ok && err == nil, err
+	if _, err = c.decoder(p.Batch, Piece, 2*Piece); err != nil {
+		return Memory{}, false, err
+	}
+	caches := func(length int) int64 {
+		shape := floatShape(language.CacheDims(p.Batch, length)...)
+		return int64(len(cacheNames(language))) * shape.ByteSize()
+	}
+	m, ok = c.Memory()
+	m.Other += max(0, caches(p.Context)-caches(2*Piece))
+	return m, ok, nil
+}
+
+// StateBytes returns the bytes of parameters and of the states of optimizers and quantizers.
+func (c *Compiled) StateBytes() (sum int64) {
+	for _, s := range inputSpecs(c.plan.stateTensors(), asNamed, true) {
+		sum += s.Shape.ByteSize()
+	}
+	return sum
 }
 
 // Memory returns the memory that steps and evaluations need, based on the programs compiled so far.
@@ -80,7 +94,7 @@ func (c *Compiled) Memory() (most Memory, ok bool) {
 			into[s.Name] = s.Shape.ByteSize()
 		}
 	}
-	state := map[string]int64{}
+	state, teacher := map[string]int64{}, c.plan.teacherSpecs()
 	sizes(state, inputSpecs(c.plan.stateTensors(), asNamed, true))
 	// quantized is the executable whose outputs remain in memory.
 	consider := func(e *update.Executable, quantized *update.Executable) {
@@ -89,11 +103,17 @@ func (c *Compiled) Memory() (most Memory, ok bool) {
 			return
 		}
 		all := maps.Clone(state)
+		sizes(all, teacher)
 		sizes(all, e.Inputs)
 		if quantized != nil {
 			sizes(all, quantized.OutputSpecs())
 		}
 		need := Memory{Temporary: m.Temporary, Other: m.Outputs - m.Aliased + m.Code}
+		for i, in := range e.Inputs { // decoding keeps copies in bfloat16, or rounded
+			if rounds := c.dev.Precision() == device.BFloat16; rounds && e.ReadsHalves(i) {
+				need.Other += in.Shape.ByteSize() / 2
+			}
+		}
 		for name, bytes := range all {
 			if _, ok := state[name]; ok {
 				need.State += bytes
@@ -113,12 +133,16 @@ func (c *Compiled) Memory() (most Memory, ok bool) {
 			consider(u.Executable, c.stages[quantizeKey])
 		}
 	}
+	evaluated := c.stages[evaluationKey]
+	if c.evaluationPlan == &c.plan {
+		evaluated = c.stages[quantizeKey]
+	}
 	for key, e := range c.stages {
 		switch {
 		case strings.HasPrefix(key, gradientKey):
 			consider(e, c.stages[quantizeKey])
 		case key == lossesKey, strings.HasPrefix(key, decodeKey):
-			consider(e, cmp.Or(c.stages[evaluationKey], c.stages[quantizeKey]))
+			consider(e, evaluated)
 		}
 	}
 	return most, ok
