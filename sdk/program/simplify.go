@@ -5,6 +5,8 @@ import (
 	wire "encoding/binary"
 	"fmt"
 	"slices"
+	"sync"
+	"weak"
 )
 
 // NewSimplifier starts an empty program like [NewBuilder]. The builder returned simplifies as it
@@ -58,14 +60,7 @@ func key(op Op, attr Attr, t Type, args []ID) string {
 	default:
 		t = Type{}
 	}
-	var data [sha256.Size]byte
-	if len(attr.Floats)+len(attr.Ints) > 0 {
-		h := sha256.New()
-		// Writing slices of numbers to a hash cannot fail.
-		_ = wire.Write(h, wire.LittleEndian, attr.Floats)
-		_ = wire.Write(h, wire.LittleEndian, attr.Ints)
-		h.Sum(data[:0])
-	}
+	data := digest(attr)
 	text := wire.AppendVarint(data[:], int64(op))
 	text = wire.AppendVarint(text, int64(t.DType))
 	text = wire.AppendVarint(text, int64(attr.Block))
@@ -81,6 +76,40 @@ func key(op Op, attr Attr, t Type, args []ID) string {
 		text = fmt.Appendf(text, "%p", attr.Call)
 	}
 	return string(text)
+}
+
+// digests caches the digests of large tables, which occur in many nodes: a model has its tables of
+// positions in each layer, and each transformation of its program looks at all of them.
+var digests sync.Map
+
+// tableMemory identifies the memory of a table. It does not keep the table.
+type tableMemory struct {
+	at  weak.Pointer[float64]
+	len int
+}
+
+// digest returns a digest of the numbers of a constant; zero if there are none.
+func digest(attr Attr) (data [sha256.Size]byte) {
+	const large = 1 << 12
+	var of tableMemory
+	switch {
+	case len(attr.Floats)+len(attr.Ints) == 0:
+		return data
+	case len(attr.Floats) >= large && len(attr.Ints) == 0:
+		of = tableMemory{weak.Make(&attr.Floats[0]), len(attr.Floats)}
+		if known, ok := digests.Load(of); ok {
+			return known.([sha256.Size]byte)
+		}
+	}
+	h := sha256.New()
+	// Writing slices of numbers to a hash cannot fail.
+	_ = wire.Write(h, wire.LittleEndian, attr.Floats)
+	_ = wire.Write(h, wire.LittleEndian, attr.Ints)
+	h.Sum(data[:0])
+	if of.len > 0 {
+		digests.Store(of, data)
+	}
+	return data
 }
 
 // simplify returns a cheaper value that equals, bit for bit, the result of a node of type t with

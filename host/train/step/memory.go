@@ -24,16 +24,6 @@ type Memory struct {
 // Total returns State + Temporary + Other.
 func (m Memory) Total() int64 { return m.State + m.Temporary + m.Other }
 
-// CompiledMemory returns the memory that the steps of a plan need; see [Compiled.TrainingMemory].
-func CompiledMemory(dev *engine.Device, plan Plan) (Memory, bool, error) {
-	c, err := Compile(dev, plan)
-	if err != nil {
-		return Memory{}, false, err
-	}
-	defer c.Close()
-	return c.TrainingMemory()
-}
-
 // TrainingMemory compiles the programs of a step that need the most memory, unless they are
 // compiled, and returns the memory that steps need. It returns false if the device's compiler does
 // not report it.
