@@ -79,7 +79,8 @@ func key(op Op, attr Attr, t Type, args []ID) string {
 }
 
 // digests caches the digests of large tables, which occur in many nodes: a model has its tables of
-// positions in each layer, and each transformation of its program looks at all of them.
+// positions in each layer, and each transformation of its program looks at all of them. Nobody
+// changes the elements of a constant. An entry stays when its table is gone, and is not found then.
 var digests sync.Map
 
 // tableMemory identifies the memory of a table. It does not keep the table.

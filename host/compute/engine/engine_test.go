@@ -51,7 +51,7 @@ func TestRun(t *testing.T) {
 		func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 			table := graph.Constant(g, []float32{10, 20, 30, 40}, 2, 2)
 			product := engine.ExactDot(in[0], []int{1}, nil, in[1], []int{0}, nil)
-			return []*graph.Node{graph.Add(product, table), graph.ReduceAllSum(in[0]), in[1]}
+			return []*graph.Node{graph.Add(product, table), graph.ReduceSum(in[0]), in[1]}
 		})
 	x, y := testdevice.Upload(t, d, []float32{1, 2, 3, 4}, 2, 2),
 		testdevice.Upload(t, d, []float32{1, 0, 0, -1}, 2, 2)

@@ -22,7 +22,7 @@ func Example() {
 	inputs := []engine.Spec{{Name: "x", Shape: shapes.Make(shapes.Float32, 3)}}
 	step, err := device.Compile("descend", inputs,
 		func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-			loss := graph.DivScalar(graph.ReduceAllSum(graph.Square(in[0])), 2)
+			loss := graph.DivScalar(graph.ReduceSum(graph.Square(in[0])), 2)
 			gradient := in[0]
 			return []*graph.Node{graph.Sub(in[0], graph.MulScalar(gradient, 0.5)), loss}
 		})

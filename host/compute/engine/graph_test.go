@@ -19,7 +19,7 @@ import (
 func TestLoop(t *testing.T) {
 	d := open(t)
 	specs := []engine.Spec{{Name: "x", Shape: f32(4, 3)}, {Name: "scale", Shape: f32()}}
-	double := func(x *graph.Node) *graph.Node { return graph.MulScalar(graph.ReduceAllSum(x), 2) }
+	double := func(x *graph.Node) *graph.Node { return graph.MulScalar(graph.ReduceSum(x), 2) }
 	e := compile(t, d, specs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		before := double(in[0])
 		state := []*graph.Node{graph.Scalar(g, in[0].DType(), 0), before}
@@ -43,7 +43,7 @@ func TestLoop(t *testing.T) {
 // chunks. Both loops have the same constants and reductions.
 func TestNestedLoops(t *testing.T) {
 	d := open(t)
-	total := func(x *graph.Node) *graph.Node { return graph.AddScalar(graph.ReduceAllSum(x), 1) }
+	total := func(x *graph.Node) *graph.Node { return graph.AddScalar(graph.ReduceSum(x), 1) }
 	e := compile(t, d, []engine.Spec{{Name: "x", Shape: f32(2, 3, 2)}},
 		func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 			zero := []*graph.Node{graph.Scalar(g, in[0].DType(), 0)}

@@ -82,7 +82,7 @@ func descend(t *testing.T, d *engine.Device, steps int) []float32 {
 		{Name: "x", Shape: f32(rows/n, width), Sharded: true}},
 		func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 			residual := graph.AddScalar(engine.ExactDot(in[1], []int{1}, nil, in[0], []int{0}, nil), -1)
-			loss := graph.DivScalar(graph.ReduceAllSum(graph.Square(residual)), rows)
+			loss := graph.DivScalar(graph.ReduceSum(graph.Square(residual)), rows)
 			gradient := graph.MulScalar(engine.ExactDot(in[1], []int{0}, nil, residual, []int{0}, nil),
 				2.0/rows)
 			sums := acrossReplicas(gradient, loss)
@@ -131,7 +131,7 @@ func TestReplicasRefuse(t *testing.T) {
 	e := compile(t, d, []engine.Spec{{Name: "x", Shape: f32(2, 3), Sharded: true},
 		{Name: "y", Shape: f32(4, 3)}},
 		func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-			return []*graph.Node{graph.ReduceAllSum(in[0]), graph.ReduceAllSum(in[1])}
+			return []*graph.Node{graph.ReduceSum(in[0]), graph.ReduceSum(in[1])}
 		})
 	whole := testdevice.Upload(t, d, make([]float32, 12), 4, 3)
 	part, err := engine.UploadSharded(d, make([]float32, 12), 4, 3)

@@ -34,7 +34,7 @@ func TestShards(t *testing.T) {
 			return []*graph.Node{
 				engine.Sharded(engine.Rows(sum)),
 				graph.Neg(whole), // read as a whole
-				graph.ReduceAllSum(engine.ScatterSum(graph.Mul(in[1], graph.OnesLike(in[1])))),
+				graph.ReduceSum(engine.ScatterSum(graph.Mul(in[1], graph.OnesLike(in[1])))),
 				engine.Sharded(engine.Rows(engine.ScatterSum(in[1]))),
 				graph.ConvertDType(engine.Gather(engine.Rows(halves)), shapes.Float32),
 				engine.Sharded(engine.Rows(in[1])),

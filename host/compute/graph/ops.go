@@ -171,7 +171,7 @@ var (
 	ShiftRightArithmetic = pairwise("shift_right_arithmetic")
 )
 
-// A number is a Go number in the place of a scalar.
+// number is the constraint of Go numbers that are given in place of a scalar node.
 type number interface{ int | float64 }
 
 // AddScalar, MulScalar and DivScalar combine x with a number, which gets the type of x.
@@ -465,9 +465,6 @@ func ReduceMean(x *Node, axes ...int) *Node {
 	sum := ReduceSum(x, axes...)
 	return MulScalar(sum, float64(sum.shape.Size())/float64(x.shape.Size()))
 }
-
-// ReduceAllSum returns the sum of all elements.
-func ReduceAllSum(x *Node) *Node { return ReduceSum(x) }
 
 // ReduceAndKeep reduces x over axes, which remain with size 1.
 func ReduceAndKeep(x *Node, reduce func(x *Node, axes ...int) *Node, axes ...int) *Node {

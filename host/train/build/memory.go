@@ -29,8 +29,10 @@ const (
 
 // Report compares the memory that a run needs with the available memory.
 type Report struct {
-	Bytes    float64 `json:"bytes"` // total; per GPU
-	Parts    []Part  `json:"parts"` // in descending order, without items that are zero
+	Bytes float64 `json:"bytes"` // total; per GPU
+	Parts []Part  `json:"parts"` // in descending order, without items that are zero
+	// Least tells that the run needs at least Bytes, which is too much: nothing more was determined.
+	Least    bool    `json:"least,omitempty"`
 	By       By      `json:"by"`
 	Accuracy float64 `json:"accuracy"`          // relative error of the estimate; 0 by XLA
 	Seconds  float64 `json:"seconds,omitempty"` // compilation time
@@ -103,6 +105,9 @@ func (r *Report) Err() error {
 func (r *Report) Summary() string {
 	if r.By == ByXLA {
 		return fmt.Sprintf("%s of memory on each GPU, as estimated by XLA", Bytes(r.Bytes))
+	}
+	if r.Least {
+		return fmt.Sprintf("at least %s of memory", Bytes(r.Bytes))
 	}
 	return fmt.Sprintf("about %s of memory", Bytes(r.Bytes))
 }
@@ -275,6 +280,7 @@ var errUnknown = errors.New("XLA does not report the memory that a step needs")
 func compiledReport(cfg *config.Config, programs *Programs, c *step.Compiled) (*Report, error) {
 	if c.Device().SharesMemory() { // programs of long contexts take long to compile
 		if r := leastReport(cfg, programs, c); !r.Fits {
+			r.Least = true
 			return r, nil
 		}
 	}

@@ -49,22 +49,20 @@ func (c *Compiled) EvaluationMemory(generates bool) (m Memory, ok bool, err erro
 	if _, err = c.quantize(p); err != nil {
 		return Memory{}, false, err
 	}
-	language, reads := p.Model.(model.Language)
-	if !generates || !reads {
+	more := int64(0) // bytes of longer caches
+	if language, reads := p.Model.(model.Language); generates && reads {
+		caches := func(length int) int64 {
+			shape := floatShape(language.CacheDims(p.Batch, length)...)
+			return int64(len(cacheNames(language))) * shape.ByteSize()
+		}
+		more = max(0, caches(p.Context)-caches(2*Piece))
+		_, err = c.decoder(p.Batch, Piece, 2*Piece)
+	} else {
 		_, err = c.compileOnce(lossesKey, p.lossStage)
-		m, ok := c.Memory()
-		return m, ok && err == nil, err
-	}
-	if _, err = c.decoder(p.Batch, Piece, 2*Piece); err != nil {
-		return Memory{}, false, err
-	}
-	caches := func(length int) int64 {
-		shape := floatShape(language.CacheDims(p.Batch, length)...)
-		return int64(len(cacheNames(language))) * shape.ByteSize()
 	}
 	m, ok = c.Memory()
-	m.Other += max(0, caches(p.Context)-caches(2*Piece))
-	return m, ok, nil
+	m.Other += more
+	return m, ok && err == nil, err
 }
 
 // StateBytes returns the bytes of parameters and of the states of optimizers and quantizers.
@@ -87,7 +85,7 @@ func (c *Compiled) Memory() (most Memory, ok bool) {
 	state, teacher := map[string]int64{}, c.plan.teacherSpecs()
 	sizes(state, inputSpecs(c.plan.stateTensors(), asNamed, true))
 	// quantized is the executable whose outputs remain in memory.
-	consider := func(e *update.Executable, quantized *update.Executable) {
+	consider := func(e, quantized *update.Executable, decodes bool) {
 		m, told := e.Memory()
 		if !told {
 			return
@@ -99,9 +97,11 @@ func (c *Compiled) Memory() (most Memory, ok bool) {
 			sizes(all, quantized.OutputSpecs())
 		}
 		need := Memory{Temporary: m.Temporary, Other: m.Outputs - m.Aliased + m.Code}
-		for i, in := range e.Inputs { // decoding keeps copies in bfloat16, or rounded
-			if rounds := c.dev.Precision() == device.BFloat16; rounds && e.ReadsHalves(i) {
-				need.Other += in.Shape.ByteSize() / 2
+		if decodes && c.dev.Precision() == device.BFloat16 { // it keeps copies ([Evaluator.halved])
+			for i, in := range e.Inputs {
+				if e.ReadsHalves(i) {
+					need.Other += in.Shape.ByteSize() / 2
+				}
 			}
 		}
 		for name, bytes := range all {
@@ -116,11 +116,11 @@ func (c *Compiled) Memory() (most Memory, ok bool) {
 		}
 	}
 	for _, w := range c.singles {
-		consider(w.exec, nil)
+		consider(w.exec, nil, false)
 	}
 	for _, u := range c.updates {
 		if u != nil {
-			consider(u.Executable, c.stages[quantizeKey])
+			consider(u.Executable, c.stages[quantizeKey], false)
 		}
 	}
 	evaluated := c.stages[evaluationKey]
@@ -130,9 +130,9 @@ func (c *Compiled) Memory() (most Memory, ok bool) {
 	for key, e := range c.stages {
 		switch {
 		case strings.HasPrefix(key, gradientKey):
-			consider(e, c.stages[quantizeKey])
+			consider(e, c.stages[quantizeKey], false)
 		case key == lossesKey, strings.HasPrefix(key, decodeKey):
-			consider(e, evaluated)
+			consider(e, evaluated, key != lossesKey)
 		}
 	}
 	return most, ok

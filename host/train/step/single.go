@@ -124,7 +124,7 @@ func (p *Plan) singleStage(w *single, name string) update.Stage {
 			of := graph.Reshape(graph.ConvertDType(losses, shapes.Float64), n, len(weights))
 			means := graph.DivScalar(graph.ReduceSum(of, 0), float64(n))
 			by := graph.Constant(losses.Graph(), weights, len(weights))
-			loss := graph.ReduceAllSum(graph.Mul(means, by))
+			loss := graph.ReduceSum(graph.Mul(means, by))
 			scalars[spec.InputLoss] = graph.ConvertDType(loss, shapes.Float32)
 		}
 		run := func(jobs []spec.Job) (out update.Nodes) {
@@ -180,7 +180,7 @@ func (p *Plan) singleStage(w *single, name string) update.Stage {
 }
 
 func sum64(v *graph.Node) *graph.Node {
-	return graph.ReduceAllSum(graph.ConvertDType(v, shapes.Float64))
+	return graph.ReduceSum(graph.ConvertDType(v, shapes.Float64))
 }
 
 // allFinite reports whether no element of a float32 vector is infinite or NaN: in float64 their sum
