@@ -5,8 +5,6 @@ import (
 	wire "encoding/binary"
 	"fmt"
 	"slices"
-	"sync"
-	"weak"
 )
 
 // NewSimplifier starts an empty program like [NewBuilder]. The builder returned simplifies as it
@@ -78,38 +76,22 @@ func key(op Op, attr Attr, t Type, args []ID) string {
 	return string(text)
 }
 
-// digests caches the digests of large tables, which occur in many nodes: a model has its tables of
-// positions in each layer, and each transformation of its program looks at all of them. Nobody
-// changes the elements of a constant. An entry stays when its table is gone, and is not found then.
-var digests sync.Map
-
-// tableMemory identifies the memory of a table. It does not keep the table.
-type tableMemory struct {
-	at  weak.Pointer[float64]
-	len int
-}
-
-// digest returns a digest of the numbers of a constant; zero if there are none.
+// digest returns a digest of the numbers of a constant; zero if there are none. A large table, such
+// as that of a model's positions, is equal only to itself: nobody changes the numbers of a constant,
+// and the program keeps its memory.
 func digest(attr Attr) (data [sha256.Size]byte) {
-	const large = 1 << 12
-	var of tableMemory
+	const large = 1 << 16
+	h := sha256.New()
 	switch {
 	case len(attr.Floats)+len(attr.Ints) == 0:
 		return data
-	case len(attr.Floats) >= large && len(attr.Ints) == 0:
-		of = tableMemory{weak.Make(&attr.Floats[0]), len(attr.Floats)}
-		if known, ok := digests.Load(of); ok {
-			return known.([sha256.Size]byte)
-		}
+	case len(attr.Floats) >= large:
+		_, _ = fmt.Fprintf(h, "%p %d", attr.Floats, len(attr.Floats))
+	default: // writing slices of numbers to a hash cannot fail
+		_ = wire.Write(h, wire.LittleEndian, attr.Floats)
+		_ = wire.Write(h, wire.LittleEndian, attr.Ints)
 	}
-	h := sha256.New()
-	// Writing slices of numbers to a hash cannot fail.
-	_ = wire.Write(h, wire.LittleEndian, attr.Floats)
-	_ = wire.Write(h, wire.LittleEndian, attr.Ints)
 	h.Sum(data[:0])
-	if of.len > 0 {
-		digests.Store(of, data)
-	}
 	return data
 }
 

@@ -21,11 +21,12 @@ type network struct {
 	*program.Builder
 	batch      int
 	quantizers Quantizers
-	params     map[string]value // and the other operands of quantizers, and caches
-	shared     map[string]value // inputs of attention in all layers, by their names
-	more       *results         // of quantizers and caches
-	record     []string         // sites whose activations are results, too
-	cache      int              // tokens that caches hold
+	params     map[string]value        // and the other operands of quantizers, and caches
+	shared     map[string]value        // inputs of attention in all layers, by their names
+	angles     map[[2]float64][2]value // tables of cosines and sines of all layers by RopeKey
+	more       *results                // of quantizers and caches
+	record     []string                // sites whose activations are results, too
+	cache      int                     // tokens that caches hold
 }
 
 // hidden computes the model but its head, whose input and weight it returns: an embedding, blocks,
@@ -33,6 +34,7 @@ type network struct {
 func (n *network) hidden(tokens value) (x, head value) {
 	x = tokens.Lookup(n.weight("embedding")).Scale(n.InputScale())
 	for layer := range n.Layers {
+		n.placeLayer(layer)
 		x = n.asCall(Block, architecture.LayerPrefix(layer), nil, []string{"x"}, []value{x},
 			func(n *network, in []value) value { return n.block(layer, in[0]) })
 	}
@@ -154,24 +156,33 @@ func (n *network) mix(p string, x quantized) value {
 	return n.attend(p, q, k, v).Reshape(n.batch*n.Context, n.QueryWidth())
 }
 
+// placeLayer sets the tables of the rotary position embedding of a layer, [positions, size/2] or
+// [batch·context, size/2]. Most layers of a model share them.
+func (n *network) placeLayer(layer int) {
+	s := n.LayerRope(layer)
+	angles, known := n.angles[s.RopeKey()]
+	if !known {
+		positions, length := n.positions()
+		for i, f := range []func(float64) float64{math.Cos, math.Sin} {
+			wide := func(v float32) float64 { return float64(v) }
+			angles[i] = n.Table(lists.Map(s.ByPosition(length, f), wide), length, n.HeadSize/2)
+			if positions.Valid() {
+				angles[i] = positions.Lookup(angles[i])
+			}
+		}
+		n.angles[s.RopeKey()] = angles
+	}
+	n.shared[cosines], n.shared[sines] = angles[0], angles[1]
+}
+
 // heads returns queries, keys and values, [batch, context, heads, size]. Queries and keys may be
 // normalized, and are rotated by their positions.
 func (n *network) heads(p string, projected value) (q, k, v value) {
-	s := n.LayerRope(architecture.LayerOf(p))
-	positions, length := n.positions()
-	table := func(f func(float64) float64) value {
-		wide := func(v float32) float64 { return float64(v) }
-		t := n.Table(lists.Map(s.ByPosition(length, f), wide), length, n.HeadSize/2)
-		if positions.Valid() {
-			t = positions.Lookup(t)
-		}
-		return t
-	}
-	cos, sin := table(math.Cos), table(math.Sin)
+	cos, sin := n.shared[cosines], n.shared[sines]
 	split := func(x value, rotated int, parts ...int) []value {
 		rows := cos.Shape()[0] // positions of each sequence, or of all
 		h := Heads{n.batch * n.Context / rows, rows, n.HeadSize, parts, rotated,
-			s.RopePairs == architecture.Interleaved}
+			n.RopePairs == architecture.Interleaved}
 		return lists.Map(h.rope(x, cos, sin), func(part value) value {
 			return part.Reshape(n.batch, n.Context, part.Shape()[2], n.HeadSize)
 		})

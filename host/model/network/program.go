@@ -62,6 +62,8 @@ const (
 
 	// the document of each token for quantizers alone
 	padding = "padding"
+	// tables of the rotary position embedding of a layer
+	cosines, sines = "cosines", "sines"
 )
 
 const keyCache, valueCache = "cache.keys", "cache.values"
@@ -103,8 +105,8 @@ func New(s architecture.Settings, shape Shape, q Quantizers) (*program.Program, 
 	s.FillIn()
 	s.Context = shape.Context
 	n := network{Settings: s, Builder: program.NewSimplifier(s.Kind), batch: shape.Batch,
-		quantizers: q, params: map[string]value{}, shared: map[string]value{}, more: &results{},
-		record: shape.Record}
+		quantizers: q, params: map[string]value{}, shared: map[string]value{},
+		angles: map[[2]float64][2]value{}, more: &results{}, record: shape.Record}
 	write := map[Task]func(Shape){Predict: n.predict, Score: n.score, Decode: n.decode,
 		OneBlock: n.oneBlock}[shape.Task]
 	if write == nil {
@@ -263,6 +265,7 @@ func (n *network) oneBlock(shape Shape) {
 	if !n.declare(n.BlockParams(shape.Layer)) {
 		return
 	}
+	n.placeLayer(shape.Layer)
 	if y := n.block(shape.Layer, x); len(shape.Record) == 0 {
 		n.Output(Stream, y)
 	}
