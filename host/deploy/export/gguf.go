@@ -74,54 +74,7 @@ func planGGUF(m *Model, o Options) (*Plan, error) {
 	if factors := ropeFactors(settings); factors != nil {
 		p.add(Stored{Name: "rope_freqs.weight", Shape: []int{len(factors)}, Type: floatF32}, factors)
 	}
-	rotated := func(w weight) error { // why it is stored as floats
-		if r, ok := errors.AsType[*RotatedError](w.gridErr); ok && o.Type == "" {
-			return r
-		}
-		return nil
-	}
-	stored, unpacked, err := p.source.plan(parts, o, layout{
-		float: func(part part, w weight) string {
-			if len(part.Param.Dims) < 2 || rotated(w) != nil { // llama.cpp requires norms in float32
-				return floatF32
-			}
-			if r := part.Param.Role; r == architecture.RoleEmbedding || r == architecture.RoleHead {
-				return cmp.Or(o.Embedding, float)
-			}
-			return float
-		},
-		unpacked:  func(_ part, w weight) error { return rotated(w) },
-		needsGrid: !slices.Contains(floatTypes, o.Type),
-		types: func(w weight) []string {
-			if o.Type != "" {
-				return []string{o.Type}
-			}
-			if w.grid.Numbers.Format == spec.FormatE2M1 {
-				return []string{typeMXFP4, typeNVFP4, typeQ8}
-			}
-			// The smallest first; tq1_0 is smaller, and slower.
-			list := []string{"q1_0", "tq2_0", "q2_0", "q4_0", "q4_1", "q5_0", "q5_1", typeQ8}
-			return slices.DeleteFunc(list, func(typ string) bool {
-				return typ != typeQ8 && ggufCodes(w.grid, ggufTypes[typ]) != nil
-			})
-		},
-		pack: func(part part, w weight, typ string) (how packing, err error) {
-			switch {
-			case slices.Contains(floatTypes, typ):
-				err = checkFloats(typ, w.values, o.Inexact)
-			case typ != typeNVFP4:
-				_, err = ggufBlocks(w.grid, ggufTypes[typ], o.Inexact)
-			case part.Param.Role != architecture.RoleMatrix || family != "llama" && family != "qwen3":
-				err = errors.New("llama.cpp knows NVFP4's scale of a tensor only in linear layers of blocks, " +
-					"and only in models of kind llama and qwen3")
-			default:
-				how.global, err = ggufScale(w.grid, o.Inexact)
-			}
-			return how, err
-		},
-		exactHint:  "--type f32 stores the numbers of Q(x) as they are",
-		floatsHint: "--allow-floats stores them as float32, rotated back, and the others packed",
-	})
+	stored, unpacked, err := p.source.plan(parts, o, ggufLayout(family, float, o))
 	if err != nil {
 		return nil, err
 	}
@@ -165,6 +118,58 @@ func planGGUF(m *Model, o Options) (*Plan, error) {
 		}
 	}
 	return plan, nil
+}
+
+// ggufLayout says how tensors are stored; float is the type of floats.
+func ggufLayout(family ggufFamily, float string, o Options) layout {
+	rotated := func(w weight) error { // why it is stored as floats
+		if r, ok := errors.AsType[*RotatedError](w.gridErr); ok && o.Type == "" {
+			return r
+		}
+		return nil
+	}
+	return layout{
+		float: func(part part, w weight) string {
+			if len(part.Param.Dims) < 2 || rotated(w) != nil { // llama.cpp requires norms in float32
+				return floatF32
+			}
+			if r := part.Param.Role; r == architecture.RoleEmbedding || r == architecture.RoleHead {
+				return cmp.Or(o.Embedding, float)
+			}
+			return float
+		},
+		unpacked:  func(_ part, w weight) error { return rotated(w) },
+		needsGrid: !slices.Contains(floatTypes, o.Type),
+		types: func(w weight) []string {
+			if o.Type != "" {
+				return []string{o.Type}
+			}
+			if w.grid.Numbers.Format == spec.FormatE2M1 {
+				return []string{typeMXFP4, typeNVFP4, typeQ8}
+			}
+			// The smallest first; tq1_0 is smaller, and slower.
+			list := []string{"q1_0", "tq2_0", "q2_0", "q4_0", "q4_1", "q5_0", "q5_1", typeQ8}
+			return slices.DeleteFunc(list, func(typ string) bool {
+				return typ != typeQ8 && ggufCodes(w.grid, ggufTypes[typ]) != nil
+			})
+		},
+		pack: func(part part, w weight, typ string) (how packing, err error) {
+			switch {
+			case slices.Contains(floatTypes, typ):
+				err = checkFloats(typ, w.values, o.Inexact)
+			case typ != typeNVFP4:
+				_, err = ggufBlocks(w.grid, ggufTypes[typ], o.Inexact)
+			case part.Param.Role != architecture.RoleMatrix || family != "llama" && family != "qwen3":
+				err = errors.New("llama.cpp knows NVFP4's scale of a tensor only in linear layers of blocks, " +
+					"and only in models of kind llama and qwen3")
+			default:
+				how.global, err = ggufScale(w.grid, o.Inexact)
+			}
+			return how, err
+		},
+		exactHint:  "--type f32 stores the numbers of Q(x) as they are",
+		floatsHint: "--allow-floats stores them as float32, rotated back, and the others packed",
+	}
 }
 
 // add adds a tensor. stored.Type must be a key of ggufTypes.
