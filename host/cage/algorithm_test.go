@@ -21,7 +21,7 @@ func correcting(form Form, variant Variant) (Method, Mode) {
 // literal is the correction as in the algorithm, which quantizes again, at the decayed point.
 type literal struct{ CAGE }
 
-func (literal) Reads(Rule) Reads { return Reads{Again: true} }
+func (literal) Reads(Rule) Reads { return Reads{Requantized: true} }
 
 func (literal) residual(s *step, x, _ program.Value) (e, αλ program.Value) {
 	αλ = s.α.Mul(s.λ)

@@ -128,7 +128,7 @@ func (m CAGE) Reads(r Rule) Reads {
 	}
 	official := m.Form == Decoupled && m.Variant == Official
 	again := official || m.Form == Decoupled && !r.forwardErrorServes()
-	return Reads{Quantized: !again, Again: again, NextRate: official}
+	return Reads{Quantized: !again, Requantized: again, NextRate: official}
 }
 
 // gradient returns, for the coupled form, g + λ_t·e_t (paper §3.1, "Error coupling").

@@ -59,9 +59,9 @@ type At struct {
 
 // Reads describes the quantization inputs of a weight's update.
 type Reads struct {
-	Quantized bool // Q(x_t), as computed for the forward pass
-	Again     bool // Q, computed in the update itself
-	NextRate  bool // α_{t+1}
+	Quantized   bool // Q(x_t), as computed for the forward pass
+	Requantized bool // Q, computed in the update itself
+	NextRate    bool // α_{t+1}
 }
 
 // None is the method that changes nothing.

@@ -145,7 +145,7 @@ func (r Rule) Quantizes() bool { return r.NeedsQuantized() || r.quantizesAgain()
 // quantizesAgain reports whether the program itself quantizes a point: one other than x_t, or x_t
 // if the forward pass did not compute Q(x_t).
 func (r Rule) quantizesAgain() bool {
-	return r.active().Reads(r).Again || r.Statistics && r.softened()
+	return r.active().Reads(r).Requantized || r.Statistics && r.softened()
 }
 
 // Inputs lists the inputs of the program in order.

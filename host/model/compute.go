@@ -11,8 +11,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// A Pass says what a program of a model computes.
-type Pass struct {
+// A ProgramOptions says what a program of a model computes.
+type ProgramOptions struct {
 	network.Shape
 	network.Quantizers
 }
@@ -28,7 +28,7 @@ func gradient(forward *program.Program, err error, wrt []string) (*program.Progr
 }
 
 // Program implements [Model].
-func (m *transformer) Program(of Pass, wrt ...string) (*program.Program, error) {
+func (m *transformer) Program(of ProgramOptions, wrt ...string) (*program.Program, error) {
 	p, err := network.New(m.Settings, of.Shape, of.Quantizers)
 	return gradient(p, err, wrt)
 }
@@ -40,7 +40,7 @@ func (m *transformer) Calls(shape network.Shape) update.Calls {
 		table = kernels.ForFew()
 	}
 	return update.Calls{Rounded: true, Rules: graphs.For(m.LossTokens), Kernels: table,
-		Attention: network.Attention, Sums: kernels.Sums, Again: map[architecture.Recompute]string{
+		Attention: network.Attention, Sums: kernels.Sums, Recompute: map[architecture.Recompute]string{
 			architecture.RecomputeBlocks:    network.Block,
 			architecture.RecomputeAttention: network.SelfAttention}[m.Recompute]}
 }

@@ -22,7 +22,7 @@ import (
 func task(t testing.TB, m *transformer, shape network.Shape, arithmetic matmul.Arithmetic,
 	in map[string]any) map[string]any {
 	t.Helper()
-	p, compiled, err := planOf(m, Pass{Shape: shape}, arithmetic)
+	p, compiled, err := planOf(m, ProgramOptions{Shape: shape}, arithmetic)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestDecodePlan(t *testing.T) {
 // TestDecodeHalves checks that weights that are exact in bfloat16 give the same bits in half the
 // memory.
 func TestDecodeHalves(t *testing.T) {
-	if !linalg.ReadsHalves() {
+	if !linalg.HasBFloat16() {
 		t.Skip("this processor has no kernels for them")
 	}
 	r := newSequences(newLlama(tiny))

@@ -15,7 +15,7 @@ import (
 
 // pass is a program of a model, and its inputs by name.
 type pass struct {
-	Pass
+	ProgramOptions
 	inputs map[string]program.Value
 }
 
@@ -41,7 +41,7 @@ func (of pass) compute(m Model, wrt ...string) map[string]program.Value {
 	for _, x := range of.inputs {
 		b = x.Builder()
 	}
-	written, err := m.Program(of.Pass, wrt...)
+	written, err := m.Program(of.ProgramOptions, wrt...)
 	if err != nil {
 		b.Fail(err)
 		return nil
@@ -143,13 +143,13 @@ func fakeQuantize(x program.Value) program.Value {
 }
 
 // planOf returns a program and its plan.
-func planOf(m *transformer, of Pass, arithmetic matmul.Arithmetic,
+func planOf(m *transformer, of ProgramOptions, arithmetic matmul.Arithmetic,
 ) (p *program.Program, compiled *plan.Plan, err error) {
 	if p, err = m.Program(of); err != nil {
 		return nil, nil, err
 	}
 	calls := m.Calls(of.Shape)
 	compiled, err = plan.Compile(p, plan.Options{Arithmetic: arithmetic, Kernels: calls.Kernels,
-		Sums: calls.Sums, Again: calls.Again})
+		Sums: calls.Sums, Recompute: calls.Recompute})
 	return p, compiled, err
 }

@@ -28,7 +28,7 @@ type Model interface {
 	// losses NaN. With [Options.Documents], each loss is multiplied by its weight. With wrt, names of
 	// inputs, losses are replaced by their means, and it also returns the gradients of the mean loss
 	// with respect to those inputs that the program has, named with "d.".
-	Program(of Pass, wrt ...string) (*program.Program, error)
+	Program(of ProgramOptions, wrt ...string) (*program.Program, error)
 
 	// Calls say how the calls in programs of a shape are computed.
 	Calls(shape network.Shape) update.Calls

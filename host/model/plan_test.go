@@ -29,12 +29,12 @@ func stepProgram(t testing.TB, m *transformer, shape network.Shape) *program.Pro
 
 func planned(m *transformer, shape network.Shape, wrt []string, o plan.Options) (*program.Program,
 	error) {
-	p, err := m.Program(Pass{Shape: shape}, wrt...)
+	p, err := m.Program(ProgramOptions{Shape: shape}, wrt...)
 	if err != nil {
 		return nil, err
 	}
 	calls := m.Calls(shape)
-	o.Sums, o.Again = calls.Sums, calls.Again
+	o.Sums, o.Recompute = calls.Sums, calls.Recompute
 	return plan.Prepare(p, o)
 }
 

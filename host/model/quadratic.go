@@ -77,7 +77,7 @@ func (m *Quadratic) BatchDims(_, _ int) []int {
 
 // Program implements [Model]. Losses are f(x) − f(x*), [1]; the gradient is A(x − x*) plus the
 // noise.
-func (m *Quadratic) Program(_ Pass, wrt ...string) (*program.Program, error) {
+func (m *Quadratic) Program(_ ProgramOptions, wrt ...string) (*program.Program, error) {
 	wide := func(v float32) float64 { return float64(v) }
 	p, err := network.Quadratic(m.Params()[0], lists.Map(m.matrix, wide), lists.Map(m.optimum, wide))
 	return gradient(p, err, wrt)

@@ -216,7 +216,7 @@ func TestLargeQuadratic(t *testing.T) {
 	const n = 2112
 	m := newQuadratic(architecture.Settings{Rows: 1, Dimension: n, Condition: 1, ProblemSeed: 1,
 		Spectrum: make([]float64, n), Optimum: make([]float64, n)})
-	if _, err := m.Program(Pass{}); err != nil {
+	if _, err := m.Program(ProgramOptions{}); err != nil {
 		t.Error(err)
 	}
 }

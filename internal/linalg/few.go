@@ -2,22 +2,22 @@ package linalg
 
 import "math"
 
-// Halves is a matrix of bfloat16 numbers, the upper halves of float32 numbers. Rows are contiguous.
-type Halves struct {
+// BFloat16 is a matrix of bfloat16 numbers, the upper halves of float32 numbers. Rows are contiguous.
+type BFloat16 struct {
 	Rows, Cols int
 	Data       []uint16
 }
 
-// Halve converts a matrix with contiguous rows to bfloat16; ok is false if that would change an
+// ToBFloat16 converts a matrix with contiguous rows to bfloat16; ok is false if that would change an
 // element.
-func Halve(data []float32, rows, cols int) (h Halves, ok bool) {
+func ToBFloat16(data []float32, rows, cols int) (h BFloat16, ok bool) {
 	const lower = 1<<16 - 1
 	for _, v := range data { // most matrices that cannot be halved are detected at once
 		if math.Float32bits(v)&lower != 0 {
-			return Halves{}, false
+			return BFloat16{}, false
 		}
 	}
-	h = Halves{rows, cols, make([]uint16, len(data))}
+	h = BFloat16{rows, cols, make([]uint16, len(data))}
 	for i, v := range data {
 		h.Data[i] = uint16(math.Float32bits(v) >> 16)
 	}
@@ -25,8 +25,8 @@ func Halve(data []float32, rows, cols int) (h Halves, ok bool) {
 }
 
 // Part returns the submatrix of rows i0 to i1, excluding i1.
-func (h Halves) Part(i0, i1 int) Halves {
-	return Halves{i1 - i0, h.Cols, h.Data[i0*h.Cols : i1*h.Cols]}
+func (h BFloat16) Part(i0, i1 int) BFloat16 {
+	return BFloat16{i1 - i0, h.Cols, h.Data[i0*h.Cols : i1*h.Cols]}
 }
 
 // Part returns the submatrix of rows i0 to i1, excluding i1.
@@ -41,16 +41,16 @@ func FewTimes(y, x, w MatrixOf[float32]) {
 	}
 }
 
-// FewTimesHalves is [FewTimes] for weights in bfloat16, with the same results. It may be called
-// only if [ReadsHalves] is true.
-func FewTimesHalves(y, x MatrixOf[float32], w Halves) {
+// FewTimesBFloat16 is [FewTimes] for weights in bfloat16, with the same results. It may be called
+// only if [HasBFloat16] is true.
+func FewTimesBFloat16(y, x MatrixOf[float32], w BFloat16) {
 	if y.Rows > 0 && y.Cols > 0 {
-		active.fewHalves(y, x, w)
+		active.fewBFloat16(y, x, w)
 	}
 }
 
-// ReadsHalves reports whether this processor has kernels for [FewTimesHalves].
-func ReadsHalves() bool { return active.fewHalves != nil }
+// HasBFloat16 reports whether this processor has kernels for [FewTimesBFloat16].
+func HasBFloat16() bool { return active.fewBFloat16 != nil }
 
 // fewByRows computes FewTimes, with dot for each element of y.
 func fewByRows(y, x, w MatrixOf[float32], dot func(x, y []float32) float32) {

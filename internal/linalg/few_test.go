@@ -35,13 +35,13 @@ func TestFewTimes(t *testing.T) {
 				y.Data[i] = mark
 			}
 			FewTimes(y, x, w)
-			halves, ok := Halve(w.Data, outs, inner)
+			halves, ok := ToBFloat16(w.Data, outs, inner)
 			if !ok {
 				t.Fatal("numbers of bfloat16 cannot be kept in it")
 			}
 			same := RowMajor(make([]float32, rows*outs), rows, outs)
-			if ReadsHalves() {
-				FewTimesHalves(same, x, halves)
+			if HasBFloat16() {
+				FewTimesBFloat16(same, x, halves)
 			} else {
 				FewTimes(same, x, w)
 			}
@@ -95,10 +95,10 @@ func TestVectorTimes(t *testing.T) {
 }
 
 func TestHalveRefuses(t *testing.T) {
-	if _, ok := Halve([]float32{1, 1.0000001}, 1, 2); ok {
+	if _, ok := ToBFloat16([]float32{1, 1.0000001}, 1, 2); ok {
 		t.Error("a number that bfloat16 does not have is kept in it")
 	}
-	h, ok := Halve([]float32{1, -2.5, float32(math.Inf(1)), 3}, 2, 2)
+	h, ok := ToBFloat16([]float32{1, -2.5, float32(math.Inf(1)), 3}, 2, 2)
 	row := h.Part(1, 2).Data
 	if !ok || row[0] != 0x7f80 || row[1] != 0x4040 {
 		t.Errorf("the second row is %v, %v", row, ok)
@@ -110,14 +110,14 @@ func TestHalveRefuses(t *testing.T) {
 func BenchmarkFewTimes(b *testing.B) {
 	const outs, inner = 49152, 576
 	w := singles(1, outs, inner, inner)
-	halves, _ := Halve(w.Data, outs, inner)
+	halves, _ := ToBFloat16(w.Data, outs, inner)
 	for _, rows := range []int{1, 2, 4, 8, 16} {
 		x, y := singles(2, rows, inner, inner), RowMajor(make([]float32, rows*outs), rows, outs)
 		for name, run := range map[string]func(){
 			"float32":  func() { FewTimes(y, x, w) },
-			"bfloat16": func() { FewTimesHalves(y, x, halves) },
+			"bfloat16": func() { FewTimesBFloat16(y, x, halves) },
 		} {
-			if name == "bfloat16" && !ReadsHalves() {
+			if name == "bfloat16" && !HasBFloat16() {
 				continue
 			}
 			b.Run(fmt.Sprintf("%d rows, %s", rows, name), func(b *testing.B) {

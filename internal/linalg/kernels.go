@@ -23,9 +23,9 @@ type kernels struct {
 	// four returns the inner products of four rows with x, and adds alpha times these rows to y.
 	// Thus a symmetric matrix is multiplied by a vector while it is read once.
 	four func(a0, a1, a2, a3, x, y []float64, alpha *[4]float64) [4]float64
-	// few implements FewTimes, and fewHalves implements FewTimesHalves.
-	few       func(y, x, w MatrixOf[float32])
-	fewHalves func(y, x MatrixOf[float32], w Halves) // nil without instructions for bfloat16
+	// few implements FewTimes, and fewBFloat16 implements FewTimesBFloat16.
+	few         func(y, x, w MatrixOf[float32])
+	fewBFloat16 func(y, x MatrixOf[float32], w BFloat16) // nil without instructions for bfloat16
 	// secular returns the sums of z²/(d−μ) and z²/(d−μ)², where d = poles−origin.
 	secular func(poles, z []float64, origin, mu float64) (value, slope float64)
 }

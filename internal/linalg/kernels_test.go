@@ -14,7 +14,7 @@ func (k kernels) runs(n int) map[string]func() {
 	a, b, c := singles(1, 8, n, n), singles(2, 8, n, n), singles(3, 8, n, n)
 	tile, tileSingle := make([]float64, maxTileRows*maxTileCols),
 		make([]float32, maxTileRows*maxTileCols)
-	halves, _ := Halve(make([]float32, 8*n), 8, n)
+	halves, _ := ToBFloat16(make([]float32, 8*n), 8, n)
 	return map[string]func(){
 		"dot":         func() { k.double.dot(x.row(0), y.row(0)) },
 		"axpy":        func() { k.double.axpy(1e-9, x.row(0), y.row(0)) },
@@ -27,8 +27,8 @@ func (k kernels) runs(n int) map[string]func() {
 		},
 		"few": func() { k.few(c.part(0, 1, 0, 8), a.part(0, 1, 0, n), b) },
 		"few in halves": func() {
-			if k.fewHalves != nil {
-				k.fewHalves(c.part(0, 1, 0, 8), a.part(0, 1, 0, n), halves)
+			if k.fewBFloat16 != nil {
+				k.fewBFloat16(c.part(0, 1, 0, 8), a.part(0, 1, 0, n), halves)
 			}
 		},
 		"secular": func() { k.secular(x.row(0), y.row(0), 1, 1e-3) },

@@ -231,7 +231,7 @@ func (e *Executable) checkInputs(inputs []*Buffer, donate []bool) ([]part, error
 			return nil, fmt.Errorf("input %q: %w", spec.Name, ErrBufferGone)
 		case input.device != e.device:
 			return nil, fmt.Errorf("input %q is on another device", spec.Name)
-		case !input.shape.Equal(want) && !(e.ReadsHalves(i) &&
+		case !input.shape.Equal(want) && !(e.ReadsBFloat16(i) &&
 			input.shape.DType == shapes.BFloat16 &&
 			slices.Equal(input.shape.Dimensions, want.Dimensions)):
 			return nil, fmt.Errorf("input %q has shape %s, want %s", spec.Name, input.shape, want)

@@ -20,8 +20,8 @@ type Function struct {
 	Outputs []shapes.Shape
 	// Reuses has, for each output, the input whose memory it gets if that input is donated, or −1.
 	Reuses []int
-	// Halves tells which inputs may also be of bfloat16, though they are declared as float32.
-	Halves    []bool
+	// BFloat16 tells which inputs may also be of bfloat16, though they are declared as float32.
+	BFloat16  []bool
 	Temporary int64 // bytes of memory for intermediate values
 	// Run computes out from in, whose elements are in row-major order, floats of 16 bits as uint16. It
 	// must write every element of out, whose memory is uninitialized, and results must not depend on
@@ -36,8 +36,8 @@ func (d *Device) Host(name string, inputs []Spec, f Function) *Executable {
 		sharded: make([]bool, len(f.Outputs)), host: &f}
 }
 
-// ReadsHalves reports whether an input that is declared as float32 may also be of bfloat16.
-func (e *Executable) ReadsHalves(input int) bool { return e.host != nil && e.host.Halves[input] }
+// ReadsBFloat16 reports whether an input that is declared as float32 may also be of bfloat16.
+func (e *Executable) ReadsBFloat16(input int) bool { return e.host != nil && e.host.BFloat16[input] }
 
 // hostMemory is a tensor of the CPU device. Elements are those that a [Function] gets.
 type hostMemory struct {
@@ -140,8 +140,8 @@ func graphOnSlices(g *graph.Graph) (*Function, error) {
 	}
 	main := g.Main()
 	f := &Function{Outputs: lists.Map(main.Results, (*graph.Node).Shape),
-		Reuses: slices.Repeat([]int{-1}, len(main.Results)),
-		Halves: make([]bool, len(main.Parameters))}
+		Reuses:   slices.Repeat([]int{-1}, len(main.Results)),
+		BFloat16: make([]bool, len(main.Parameters))}
 	f.Run = func(in, out []any, _ loops.Parallel) error {
 		in = slices.Clone(in)
 		for i, p := range main.Parameters {

@@ -27,17 +27,17 @@ type Rule struct {
 	// Both, unless nil, returns results and gradients together. It is called in place of Forward if
 	// the adjoints of the results do not depend on these.
 	Both func(c Call, d []Adjoint) (results, gradients []*graph.Node)
-	// Short tells that Forward and its Back round the operands to the device's precision, or accept
-	// them rounded. Adds tells that Back adds a sum in the same pass over memory.
-	Short, Adds bool
+	// Rounds tells that Forward and its Back round the operands to the device's precision, or accept
+	// them rounded. AddsSum tells that Back adds a sum in the same pass over memory.
+	Rounds, AddsSum bool
 }
 
 // A Call is a call in a graph.
 type Call struct {
 	*program.Call
 	Args []*graph.Node
-	// Short tells that the first result may be rounded to the device's precision.
-	Short bool
+	// MayRound tells that the first result may be rounded to the device's precision.
+	MayRound bool
 }
 
 // Back returns the gradients of a call's operands, in order, given the adjoints of its results; nil
@@ -150,7 +150,7 @@ func (r Calls) keeps(c *program.Call, again string) bool {
 
 func (r Calls) adding() (names []string) {
 	for name, rule := range r {
-		if rule.Adds {
+		if rule.AddsSum {
 			names = append(names, name)
 		}
 	}
@@ -325,7 +325,7 @@ func (e *evaluation) gradients(back *program.Call, args []program.ID,
 		return quantizeBackward(back, lists.Map(e.nodes(args), asFloat))
 	case e.again:
 		all := e.nodes(args)
-		in := append(engine.Again(all[len(all)-1], all[:n]), all[n:]...)
+		in := append(engine.ForRecompute(all[len(all)-1], all[:n]), all[n:]...)
 		for _, x := range in {
 			(*Source)(nil).AttachTo(x) // what it was computed from is not delayed
 		}
@@ -369,7 +369,7 @@ func (e *evaluation) rounded(id program.ID, part bool) bool {
 			for of.Of != nil {
 				of = of.Of
 			}
-			return !part && !e.rules[of.Name].Short
+			return !part && !e.rules[of.Name].Rounds
 		case program.OpReshape, program.OpSlice:
 			return !e.rounded(reader, part || n.Op == program.OpSlice)
 		case program.OpAdd:

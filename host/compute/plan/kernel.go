@@ -24,31 +24,33 @@ type Kernel struct {
 	Adjoint                   func(m Memory, parallel loops.Parallel) error
 	ReadsOperand, ReadsResult func(i int) bool
 	Both                      func(m Memory, parallel loops.Parallel) error
-	// Rounds tells which operands the kernel rounds to bfloat16 or accepts rounded, and Short whether
-	// its results can be stored so. Adjoint rounds the adjoints of results, and the adjoints of the
-	// operands can be stored so, as RoundsAdjoints and ShortAdjoints say.
-	Rounds []bool
+	BFloat16                  BFloat16
 	// Codes tells which operands are integers of 8 bits. They are []int8 or, where something else
 	// reads them, []float32. Adjoint does not read them.
-	Codes  []bool
-	Halves []bool // operands that may be bfloat16 even if products are of float32
+	Codes []bool
 	// InPlace tells that results and operands may be the same memory if an output and an input of the
 	// program have the same name.
 	InPlace bool
-
-	Short, RoundsAdjoints, ShortAdjoints bool
-	// All tells that Adjoint computes the gradients of all operands that are floats, also those that
-	// nothing reads.
-	All bool
-	// Gradients tells of which operands there are gradients, nil of all floats. Adds tells that
+	// AllGradients tells that Adjoint computes the gradients of all operands that are floats, also
+	// those that nothing reads.
+	AllGradients bool
+	// Gradients tells of which operands there are gradients, nil of all floats. AddsSum tells that
 	// Forward and Adjoint add [Memory.Sum].
 	Gradients []bool
-	Adds      bool
+	AddsSum   bool
+}
+
+// BFloat16 tells what may be stored in bfloat16 if products are in it: operands, which the kernel
+// otherwise rounds; results; the adjoints of results, which Adjoint otherwise rounds; and gradients.
+// The operands Always may be so even if products are of float32.
+type BFloat16 struct {
+	Operands, Always             []bool
+	Results, Adjoints, Gradients bool
 }
 
 // check reports what an adjoint or a sum wants that the kernel does not compute.
 func (k *Kernel) check(of *program.Call, gradients []int, sum int) error {
-	if sum >= 0 && (!k.Adds || k.ReadsResult != nil && k.ReadsResult(0)) { // it would read the sum
+	if sum >= 0 && (!k.AddsSum || k.ReadsResult != nil && k.ReadsResult(0)) { // it would read the sum
 		return fmt.Errorf("the kernel of %s adds no sum", of.Name)
 	}
 	for i, s := range gradients {
@@ -70,7 +72,7 @@ type Scratch struct {
 type Memory struct {
 	Operands, Results, Saved, Scratch []any
 	// Of Adjoint and Both. Adjoints are those of the results; one is nil if it is zero. Gradients are
-	// those of the operands; one is nil if it is not wanted (see [Kernel.All]).
+	// those of the operands; one is nil if it is not wanted (see [Kernel.AllGradients]).
 	Adjoints, Gradients []any
 	Sum                 []float32 // is added to the first result or gradient; nil for none
 }
@@ -171,10 +173,10 @@ func (c *compiler) both(of *program.Call, operands []int, results []program.ID, 
 		return err
 	}
 	in := instruction{name: of.Name + " and its adjoint"}
-	in.in, in.rounds = slices.Clone(operands), slices.Clone(k.Rounds)
-	in.rounds = append(in.rounds, make([]bool, len(operands)-len(k.Rounds))...)
+	in.in, in.rounds = slices.Clone(operands), slices.Clone(k.BFloat16.Operands)
+	in.rounds = append(in.rounds, make([]bool, len(operands)-len(k.BFloat16.Operands))...)
 	for _, s := range c.adjointsOf(back, all) {
-		in.in, in.rounds = append(in.in, s), append(in.rounds, k.RoundsAdjoints)
+		in.in, in.rounds = append(in.in, s), append(in.rounds, k.BFloat16.Adjoints)
 	}
 	n, m := len(operands), len(of.Meaning.Outputs)
 	for i, o := range of.Meaning.Outputs {
@@ -182,14 +184,14 @@ func (c *compiler) both(of *program.Call, operands []int, results []program.ID, 
 		if results[i] >= 0 {
 			c.slotOf[results[i]] = s
 		}
-		in.out, in.short = append(in.out, s), append(in.short, k.Short)
+		in.out, in.short = append(in.out, s), append(in.short, k.BFloat16.Results)
 	}
 	wanted := c.gradients(back, gradients)
 	if err := k.check(back, wanted, -1); err != nil {
 		return err
 	}
 	in.out = append(in.out, wanted...)
-	in.short = append(in.short, slices.Repeat([]bool{k.ShortAdjoints}, n)...)
+	in.short = append(in.short, slices.Repeat([]bool{k.BFloat16.Gradients}, n)...)
 	in.out = append(in.out, c.scratch(k.Scratch)...)
 	in.run = func(in, out []any, parallel loops.Parallel) error {
 		return k.Both(Memory{Operands: in[:n], Adjoints: in[n:], Results: out[:m],
@@ -263,8 +265,8 @@ func (c *compiler) forward(of *program.Call, operands []int, sum int,
 	n, m := len(operands), len(f.results)
 	in := instruction{name: of.Name, in: slices.Concat(operands, []int{sum}),
 		out: slices.Concat(f.results, f.saved)}
-	in.rounds, in.short = k.Rounds, slices.Repeat([]bool{k.Short && sum < 0}, m)
-	in.codes, in.halves, in.inPlace = k.Codes, k.Halves, k.InPlace
+	in.rounds, in.short = k.BFloat16.Operands, slices.Repeat([]bool{k.BFloat16.Results && sum < 0}, m)
+	in.codes, in.bfloat16, in.inPlace = k.Codes, k.BFloat16.Always, k.InPlace
 	scratch := len(in.out)
 	in.out = append(in.out, c.scratch(k.Scratch)...)
 	in.run = func(in, out []any, parallel loops.Parallel) error {
@@ -305,7 +307,7 @@ func (c *compiler) adjoint(of *program.Call, operands []int, sum int, results []
 	in := instruction{name: of.Name}
 	for i, s := range operands[:n] {
 		in.in = append(in.in, only(s, k.ReadsOperand(i)))
-		in.rounds = append(in.rounds, listed(k.Rounds, i))
+		in.rounds = append(in.rounds, listed(k.BFloat16.Operands, i))
 	}
 	for i, s := range f.results {
 		in.in, in.rounds = append(in.in, only(s, k.ReadsResult(i))), append(in.rounds, true)
@@ -313,15 +315,15 @@ func (c *compiler) adjoint(of *program.Call, operands []int, sum int, results []
 	in.in = append(in.in, f.saved...)
 	in.rounds = append(in.rounds, make([]bool, len(f.saved))...)
 	for _, s := range c.adjointsOf(of, operands) {
-		in.in, in.rounds = append(in.in, s), append(in.rounds, k.RoundsAdjoints)
+		in.in, in.rounds = append(in.in, s), append(in.rounds, k.BFloat16.Adjoints)
 	}
 	in.in = append(in.in, sum)
-	in.out, in.short = c.gradients(of, results), slices.Repeat([]bool{k.ShortAdjoints}, n)
+	in.out, in.short = c.gradients(of, results), slices.Repeat([]bool{k.BFloat16.Gradients}, n)
 	if err := k.check(of, in.out, sum); err != nil {
 		return err
 	}
 	for i, input := range base.Meaning.Inputs {
-		if k.All && in.out[i] < 0 && input.Type.DType == program.Float {
+		if k.AllGradients && in.out[i] < 0 && input.Type.DType == program.Float {
 			in.out[i] = c.newSlot(input.Type)
 		}
 	}

@@ -26,8 +26,8 @@ type Options struct {
 	Kernels map[string]func(*program.Call, Options) (*Kernel, error)
 	// Sums are the calls whose kernels can add to what they compute ([passes.AddInCalls]).
 	Sums []string
-	// Again is the name of the calls whose adjoints compute values of the forward pass again.
-	Again string
+	// Recompute is the name of the calls whose adjoints compute values of the forward pass again.
+	Recompute string
 	// Inputs and Outputs have the storage of those that are floats but not stored in float32, by name.
 	Inputs, Outputs map[string]passes.Storage
 	// Replaces has inputs, by the names of the outputs that may have their memory; without an entry
@@ -66,7 +66,7 @@ type instruction struct {
 	// outputs it can write so; nil is none.
 	rounds, short []bool
 	codes         []bool // inputs that it reads as 8-bit integers
-	halves        []bool // inputs that may be in bfloat16, which the caller of Run then gives
+	bfloat16      []bool // inputs that may be in bfloat16, which the caller of Run then gives
 	inPlace       bool   // an output may have the memory of the input that it replaces
 	pass          bool   // by package cpu, which reads and writes floats as they are stored
 	// compile, unless nil, makes the kernel of a pass once it is known how floats are stored.
@@ -90,7 +90,7 @@ type slot struct {
 	input, output int // index in the arguments of Run, or −1
 	constant      any
 	stored        passes.Storage // of a float; "" is float32
-	halves        bool           // an input that may be in bfloat16
+	bfloat16      bool           // an input that may be in bfloat16
 }
 
 // Compile plans the execution of p, which must be valid.
@@ -134,10 +134,10 @@ func Compile(p *program.Program, o Options) (plan *Plan, err error) {
 		plan.most = max(plan.most, len(in.all))
 	}
 	for i := range p.Inputs { // its slot is i
-		plan.slots[i].halves = true
+		plan.slots[i].bfloat16 = true
 		for _, in := range c.list {
 			for k, s := range in.in {
-				plan.slots[i].halves = plan.slots[i].halves && (s != i || listed(in.halves, k))
+				plan.slots[i].bfloat16 = plan.slots[i].bfloat16 && (s != i || listed(in.bfloat16, k))
 			}
 		}
 	}
@@ -148,7 +148,7 @@ func Compile(p *program.Program, o Options) (plan *Plan, err error) {
 // Prepare returns the program that a plan executes: it expands the calls without a kernel
 // ([transform.Expand]), and lets kernels add sums.
 func Prepare(p *program.Program, o Options) (*program.Program, error) {
-	p, err := transform.Expand(p, o.Computes, o.Again)
+	p, err := transform.Expand(p, o.Computes, o.Recompute)
 	if err == nil {
 		p, err = passes.AddInCalls(p, o.Sums...)
 	}
@@ -261,8 +261,8 @@ func (s slot) element() reflect.Type {
 	return reflect.TypeFor[bool]()
 }
 
-// ReadsHalves reports whether an input may be in bfloat16, []uint16.
-func (p *Plan) ReadsHalves(input int) bool { return p.slots[input].halves }
+// ReadsBFloat16 reports whether an input may be in bfloat16, []uint16.
+func (p *Plan) ReadsBFloat16(input int) bool { return p.slots[input].bfloat16 }
 
 // Memory returns the bytes of the memory of a run.
 func (p *Plan) Memory() (bytes int) {
@@ -275,7 +275,7 @@ func (p *Plan) Memory() (bytes int) {
 // Run computes the outputs from the inputs, row-major slices in the order of the program, which are
 // []float32, []int32, []uint32 or []bool, or as the options say: []uint16, []int8 or []uint8;
 // codes of a product of codes are []int8, and some inputs may be []uint16 in bfloat16
-// ([Plan.ReadsHalves]). An output and the input that it replaces may be the same slice; otherwise
+// ([Plan.ReadsBFloat16]). An output and the input that it replaces may be the same slice; otherwise
 // outputs must not overlap inputs.
 // parallel must start its calls in ascending order, because a call may wait for earlier ones.
 func (p *Plan) Run(inputs, outputs []any, parallel loops.Parallel) error {
@@ -284,7 +284,7 @@ func (p *Plan) Run(inputs, outputs []any, parallel loops.Parallel) error {
 			len(inputs), len(outputs), len(p.p.Inputs), len(p.p.Outputs))
 	}
 	for i, in := range p.p.Inputs {
-		if halves, _ := inputs[i].([]uint16); int64(len(halves)) == in.Type.Size() && p.ReadsHalves(i) {
+		if short, _ := inputs[i].([]uint16); int64(len(short)) == in.Type.Size() && p.ReadsBFloat16(i) {
 			continue
 		}
 		if err := check(inputs[i], in.Type, p.slots[i].stored); err != nil {

@@ -42,7 +42,7 @@ func (c *compiler) storeInputs() {
 func (in *instruction) reads(input int, at passes.Storage, o Options) bool {
 	switch at {
 	case passes.BFloat16:
-		return in.pass || listed(in.halves, input) ||
+		return in.pass || listed(in.bfloat16, input) ||
 			o.Arithmetic == matmul.BFloat16 && listed(in.rounds, input)
 	case passes.Int8:
 		return in.pass || listed(in.codes, input)

@@ -67,8 +67,8 @@ type Calls struct {
 	Sums    []string
 	// Attention is the name of the calls whose kernel is not used with [device.PlainAttention].
 	Attention string
-	// Again is the name of the calls whose adjoints compute values of the forward pass again.
-	Again string
+	// Recompute is the name of the calls whose adjoints compute values of the forward pass again.
+	Recompute string
 }
 
 // An Executable is a compiled [Stage].
@@ -199,7 +199,7 @@ func (s Stage) compilePlan(dev *engine.Device) (*Executable, error) {
 		return nil, err
 	}
 	o := plan.Options{Arithmetic: matmul.Float32, Kernels: s.Calls.Kernels, Sums: s.Calls.Sums,
-		Again: s.Calls.Again, Pool: dev.Memory(),
+		Recompute: s.Calls.Recompute, Pool: dev.Memory(),
 		Inputs: map[string]passes.Storage{}, Outputs: map[string]passes.Storage{},
 		Replaces: map[string]string{}}
 	if dev.Attention() == device.PlainAttention {
@@ -230,11 +230,11 @@ func (s Stage) compilePlan(dev *engine.Device) (*Executable, error) {
 	if err != nil {
 		return nil, err
 	}
-	halves := make([]bool, len(s.Inputs))
+	short := make([]bool, len(s.Inputs))
 	for i, spec := range s.Inputs {
-		halves[i] = spec.Shape.DType == shapes.Float32 && compiled.ReadsHalves(i)
+		short[i] = spec.Shape.DType == shapes.Float32 && compiled.ReadsBFloat16(i)
 	}
-	f := engine.Function{Outputs: results, Reuses: reuses, Halves: halves,
+	f := engine.Function{Outputs: results, Reuses: reuses, BFloat16: short,
 		Temporary: int64(compiled.Memory()),
 		Run:       compiled.Run}
 	return &Executable{dev.Host(s.Name, s.Inputs, f), s.Inputs, outputs}, nil
@@ -302,7 +302,7 @@ func (s Stage) Lower(in Nodes) Nodes {
 		}
 		return x
 	})
-	results, out := s.Calls.Rules.Lower(inputs[0].Graph(), p, inputs, s.Calls.Again), Nodes{}
+	results, out := s.Calls.Rules.Lower(inputs[0].Graph(), p, inputs, s.Calls.Recompute), Nodes{}
 	for _, name := range outputs {
 		x := results[portOf(name)]
 		to, ok := s.Stored[name]

@@ -266,7 +266,7 @@ func (f *forward) compile(what string, sites []model.ActivationSite) (*update.Ex
 		shape := shapes.Make(shapes.Int32, f.batch, f.context)
 		specs = append(specs, engine.Spec{Name: network.Segments, Shape: shape})
 	}
-	of := model.Pass{Shape: network.Shape{Task: network.OneBlock, Batch: f.batch, Context: f.context,
+	of := model.ProgramOptions{Shape: network.Shape{Task: network.OneBlock, Batch: f.batch, Context: f.context,
 		Documents: segmented, Layer: f.block, Record: lists.Map(sites, model.ActivationSite.String)}}
 	of.Calls = map[string]*program.Call{}
 	for site, q := range f.activations {

@@ -15,9 +15,9 @@ func For(lossTokens int) lower.Calls {
 	return lower.Calls{
 		network.Linear:              {Forward: linear},
 		network.OfCodes:             {Forward: ofCodes},
-		network.RMSNorm:             {Forward: norm, Adds: true},
-		network.Rope:                {Forward: rope, Short: true},
-		network.GatedUnit:           {Forward: gate, Short: true},
+		network.RMSNorm:             {Forward: norm, AddsSum: true},
+		network.Rope:                {Forward: rope, Rounds: true},
+		network.GatedUnit:           {Forward: gate, Rounds: true},
 		network.Attention:           {Forward: attend},
 		network.PartAttention:       {Forward: attendToParts},
 		network.CachedAttention:     {Forward: attendToCaches},
@@ -32,7 +32,7 @@ func For(lossTokens int) lower.Calls {
 func linear(c lower.Call) ([]*graph.Node, lower.Back) {
 	x, w := c.Args[0], c.Args[1]
 	product := engine.DotGeneral
-	if c.Short {
+	if c.MayRound {
 		product = engine.DotGeneralRounded
 	}
 	return []*graph.Node{product(x, []int{1}, nil, w, []int{1}, nil)}, linearBack(x, w)
@@ -50,7 +50,7 @@ func linearBack(x, w *graph.Node) lower.Back {
 func ofCodes(c lower.Call) ([]*graph.Node, lower.Back) {
 	x, w, integers := c.Args[0], c.Args[1], c.Args[2:]
 	back := linearBack(x, w)
-	y := engine.DotIntegers(integers[0], integers[2], integers[1], integers[3], c.Short)
+	y := engine.DotIntegers(integers[0], integers[2], integers[1], integers[3], c.MayRound)
 	return []*graph.Node{y}, func(d []lower.Adjoint, sum *graph.Node) []*graph.Node {
 		return append(back(d, sum), make([]*graph.Node, len(integers))...)
 	}

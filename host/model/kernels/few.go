@@ -15,7 +15,7 @@ import (
 
 // ForFew makes the kernels for a token of each of a few sequences. This needs little arithmetic,
 // but reads all weights: all cores together read each once, in the order of memory. Weights may be
-// in bfloat16, which takes half the time, if [linalg.ReadsHalves].
+// in bfloat16, which takes half the time, if [linalg.HasBFloat16].
 func ForFew() Table {
 	list := maps.Clone(For(0))
 	list[network.Linear] = fewRows
@@ -23,7 +23,8 @@ func ForFew() Table {
 		o.Arithmetic = matmul.Float32 // of the values, whose products are as exact
 		k, err := fewRows(c, o)
 		if err == nil {
-			k.Codes, k.Halves, k.Rounds = []bool{false, false, true, false, true, false}, nil, nil
+			k.Codes = []bool{false, false, true, false, true, false}
+			k.BFloat16 = plan.BFloat16{Results: true}
 		}
 		return k, err
 	}
@@ -36,8 +37,8 @@ func fewRows(c *program.Call, o plan.Options) (*plan.Kernel, error) {
 	rows, in, out := x.Shape[0], x.Shape[1], w.Shape[0]
 	y := program.FloatType(rows, out)
 	each := max(1, 1<<14/in/8) * 8 // rows of w: read at full speed, and all cores end together
-	return &plan.Kernel{Rounds: []bool{true}, Short: true, Adds: true, Halves: []bool{false, true},
-		Scratch: []plan.Scratch{{Type: x}, {Type: y}},
+	return &plan.Kernel{AddsSum: true, Scratch: []plan.Scratch{{Type: x}, {Type: y}},
+		BFloat16: plan.BFloat16{Operands: []bool{true}, Always: []bool{false, true}, Results: true},
 		Forward: func(m plan.Memory, parallel loops.Parallel) error {
 			x := rounded(m.Operands[0], m.Scratch[0].([]float32), o)
 			y, whole := m.Results[0].([]float32)
@@ -53,7 +54,8 @@ func fewRows(c *program.Call, o plan.Options) (*plan.Kernel, error) {
 				case []float32:
 					linalg.FewTimes(part, left, linalg.RowMajor(w, out, in).Part(from, to))
 				case []uint16:
-					linalg.FewTimesHalves(part, left, linalg.Halves{Rows: out, Cols: in, Data: w}.Part(from, to))
+					right := linalg.BFloat16{Rows: out, Cols: in, Data: w}
+					linalg.FewTimesBFloat16(part, left, right.Part(from, to))
 				}
 			})
 			if m.Sum != nil {
@@ -76,8 +78,8 @@ func cachedAttention(c *program.Call, o plan.Options) (*plan.Kernel, error) {
 	scratch := lists.Map(c.Meaning.Inputs[:3], func(in program.Input) plan.Scratch {
 		return plan.Scratch{Type: in.Type}
 	})
-	return &plan.Kernel{InPlace: true, Rounds: []bool{true, true, true}, Gradients: []bool{false},
-		Scratch: scratch,
+	return &plan.Kernel{InPlace: true, BFloat16: plan.BFloat16{Operands: []bool{true, true, true}},
+		Gradients: []bool{false}, Scratch: scratch,
 		Forward: func(m plan.Memory, parallel loops.Parallel) error {
 			operands := make([][]float32, 3)
 			for i, x := range m.Operands[:3] {

@@ -102,8 +102,9 @@ func linear(c *program.Call, o plan.Options) (*plan.Kernel, error) {
 		return nil, err
 	}
 	return &plan.Kernel{
-		ReadsOperand: always, ReadsResult: never, Adds: true,
-		Rounds: []bool{true, true}, Short: true, RoundsAdjoints: true, ShortAdjoints: true,
+		ReadsOperand: always, ReadsResult: never, AddsSum: true,
+		BFloat16: plan.BFloat16{Operands: []bool{true, true}, Results: true, Adjoints: true,
+			Gradients: true},
 		Forward: func(m plan.Memory, parallel loops.Parallel) error {
 			return multiply(p.value, m.Results[0], m.Operands[0], m.Operands[1], m.Sum, parallel)
 		},
@@ -131,7 +132,7 @@ func ofCodes(c *program.Call, o plan.Options) (*plan.Kernel, error) {
 	if err != nil {
 		return nil, err
 	}
-	k.Adds, k.Codes = false, []bool{false, false, true, false, true, false}
+	k.AddsSum, k.Codes = false, []bool{false, false, true, false, true, false}
 	k.ReadsOperand, k.Gradients = func(i int) bool { return i < 2 }, []bool{true, true}
 	k.Scratch = []plan.Scratch{{Type: c.Meaning.Inputs[2].Type, Codes: true},
 		{Type: c.Meaning.Inputs[4].Type, Codes: true}}
@@ -180,8 +181,8 @@ func norm(c *program.Call, o plan.Options) (*plan.Kernel, error) {
 		}
 	}
 	return &plan.Kernel{
-		Saved: []program.Type{scales}, ReadsOperand: always, ReadsResult: never, Short: true, All: true,
-		Adds: true,
+		Saved: []program.Type{scales}, ReadsOperand: always, ReadsResult: never,
+		BFloat16: plan.BFloat16{Results: true}, AllGradients: true, AddsSum: true,
 		Forward: func(m plan.Memory, parallel loops.Parallel) error {
 			out := []any{m.Results[0], m.Saved[0]}
 			if m.Sum != nil {
@@ -245,7 +246,8 @@ func rope(c *program.Call, _ plan.Options) (*plan.Kernel, error) {
 	}
 	return &plan.Kernel{
 		ReadsOperand: func(i int) bool { return i > 0 }, ReadsResult: never,
-		Rounds: []bool{true}, Short: true, ShortAdjoints: true, Gradients: []bool{true},
+		BFloat16:  plan.BFloat16{Operands: []bool{true}, Results: true, Gradients: true},
+		Gradients: []bool{true},
 		Forward: func(m plan.Memory, parallel loops.Parallel) error {
 			return run(h.Split, m.Results, m.Operands[0], m, parallel)
 		},
@@ -282,7 +284,8 @@ func attend(c *program.Call, o plan.Options) (*plan.Kernel, error) {
 	return &plan.Kernel{
 		Saved:        []program.Type{program.FloatType(p.Logs())},
 		ReadsOperand: always, ReadsResult: always,
-		Rounds: []bool{true, true, true}, Short: true, RoundsAdjoints: true, All: true,
+		BFloat16:     plan.BFloat16{Operands: []bool{true, true, true}, Results: true, Adjoints: true},
+		AllGradients: true,
 		Forward: func(m plan.Memory, parallel loops.Parallel) error {
 			return p.Forward(plan.Elements(m.Results[0]), m.Saved[0].([]float32), inputs(m), parallel)
 		},
@@ -309,8 +312,9 @@ func gate(c *program.Call, _ plan.Options) (*plan.Kernel, error) {
 	}
 	loop := c.Setting == "silu" && loops.HasGates()
 	return &plan.Kernel{
-		ReadsOperand: always, ReadsResult: never, All: true,
-		Rounds: []bool{true, true}, Short: true, RoundsAdjoints: true, ShortAdjoints: true,
+		ReadsOperand: always, ReadsResult: never, AllGradients: true,
+		BFloat16: plan.BFloat16{Operands: []bool{true, true}, Results: true, Adjoints: true,
+			Gradients: true},
 		Forward: func(m plan.Memory, parallel loops.Parallel) error {
 			if s, ok := short(m.Operands, m.Results); ok && loop {
 				loops.Gates{A: s[0], B: s[1]}.Values(s[2], parallel)
@@ -433,7 +437,7 @@ func distillation(c *program.Call, o plan.Options, by network.Distilling, tokens
 	if err != nil {
 		return nil, err
 	}
-	k.Rounds = append(k.Rounds, false, true, true)
+	k.BFloat16.Operands = append(k.BFloat16.Operands, false, true, true)
 	k.Scratch = append(k.Scratch, plan.Scratch{Type: logits})
 	return k, nil
 }
@@ -497,8 +501,9 @@ func draw(c *program.Call, o plan.Options, limit float64, tokens int) (*plan.Ker
 	if err != nil {
 		return nil, err
 	}
-	return &plan.Kernel{Rounds: []bool{true, true}, Gradients: []bool{false},
-		Scratch: []plan.Scratch{{Type: t}, {Type: randomBits}},
+	return &plan.Kernel{BFloat16: plan.BFloat16{Operands: []bool{true, true}},
+		Gradients: []bool{false},
+		Scratch:   []plan.Scratch{{Type: t}, {Type: randomBits}},
 		Forward: func(m plan.Memory, parallel loops.Parallel) error {
 			bits, key := m.Scratch[1].([]uint32), [2]uint32(m.Operands[2].([]uint32))
 			return logitsOf.each(m, n, size, parallel, func(part plan.Memory, logits []float32,
@@ -529,8 +534,9 @@ func scores(c *program.Call, o plan.Options, limit float64, tokens int) (*plan.K
 		return nil, err
 	}
 	n, size := c.Meaning.Inputs[0].Type.Shape[0], t.Shape[0]
-	return &plan.Kernel{Rounds: []bool{true, true}, Gradients: []bool{false},
-		Scratch: []plan.Scratch{{Type: t}},
+	return &plan.Kernel{BFloat16: plan.BFloat16{Operands: []bool{true, true}},
+		Gradients: []bool{false},
+		Scratch:   []plan.Scratch{{Type: t}},
 		Forward: func(m plan.Memory, parallel loops.Parallel) error {
 			totals := make([]float32, size)
 			return logitsOf.each(m, n, size, parallel, func(part plan.Memory, logits []float32,
@@ -598,9 +604,10 @@ func (f loss) kernel(c *program.Call, o plan.Options, limit float64, tokens int)
 				parallel)
 		})
 	}
-	return &plan.Kernel{Rounds: []bool{true, true}, Gradients: []bool{true, true},
-		Scratch: []plan.Scratch{{Type: t}, {Type: t, Rounded: limit == 0}},
-		Forward: chunks, Both: chunks}, nil
+	return &plan.Kernel{BFloat16: plan.BFloat16{Operands: []bool{true, true}},
+		Gradients: []bool{true, true},
+		Scratch:   []plan.Scratch{{Type: t}, {Type: t, Rounded: limit == 0}},
+		Forward:   chunks, Both: chunks}, nil
 }
 
 // chunkOf returns the largest divisor of rows up to most, or, if that is below an eighth of it,

@@ -13,7 +13,7 @@ import (
 
 // A Pass is a program of a model, and its inputs by name.
 type Pass struct {
-	model.Pass
+	model.ProgramOptions
 	Inputs map[string]program.Value
 }
 
@@ -34,7 +34,7 @@ func Of(m model.Model, params []program.Value, batch program.Value) Pass {
 func (of Pass) Compute(m model.Model, wrt ...string) map[string]program.Value {
 	first := slices.Sorted(maps.Keys(of.Inputs))[0]
 	b := of.Inputs[first].Builder()
-	written, err := m.Program(of.Pass, wrt...)
+	written, err := m.Program(of.ProgramOptions, wrt...)
 	if err != nil {
 		b.Fail(err)
 		return nil

@@ -86,7 +86,7 @@ func (c *Compiled) columnStatistics(t update.Tensors, tokens []int32) (update.Te
 	}
 	defer batch.Finalize()
 	specs := append(inputSpecs(p.params(), p.forwardName(true), false), p.tokenSpec())
-	of := p.batchPass(true)
+	of := p.batchProgram(true)
 	for _, g := range groups {
 		of.Record = append(of.Record, lists.Map(g.sites, model.ActivationSite.String)...)
 	}

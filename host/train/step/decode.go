@@ -119,7 +119,7 @@ func (p *Plan) checkPiece(tokens int) error {
 // decodeStage reads n tokens of each of some sequences, with caches of this length.
 func (p *Plan) decodeStage(sequences, n, length int) update.Stage {
 	language := p.Model.(model.Language) // Decoder accepts no other model
-	of := p.batchPass(false)
+	of := p.batchProgram(false)
 	of.Shape = network.Shape{Task: network.Decode, Batch: sequences, Context: n, Cache: length}
 	p.addQuantizers(&of, p.Pieces[sequences*n], false)
 	specs, head := p.forwardSpecs(false), p.forwardName(false)(language.Head())
@@ -161,7 +161,7 @@ func (e *Evaluator) read(exec *update.Executable) (list update.Tensors, err erro
 		if tensor == network.Projection {
 			tensor = p.forwardName(false)(p.Model.(model.Language).Head())
 		}
-		if list[in.Name] = e.t[tensor]; list[in.Name] != nil && exec.ReadsHalves(i) {
+		if list[in.Name] = e.t[tensor]; list[in.Name] != nil && exec.ReadsBFloat16(i) {
 			if list[in.Name], err = e.halved(tensor); err != nil {
 				return nil, err
 			}
@@ -191,7 +191,7 @@ func (e *Evaluator) halved(tensor string) (made *engine.Buffer, err error) {
 	}
 	dims, rounds := b.Shape().Dimensions, dev.Precision() == device.BFloat16
 	switch {
-	case rounds && linalg.ReadsHalves():
+	case rounds && linalg.HasBFloat16():
 		made, err = engine.FillBFloat16(dev, dims, func(short []uint16) error {
 			return inParts(func(from, to int) { loops.ToBFloat16(short[from:to], values[from:to]) })
 		})
@@ -201,8 +201,8 @@ func (e *Evaluator) halved(tensor string) (made *engine.Buffer, err error) {
 				loops.RoundToBFloat16(rounded[from:to], values[from:to])
 			})
 		})
-	case linalg.ReadsHalves():
-		lossless, ok := linalg.Halve(values, 1, len(values))
+	case linalg.HasBFloat16():
+		lossless, ok := linalg.ToBFloat16(values, 1, len(values))
 		if !ok {
 			return b, nil
 		}

@@ -127,7 +127,7 @@ func (p *Plan) lossStage() update.Stage { return p.batchStage(network.Losses) }
 
 // batchStage computes an output of the model's program for a batch, under its name.
 func (p *Plan) batchStage(output string) update.Stage {
-	of := p.batchPass(false)
+	of := p.batchProgram(false)
 	p.addQuantizers(&of, p.Activations, false)
 	of.Head.Logits = output == network.Logits
 	s := p.modelStage(output, &of, append(p.forwardSpecs(false), p.tokenSpec()))
@@ -136,7 +136,7 @@ func (p *Plan) batchStage(output string) update.Stage {
 }
 
 // modelStage returns the stage of a program of the model, with its outputs.
-func (p *Plan) modelStage(name string, of *pass, specs []engine.Spec) update.Stage {
+func (p *Plan) modelStage(name string, of *modelProgram, specs []engine.Spec) update.Stage {
 	return update.Stage{Name: name, Inputs: specs, Calls: p.Model.Calls(of.Shape),
 		Write: func(b *program.Builder, in update.Values) update.Values {
 			p.widen(in)

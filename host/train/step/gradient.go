@@ -90,14 +90,14 @@ func (p *Plan) gradientStage(kind gradientKind) update.Stage {
 	if kind.sum {
 		specs = append(specs, inputSpecs(p.summed(kind.full), asNamed, true)...)
 	}
-	of := p.gradientPass(kind)
+	of := p.gradientProgram(kind)
 	return update.Stage{Name: name, Inputs: specs, Calls: p.Model.Calls(of.Shape),
 		Write: func(b *program.Builder, in update.Values) update.Values {
 			return p.gradients(kind, b, &of, in)
 		}}
 }
 
-func (p *Plan) gradients(kind gradientKind, b *program.Builder, of *pass,
+func (p *Plan) gradients(kind gradientKind, b *program.Builder, of *modelProgram,
 	in update.Values) update.Values {
 	if !kind.full {
 		addKeys(in, activationKeysName, p.keys.activations)

@@ -99,7 +99,7 @@ func (c *Compiled) Memory() (most Memory, ok bool) {
 		need := Memory{Temporary: m.Temporary, Other: m.Outputs - m.Aliased + m.Code}
 		if decodes && c.dev.Precision() == device.BFloat16 { // it keeps copies ([Evaluator.halved])
 			for i, in := range e.Inputs {
-				if e.ReadsHalves(i) {
+				if e.ReadsBFloat16(i) {
 					need.Other += in.Shape.ByteSize() / 2
 				}
 			}

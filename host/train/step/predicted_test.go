@@ -339,7 +339,7 @@ func TestPredictedLoss(t *testing.T) {
 				t.Fatal(err)
 			}
 			const context = 64
-			of := model.Pass{Shape: network.Shape{Batch: tc.batch, Context: context}}
+			of := model.ProgramOptions{Shape: network.Shape{Batch: tc.batch, Context: context}}
 			var wrt []string
 			for _, p := range m.Params() {
 				if !tc.evaluates {

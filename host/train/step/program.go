@@ -17,7 +17,7 @@ func (p *Plan) Program() (*program.Program, error) {
 	if !ok {
 		return nil, fmt.Errorf("step: only language models are programs")
 	}
-	of := p.batchPass(false)
+	of := p.batchProgram(false)
 	p.addTeacher(&of)
 	for _, list := range []map[string]lower.Quantizer{p.Weights, p.Activations} {
 		for site, q := range list {

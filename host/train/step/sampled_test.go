@@ -38,7 +38,7 @@ func (keptSamples) Update(
 // gradient.
 type keyed struct{ model.Language }
 
-func (m keyed) Program(of model.Pass, wrt ...string) (*program.Program, error) {
+func (m keyed) Program(of model.ProgramOptions, wrt ...string) (*program.Program, error) {
 	if !of.Head.Sampled {
 		return m.Language.Program(of, wrt...)
 	}

@@ -45,7 +45,7 @@ func (e *Evaluator) Scores(s Scored) (logProbs []float32, likeliest []bool, err 
 			specs = append(specs, ids(network.Positions, s.Rows, s.Length),
 				ids(network.Parts, s.Rows, s.Length))
 		}
-		of := p.batchPass(false)
+		of := p.batchProgram(false)
 		of.Shape = network.Shape{Task: network.Score, Batch: s.Rows, Context: s.Length, Targets: n,
 			Parts: shared}
 		p.addQuantizers(&of, p.Pieces[tokens], false)

@@ -464,7 +464,7 @@ func (c *Compiled) initActivationQuantizers(t, columns update.Tensors, tokens []
 	specs := slices.Concat(inputSpecs(p.params(), p.forwardName(false), false),
 		inputSpecs(shared, program.KindParam.Of, false),
 		[]engine.Spec{p.tokenSpec()}, p.columnSpecs())
-	of := p.batchPass(false)
+	of := p.batchProgram(false)
 	stage := update.Stage{Name: "calibration", Inputs: specs, Calls: p.Model.Calls(of.Shape),
 		Write: func(b *program.Builder, in update.Values) update.Values {
 			return p.calibrate(b, &of, in)
@@ -473,7 +473,7 @@ func (c *Compiled) initActivationQuantizers(t, columns update.Tensors, tokens []
 }
 
 // calibrate returns the initial values of the quantizers of activations that in does not have.
-func (p *Plan) calibrate(b *program.Builder, of *pass, in update.Values) update.Values {
+func (p *Plan) calibrate(b *program.Builder, of *modelProgram, in update.Values) update.Values {
 	groups := p.calibratedGroups()
 	of.From = map[string]string{}
 	results := map[string]string{} // the tensors that outputs of the program are

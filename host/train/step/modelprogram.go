@@ -17,20 +17,20 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// pass is a program of the model. tensors maps inputs of the program to the tensors of the step
+// modelProgram is a program of the model. tensors maps inputs of the program to the tensors of the step
 // where their names differ.
-type pass struct {
-	model.Pass
+type modelProgram struct {
+	model.ProgramOptions
 	tensors map[string]string
 	// short has the sharded tensors that are gathered in the device's precision.
 	short map[string]bool
 }
 
 // tensor returns the name of the tensor that is an input.
-func (of *pass) tensor(input string) string { return cmp.Or(of.tensors[input], input) }
+func (of *modelProgram) tensor(input string) string { return cmp.Or(of.tensors[input], input) }
 
-// batchPass returns the program that reads batches as in training. It may be changed.
-func (p *Plan) batchPass(full bool) (of pass) {
+// batchProgram returns the program that reads batches as in training. It may be changed.
+func (p *Plan) batchProgram(full bool) (of modelProgram) {
 	of.Batch, of.Context, of.Documents = p.Batch, p.Context, len(p.batchDims()) > 2
 	of.Calls, of.Next = map[string]*program.Call{}, map[string]*program.Call{}
 	of.Coded = map[string]bool{}
@@ -41,9 +41,9 @@ func (p *Plan) batchPass(full bool) (of pass) {
 	return of
 }
 
-// gradientPass returns the program of a micro-batch.
-func (p *Plan) gradientPass(kind gradientKind) (of pass) {
-	of = p.batchPass(kind.full)
+// gradientProgram returns the program of a micro-batch.
+func (p *Plan) gradientProgram(kind gradientKind) (of modelProgram) {
+	of = p.batchProgram(kind.full)
 	if !kind.full {
 		p.addQuantizers(&of, p.Activations, true)
 		p.addBackward(&of)
@@ -58,14 +58,14 @@ func (p *Plan) gradientPass(kind gradientKind) (of pass) {
 }
 
 // addTeacher adds the teacher, if there is one.
-func (p *Plan) addTeacher(of *pass) {
+func (p *Plan) addTeacher(of *modelProgram) {
 	if d := p.Distillation; d != nil {
 		of.Head.Teacher = network.Teacher{Distillation: d.Distillation, Settings: d.Teacher.Network()}
 	}
 }
 
 // addQuantizers adds quantizers of activations, with their backward passes if a gradient is wanted.
-func (p *Plan) addQuantizers(of *pass, quantizers map[string]lower.Quantizer, gradient bool) {
+func (p *Plan) addQuantizers(of *modelProgram, quantizers map[string]lower.Quantizer, gradient bool) {
 	for _, s := range p.Model.ActivationSites(p.Batch, p.Context) {
 		q := quantizers[s.Name]
 		if q == nil {
@@ -92,7 +92,7 @@ func (p *Plan) addQuantizers(of *pass, quantizers map[string]lower.Quantizer, gr
 }
 
 // addBackward adds the quantizers of the backward pass.
-func (p *Plan) addBackward(of *pass) {
+func (p *Plan) addBackward(of *modelProgram) {
 	of.Unquantized = p.Unquantized
 	for site, q := range p.Backward {
 		name := site.String()
@@ -106,7 +106,7 @@ func (p *Plan) addBackward(of *pass) {
 
 // addOperands adds the tensors of a quantizer's operands besides x. trained has its trained
 // parameters.
-func (of *pass) addOperands(site string, c *program.Call, trained []spec.Tensor) {
+func (of *modelProgram) addOperands(site string, c *program.Call, trained []spec.Tensor) {
 	for _, in := range c.Meaning.Inputs[1:] {
 		tensor := in.Name
 		switch in.Name {
@@ -126,7 +126,7 @@ func (of *pass) addOperands(site string, c *program.Call, trained []spec.Tensor)
 // The program reads tensors whole: it computes the part of a batch that a replica has.
 // With wrt, these are also the gradients with respect to tensors, named as these with
 // [program.KindGradient]; there is none for a tensor that the program does not read.
-func (p *Plan) compute(b *program.Builder, of *pass, in update.Values,
+func (p *Plan) compute(b *program.Builder, of *modelProgram, in update.Values,
 	wrt ...string) update.Values {
 	addNumbers(in)
 	var names []string // of the inputs that the tensors are
@@ -142,7 +142,7 @@ func (p *Plan) compute(b *program.Builder, of *pass, in update.Values,
 		}
 		names = append(names, inputs[tensor]...)
 	}
-	written, err := p.Model.Program(of.Pass, names...)
+	written, err := p.Model.Program(of.ProgramOptions, names...)
 	if err != nil {
 		b.Fail(err)
 		return nil
