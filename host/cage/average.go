@@ -23,20 +23,18 @@ type Average struct {
 // AverageState is the name of x̄ among the state tensors of a rule.
 const AverageState = "average.x"
 
-func (s *step) output(x program.Value) {
-	if a := s.rule.Average; a != nil {
-		t, mean := s.in[spec.InputStep], s.state[AverageState]
-		w := s.b.Const(1 - a.Decay)
-		if a.Uniform {
-			one := s.b.Const(1)
-			w = one.Div(t.Shift(float64(1 - a.From)).Max(one))
-		}
-		next := mean.Add(x.Sub(mean).Mul(w))
-		s.state[AverageState] = t.Gt(s.b.Const(float64(a.From))).Select(next, x)
+// average computes the next mean, if the rule has one.
+func (s *step) average(x program.Value) {
+	a := s.rule.Average
+	if a == nil {
+		return
 	}
-	s.b.Output(spec.InputX, x)
-	for _, t := range s.rule.computed() {
-		s.b.Output(spec.StatePrefix+t.Name, s.state[t.Name])
+	t, mean := s.in[spec.InputStep], s.state[AverageState]
+	w := s.b.Const(1 - a.Decay)
+	if a.Uniform {
+		one := s.b.Const(1)
+		w = one.Div(t.Shift(float64(1 - a.From)).Max(one))
 	}
-	s.measure()
+	next := mean.Add(x.Sub(mean).Mul(w))
+	s.state[AverageState] = t.Gt(s.b.Const(float64(a.From))).Select(next, x)
 }

@@ -299,3 +299,13 @@ func sum(v program.Value) program.Value {
 	}
 	return v.SumAll()
 }
+
+// output declares what the update returns: the parameter, the states and the measures.
+func (s *step) output(x program.Value) {
+	s.average(x)
+	s.b.Output(spec.InputX, x)
+	for _, t := range s.rule.computed() {
+		s.b.Output(spec.StatePrefix+t.Name, s.state[t.Name])
+	}
+	s.measure()
+}

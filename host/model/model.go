@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model/architecture"
@@ -43,6 +44,22 @@ type Model interface {
 	// an embedding that is only looked up, and 12·layers·heads·size·context·tokens for attention,
 	// without regard to causality.
 	StepFLOPs(batch, context int) float64
+}
+
+// ProgramOptions say what a program of a model computes.
+type ProgramOptions struct {
+	network.Shape
+	network.Quantizers
+}
+
+// gradient returns a program with the gradients with respect to those of the named inputs that it
+// has.
+func gradient(forward *program.Program, err error, wrt []string) (*program.Program, error) {
+	if err != nil || len(wrt) == 0 {
+		return forward, err
+	}
+	noInput := func(name string) bool { return forward.Input(name) < 0 }
+	return network.Gradient(forward, slices.DeleteFunc(slices.Clone(wrt), noInput)...)
 }
 
 // A Language model predicts the next token of a sequence.

@@ -4,8 +4,13 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/graphs"
+	"github.com/cage-qat/cage/host/model/kernels"
+	"github.com/cage-qat/cage/host/model/network"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // transformer is a language model: an embedding, blocks of causal attention with
@@ -154,3 +159,43 @@ func (m *transformer) CacheDims(batch, length int) []int {
 
 // Network implements [Language].
 func (m *transformer) Network() architecture.Settings { return m.Settings }
+
+// Program implements [Model].
+func (m *transformer) Program(of ProgramOptions, wrt ...string) (*program.Program, error) {
+	p, err := network.New(m.Settings, of.Shape, of.Quantizers)
+	return gradient(p, err, wrt)
+}
+
+// Calls implements [Model].
+func (m *transformer) Calls(shape network.Shape) update.Calls {
+	table := kernels.For(m.LossTokens)
+	if shape.Task == network.Decode && shape.Context == 1 {
+		table = kernels.ForFew()
+	}
+	return update.Calls{Rounded: true, Rules: graphs.For(m.LossTokens), Kernels: table,
+		Attention: network.Attention, Sums: kernels.Sums, Recompute: map[architecture.Recompute]string{
+			architecture.RecomputeBlocks:    network.Block,
+			architecture.RecomputeAttention: network.SelfAttention}[m.Recompute]}
+}
+
+// Labels implements [Language].
+func (m *transformer) Labels(batches [][]int32, context int) float64 {
+	sum, squares := 0.0, 0.0
+	for _, b := range batches {
+		if !m.Documents {
+			n := float64(len(b) / (context + 1) * context)
+			sum, squares = sum+n, squares+n
+			continue
+		}
+		for _, r := range dataset.RowsOf(b, context) {
+			for position := 1; position <= context; position++ {
+				w := float64(r.Weight(position))
+				sum, squares = sum+w, squares+w*w
+			}
+		}
+	}
+	if squares == 0 {
+		return 0
+	}
+	return sum * sum / squares
+}

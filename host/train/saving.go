@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/refresh"
+	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/provenance"
+	"github.com/cage-qat/cage/host/train/step"
 )
 
 const maxWait = 1024
@@ -346,4 +349,43 @@ func (r *run) awaitData() error {
 		r.verified = nil // retry with the next checkpoint
 	}
 	return err
+}
+
+// upload makes a state from a checkpoint. The weights of a run with adapters are those of the
+// initial model, and are in no checkpoint.
+func (r *run) upload(f *checkpoint.File) (*step.State, error) {
+	load := provenance.Tensors(f)
+	if r.cfg.Adapters.Rank == 0 {
+		return r.Compiled.Upload(load)
+	}
+	found, err := r.findInitial()
+	if err != nil {
+		return nil, err
+	}
+	state, _, err := r.readInitial(found, func(base step.LoadFunc) (*step.State, error) {
+		return r.Compiled.Upload(provenance.Overlaid(base, r.model, load, f.Has))
+	})
+	return state, err
+}
+
+func (r *run) ownTensors() (list []safetensors.Tensor) {
+	rank, shares := 0, make([]int, 1) // elements per process, of undivided tensors
+	if r.divided() {
+		rank, shares = r.opts.Processes.Rank(), make([]int, r.opts.Processes.Size())
+	}
+	for _, t := range r.Compiled.Stored(r.state) {
+		to := rank
+		if !t.Rows { // the process with the fewest elements so far
+			to = slices.Index(shares, slices.Min(shares))
+			size := 1
+			for _, n := range t.Dims {
+				size *= n
+			}
+			shares[to] += size
+		}
+		if to == rank {
+			list = append(list, provenance.Stored(t))
+		}
+	}
+	return list
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
@@ -218,28 +217,6 @@ func (r *run) agreeToSave(due bool) (mark uint32, saves bool, err error) {
 		return 0, false, &engine.LostError{Err: err}
 	}
 	return uint32(values[0] - 1), values[0] > 0, nil
-}
-
-func (r *run) ownTensors() (list []safetensors.Tensor) {
-	rank, shares := 0, make([]int, 1) // elements per process, of undivided tensors
-	if r.divided() {
-		rank, shares = r.opts.Processes.Rank(), make([]int, r.opts.Processes.Size())
-	}
-	for _, t := range r.Compiled.Stored(r.state) {
-		to := rank
-		if !t.Rows { // the process with the fewest elements so far
-			to = slices.Index(shares, slices.Min(shares))
-			size := 1
-			for _, n := range t.Dims {
-				size *= n
-			}
-			shares[to] += size
-		}
-		if to == rank {
-			list = append(list, provenance.Stored(t))
-		}
-	}
-	return list
 }
 
 // savePart writes the part of this process, unless failed is set, and waits until all processes

@@ -139,23 +139,6 @@ func (r *run) readInitial(found *config.Initial,
 	return state, from, nil
 }
 
-// upload makes a state from a checkpoint. The weights of a run with adapters are those of the
-// initial model, and are in no checkpoint.
-func (r *run) upload(f *checkpoint.File) (*step.State, error) {
-	load := provenance.Tensors(f)
-	if r.cfg.Adapters.Rank == 0 {
-		return r.Compiled.Upload(load)
-	}
-	found, err := r.findInitial()
-	if err != nil {
-		return nil, err
-	}
-	state, _, err := r.readInitial(found, func(base step.LoadFunc) (*step.State, error) {
-		return r.Compiled.Upload(provenance.Overlaid(base, r.model, load, f.Has))
-	})
-	return state, err
-}
-
 func (r *run) findInitial() (*config.Initial, error) {
 	found, err := config.ReadInitial(r.cfg.Init, r.cfg.Model.Context)
 	if err != nil {

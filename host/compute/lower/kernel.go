@@ -45,11 +45,6 @@ func Kernel(
 	return kernelOf(g, p, rows, s.Largest, inputs, at)
 }
 
-func rowsOf(p *program.Program) int {
-	t := p.Inputs[0].Type
-	return int(t.Size()) / t.Shape[len(t.Shape)-1]
-}
-
 // lowerRows lowers a program with [Kernel] if possible, else with [Lower].
 func lowerRows(
 	g *graph.Graph, p *program.Program, rows int, inputs []*graph.Node, at InMemory,

@@ -2,7 +2,6 @@ package lower
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/shapes"
@@ -26,15 +25,6 @@ func Lower(g *graph.Graph, p *program.Program, inputs []*graph.Node) map[string]
 		out[name] = asFloat(x)
 	}
 	return out
-}
-
-// Only returns p restricted to the named outputs and the nodes that they need.
-func Only(p *program.Program, outputs ...string) *program.Program {
-	only := *p
-	only.Outputs = slices.DeleteFunc(slices.Clone(p.Outputs), func(o program.Output) bool {
-		return !slices.Contains(outputs, o.Name)
-	})
-	return &only
 }
 
 // Outputs is like [Lower] but returns the outputs as a list, in the order of the program.

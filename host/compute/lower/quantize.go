@@ -2,6 +2,7 @@ package lower
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/internal/lists"
@@ -255,4 +256,21 @@ func (q *FakeQuantizer) KeepRotated() (*Rotated, error) {
 		rotated(u.parts.Forward, u.parts.Backward)
 	size := full.Program.Inputs[0].Type.Size()
 	return &Rotated{u, block, float64(saved) / float64(size)}, nil
+}
+
+func rowsOf(p *program.Program) int {
+	t := p.Inputs[0].Type
+	return int(t.Size()) / t.Shape[len(t.Shape)-1]
+}
+
+// quantizing is the name of the calls of quantizers.
+const quantizing = "quantize"
+
+// Only returns p restricted to the named outputs and the nodes that they need.
+func Only(p *program.Program, outputs ...string) *program.Program {
+	only := *p
+	only.Outputs = slices.DeleteFunc(slices.Clone(p.Outputs), func(o program.Output) bool {
+		return !slices.Contains(outputs, o.Name)
+	})
+	return &only
 }

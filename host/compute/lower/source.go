@@ -12,9 +12,6 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// quantizing is the name of the calls of quantizers.
-const quantizing = "quantize"
-
 // operandsInMemory are the types in which kernels store operands of products, codes, and gradients.
 var operandsInMemory = InMemory{
 	spec.InputX: passes.BFloat16, spec.OutputValue: passes.BFloat16,

@@ -164,34 +164,6 @@ func (c *compiler) product(n *program.Node) (function, error) {
 	}, nil
 }
 
-// NewProduct plans a product in the arithmetic of the options.
-func NewProduct(o Options, left, right matmul.Layout) (*matmul.Product, error) {
-	tier, err := matmul.Best()
-	if err != nil {
-		return nil, err
-	}
-	return matmul.New(tier, o.Arithmetic, left, right)
-}
-
-// Elements returns a slice as an operand of package matmul.
-func Elements(memory any) matmul.Elements {
-	switch m := memory.(type) {
-	case []float32:
-		return matmul.Elements{Float32: m}
-	case []uint16:
-		return matmul.Elements{BFloat16: m}
-	case []int8:
-		return matmul.Elements{Int8: m}
-	}
-	return matmul.Elements{}
-}
-
-// Results returns a slice as the results of a product, to which addend, unless nil, is added.
-func Results(memory any, addend []float32) matmul.Results {
-	e := Elements(memory)
-	return matmul.Results{Float32: e.Float32, BFloat16: e.BFloat16, Addend: addend}
-}
-
 func layoutOf(t program.Type, batch, contracted []int) (l matmul.Layout) {
 	strides := stridesOf(t.Shape)
 	pick := func(axes []int) (list []matmul.Axis) {

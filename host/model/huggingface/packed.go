@@ -3,7 +3,6 @@ package huggingface
 import (
 	"cmp"
 	"encoding/json/v2"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -14,7 +13,6 @@ import (
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/internal/halffloat"
 	"github.com/cage-qat/cage/internal/lists"
-	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // This file is written from the descriptions of the formats and shares no code with package export,
@@ -155,29 +153,6 @@ type unpackedTensors struct {
 	files    Tensors
 	infos    []safetensors.Info
 	matrices map[string]*matrix // by name
-}
-
-// OpenTensors opens the tensors of the checkpoint in a directory. Matrices that compressed-tensors,
-// FP8 or MLX store in few bits are float32: the numbers of their codes, times their scales.
-func OpenTensors(dir vfs.Path) (Tensors, error) {
-	text, err := dir.Join(ConfigName).ReadFile()
-	if err != nil {
-		return nil, err
-	}
-	k, err := newKeys(text)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", dir.Join(ConfigName), err)
-	}
-	p := k.packing()
-	files, err := safetensors.OpenShards(dir)
-	if err != nil {
-		return nil, err
-	}
-	t, faults := p.unpack(files)
-	if faults = append(k.faults, faults...); len(faults) > 0 {
-		return nil, errors.Join(&Error{Path: dir.Name, Faults: faults}, files.Close())
-	}
-	return t, nil
 }
 
 // partsOf are names of tensors that belong to a packed matrix, after that of its module.

@@ -2,6 +2,7 @@ package huggingface
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/internal/halffloat"
 	"github.com/cage-qat/cage/internal/lists"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // A Mapping is a tensor of a Hugging Face checkpoint and the rows of a parameter that it stores.
@@ -147,4 +149,27 @@ func widen(dtype safetensors.DType, data []byte) float32 {
 		return halffloat.FromHalf(binary.LittleEndian.Uint16(data))
 	}
 	return math.Float32frombits(binary.LittleEndian.Uint32(data))
+}
+
+// OpenTensors opens the tensors of the checkpoint in a directory. Matrices that compressed-tensors,
+// FP8 or MLX store in few bits are float32: the numbers of their codes, times their scales.
+func OpenTensors(dir vfs.Path) (Tensors, error) {
+	text, err := dir.Join(ConfigName).ReadFile()
+	if err != nil {
+		return nil, err
+	}
+	k, err := newKeys(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dir.Join(ConfigName), err)
+	}
+	p := k.packing()
+	files, err := safetensors.OpenShards(dir)
+	if err != nil {
+		return nil, err
+	}
+	t, faults := p.unpack(files)
+	if faults = append(k.faults, faults...); len(faults) > 0 {
+		return nil, errors.Join(&Error{Path: dir.Name, Faults: faults}, files.Close())
+	}
+	return t, nil
 }

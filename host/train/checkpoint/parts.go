@@ -1,16 +1,12 @@
 package checkpoint
 
 import (
-	"cmp"
 	"context"
 	"encoding/json/v2"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"math"
 	"regexp"
-	"slices"
 	"strconv"
 
 	"github.com/cage-qat/cage/host/model/safetensors"
@@ -131,57 +127,6 @@ func (f *File) openParts(path vfs.Path) error {
 		if file.Digest() != p.SHA256 {
 			return damaged("is another file: its digest is %q, want %q", file.Digest(), p.SHA256)
 		}
-	}
-	return nil
-}
-
-// join lists the tensors, each of which consists of its pieces in the files.
-func (f *File) join(path vfs.Path) error {
-	pieces := map[string][]safetensors.Tensor{}
-	f.at = map[string]int{}
-	for _, file := range f.files {
-		for _, info := range file.Tensors() {
-			piece, err := file.Tensor(info.Name)
-			if err != nil {
-				return err
-			}
-			pieces[info.Name] = append(pieces[info.Name], piece)
-			i, begun := f.at[info.Name]
-			if !begun {
-				f.at[info.Name] = len(f.infos)
-				f.infos = append(f.infos, info)
-				continue
-			}
-			whole := &f.infos[i]
-			rank := len(whole.Shape)
-			if whole.DType != info.DType || rank == 0 || len(info.Shape) != rank ||
-				!slices.Equal(whole.Shape[1:], info.Shape[1:]) ||
-				info.Shape[0] > math.MaxInt-whole.Shape[0] {
-				return fmt.Errorf("%w: %s: tensor %q is %s %v, but its rows in a part are %s %v",
-					ErrDamaged, path, info.Name, whole.DType, whole.Shape, info.DType, info.Shape)
-			}
-			whole.Shape = slices.Clone(whole.Shape)
-			whole.Shape[0] += info.Shape[0]
-			whole.Begin, whole.End = 0, whole.End-whole.Begin+info.End-info.Begin // not a range of a file
-		}
-	}
-	if len(f.Parts) > 0 { // the order of a checkpoint that is one file
-		slices.SortFunc(f.infos, func(a, b safetensors.Info) int {
-			return cmp.Or(cmp.Compare(b.DType.Bits(), a.DType.Bits()), cmp.Compare(a.Name, b.Name))
-		})
-	}
-	for i, info := range f.infos {
-		f.at[info.Name] = i
-		write := func(w io.Writer) error {
-			for _, piece := range pieces[info.Name] {
-				if err := piece.Write(w); err != nil {
-					return f.noteDamage(err)
-				}
-			}
-			return nil
-		}
-		f.Tensors = append(f.Tensors, safetensors.Tensor{
-			Name: info.Name, DType: info.DType, Shape: slices.Clone(info.Shape), Write: write})
 	}
 	return nil
 }

@@ -121,47 +121,6 @@ func (c *Compiled) pack(t Tensor, x *engine.Buffer) (update.Tensors, error) {
 		packedScale(t.Name): out[packedScale(input)]}, nil
 }
 
-// differentiated lists the parameters with respect to which the loss is differentiated: all or, if
-// there are adapters, those that have one or whose quantizer has trained parameters.
-func (p *Plan) differentiated() []Tensor {
-	return slices.DeleteFunc(p.params(), func(t Tensor) bool {
-		q, quantized := p.Weights[t.Name]
-		trains := quantized && len(parametersOf(q, t.Name)) > 0
-		return len(p.Adapters) > 0 && p.adapter(t.Name) == nil && !trains
-	})
-}
-
-// pointName returns the name of the tensor that a weight's quantizer gets.
-func (p *Plan) pointName(weight string) string {
-	if p.adapter(weight) != nil {
-		return program.KindMerged.Of(weight)
-	}
-	return program.KindParam.Of(weight)
-}
-
-// quantizeInputs lists the parameters that the quantize stage reads.
-func (p *Plan) quantizeInputs() []Tensor {
-	list := slices.DeleteFunc(p.params(), func(t Tensor) bool {
-		return p.Weights[t.Name] == nil && p.adapter(t.Name) == nil
-	})
-	return append(list, p.factors()...)
-}
-
-// point adds what the quantizer of a weight gets to in, unless that has it, and returns it.
-func (p *Plan) point(t Tensor, in update.Values) program.Value {
-	name := program.KindParam.Of(t.Name)
-	x, ok := in[p.pointName(t.Name)]
-	a := p.adapter(t.Name)
-	if !t.frozen || a != nil && ok {
-		return x
-	}
-	if x, _ = t.wide(name, in); a != nil {
-		x = merge(*a, x, in[program.KindParam.Of(a.A().Name)], in[program.KindParam.Of(a.B().Name)])
-	}
-	in[p.pointName(t.Name)] = x
-	return x
-}
-
 // mergedStage computes the merged weights, of which updates compute statistics; of a quantized
 // weight without an adapter that is the weight.
 func (p *Plan) mergedStage() update.Stage {

@@ -17,8 +17,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// modelProgram is a program of the model. tensors maps inputs of the program to the tensors of the step
-// where their names differ.
+// modelProgram is a program of the model. tensors maps inputs of the program to the tensors of the
+// step where their names differ.
 type modelProgram struct {
 	model.ProgramOptions
 	tensors map[string]string
@@ -65,7 +65,8 @@ func (p *Plan) addTeacher(of *modelProgram) {
 }
 
 // addQuantizers adds quantizers of activations, with their backward passes if a gradient is wanted.
-func (p *Plan) addQuantizers(of *modelProgram, quantizers map[string]lower.Quantizer, gradient bool) {
+func (p *Plan) addQuantizers(of *modelProgram, quantizers map[string]lower.Quantizer,
+	gradient bool) {
 	for _, s := range p.Model.ActivationSites(p.Batch, p.Context) {
 		q := quantizers[s.Name]
 		if q == nil {
@@ -178,4 +179,22 @@ func (p *Plan) compute(b *program.Builder, of *modelProgram, in update.Values,
 		}
 	}
 	return out
+}
+
+// Program returns the program of the losses of a language model in training, with the quantizers
+// of weights and activations as calls in their places. It has no adapters, and quantizes nothing in
+// the backward pass.
+func (p *Plan) Program() (*program.Program, error) {
+	m, ok := p.Model.(model.Language)
+	if !ok {
+		return nil, fmt.Errorf("step: only language models are programs")
+	}
+	of := p.batchProgram(false)
+	p.addTeacher(&of)
+	for _, list := range []map[string]lower.Quantizer{p.Weights, p.Activations} {
+		for site, q := range list {
+			of.Calls[site] = q.Call(true)
+		}
+	}
+	return network.New(m.Network(), of.Shape, of.Quantizers)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // quantizeStage maps the quantized parameters and the trained parameters of their quantizers to
@@ -84,4 +85,28 @@ func addGradient(out update.Values, tensor string, gradient program.Value) {
 		gradient = before.Add(gradient)
 	}
 	out[name] = gradient
+}
+
+// given returns the inputs of the quantizer of a site besides x, by their names.
+func given(q lower.Quantizer, site string, in update.Values) lower.Given {
+	addNumbers(in)
+	g := lower.Given{spec.InputNoise: in[program.KindNoise.Of(site)],
+		spec.InputSharedNoise: in[program.KindSharedNoise.Of(site)],
+		spec.InputStep:        in[spec.InputStep], spec.InputSteps: in[spec.InputSteps]}
+	for i, t := range parametersOf(q, site) {
+		g[spec.TrainedPrefix+q.Trained()[i].Name] = in[program.KindParam.Of(t.Name)]
+	}
+	for i, s := range statesOf(q, site) {
+		g[spec.KeptPrefix+q.State()[i].Name] = in[s.Name]
+	}
+	return g
+}
+
+// addNumbers adds the numbers of the step and of all steps, if there are any.
+func addNumbers(in update.Values) {
+	if n, ok := in[stepNumbersName]; ok {
+		for i, name := range []string{spec.InputStep, spec.InputSteps} {
+			in[name] = n.At(0, i, i+1).Reshape()
+		}
+	}
 }

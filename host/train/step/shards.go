@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/compute/device"
-	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
 )
 
@@ -38,22 +37,4 @@ func (p *Plan) dividedTensors() update.Divided {
 		return p.divided
 	}
 	return nil
-}
-
-func (c *Compiled) put(t Tensor, data []float32) (*engine.Buffer, error) {
-	return update.Upload(c.dev, data, t.Storage, c.plan.divided(t.Name, t.Dims), t.Dims...)
-}
-
-// fill creates a tensor, sharded if it is divided, and calls write to set its elements.
-func (c *Compiled) fill(
-	name string, dims []int, write func([]float32) error,
-) (*engine.Buffer, error) {
-	if !c.plan.divided(name, dims) {
-		return engine.Fill(c.dev, dims, write)
-	}
-	data := make([]float32, floatShape(dims...).Size())
-	if err := write(data); err != nil {
-		return nil, err
-	}
-	return engine.UploadSharded(c.dev, data, dims...)
 }

@@ -120,3 +120,62 @@ func (p *Plan) tokenSpec() engine.Spec {
 	shape := shapes.Make(shapes.Int32, p.batchDims()...)
 	return engine.Spec{Name: tokensName, Shape: shape, Sharded: true}
 }
+
+func (c *Compiled) put(t Tensor, data []float32) (*engine.Buffer, error) {
+	return update.Upload(c.dev, data, t.Storage, c.plan.divided(t.Name, t.Dims), t.Dims...)
+}
+
+// fill creates a tensor, sharded if it is divided, and calls write to set its elements.
+func (c *Compiled) fill(
+	name string, dims []int, write func([]float32) error,
+) (*engine.Buffer, error) {
+	if !c.plan.divided(name, dims) {
+		return engine.Fill(c.dev, dims, write)
+	}
+	data := make([]float32, floatShape(dims...).Size())
+	if err := write(data); err != nil {
+		return nil, err
+	}
+	return engine.UploadSharded(c.dev, data, dims...)
+}
+
+// differentiated lists the parameters with respect to which the loss is differentiated: all or, if
+// there are adapters, those that have one or whose quantizer has trained parameters.
+func (p *Plan) differentiated() []Tensor {
+	return slices.DeleteFunc(p.params(), func(t Tensor) bool {
+		q, quantized := p.Weights[t.Name]
+		trains := quantized && len(parametersOf(q, t.Name)) > 0
+		return len(p.Adapters) > 0 && p.adapter(t.Name) == nil && !trains
+	})
+}
+
+// pointName returns the name of the tensor that a weight's quantizer gets.
+func (p *Plan) pointName(weight string) string {
+	if p.adapter(weight) != nil {
+		return program.KindMerged.Of(weight)
+	}
+	return program.KindParam.Of(weight)
+}
+
+// quantizeInputs lists the parameters that the quantize stage reads.
+func (p *Plan) quantizeInputs() []Tensor {
+	list := slices.DeleteFunc(p.params(), func(t Tensor) bool {
+		return p.Weights[t.Name] == nil && p.adapter(t.Name) == nil
+	})
+	return append(list, p.factors()...)
+}
+
+// point adds what the quantizer of a weight gets to in, unless that has it, and returns it.
+func (p *Plan) point(t Tensor, in update.Values) program.Value {
+	name := program.KindParam.Of(t.Name)
+	x, ok := in[p.pointName(t.Name)]
+	a := p.adapter(t.Name)
+	if !t.frozen || a != nil && ok {
+		return x
+	}
+	if x, _ = t.wide(name, in); a != nil {
+		x = merge(*a, x, in[program.KindParam.Of(a.A().Name)], in[program.KindParam.Of(a.B().Name)])
+	}
+	in[p.pointName(t.Name)] = x
+	return x
+}
