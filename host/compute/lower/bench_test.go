@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/fakequant"
 	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/shapes"
@@ -85,7 +86,7 @@ func BenchmarkLowerQuest(b *testing.B) {
 	for _, s := range questSizes {
 		x := normal(1, s.rows, s.cols)
 		p := build(b, quest(s.block, s.rows, s.cols))
-		part, err := lower.NewQuantizer(spec.Quantizer{Program: p})
+		part, err := fakequant.New(spec.Quantizer{Program: p})
 		if err != nil {
 			b.Fatal(err)
 		}

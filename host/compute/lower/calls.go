@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/cage-qat/cage/host/compute/calls"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/passes"
@@ -124,7 +125,7 @@ func newEvaluation(g *graph.Graph, p *program.Program, inputs []*graph.Node, r C
 
 func (e *evaluation) outputs() map[string]*graph.Node {
 	for _, n := range e.p.Nodes { // before their backward passes, which sources may join
-		if n.Op == program.OpCall && n.Attr.Call.Name == quantizing {
+		if n.Op == program.OpCall && n.Attr.Call.Name == calls.Quantize {
 			e.call(n.Attr.Call, n.Args)
 		}
 	}
@@ -141,7 +142,7 @@ func (r Calls) keeps(c *program.Call, again string) bool {
 	if c.Of != nil {
 		of = c.Of
 	}
-	if of.Name == quantizing || ownRule(of.Name) != nil {
+	if of.Name == calls.Quantize || ownRule(of.Name) != nil {
 		return true
 	}
 	_, ok := r[of.Name]
@@ -258,7 +259,7 @@ func (e *evaluation) forward(c *program.Call, args []program.ID) []*graph.Node {
 		d, independent = e.independent(c, args)
 	}
 	switch {
-	case c.Name == quantizing:
+	case c.Name == calls.Quantize:
 		results = quantize(c, call.Args)
 	case ownRule(c.Name) != nil:
 		results = ownRule(c.Name)(call)
@@ -321,7 +322,7 @@ func (e *evaluation) gradients(back *program.Call, args []program.ID,
 	sum *graph.Node) (results []*graph.Node) {
 	c, n := back.Of, len(back.Of.Meaning.Inputs)
 	switch c.Name {
-	case quantizing:
+	case calls.Quantize:
 		return quantizeBackward(back, lists.Map(e.nodes(args), asFloat))
 	case e.again:
 		all := e.nodes(args)

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/fakequant"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
@@ -18,12 +19,12 @@ func (s Subject) Trial(elements int) (engine.Trial, error) { return s.trial(elem
 
 // JoinedPasses returns the passes of a source joined with a quantizer, and the storage of their
 // floats.
-func JoinedPasses(q Quantizer, s *Source) (forward, backward *program.Program, memory InMemory,
-	err error) {
-	if forward, err = s.before(q.parts.Forward); err != nil {
+func JoinedPasses(q *fakequant.Quantizer, s *Source) (forward, backward *program.Program,
+	memory InMemory, err error) {
+	if forward, err = s.before(q.Call(false).Meaning); err != nil {
 		return nil, nil, nil, err
 	}
-	backward, err = s.after(q.parts.Backward)
+	backward, err = s.after(q.Call(true).Adjoint)
 	return forward, backward, s.memory(), err
 }
 

@@ -9,9 +9,9 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/fakequant"
 	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/lower"
-	"github.com/cage-qat/cage/host/compute/matmul"
 	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/host/testing/pjrtrecord"
 	"github.com/cage-qat/cage/host/testing/testdevice"
@@ -24,7 +24,7 @@ import (
 
 // halves returns a quantizer of rows to the nearest half. If transposed is set, it quantizes
 // columns, which no kernel does.
-func halves(t *testing.T, transposed bool) lower.Quantizer {
+func halves(t *testing.T, transposed bool) *fakequant.Quantizer {
 	t.Helper()
 	return quantizerOf(t, "halves", 64, 64,
 		func(b *program.Builder, x program.Value) (value, surrogate program.Value) {
@@ -122,7 +122,7 @@ func twice(t *testing.T, c *program.Call) *program.Program {
 // quantizerOf returns a quantizer of matrices with the given value and surrogate.
 func quantizerOf(t *testing.T, name string, rows, columns int,
 	make func(b *program.Builder, x program.Value) (value, surrogate program.Value),
-	trained ...spec.Tensor) lower.Quantizer {
+	trained ...spec.Tensor) *fakequant.Quantizer {
 	t.Helper()
 	b := program.NewBuilder(name)
 	value, surrogate := make(b, b.Input(spec.InputX, program.FloatType(rows, columns)))
@@ -132,7 +132,7 @@ func quantizerOf(t *testing.T, name string, rows, columns int,
 	if err != nil {
 		t.Fatal(err)
 	}
-	q, err := lower.NewQuantizer(spec.Quantizer{Program: p, Trained: trained})
+	q, err := fakequant.New(spec.Quantizer{Program: p, Trained: trained})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func quantizerOf(t *testing.T, name string, rows, columns int,
 }
 
 // uniform returns a quantizer of rows to integers between −8 and 7 times a scale of the row.
-func uniform(t *testing.T, rows, columns int) lower.Quantizer {
+func uniform(t *testing.T, rows, columns int) *fakequant.Quantizer {
 	t.Helper()
 	return quantizerOf(t, "uniform", rows, columns,
 		func(_ *program.Builder, x program.Value) (value, surrogate program.Value) {
@@ -158,22 +158,11 @@ func TestProductOfCodes(t *testing.T) {
 	}
 }
 
-// TestLongProductOfCodes checks that codes are not multiplied if their sums may exceed 32 bits.
-func TestLongProductOfCodes(t *testing.T) {
-	d := testdevice.Open(t, engine.Options{Products: device.IntegerProducts})
-	for columns, want := range map[int]bool{matmul.MaxCodes: true, matmul.MaxCodes +
-		1: false} {
-		q := uniform(t, 1, columns)
-		if ok := q.CodeShapes(d) != nil; ok != want {
-			t.Errorf("%d codes are multiplied: %t", columns, ok)
-		}
-	}
-}
-
 // productErrors returns the relative errors of the product of two quantized matrices, computed from
 // codes, from codes and rounded at the end, and from values.
 func productErrors(
-	t *testing.T, o engine.Options, quantizer func(t *testing.T, rows, columns int) lower.Quantizer,
+	t *testing.T, o engine.Options,
+	quantizer func(t *testing.T, rows, columns int) *fakequant.Quantizer,
 ) (wrong [3]float64) {
 	t.Helper()
 	const tokens, in, out = 128, 1024, 32
@@ -199,8 +188,8 @@ func productErrors(
 	got := testdevice.Evaluate(t, d, uploaded(t, d, x, w, tokens, out, in),
 		func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 			out := testquantizer.Lower(in, func(in []program.Value) (out []program.Value) {
-				for i, q := range []lower.Quantizer{qx, qw} {
-					value, _, codes := q.Forward(in[i], lower.Given{}, true)
+				for i, q := range []*fakequant.Quantizer{qx, qw} {
+					value, _, codes := q.Forward(in[i], fakequant.Given{}, true)
 					out = append(append(out, value), codes...)
 				}
 				return out

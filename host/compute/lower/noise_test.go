@@ -6,8 +6,8 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/fakequant"
 	"github.com/cage-qat/cage/host/compute/graph"
-	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/testing/testdevice"
 	"github.com/cage-qat/cage/host/testing/testquantizer"
 	"github.com/cage-qat/cage/sdk"
@@ -76,7 +76,7 @@ func TestNoise(t *testing.T) {
 					}
 					o.Warn = func(message string, details ...any) { t.Error(message, details) }
 					d := testdevice.OpenCPU(t, o)
-					q, err := lower.NewQuantizer(p)
+					q, err := fakequant.New(p)
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/fakequant"
 	"github.com/cage-qat/cage/host/compute/graph"
-	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/testing/testquantizer"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
@@ -47,14 +47,14 @@ func (q pushing) Backward(
 }
 
 // own returns a quantizer with a backward pass of its own.
-func own(t *testing.T, block int, shape ...int) (spec.Quantizer, lower.Quantizer) {
+func own(t *testing.T, block int, shape ...int) (spec.Quantizer, *fakequant.Quantizer) {
 	t.Helper()
 	built, err := sdk.BuildQuantizer(pushing(block),
 		sdk.Site{Role: sdk.RoleWeight, Name: "w", Shape: shape})
 	if err != nil {
 		t.Fatal(err)
 	}
-	q, err := lower.NewQuantizer(built)
+	q, err := fakequant.New(built)
 	if err != nil {
 		t.Fatal(err)
 	}

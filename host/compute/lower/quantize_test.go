@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/fakequant"
 	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/testing/testdevice"
@@ -65,7 +66,7 @@ func TestQuantize(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := build(t, write)
-			part, err := lower.NewQuantizer(spec.Quantizer{Program: p})
+			part, err := fakequant.New(spec.Quantizer{Program: p})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -148,7 +149,7 @@ func weighted(t *testing.T, rows, columns int) *lower.Source {
 }
 
 // squashing returns a quantizer with tanh of rotated rows, whose backward pass reads x.
-func squashing(t *testing.T, rows, columns int) lower.Quantizer {
+func squashing(t *testing.T, rows, columns int) *fakequant.Quantizer {
 	t.Helper()
 	return quantizerOf(t, "squash", rows, columns,
 		func(_ *program.Builder, x program.Value) (value, surrogate program.Value) {
@@ -158,7 +159,7 @@ func squashing(t *testing.T, rows, columns int) lower.Quantizer {
 }
 
 // stepping returns a quantizer to multiples of a trained step, like LSQ.
-func stepping(t *testing.T, rows, columns int) lower.Quantizer {
+func stepping(t *testing.T, rows, columns int) *fakequant.Quantizer {
 	t.Helper()
 	return quantizerOf(t, "stepping", rows, columns,
 		func(b *program.Builder, x program.Value) (value, surrogate program.Value) {
@@ -175,7 +176,7 @@ func TestJoined(t *testing.T) {
 	for _, columns := range []int{64, 80} {
 		// rotations of kernels are less exact than the tolerance
 		_, pushing := own(t, 1, rows, columns)
-		for name, q := range map[string]lower.Quantizer{"uniform": uniform(t, rows, columns),
+		for name, q := range map[string]*fakequant.Quantizer{"uniform": uniform(t, rows, columns),
 			"squash":   squashing(t, rows, columns),
 			"stepping": stepping(t, rows, columns), "pushing": pushing} {
 			forward, backward, memory, err := lower.JoinedPasses(q, weighted(t, rows, columns))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/fakequant"
 	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/shapes"
@@ -46,16 +47,16 @@ func straight(block int, shape ...int) func(b *program.Builder) {
 // rotating returns the quantizer of a program.
 func rotating(
 	t *testing.T, write func(b *program.Builder), trained ...spec.Tensor,
-) lower.Quantizer {
+) *fakequant.Quantizer {
 	t.Helper()
-	q, err := lower.NewQuantizer(spec.Quantizer{Program: build(t, write), Trained: trained})
+	q, err := fakequant.New(spec.Quantizer{Program: build(t, write), Trained: trained})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return q
 }
 
-func keepRotated(t *testing.T, q lower.Quantizer) *lower.Rotated {
+func keepRotated(t *testing.T, q *fakequant.Quantizer) *fakequant.Rotated {
 	t.Helper()
 	u, err := q.KeepRotated()
 	if err != nil {
@@ -69,7 +70,7 @@ func TestKeepRotated(t *testing.T) {
 	step := spec.Tensor{Name: "step", Shape: []int{}}
 	_, pushing := own(t, 64, 12, 192)
 	for name, c := range map[string]struct {
-		q     lower.Quantizer
+		q     *fakequant.Quantizer
 		block int // 0: there is none
 		saved float64
 	}{
@@ -112,8 +113,8 @@ func TestRestored(t *testing.T) {
 	got := execute(t, []*engine.Buffer{upload(t, x)},
 		func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 			return testquantizer.Lower(in, func(in []program.Value) []program.Value {
-				full, _, _ := q.Forward(in[0], lower.Given{}, false)
-				half, _, _ := u.Quantizer.Forward(in[0], lower.Given{}, false)
+				full, _, _ := q.Forward(in[0], fakequant.Given{}, false)
+				half, _, _ := u.Quantizer.Forward(in[0], fakequant.Given{}, false)
 				return []program.Value{half.Hadamard(u.Block), full}
 			})
 		})
@@ -131,7 +132,7 @@ func TestProducts(t *testing.T) {
 	const tokens, out, in = 12, 40, 192
 	step := spec.Tensor{Name: "step", Shape: []int{}}
 	_, pushing := own(t, 64, tokens, in)
-	for name, c := range map[string]struct{ x, w lower.Quantizer }{
+	for name, c := range map[string]struct{ x, w *fakequant.Quantizer }{
 		"quest":            {rotating(t, quest(64, tokens, in)), rotating(t, quest(64, out, in))},
 		"learned":          {rotating(t, learned(64, tokens, in), step), rotating(t, quest(64, out, in))},
 		"its own backward": {pushing, rotating(t, quest(64, out, in))},
@@ -161,7 +162,7 @@ func TestProducts(t *testing.T) {
 }
 
 // product returns Q(x)·Q(w)ᵀ for random matrices, and its gradients for a random adjoint.
-func product(t *testing.T, qx, qw lower.Quantizer, tokens, out, in int) [][]float32 {
+func product(t *testing.T, qx, qw *fakequant.Quantizer, tokens, out, in int) [][]float32 {
 	t.Helper()
 	inputs := []reference.Tensor{normal(1, tokens, in), normal(2, out, in), normal(3, tokens, out),
 		reference.Float(0.4)}

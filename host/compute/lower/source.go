@@ -3,6 +3,7 @@ package lower
 import (
 	"maps"
 
+	"github.com/cage-qat/cage/host/compute/calls"
 	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/internal/lists"
@@ -23,7 +24,7 @@ var operandsInMemory = InMemory{
 // device computes programs with kernels, x, Q(x) and their gradients are rounded to its precision,
 // and if the [Source] of x is known, the kernel also computes x.
 func quantize(c *program.Call, args []*graph.Node) []*graph.Node {
-	g, rows := args[0].Graph(), rowsOf(c.Meaning)
+	g, rows := args[0].Graph(), calls.RowsOf(c.Meaning)
 	args = lists.Map(args, asFloat)
 	results := func(out map[string]*graph.Node) []*graph.Node {
 		return lists.Map(c.Meaning.Outputs, func(o program.Output) *graph.Node { return out[o.Name] })
@@ -52,7 +53,7 @@ func quantize(c *program.Call, args []*graph.Node) []*graph.Node {
 // quantizeBackward returns the results of the adjoint of a quantizer's call.
 func quantizeBackward(back *program.Call, args []*graph.Node) []*graph.Node {
 	p := back.Meaning
-	out := lowerRows(args[0].Graph(), p, rowsOf(back.Of.Meaning), args, operandsInMemory)
+	out := lowerRows(args[0].Graph(), p, calls.RowsOf(back.Of.Meaning), args, operandsInMemory)
 	return lists.Map(p.Outputs, func(o program.Output) *graph.Node { return out[o.Name] })
 }
 
@@ -166,7 +167,7 @@ func (a Adjoint) Join(s *Source) (adjoints []*graph.Node, ok bool) {
 	}
 	n := e.p.Node(a.id)
 	if n == nil || n.Op != program.OpCall || n.Attr.Call.Of == nil ||
-		n.Attr.Call.Of.Name != quantizing ||
+		n.Attr.Call.Of.Name != calls.Quantize ||
 		n.Attr.Call.Meaning.Outputs[n.Attr.Output].Name != autodiff.Prefix+spec.InputX {
 		return nil, false
 	}
@@ -190,7 +191,7 @@ func (a Adjoint) Join(s *Source) (adjoints []*graph.Node, ok bool) {
 			in = append(in, asFloat(e.value(arg)))
 		}
 	}
-	rows := rowsOf(n.Attr.Call.Of.Meaning)
+	rows := calls.RowsOf(n.Attr.Call.Of.Meaning)
 	out, ok := Kernel(e.g, subjectOf(p, rows, true), p, rows, in, s.memory())
 	if !ok {
 		return nil, false

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/fakequant"
 	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/data/dataset"
@@ -29,7 +29,7 @@ type forward struct {
 	dev            *engine.Device
 	model          model.Language
 	batch, context int
-	activations    map[string]lower.Quantizer // by site
+	activations    map[string]*fakequant.Quantizer // by site
 	texts          []text
 
 	block    int
@@ -48,7 +48,7 @@ type text struct {
 func newForward(dev *engine.Device, m model.Language, batch, context int,
 	activations map[string]spec.Quantizer) (*forward, error) {
 	f := &forward{dev: dev, model: m, batch: batch, context: context,
-		activations: map[string]lower.Quantizer{}, compiled: map[string]*update.Executable{},
+		activations: map[string]*fakequant.Quantizer{}, compiled: map[string]*update.Executable{},
 		weights: update.Tensors{}}
 	for site, p := range activations {
 		if len(p.Trained) > 0 || len(p.State) > 0 {
@@ -56,7 +56,7 @@ func newForward(dev *engine.Device, m model.Language, batch, context int,
 				"training computes: leave activations as they are", site)
 		}
 		var err error
-		if f.activations[site], err = lower.NewQuantizer(p.ForEvaluation()); err != nil {
+		if f.activations[site], err = fakequant.New(p.ForEvaluation()); err != nil {
 			return nil, fmt.Errorf("%s: %w", site, err)
 		}
 	}
@@ -266,7 +266,8 @@ func (f *forward) compile(what string, sites []model.ActivationSite) (*update.Ex
 		shape := shapes.Make(shapes.Int32, f.batch, f.context)
 		specs = append(specs, engine.Spec{Name: network.Segments, Shape: shape})
 	}
-	of := model.ProgramOptions{Shape: network.Shape{Task: network.OneBlock, Batch: f.batch, Context: f.context,
+	of := model.ProgramOptions{Shape: network.Shape{Task: network.OneBlock, Batch: f.batch,
+		Context:   f.context,
 		Documents: segmented, Layer: f.block, Record: lists.Map(sites, model.ActivationSite.String)}}
 	of.Calls = map[string]*program.Call{}
 	for site, q := range f.activations {

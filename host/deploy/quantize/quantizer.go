@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/fakequant"
 	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/deploy/posttrain"
@@ -149,9 +149,9 @@ func (q *quantizer) compile() error {
 	}
 	q.quant, err = q.stage("quantize "+p.Name, len(p.Inputs), func(in []program.Value) update.Values {
 		b := in[0].Builder()
-		only := lower.Only(p, spec.OutputValue, spec.OutputCodes, spec.OutputScale)
+		only := fakequant.Only(p, spec.OutputValue, spec.OutputCodes, spec.OutputScale)
 		out := update.Values(transform.Inline(b, only, in...))
-		before := transform.Inline(b, lower.Only(rounded, spec.OutputValue), in...)
+		before := transform.Inline(b, fakequant.Only(rounded, spec.OutputValue), in...)
 		out[roundedOutput] = before[spec.OutputValue]
 		if q.hasCodes() {
 			out[spec.OutputCodes] = out[spec.OutputCodes].Convert(program.Int)
@@ -180,7 +180,7 @@ func (q *quantizer) run(e *update.Executable, w []float32) (update.Tensors, erro
 
 func (q *quantizer) scales(w []float32) (scale []float32, err error) {
 	if q.scaling == nil {
-		only := lower.Only(q.program.Program, spec.OutputScale)
+		only := fakequant.Only(q.program.Program, spec.OutputScale)
 		q.scaling, err = q.stage("scales of "+only.Name, len(only.Inputs),
 			func(in []program.Value) update.Values {
 				return transform.Inline(in[0].Builder(), only, in...)

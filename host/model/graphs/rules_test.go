@@ -8,8 +8,8 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/fakequant"
 	"github.com/cage-qat/cage/host/compute/graph"
-	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/network"
@@ -169,7 +169,7 @@ func TestJoinedAgain(t *testing.T) {
 		Hidden: 96, Vocab: 13}
 	s.FillIn()
 	shape := network.Shape{Batch: 4, Context: 16}
-	q, err := lower.NewQuantizer(rounding(t, 64, 96))
+	q, err := fakequant.New(rounding(t, 64, 96))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ package testquantizer
 import (
 	"fmt"
 
+	"github.com/cage-qat/cage/host/compute/fakequant"
 	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/internal/lists"
@@ -21,7 +22,7 @@ type Given struct {
 }
 
 // Quantize returns Q(x), and a function from its adjoint to those of x and the trained parameters.
-func Quantize(x *graph.Node, given Given, q lower.Quantizer) (value *graph.Node,
+func Quantize(x *graph.Node, given Given, q *fakequant.Quantizer) (value *graph.Node,
 	back func(dy *graph.Node) []*graph.Node) {
 	known := map[string]*graph.Node{spec.InputX: x, spec.InputNoise: given.Noise,
 		spec.InputSharedNoise: given.SharedNoise, spec.InputStep: given.Step,

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/host/cage"
-	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/fakequant"
 	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
@@ -26,8 +26,8 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 		Model: m, Batch: ReplicaBatch(cfg), Context: cfg.Model.Context, Accumulate: cfg.Train.Accumulate,
 		Clip: cfg.Train.Clip, Seed: uint64(cfg.Seed),
 		RefreshDelay:  map[string]int{},
-		Backward:      map[step.OperandSite]lower.Operand{},
-		Pieces:        map[int]map[string]lower.Quantizer{},
+		Backward:      map[step.OperandSite]fakequant.Operand{},
+		Pieces:        map[int]map[string]*fakequant.Quantizer{},
 		Shard:         cfg.Device.Shard,
 		Unquantized:   cfg.Train.Requantize == "off",
 		FullRotations: cfg.Train.Rotations == "full",
@@ -61,7 +61,7 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 		return plan, err
 	}
 	for site, p := range programs.Backward {
-		if plan.Backward[site], err = lower.NewOperand(p); err != nil {
+		if plan.Backward[site], err = fakequant.NewOperand(p); err != nil {
 			return plan, fmt.Errorf("%s: %w", site, err)
 		}
 	}
@@ -191,14 +191,14 @@ func forward(
 }
 
 // packed returns how weights are stored if adapters.base is [lora.Codes].
-func packed(cfg *config.Config, programs *Programs) (map[string]*lower.Packed, error) {
-	list := map[string]*lower.Packed{}
+func packed(cfg *config.Config, programs *Programs) (map[string]*fakequant.Packed, error) {
+	list := map[string]*fakequant.Packed{}
 	if programs.Forward || cfg.Adapters.Rank == 0 || cfg.Adapters.Base != lora.Codes {
 		return list, nil
 	}
 	const key = "adapters.base"
 	for _, name := range slices.Sorted(maps.Keys(programs.Weights)) {
-		p, err := lower.NewPacked(programs.Weights[name], programs.scales[name])
+		p, err := fakequant.NewPacked(programs.Weights[name], programs.scales[name])
 		if err != nil {
 			return nil, cfg.ErrorAt(key, "%s cannot be stored as codes: %w", name, err)
 		}
@@ -210,10 +210,10 @@ func packed(cfg *config.Config, programs *Programs) (map[string]*lower.Packed, e
 	return list, nil
 }
 
-func quantizers(programs map[string]spec.Quantizer) (map[string]lower.Quantizer, error) {
-	out := make(map[string]lower.Quantizer, len(programs))
+func quantizers(programs map[string]spec.Quantizer) (map[string]*fakequant.Quantizer, error) {
+	out := make(map[string]*fakequant.Quantizer, len(programs))
 	for name, p := range programs {
-		q, err := lower.NewQuantizer(p)
+		q, err := fakequant.New(p)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}

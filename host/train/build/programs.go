@@ -12,7 +12,7 @@ import (
 
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/fakequant"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/config"
@@ -285,7 +285,7 @@ func (c *collector) backward(ctx context.Context) error {
 		if p == nil {
 			continue
 		}
-		if _, err := lower.NewOperand(*q); err != nil {
+		if _, err := fakequant.NewOperand(*q); err != nil {
 			return c.Config.ErrorAt(p.Path("plugin"), "%s of %s: %w", role, s.Name, err)
 		}
 		c.out.Backward[s] = *q

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/fakequant"
 	"github.com/cage-qat/cage/host/testing/testrun"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
@@ -18,9 +18,9 @@ import (
 // operandsOf returns the quantizers that q provides for the operands of the backward pass.
 func operandsOf(
 	t testing.TB, cfg *config.Config, plan *step.Plan, q sdk.Quantizer,
-) map[step.OperandSite]lower.Operand {
+) map[step.OperandSite]fakequant.Operand {
 	t.Helper()
-	list := map[step.OperandSite]lower.Operand{}
+	list := map[step.OperandSite]fakequant.Operand{}
 	sites, shapes := step.BackwardSites(plan.Model, cfg.Train.Batch, cfg.Model.Context)
 	for i, s := range sites {
 		p, err := sdk.BuildQuantizer(q, sdk.Site{Role: s.Role, Product: s.Product, Name: s.Name,
@@ -28,7 +28,7 @@ func operandsOf(
 		if err != nil {
 			t.Fatal(err)
 		}
-		if list[s], err = lower.NewOperand(p); err != nil {
+		if list[s], err = fakequant.NewOperand(p); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/cage-qat/cage/host/compute/calls"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/fakequant"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/internal/lists"
@@ -58,10 +59,10 @@ func (p *Plan) columnSpecs() (specs []engine.Spec) {
 }
 
 // columns maps weights and activation sites to those values of in that are their statistics.
-func (p *Plan) columns(in update.Values) map[string]lower.Given {
-	of := map[string]lower.Given{}
+func (p *Plan) columns(in update.Values) map[string]fakequant.Given {
+	of := map[string]fakequant.Given{}
 	for _, g := range p.calibratedGroups() {
-		columns := lower.Given{}
+		columns := fakequant.Given{}
 		for _, input := range spec.ColumnInputs(nil) {
 			columns[input.Name] = in[g.columnsName(input.Name)]
 		}
@@ -103,12 +104,12 @@ func (c *Compiled) columnStatistics(t update.Tensors, tokens []int32) (update.Te
 			weights := lists.Map(g.weights, func(w string) program.Value {
 				return in[program.KindParam.Of(w)]
 			})
-			a := lower.ColumnsOf(activations[0].Concatenate(0, activations[1:]...), true)
+			a := fakequant.ColumnsOf(activations[0].Concatenate(0, activations[1:]...), true)
 			out[g.columnsName(spec.InputActivationsMax)] =
-				lower.MaximumAcross(a[spec.InputActivationsMax])
+				calls.Maximum(a[spec.InputActivationsMax])
 			out[g.columnsName(spec.InputActivationsMean)] =
-				lower.MeanAcross(a[spec.InputActivationsMean], p.replicas)
-			for name, v := range lower.ColumnsOf(weights[0].Concatenate(0, weights[1:]...), false) {
+				calls.Mean(a[spec.InputActivationsMean], p.replicas)
+			for name, v := range fakequant.ColumnsOf(weights[0].Concatenate(0, weights[1:]...), false) {
 				out[g.columnsName(name)] = v
 			}
 		}

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cage-qat/cage/host/compute/calls"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/sdk/program"
@@ -131,7 +131,7 @@ func (p *Plan) gradients(kind gradientKind, b *program.Builder, of *modelProgram
 			x = b.Zeros(t.Dims...)
 		}
 		if gathered[i] {
-			x = lower.ScatteredSum(x)
+			x = calls.Scattered(x)
 		}
 		out[summed[i].Name] = x
 	}
@@ -259,7 +259,7 @@ func (p *Plan) reduceReplicas(full bool, out update.Values, reduced func(i int) 
 	if p.replicas == 1 {
 		return
 	}
-	out[lossName] = lower.MeanAcross(out[lossName], p.replicas)
+	out[lossName] = calls.Mean(out[lossName], p.replicas)
 	for i, t := range p.summed(full) {
 		if !reduced(i) {
 			out[t.Name] = t.acrossReplicas(p, out[t.Name])
@@ -287,9 +287,9 @@ func (p *Plan) reduceStage() update.Stage {
 func (t Tensor) acrossReplicas(p *Plan, x program.Value) program.Value {
 	switch {
 	case t.Maximum:
-		return lower.MaximumAcross(x)
+		return calls.Maximum(x)
 	case p.divided(strings.Replace(t.Name, "sum/", "gradient/", 1), t.Dims):
-		return lower.ScatteredSum(x)
+		return calls.Scattered(x)
 	}
-	return lower.SumAcross(x)
+	return calls.Sum(x)
 }

@@ -6,7 +6,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/calls"
+	"github.com/cage-qat/cage/host/compute/fakequant"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/network"
@@ -65,7 +66,7 @@ func (p *Plan) addTeacher(of *modelProgram) {
 }
 
 // addQuantizers adds quantizers of activations, with their backward passes if a gradient is wanted.
-func (p *Plan) addQuantizers(of *modelProgram, quantizers map[string]lower.Quantizer,
+func (p *Plan) addQuantizers(of *modelProgram, quantizers map[string]*fakequant.Quantizer,
 	gradient bool) {
 	for _, s := range p.Model.ActivationSites(p.Batch, p.Context) {
 		q := quantizers[s.Name]
@@ -77,7 +78,7 @@ func (p *Plan) addQuantizers(of *modelProgram, quantizers map[string]lower.Quant
 			if p.codes[weight] == nil {
 				continue
 			}
-			if coded, ok := lower.Coded(q.Call(gradient)); ok {
+			if coded, ok := fakequant.Coded(q.Call(gradient)); ok {
 				c, of.Coded[weight] = coded, true
 				of.tensors[network.InputOf(weight, network.Integers)] = codeName(weight, 0)
 				of.tensors[network.InputOf(weight, network.Scale)] = codeName(weight, 1)
@@ -160,7 +161,7 @@ func (p *Plan) compute(b *program.Builder, of *modelProgram, in update.Values,
 		if known, ok := gathered[tensor]; ok {
 			x = known
 		} else if p.divided(tensor, input.Type.Shape) {
-			x = lower.Gathered(x, of.short[tensor])
+			x = calls.Gathered(x, of.short[tensor])
 			gathered[tensor] = x
 		}
 		args = append(args, x)
@@ -191,7 +192,7 @@ func (p *Plan) Program() (*program.Program, error) {
 	}
 	of := p.batchProgram(false)
 	p.addTeacher(&of)
-	for _, list := range []map[string]lower.Quantizer{p.Weights, p.Activations} {
+	for _, list := range []map[string]*fakequant.Quantizer{p.Weights, p.Activations} {
 		for site, q := range list {
 			of.Calls[site] = q.Call(true)
 		}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/fakequant"
 	"github.com/cage-qat/cage/host/model"
 )
 
@@ -30,7 +30,7 @@ func (p *Plan) keepOperandsRotated() error {
 groups:
 	for _, g := range operandGroups(p.Model.ActivationSites(p.Batch, p.Context)) {
 		operands := p.operandsOf(g)
-		rotated := make([]*lower.Rotated, len(operands))
+		rotated := make([]*fakequant.Rotated, len(operands))
 		saved := 0.0
 		for i, o := range operands {
 			r, err := o.keepRotated()
@@ -109,7 +109,7 @@ func operandGroups(sites []model.ActivationSite) []operandGroup {
 type operand struct {
 	name       string
 	size       int // number of elements
-	quantizers map[string]lower.Quantizer
+	quantizers map[string]*fakequant.Quantizer
 }
 
 func (p *Plan) operandsOf(g operandGroup) []operand {
@@ -125,7 +125,7 @@ func (p *Plan) operandsOf(g operandGroup) []operand {
 	return list
 }
 
-func (o operand) keepRotated() (*lower.Rotated, error) {
+func (o operand) keepRotated() (*fakequant.Rotated, error) {
 	q, ok := o.quantizers[o.name]
 	if !ok {
 		return nil, nil
@@ -142,12 +142,12 @@ func (o operand) keepRotated() (*lower.Rotated, error) {
 // device.ShardFull there are none: values are all-gathered, but codes are not.
 func (p *Plan) findCodes(d *engine.Device) {
 	p.codes = map[string][]engine.Spec{}
-	if p.Shard == device.ShardFull && p.replicas > 1 {
+	if d.Products() != device.IntegerProducts || p.Shard == device.ShardFull && p.replicas > 1 {
 		return
 	}
-	specs := func(tensor string, q lower.Quantizer) (specs []engine.Spec) {
+	specs := func(tensor string, q *fakequant.Quantizer) (specs []engine.Spec) {
 		if q != nil {
-			for i, shape := range q.CodeShapes(d) {
+			for i, shape := range q.CodeShapes() {
 				specs = append(specs, engine.Spec{Name: codeName(tensor, i), Shape: shape})
 			}
 		}

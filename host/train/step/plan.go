@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/fakequant"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/lora"
 	"github.com/cage-qat/cage/internal/lists"
@@ -28,23 +28,23 @@ type Plan struct {
 	Batch, Context, Accumulate int
 	// Weights and Activations hold the quantizers by the name of the parameter or activation site.
 	// Tensors without an entry are not quantized. Evaluation replaces each quantizer by the result
-	// of [lower.Quantizer.Evaluation].
-	Weights, Activations map[string]lower.Quantizer
+	// of [fakequant.Quantizer.Evaluation].
+	Weights, Activations map[string]*fakequant.Quantizer
 	// Backward holds the quantizers of the operands of products in the backward pass; operands
 	// without an entry are not quantized. Evaluation uses none of them.
-	Backward map[OperandSite]lower.Operand
+	Backward map[OperandSite]fakequant.Operand
 	// Seed and the step number determine the random bits of quantizers.
 	Seed uint64
 	// Pieces holds activation quantizers for [Decoder.Next], by the number of tokens per call. Each
 	// entry is a map like Activations. They are used only for evaluation.
-	Pieces map[int]map[string]lower.Quantizer
+	Pieces map[int]map[string]*fakequant.Quantizer
 	// Adapters lists the adapters of weights, in the model's order. If there are any, the parameters
 	// of the model are frozen, and the factors are trained.
 	Adapters []lora.Adapter
 	// FrozenStorage is the type in which frozen parameters are stored.
 	FrozenStorage sdk.Storage
 	// Packed holds, by name, those frozen parameters that are stored as codes and scales.
-	Packed map[string]*lower.Packed
+	Packed map[string]*fakequant.Packed
 	// Rules holds the update rules: one for every parameter, in the model's order, one for every
 	// factor of an adapter, then one for every trained parameter of a quantizer, in the order of
 	// [Plan.Trained]. The step sets their modes and statistics.
@@ -130,7 +130,7 @@ func (p *Plan) check() error {
 // training.
 func (p *Plan) forEvaluation() (*Plan, error) {
 	e, differs := *p, false
-	replace := func(list map[string]lower.Quantizer) (map[string]lower.Quantizer, error) {
+	replace := func(list map[string]*fakequant.Quantizer) (map[string]*fakequant.Quantizer, error) {
 		list = maps.Clone(list)
 		for name, q := range list {
 			other, err := q.Evaluation()
@@ -187,7 +187,7 @@ func (p *Plan) activationQuantizerParameters() []Tensor {
 
 // ofWeights and ofActivations concatenate the results of list for each quantizer of weights, in the
 // order of the parameters, or of activations, in the order of the sites.
-func (p *Plan) ofWeights(list func(q lower.Quantizer, site string) []Tensor) (all []Tensor) {
+func (p *Plan) ofWeights(list func(q *fakequant.Quantizer, site string) []Tensor) (all []Tensor) {
 	for _, param := range p.Model.Params() {
 		if q := p.Weights[param.Name]; q != nil {
 			all = append(all, list(q, param.Name)...)
@@ -196,7 +196,7 @@ func (p *Plan) ofWeights(list func(q lower.Quantizer, site string) []Tensor) (al
 	return all
 }
 
-func (p *Plan) ofActivations(list func(q lower.Quantizer, site string) []Tensor) (all []Tensor) {
+func (p *Plan) ofActivations(list func(q *fakequant.Quantizer, site string) []Tensor) (all []Tensor) {
 	for _, site := range p.Model.ActivationSites(p.Batch, p.Context) {
 		if q := p.Activations[site.Name]; q != nil {
 			all = append(all, list(q, site.Name)...)
@@ -205,7 +205,7 @@ func (p *Plan) ofActivations(list func(q lower.Quantizer, site string) []Tensor)
 	return all
 }
 
-func parametersOf(q lower.Quantizer, site string) []Tensor {
+func parametersOf(q *fakequant.Quantizer, site string) []Tensor {
 	return lists.Map(q.Trained(), func(t spec.Tensor) Tensor {
 		return Tensor{Name: t.At(site), Dims: t.Shape}
 	})
@@ -221,7 +221,7 @@ func (p *Plan) weightQuantizerStates() []Tensor { return p.ofWeights(statesOf) }
 
 func (p *Plan) activationQuantizerStates() []Tensor { return p.ofActivations(statesOf) }
 
-func statesOf(q lower.Quantizer, site string) []Tensor {
+func statesOf(q *fakequant.Quantizer, site string) []Tensor {
 	return lists.Map(q.State(), func(s spec.Tensor) Tensor {
 		name := program.KindQuantizerState.PartOf(site, s.Name)
 		return Tensor{Name: name, Dims: s.Shape, Maximum: s.Maximum}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/fakequant"
 	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/shapes"
@@ -180,7 +181,7 @@ func TestPredictedPresets(t *testing.T) {
 		t.Run(strings.ReplaceAll(settings, ",", ""), func(t *testing.T) { // part of a plugin's path
 			var list []passed
 			known := map[string]bool{}
-			add := func(name string, shape []int, q lower.Quantizer, activation bool) {
+			add := func(name string, shape []int, q *fakequant.Quantizer, activation bool) {
 				if q == nil || known[fmt.Sprint(shape[len(shape)-1], activation)] {
 					return
 				}
@@ -387,7 +388,7 @@ func TestPredictedLoss(t *testing.T) {
 type passed struct {
 	name       string
 	shape      []int
-	quantizer  lower.Quantizer
+	quantizer  *fakequant.Quantizer
 	activation bool
 }
 
@@ -415,7 +416,7 @@ func bothPasses(t *testing.T, list []passed) string {
 				continue
 			}
 			out = append(out, testquantizer.Lower(in[i:i+1], func(in []program.Value) []program.Value {
-				given := lower.Given{}
+				given := fakequant.Given{}
 				for k, v := range p.quantizer.Init(in[0], nil) {
 					given[spec.TrainedPrefix+p.quantizer.Trained()[k].Name] = v
 				}

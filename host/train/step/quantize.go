@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/fakequant"
 	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/sdk/program"
@@ -70,7 +70,7 @@ func (p *Plan) quantizedSpecs() []engine.Spec {
 // setNext adds the next states of a quantizer, if it has any, to out. name returns the name of a
 // state's next value.
 func setNext(
-	out update.Values, q lower.Quantizer, site string, next []program.Value,
+	out update.Values, q *fakequant.Quantizer, site string, next []program.Value,
 	name func(state string) string,
 ) {
 	for i, v := range next {
@@ -88,9 +88,9 @@ func addGradient(out update.Values, tensor string, gradient program.Value) {
 }
 
 // given returns the inputs of the quantizer of a site besides x, by their names.
-func given(q lower.Quantizer, site string, in update.Values) lower.Given {
+func given(q *fakequant.Quantizer, site string, in update.Values) fakequant.Given {
 	addNumbers(in)
-	g := lower.Given{spec.InputNoise: in[program.KindNoise.Of(site)],
+	g := fakequant.Given{spec.InputNoise: in[program.KindNoise.Of(site)],
 		spec.InputSharedNoise: in[program.KindSharedNoise.Of(site)],
 		spec.InputStep:        in[spec.InputStep], spec.InputSteps: in[spec.InputSteps]}
 	for i, t := range parametersOf(q, site) {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/fakequant"
 	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/internal/lists"
@@ -95,7 +95,7 @@ func (c *Compiled) quantizedWeight(name string) (w quantizedWeight, err error) {
 // evaluate returns those of the named outputs that the program has, with codes as integers.
 func (w quantizedWeight) evaluate(in update.Values, outputs ...string) update.Values {
 	args := lists.Map(w.inputs, func(spec engine.Spec) program.Value { return in[spec.Name] })
-	out := update.Values(lower.ByRows(lower.Only(w.program, outputs...), args...))
+	out := update.Values(fakequant.ByRows(fakequant.Only(w.program, outputs...), args...))
 	if codes, ok := out[spec.OutputCodes]; ok {
 		out[spec.OutputCodes] = codes.Convert(program.Int)
 	}

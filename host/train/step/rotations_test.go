@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/device"
-	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/fakequant"
 	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/testing/testdevice"
 	"github.com/cage-qat/cage/host/testing/testrun"
@@ -112,7 +112,7 @@ func TestPlanIsKept(t *testing.T) {
 	if len(rotations(testrun.Compile(t, plan))) == 0 {
 		t.Fatal("nothing is left rotated")
 	}
-	for _, q := range []lower.Quantizer{plan.Weights["layers.0.attn.qkv"],
+	for _, q := range []*fakequant.Quantizer{plan.Weights["layers.0.attn.qkv"],
 		plan.Activations["layers.0.attn.qkv.input"]} {
 		if u, err := q.KeepRotated(); err != nil || u == nil {
 			t.Errorf("a quantizer of the plan has no rotation any more (%v)", err)

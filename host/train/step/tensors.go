@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/fakequant"
 	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model/architecture"
@@ -62,7 +62,7 @@ type Tensor struct {
 	Storage sdk.Storage // on the device
 	Maximum bool        // of a quantizer's state: next states are reduced by max, not mean
 	frozen  bool        // a parameter whose Storage is that of its own value alone
-	packed  *lower.Packed
+	packed  *fakequant.Packed
 }
 
 // inputSpecs describes tensors as inputs of a stage. name maps a tensor's name to the input's. If

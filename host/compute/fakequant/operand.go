@@ -1,8 +1,9 @@
-package lower
+package fakequant
 
 import (
 	"fmt"
 
+	"github.com/cage-qat/cage/host/compute/calls"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/transform"
 	"github.com/cage-qat/cage/sdk/spec"
@@ -10,7 +11,7 @@ import (
 
 // Operand is the quantizer for an operand of a product in the backward pass. It has no gradient.
 type Operand struct {
-	quantizer Quantizer // its program returns the value alone
+	quantizer *Quantizer // its program returns the value alone
 }
 
 // NewOperand prepares a quantizer's training program, which must be valid. It fails if the
@@ -30,12 +31,12 @@ func NewOperand(q spec.Quantizer) (Operand, error) {
 	if err != nil {
 		return Operand{}, err
 	}
-	call := &program.Call{Name: quantizing, Setting: p.Name, Meaning: p}
-	return Operand{&FakeQuantizer{spec: spec.Quantizer{Program: p}, forward: call}}, nil
+	call := &program.Call{Name: calls.Quantize, Setting: p.Name, Meaning: p}
+	return Operand{&Quantizer{spec: spec.Quantizer{Program: p}, forward: call}}, nil
 }
 
 // Call returns the quantizer as a call, for programs.
 func (o Operand) Call() *program.Call { return o.quantizer.forward }
 
-// Takes reports whether the quantizer takes the named per-step input; see [FakeQuantizer.Takes].
+// Takes reports whether the quantizer takes the named per-step input; see [Quantizer.Takes].
 func (o Operand) Takes(input string) bool { return o.quantizer.Takes(input) }

@@ -1,8 +1,9 @@
-package lower
+package fakequant
 
 import (
 	"slices"
 
+	"github.com/cage-qat/cage/host/compute/calls"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/transform"
@@ -15,7 +16,7 @@ import (
 // quantize returns the value that the quantizer then has. Both take x, the column statistics that
 // the initial values are computed from, and the trained parameters in known, which have values
 // already.
-func (q *FakeQuantizer) Calibration(known []string, replicas int) (init, quantize *program.Call,
+func (q *Quantizer) Calibration(known []string, replicas int) (init, quantize *program.Call,
 	err error) {
 	types := map[string]program.Type{}
 	names := []string{spec.InputX}
@@ -58,9 +59,9 @@ func (q *FakeQuantizer) Calibration(known []string, replicas int) (init, quantiz
 				switch {
 				case replicas == 1:
 				case q.isMaximum(o.Name):
-					v = MaximumAcross(v)
+					v = calls.Maximum(v)
 				default:
-					v = MeanAcross(v, replicas)
+					v = calls.Mean(v, replicas)
 				}
 				b.Output(o.Name, v)
 				init = &program.Call{Name: "initial-values"}
@@ -85,7 +86,7 @@ func (q *FakeQuantizer) Calibration(known []string, replicas int) (init, quantiz
 }
 
 // isMaximum reports whether an output of a program of initial values is reduced by the maximum.
-func (q *FakeQuantizer) isMaximum(output string) bool {
+func (q *Quantizer) isMaximum(output string) bool {
 	return slices.ContainsFunc(q.State(), func(t spec.Tensor) bool {
 		return t.Maximum && spec.KeptPrefix+t.Name == output
 	})

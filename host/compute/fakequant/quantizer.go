@@ -1,9 +1,10 @@
-package lower
+package fakequant
 
 import (
 	"fmt"
 	"slices"
 
+	"github.com/cage-qat/cage/host/compute/calls"
 	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
@@ -12,27 +13,24 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Quantizer points to a [FakeQuantizer]; nil means no quantizer.
-type Quantizer = *FakeQuantizer
-
-// FakeQuantizer is the fake quantization of one tensor in programs. Its program is split into a
+// Quantizer is the fake quantization of one tensor in programs. Its program is split into a
 // forward and a backward part, which may be in different programs.
-type FakeQuantizer struct {
+type Quantizer struct {
 	spec          spec.Quantizer
 	parts         *autodiff.Partition
 	call, forward *program.Call // with and without an adjoint
 	next          *program.Call // of the next state; nil if there is none
 }
 
-// NewQuantizer prepares a quantizer's training program, which must be valid. The forward part
+// New prepares a quantizer's training program, which must be valid. The forward part
 // returns the value; the backward part is the quantizer's own, or else derived from the surrogate.
 // Kernels store all floats except codes in float32.
-func NewQuantizer(q spec.Quantizer) (Quantizer, error) {
+func New(q spec.Quantizer) (*Quantizer, error) {
 	parts, err := q.Split()
 	if err != nil {
 		return nil, fmt.Errorf("backward pass of the quantizer: %w", err)
 	}
-	call := &program.Call{Name: quantizing, Setting: q.Program.Name, Adjoint: parts.Backward}
+	call := &program.Call{Name: calls.Quantize, Setting: q.Program.Name, Adjoint: parts.Backward}
 	if call.Meaning, err = withInputsOf(parts.Forward, parts.Residuals); err != nil {
 		return nil, err
 	}
@@ -41,20 +39,20 @@ func NewQuantizer(q spec.Quantizer) (Quantizer, error) {
 	if q.Next != nil {
 		next = &program.Call{Name: "next state", Setting: q.Program.Name, Meaning: q.Next}
 	}
-	return &FakeQuantizer{q, parts, call, forward, next}, nil
+	return &Quantizer{q, parts, call, forward, next}, nil
 }
 
 // Trained lists the quantizer's trained parameters. Most quantizers have none.
-func (q *FakeQuantizer) Trained() []spec.Tensor { return q.spec.Trained }
+func (q *Quantizer) Trained() []spec.Tensor { return q.spec.Trained }
 
 // State lists the tensors that the quantizer carries from step to step. Most quantizers have none.
-func (q *FakeQuantizer) State() []spec.Tensor { return q.spec.State }
+func (q *Quantizer) State() []spec.Tensor { return q.spec.State }
 
 // Takes reports whether the quantizer takes the named input of [spec.StepInputs].
-func (q *FakeQuantizer) Takes(input string) bool { return q.spec.HasInput(input) }
+func (q *Quantizer) Takes(input string) bool { return q.spec.HasInput(input) }
 
 // Calibrated reports whether Init or InitState reads column statistics.
-func (q *FakeQuantizer) Calibrated() bool { return q.spec.Calibrated() }
+func (q *Quantizer) Calibrated() bool { return q.spec.Calibrated() }
 
 // withInputsOf returns the forward part with those inputs, too, that only the backward part reads.
 func withInputsOf(forward *program.Program, residuals []autodiff.Residual) (*program.Program,
@@ -75,7 +73,7 @@ func withInputsOf(forward *program.Program, residuals []autodiff.Residual) (*pro
 
 // Call returns the quantizer as a call for programs, with an adjoint of its own if a gradient is
 // wanted. The first result is Q(x), the others are what the adjoint reads.
-func (q *FakeQuantizer) Call(gradient bool) *program.Call {
+func (q *Quantizer) Call(gradient bool) *program.Call {
 	if gradient {
 		return q.call
 	}
@@ -83,12 +81,12 @@ func (q *FakeQuantizer) Call(gradient bool) *program.Call {
 }
 
 // NextCall returns the call of the state after a step; nil if the quantizer updates no state.
-func (q *FakeQuantizer) NextCall() *program.Call { return q.next }
+func (q *Quantizer) NextCall() *program.Call { return q.next }
 
 // Rotated is a quantizer whose values stay rotated: it returns H·Q(x) and takes gradients with
 // respect to H·Q(x). H rotates each block of Block elements of a row.
 type Rotated struct {
-	Quantizer Quantizer
+	Quantizer *Quantizer
 	Block     int
 	// Saved is the number of rotations, counted in whole tensors, that a forward and a backward
 	// pass save together. It is negative if they need more.
@@ -133,38 +131,38 @@ func ColumnsOf(x program.Value, activations bool) Given {
 }
 
 // Init returns the initial values of the trained parameters for x.
-func (q *FakeQuantizer) Init(x program.Value, columns Given) []program.Value {
+func (q *Quantizer) Init(x program.Value, columns Given) []program.Value {
 	return inline(q.spec.Init, x, columns, spec.TrainedPrefix, q.Trained())
 }
 
 // InitState returns the initial state for x.
-func (q *FakeQuantizer) InitState(x program.Value, columns Given) []program.Value {
+func (q *Quantizer) InitState(x program.Value, columns Given) []program.Value {
 	return inline(q.spec.InitState, x, columns, spec.KeptPrefix, q.State())
 }
 
 // Next returns the state after a step that quantizes x; nil if the quantizer updates no state.
-func (q *FakeQuantizer) Next(x program.Value, given Given) []program.Value {
+func (q *Quantizer) Next(x program.Value, given Given) []program.Value {
 	return inline(q.spec.Next, x, given, spec.KeptPrefix, q.State())
 }
 
 // Evaluation returns the quantizer for evaluation, whose only per-step input is the state, which it
 // does not update. It returns nil if evaluation quantizes in the same way as training.
-func (q *FakeQuantizer) Evaluation() (Quantizer, error) {
+func (q *Quantizer) Evaluation() (*Quantizer, error) {
 	if q.spec.Evaluate == nil && q.spec.Next == nil {
 		return nil, nil
 	}
-	return NewQuantizer(q.spec.ForEvaluation())
+	return New(q.spec.ForEvaluation())
 }
 
 // Forward returns Q(x), the residuals that Backward needs besides x, the given inputs and Q(x), and
-// the codes of Q(x) if coded is set, for which [FakeQuantizer.CodeShapes] must return shapes.
-func (q *FakeQuantizer) Forward(x program.Value, given Given, coded bool) (value program.Value,
+// the codes of Q(x) if coded is set, for which [Quantizer.CodeShapes] must return shapes.
+func (q *Quantizer) Forward(x program.Value, given Given, coded bool) (value program.Value,
 	residuals, codes []program.Value) {
 	p := q.parts.Forward
 	if coded {
 		p, _ = passes.FactorRows(p, spec.OutputValue)
 	}
-	out := byRows(p, rowsOf(q.spec.Program), given.after(x, p)...)
+	out := calls.Rows(p, calls.RowsOf(q.spec.Program), given.after(x, p)...)
 	if coded {
 		codes = lists.Map(codeOutputs, func(name string) program.Value { return out[name] })
 	}
@@ -178,7 +176,7 @@ func (q *FakeQuantizer) Forward(x program.Value, given Given, coded bool) (value
 
 // Backward returns the gradients with respect to x and the trained parameters, given the gradient
 // dy with respect to Q(x), value.
-func (q *FakeQuantizer) Backward(x, value program.Value, given Given, residuals []program.Value,
+func (q *Quantizer) Backward(x, value program.Value, given Given, residuals []program.Value,
 	dy program.Value) (dx program.Value, dTrained []program.Value) {
 	var in []program.Value
 	for _, r := range q.parts.Residuals {
@@ -193,29 +191,15 @@ func (q *FakeQuantizer) Backward(x, value program.Value, given Given, residuals 
 			in, residuals = append(in, residuals[0]), residuals[1:]
 		}
 	}
-	out := byRows(q.parts.Backward, rowsOf(q.spec.Program), append(in, dy)...)
+	out := calls.Rows(q.parts.Backward, calls.RowsOf(q.spec.Program), append(in, dy)...)
 	return out[autodiff.Prefix+spec.InputX], lists.Map(q.Trained(),
 		func(t spec.Tensor) program.Value { return out[autodiff.Prefix+spec.TrainedPrefix+t.Name] })
-}
-
-// inRows is the name of the calls of programs that kernels compute by rows. Their setting is the
-// number of rows. All floats but codes are stored in float32.
-const inRows = "by-rows"
-
-func byRows(p *program.Program, rows int, args ...program.Value) map[string]program.Value {
-	b := args[0].Builder()
-	results := b.Call(&program.Call{Name: inRows, Setting: rows, Meaning: p}, args...)
-	out := map[string]program.Value{}
-	for i, o := range p.Outputs {
-		out[o.Name] = results[i]
-	}
-	return out
 }
 
 // ByRows adds p to the program of args, a quantizer for evaluation or another one over the rows of
 // its first input, and returns its outputs by name.
 func ByRows(p *program.Program, args ...program.Value) map[string]program.Value {
-	return byRows(p, rowsOf(p), args...)
+	return calls.Rows(p, calls.RowsOf(p), args...)
 }
 
 // KeepRotated returns the quantizer without its final rotation, so that its values stay rotated;
@@ -223,7 +207,7 @@ func ByRows(p *program.Program, args ...program.Value) map[string]program.Value 
 // rotated in the same way. The rotation is removed from the value and the surrogate, and hence from
 // the surrogate's gradient. A backward pass of the quantizer's own is changed to take the rotated
 // gradient.
-func (q *FakeQuantizer) KeepRotated() (*Rotated, error) {
+func (q *Quantizer) KeepRotated() (*Rotated, error) {
 	full, half := q.spec, q.spec
 	block := passes.EndingRotation(full.Program, spec.OutputValue)
 	if block == 0 {
@@ -242,7 +226,7 @@ func (q *FakeQuantizer) KeepRotated() (*Rotated, error) {
 		}
 	}
 	half.Unpack = nil // Unpack returns Q(x) and not H·Q(x)
-	u, err := NewQuantizer(half)
+	u, err := New(half)
 	if err != nil {
 		return nil, fmt.Errorf("quantizer without its last rotation: %w", err)
 	}
@@ -257,14 +241,6 @@ func (q *FakeQuantizer) KeepRotated() (*Rotated, error) {
 	size := full.Program.Inputs[0].Type.Size()
 	return &Rotated{u, block, float64(saved) / float64(size)}, nil
 }
-
-func rowsOf(p *program.Program) int {
-	t := p.Inputs[0].Type
-	return int(t.Size()) / t.Shape[len(t.Shape)-1]
-}
-
-// quantizing is the name of the calls of quantizers.
-const quantizing = "quantize"
 
 // Only returns p restricted to the named outputs and the nodes that they need.
 func Only(p *program.Program, outputs ...string) *program.Program {

@@ -1,9 +1,10 @@
-package lower
+package fakequant
 
 import (
 	"errors"
 	"fmt"
 
+	"github.com/cage-qat/cage/host/compute/calls"
 	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/microscaling"
@@ -42,7 +43,7 @@ func NewPacked(q spec.Quantizer, scale microscaling.ScaleType) (*Packed, error) 
 	p := &Packed{quantize: Only(q.Program, spec.OutputCodes, spec.OutputScale), unpack: q.Unpack,
 		bits: 1, least: float64(numbers[0]), step: float64(numbers[1] - numbers[0]),
 		codes: float64(len(numbers))}
-	rows, columns := rowsOf(q.Program), ports[0].Type.Shape[len(ports[0].Type.Shape)-1]
+	rows, columns := calls.RowsOf(q.Program), ports[0].Type.Shape[len(ports[0].Type.Shape)-1]
 	for 1<<p.bits < len(numbers) || p.bits < 8 && columns*p.bits%8 != 0 {
 		p.bits *= 2
 	}
