@@ -95,7 +95,7 @@ exhaustive: plugins bin/test/cage ## Run all tests with everything that make tes
 .PHONY: avx2
 avx2: ## Run the tests of what computes numbers once more, as processors without AVX-512, and without AVX, do
 	@if grep -q avx512f /proc/cpuinfo; then set -x; \
-		GODEBUG=cpu.avx512f=off $(GO) test -vet=off ./host/compute/cpu ./host/compute/engine ./host/compute/loops ./host/compute/lower ./host/compute/matmul ./host/model ./host/compute/update/... ./internal/linalg; \
+		GODEBUG=cpu.avx512f=off $(GO) test -vet=off ./host/compute/cpu ./host/compute/engine ./host/compute/loops ./host/compute/lower ./host/compute/matmul ./host/model ./host/compute/stage/... ./internal/linalg; \
 	else echo "SKIPPED without AVX-512: make test has run the same"; fi
 	GODEBUG=cpu.avx=off,cpu.avx2=off $(GO) test -vet=off ./host/compute/engine ./host/compute/loops ./host/compute/lower
 

@@ -1,7 +1,7 @@
 // Package cage implements the weight updates of quantization-aware training: CAGE, the methods that
 // it is compared with, learning-rate schedules and diagnostics of weights. A [Rule] describes
 // the update of one tensor and writes it as programs (package sdk/program), which package
-// host/compute/update runs; a [Method] adds to it. Nothing here depends on a particular quantizer,
+// host/compute/stage runs; a [Method] adds to it. Nothing here depends on a particular quantizer,
 // optimizer, model or device.
 //
 //	algorithm.go   the step of one tensor: the paper's Algorithm 1

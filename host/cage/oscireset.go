@@ -109,7 +109,9 @@ func (OsciReset) Forward(w *Weight, _ int) (spec.Quantizer, error) {
 func (OsciReset) Softens() bool { return false }
 
 // Reads requests Q(x_{t+1}) and, in the window, Q(x_t).
-func (OsciReset) Reads(r Rule) Reads { return Reads{Quantized: r.Mode == tracking, Requantized: true} }
+func (OsciReset) Reads(r Rule) Reads {
+	return Reads{Quantized: r.Mode == tracking, Requantized: true}
+}
 
 func (m OsciReset) after(s *step, y program.Value) program.Value {
 	q := s.quantize(y)

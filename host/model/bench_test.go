@@ -6,7 +6,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/compute/stage"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/internal/lists"
@@ -40,15 +40,15 @@ func benchmarkStep(b *testing.B, config architecture.Settings, context, batch in
 		b.Fatal(err)
 	}
 	defer d.Close()
-	stage := update.Stage{Name: "step", Calls: m.Calls(network.Shape{})}
-	t := update.Tensors{}
+	own := stage.Stage{Name: "step", Calls: m.Calls(network.Shape{})}
+	t := stage.Tensors{}
 	defer func() { t.Finalize() }()
 	add := func(name string, buffer *engine.Buffer, err error) {
 		if err != nil {
 			b.Fatal(err)
 		}
 		t[name] = buffer
-		stage.Inputs = append(stage.Inputs, engine.Spec{Name: name, Shape: buffer.Shape()})
+		own.Inputs = append(own.Inputs, engine.Spec{Name: name, Shape: buffer.Shape()})
 	}
 	ids := hashedTokens(0, batch*(context+1), config.Vocab)
 	tokens, err := engine.Upload(d, ids, batch, context+1)
@@ -57,25 +57,25 @@ func benchmarkStep(b *testing.B, config architecture.Settings, context, batch in
 		buffer, err := engine.Upload(d, p.Init(1), p.Dims...)
 		add(p.Name, buffer, err)
 	}
-	stage.Write = func(_ *program.Builder, in update.Values) update.Values {
+	own.Write = func(_ *program.Builder, in stage.Values) stage.Values {
 		var calls map[string]*program.Call
 		if quantized {
 			calls = fakeQuantizers(b, m, batch, context)
 		}
 		params := lists.Map(m.Params(), func(p architecture.Param) program.Value { return in[p.Name] })
 		loss, gradients := lossAndGradients(m, params, in[network.Tokens], calls)
-		out := update.Values{"loss": loss}
+		out := stage.Values{"loss": loss}
 		for i, p := range m.Params() {
 			out["d."+p.Name] = gradients[i]
 		}
 		return out
 	}
-	step, err := stage.Compile(d, nil)
+	step, err := own.Compile(d, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		out := update.Tensors{}
+		out := stage.Tensors{}
 		if err := step.Run(out, t); err != nil {
 			b.Fatal(err)
 		}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/compute/stage"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/sdk/program"
@@ -32,7 +32,7 @@ type Model interface {
 	Program(of ProgramOptions, wrt ...string) (*program.Program, error)
 
 	// Calls say how the calls in programs of a shape are computed.
-	Calls(shape network.Shape) update.Calls
+	Calls(shape network.Shape) stage.Calls
 
 	// ActivationSites lists the activation sites for a batch of sequences of the given context, in
 	// the order of computation.

@@ -9,7 +9,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
-	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/compute/stage"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/internal/lists"
@@ -84,7 +84,7 @@ func (m *Quadratic) Program(_ ProgramOptions, wrt ...string) (*program.Program, 
 }
 
 // Calls implements [Model].
-func (m *Quadratic) Calls(network.Shape) update.Calls { return update.Calls{Rounded: true} }
+func (m *Quadratic) Calls(network.Shape) stage.Calls { return stage.Calls{Rounded: true} }
 
 // Distance returns the length of x − x* in the norm of A, √((x−x*)ᵀA(x−x*)), for x in
 // row-major order.

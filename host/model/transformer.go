@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/compute/stage"
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/graphs"
@@ -167,12 +167,12 @@ func (m *transformer) Program(of ProgramOptions, wrt ...string) (*program.Progra
 }
 
 // Calls implements [Model].
-func (m *transformer) Calls(shape network.Shape) update.Calls {
+func (m *transformer) Calls(shape network.Shape) stage.Calls {
 	table := kernels.For(m.LossTokens)
 	if shape.Task == network.Decode && shape.Context == 1 {
 		table = kernels.ForFew()
 	}
-	return update.Calls{Rounded: true, Rules: graphs.For(m.LossTokens), Kernels: table,
+	return stage.Calls{Rounded: true, Rules: graphs.For(m.LossTokens), Kernels: table,
 		Attention: network.Attention, Sums: kernels.Sums, Recompute: map[architecture.Recompute]string{
 			architecture.RecomputeBlocks:    network.Block,
 			architecture.RecomputeAttention: network.SelfAttention}[m.Recompute]}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/passes"
-	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/compute/stage"
 	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/internal/plaintoml"
@@ -95,7 +95,7 @@ func (r *run) checkParameters() error {
 		if t.Frozen || b.Elsewhere() {
 			continue
 		}
-		values, err := update.View(b)
+		values, err := stage.View(b)
 		if err != nil {
 			return err
 		}

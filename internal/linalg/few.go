@@ -2,14 +2,16 @@ package linalg
 
 import "math"
 
-// BFloat16 is a matrix of bfloat16 numbers, the upper halves of float32 numbers. Rows are contiguous.
+// BFloat16 is a matrix of bfloat16 numbers, the upper halves of float32 numbers. Rows are
+// contiguous.
 type BFloat16 struct {
 	Rows, Cols int
 	Data       []uint16
 }
 
-// ToBFloat16 converts a matrix with contiguous rows to bfloat16; ok is false if that would change an
-// element.
+//	ToBFloat16 converts a matrix with contiguous rows to bfloat16; ok is false if that would change
+//
+// an element.
 func ToBFloat16(data []float32, rows, cols int) (h BFloat16, ok bool) {
 	const lower = 1<<16 - 1
 	for _, v := range data { // most matrices that cannot be halved are detected at once

@@ -76,9 +76,9 @@ func key(op Op, attr Attr, t Type, args []ID) string {
 	return string(text)
 }
 
-// digest returns a digest of the numbers of a constant; zero if there are none. A large table, such
-// as that of a model's positions, is equal only to itself: nobody changes the numbers of a constant,
-// and the program keeps its memory.
+// digest returns a digest of the numbers of a constant; zero if there are none. A large table,
+// such as that of a model's positions, is equal only to itself: nobody changes the numbers of a
+// constant, and the program keeps its memory.
 func digest(attr Attr) (data [sha256.Size]byte) {
 	const large = 1 << 16
 	h := sha256.New()

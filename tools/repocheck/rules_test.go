@@ -86,7 +86,7 @@ var direct = []struct {
 	{[]string{"github.com/gomlx/..."}, []string{"./host/compute/engine"},
 		"accelerators are reached from one package"},
 	{[]string{"./host/compute/graph"}, []string{"./host/compute/engine", "./host/compute/lower",
-		"./host/model/graphs", "./host/compute/update", "./host/train/step", "./host/testing/..."},
+		"./host/model/graphs", "./host/compute/stage", "./host/train/step", "./host/testing/..."},
 		"graphs are built in few packages; all others see buffers and executables"},
 	{[]string{"./cmd/...", "./plugins/..."}, nil, "commands are not libraries"},
 }

@@ -59,7 +59,9 @@ func Sum(x program.Value) program.Value { return identity(SumAcross, nil, x) }
 func Maximum(x program.Value) program.Value { return identity(MaximumAcross, nil, x) }
 
 // Mean returns the mean of a tensor over a number of replicas, which is that of the device.
-func Mean(x program.Value, replicas int) program.Value { return Sum(x).Scale(1 / float64(replicas)) }
+func Mean(x program.Value, replicas int) program.Value {
+	return Sum(x).Scale(1 / float64(replicas))
+}
 
 // Scattered returns the sum of a tensor over all replicas, of which each computes its rows.
 func Scattered(x program.Value) program.Value { return identity(ScatteredSum, nil, x) }

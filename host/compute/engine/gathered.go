@@ -11,9 +11,9 @@ type gathered struct {
 	rounded bool
 }
 
-// GatherOperand is [Gather] of a tensor that a backward pass gathers again ([ForRecompute]), so that
-// it is not kept in between. If rounded is set, the values are transferred in bfloat16, for products
-// that round to it anyway.
+// GatherOperand is [Gather] of a tensor that a backward pass gathers again ([ForRecompute]), so
+// that it is not kept in between. If rounded is set, the values are transferred in bfloat16, for
+// products that round to it anyway.
 func GatherOperand(rows *graph.Node, rounded bool) *graph.Node {
 	part := rows
 	if rounded {

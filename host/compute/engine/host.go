@@ -37,7 +37,9 @@ func (d *Device) Host(name string, inputs []Spec, f Function) *Executable {
 }
 
 // ReadsBFloat16 reports whether an input that is declared as float32 may also be of bfloat16.
-func (e *Executable) ReadsBFloat16(input int) bool { return e.host != nil && e.host.BFloat16[input] }
+func (e *Executable) ReadsBFloat16(input int) bool {
+	return e.host != nil && e.host.BFloat16[input]
+}
 
 // hostMemory is a tensor of the CPU device. Elements are those that a [Function] gets.
 type hostMemory struct {

@@ -41,8 +41,8 @@ type Kernel struct {
 }
 
 // BFloat16 tells what may be stored in bfloat16 if products are in it: operands, which the kernel
-// otherwise rounds; results; the adjoints of results, which Adjoint otherwise rounds; and gradients.
-// The operands Always may be so even if products are of float32.
+// otherwise rounds; results; the adjoints of results, which Adjoint otherwise rounds; and
+// gradients. The operands Always may be so even if products are of float32.
 type BFloat16 struct {
 	Operands, Always             []bool
 	Results, Adjoints, Gradients bool

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/compute/stage"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/recovered"
 	"github.com/cage-qat/cage/sdk/program"
@@ -79,7 +79,7 @@ func (p *Pending) sortedByTensor() []*pendingRefresh {
 
 // begin starts the refreshes of the given targets, in that order, from the states after the
 // observation of update t.
-func (r *Refresher) begin(pending *Pending, tensors update.Tensors, targets []int, t int) error {
+func (r *Refresher) begin(pending *Pending, tensors stage.Tensors, targets []int, t int) error {
 	list := make([]*pendingRefresh, len(targets))
 	copying := errgroup.Group{}
 	copying.SetLimit(r.dev.Workers())
@@ -117,7 +117,7 @@ func (r *Refresher) begin(pending *Pending, tensors update.Tensors, targets []in
 	return nil
 }
 
-func (p *pendingRefresh) snapshot(tensors update.Tensors) error {
+func (p *pendingRefresh) snapshot(tensors stage.Tensors) error {
 	if p.program == nil {
 		return nil
 	}
@@ -174,7 +174,7 @@ func (p *pendingRefresh) compute(execute Executor) {
 // Install installs the results that are due before update t and waits for those that are not ready.
 // It returns the names of the tensors whose refresh failed.
 func (r *Refresher) Install(
-	pending *Pending, tensors update.Tensors, t int,
+	pending *Pending, tensors stage.Tensors, t int,
 ) (failed []string, err error) {
 	outcomes := map[int]error{}
 	for i := range r.targets {
@@ -199,7 +199,7 @@ func (r *Refresher) Install(
 	return r.countFailures(pending, outcomes)
 }
 
-func (r *Refresher) install(tensors update.Tensors, p *pendingRefresh) error {
+func (r *Refresher) install(tensors stage.Tensors, p *pendingRefresh) error {
 	if p.apply != nil { // first, as it reads the states that are replaced
 		if err := r.apply(tensors, p); err != nil {
 			return fmt.Errorf("refresh of %s: %w", p.target.Tensor, err)
@@ -222,8 +222,8 @@ func (r *Refresher) install(tensors update.Tensors, p *pendingRefresh) error {
 
 // applyJob returns the job for p, the second part of a refresh. Its tensors have the names of the
 // program's inputs and outputs, because several trained tensors share the compiled job.
-func applyJob(p *program.Program) update.Job {
-	j := update.Job{
+func applyJob(p *program.Program) stage.Job {
+	j := stage.Job{
 		Tensor: "a refresh", Program: p,
 		Inputs: map[string]string{}, Outputs: map[string]string{}, Donated: map[string]bool{},
 	}
@@ -244,7 +244,7 @@ func applyJob(p *program.Program) update.Job {
 
 // appliedTo reports which inputs of second parts, by their names in programs, are sharded by rows.
 // States are sharded as everywhere; values passed from the first part are replicated.
-func (r *Refresher) appliedTo() update.Divided {
+func (r *Refresher) appliedTo() stage.Divided {
 	if r.divided == nil {
 		return nil
 	}
@@ -256,9 +256,9 @@ func (r *Refresher) appliedTo() update.Divided {
 
 // apply runs the second part of a refresh, which renews states that updates also write, on the
 // device.
-func (r *Refresher) apply(tensors update.Tensors, p *pendingRefresh) error {
+func (r *Refresher) apply(tensors stage.Tensors, p *pendingRefresh) error {
 	second := p.apply
-	own := update.Tensors{}
+	own := stage.Tensors{}
 	for _, in := range second.Inputs {
 		if in.Name == spec.InputStep {
 			continue
@@ -275,7 +275,7 @@ func (r *Refresher) apply(tensors update.Tensors, p *pendingRefresh) error {
 		defer b.Finalize()
 		own[in.Name] = b
 	}
-	step := update.Scalars{spec.InputStep: float32(p.step)}
+	step := stage.Scalars{spec.InputStep: float32(p.step)}
 	if _, err := r.appliers[second.Hash()].Run(own, step); err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/compute/stage"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
 )
@@ -28,9 +28,9 @@ type Target struct {
 type Refresher struct {
 	Execute  Executor // runs the programs
 	dev      *engine.Device
-	divided  update.Divided
+	divided  stage.Divided
 	targets  []target
-	appliers map[string]*update.Update // second parts of split refreshes, by the programs' hashes
+	appliers map[string]*stage.Update // second parts of split refreshes, by the programs' hashes
 }
 
 // A target is a Target with the two parts of its refresh; split is nil if it is not delayed.
@@ -42,9 +42,9 @@ type target struct {
 // New prepares the refreshes of tensors, and compiles their parts that run on the device. It
 // ignores tensors whose optimizers have no refreshes. divided reports which states are sharded by
 // rows.
-func New(dev *engine.Device, list []Target, divided update.Divided) (*Refresher, error) {
+func New(dev *engine.Device, list []Target, divided stage.Divided) (*Refresher, error) {
 	r := &Refresher{dev: dev, divided: divided, Execute: Execute}
-	r.appliers = map[string]*update.Update{}
+	r.appliers = map[string]*stage.Update{}
 	for _, s := range list {
 		if s.Optimizer.FirstRefresh == nil && s.Optimizer.Refresh == nil {
 			continue
@@ -57,8 +57,8 @@ func New(dev *engine.Device, list []Target, divided update.Divided) (*Refresher,
 			}
 			// Compile the second part, which runs on the device.
 			if second := own.split.apply; second != nil && r.appliers[second.Hash()] == nil {
-				jobs := []update.Job{applyJob(second)}
-				u, err := update.Compile(r.dev, "apply", jobs, r.appliedTo())
+				jobs := []stage.Job{applyJob(second)}
+				u, err := stage.CompileUpdate(r.dev, "apply", jobs, r.appliedTo())
 				if err != nil {
 					return nil, fmt.Errorf("refresh of %s: %w", s.Tensor, err)
 				}
@@ -125,7 +125,7 @@ func (s *target) state(input string) string {
 // They take effect immediately or, if they are delayed, are computed while the following steps run.
 // It returns the names of the tensors whose preconditioners could not be renewed and are unchanged.
 func (r *Refresher) Run(
-	pending *Pending, tensors update.Tensors, t int,
+	pending *Pending, tensors stage.Tensors, t int,
 ) (failed []string, err error) {
 	var now, later, due []int
 	for i, s := range r.targets {

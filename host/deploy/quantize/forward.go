@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/fakequant"
 	"github.com/cage-qat/cage/host/compute/shapes"
-	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/compute/stage"
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/deploy/posttrain"
 	"github.com/cage-qat/cage/host/model"
@@ -33,8 +33,8 @@ type forward struct {
 	texts          []text
 
 	block    int
-	weights  update.Tensors // weights of the current block
-	compiled map[string]*update.Executable
+	weights  stage.Tensors // weights of the current block
+	compiled map[string]*stage.Executable
 }
 
 // text is a batch of sequences with its current residual stream.
@@ -48,8 +48,8 @@ type text struct {
 func newForward(dev *engine.Device, m model.Language, batch, context int,
 	activations map[string]spec.Quantizer) (*forward, error) {
 	f := &forward{dev: dev, model: m, batch: batch, context: context,
-		activations: map[string]*fakequant.Quantizer{}, compiled: map[string]*update.Executable{},
-		weights: update.Tensors{}}
+		activations: map[string]*fakequant.Quantizer{}, compiled: map[string]*stage.Executable{},
+		weights: stage.Tensors{}}
 	for site, p := range activations {
 		if len(p.Trained) > 0 || len(p.State) > 0 {
 			return nil, fmt.Errorf("%s: the quantizer has trained parameters or a state, which only "+
@@ -123,7 +123,7 @@ func (f *forward) finishBlock(ctx context.Context) error {
 		return err
 	}
 	for _, t := range f.texts {
-		out := update.Tensors{}
+		out := stage.Tensors{}
 		err := f.run(ctx, e, t, out)
 		if err == nil {
 			err = engine.DownloadInto(out[network.Stream], t.stream)
@@ -150,13 +150,13 @@ func (f *forward) close() {
 
 // run runs an executable with the block's weights, a text, and the inputs in more, to which it adds
 // the outputs.
-func (f *forward) run(ctx context.Context, e *update.Executable, t text,
-	more update.Tensors) (err error) {
+func (f *forward) run(ctx context.Context, e *stage.Executable, t text,
+	more stage.Tensors) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	count := f.batch * f.context
-	in := update.Tensors{}
+	in := stage.Tensors{}
 	defer in.Finalize()
 	in[network.Stream], err = engine.Upload(f.dev, t.stream, count, len(t.stream)/count)
 	if err == nil && t.segments != nil {
@@ -175,7 +175,7 @@ func (f *forward) grams(ctx context.Context, sites []model.ActivationSite) ([]*i
 	if err != nil {
 		return nil, err
 	}
-	sums := make([]update.Tensors, len(sites))
+	sums := make([]stage.Tensors, len(sites))
 	defer func() {
 		for _, t := range sums {
 			t.Finalize()
@@ -186,7 +186,7 @@ func (f *forward) grams(ctx context.Context, sites []model.ActivationSite) ([]*i
 		if err != nil {
 			return nil, err
 		}
-		sums[i] = update.Tensors{gram: zeros}
+		sums[i] = stage.Tensors{gram: zeros}
 	}
 	samples := int64(0)
 	for _, of := range f.texts {
@@ -204,24 +204,24 @@ func (f *forward) grams(ctx context.Context, sites []model.ActivationSite) ([]*i
 }
 
 // addGrams adds those of one text, whose activations e computes.
-func (f *forward) addGrams(ctx context.Context, e *update.Executable, of text,
-	sites []model.ActivationSite, sums []update.Tensors) error {
-	activations := update.Tensors{}
+func (f *forward) addGrams(ctx context.Context, e *stage.Executable, of text,
+	sites []model.ActivationSite, sums []stage.Tensors) error {
+	activations := stage.Tensors{}
 	defer func() { activations.Finalize() }()
 	if err := f.run(ctx, e, of, activations); err != nil {
 		return err
 	}
 	for i, s := range sites {
 		rows := f.batch * f.context
-		add, err := f.stage(update.Stage{Name: fmt.Sprintf("Gram matrix of %d by %d", rows, s.Width),
+		add, err := f.stage(stage.Stage{Name: fmt.Sprintf("Gram matrix of %d by %d", rows, s.Width),
 			Inputs: []engine.Spec{float32Input("x", false, rows, s.Width),
 				float32Input(gram, true, s.Width, s.Width)},
-			Write: func(_ *program.Builder, in update.Values) update.Values {
+			Write: func(_ *program.Builder, in stage.Values) stage.Values {
 				x := in["x"].Transpose(1, 0) // the contracted axis last, which is faster on the CPU
-				return update.Values{gram: in[gram].Add(x.Dot(x, [2][]int{{1}, {1}}, [2][]int{}))}
+				return stage.Values{gram: in[gram].Add(x.Dot(x, [2][]int{{1}, {1}}, [2][]int{}))}
 			}})
 		if err == nil {
-			err = add.Run(sums[i], update.Tensors{"x": activations[f.inBlock(s.Name)]})
+			err = add.Run(sums[i], stage.Tensors{"x": activations[f.inBlock(s.Name)]})
 		}
 		if err != nil {
 			return err
@@ -233,7 +233,7 @@ func (f *forward) addGrams(ctx context.Context, e *update.Executable, of text,
 const gram = "gram" // the name of a sum
 
 // stage compiles a stage, once for each name.
-func (f *forward) stage(s update.Stage) (e *update.Executable, err error) {
+func (f *forward) stage(s stage.Stage) (e *stage.Executable, err error) {
 	e, ok := f.compiled[s.Name]
 	if ok {
 		return e, nil
@@ -247,7 +247,7 @@ func (f *forward) stage(s update.Stage) (e *update.Executable, err error) {
 // compile compiles the forward pass of a block. Its outputs are the activations at the given sites,
 // or without any the residual stream after the block. One executable serves all blocks with the
 // same positions, unless activations are quantized, which may differ between blocks.
-func (f *forward) compile(what string, sites []model.ActivationSite) (*update.Executable, error) {
+func (f *forward) compile(what string, sites []model.ActivationSite) (*stage.Executable, error) {
 	s := f.model.Network().LayerRope(f.block)
 	key := fmt.Sprint(what, " ", s.RopeKey(), s.LayerWindow(f.block, math.MaxInt))
 	for _, s := range sites {
@@ -277,12 +277,12 @@ func (f *forward) compile(what string, sites []model.ActivationSite) (*update.Ex
 	if err != nil {
 		return nil, err
 	}
-	return f.stage(update.Stage{Name: key, Inputs: specs, Calls: f.model.Calls(of.Shape),
-		Write: func(b *program.Builder, in update.Values) update.Values {
+	return f.stage(stage.Stage{Name: key, Inputs: specs, Calls: f.model.Calls(of.Shape),
+		Write: func(b *program.Builder, in stage.Values) stage.Values {
 			args := lists.Map(written.Inputs, func(i program.Input) program.Value {
 				return in[f.inBlock(i.Name)]
 			})
-			out := update.Values{}
+			out := stage.Values{}
 			for name, v := range transform.Inline(b, written, args...) {
 				out[f.inBlock(name)] = v
 			}
@@ -318,24 +318,24 @@ type inputs struct {
 func (in *inputs) errors(w, quantized, rounded []float32) (*posttrain.OutputErrors, error) {
 	rows, f := len(w)/in.size, in.forward
 	weights, traces := []string{"weight", "quantized", "rounded"}, []string{"error", "rounding", "all"}
-	stage := update.Stage{Name: fmt.Sprintf("output errors of %d by %d", rows, in.size),
+	own := stage.Stage{Name: fmt.Sprintf("output errors of %d by %d", rows, in.size),
 		Inputs: []engine.Spec{float32Input(gram, false, in.size, in.size)},
-		Write: func(_ *program.Builder, in update.Values) update.Values {
+		Write: func(_ *program.Builder, in stage.Values) stage.Values {
 			trace := func(d program.Value) program.Value { // XᵀX is symmetric
 				return d.Mul(d.Dot(in[gram], [2][]int{{1}, {1}}, [2][]int{})).ReduceSum(1)
 			}
 			w := in[weights[0]]
-			return update.Values{traces[0]: trace(w.Sub(in[weights[1]])),
+			return stage.Values{traces[0]: trace(w.Sub(in[weights[1]])),
 				traces[1]: trace(w.Sub(in[weights[2]])), traces[2]: trace(w)}
 		}}
 	for _, name := range weights {
-		stage.Inputs = append(stage.Inputs, float32Input(name, false, rows, in.size))
+		own.Inputs = append(own.Inputs, float32Input(name, false, rows, in.size))
 	}
-	e, err := f.stage(stage)
+	e, err := f.stage(own)
 	if err != nil {
 		return nil, err
 	}
-	t := update.Tensors{}
+	t := stage.Tensors{}
 	defer func() { t.Finalize() }()
 	for i, values := range [][]float32{w, quantized, rounded} {
 		var err error
@@ -343,7 +343,7 @@ func (in *inputs) errors(w, quantized, rounded []float32) (*posttrain.OutputErro
 			return nil, err
 		}
 	}
-	if err := e.Run(t, update.Tensors{gram: in.gram}); err != nil {
+	if err := e.Run(t, stage.Tensors{gram: in.gram}); err != nil {
 		return nil, err
 	}
 	var sums [3]float64

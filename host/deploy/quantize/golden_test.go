@@ -6,7 +6,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/compute/stage"
 	"github.com/cage-qat/cage/host/deploy/posttrain"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/testing/golden"
@@ -93,7 +93,7 @@ func quantizeGolden(
 		}
 		gram[i] = float32(sum)
 	}
-	in := &inputs{forward: &forward{dev: dev, compiled: map[string]*update.Executable{}},
+	in := &inputs{forward: &forward{dev: dev, compiled: map[string]*stage.Executable{}},
 		size: columns, samples: int64(samples)}
 	if in.gram, err = engine.Upload(dev, gram, columns, columns); err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/fakequant"
 	"github.com/cage-qat/cage/host/compute/passes"
-	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/compute/stage"
 	"github.com/cage-qat/cage/host/deploy/posttrain"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/lists"
@@ -25,9 +25,9 @@ type quantizer struct {
 	// block is the block size of the rotation that ends the program; 1 if there is none. The
 	// quantizer rounds before this rotation.
 	block   int
-	inputs  update.Tensors // the quantizer's trained parameters and state for the weight
-	quant   *update.Executable
-	scaling *update.Executable // computes only scales; nil until needed
+	inputs  stage.Tensors // the quantizer's trained parameters and state for the weight
+	quant   *stage.Executable
+	scaling *stage.Executable // computes only scales; nil until needed
 }
 
 // roundedOutput is Q(w) before the rotation, an output of the executable quant besides those of the
@@ -41,7 +41,7 @@ func newQuantizer(dev *engine.Device, p spec.Quantizer, w []float32,
 	p = p.ForEvaluation()
 	q := &quantizer{dev: dev, program: p, dims: p.Program.Inputs[0].Type.Shape,
 		block:  max(1, passes.EndingRotation(p.Program, spec.OutputValue)),
-		inputs: update.Tensors{}}
+		inputs: stage.Tensors{}}
 	var err error
 	switch {
 	case inputs != nil:
@@ -78,7 +78,7 @@ func newQuantizer(dev *engine.Device, p spec.Quantizer, w []float32,
 
 func (q *quantizer) close() {
 	q.inputs.Finalize()
-	for _, e := range []*update.Executable{q.quant, q.scaling} {
+	for _, e := range []*stage.Executable{q.quant, q.scaling} {
 		if e != nil {
 			e.Close()
 		}
@@ -87,14 +87,14 @@ func (q *quantizer) close() {
 
 // init computes the initial values of the quantizer's trained parameters and state.
 func (q *quantizer) init(w []float32) error {
-	e, err := q.stage("initial quantizer parameters", 1, func(x []program.Value) update.Values {
-		named := update.Values{}
+	e, err := q.stage("initial quantizer parameters", 1, func(x []program.Value) stage.Values {
+		named := stage.Values{}
 		for _, p := range []*program.Program{q.program.Init, q.program.InitState} {
 			if p != nil {
 				maps.Copy(named, transform.Inline(x[0].Builder(), p, x...))
 			}
 		}
-		out := update.Values{}
+		out := stage.Values{}
 		for _, input := range q.program.Program.Inputs[1:] {
 			out[input.Name] = named[input.Name]
 		}
@@ -128,9 +128,9 @@ func (q *quantizer) given(weight string) (list []step.Tensor, err error) {
 
 // stage compiles a function of the first inputs of the quantizer's program, the weight and so on.
 func (q *quantizer) stage(name string, inputs int,
-	write func(in []program.Value) update.Values) (*update.Executable, error) {
+	write func(in []program.Value) stage.Values) (*stage.Executable, error) {
 	list := q.program.Program.Inputs[:inputs]
-	s := update.Stage{Name: name, Write: func(_ *program.Builder, in update.Values) update.Values {
+	s := stage.Stage{Name: name, Write: func(_ *program.Builder, in stage.Values) stage.Values {
 		return write(lists.Map(list, func(i program.Input) program.Value { return in[i.Name] }))
 	}}
 	for _, in := range list {
@@ -147,10 +147,10 @@ func (q *quantizer) compile() error {
 			return err
 		}
 	}
-	q.quant, err = q.stage("quantize "+p.Name, len(p.Inputs), func(in []program.Value) update.Values {
+	q.quant, err = q.stage("quantize "+p.Name, len(p.Inputs), func(in []program.Value) stage.Values {
 		b := in[0].Builder()
 		only := fakequant.Only(p, spec.OutputValue, spec.OutputCodes, spec.OutputScale)
-		out := update.Values(transform.Inline(b, only, in...))
+		out := stage.Values(transform.Inline(b, only, in...))
 		before := transform.Inline(b, fakequant.Only(rounded, spec.OutputValue), in...)
 		out[roundedOutput] = before[spec.OutputValue]
 		if q.hasCodes() {
@@ -168,21 +168,21 @@ func (q *quantizer) hasCodes() bool {
 }
 
 // run runs an executable on a weight.
-func (q *quantizer) run(e *update.Executable, w []float32) (update.Tensors, error) {
+func (q *quantizer) run(e *stage.Executable, w []float32) (stage.Tensors, error) {
 	x, err := engine.Upload(q.dev, w, q.dims...)
 	if err != nil {
 		return nil, err
 	}
 	defer x.Finalize()
-	out := update.Tensors{}
-	return out, e.Run(out, q.inputs, update.Tensors{q.program.Program.Inputs[0].Name: x})
+	out := stage.Tensors{}
+	return out, e.Run(out, q.inputs, stage.Tensors{q.program.Program.Inputs[0].Name: x})
 }
 
 func (q *quantizer) scales(w []float32) (scale []float32, err error) {
 	if q.scaling == nil {
 		only := fakequant.Only(q.program.Program, spec.OutputScale)
 		q.scaling, err = q.stage("scales of "+only.Name, len(only.Inputs),
-			func(in []program.Value) update.Values {
+			func(in []program.Value) stage.Values {
 				return transform.Inline(in[0].Builder(), only, in...)
 			})
 		if err != nil {

@@ -6,13 +6,13 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/compute/stage"
 	_ "github.com/cage-qat/cage/host/testing/testdevice" // graphs on the CPU
 	"github.com/cage-qat/cage/internal/testing/randprog"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// updates is the executor of package update on the CPU device, by plans or, if kernels says so, by
+// updates is the executor of package stage on the CPU device, by plans or, if kernels says so, by
 // graphs. A kernel is a program, which Run compiles for a device with the given number of
 // goroutines.
 type updates struct {
@@ -22,15 +22,15 @@ type updates struct {
 
 // compile compiles jobs for a device with the given number of goroutines.
 func (x updates) compile(
-	threads int, jobs ...update.Job,
-) (dev *engine.Device, u *update.Update, err error) {
+	threads int, jobs ...stage.Job,
+) (dev *engine.Device, u *stage.Update, err error) {
 	if x.devices[threads] == nil {
 		if x.devices[threads], err = engine.Open(device.CPU,
 			engine.Options{Threads: threads, Kernels: x.kernels}); err != nil {
 			return nil, nil, err
 		}
 	}
-	u, err = update.Compile(x.devices[threads], "suite", jobs, nil)
+	u, err = stage.CompileUpdate(x.devices[threads], "suite", jobs, nil)
 	return x.devices[threads], u, err
 }
 
@@ -47,7 +47,7 @@ func (x updates) Compile(p *program.Program) (any, error) {
 // Run runs the calls as one update. Inputs that are overwritten by an output are donated, and the
 // tensors of each call have unique names.
 func (x updates) Run(threads int, calls []call) error {
-	var jobs []update.Job
+	var jobs []stage.Job
 	for i, c := range calls {
 		jobs = append(jobs, jobOf(i, c))
 	}
@@ -56,7 +56,7 @@ func (x updates) Run(threads int, calls []call) error {
 		return err
 	}
 	defer u.Close()
-	tensors := update.Tensors{}
+	tensors := stage.Tensors{}
 	defer func() {
 		for _, b := range tensors {
 			b.Finalize()
@@ -84,8 +84,8 @@ func (x updates) Run(threads int, calls []call) error {
 }
 
 // jobOf returns the job of call i, with all inputs and outputs bound.
-func jobOf(i int, c call) update.Job {
-	j := update.Job{Tensor: fmt.Sprint("call ", i), Program: c.Program, Inputs: map[string]string{},
+func jobOf(i int, c call) stage.Job {
+	j := stage.Job{Tensor: fmt.Sprint("call ", i), Program: c.Program, Inputs: map[string]string{},
 		Outputs: map[string]string{}, Donated: map[string]bool{}}
 	for _, in := range c.Program.Inputs {
 		j.Inputs[in.Name] = fmt.Sprint(i, "/", in.Name)

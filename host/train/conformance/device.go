@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/compute/stage"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -22,16 +22,16 @@ const keptExecutables = 1024
 type Device struct {
 	mu       sync.Mutex
 	device   *engine.Device
-	compiled map[string]*update.Executable // by program hash
-	hashes   map[*program.Program]string   // of programs that were run
-	order    []string                      // program hashes in compilation order
+	compiled map[string]*stage.Executable // by program hash
+	hashes   map[*program.Program]string  // of programs that were run
+	order    []string                     // program hashes in compilation order
 }
 
 var _ sdktest.Machine = (*Device)(nil)
 
 // NewDevice returns a Device that uses d, and must be closed before d is.
 func NewDevice(d *engine.Device) *Device {
-	return &Device{device: d, compiled: map[string]*update.Executable{},
+	return &Device{device: d, compiled: map[string]*stage.Executable{},
 		hashes: map[*program.Program]string{}}
 }
 
@@ -54,7 +54,7 @@ func (d *Device) Run(p *program.Program,
 	inputs map[string]reference.Tensor) (map[string]reference.Tensor, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	args := update.Tensors{}
+	args := stage.Tensors{}
 	defer func() { args.Finalize() }()
 	for _, in := range p.Inputs {
 		tensor, ok := inputs[in.Name]
@@ -71,7 +71,7 @@ func (d *Device) Run(p *program.Program,
 	if err != nil {
 		return nil, err
 	}
-	results := update.Tensors{}
+	results := stage.Tensors{}
 	if err := compiled.Run(results, args); err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (d *Device) Run(p *program.Program,
 	return outputs, nil
 }
 
-func (d *Device) compile(p *program.Program, args update.Tensors) (*update.Executable, error) {
+func (d *Device) compile(p *program.Program, args stage.Tensors) (*stage.Executable, error) {
 	hash, ok := d.hashes[p]
 	if !ok {
 		hash = p.Hash()
@@ -94,8 +94,8 @@ func (d *Device) compile(p *program.Program, args update.Tensors) (*update.Execu
 	if e, ok := d.compiled[hash]; ok {
 		return e, nil
 	}
-	stage := update.Stage{Name: p.Name, Write: func(b *program.Builder,
-		in update.Values) update.Values {
+	stage := stage.Stage{Name: p.Name, Write: func(b *program.Builder,
+		in stage.Values) stage.Values {
 		values := lists.Map(p.Inputs, func(i program.Input) program.Value { return in[i.Name] })
 		return transform.Inline(b, p, values...)
 	}}

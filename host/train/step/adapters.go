@@ -7,7 +7,7 @@ import (
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/shapes"
-	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/compute/stage"
 	"github.com/cage-qat/cage/host/model/lora"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/transform"
@@ -50,7 +50,7 @@ func (p *Plan) frozen() (list []Tensor) {
 }
 
 // widen adds the frozen parameters that are stored as codes.
-func (p *Plan) widen(in update.Values) {
+func (p *Plan) widen(in stage.Values) {
 	for _, t := range p.frozen() {
 		if x, ok := t.wide(t.Name, in); ok {
 			in[t.Name] = x
@@ -59,7 +59,7 @@ func (p *Plan) widen(in update.Values) {
 }
 
 // wide returns a frozen parameter of a name. ok is false if in does not have it.
-func (t Tensor) wide(name string, in update.Values) (x program.Value, ok bool) {
+func (t Tensor) wide(name string, in stage.Values) (x program.Value, ok bool) {
 	if x, ok = in[name]; ok {
 		return x, true
 	}
@@ -72,35 +72,35 @@ func (t Tensor) wide(name string, in update.Values) (x program.Value, ok bool) {
 
 // pack stores a frozen parameter as codes and scales. It is an error if these do not stand for the
 // same numbers.
-func (c *Compiled) pack(t Tensor, x *engine.Buffer) (update.Tensors, error) {
+func (c *Compiled) pack(t Tensor, x *engine.Buffer) (stage.Tensors, error) {
 	const input, wrong = "weight", "wrong"
 	matrix := inputSpecs([]Tensor{{Name: input, Dims: t.Dims}}, asNamed, false)
-	e, err := c.compileOnce("packed "+t.packed.ID, func() update.Stage {
-		return update.Stage{Name: "packed", Inputs: matrix,
+	e, err := c.compileOnce("packed "+t.packed.ID, func() stage.Stage {
+		return stage.Stage{Name: "packed", Inputs: matrix,
 			Stored: map[string]shapes.DType{packedCodes(input): t.packed.Codes.DType,
 				packedScale(input): t.packed.Scale.DType},
-			Write: func(_ *program.Builder, in update.Values) update.Values {
+			Write: func(_ *program.Builder, in stage.Values) stage.Values {
 				codes, scale := t.packed.Pack(in[input])
-				return update.Values{packedCodes(input): codes, packedScale(input): scale}
+				return stage.Values{packedCodes(input): codes, packedScale(input): scale}
 			}}
 	})
 	if err != nil {
 		return nil, err
 	}
-	check, err := c.compileOnce("unpacked "+t.packed.ID, func() update.Stage {
+	check, err := c.compileOnce("unpacked "+t.packed.ID, func() stage.Stage {
 		packed := inputSpecs([]Tensor{{Name: input, packed: t.packed}}, asNamed, false)
-		return update.Stage{Name: "unpacked", Inputs: append(slices.Clone(matrix), packed...),
-			Write: func(_ *program.Builder, in update.Values) update.Values {
+		return stage.Stage{Name: "unpacked", Inputs: append(slices.Clone(matrix), packed...),
+			Write: func(_ *program.Builder, in stage.Values) stage.Values {
 				same := in[input].Eq(t.packed.Unpack(in[packedCodes(input)], in[packedScale(input)]))
-				return update.Values{wrong: same.Not().Convert(program.Float).SumAll()}
+				return stage.Values{wrong: same.Not().Convert(program.Float).SumAll()}
 			}}
 	})
 	if err != nil {
 		return nil, err
 	}
-	out := update.Tensors{}
-	if err = e.Run(out, update.Tensors{input: x}); err == nil {
-		err = check.Run(out, update.Tensors{input: x})
+	out := stage.Tensors{}
+	if err = e.Run(out, stage.Tensors{input: x}); err == nil {
+		err = check.Run(out, stage.Tensors{input: x})
 	}
 	if err != nil {
 		out.Finalize()
@@ -117,17 +117,17 @@ func (c *Compiled) pack(t Tensor, x *engine.Buffer) (update.Tensors, error) {
 		engine.FinalizeAll(out[packedCodes(input)], out[packedScale(input)])
 		return nil, err
 	}
-	return update.Tensors{packedCodes(t.Name): out[packedCodes(input)],
+	return stage.Tensors{packedCodes(t.Name): out[packedCodes(input)],
 		packedScale(t.Name): out[packedScale(input)]}, nil
 }
 
 // mergedStage computes the merged weights, of which updates compute statistics; of a quantized
 // weight without an adapter that is the weight.
-func (p *Plan) mergedStage() update.Stage {
+func (p *Plan) mergedStage() stage.Stage {
 	specs := inputSpecs(p.quantizeInputs(), program.KindParam.Of, false)
-	return update.Stage{Name: "merged", Inputs: specs,
-		Write: func(_ *program.Builder, in update.Values) update.Values {
-			out := update.Values{}
+	return stage.Stage{Name: "merged", Inputs: specs,
+		Write: func(_ *program.Builder, in stage.Values) stage.Values {
+			out := stage.Values{}
 			for _, t := range p.quantizedParams() {
 				out[program.KindMerged.Of(t.Name)] = p.point(t, in)
 			}
@@ -137,7 +137,7 @@ func (p *Plan) mergedStage() update.Stage {
 
 // addFactorGradients adds the gradients of a weight's factors to out, given that of the merged
 // weight, and the errors of the factors if the method reads them.
-func (p *Plan) addFactorGradients(a *lora.Adapter, d program.Value, in, out update.Values) {
+func (p *Plan) addFactorGradients(a *lora.Adapter, d program.Value, in, out stage.Values) {
 	A, B := a.A().Name, a.B().Name
 	adjoints := func(d program.Value, kind program.Kind) {
 		out[kind.Of(A)], out[kind.Of(B)] = factorAdjoints(*a, d,
@@ -161,7 +161,7 @@ func (p *Plan) addFactorGradients(a *lora.Adapter, d program.Value, in, out upda
 func (c *Compiled) SetFactors(values map[string][]float32) { c.factors = values }
 
 // initFactors adds the initial factors to a state.
-func (c *Compiled) initFactors(t update.Tensors) error {
+func (c *Compiled) initFactors(t stage.Tensors) error {
 	for _, a := range c.plan.Adapters {
 		for _, f := range []lora.Factor{a.A(), a.B()} {
 			b, err := engine.Fill(c.dev, f.Dims, func(values []float32) error {
@@ -229,11 +229,11 @@ func block(x program.Value, first, rows, columns int) program.Value {
 func MergeAdapter(dev *engine.Device, a lora.Adapter, w, A, B []float32) ([]float32, error) {
 	const merged = "merged"
 	tensors := []lora.Factor{{Name: "w", Dims: []int{a.B().Dims[0], a.In}}, a.A(), a.B()}
-	t := update.Tensors{}
+	t := stage.Tensors{}
 	defer func() { t.Finalize() }()
-	s := update.Stage{Name: "merged adapter",
-		Write: func(_ *program.Builder, in update.Values) update.Values {
-			return update.Values{merged: merge(a, in["w"], in[a.A().Name], in[a.B().Name])}
+	s := stage.Stage{Name: "merged adapter",
+		Write: func(_ *program.Builder, in stage.Values) stage.Values {
+			return stage.Values{merged: merge(a, in["w"], in[a.A().Name], in[a.B().Name])}
 		}}
 	for i, data := range [][]float32{w, A, B} {
 		of := tensors[i]

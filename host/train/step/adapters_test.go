@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/compute/stage"
 	"github.com/cage-qat/cage/host/model/lora"
 	"github.com/cage-qat/cage/host/testing/testdevice"
 	"github.com/cage-qat/cage/host/testing/teststage"
@@ -50,7 +50,7 @@ func TestMerge(t *testing.T) {
 			for _, m := range []table{w, A, B, d} {
 				in = append(in, testdevice.Upload(t, dev, m.data, m.rows, m.cols))
 			}
-			out := teststage.Compute(t, dev, update.Calls{}, in,
+			out := teststage.Compute(t, dev, stage.Calls{}, in,
 				func(_ *program.Builder, in []program.Value) []program.Value {
 					dA, dB := factorAdjoints(a, in[3], in[1], in[2])
 					return []program.Value{merge(a, in[0], in[1], in[2]), dA, dB}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/compute/stage"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
 )
@@ -129,7 +129,7 @@ func (c *Compiled) mode(set Settings) cage.Mode {
 }
 
 // runQuantize computes the values of the weights with the quantizers of a plan, if it has any.
-func (c *Compiled) runQuantize(p *Plan, t update.Tensors, borrowed ...update.Tensors) error {
+func (c *Compiled) runQuantize(p *Plan, t stage.Tensors, borrowed ...stage.Tensors) error {
 	e, err := c.quantize(p)
 	if e == nil || err != nil {
 		return err
@@ -139,7 +139,7 @@ func (c *Compiled) runQuantize(p *Plan, t update.Tensors, borrowed ...update.Ten
 
 // runGradients runs all micro-batches. It adds the summed gradients to t and the losses to res.
 func (c *Compiled) runGradients(
-	t update.Tensors, b *Batches, step int, kind gradientKind, res *Result,
+	t stage.Tensors, b *Batches, step int, kind gradientKind, res *Result,
 ) error {
 	batches, err := b.uploadSeparate()
 	if err != nil {
@@ -156,7 +156,7 @@ func (c *Compiled) runGradients(
 			err = c.addBatchKeys(t, labelKeysName, labelKeys, step, i, i+1)
 		}
 		if err == nil {
-			err = e.Run(t, c.teacher, update.Tensors{tokensName: tokens})
+			err = e.Run(t, c.teacher, stage.Tensors{tokensName: tokens})
 		}
 		if err != nil {
 			return err
@@ -174,7 +174,7 @@ func (c *Compiled) runGradients(
 }
 
 // runFinish replaces the summed gradients in t by mean gradients, and stores their norms in res.
-func (c *Compiled) runFinish(t update.Tensors, res *Result) error {
+func (c *Compiled) runFinish(t stage.Tensors, res *Result) error {
 	e, err := c.finish()
 	if err != nil {
 		return err
@@ -189,7 +189,7 @@ func (c *Compiled) runFinish(t update.Tensors, res *Result) error {
 	return err
 }
 
-func (c *Compiled) collect(t update.Tensors, set Settings, res *Result) (update.Scalars, error) {
+func (c *Compiled) collect(t stage.Tensors, set Settings, res *Result) (stage.Scalars, error) {
 	scalars := c.scalars(set, res.GradNorm, res.Loss)
 	kind := updateKind{mode: c.mode(set), part: cage.Collecting}
 	collected, err := c.runKind(t, kind, scalars)
@@ -208,7 +208,7 @@ func (c *Compiled) collect(t update.Tensors, set Settings, res *Result) (update.
 // gradient, and the refreshes run. observed reports whether the optimizers have observed the
 // gradient, because the update must then not make them observe it again.
 func (c *Compiled) refresh(
-	s *State, t update.Tensors, set Settings, scalars update.Scalars, res *Result,
+	s *State, t stage.Tensors, set Settings, scalars stage.Scalars, res *Result,
 ) (observed bool, err error) {
 	late, err := c.refresher.Install(&s.Pending, t, set.Step)
 	res.FailedRefreshes = late
@@ -232,7 +232,7 @@ func (c *Compiled) refresh(
 // runUpdate runs a variant of the update, which replaces parameters and states in t. The variant
 // with the part [cage.Observing] replaces only states.
 func (c *Compiled) runUpdate(
-	t update.Tensors, kind updateKind, scalars update.Scalars, res *Result,
+	t stage.Tensors, kind updateKind, scalars stage.Scalars, res *Result,
 ) error {
 	measures, err := c.runKind(t, kind, scalars)
 	if err == nil {
@@ -245,12 +245,12 @@ func (c *Compiled) runUpdate(
 const clipEpsilon = 1e-6
 
 // scalars returns the scalar inputs of the update, computed in float64.
-func (c *Compiled) scalars(set Settings, norm, loss float64) update.Scalars {
+func (c *Compiled) scalars(set Settings, norm, loss float64) stage.Scalars {
 	clip := 1.0
 	if c.plan.Clip > 0 {
 		clip = math.Min(1, c.plan.Clip/(norm+clipEpsilon))
 	}
-	return update.Scalars{
+	return stage.Scalars{
 		spec.InputStep:     float32(set.Step),
 		spec.InputRate:     float32(set.Rate),
 		cage.InputNextRate: float32(set.NextRate),

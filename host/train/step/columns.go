@@ -7,7 +7,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/calls"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/fakequant"
-	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/compute/stage"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
@@ -59,7 +59,7 @@ func (p *Plan) columnSpecs() (specs []engine.Spec) {
 }
 
 // columns maps weights and activation sites to those values of in that are their statistics.
-func (p *Plan) columns(in update.Values) map[string]fakequant.Given {
+func (p *Plan) columns(in stage.Values) map[string]fakequant.Given {
 	of := map[string]fakequant.Given{}
 	for _, g := range p.calibratedGroups() {
 		columns := fakequant.Given{}
@@ -75,7 +75,7 @@ func (p *Plan) columns(in update.Values) map[string]fakequant.Given {
 
 // columnStatistics computes the column statistics with the unquantized model, from the parameters
 // in t and a batch of tokens.
-func (c *Compiled) columnStatistics(t update.Tensors, tokens []int32) (update.Tensors, error) {
+func (c *Compiled) columnStatistics(t stage.Tensors, tokens []int32) (stage.Tensors, error) {
 	p := &c.plan
 	groups := p.calibratedGroups()
 	if len(groups) == 0 {
@@ -91,9 +91,9 @@ func (c *Compiled) columnStatistics(t update.Tensors, tokens []int32) (update.Te
 	for _, g := range groups {
 		of.Record = append(of.Record, lists.Map(g.sites, model.ActivationSite.String)...)
 	}
-	write := func(b *program.Builder, in update.Values) update.Values {
+	write := func(b *program.Builder, in stage.Values) stage.Values {
 		p.widen(in)
-		seen, out := p.compute(b, &of, in), update.Values{}
+		seen, out := p.compute(b, &of, in), stage.Values{}
 		if b.Err() != nil {
 			return nil
 		}
@@ -115,8 +115,8 @@ func (c *Compiled) columnStatistics(t update.Tensors, tokens []int32) (update.Te
 		}
 		return out
 	}
-	stage := update.Stage{Name: "statistics of columns", Inputs: specs, Calls: p.Model.Calls(of.Shape),
+	own := stage.Stage{Name: "statistics of columns", Inputs: specs, Calls: p.Model.Calls(of.Shape),
 		Write: write}
-	out := update.Tensors{}
-	return out, c.runOnce(stage, out, t, update.Tensors{tokensName: batch})
+	out := stage.Tensors{}
+	return out, c.runOnce(own, out, t, stage.Tensors{tokensName: batch})
 }

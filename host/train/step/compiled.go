@@ -9,7 +9,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/refresh"
-	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/compute/stage"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -23,14 +23,14 @@ type Compiled struct {
 	plan Plan
 	// evaluationPlan is the plan with the quantizers of evaluation, or &plan if these are the same.
 	evaluationPlan *Plan
-	stages         map[string]*update.Executable
-	updates        map[updateKind]*update.Update
+	stages         map[string]*stage.Executable
+	updates        map[updateKind]*stage.Update
 	singles        map[cage.Mode]*single
 	refresher      *refresh.Refresher
-	teacher        update.Tensors       // parameters of the teacher; nil if not loaded
+	teacher        stage.Tensors        // parameters of the teacher; nil if not loaded
 	factors        map[string][]float32 // initial factors of adapters that are not drawn
 	// evaluation computes the tensors used for evaluation; nil until needed.
-	evaluation *update.Update
+	evaluation *stage.Update
 }
 
 type updateKind struct {
@@ -77,8 +77,8 @@ func Compile(dev *engine.Device, plan Plan) (*Compiled, error) {
 		})
 	}
 	c := &Compiled{dev: dev, plan: plan, evaluationPlan: evaluation,
-		stages:  map[string]*update.Executable{},
-		updates: map[updateKind]*update.Update{}, singles: map[cage.Mode]*single{}}
+		stages:  map[string]*stage.Executable{},
+		updates: map[updateKind]*stage.Update{}, singles: map[cage.Mode]*single{}}
 	if evaluation == nil {
 		c.evaluationPlan = &c.plan
 	}
@@ -205,7 +205,7 @@ func (c *Compiled) Close() {
 }
 
 // compileOnce returns the executable of a stage, compiling it at the first call with key.
-func (c *Compiled) compileOnce(key string, s func() update.Stage) (*update.Executable, error) {
+func (c *Compiled) compileOnce(key string, s func() stage.Stage) (*stage.Executable, error) {
 	if e, ok := c.stages[key]; ok {
 		return e, nil
 	}
@@ -216,13 +216,13 @@ func (c *Compiled) compileOnce(key string, s func() update.Stage) (*update.Execu
 	return e, err
 }
 
-func (c *Compiled) compile(s update.Stage) (*update.Executable, error) {
+func (c *Compiled) compile(s stage.Stage) (*stage.Executable, error) {
 	return s.Compile(c.dev, c.plan.dividedTensors())
 }
 
 // quantize returns the executable of the quantize stage of a plan, which is c.plan or
 // c.evaluationPlan; nil if it quantizes no parameter and merges no adapter.
-func (c *Compiled) quantize(p *Plan) (*update.Executable, error) {
+func (c *Compiled) quantize(p *Plan) (*stage.Executable, error) {
 	if len(p.quantizeInputs()) == 0 {
 		return nil, nil
 	}
@@ -233,13 +233,13 @@ func (c *Compiled) quantize(p *Plan) (*update.Executable, error) {
 	return c.compileOnce(key, p.quantizeStage)
 }
 
-func (c *Compiled) gradient(kind gradientKind) (*update.Executable, error) {
-	return c.compileOnce(fmt.Sprintf("%s%+v", gradientKey, kind), func() update.Stage {
+func (c *Compiled) gradient(kind gradientKind) (*stage.Executable, error) {
+	return c.compileOnce(fmt.Sprintf("%s%+v", gradientKey, kind), func() stage.Stage {
 		return c.plan.gradientStage(kind)
 	})
 }
 
-func (c *Compiled) finish() (*update.Executable, error) {
+func (c *Compiled) finish() (*stage.Executable, error) {
 	q, err := c.quantize(&c.plan)
 	if err != nil {
 		return nil, err
@@ -248,11 +248,11 @@ func (c *Compiled) finish() (*update.Executable, error) {
 	if q != nil {
 		quantized = q.OutputSpecs()
 	}
-	return c.compileOnce("finish", func() update.Stage { return c.plan.finishStage(quantized) })
+	return c.compileOnce("finish", func() stage.Stage { return c.plan.finishStage(quantized) })
 }
 
 // update returns the compiled update programs selected by kind, or nil if there are none.
-func (c *Compiled) update(kind updateKind) (*update.Update, error) {
+func (c *Compiled) update(kind updateKind) (*stage.Update, error) {
 	if u, ok := c.updates[kind]; ok {
 		return u, nil
 	}
@@ -261,10 +261,10 @@ func (c *Compiled) update(kind updateKind) (*update.Update, error) {
 	if err != nil {
 		return nil, err
 	}
-	var u *update.Update
+	var u *stage.Update
 	if len(jobs) > 0 {
 		name := fmt.Sprintf("%s (%s)", kind.part, kind.mode)
-		if u, err = update.Compile(c.dev, name, jobs, c.plan.dividedTensors()); err != nil {
+		if u, err = stage.CompileUpdate(c.dev, name, jobs, c.plan.dividedTensors()); err != nil {
 			return nil, err
 		}
 	}
@@ -274,8 +274,8 @@ func (c *Compiled) update(kind updateKind) (*update.Update, error) {
 
 // runKind runs the update programs selected by kind, if there are any.
 func (c *Compiled) runKind(
-	t update.Tensors, kind updateKind, scalars update.Scalars,
-) (update.Measures, error) {
+	t stage.Tensors, kind updateKind, scalars stage.Scalars,
+) (stage.Measures, error) {
 	u, err := c.update(kind)
 	if u == nil || err != nil {
 		return nil, err

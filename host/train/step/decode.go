@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/shapes"
-	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/compute/stage"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/generate"
 	"github.com/cage-qat/cage/host/model/network"
@@ -24,7 +24,7 @@ type Decoder struct {
 	first  []int32
 	length int
 	start  int
-	t      update.Tensors // caches, and the position at which each sequence begins
+	t      stage.Tensors // caches, and the position at which each sequence begins
 }
 
 // Decoder returns a decoder of sequences of at most length tokens. Sequence i begins at position
@@ -37,7 +37,7 @@ func (e *Evaluator) Decoder(first []int32, length int) (*Decoder, error) {
 	if len(first) == 0 {
 		return nil, errors.New("step: a decoder needs at least one sequence")
 	}
-	d := &Decoder{e: e, first: slices.Clone(first), length: length, t: update.Tensors{}}
+	d := &Decoder{e: e, first: slices.Clone(first), length: length, t: stage.Tensors{}}
 	b, err := engine.Upload(e.c.dev, d.first, len(first))
 	if err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func (d *Decoder) Next(tokens []int32) ([]float32, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := update.Tensors{}
+	in := stage.Tensors{}
 	defer in.Finalize()
 	if in[network.Tokens], err = engine.Upload(c.dev, tokens, len(d.first), n); err != nil {
 		return nil, err
@@ -101,9 +101,9 @@ func (d *Decoder) Next(tokens []int32) ([]float32, error) {
 
 // decoder returns the executable that reads n tokens of each of some sequences, with caches of this
 // length.
-func (c *Compiled) decoder(sequences, n, length int) (*update.Executable, error) {
+func (c *Compiled) decoder(sequences, n, length int) (*stage.Executable, error) {
 	key := fmt.Sprintf("%s %d %d %d", decodeKey, sequences, n, length)
-	return c.compileOnce(key, func() update.Stage {
+	return c.compileOnce(key, func() stage.Stage {
 		return c.evaluationPlan.decodeStage(sequences, n, length)
 	})
 }
@@ -117,7 +117,7 @@ func (p *Plan) checkPiece(tokens int) error {
 }
 
 // decodeStage reads n tokens of each of some sequences, with caches of this length.
-func (p *Plan) decodeStage(sequences, n, length int) update.Stage {
+func (p *Plan) decodeStage(sequences, n, length int) stage.Stage {
 	language := p.Model.(model.Language) // Decoder accepts no other model
 	of := p.batchProgram(false)
 	of.Shape = network.Shape{Task: network.Decode, Batch: sequences, Context: n, Cache: length}
@@ -150,12 +150,12 @@ func cacheNames(m model.Language) (names []string) {
 
 // read returns the tensors that an executable reads of the evaluator, those in bfloat16 of which it
 // may read such.
-func (e *Evaluator) read(exec *update.Executable) (list update.Tensors, err error) {
+func (e *Evaluator) read(exec *stage.Executable) (list stage.Tensors, err error) {
 	if made := e.reads[exec]; made != nil {
 		return made, nil
 	}
 	p := e.c.evaluationPlan
-	list = update.Tensors{}
+	list = stage.Tensors{}
 	for i, in := range exec.Inputs {
 		tensor := in.Name
 		if tensor == network.Projection {

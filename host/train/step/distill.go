@@ -2,7 +2,7 @@ package step
 
 import (
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/compute/stage"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/network"
@@ -34,7 +34,7 @@ func (p *Plan) teacherSpecs() []engine.Spec {
 // LoadTeacher loads the parameters of the plan's teacher, replacing any that were loaded before.
 func (c *Compiled) LoadTeacher(load LoadFunc) error {
 	c.closeTeacher()
-	c.teacher = update.Tensors{}
+	c.teacher = stage.Tensors{}
 	for _, t := range c.plan.teacherParams() {
 		data, err := load.loadShaped(program.KindParam.Of(t.Name), t.Dims)
 		if err == nil { // whole on each replica, even if trained parameters are sharded

@@ -10,7 +10,7 @@ import (
 
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/compute/stage"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/sdk/program"
@@ -21,10 +21,10 @@ import (
 // evaluation quantizers.
 type Evaluator struct {
 	c     *Compiled
-	own   update.Tensors // tensors that optimizers provide, and quantized weights
-	t     update.Tensors // own, and the other tensors of the state
-	short update.Tensors // weights for reading single tokens, mostly in bfloat16
-	reads map[*update.Executable]update.Tensors
+	own   stage.Tensors // tensors that optimizers provide, and quantized weights
+	t     stage.Tensors // own, and the other tensors of the state
+	short stage.Tensors // weights for reading single tokens, mostly in bfloat16
+	reads map[*stage.Executable]stage.Tensors
 }
 
 // Evaluator prepares the evaluation of s, which must stay unchanged until Close.
@@ -37,8 +37,8 @@ func (c *Compiled) Evaluator(s *State) (*Evaluator, error) {
 		own.Finalize()
 		return nil, err
 	}
-	e := &Evaluator{c: c, own: own, t: maps.Clone(s.Tensors), short: update.Tensors{},
-		reads: map[*update.Executable]update.Tensors{}}
+	e := &Evaluator{c: c, own: own, t: maps.Clone(s.Tensors), short: stage.Tensors{},
+		reads: map[*stage.Executable]stage.Tensors{}}
 	maps.Copy(e.t, own)
 	return e, nil
 }
@@ -56,15 +56,15 @@ func (c *Compiled) prepareEvaluation() error {
 	jobs, err := cage.Jobs(c.plan.Rules, cage.Evaluating)
 	if len(jobs) > 0 && c.evaluation == nil {
 		divided := c.plan.dividedTensors()
-		c.evaluation, err = update.Compile(c.dev, "evaluated weights", jobs, divided)
+		c.evaluation, err = stage.CompileUpdate(c.dev, "evaluated weights", jobs, divided)
 	}
 	return err
 }
 
 // evaluated computes the tensors that optimizers provide for evaluation, under the names of the
 // tensors that they replace. The caller frees them.
-func (c *Compiled) evaluated(s *State) (update.Tensors, error) {
-	evaluated := update.Tensors{}
+func (c *Compiled) evaluated(s *State) (stage.Tensors, error) {
+	evaluated := stage.Tensors{}
 	if err := c.prepareEvaluation(); err != nil || c.evaluation == nil {
 		return evaluated, err
 	}
@@ -88,7 +88,7 @@ func (e *Evaluator) Losses(tokens []int32) ([]float32, error) {
 		return nil, err
 	}
 	defer t.Finalize()
-	return e.runStage(lossesKey, e.c.evaluationPlan.lossStage, update.Tensors{tokensName: t})
+	return e.runStage(lossesKey, e.c.evaluationPlan.lossStage, stage.Tensors{tokensName: t})
 }
 
 // Logits returns the logits of every token of a batch that holds the sequences of all replicas,
@@ -103,19 +103,19 @@ func (e *Evaluator) Logits(tokens []int32) ([]float32, error) {
 		return nil, err
 	}
 	defer t.Finalize()
-	return e.runStage("logits", func() update.Stage { return p.batchStage(network.Logits) },
-		update.Tensors{tokensName: t})
+	return e.runStage("logits", func() stage.Stage { return p.batchStage(network.Logits) },
+		stage.Tensors{tokensName: t})
 }
 
 // runStage runs a stage on the parameters and a batch, and downloads the output with that name.
 func (e *Evaluator) runStage(
-	name string, s func() update.Stage, batch update.Tensors,
+	name string, s func() stage.Stage, batch stage.Tensors,
 ) ([]float32, error) {
 	exec, err := e.c.compileOnce(name, s)
 	if err != nil {
 		return nil, err
 	}
-	t := update.Tensors{}
+	t := stage.Tensors{}
 	if err := exec.Run(t, e.t, batch); err != nil {
 		return nil, err
 	}
@@ -123,10 +123,10 @@ func (e *Evaluator) runStage(
 	return engine.Download[float32](t[name])
 }
 
-func (p *Plan) lossStage() update.Stage { return p.batchStage(network.Losses) }
+func (p *Plan) lossStage() stage.Stage { return p.batchStage(network.Losses) }
 
 // batchStage computes an output of the model's program for a batch, under its name.
-func (p *Plan) batchStage(output string) update.Stage {
+func (p *Plan) batchStage(output string) stage.Stage {
 	of := p.batchProgram(false)
 	p.addQuantizers(&of, p.Activations, false)
 	of.Head.Logits = output == network.Logits
@@ -136,9 +136,9 @@ func (p *Plan) batchStage(output string) update.Stage {
 }
 
 // modelStage returns the stage of a program of the model, with its outputs.
-func (p *Plan) modelStage(name string, of *modelProgram, specs []engine.Spec) update.Stage {
-	return update.Stage{Name: name, Inputs: specs, Calls: p.Model.Calls(of.Shape),
-		Write: func(b *program.Builder, in update.Values) update.Values {
+func (p *Plan) modelStage(name string, of *modelProgram, specs []engine.Spec) stage.Stage {
+	return stage.Stage{Name: name, Inputs: specs, Calls: p.Model.Calls(of.Shape),
+		Write: func(b *program.Builder, in stage.Values) stage.Values {
 			p.widen(in)
 			return p.compute(b, of, in)
 		}}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/calls"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/compute/stage"
 	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
@@ -75,7 +75,7 @@ func (p *Plan) batchSpecs(full bool) []engine.Spec {
 
 // gradientStage maps the inputs of the forward pass to the mean losses and the gradients of a
 // micro-batch. With kind.sum it adds the gradients to running sums.
-func (p *Plan) gradientStage(kind gradientKind) update.Stage {
+func (p *Plan) gradientStage(kind gradientKind) stage.Stage {
 	name := "gradient"
 	if kind.full {
 		name = "full-precision gradient"
@@ -91,14 +91,14 @@ func (p *Plan) gradientStage(kind gradientKind) update.Stage {
 		specs = append(specs, inputSpecs(p.summed(kind.full), asNamed, true)...)
 	}
 	of := p.gradientProgram(kind)
-	return update.Stage{Name: name, Inputs: specs, Calls: p.Model.Calls(of.Shape),
-		Write: func(b *program.Builder, in update.Values) update.Values {
+	return stage.Stage{Name: name, Inputs: specs, Calls: p.Model.Calls(of.Shape),
+		Write: func(b *program.Builder, in stage.Values) stage.Values {
 			return p.gradients(kind, b, &of, in)
 		}}
 }
 
 func (p *Plan) gradients(kind gradientKind, b *program.Builder, of *modelProgram,
-	in update.Values) update.Values {
+	in stage.Values) stage.Values {
 	if !kind.full {
 		addKeys(in, activationKeysName, p.keys.activations)
 	}
@@ -123,7 +123,7 @@ func (p *Plan) gradients(kind gradientKind, b *program.Builder, of *modelProgram
 	if p.Distillation != nil && !kind.sampled {
 		losses = []program.Value{computed[network.Divergence], computed[network.Entropy]}
 	}
-	out := update.Values{lossName: update.Vector(losses...)}
+	out := stage.Values{lossName: stage.Vector(losses...)}
 	summed := p.summed(kind.full)
 	for i, t := range list {
 		x, ok := computed[program.KindGradient.Of(wrt[i])]
@@ -166,7 +166,7 @@ func (p *Plan) gradients(kind gradientKind, b *program.Builder, of *modelProgram
 // backward passes of the weight quantizers, and to the vector of their squared norms. It also maps
 // the summed states of activation quantizers to their means. quantized has the outputs of the
 // quantize stage.
-func (p *Plan) finishStage(quantized []engine.Spec) update.Stage {
+func (p *Plan) finishStage(quantized []engine.Spec) stage.Stage {
 	specs := inputSpecs(p.summed(p.FullPrecision), asNamed, true)
 	if len(quantized) > 0 && !p.FullPrecision { // otherwise already gradients of the parameters
 		specs = append(specs, p.quantizeStage().Inputs...)
@@ -189,11 +189,11 @@ func (p *Plan) finishStage(quantized []engine.Spec) update.Stage {
 	for _, t := range p.activationQuantizerStates() {
 		replaces[nextName(t.Name)] = sumName(t.Name)
 	}
-	return update.Stage{Name: "finish", Inputs: specs, Write: p.meanGradients, Replaces: replaces}
+	return stage.Stage{Name: "finish", Inputs: specs, Write: p.meanGradients, Replaces: replaces}
 }
 
-func (p *Plan) meanGradients(b *program.Builder, in update.Values) update.Values {
-	out := update.Values{}
+func (p *Plan) meanGradients(b *program.Builder, in stage.Values) stage.Values {
+	out := stage.Values{}
 	if !p.FullPrecision {
 		addKeys(in, weightKeysName, p.keys.weights)
 	}
@@ -235,7 +235,7 @@ func (p *Plan) meanGradients(b *program.Builder, in update.Values) update.Values
 		}
 		norms = append(norms, g)
 	}
-	out[normsName] = update.Vector(norms...)
+	out[normsName] = stage.Vector(norms...)
 	if !p.FullPrecision {
 		for _, t := range p.activationQuantizerStates() {
 			next := in[sumName(t.Name)]
@@ -255,7 +255,7 @@ func (p *Plan) meanGradients(b *program.Builder, in update.Values) update.Values
 
 // reduceReplicas replaces the losses of one replica by their mean over all replicas, and reduces
 // the sums and maxima of a step across replicas, unless they are reduced already.
-func (p *Plan) reduceReplicas(full bool, out update.Values, reduced func(i int) bool) {
+func (p *Plan) reduceReplicas(full bool, out stage.Values, reduced func(i int) bool) {
 	if p.replicas == 1 {
 		return
 	}
@@ -268,12 +268,12 @@ func (p *Plan) reduceReplicas(full bool, out update.Values, reduced func(i int) 
 }
 
 // reduceStage is [Plan.reduceReplicas] for the sums of a step that is one executable.
-func (p *Plan) reduceStage() update.Stage {
+func (p *Plan) reduceStage() stage.Stage {
 	full := p.FullPrecision
 	losses := engine.Spec{Name: lossName, Shape: floatShape(p.Accumulate * p.lossCount())}
-	return update.Stage{Name: "reduce",
+	return stage.Stage{Name: "reduce",
 		Inputs: append(inputSpecs(p.summed(full), asNamed, false), losses),
-		Write: func(_ *program.Builder, in update.Values) update.Values {
+		Write: func(_ *program.Builder, in stage.Values) stage.Values {
 			out := maps.Clone(in)
 			list, tensors := p.summed(full), p.gradientTensors(full)
 			p.reduceReplicas(full, out, func(i int) bool {

@@ -8,13 +8,13 @@ import (
 
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/compute/stage"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/transform"
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-func (c *Compiled) setMeasures(m update.Measures, res *Result) {
+func (c *Compiled) setMeasures(m stage.Measures, res *Result) {
 	if m[spec.OutputRate] != nil {
 		res.Rates = m[spec.OutputRate]
 	}
@@ -40,7 +40,7 @@ func (c *Compiled) setMeasures(m update.Measures, res *Result) {
 }
 
 func (c *Compiled) measurePareto(
-	t update.Tensors, batches *Batches, set Settings, res *Result,
+	t stage.Tensors, batches *Batches, set Settings, res *Result,
 ) (err error) {
 	if len(c.plan.quantizedParams()) == 0 {
 		return nil
@@ -70,13 +70,13 @@ func (c *Compiled) measurePareto(
 }
 
 func (c *Compiled) paretoNorm(
-	t update.Tensors, gradient func(tensor string) string, lambda float64,
+	t stage.Tensors, gradient func(tensor string) string, lambda float64,
 ) (float64, error) {
 	e, err := c.pareto(gradient)
 	if err != nil {
 		return 0, err
 	}
-	out := update.Tensors{}
+	out := stage.Tensors{}
 	defer out.Finalize()
 	if out[cage.InputLambda], err = engine.Upload(c.dev, []float32{float32(lambda)}); err != nil {
 		return 0, err
@@ -94,13 +94,13 @@ func (c *Compiled) paretoNorm(
 
 // pareto returns the executable that maps the gradients, parameters and values of the quantized
 // parameters, and λ, to the vector of their contributions to ‖P_λ‖².
-func (c *Compiled) pareto(gradient func(tensor string) string) (*update.Executable, error) {
+func (c *Compiled) pareto(gradient func(tensor string) string) (*stage.Executable, error) {
 	p := &c.plan
 	specs := []engine.Spec{{Name: cage.InputLambda, Shape: floatShape()}}
 	for _, name := range []func(string) string{gradient, program.KindParam.Of, program.KindValue.Of} {
 		specs = append(specs, inputSpecs(p.quantizedParams(), name, false)...)
 	}
-	write := func(b *program.Builder, in update.Values) update.Values {
+	write := func(b *program.Builder, in stage.Values) stage.Values {
 		var shares []program.Value
 		for _, t := range p.quantizedParams() {
 			i := slices.IndexFunc(p.Rules, func(r cage.Rule) bool { return r.Name == t.Name })
@@ -113,9 +113,9 @@ func (c *Compiled) pareto(gradient func(tensor string) string) (*update.Executab
 				in[program.KindValue.Of(t.Name)], in[cage.InputLambda])
 			shares = append(shares, out[cage.OutputNorm2])
 		}
-		return update.Values{cage.OutputNorm2: update.Vector(shares...)}
+		return stage.Values{cage.OutputNorm2: stage.Vector(shares...)}
 	}
-	return c.compileOnce("pareto of "+gradient(""), func() update.Stage {
-		return update.Stage{Name: "pareto", Inputs: specs, Write: write}
+	return c.compileOnce("pareto of "+gradient(""), func() stage.Stage {
+		return stage.Stage{Name: "pareto", Inputs: specs, Write: write}
 	})
 }

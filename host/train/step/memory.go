@@ -7,7 +7,7 @@ import (
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/compute/stage"
 	"github.com/cage-qat/cage/host/model"
 )
 
@@ -85,7 +85,7 @@ func (c *Compiled) Memory() (most Memory, ok bool) {
 	state, teacher := map[string]int64{}, c.plan.teacherSpecs()
 	sizes(state, inputSpecs(c.plan.stateTensors(), asNamed, true))
 	// quantized is the executable whose outputs remain in memory.
-	consider := func(e, quantized *update.Executable, decodes bool) {
+	consider := func(e, quantized *stage.Executable, decodes bool) {
 		m, told := e.Memory()
 		if !told {
 			return

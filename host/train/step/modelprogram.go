@@ -8,7 +8,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/calls"
 	"github.com/cage-qat/cage/host/compute/fakequant"
-	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/compute/stage"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/sdk"
@@ -128,8 +128,8 @@ func (of *modelProgram) addOperands(site string, c *program.Call, trained []spec
 // The program reads tensors whole: it computes the part of a batch that a replica has.
 // With wrt, these are also the gradients with respect to tensors, named as these with
 // [program.KindGradient]; there is none for a tensor that the program does not read.
-func (p *Plan) compute(b *program.Builder, of *modelProgram, in update.Values,
-	wrt ...string) update.Values {
+func (p *Plan) compute(b *program.Builder, of *modelProgram, in stage.Values,
+	wrt ...string) stage.Values {
 	addNumbers(in)
 	var names []string // of the inputs that the tensors are
 	inputs := map[string][]string{}
@@ -166,7 +166,7 @@ func (p *Plan) compute(b *program.Builder, of *modelProgram, in update.Values,
 		}
 		args = append(args, x)
 	}
-	out := update.Values(transform.Inline(b, written, args...))
+	out := stage.Values(transform.Inline(b, written, args...))
 	for _, tensor := range wrt {
 		for _, input := range inputs[tensor] {
 			dx, ok := out[autodiff.Prefix+input]

@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/shapes"
-	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/compute/stage"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/sdk/program"
@@ -153,7 +153,7 @@ func (p *Plan) stepSpecs() []engine.Spec {
 		keySpecs(optimizerKeysName, p.keys.optimizer), number)
 }
 
-func addKeys(in update.Values, name string, keys []key) {
+func addKeys(in stage.Values, name string, keys []key) {
 	for i, k := range keys {
 		in[k.node] = in[name].At(0, i, i+1).Reshape(2)
 	}
@@ -174,7 +174,7 @@ func (p *Plan) keyValues(keys []key, step, batch, replica int) []uint32 {
 	return values
 }
 
-func (c *Compiled) addStepInputs(t update.Tensors, set Settings) (err error) {
+func (c *Compiled) addStepInputs(t stage.Tensors, set Settings) (err error) {
 	for _, spec := range c.plan.stepSpecs() {
 		if spec.Name == stepNumbersName {
 			numbers := []float32{float32(set.Step), float32(set.Steps)}
@@ -197,7 +197,7 @@ func (c *Compiled) addStepInputs(t update.Tensors, set Settings) (err error) {
 // addBatchKeys uploads the keys for micro-batches [first, end) to t[name], replacing earlier ones.
 // dims are the leading dimensions on a replica, before those of one micro-batch.
 func (c *Compiled) addBatchKeys(
-	t update.Tensors, name string, keys []key, step, first, end int, dims ...int,
+	t stage.Tensors, name string, keys []key, step, first, end int, dims ...int,
 ) (err error) {
 	if len(keys) == 0 {
 		return nil

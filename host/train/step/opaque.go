@@ -5,7 +5,7 @@ import (
 
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/compute/stage"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -35,7 +35,7 @@ func (p *Plan) opaqueRules() (list []cage.Rule) {
 
 // runOpaque makes opaque optimizers compute their directions. It leaves t unchanged.
 func (c *Compiled) runOpaque(
-	t update.Tensors, set Settings, scalars update.Scalars, loss float64,
+	t stage.Tensors, set Settings, scalars stage.Scalars, loss float64,
 ) error {
 	kind := updateKind{mode: c.mode(set), part: cage.FeedingOpaque}
 	if _, err := c.runKind(t, kind, scalars); err != nil {
@@ -64,7 +64,7 @@ func (c *Compiled) runOpaque(
 }
 
 // give copies the tensors of t that e reads for an owner.
-func give(e External, owner string, t update.Tensors) error {
+func give(e External, owner string, t stage.Tensors) error {
 	in, _ := e.Buffers(owner)
 	for name, to := range in {
 		data, err := engine.View[float32](t[name])
@@ -76,7 +76,7 @@ func give(e External, owner string, t update.Tensors) error {
 	return nil
 }
 
-func (c *Compiled) takeOpaque(t update.Tensors) error {
+func (c *Compiled) takeOpaque(t stage.Tensors) error {
 	for _, r := range c.plan.opaqueRules() {
 		_, out := c.plan.Opaque[r.Name].Buffers(r.Name)
 		list := []Tensor{{Name: program.KindDirection.Of(r.Name), Dims: r.Shape}}

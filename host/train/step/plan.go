@@ -196,7 +196,8 @@ func (p *Plan) ofWeights(list func(q *fakequant.Quantizer, site string) []Tensor
 	return all
 }
 
-func (p *Plan) ofActivations(list func(q *fakequant.Quantizer, site string) []Tensor) (all []Tensor) {
+func (p *Plan) ofActivations(list func(q *fakequant.Quantizer, site string) []Tensor) (
+	all []Tensor) {
 	for _, site := range p.Model.ActivationSites(p.Batch, p.Context) {
 		if q := p.Activations[site.Name]; q != nil {
 			all = append(all, list(q, site.Name)...)

@@ -17,7 +17,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/shapes"
-	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/compute/stage"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/network"
@@ -351,8 +351,8 @@ func TestPredictedLoss(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			stage := update.Stage{Name: "loss", Calls: m.Calls(of.Shape),
-				Write: func(b *program.Builder, in update.Values) update.Values {
+			own := stage.Stage{Name: "loss", Calls: m.Calls(of.Shape),
+				Write: func(b *program.Builder, in stage.Values) stage.Values {
 					return transform.Inline(b, p, lists.Map(p.Inputs,
 						func(i program.Input) program.Value { return in[i.Name] })...)
 				}}
@@ -361,10 +361,10 @@ func TestPredictedLoss(t *testing.T) {
 				if in.Type.DType == program.Int {
 					dtype = shapes.Int32
 				}
-				stage.Inputs = append(stage.Inputs,
+				own.Inputs = append(own.Inputs,
 					engine.Spec{Name: in.Name, Shape: shapes.Make(dtype, in.Type.Shape...)})
 			}
-			e, err := stage.Compile(d, nil)
+			e, err := own.Compile(d, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/compute/stage"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
@@ -46,7 +46,7 @@ func (p *Plan) probes(due dues, sampled bool) (list []cage.Rule) {
 }
 
 func (c *Compiled) probe(
-	s *State, t update.Tensors, batches *Batches, set Settings, scalars update.Scalars, res *Result,
+	s *State, t stage.Tensors, batches *Batches, set Settings, scalars stage.Scalars, res *Result,
 ) error {
 	due := c.plan.probesDue(set.Step)
 	if rules := c.plan.probes(due, false); len(rules) > 0 {
@@ -70,10 +70,10 @@ func (c *Compiled) probe(
 
 // secondGradients adds the second gradients of rules to t, at the probe points if t has them.
 func (c *Compiled) secondGradients(
-	s *State, t update.Tensors, batches *Batches, set Settings,
+	s *State, t stage.Tensors, batches *Batches, set Settings,
 	rules []cage.Rule, sampled bool, res *Result,
 ) error {
-	at := update.Tensors{} // the state at the probe points, and tensors computed from it
+	at := stage.Tensors{} // the state at the probe points, and tensors computed from it
 	for name := range s.Tensors {
 		at[name] = t[name]
 	}

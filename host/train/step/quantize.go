@@ -6,7 +6,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/fakequant"
 	"github.com/cage-qat/cage/host/compute/shapes"
-	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/compute/stage"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
 )
@@ -15,7 +15,7 @@ import (
 // their values Q(x), rotated if the plan keeps them rotated, and residuals; in training also to the
 // next states of the quantizers. It also returns those merged weights that the forward or the
 // backward pass reads.
-func (p *Plan) quantizeStage() update.Stage {
+func (p *Plan) quantizeStage() stage.Stage {
 	parameters, keys := append(p.quantizeInputs(), p.weightQuantizerParameters()...), p.keys.weights
 	specs := slices.Concat(inputSpecs(parameters, program.KindParam.Of, false),
 		inputSpecs(p.weightQuantizerStates(), asNamed, false),
@@ -24,9 +24,9 @@ func (p *Plan) quantizeStage() update.Stage {
 	for _, codes := range p.codes {
 		stored[codes[0].Name] = codes[0].Shape.DType
 	}
-	write := func(_ *program.Builder, in update.Values) update.Values {
+	write := func(_ *program.Builder, in stage.Values) stage.Values {
 		addKeys(in, weightKeysName, keys)
-		out := update.Values{}
+		out := stage.Values{}
 		for _, k := range keys { // for updates that quantize again
 			out[k.node] = in[k.node]
 		}
@@ -51,7 +51,7 @@ func (p *Plan) quantizeStage() update.Stage {
 		}
 		return out
 	}
-	return update.Stage{Name: "quantize", Inputs: specs, Write: write, Stored: stored}
+	return stage.Stage{Name: "quantize", Inputs: specs, Write: write, Stored: stored}
 }
 
 // quantizedSpecs describes the outputs of the quantize stage as inputs of another; nil if nothing
@@ -70,7 +70,7 @@ func (p *Plan) quantizedSpecs() []engine.Spec {
 // setNext adds the next states of a quantizer, if it has any, to out. name returns the name of a
 // state's next value.
 func setNext(
-	out update.Values, q *fakequant.Quantizer, site string, next []program.Value,
+	out stage.Values, q *fakequant.Quantizer, site string, next []program.Value,
 	name func(state string) string,
 ) {
 	for i, v := range next {
@@ -79,7 +79,7 @@ func setNext(
 }
 
 // addGradient adds gradient to that of a tensor in out: several sites may share the tensor.
-func addGradient(out update.Values, tensor string, gradient program.Value) {
+func addGradient(out stage.Values, tensor string, gradient program.Value) {
 	name := program.KindGradient.Of(tensor)
 	if before, ok := out[name]; ok {
 		gradient = before.Add(gradient)
@@ -88,7 +88,7 @@ func addGradient(out update.Values, tensor string, gradient program.Value) {
 }
 
 // given returns the inputs of the quantizer of a site besides x, by their names.
-func given(q *fakequant.Quantizer, site string, in update.Values) fakequant.Given {
+func given(q *fakequant.Quantizer, site string, in stage.Values) fakequant.Given {
 	addNumbers(in)
 	g := fakequant.Given{spec.InputNoise: in[program.KindNoise.Of(site)],
 		spec.InputSharedNoise: in[program.KindSharedNoise.Of(site)],
@@ -103,7 +103,7 @@ func given(q *fakequant.Quantizer, site string, in update.Values) fakequant.Give
 }
 
 // addNumbers adds the numbers of the step and of all steps, if there are any.
-func addNumbers(in update.Values) {
+func addNumbers(in stage.Values) {
 	if n, ok := in[stepNumbersName]; ok {
 		for i, name := range []string{spec.InputStep, spec.InputSteps} {
 			in[name] = n.At(0, i, i+1).Reshape()

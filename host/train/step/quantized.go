@@ -8,7 +8,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/fakequant"
 	"github.com/cage-qat/cage/host/compute/passes"
-	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/compute/stage"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
@@ -40,20 +40,20 @@ func (c *Compiled) Quantized(s *State, weight string) (*Quantized, error) {
 	for _, in := range c.plan.dividedTensors().Specs(c.dev, w.inputs) {
 		key += fmt.Sprint(" ", in.Shape, in.Sharded)
 	}
-	exec, err := c.compileOnce(key, func() update.Stage {
-		return update.Stage{Name: "quantized " + weight, Inputs: w.inputs,
-			Write: func(_ *program.Builder, in update.Values) update.Values {
+	exec, err := c.compileOnce(key, func() stage.Stage {
+		return stage.Stage{Name: "quantized " + weight, Inputs: w.inputs,
+			Write: func(_ *program.Builder, in stage.Values) stage.Values {
 				return w.evaluate(in, spec.OutputValue, spec.OutputCodes, spec.OutputScale)
 			}}
 	})
 	if err != nil {
 		return nil, err
 	}
-	inputs := update.Tensors{}
+	inputs := stage.Tensors{}
 	for i, in := range exec.Inputs {
 		inputs[in.Name] = s.Tensors[w.inputs[i].Name]
 	}
-	t := update.Tensors{}
+	t := stage.Tensors{}
 	defer t.Finalize()
 	if err := exec.Run(t, inputs); err != nil {
 		return nil, err
@@ -93,9 +93,9 @@ func (c *Compiled) quantizedWeight(name string) (w quantizedWeight, err error) {
 }
 
 // evaluate returns those of the named outputs that the program has, with codes as integers.
-func (w quantizedWeight) evaluate(in update.Values, outputs ...string) update.Values {
+func (w quantizedWeight) evaluate(in stage.Values, outputs ...string) stage.Values {
 	args := lists.Map(w.inputs, func(spec engine.Spec) program.Value { return in[spec.Name] })
-	out := update.Values(fakequant.ByRows(fakequant.Only(w.program, outputs...), args...))
+	out := stage.Values(fakequant.ByRows(fakequant.Only(w.program, outputs...), args...))
 	if codes, ok := out[spec.OutputCodes]; ok {
 		out[spec.OutputCodes] = codes.Convert(program.Int)
 	}
@@ -108,7 +108,7 @@ func (w quantizedWeight) evaluate(in update.Values, outputs ...string) update.Va
 // The codes are the integers that the quantizer's evaluation program returns; with a rotation,
 // those of the rotated weight. If the quantizer returns no codes, the bits of Q(x) replace them,
 // which also change when only the scale does. Residuals are x − Q(x) of the unrotated weight.
-type CodeReader struct{ exec *update.Executable }
+type CodeReader struct{ exec *stage.Executable }
 
 // WeightElements selects elements of a weight by their flat indices.
 type WeightElements struct {
@@ -133,7 +133,7 @@ func (c *Compiled) CodeReader(chosen []WeightElements) (*CodeReader, error) {
 				e.Weight, n-1)
 		}
 	}
-	write := func(b *program.Builder, in update.Values) update.Values {
+	write := func(b *program.Builder, in stage.Values) stage.Values {
 		var codes, residuals []program.Value
 		for i, w := range weights {
 			out := w.evaluate(in, spec.OutputValue, spec.OutputCodes)
@@ -156,10 +156,10 @@ func (c *Compiled) CodeReader(chosen []WeightElements) (*CodeReader, error) {
 			x := in[program.KindParam.Of(chosen[i].Weight)]
 			residuals = append(residuals, elements(x).Sub(value))
 		}
-		return update.Values{codesName: codes[0].Concatenate(0, codes[1:]...),
+		return stage.Values{codesName: codes[0].Concatenate(0, codes[1:]...),
 			residualsName: residuals[0].Concatenate(0, residuals[1:]...)}
 	}
-	e, err := c.compile(update.Stage{Name: "codes", Inputs: inputs, Write: write})
+	e, err := c.compile(stage.Stage{Name: "codes", Inputs: inputs, Write: write})
 	return &CodeReader{e}, err
 }
 
@@ -174,7 +174,7 @@ func (r *CodeReader) Close() { r.exec.Close() }
 
 // Read returns the code and the residual of every chosen element, ordered by weight.
 func (r *CodeReader) Read(s *State) (codes []int32, residuals []float32, err error) {
-	t := update.Tensors{}
+	t := stage.Tensors{}
 	if err := r.exec.Run(t, s.Tensors); err != nil {
 		return nil, nil, err
 	}

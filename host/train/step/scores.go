@@ -5,7 +5,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/shapes"
-	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/compute/stage"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/network"
 )
@@ -34,7 +34,7 @@ func (e *Evaluator) Scores(s Scored) (logProbs []float32, likeliest []bool, err 
 	}
 	shared := s.Parts != nil
 	key := fmt.Sprintf("scores %d %d %d %t", s.Rows, s.Length, len(s.Places), shared)
-	exec, err := c.compileOnce(key, func() update.Stage {
+	exec, err := c.compileOnce(key, func() stage.Stage {
 		ids := func(name string, dims ...int) engine.Spec {
 			return engine.Spec{Name: name, Shape: shapes.Make(shapes.Int32, dims...)}
 		}
@@ -54,7 +54,7 @@ func (e *Evaluator) Scores(s Scored) (logProbs []float32, likeliest []bool, err 
 	if err != nil {
 		return nil, nil, err
 	}
-	t := update.Tensors{}
+	t := stage.Tensors{}
 	defer t.Finalize()
 	for _, in := range []struct {
 		name string

@@ -6,7 +6,7 @@ import (
 
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/compute/stage"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -55,7 +55,7 @@ func (c *Compiled) Search(ctx context.Context, s *State, step int) error {
 			return err
 		}
 	}
-	found := update.Tensors{}
+	found := stage.Tensors{}
 	for _, r := range rules {
 		_, out := c.plan.Search[r.Name].Buffers(r.Name)
 		for _, st := range r.Quantizer.State {

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/compute/device"
-	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/compute/stage"
 )
 
 // Replicas of a device can shard tensors ([device.Shard]): between the stages of a step, each
@@ -22,7 +22,7 @@ var stored = map[device.Shard][]string{
 		"param", "value", "residual", "point", "evaluated"},
 }
 
-// divided reports whether replicas keep only rows of a tensor; see [update.Divided]. Vectors, such
+// divided reports whether replicas keep only rows of a tensor; see [stage.Divided]. Vectors, such
 // as the gains of norms, and the trained parameters of quantizers are replicated.
 func (p *Plan) divided(name string, dims []int) bool {
 	kind, of, _ := strings.Cut(name, "/")
@@ -32,7 +32,7 @@ func (p *Plan) divided(name string, dims []int) bool {
 }
 
 // dividedTensors returns p.divided if any tensors are sharded, else nil.
-func (p *Plan) dividedTensors() update.Divided {
+func (p *Plan) dividedTensors() stage.Divided {
 	if p.replicas > 1 && stored[p.Shard] != nil {
 		return p.divided
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/shapes"
-	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/compute/stage"
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
@@ -36,7 +36,7 @@ func (c *Compiled) isSingle() bool {
 }
 
 type single struct {
-	exec    *update.Executable
+	exec    *stage.Executable
 	jobs    []spec.Job
 	collect []spec.Job // values that optimizers collect before the update
 	scalars []string
@@ -61,7 +61,7 @@ func (c *Compiled) single(mode cage.Mode) (*single, error) {
 	if err != nil {
 		return nil, err
 	}
-	scalars := update.ScalarNames(slices.Concat(jobs, collect))
+	scalars := stage.ScalarNames(slices.Concat(jobs, collect))
 	w := &single{jobs: jobs, collect: collect, scalars: scalars}
 	if w.exec, err = c.compile(c.plan.singleStage(w, "step ("+string(mode)+")")); err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func (c *Compiled) single(mode cage.Mode) (*single, error) {
 // the scalars to the new parameters and states, and to the vector that the host reads. If loss or
 // norm is not finite, it returns parameters and states unchanged. It consists of the stages of the
 // chain, and computes the same.
-func (p *Plan) singleStage(w *single, name string) update.Stage {
+func (p *Plan) singleStage(w *single, name string) stage.Stage {
 	specs := inputSpecs(p.updatedTensors(), asNamed, true) // replaced by the step
 	in := slices.Concat(specs, inputSpecs(p.frozen(), asNamed, false), p.teacherSpecs())
 	for _, spec := range p.batchSpecs(p.FullPrecision) {
@@ -82,11 +82,11 @@ func (p *Plan) singleStage(w *single, name string) update.Stage {
 		spec.Shape = shapes.Make(spec.Shape.DType, dims...)
 		in = append(in, spec)
 	}
-	in = append(in, update.ScalarSpec(w.scalars))
+	in = append(in, stage.ScalarSpec(w.scalars))
 	in = append(in, p.stepSpecs()...)
-	return update.Stage{Name: name, Inputs: in, Build: func(in update.Nodes) update.Nodes {
+	return stage.Stage{Name: name, Inputs: in, Build: func(in stage.Nodes) stage.Nodes {
 		have := maps.Clone(in)
-		add := func(s update.Stage) { maps.Copy(have, s.Lower(have)) }
+		add := func(s stage.Stage) { maps.Copy(have, s.Lower(have)) }
 		if len(p.quantizeInputs()) > 0 {
 			add(p.quantizeStage())
 			if len(p.Adapters) > 0 {
@@ -104,9 +104,9 @@ func (p *Plan) singleStage(w *single, name string) update.Stage {
 		}
 
 		// Scalars derived from these are computed in float64, as on the host.
-		scalars := update.Nodes{}
+		scalars := stage.Nodes{}
 		for i, name := range w.scalars {
-			of := graph.Slice(in[update.ScalarsName], graph.AxisRange(i, i+1))
+			of := graph.Slice(in[stage.ScalarsName], graph.AxisRange(i, i+1))
 			scalars[name] = graph.Reshape(of)
 		}
 		if _, read := scalars[cage.InputClip]; read && p.Clip > 0 {
@@ -128,21 +128,21 @@ func (p *Plan) singleStage(w *single, name string) update.Stage {
 			loss := graph.ReduceSum(graph.Mul(means, by))
 			scalars[spec.InputLoss] = graph.ConvertDType(loss, shapes.Float32)
 		}
-		run := func(jobs []spec.Job) (out update.Nodes) {
+		run := func(jobs []spec.Job) (out stage.Nodes) {
 			if len(jobs) == 0 {
-				return update.Nodes{}
+				return stage.Nodes{}
 			}
 			var list []*graph.Node
-			for _, name := range update.ScalarNames(jobs) {
+			for _, name := range stage.ScalarNames(jobs) {
 				list = append(list, graph.Reshape(scalars[name], 1))
 			}
 			if len(list) > 0 {
-				have[update.ScalarsName] = graph.Concatenate(list, 0)
+				have[stage.ScalarsName] = graph.Concatenate(list, 0)
 			}
-			return update.StageOf(name, jobs).Lower(have)
+			return stage.OfJobs(name, jobs).Lower(have)
 		}
-		collected := run(w.collect)[update.MeasuresName]
-		totals, n := update.Nodes{}, 0 // in the order of the rules, as on the host
+		collected := run(w.collect)[stage.MeasuresName]
+		totals, n := stage.Nodes{}, 0 // in the order of the rules, as on the host
 		for _, j := range w.collect {
 			for _, out := range j.Program.Outputs {
 				v := graph.Slice(collected, graph.AxisRange(n, n+1))
@@ -160,9 +160,9 @@ func (p *Plan) singleStage(w *single, name string) update.Stage {
 
 		out := run(w.jobs)
 		read := []*graph.Node{losses, norms}
-		if measures := out[update.MeasuresName]; measures != nil {
+		if measures := out[stage.MeasuresName]; measures != nil {
 			read = append(read, measures)
-			delete(out, update.MeasuresName)
+			delete(out, stage.MeasuresName)
 		}
 		for _, s := range p.quantizerStates() {
 			out[s.Name] = cmp.Or(have[nextName(s.Name)], have[s.Name]) // some come from searches
@@ -210,7 +210,7 @@ func (c *Compiled) runSingle(s *State, b *Batches, set Settings) (res Result, er
 	if err != nil {
 		return res, err
 	}
-	if t[update.ScalarsName], err = engine.Upload(c.dev, values, len(values)); err != nil {
+	if t[stage.ScalarsName], err = engine.Upload(c.dev, values, len(values)); err != nil {
 		return res, err
 	}
 	if err := c.addStepInputs(t, set); err != nil {
@@ -225,7 +225,7 @@ func (c *Compiled) runSingle(s *State, b *Batches, set Settings) (res Result, er
 	began := time.Now()
 	s.replace()
 	res.Overhead = time.Since(began)
-	if err = w.exec.Run(t, c.teacher, update.Tensors{tokensName: tokens}); err != nil {
+	if err = w.exec.Run(t, c.teacher, stage.Tensors{tokensName: tokens}); err != nil {
 		return res, err
 	}
 	read, err := engine.Download[float32](t[readName])
@@ -243,8 +243,8 @@ func (c *Compiled) runSingle(s *State, b *Batches, set Settings) (res Result, er
 	if !res.checkFinite() {
 		return res, nil
 	}
-	measures := update.Measures{}
-	update.ReadMeasures(w.jobs, read[losses+len(c.plan.Rules):], measures)
+	measures := stage.Measures{}
+	stage.ReadMeasures(w.jobs, read[losses+len(c.plan.Rules):], measures)
 	if !set.Statistics {
 		delete(measures, cage.OutputErrorNorm2)
 	}
@@ -255,11 +255,11 @@ func (c *Compiled) runSingle(s *State, b *Batches, set Settings) (res Result, er
 // accumulateGradients builds the graph of all micro-batches on one replica. It returns their
 // losses, in the order in which the host reads them, and the tensors of [Plan.summed]. in has the
 // inputs of the forward pass, and the tokens and keys of all micro-batches.
-func (p *Plan) accumulateGradients(in update.Nodes) update.Nodes {
+func (p *Plan) accumulateGradients(in stage.Nodes) stage.Nodes {
 	kind := gradientKind{full: p.FullPrecision, local: true}
 	reads, own := p.gradientSpecs(kind.full), p.batchSpecs(kind.full)
 	if p.Accumulate == 1 {
-		one := update.Nodes{}
+		one := stage.Nodes{}
 		for _, spec := range own {
 			one[spec.Name] = graph.Reshape(in[spec.Name], spec.Shape.Dimensions...)
 		}
@@ -270,7 +270,7 @@ func (p *Plan) accumulateGradients(in update.Nodes) update.Nodes {
 	}
 	g := in.Graph()
 	kind.sum = true
-	list, stage := p.summed(kind.full), p.gradientStage(kind)
+	list, gradient := p.summed(kind.full), p.gradientStage(kind)
 	state := []*graph.Node{graph.BroadcastToDims(Tensor{}.identity(g), p.Accumulate, p.lossCount())}
 	for _, t := range list {
 		identity := graph.BroadcastToDims(t.identity(g), t.Dims...)
@@ -281,7 +281,7 @@ func (p *Plan) accumulateGradients(in update.Nodes) update.Nodes {
 		fixed = append(fixed, part(in[spec.Name], engine.HasRows(in[spec.Name])))
 	}
 	body := func(i *graph.Node, fixed, state []*graph.Node) []*graph.Node {
-		one := update.Nodes{}
+		one := stage.Nodes{}
 		for j, spec := range own {
 			row := graph.Gather(fixed[j], graph.Reshape(i, 1))
 			one[spec.Name] = graph.Reshape(row, spec.Shape.Dimensions...)
@@ -292,7 +292,7 @@ func (p *Plan) accumulateGradients(in update.Nodes) update.Nodes {
 		for j, t := range list {
 			one[t.Name] = whole(state[1+j], p.divided(t.Name, t.Dims))
 		}
-		out := stage.Lower(one)
+		out := gradient.Lower(one)
 		row := graph.InsertAxes(out[lossName], 0)
 		losses := graph.DynamicUpdateSlice(state[0], row, []*graph.Node{i, graph.ZerosLike(i)})
 		next := []*graph.Node{losses}
@@ -302,7 +302,7 @@ func (p *Plan) accumulateGradients(in update.Nodes) update.Nodes {
 		return next
 	}
 	state = engine.Loop(g, p.Accumulate, fixed, state, body)
-	sums := update.Nodes{lossName: graph.Reshape(state[0], -1)}
+	sums := stage.Nodes{lossName: graph.Reshape(state[0], -1)}
 	for j, t := range list {
 		sums[t.Name] = whole(state[1+j], p.divided(t.Name, t.Dims))
 	}

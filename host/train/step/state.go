@@ -12,7 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/refresh"
-	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/compute/stage"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/network"
@@ -24,7 +24,7 @@ import (
 // State is the training state on the device: all trained tensors and the states of optimizers and
 // quantizers, by their names in checkpoints. Results of pending refreshes are in host memory.
 type State struct {
-	Tensors update.Tensors
+	Tensors stage.Tensors
 	// Pending holds the refreshes whose results have not taken effect yet. Their results are among
 	// the tensors that [Compiled.Stored] lists.
 	Pending refresh.Pending
@@ -66,7 +66,7 @@ func (s *State) Param(tensor string) *engine.Buffer {
 
 // keepState moves the tensors of a state from t, the tensors of a step, back into the state, and
 // frees the other tensors of t.
-func keepState(state, t update.Tensors) {
+func keepState(state, t stage.Tensors) {
 	for name, b := range t {
 		if _, own := state[name]; own {
 			state[name] = b
@@ -129,7 +129,7 @@ func (c *Compiled) Stored(s *State) []Stored {
 	var out []Stored
 	for _, t := range c.plan.updatedTensors() {
 		b := s.Tensors[t.Name]
-		out = append(out, ownOf(t, b, func() ([]float32, error) { return update.View(b) }))
+		out = append(out, ownOf(t, b, func() ([]float32, error) { return stage.View(b) }))
 	}
 	for _, r := range s.Pending.Results() {
 		read := func() ([]float32, error) { return r.Data, nil }
@@ -228,7 +228,7 @@ func (load LoadFunc) loadShaped(name string, dims []int) ([]float32, error) {
 }
 
 // load loads a tensor, which several may store on the device.
-func (c *Compiled) load(load LoadFunc, t Tensor) (update.Tensors, error) {
+func (c *Compiled) load(load LoadFunc, t Tensor) (stage.Tensors, error) {
 	data, err := load.loadShaped(t.Name, t.Dims)
 	if err != nil {
 		return nil, err
@@ -238,7 +238,7 @@ func (c *Compiled) load(load LoadFunc, t Tensor) (update.Tensors, error) {
 		defer b.Finalize()
 		return c.pack(t, b)
 	}
-	return update.Tensors{t.Name: b}, err
+	return stage.Tensors{t.Name: b}, err
 }
 
 // RestoreRefreshes restores the refreshes that were pending in a checkpoint, with their results.
@@ -262,7 +262,7 @@ func (c *Compiled) UploadParams(load LoadFunc) (*State, error) {
 }
 
 func (c *Compiled) upload(list []Tensor, load LoadFunc) (*State, error) {
-	s := &State{Tensors: update.Tensors{}}
+	s := &State{Tensors: stage.Tensors{}}
 	for _, t := range list {
 		loaded, err := c.load(load, t)
 		if err != nil {
@@ -291,13 +291,13 @@ func (c *Compiled) NewState(
 	if c.dev.SharesMemory() { // otherwise each worker needs a copy in host memory
 		workers = c.dev.Workers()
 	}
-	draw := func(p architecture.Param) (update.Tensors, error) {
+	draw := func(p architecture.Param) (stage.Tensors, error) {
 		name := program.KindParam.Of(p.Name)
 		b, err := c.fill(name, p.Dims, func(values []float32) error {
 			p.Draw(seed, values)
 			return nil
 		})
-		return update.Tensors{name: b}, err
+		return stage.Tensors{name: b}, err
 	}
 	return c.newState(ctx, tokens, c.plan.Rules, workers, draw, nil)
 }
@@ -307,7 +307,7 @@ func (c *Compiled) NewState(
 func (c *Compiled) NewStateFrom(
 	ctx context.Context, load LoadFunc, tokens []int32, quantizers []string,
 ) (*State, error) {
-	return c.newState(ctx, tokens, c.plan.Rules, 1, c.loadParam(load), func(t update.Tensors) error {
+	return c.newState(ctx, tokens, c.plan.Rules, 1, c.loadParam(load), func(t stage.Tensors) error {
 		for _, name := range quantizers {
 			loaded, err := c.load(load, Tensor{Name: name, Dims: t[name].Shape().Dimensions})
 			if err != nil {
@@ -336,8 +336,8 @@ func (c *Compiled) StartParams(load LoadFunc) (*State, error) {
 	return c.newState(context.Background(), nil, nil, 1, c.loadParam(load), nil)
 }
 
-func (c *Compiled) loadParam(load LoadFunc) func(architecture.Param) (update.Tensors, error) {
-	return func(p architecture.Param) (update.Tensors, error) {
+func (c *Compiled) loadParam(load LoadFunc) func(architecture.Param) (stage.Tensors, error) {
+	return func(p architecture.Param) (stage.Tensors, error) {
 		return c.load(load, Tensor{Name: program.KindParam.Of(p.Name), Dims: p.Dims,
 			Storage: c.plan.FrozenStorage, packed: c.plan.Packed[p.Name]})
 	}
@@ -345,10 +345,10 @@ func (c *Compiled) loadParam(load LoadFunc) func(architecture.Param) (update.Ten
 
 func (c *Compiled) newState(
 	ctx context.Context, tokens []int32, rules []cage.Rule, workers int,
-	param func(architecture.Param) (update.Tensors, error), quantizers func(update.Tensors) error,
+	param func(architecture.Param) (stage.Tensors, error), quantizers func(stage.Tensors) error,
 ) (*State, error) {
 	params := c.plan.Model.Params()
-	loaded := make([]update.Tensors, len(params))
+	loaded := make([]stage.Tensors, len(params))
 	var group errgroup.Group
 	group.SetLimit(workers)
 	for i, p := range params {
@@ -360,7 +360,7 @@ func (c *Compiled) newState(
 		})
 	}
 	err := group.Wait()
-	s := &State{Tensors: update.Tensors{}}
+	s := &State{Tensors: stage.Tensors{}}
 	for _, t := range loaded { // also after an error, when closing s frees them
 		maps.Copy(s.Tensors, t)
 	}
@@ -383,7 +383,7 @@ func (c *Compiled) newState(
 // initQuantizers adds the trained parameters and states of quantizers to a state, and runs their
 // searches. It then calls replace, unless that is nil, which may replace those of weights.
 func (c *Compiled) initQuantizers(
-	ctx context.Context, s *State, tokens []int32, replace func(update.Tensors) error,
+	ctx context.Context, s *State, tokens []int32, replace func(stage.Tensors) error,
 ) error {
 	columns, err := c.columnStatistics(s.Tensors, tokens)
 	defer columns.Finalize()
@@ -402,15 +402,15 @@ func (c *Compiled) initQuantizers(
 	return err
 }
 
-func (c *Compiled) initWeightQuantizers(t, columns update.Tensors) error {
+func (c *Compiled) initWeightQuantizers(t, columns stage.Tensors) error {
 	p := &c.plan
 	hasState := func(r cage.Rule) bool { return r.Quantizer != nil && r.Quantizer.InitState != nil }
 	if len(p.weightQuantizerParameters()) == 0 && !slices.ContainsFunc(p.Rules, hasState) {
 		return nil
 	}
 	specs := append(inputSpecs(p.quantizeInputs(), program.KindParam.Of, false), p.columnSpecs()...)
-	write := func(_ *program.Builder, in update.Values) update.Values {
-		out := update.Values{}
+	write := func(_ *program.Builder, in stage.Values) stage.Values {
+		out := stage.Values{}
 		of := p.columns(in)
 		for _, t := range p.quantizedParams() {
 			q, x, columns := p.Weights[t.Name], p.point(t, in), of[t.Name]
@@ -425,11 +425,11 @@ func (c *Compiled) initWeightQuantizers(t, columns update.Tensors) error {
 		}
 		return out
 	}
-	stage := update.Stage{Name: "initial quantizer parameters", Inputs: specs, Write: write}
-	return c.runOnce(stage, t, columns)
+	own := stage.Stage{Name: "initial quantizer parameters", Inputs: specs, Write: write}
+	return c.runOnce(own, t, columns)
 }
 
-func (c *Compiled) runOnce(s update.Stage, t update.Tensors, borrowed ...update.Tensors) error {
+func (c *Compiled) runOnce(s stage.Stage, t stage.Tensors, borrowed ...stage.Tensors) error {
 	e, err := c.compile(s)
 	if err != nil {
 		return err
@@ -442,7 +442,7 @@ func (c *Compiled) runOnce(s update.Stage, t update.Tensors, borrowed ...update.
 // trained parameters that they do not share with weights. They are computed from the activations of
 // this batch at each site, with all earlier quantizers active, and are means, or maxima, over the
 // replicas.
-func (c *Compiled) initActivationQuantizers(t, columns update.Tensors, tokens []int32) error {
+func (c *Compiled) initActivationQuantizers(t, columns stage.Tensors, tokens []int32) error {
 	shared := slices.DeleteFunc(c.plan.activationQuantizerParameters(), func(p Tensor) bool {
 		return t[program.KindParam.Of(p.Name)] == nil
 	})
@@ -455,7 +455,7 @@ func (c *Compiled) initActivationQuantizers(t, columns update.Tensors, tokens []
 		return fmt.Errorf("calibration: %w", err)
 	}
 	defer batch.Finalize()
-	values := update.Tensors{}
+	values := stage.Tensors{}
 	defer values.Finalize()
 	if err := c.runQuantize(c.evaluationPlan, values, t); err != nil {
 		return err
@@ -465,15 +465,15 @@ func (c *Compiled) initActivationQuantizers(t, columns update.Tensors, tokens []
 		inputSpecs(shared, program.KindParam.Of, false),
 		[]engine.Spec{p.tokenSpec()}, p.columnSpecs())
 	of := p.batchProgram(false)
-	stage := update.Stage{Name: "calibration", Inputs: specs, Calls: p.Model.Calls(of.Shape),
-		Write: func(b *program.Builder, in update.Values) update.Values {
+	own := stage.Stage{Name: "calibration", Inputs: specs, Calls: p.Model.Calls(of.Shape),
+		Write: func(b *program.Builder, in stage.Values) stage.Values {
 			return p.calibrate(b, &of, in)
 		}}
-	return c.runOnce(stage, t, values, columns, update.Tensors{tokensName: batch})
+	return c.runOnce(own, t, values, columns, stage.Tensors{tokensName: batch})
 }
 
 // calibrate returns the initial values of the quantizers of activations that in does not have.
-func (p *Plan) calibrate(b *program.Builder, of *modelProgram, in update.Values) update.Values {
+func (p *Plan) calibrate(b *program.Builder, of *modelProgram, in stage.Values) stage.Values {
 	groups := p.calibratedGroups()
 	of.From = map[string]string{}
 	results := map[string]string{} // the tensors that outputs of the program are
@@ -518,7 +518,7 @@ func (p *Plan) calibrate(b *program.Builder, of *modelProgram, in update.Values)
 		}
 	}
 	p.widen(in)
-	computed, out := p.compute(b, of, in), update.Values{}
+	computed, out := p.compute(b, of, in), stage.Values{}
 	for output, tensor := range results {
 		if x, ok := computed[output]; ok {
 			out[tensor] = x
@@ -527,13 +527,13 @@ func (p *Plan) calibrate(b *program.Builder, of *modelProgram, in update.Values)
 	return out
 }
 
-func (c *Compiled) initOptimizers(t update.Tensors, rules []cage.Rule) error {
+func (c *Compiled) initOptimizers(t stage.Tensors, rules []cage.Rule) error {
 	jobs, err := cage.Jobs(rules, cage.Initializing)
 	if err != nil {
 		return err
 	}
 	if len(jobs) > 0 {
-		u, err := update.Compile(c.dev, "init", jobs, c.plan.dividedTensors())
+		u, err := stage.CompileUpdate(c.dev, "init", jobs, c.plan.dividedTensors())
 		if err != nil {
 			return err
 		}

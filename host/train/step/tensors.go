@@ -7,7 +7,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/fakequant"
 	"github.com/cage-qat/cage/host/compute/shapes"
-	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/compute/stage"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/network"
 	"github.com/cage-qat/cage/internal/lists"
@@ -15,7 +15,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Names of the tensors of a step, in addition to those of package update.
+// Names of the tensors of a step, in addition to those of package stage.
 const (
 	tokensName = network.Tokens
 	lossName   = "loss"
@@ -43,7 +43,7 @@ func asNamed(tensor string) string { return tensor }
 // numbered lists the values of a weight named name(weight, 0), name(weight, 1), …, up to the first
 // that does not exist.
 func numbered(
-	in update.Values, name func(weight string, i int) string, weight string,
+	in stage.Values, name func(weight string, i int) string, weight string,
 ) (list []program.Value) {
 	for v, ok := in[name(weight, 0)]; ok; v, ok = in[name(weight, len(list))] {
 		list = append(list, v)
@@ -80,7 +80,7 @@ func inputSpecs(
 				engine.Spec{Name: packedScale(of), Shape: p.Scale})
 			continue
 		}
-		shape := shapes.Make(update.DType(t.Storage), t.Dims...)
+		shape := shapes.Make(stage.DType(t.Storage), t.Dims...)
 		specs = append(specs, engine.Spec{Name: of, Shape: shape, Donated: donated})
 	}
 	return specs
@@ -122,7 +122,7 @@ func (p *Plan) tokenSpec() engine.Spec {
 }
 
 func (c *Compiled) put(t Tensor, data []float32) (*engine.Buffer, error) {
-	return update.Upload(c.dev, data, t.Storage, c.plan.divided(t.Name, t.Dims), t.Dims...)
+	return stage.Upload(c.dev, data, t.Storage, c.plan.divided(t.Name, t.Dims), t.Dims...)
 }
 
 // fill creates a tensor, sharded if it is divided, and calls write to set its elements.
@@ -166,7 +166,7 @@ func (p *Plan) quantizeInputs() []Tensor {
 }
 
 // point adds what the quantizer of a weight gets to in, unless that has it, and returns it.
-func (p *Plan) point(t Tensor, in update.Values) program.Value {
+func (p *Plan) point(t Tensor, in stage.Values) program.Value {
 	name := program.KindParam.Of(t.Name)
 	x, ok := in[p.pointName(t.Name)]
 	a := p.adapter(t.Name)

@@ -1,4 +1,4 @@
-package update
+package stage
 
 import (
 	"fmt"
@@ -28,19 +28,19 @@ type Update struct {
 	jobs []Job
 }
 
-// Compile compiles jobs for a device. Each tensor may be replaced by at most one job. divided
+// CompileUpdate compiles jobs for a device. Each tensor may be replaced by at most one job. divided
 // reports which tensors are sharded by rows.
-func Compile(dev *engine.Device, name string, jobs []Job, divided Divided) (*Update, error) {
-	e, err := StageOf(name, jobs).Compile(dev, divided)
+func CompileUpdate(dev *engine.Device, name string, jobs []Job, divided Divided) (*Update, error) {
+	e, err := OfJobs(name, jobs).Compile(dev, divided)
 	if err != nil {
 		return nil, err
 	}
 	return &Update{e, dev, jobs}, nil
 }
 
-// StageOf returns the stage that runs jobs. It takes their scalars, in the order of [ScalarNames],
+// OfJobs returns the stage that runs jobs. It takes their scalars, in the order of [ScalarNames],
 // as one vector, and returns their measures as one.
-func StageOf(name string, jobs []Job) Stage {
+func OfJobs(name string, jobs []Job) Stage {
 	jobs = keepShared(jobs)
 	inputs, donated := shapesOf(jobs), map[string]bool{}
 	s := Stage{Name: name, Stored: map[string]shapes.DType{}}

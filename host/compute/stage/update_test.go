@@ -1,4 +1,4 @@
-package update_test
+package stage_test
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/shapes"
-	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/compute/stage"
 	"github.com/cage-qat/cage/host/testing/testdevice"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -34,9 +34,9 @@ func open(t testing.TB) *engine.Device {
 func job(
 	t testing.TB, tensor string, reads, donated []string,
 	body func(b *program.Builder, in map[string]program.Value),
-) update.Job {
+) stage.Job {
 	t.Helper()
-	j := update.Job{Tensor: tensor, Inputs: map[string]string{}, Outputs: map[string]string{},
+	j := stage.Job{Tensor: tensor, Inputs: map[string]string{}, Outputs: map[string]string{},
 		Donated: map[string]bool{}}
 	b := program.NewBuilder(tensor)
 	in := map[string]program.Value{}
@@ -66,9 +66,9 @@ func onlyInGraphs(v program.Value) program.Value {
 }
 
 // upload returns tensors of three elements, all of the given values.
-func upload(t testing.TB, dev *engine.Device, values map[string]float32) update.Tensors {
+func upload(t testing.TB, dev *engine.Device, values map[string]float32) stage.Tensors {
 	t.Helper()
-	all := update.Tensors{}
+	all := stage.Tensors{}
 	for name, v := range values {
 		b, err := engine.Upload(dev, []float32{v, v, v}, 3)
 		if err != nil {
@@ -107,14 +107,14 @@ func TestShared(t *testing.T) {
 				func(b *program.Builder, in map[string]program.Value) {
 					b.Output("b", second(in["a"]).Add(in["b"].Mul(in["rate"])))
 				})
-			u, err := update.Compile(dev, "test", []update.Job{replaces, reads}, nil)
+			u, err := stage.CompileUpdate(dev, "test", []stage.Job{replaces, reads}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer u.Close()
 			tensors := upload(t, dev, map[string]float32{"a": 3, "b": 1, "spent": 4})
 			old := tensors["a"]
-			measures, err := u.Run(tensors, update.Scalars{"rate": 0.5})
+			measures, err := u.Run(tensors, stage.Scalars{"rate": 0.5})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -141,13 +141,13 @@ func TestMissing(t *testing.T) {
 			func(b *program.Builder, in map[string]program.Value) {
 				b.Output("a", form(in["a"]).Sub(in["g"].Mul(in["rate"])))
 			})
-		u, err := update.Compile(dev, "test", []update.Job{j}, nil)
+		u, err := stage.CompileUpdate(dev, "test", []stage.Job{j}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer u.Close()
 		if _, err := u.Run(upload(t, dev, map[string]float32{"a": 1}),
-			update.Scalars{"rate": 1}); err == nil || !strings.Contains(err.Error(), "g") {
+			stage.Scalars{"rate": 1}); err == nil || !strings.Contains(err.Error(), "g") {
 			t.Errorf("a tensor is missing: %v", err)
 		}
 		if _, err := u.Run(upload(t, dev, map[string]float32{"a": 1, "g": 1}), nil); err == nil ||
@@ -160,11 +160,11 @@ func TestMissing(t *testing.T) {
 // TestOrder checks that outputs that replace donated inputs are in the order of these inputs.
 func TestOrder(t *testing.T) {
 	shape := shapes.Make(shapes.Float32)
-	stage := update.Stage{Name: "order", Inputs: []engine.Spec{
+	stage := stage.Stage{Name: "order", Inputs: []engine.Spec{
 		{Name: "c", Shape: shape, Donated: true}, {Name: "b", Shape: shape},
 		{Name: "a", Shape: shape, Donated: true}, {Name: "d", Shape: shape, Donated: true},
-	}, Build: func(in update.Nodes) update.Nodes {
-		return update.Nodes{"a": graph.Neg(in["a"]), "b": graph.Neg(in["b"]), "c": graph.Neg(in["c"]),
+	}, Build: func(in stage.Nodes) stage.Nodes {
+		return stage.Nodes{"a": graph.Neg(in["a"]), "b": graph.Neg(in["b"]), "c": graph.Neg(in["c"]),
 			"x": graph.Neg(in["d"])}
 	}}
 	e, err := stage.Compile(testdevice.OpenCPU(t, engine.Options{}), nil)
@@ -195,7 +195,7 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	u, err := update.Compile(dev, "update", []update.Job{{
+	u, err := stage.CompileUpdate(dev, "update", []stage.Job{{
 		Tensor: "w", Program: p,
 		Inputs: map[string]string{"x": program.KindParam.Of("w"),
 			"gradient": program.KindGradient.Of("w")},
@@ -206,14 +206,14 @@ func Example() {
 		panic(err)
 	}
 	defer u.Close()
-	t := update.Tensors{}
+	t := stage.Tensors{}
 	for name, values := range map[string][]float32{program.KindParam.Of("w"): {1, 2},
 		program.KindGradient.Of("w"): {10, -10}} {
 		if t[name], err = engine.Upload(dev, values, 2); err != nil {
 			panic(err)
 		}
 	}
-	if _, err := u.Run(t, update.Scalars{"rate": 0.1}); err != nil {
+	if _, err := u.Run(t, stage.Scalars{"rate": 0.1}); err != nil {
 		panic(err)
 	}
 	w, err := engine.Download[float32](t[program.KindParam.Of("w")])
