@@ -9,8 +9,7 @@ type BFloat16 struct {
 	Data       []uint16
 }
 
-//	ToBFloat16 converts a matrix with contiguous rows to bfloat16; ok is false if that would change
-//
+// ToBFloat16 converts a matrix with contiguous rows to bfloat16; ok is false if that would change
 // an element.
 func ToBFloat16(data []float32, rows, cols int) (h BFloat16, ok bool) {
 	const lower = 1<<16 - 1
