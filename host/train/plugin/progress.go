@@ -12,6 +12,10 @@ const mostWork = 30
 // ticks is how often progress is looked for in the time limit.
 const ticks = 4
 
+// unwatched is how long a call is not watched. Most end before: reading the processor times of all
+// processes would take longer than they do.
+const unwatched = 100 * time.Millisecond
+
 // watch calls giveUp, with the reason, when the plugin has made no progress for the time limit: it
 // has printed nothing and used less than a hundredth of that time on a processor. So a plugin that
 // is slow because the machine is busy is waited for. Where processor times are unknown, the limit
@@ -19,6 +23,11 @@ const ticks = 4
 func (l *launcher) watch(limit time.Duration, giveUp func(reason string)) (stop func()) {
 	done := make(chan struct{})
 	go func() {
+		select {
+		case <-done:
+			return
+		case <-time.After(min(limit/ticks, unwatched)):
+		}
 		ticker := time.NewTicker(max(limit/ticks, time.Millisecond))
 		defer ticker.Stop()
 		first, printed := l.progress()
