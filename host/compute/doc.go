@@ -2,9 +2,11 @@
 // the lowest:
 //
 //	refresh    schedules the refreshes of optimizers' preconditioners, and runs their programs
-//	update     compiles the stages of a step, and updates of tensors, for a device
+//	stage      compiles the stages of a step, and updates of tensors, for a device
+//	fakequant  prepares quantizers as programs
 //	plan       runs whole programs on the CPU
 //	lower      lowers programs to graphs for accelerators, calls by rules
+//	calls      names the calls that are not of models: of quantizers, and between replicas
 //	triton     translates programs over rows to the text of GPU kernels
 //	cpu        runs parts of programs on the CPU, in one pass through its caches
 //	passes     rewrites and divides programs: rows, codes and scales, rotations that cancel
@@ -13,7 +15,7 @@
 //	graph      builds programs of StableHLO operations, for accelerators
 //	shapes     describes tensors on devices
 //	matmul     multiplies matrices on the CPU: float32, bfloat16, 8-bit integers
-//	memory     keeps slices for reuse
+//	memory     gives out memory that tensors share in turn
 //	loops      implements the CPU's loops over elements, norms, losses and random bits
 //	device     defines the device settings of a configuration
 //

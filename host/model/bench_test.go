@@ -40,7 +40,7 @@ func benchmarkStep(b *testing.B, config architecture.Settings, context, batch in
 		b.Fatal(err)
 	}
 	defer d.Close()
-	own := stage.Stage{Name: "step", Calls: m.Calls(network.Shape{})}
+	s := stage.Stage{Name: "step", Calls: m.Calls(network.Shape{})}
 	t := stage.Tensors{}
 	defer func() { t.Finalize() }()
 	add := func(name string, buffer *engine.Buffer, err error) {
@@ -48,7 +48,7 @@ func benchmarkStep(b *testing.B, config architecture.Settings, context, batch in
 			b.Fatal(err)
 		}
 		t[name] = buffer
-		own.Inputs = append(own.Inputs, engine.Spec{Name: name, Shape: buffer.Shape()})
+		s.Inputs = append(s.Inputs, engine.Spec{Name: name, Shape: buffer.Shape()})
 	}
 	ids := hashedTokens(0, batch*(context+1), config.Vocab)
 	tokens, err := engine.Upload(d, ids, batch, context+1)
@@ -57,7 +57,7 @@ func benchmarkStep(b *testing.B, config architecture.Settings, context, batch in
 		buffer, err := engine.Upload(d, p.Init(1), p.Dims...)
 		add(p.Name, buffer, err)
 	}
-	own.Write = func(_ *program.Builder, in stage.Values) stage.Values {
+	s.Write = func(_ *program.Builder, in stage.Values) stage.Values {
 		var calls map[string]*program.Call
 		if quantized {
 			calls = fakeQuantizers(b, m, batch, context)
@@ -70,7 +70,7 @@ func benchmarkStep(b *testing.B, config architecture.Settings, context, batch in
 		}
 		return out
 	}
-	step, err := own.Compile(d, nil)
+	step, err := s.Compile(d, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

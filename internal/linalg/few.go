@@ -13,7 +13,7 @@ type BFloat16 struct {
 // an element.
 func ToBFloat16(data []float32, rows, cols int) (h BFloat16, ok bool) {
 	const lower = 1<<16 - 1
-	for _, v := range data { // most matrices that cannot be halved are detected at once
+	for _, v := range data { // most matrices that would change are detected at once
 		if math.Float32bits(v)&lower != 0 {
 			return BFloat16{}, false
 		}

@@ -94,7 +94,7 @@ func TestVectorTimes(t *testing.T) {
 	})
 }
 
-func TestHalveRefuses(t *testing.T) {
+func TestToBFloat16Refuses(t *testing.T) {
 	if _, ok := ToBFloat16([]float32{1, 1.0000001}, 1, 2); ok {
 		t.Error("a number that bfloat16 does not have is kept in it")
 	}

@@ -20,7 +20,7 @@ func supported() []kernels {
 		secularVectors,
 	}
 	if archsimd.X86.AVX512() {
-		k.name, k.few, k.fewBFloat16 = "AVX-512", few512, fewBFloat16512
+		k.name, k.few, k.fewBFloat16 = "AVX-512", few512, few512BFloat16
 		k.double.tileRows, k.double.tileCols, k.double.tile = 8, 16, tile512
 		k.double.dot, k.single.dot = dot512, dot512Single
 		k.single.tileRows, k.single.tileCols, k.single.tile = 8, 32, tile512Single

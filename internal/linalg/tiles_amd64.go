@@ -209,7 +209,7 @@ var (
 
 func few512(y, x, w MatrixOf[float32]) { few(products, y, x, w.Data, w.RowStride, w.Rows) }
 
-func fewBFloat16512(y, x MatrixOf[float32], w BFloat16) {
+func few512BFloat16(y, x MatrixOf[float32], w BFloat16) {
 	few(halfProducts, y, x, w.Data, w.Cols, w.Rows)
 }
 

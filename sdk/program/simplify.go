@@ -76,16 +76,16 @@ func key(op Op, attr Attr, t Type, args []ID) string {
 	return string(text)
 }
 
-// digest returns a digest of the numbers of a constant; zero if there are none. A large table,
-// such as that of a model's positions, is equal only to itself: nobody changes the numbers of a
-// constant, and the program keeps its memory.
+// digest returns a digest of the numbers of a constant; zero if there are none. Two constants with
+// many floats, such as tables of a model's positions, are equal only if they share memory: the
+// program keeps that memory, and nobody changes it.
 func digest(attr Attr) (data [sha256.Size]byte) {
-	const large = 1 << 16
+	const large = 1 << 12
 	h := sha256.New()
 	switch {
 	case len(attr.Floats)+len(attr.Ints) == 0:
 		return data
-	case len(attr.Floats) >= large:
+	case len(attr.Floats) >= large && len(attr.Ints) == 0:
 		_, _ = fmt.Fprintf(h, "%p %d", attr.Floats, len(attr.Floats))
 	default: // writing slices of numbers to a hash cannot fail
 		_ = wire.Write(h, wire.LittleEndian, attr.Floats)

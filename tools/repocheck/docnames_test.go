@@ -85,7 +85,7 @@ func TestDesignNames(t *testing.T) {
 				ok = paths[strings.TrimSuffix(what, "/")] || strings.Contains(what, "NAME")
 			case test.MatchString(what):
 				ok = tests[what]
-			case m != nil && names[m[1]] != nil:
+			case m != nil:
 				ok = names[m[1]][m[2]]
 			default:
 				continue

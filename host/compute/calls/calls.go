@@ -1,5 +1,5 @@
-// Package calls has the calls that all executors know besides those of models: those of quantizers,
-// of programs over rows, and those that communicate between replicas.
+// Package calls has the calls that are not of models: those of quantizers, of programs over rows,
+// and those that communicate between replicas. Package lower has rules for them; plans expand them.
 package calls
 
 import (
@@ -17,8 +17,8 @@ const ByRows = "by-rows"
 // Names of the calls that communicate between replicas. Their meaning is that of a single replica:
 // the tensor itself.
 const (
-	SumAcross      = "sum-across-replicas"
-	MaximumAcross  = "maximum-across-replicas"
+	Sum            = "sum-across-replicas"
+	Maximum        = "maximum-across-replicas"
 	ScatteredSum   = "scattered-sum-across-replicas"
 	GatheredInRows = "gathered-rows" // its setting tells whether the transfer is rounded
 )
@@ -52,19 +52,20 @@ func identity(name string, setting any, x program.Value) program.Value {
 	return x.Builder().Call(&program.Call{Name: name, Setting: setting, Meaning: p}, x)[0]
 }
 
-// Sum returns the sum of a tensor over all replicas.
-func Sum(x program.Value) program.Value { return identity(SumAcross, nil, x) }
+// SumOverReplicas returns the sum of a tensor over all replicas.
+func SumOverReplicas(x program.Value) program.Value { return identity(Sum, nil, x) }
 
-// Maximum returns the maximum of a tensor over all replicas.
-func Maximum(x program.Value) program.Value { return identity(MaximumAcross, nil, x) }
+// MaximumOverReplicas returns the maximum of a tensor over all replicas.
+func MaximumOverReplicas(x program.Value) program.Value { return identity(Maximum, nil, x) }
 
-// Mean returns the mean of a tensor over a number of replicas, which is that of the device.
-func Mean(x program.Value, replicas int) program.Value {
-	return Sum(x).Scale(1 / float64(replicas))
+// MeanOverReplicas returns the mean of a tensor over a number of replicas, which is that of the
+// device.
+func MeanOverReplicas(x program.Value, replicas int) program.Value {
+	return SumOverReplicas(x).Scale(1 / float64(replicas))
 }
 
-// Scattered returns the sum of a tensor over all replicas, of which each computes its rows.
-func Scattered(x program.Value) program.Value { return identity(ScatteredSum, nil, x) }
+// ScatterSum returns the sum of a tensor over all replicas, of which each computes its rows.
+func ScatterSum(x program.Value) program.Value { return identity(ScatteredSum, nil, x) }
 
 // Gathered returns a tensor that is sharded by rows as the forward pass and, once more, the
 // backward pass read it, so that it is not kept in between. If rounded is set, it is transferred in

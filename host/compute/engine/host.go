@@ -24,8 +24,9 @@ type Function struct {
 	BFloat16  []bool
 	Temporary int64 // bytes of memory for intermediate values
 	// Run computes out from in, whose elements are in row-major order, floats of 16 bits as uint16. It
-	// must write every element of out, whose memory is uninitialized, and results must not depend on
-	// how many tasks run at once.
+	// sets those of out that are nil to memory of [Device.Memory], and writes every element. What it
+	// has set is the caller's, also after an error. Results must not depend on how many tasks run at
+	// once.
 	Run func(in, out []any, parallel loops.Parallel) error
 }
 
@@ -107,13 +108,10 @@ func (e *Executable) runHost(data []part, donate []bool) (outputs []*Buffer, err
 		in[i] = b.(*hostMemory).elements
 	}
 	results, taken := make([]part, len(f.Outputs)), make([]bool, len(data))
-	for i, shape := range f.Outputs {
+	for i := range f.Outputs {
 		if from := f.Reuses[i]; from >= 0 && donate != nil && donate[from] && !taken[from] {
 			taken[from], results[i], out[i] = true, data[from], in[from]
-			continue
 		}
-		made := d.newHostMemory(shape)
-		results[i], out[i] = made, made.elements
 	}
 	pprof.Do(context.Background(), pprof.Labels(ProfileLabel, e.name), func(context.Context) {
 		loops.ClearUpper()
@@ -125,6 +123,9 @@ func (e *Executable) runHost(data []part, donate []bool) (outputs []*Buffer, err
 		}
 	}
 	for i, b := range results {
+		if b == nil {
+			b = &hostMemory{&d.memory, out[i]}
+		}
 		if err != nil {
 			err = errors.Join(err, b.Finalize())
 			continue
@@ -156,7 +157,10 @@ func graphOnSlices(g *graph.Graph) (*Function, error) {
 		}
 		results, err := compute(in)
 		for i := range results {
-			copyElements(out[i], results[i])
+			from := reflect.ValueOf(bits(results[i]))
+			to := reflect.MakeSlice(from.Type(), from.Len(), from.Len())
+			reflect.Copy(to, from)
+			out[i] = to.Interface()
 		}
 		return err
 	}

@@ -59,9 +59,9 @@ func (q *Quantizer) Calibration(known []string, replicas int) (init, quantize *p
 				switch {
 				case replicas == 1:
 				case q.isMaximum(o.Name):
-					v = calls.Maximum(v)
+					v = calls.MaximumOverReplicas(v)
 				default:
-					v = calls.Mean(v, replicas)
+					v = calls.MeanOverReplicas(v, replicas)
 				}
 				b.Output(o.Name, v)
 				init = &program.Call{Name: "initial-values"}

@@ -22,9 +22,9 @@ func ownRule(name string) func(c Call) []*graph.Node {
 				codesInMemory)
 			return lists.Map(p.Outputs, func(o program.Output) *graph.Node { return out[o.Name] })
 		}
-	case calls.SumAcross:
+	case calls.Sum:
 		return one(func(x *graph.Node) *graph.Node { return graph.AllReduce(x, graph.Sum) })
-	case calls.MaximumAcross:
+	case calls.Maximum:
 		return one(func(x *graph.Node) *graph.Node { return graph.AllReduce(x, graph.Maximum) })
 	case calls.ScatteredSum:
 		return one(engine.ScatterSum)

@@ -61,22 +61,22 @@ func (a Adjoint) Node() *graph.Node {
 
 // Lower adds the operations of p to the graph, as the function [Lower] does, but rotations of rows
 // are kernels if the device has them, each of which reads and writes each number once. Adjoints of
-// calls with the name again compute what they read of the forward pass once more, so that it need
-// not stay in memory; "" is no name. Inputs and outputs that are codes may be int8.
+// calls with the name recompute compute what they read of the forward pass once more, so that it
+// need not stay in memory; "" is no name. Inputs and outputs that are codes may be int8.
 func (r Calls) Lower(g *graph.Graph, p *program.Program, inputs []*graph.Node,
-	again string) map[string]*graph.Node {
-	return newEvaluation(g, p, inputs, r, again, true).outputs()
+	recompute string) map[string]*graph.Node {
+	return newEvaluation(g, p, inputs, r, recompute, true).outputs()
 }
 
 // newEvaluation prepares p for a graph.
-func newEvaluation(g *graph.Graph, p *program.Program, inputs []*graph.Node, r Calls, again string,
-	kernels bool) *evaluation {
+func newEvaluation(g *graph.Graph, p *program.Program, inputs []*graph.Node, r Calls,
+	recompute string, kernels bool) *evaluation {
 	err := Check(p)
 	if err == nil && len(inputs) != len(p.Inputs) {
 		err = fmt.Errorf("program %q: got %d inputs, want %d", p.Name, len(inputs), len(p.Inputs))
 	}
 	if err == nil {
-		p, err = transform.Expand(p, func(c *program.Call) bool { return r.keeps(c, again) }, "")
+		p, err = transform.Expand(p, func(c *program.Call) bool { return r.keeps(c, recompute) }, "")
 	}
 	if err == nil && kernels && HasKernels(g) {
 		p, err = passes.AddInCalls(p, r.adding()...)
@@ -91,7 +91,7 @@ func newEvaluation(g *graph.Graph, p *program.Program, inputs []*graph.Node, r C
 		panic(err)
 	}
 	e := &evaluation{lowering: lowering{g: g, p: p, kernels: kernels},
-		rules: r, again: again, values: make([]*graph.Node, p.NumValues()),
+		rules: r, recompute: recompute, values: make([]*graph.Node, p.NumValues()),
 		local:   make([]*graph.Node, p.NumValues()),
 		readers: make([][]program.ID, p.NumValues()), results: map[string][]*graph.Node{},
 		backs: map[string]Back{}, firsts: map[string]program.ID{}, adjoints: map[string]*program.Node{}}
@@ -137,7 +137,7 @@ func (e *evaluation) outputs() map[string]*graph.Node {
 }
 
 // keeps reports whether a call is lowered by a rule, or computes values again.
-func (r Calls) keeps(c *program.Call, again string) bool {
+func (r Calls) keeps(c *program.Call, recompute string) bool {
 	of := c
 	if c.Of != nil {
 		of = c.Of
@@ -146,7 +146,7 @@ func (r Calls) keeps(c *program.Call, again string) bool {
 		return true
 	}
 	_, ok := r[of.Name]
-	return ok && of.Adjoint == nil || c.Of != nil && of.Name == again
+	return ok && of.Adjoint == nil || c.Of != nil && of.Name == recompute
 }
 
 func (r Calls) adding() (names []string) {
@@ -161,11 +161,11 @@ func (r Calls) adding() (names []string) {
 // An evaluation lowers the values of a program that others need, and no more.
 type evaluation struct {
 	lowering
-	rules   Calls
-	again   string
-	values  []*graph.Node
-	local   []*graph.Node  // this replica's rows of values that are not known as a whole
-	readers [][]program.ID // -1 stands for an output
+	rules     Calls
+	recompute string
+	values    []*graph.Node
+	local     []*graph.Node  // this replica's rows of values that are not known as a whole
+	readers   [][]program.ID // -1 stands for an output
 	// of calls, by callKey: results, what computes gradients, and nodes of the first result and of the
 	// adjoint
 	results  map[string][]*graph.Node
@@ -324,13 +324,13 @@ func (e *evaluation) gradients(back *program.Call, args []program.ID,
 	switch c.Name {
 	case calls.Quantize:
 		return quantizeBackward(back, lists.Map(e.nodes(args), asFloat))
-	case e.again:
+	case e.recompute:
 		all := e.nodes(args)
 		in := append(engine.ForRecompute(all[len(all)-1], all[:n]), all[n:]...)
 		for _, x := range in {
 			(*Source)(nil).AttachTo(x) // what it was computed from is not delayed
 		}
-		out := e.rules.Lower(e.g, back.Meaning, in, e.again)
+		out := e.rules.Lower(e.g, back.Meaning, in, e.recompute)
 		return lists.Map(back.Meaning.Outputs, func(o program.Output) *graph.Node { return out[o.Name] })
 	}
 	key, operands := callKey(back, args), args[:n]

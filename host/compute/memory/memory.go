@@ -1,75 +1,148 @@
-// Package memory keeps slices for reuse, so that steps of a training neither allocate nor clear
-// memory.
+// Package memory gives out slices for the tensors of the CPU device, so that steps of a training
+// neither allocate nor clear memory, and so that tensors of different sizes share it in turn.
 package memory
 
 import (
+	"cmp"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 )
 
-// A Pool has slices that are not in use. The zero value is empty. It is safe for concurrent use.
+// A Pool has memory for slices, in chunks, of which it gives out parts. The zero value is empty. It
+// is safe for concurrent use.
 type Pool struct {
-	mu    sync.Mutex
-	free  map[kind][]unused
-	swept time.Time
+	mu     sync.Mutex
+	arenas map[reflect.Type]*arena // by the type of elements
+	swept  time.Time
 }
 
-type kind struct {
-	element reflect.Type
-	length  int
+// An arena has the chunks for elements of a type.
+type arena struct {
+	chunks []*chunk
+	used   map[uintptr]block // by the address of the first element
+	total  int               // elements
 }
 
-type unused struct {
-	slice any
-	since time.Time
+type chunk struct {
+	memory reflect.Value // a slice
+	free   []span        // in ascending order, not adjacent
+	since  time.Time     // when something was given back last
 }
 
-// keep is how long a slice is kept: longer than a step of a training, unless that takes so long
-// that allocating costs nothing beside it.
-const keep = time.Minute
+type span struct{ from, to int } // elements
+
+type block struct {
+	*chunk
+	span
+}
+
+const (
+	// keep is how long a chunk that nothing uses is kept: longer than a step of a training, unless
+	// that takes so long that allocating costs nothing beside it.
+	keep = time.Minute
+	// unit is the number of elements of which parts are multiples: a cache line or more.
+	unit = 64
+	// least is the number of elements of the smallest chunk.
+	least = 1 << 16
+)
 
 // Get returns a slice of the given length, whose elements are undefined.
 func (p *Pool) Get(element reflect.Type, length int) any {
+	if length == 0 {
+		return reflect.MakeSlice(reflect.SliceOf(element), 0, 0).Interface()
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	k := kind{element, length}
-	if list := p.free[k]; len(list) > 0 {
-		last := list[len(list)-1]
-		list[len(list)-1] = unused{}
-		p.free[k] = list[:len(list)-1]
-		return last.slice
+	if p.arenas == nil {
+		p.arenas = map[reflect.Type]*arena{}
 	}
-	return reflect.MakeSlice(reflect.SliceOf(element), length, length).Interface()
+	a := p.arenas[element]
+	if a == nil {
+		a = &arena{used: map[uintptr]block{}}
+		p.arenas[element] = a
+	}
+	size := (length + unit - 1) / unit * unit
+	c, at := a.find(size)
+	if c == nil {
+		// Chunks grow with what there is. Pages that are never written take no memory.
+		n := max(size, least, a.total/4/unit*unit)
+		c, a.total = &chunk{memory: reflect.MakeSlice(reflect.SliceOf(element), n, n),
+			free: []span{{0, n}}}, a.total+n
+		a.chunks = append(a.chunks, c)
+	}
+	from := c.free[at].from
+	if c.free[at].from += size; c.free[at].from == c.free[at].to {
+		c.free = slices.Delete(c.free, at, at+1)
+	}
+	slice := c.memory.Slice3(from, from+length, from+length)
+	a.used[slice.Pointer()] = block{c, span{from, from + size}}
+	return slice.Interface()
 }
 
-// Put gives back a slice, which must not be used any more.
+// find returns the smallest free span that is large enough; no chunk if there is none.
+func (a *arena) find(size int) (best *chunk, at int) {
+	most := 0
+	for _, c := range a.chunks {
+		for i, s := range c.free {
+			if n := s.to - s.from; n >= size && (best == nil || n < most) {
+				best, at, most = c, i, n
+			}
+		}
+	}
+	return best, at
+}
+
+// Put gives back a slice, which must not be used any more. A slice of another origin is left to the
+// garbage collector.
 func (p *Pool) Put(slice any) {
 	v, now := reflect.ValueOf(slice), time.Now()
-	k := kind{v.Type().Elem(), v.Len()}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.free == nil {
-		p.free = map[kind][]unused{}
+	a := p.arenas[v.Type().Elem()]
+	if a == nil {
+		return
 	}
-	p.free[k] = append(p.free[k], unused{slice, now})
+	b, ok := a.used[v.Pointer()]
+	if !ok {
+		return
+	}
+	delete(a.used, v.Pointer())
+	b.give(now)
 	if now.Sub(p.swept) > keep/4 {
 		p.sweep(now)
 	}
 }
 
-// sweep drops the slices that have not been used for a while, the first of each list.
+// give makes a block free again.
+func (b block) give(now time.Time) {
+	c := b.chunk
+	at, _ := slices.BinarySearchFunc(c.free, b.from, func(s span, from int) int {
+		return cmp.Compare(s.from, from)
+	})
+	c.free, c.since = slices.Insert(c.free, at, b.span), now
+	if at+1 < len(c.free) && c.free[at].to == c.free[at+1].from {
+		c.free[at].to = c.free[at+1].to
+		c.free = slices.Delete(c.free, at+1, at+2)
+	}
+	if at > 0 && c.free[at-1].to == c.free[at].from {
+		c.free[at-1].to = c.free[at].to
+		c.free = slices.Delete(c.free, at, at+1)
+	}
+}
+
+// sweep drops the chunks of which nothing has been in use for a while.
 func (p *Pool) sweep(now time.Time) {
 	p.swept = now
-	for k, list := range p.free {
-		old := 0
-		for old < len(list) && now.Sub(list[old].since) > keep {
-			old++
-		}
-		if old == len(list) {
-			delete(p.free, k)
-		} else if old > 0 {
-			p.free[k] = append([]unused(nil), list[old:]...)
-		}
+	for _, a := range p.arenas {
+		a.chunks = slices.DeleteFunc(a.chunks, func(c *chunk) bool {
+			n := c.memory.Len()
+			idle := slices.Equal(c.free, []span{{0, n}}) && now.Sub(c.since) > keep
+			if idle {
+				a.total -= n
+			}
+			return idle
+		})
 	}
 }

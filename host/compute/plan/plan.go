@@ -42,16 +42,15 @@ type Plan struct {
 	p            *program.Program
 	instructions []instruction
 	slots        []slot
-	buffers      []slot // kinds of the buffers of slots
-	buffer       []int  // of each slot, −1 for arguments of Run and constants
-	most         int    // arguments of an instruction
+	// The slots whose memory a run takes before, and gives back after, each instruction.
+	takes, gives [][]int
+	most         int // arguments of an instruction
 	pool         *memory.Pool
 	runs         sync.Pool // of *run
 }
 
 // A run is the memory of a run.
 type run struct {
-	buffers   []any
 	slots     []any
 	arguments []any // of an instruction
 }
@@ -91,6 +90,7 @@ type slot struct {
 	constant      any
 	stored        passes.Storage // of a float; "" is float32
 	bfloat16      bool           // an input that may be in bfloat16
+	replaces      bool           // an output that may have the memory of an input
 }
 
 // Compile plans the execution of p, which must be valid.
@@ -108,6 +108,9 @@ func Compile(p *program.Program, o Options) (plan *Plan, err error) {
 	}
 	if err := c.instruct(); err != nil {
 		return nil, err
+	}
+	for i, s := range c.slots {
+		c.slots[i].replaces = s.output >= 0 && c.replaced[s.output] >= 0
 	}
 	c.storeInputs()
 	c.storeOutputs()
@@ -200,44 +203,24 @@ func (c *compiler) shorten() {
 
 func listed(list []bool, i int) bool { return i < len(list) && list[i] }
 
-// assign chooses the buffers of the slots that are neither arguments of Run nor constants. A slot
-// gets that of one of the same type and size which no later instruction reads.
+// assign finds when the slots that are neither inputs nor constants are first written and last
+// used. The memory of an output stays.
 func (p *Plan) assign() {
-	last := make([]int, len(p.slots))
+	p.takes, p.gives = make([][]int, len(p.instructions)), make([][]int, len(p.instructions))
+	last, known := make([]int, len(p.slots)), make([]bool, len(p.slots))
 	for i, in := range p.instructions {
 		for _, s := range in.all {
-			if s >= 0 {
-				last[s] = i
+			if s < 0 || p.slots[s].input >= 0 || p.slots[s].constant != nil {
+				continue
+			}
+			if last[s] = i; !known[s] {
+				known[s], p.takes[i] = true, append(p.takes[i], s)
 			}
 		}
 	}
-	p.buffer = slices.Repeat([]int{-1}, len(p.slots))
-	type kind struct {
-		dtype  program.DType
-		stored passes.Storage
-		size   int
-	}
-	free := map[kind][]int{}
-	for i, in := range p.instructions {
-		for _, id := range in.out {
-			if id < 0 || p.slots[id].output >= 0 || p.buffer[id] >= 0 {
-				continue
-			}
-			s := p.slots[id]
-			k := kind{s.dtype, s.stored, s.size}
-			if list := free[k]; len(list) > 0 {
-				p.buffer[id], free[k] = list[len(list)-1], list[:len(list)-1]
-				continue
-			}
-			p.buffer[id] = len(p.buffers)
-			p.buffers = append(p.buffers, s)
-		}
-		for _, id := range slices.Compact(slices.Sorted(slices.Values(in.all))) {
-			if id >= 0 && last[id] == i && p.buffer[id] >= 0 {
-				s := p.slots[id]
-				k := kind{s.dtype, s.stored, s.size}
-				free[k] = append(free[k], p.buffer[id])
-			}
+	for s, i := range last {
+		if known[s] && p.slots[s].output < 0 {
+			p.gives[i] = append(p.gives[i], s)
 		}
 	}
 }
@@ -264,19 +247,38 @@ func (s slot) element() reflect.Type {
 // ReadsBFloat16 reports whether an input may be in bfloat16, []uint16.
 func (p *Plan) ReadsBFloat16(input int) bool { return p.slots[input].bfloat16 }
 
-// Memory returns the bytes of the memory of a run.
-func (p *Plan) Memory() (bytes int) {
-	for _, b := range p.buffers {
-		bytes += b.size * int(b.element().Size())
+// Memory returns the bytes that a run needs beside inputs and outputs: the largest sum of values
+// that are in use at a time, and of outputs that have been computed, less that of all outputs.
+// Outputs that may have the memory of an input are not counted.
+func (p *Plan) Memory() int {
+	now, most, outputs := 0, 0, 0
+	for i := range p.instructions {
+		for _, s := range p.takes[i] {
+			if s := p.slots[s]; s.output < 0 || !s.replaces {
+				now += s.bytes()
+			}
+		}
+		most = max(most, now)
+		for _, s := range p.gives[i] {
+			now -= p.slots[s].bytes()
+		}
 	}
-	return bytes
+	for _, s := range p.slots {
+		if s.output >= 0 && !s.replaces {
+			outputs += s.bytes()
+		}
+	}
+	return max(0, most-outputs)
 }
+
+func (s slot) bytes() int { return s.size * int(s.element().Size()) }
 
 // Run computes the outputs from the inputs, row-major slices in the order of the program, which are
 // []float32, []int32, []uint32 or []bool, or as the options say: []uint16, []int8 or []uint8;
 // codes of a product of codes are []int8, and some inputs may be []uint16 in bfloat16
 // ([Plan.ReadsBFloat16]). An output and the input that it replaces may be the same slice; otherwise
-// outputs must not overlap inputs.
+// outputs must not overlap inputs. Outputs that are nil get memory of the pool when they are
+// computed; it is the caller's, also after an error.
 // parallel must start its calls in ascending order, because a call may wait for earlier ones.
 func (p *Plan) Run(inputs, outputs []any, parallel loops.Parallel) error {
 	if len(inputs) != len(p.p.Inputs) || len(outputs) != len(p.p.Outputs) {
@@ -292,7 +294,7 @@ func (p *Plan) Run(inputs, outputs []any, parallel loops.Parallel) error {
 		}
 	}
 	for _, s := range p.slots {
-		if s.output < 0 {
+		if s.output < 0 || outputs[s.output] == nil {
 			continue
 		}
 		o := p.p.Outputs[s.output]
@@ -310,7 +312,16 @@ func (p *Plan) Run(inputs, outputs []any, parallel loops.Parallel) error {
 			m.slots[i] = outputs[s.output]
 		}
 	}
-	for _, in := range p.instructions {
+	for i, in := range p.instructions {
+		for _, id := range p.takes[i] {
+			s := p.slots[id]
+			if m.slots[id] == nil {
+				m.slots[id] = p.pool.Get(s.element(), s.size)
+			}
+			if s.output >= 0 {
+				outputs[s.output] = m.slots[id]
+			}
+		}
 		args := m.arguments[:0]
 		for _, s := range in.all {
 			if s < 0 {
@@ -322,34 +333,35 @@ func (p *Plan) Run(inputs, outputs []any, parallel loops.Parallel) error {
 		if err := in.run(args[:len(in.in)], args[len(in.in):], parallel); err != nil {
 			return fmt.Errorf("program %q: %s: %w", p.p.Name, in.name, err)
 		}
+		for _, id := range p.gives[i] {
+			p.pool.Put(m.slots[id])
+			m.slots[id] = nil
+		}
 	}
 	return nil
 }
 
-// begin returns the memory for a run.
+// begin returns a run without memory.
 func (p *Plan) begin() *run {
 	m, ok := p.runs.Get().(*run)
 	if !ok {
-		m = &run{buffers: make([]any, len(p.buffers)), slots: make([]any, len(p.slots)),
-			arguments: make([]any, p.most)}
-	}
-	for i, b := range p.buffers {
-		m.buffers[i] = p.pool.Get(b.element(), b.size)
+		m = &run{slots: make([]any, len(p.slots)), arguments: make([]any, p.most)}
 	}
 	for i, s := range p.slots {
-		if m.slots[i] = s.constant; p.buffer[i] >= 0 {
-			m.slots[i] = m.buffers[p.buffer[i]]
-		}
+		m.slots[i] = s.constant
 	}
 	return m
 }
 
-// end gives the memory of a run back.
+// end gives back the memory that a run still has, after an error.
 func (p *Plan) end(m *run) {
-	for _, b := range m.buffers {
-		p.pool.Put(b)
+	for _, list := range p.gives {
+		for _, id := range list {
+			if m.slots[id] != nil {
+				p.pool.Put(m.slots[id])
+			}
+		}
 	}
-	clear(m.buffers)
 	clear(m.slots)
 	clear(m.arguments)
 	p.runs.Put(m)

@@ -56,7 +56,7 @@ type Stage struct {
 }
 
 // Calls say how executors compute the calls of a program. The zero value has no calls but those of
-// package lower.
+// package calls.
 type Calls struct {
 	// Rounded tells that products round their operands to the device's precision, where the rules and
 	// kernels say so; otherwise all products are of float32.

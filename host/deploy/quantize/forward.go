@@ -318,7 +318,7 @@ type inputs struct {
 func (in *inputs) errors(w, quantized, rounded []float32) (*posttrain.OutputErrors, error) {
 	rows, f := len(w)/in.size, in.forward
 	weights, traces := []string{"weight", "quantized", "rounded"}, []string{"error", "rounding", "all"}
-	own := stage.Stage{Name: fmt.Sprintf("output errors of %d by %d", rows, in.size),
+	s := stage.Stage{Name: fmt.Sprintf("output errors of %d by %d", rows, in.size),
 		Inputs: []engine.Spec{float32Input(gram, false, in.size, in.size)},
 		Write: func(_ *program.Builder, in stage.Values) stage.Values {
 			trace := func(d program.Value) program.Value { // XᵀX is symmetric
@@ -329,9 +329,9 @@ func (in *inputs) errors(w, quantized, rounded []float32) (*posttrain.OutputErro
 				traces[1]: trace(w.Sub(in[weights[2]])), traces[2]: trace(w)}
 		}}
 	for _, name := range weights {
-		own.Inputs = append(own.Inputs, float32Input(name, false, rows, in.size))
+		s.Inputs = append(s.Inputs, float32Input(name, false, rows, in.size))
 	}
-	e, err := f.stage(own)
+	e, err := f.stage(s)
 	if err != nil {
 		return nil, err
 	}

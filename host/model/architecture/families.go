@@ -172,9 +172,12 @@ func (s Settings) LayerRope(layer int) Settings {
 	return s
 }
 
-// RopeKey returns what tells the rotary positions of the layers of one model apart, given the
-// settings of a layer by [Settings.LayerRope].
-func (s Settings) RopeKey() [2]float64 { return [2]float64{s.RopeTheta, s.RopeFactor} }
+// RopeKey returns what the tables of [Settings.ByPosition] follow from, given the settings of a
+// layer by [Settings.LayerRope].
+func (s Settings) RopeKey() [7]any {
+	return [...]any{s.HeadSize, s.RopeTheta, s.RopeFactor, s.RopeScaling, s.RopeLow, s.RopeHigh,
+		s.RopeOriginal}
+}
 
 // QueryKeyNorm reports whether queries and keys are normalized.
 func (s Settings) QueryKeyNorm() bool { return families[s.Kind].queryKeyNorm }

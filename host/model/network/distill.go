@@ -60,7 +60,7 @@ func (n *network) teacher(of Teacher) *network {
 	s.FillIn()
 	s.Context = n.Context
 	t := network{Settings: s, Builder: n.Builder, batch: n.batch, params: map[string]value{},
-		angles: map[[2]float64][2]value{}, more: &results{}}
+		angles: n.angles, more: &results{}}
 	for _, p := range s.Params() {
 		t.params[p.Name] = n.Input(TeacherParam(p.Name), program.FloatType(p.Dims...))
 	}

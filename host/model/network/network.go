@@ -21,12 +21,12 @@ type network struct {
 	*program.Builder
 	batch      int
 	quantizers Quantizers
-	params     map[string]value        // and the other operands of quantizers, and caches
-	shared     map[string]value        // inputs of attention in all layers, by their names
-	angles     map[[2]float64][2]value // tables of cosines and sines of all layers by RopeKey
-	more       *results                // of quantizers and caches
-	record     []string                // sites whose activations are results, too
-	cache      int                     // tokens that caches hold
+	params     map[string]value    // and the other operands of quantizers, and caches
+	shared     map[string]value    // inputs of attention in all blocks, by their names
+	angles     map[[7]any][2]value // tables of cosines and sines by RopeKey, also of a teacher
+	more       *results            // of quantizers and caches
+	record     []string            // sites whose activations are results, too
+	cache      int                 // tokens that caches hold
 }
 
 // hidden computes the model but its head, whose input and weight it returns: an embedding, blocks,
@@ -34,7 +34,7 @@ type network struct {
 func (n *network) hidden(tokens value) (x, head value) {
 	x = tokens.Lookup(n.weight("embedding")).Scale(n.InputScale())
 	for layer := range n.Layers {
-		n.placeLayer(layer)
+		n.setAngles(layer)
 		x = n.asCall(Block, architecture.LayerPrefix(layer), nil, []string{"x"}, []value{x},
 			func(n *network, in []value) value { return n.block(layer, in[0]) })
 	}
@@ -156,9 +156,10 @@ func (n *network) mix(p string, x quantized) value {
 	return n.attend(p, q, k, v).Reshape(n.batch*n.Context, n.QueryWidth())
 }
 
-// placeLayer sets the tables of the rotary position embedding of a layer, [positions, size/2] or
-// [batch·context, size/2]. Most layers of a model share them.
-func (n *network) placeLayer(layer int) {
+// setAngles sets the tables of the rotary position embedding of a layer, which most layers share:
+// [positions, size/2] or, if the rows of a batch have positions of their own, [batch·context,
+// size/2].
+func (n *network) setAngles(layer int) {
 	s := n.LayerRope(layer)
 	angles, known := n.angles[s.RopeKey()]
 	if !known {

@@ -2,6 +2,7 @@ package network
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -108,7 +109,7 @@ func New(s architecture.Settings, shape Shape, q Quantizers) (*program.Program, 
 	s.Context = shape.Context
 	n := network{Settings: s, Builder: program.NewSimplifier(s.Kind), batch: shape.Batch,
 		quantizers: q, params: map[string]value{}, shared: map[string]value{},
-		angles: map[[2]float64][2]value{}, more: &results{}, record: shape.Record}
+		angles: map[[7]any][2]value{}, more: &results{}, record: shape.Record}
 	write := map[Task]func(Shape){Predict: n.predict, Score: n.score, Decode: n.decode,
 		OneBlock: n.oneBlock}[shape.Task]
 	if write == nil {
@@ -198,7 +199,7 @@ func (n *network) predict(shape Shape) {
 	}
 	var teacherX, teacherHead value
 	if teacher != nil { // first, so that its values are freed before those of the model are kept
-		teacher.shared = n.shared
+		teacher.shared = maps.Clone(n.shared)
 		teacherX, teacherHead = teacher.hidden(flat(0))
 	}
 	x, head := n.hidden(flat(0))
@@ -295,7 +296,7 @@ func (n *network) oneBlock(shape Shape) {
 	if !n.declare(n.BlockParams(shape.Layer)) {
 		return
 	}
-	n.placeLayer(shape.Layer)
+	n.setAngles(shape.Layer)
 	if y := n.block(shape.Layer, x); len(shape.Record) == 0 {
 		n.Output(Stream, y)
 	}

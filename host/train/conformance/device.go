@@ -94,16 +94,16 @@ func (d *Device) compile(p *program.Program, args stage.Tensors) (*stage.Executa
 	if e, ok := d.compiled[hash]; ok {
 		return e, nil
 	}
-	stage := stage.Stage{Name: p.Name, Write: func(b *program.Builder,
+	s := stage.Stage{Name: p.Name, Write: func(b *program.Builder,
 		in stage.Values) stage.Values {
 		values := lists.Map(p.Inputs, func(i program.Input) program.Value { return in[i.Name] })
 		return transform.Inline(b, p, values...)
 	}}
 	for _, in := range p.Inputs {
 		spec := engine.Spec{Name: in.Name, Shape: args[in.Name].Shape()}
-		stage.Inputs = append(stage.Inputs, spec)
+		s.Inputs = append(s.Inputs, spec)
 	}
-	e, err := stage.Compile(d.device, nil)
+	e, err := s.Compile(d.device, nil)
 	if err != nil {
 		return nil, err
 	}

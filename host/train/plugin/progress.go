@@ -12,8 +12,8 @@ const mostWork = 30
 // ticks is how often progress is looked for in the time limit.
 const ticks = 4
 
-// unwatched is how long a call is not watched. Most end before: reading the processor times of all
-// processes would take longer than they do.
+// unwatched is how long after its start a call is looked at for the first time. Most calls have
+// ended by then, and reading the processor times of all processes would take longer than they do.
 const unwatched = 100 * time.Millisecond
 
 // watch calls giveUp, with the reason, when the plugin has made no progress for the time limit: it

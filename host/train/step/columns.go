@@ -106,17 +106,18 @@ func (c *Compiled) columnStatistics(t stage.Tensors, tokens []int32) (stage.Tens
 			})
 			a := fakequant.ColumnsOf(activations[0].Concatenate(0, activations[1:]...), true)
 			out[g.columnsName(spec.InputActivationsMax)] =
-				calls.Maximum(a[spec.InputActivationsMax])
+				calls.MaximumOverReplicas(a[spec.InputActivationsMax])
 			out[g.columnsName(spec.InputActivationsMean)] =
-				calls.Mean(a[spec.InputActivationsMean], p.replicas)
+				calls.MeanOverReplicas(a[spec.InputActivationsMean], p.replicas)
 			for name, v := range fakequant.ColumnsOf(weights[0].Concatenate(0, weights[1:]...), false) {
 				out[g.columnsName(name)] = v
 			}
 		}
 		return out
 	}
-	own := stage.Stage{Name: "statistics of columns", Inputs: specs, Calls: p.Model.Calls(of.Shape),
+	statistics := stage.Stage{Name: "statistics of columns", Inputs: specs,
+		Calls: p.Model.Calls(of.Shape),
 		Write: write}
 	out := stage.Tensors{}
-	return out, c.runOnce(own, out, t, stage.Tensors{tokensName: batch})
+	return out, c.runOnce(statistics, out, t, stage.Tensors{tokensName: batch})
 }

@@ -162,7 +162,7 @@ func (e *Evaluator) read(exec *stage.Executable) (list stage.Tensors, err error)
 			tensor = p.forwardName(false)(p.Model.(model.Language).Head())
 		}
 		if list[in.Name] = e.t[tensor]; list[in.Name] != nil && exec.ReadsBFloat16(i) {
-			if list[in.Name], err = e.halved(tensor); err != nil {
+			if list[in.Name], err = e.inBFloat16(tensor); err != nil {
 				return nil, err
 			}
 		}
@@ -171,9 +171,9 @@ func (e *Evaluator) read(exec *stage.Executable) (list stage.Tensors, err error)
 	return list, nil
 }
 
-// halved returns a tensor in bfloat16, which it keeps, if products round it to that or if no
+// inBFloat16 returns a tensor in bfloat16, which it keeps, if products round it to that or if no
 // element is changed by that: reading it takes half the time. Otherwise it returns the tensor.
-func (e *Evaluator) halved(tensor string) (made *engine.Buffer, err error) {
+func (e *Evaluator) inBFloat16(tensor string) (made *engine.Buffer, err error) {
 	b, dev := e.t[tensor], e.c.dev
 	if e.short[tensor] != nil || b.Shape().DType != shapes.Float32 {
 		return cmp.Or(e.short[tensor], b), nil

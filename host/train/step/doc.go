@@ -12,7 +12,7 @@
 // changes nothing. Weights are quantized once per step, for all micro-batches and all sites that
 // read them; the method computes e = x − Q(x) from it. If the operands of a
 // product have the same rotation, they and their gradients stay rotated; Q(x) itself, where needed,
-// is rotated back. Package update compiles stages for the device; package refresh recomputes
+// is rotated back. Package stage compiles stages for the device; package refresh recomputes
 // preconditioners between finish and update.
 //
 // On other devices the same stages are parts of one executable, with a loop over micro-batches.

@@ -131,7 +131,7 @@ func (p *Plan) gradients(kind gradientKind, b *program.Builder, of *modelProgram
 			x = b.Zeros(t.Dims...)
 		}
 		if gathered[i] {
-			x = calls.Scattered(x)
+			x = calls.ScatterSum(x)
 		}
 		out[summed[i].Name] = x
 	}
@@ -259,7 +259,7 @@ func (p *Plan) reduceReplicas(full bool, out stage.Values, reduced func(i int) b
 	if p.replicas == 1 {
 		return
 	}
-	out[lossName] = calls.Mean(out[lossName], p.replicas)
+	out[lossName] = calls.MeanOverReplicas(out[lossName], p.replicas)
 	for i, t := range p.summed(full) {
 		if !reduced(i) {
 			out[t.Name] = t.acrossReplicas(p, out[t.Name])
@@ -287,9 +287,9 @@ func (p *Plan) reduceStage() stage.Stage {
 func (t Tensor) acrossReplicas(p *Plan, x program.Value) program.Value {
 	switch {
 	case t.Maximum:
-		return calls.Maximum(x)
+		return calls.MaximumOverReplicas(x)
 	case p.divided(strings.Replace(t.Name, "sum/", "gradient/", 1), t.Dims):
-		return calls.Scattered(x)
+		return calls.ScatterSum(x)
 	}
-	return calls.Sum(x)
+	return calls.SumOverReplicas(x)
 }

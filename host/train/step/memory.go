@@ -97,7 +97,7 @@ func (c *Compiled) Memory() (most Memory, ok bool) {
 			sizes(all, quantized.OutputSpecs())
 		}
 		need := Memory{Temporary: m.Temporary, Other: m.Outputs - m.Aliased + m.Code}
-		if decodes && c.dev.Precision() == device.BFloat16 { // it keeps copies ([Evaluator.halved])
+		if decodes && c.dev.Precision() == device.BFloat16 { // it keeps copies ([Evaluator.inBFloat16])
 			for i, in := range e.Inputs {
 				if e.ReadsBFloat16(i) {
 					need.Other += in.Shape.ByteSize() / 2

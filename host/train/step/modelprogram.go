@@ -18,8 +18,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// modelProgram is a program of the model. tensors maps inputs of the program to the tensors of the
-// step where their names differ.
+// modelProgram describes a program of the model. tensors maps inputs of the program to the tensors
+// of the step where their names differ.
 type modelProgram struct {
 	model.ProgramOptions
 	tensors map[string]string

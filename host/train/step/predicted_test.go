@@ -351,7 +351,7 @@ func TestPredictedLoss(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			own := stage.Stage{Name: "loss", Calls: m.Calls(of.Shape),
+			s := stage.Stage{Name: "loss", Calls: m.Calls(of.Shape),
 				Write: func(b *program.Builder, in stage.Values) stage.Values {
 					return transform.Inline(b, p, lists.Map(p.Inputs,
 						func(i program.Input) program.Value { return in[i.Name] })...)
@@ -361,10 +361,10 @@ func TestPredictedLoss(t *testing.T) {
 				if in.Type.DType == program.Int {
 					dtype = shapes.Int32
 				}
-				own.Inputs = append(own.Inputs,
+				s.Inputs = append(s.Inputs,
 					engine.Spec{Name: in.Name, Shape: shapes.Make(dtype, in.Type.Shape...)})
 			}
-			e, err := own.Compile(d, nil)
+			e, err := s.Compile(d, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

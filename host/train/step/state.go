@@ -425,8 +425,8 @@ func (c *Compiled) initWeightQuantizers(t, columns stage.Tensors) error {
 		}
 		return out
 	}
-	own := stage.Stage{Name: "initial quantizer parameters", Inputs: specs, Write: write}
-	return c.runOnce(own, t, columns)
+	initial := stage.Stage{Name: "initial quantizer parameters", Inputs: specs, Write: write}
+	return c.runOnce(initial, t, columns)
 }
 
 func (c *Compiled) runOnce(s stage.Stage, t stage.Tensors, borrowed ...stage.Tensors) error {
@@ -465,11 +465,11 @@ func (c *Compiled) initActivationQuantizers(t, columns stage.Tensors, tokens []i
 		inputSpecs(shared, program.KindParam.Of, false),
 		[]engine.Spec{p.tokenSpec()}, p.columnSpecs())
 	of := p.batchProgram(false)
-	own := stage.Stage{Name: "calibration", Inputs: specs, Calls: p.Model.Calls(of.Shape),
+	calibration := stage.Stage{Name: "calibration", Inputs: specs, Calls: p.Model.Calls(of.Shape),
 		Write: func(b *program.Builder, in stage.Values) stage.Values {
 			return p.calibrate(b, &of, in)
 		}}
-	return c.runOnce(own, t, values, columns, stage.Tensors{tokensName: batch})
+	return c.runOnce(calibration, t, values, columns, stage.Tensors{tokensName: batch})
 }
 
 // calibrate returns the initial values of the quantizers of activations that in does not have.

@@ -97,10 +97,10 @@ func Simplify(p *program.Program) (*program.Program, error) {
 //	                               %4 = linear %3 %2
 //
 // Equal operations are computed once: the backward pass of a call reads what the forward pass has
-// computed. The adjoint of a call with the name again computes it once more, so that it need not
-// stay in memory; "" is no name. Its operands go through stop_gradient, which makes its operations
-// others than those of the forward pass.
-func Expand(p *program.Program, keep func(*program.Call) bool, again string) (
+// computed. The adjoint of a call with the name recompute computes it once more, so that it need
+// not stay in memory; "" is no name. Its operands go through stop_gradient, which makes its
+// operations others than those of the forward pass.
+func Expand(p *program.Program, keep func(*program.Call) bool, recompute string) (
 	*program.Program, error) {
 	expanded := func(n program.Node) bool {
 		return n.Op == program.OpCall && (keep == nil || !keep(n.Attr.Call))
@@ -115,7 +115,7 @@ func Expand(p *program.Program, keep func(*program.Call) bool, again string) (
 			}
 			key := fmt.Sprintf("%p %v", c, n.Args)
 			if results[key] == nil {
-				if c.Of != nil && c.Of.Name == again {
+				if c.Of != nil && c.Of.Name == recompute {
 					for i := range args {
 						args[i] = args[i].StopGradient()
 					}
