@@ -44,8 +44,8 @@ const (
 	keep = time.Minute
 	// unit is the number of elements of which parts are multiples: a cache line or more.
 	unit = 64
-	// least is the number of elements of the smallest chunk.
-	least = 1 << 16
+	// Chunks have at least so many elements. If most is exceeded, they have one part.
+	least, most = 1 << 16, 1 << 22
 )
 
 // Get returns a slice of the given length, whose elements are undefined.
@@ -66,8 +66,7 @@ func (p *Pool) Get(element reflect.Type, length int) any {
 	size := (length + unit - 1) / unit * unit
 	c, at := a.find(size)
 	if c == nil {
-		// Chunks grow with what there is. Pages that are never written take no memory.
-		n := max(size, least, a.total/4/unit*unit)
+		n := max(size, least, min(most, a.total/4/unit*unit)) // chunks grow with what there is
 		c, a.total = &chunk{memory: reflect.MakeSlice(reflect.SliceOf(element), n, n),
 			free: []span{{0, n}}}, a.total+n
 		a.chunks = append(a.chunks, c)

@@ -249,26 +249,32 @@ func (p *Plan) ReadsBFloat16(input int) bool { return p.slots[input].bfloat16 }
 
 // Memory returns the bytes that a run needs beside inputs and outputs: the largest sum of values
 // that are in use at a time, and of outputs that have been computed, less that of all outputs.
-// Outputs that may have the memory of an input are not counted.
-func (p *Plan) Memory() int {
-	now, most, outputs := 0, 0, 0
+// Elements of different types do not share memory. Outputs that may have the memory of an input are
+// not counted.
+func (p *Plan) Memory() (bytes int) {
+	now, most := map[reflect.Type]int{}, map[reflect.Type]int{}
+	counts := func(s slot) bool { return s.output < 0 || !s.replaces }
 	for i := range p.instructions {
-		for _, s := range p.takes[i] {
-			if s := p.slots[s]; s.output < 0 || !s.replaces {
-				now += s.bytes()
+		for _, id := range p.takes[i] {
+			if s := p.slots[id]; counts(s) {
+				e := s.element()
+				now[e] += s.bytes()
+				most[e] = max(most[e], now[e])
 			}
 		}
-		most = max(most, now)
-		for _, s := range p.gives[i] {
-			now -= p.slots[s].bytes()
+		for _, id := range p.gives[i] {
+			now[p.slots[id].element()] -= p.slots[id].bytes()
 		}
+	}
+	for _, n := range most {
+		bytes += n
 	}
 	for _, s := range p.slots {
-		if s.output >= 0 && !s.replaces {
-			outputs += s.bytes()
+		if s.output >= 0 && counts(s) {
+			bytes -= s.bytes()
 		}
 	}
-	return max(0, most-outputs)
+	return max(0, bytes)
 }
 
 func (s slot) bytes() int { return s.size * int(s.element().Size()) }

@@ -349,9 +349,8 @@ func TestBFloat16(t *testing.T) {
 	if err := compiled.Run([]any{x, w}, []any{got}, inTurn); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := compiled.Memory(), (2+2+4-4)*n*n; got != want {
-		t.Errorf("two operands of products and one that is added take %d bytes, want %d: "+
-			"the output is computed after them", got, want)
+	if got, want := compiled.Memory(), (2+2+4)*n*n; got != want {
+		t.Errorf("two operands of products and one that is added take %d bytes, want %d", got, want)
 	}
 	rounded := func(x []float32) []float64 {
 		return convert(x, func(v float32) float64 {
