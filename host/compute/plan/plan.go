@@ -44,7 +44,8 @@ type Plan struct {
 	slots        []slot
 	// The slots whose memory a run takes before, and gives back after, each instruction.
 	takes, gives [][]int
-	most         int // arguments of an instruction
+	small        bool // a run keeps its memory for the next one
+	most         int  // arguments of an instruction
 	pool         *memory.Pool
 	runs         sync.Pool // of *run
 }
@@ -203,6 +204,10 @@ func (c *compiler) shorten() {
 
 func listed(list []bool, i int) bool { return i < len(list) && list[i] }
 
+// smallPlan is the number of bytes of all slots up to which runs keep their memory, such as those of
+// decoding a token: taking and giving it back would cost a few percent of the time.
+const smallPlan = 4 << 20
+
 // assign finds when the slots that are neither inputs nor constants are first written and last
 // used. The memory of an output stays.
 func (p *Plan) assign() {
@@ -218,11 +223,14 @@ func (p *Plan) assign() {
 			}
 		}
 	}
+	bytes := 0
 	for s, i := range last {
 		if known[s] && p.slots[s].output < 0 {
 			p.gives[i] = append(p.gives[i], s)
+			bytes += p.slots[s].bytes()
 		}
 	}
+	p.small = bytes <= smallPlan
 }
 
 // element returns the type of the elements in memory.
@@ -339,6 +347,9 @@ func (p *Plan) Run(inputs, outputs []any, parallel loops.Parallel) error {
 		if err := in.run(args[:len(in.in)], args[len(in.in):], parallel); err != nil {
 			return fmt.Errorf("program %q: %s: %w", p.p.Name, in.name, err)
 		}
+		if p.small {
+			continue
+		}
 		for _, id := range p.gives[i] {
 			p.pool.Put(m.slots[id])
 			m.slots[id] = nil
@@ -347,28 +358,31 @@ func (p *Plan) Run(inputs, outputs []any, parallel loops.Parallel) error {
 	return nil
 }
 
-// begin returns a run without memory.
+// begin returns a run, with the memory of all slots if the plan is small.
 func (p *Plan) begin() *run {
-	m, ok := p.runs.Get().(*run)
-	if !ok {
-		m = &run{slots: make([]any, len(p.slots)), arguments: make([]any, p.most)}
+	if m, ok := p.runs.Get().(*run); ok {
+		return m
 	}
+	m := &run{slots: make([]any, len(p.slots)), arguments: make([]any, p.most)}
 	for i, s := range p.slots {
-		m.slots[i] = s.constant
+		if m.slots[i] = s.constant; p.small && s.constant == nil && s.input < 0 && s.output < 0 {
+			m.slots[i] = reflect.MakeSlice(reflect.SliceOf(s.element()), s.size, s.size).Interface()
+		}
 	}
 	return m
 }
 
-// end gives back the memory that a run still has, after an error.
+// end forgets the arguments of a run, and gives back the memory that it still has after an error.
 func (p *Plan) end(m *run) {
-	for _, list := range p.gives {
-		for _, id := range list {
-			if m.slots[id] != nil {
-				p.pool.Put(m.slots[id])
-			}
+	for i, s := range p.slots {
+		switch {
+		case s.input >= 0 || s.output >= 0:
+			m.slots[i] = nil
+		case !p.small && s.constant == nil && m.slots[i] != nil:
+			p.pool.Put(m.slots[i])
+			m.slots[i] = nil
 		}
 	}
-	clear(m.slots)
 	clear(m.arguments)
 	p.runs.Put(m)
 }
