@@ -204,8 +204,8 @@ func (c *compiler) shorten() {
 
 func listed(list []bool, i int) bool { return i < len(list) && list[i] }
 
-// smallPlan is the number of bytes of all slots up to which runs keep their memory, such as those of
-// decoding a token: taking and giving it back would cost a few percent of the time.
+// smallPlan is the number of bytes of all slots up to which runs keep their memory, such as those
+// of decoding a token: taking and giving it back would cost a few percent of the time.
 const smallPlan = 4 << 20
 
 // assign finds when the slots that are neither inputs nor constants are first written and last
