@@ -176,7 +176,7 @@ func (c *compiler) storeCodes() {
 	}
 	for _, in := range c.list {
 		for i, s := range in.in {
-			if listed(in.codes, i) && !whole[s] && c.slots[s].stored == "" {
+			if listed(in.codes, i) && !whole[s] && c.slots[s].stored == "" && c.slots[s].output < 0 {
 				c.slots[s].stored = passes.Int8
 			}
 		}
