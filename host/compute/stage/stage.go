@@ -34,6 +34,14 @@ func (n Nodes) Graph() *graph.Graph {
 	panic("a stage without inputs")
 }
 
+// Specs describes the nodes as inputs for a stage.
+func (n Nodes) Specs() (specs []engine.Spec) {
+	for _, name := range slices.Sorted(maps.Keys(n)) {
+		specs = append(specs, engine.Spec{Name: name, Shape: n[name].Shape()})
+	}
+	return specs
+}
+
 // A Stage is a function of named tensors, a program. It is compiled separately or becomes part of a
 // larger graph.
 type Stage struct {
@@ -158,19 +166,6 @@ func (s Stage) shapeOf(name string, t program.Type) shapes.Shape {
 			program.Int: shapes.Int32, program.Uint: shapes.Uint32, program.Bool: shapes.Bool}[t.DType]
 	}
 	return shapes.Make(dtype, t.Shape...)
-}
-
-// OutputSpecs describes the outputs as inputs for another stage.
-func (s Stage) OutputSpecs() (specs []engine.Spec, err error) {
-	p, outputs, err := s.Program()
-	if err != nil {
-		return nil, err
-	}
-	for i, name := range outputs {
-		shape := s.shapeOf(name, p.TypeOf(p.Outputs[i].Value))
-		specs = append(specs, engine.Spec{Name: name, Shape: shape})
-	}
-	return specs, nil
 }
 
 // Compile compiles the stage for a device.

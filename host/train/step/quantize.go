@@ -3,7 +3,6 @@ package step
 import (
 	"slices"
 
-	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/fakequant"
 	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/host/compute/stage"
@@ -52,19 +51,6 @@ func (p *Plan) quantizeStage() stage.Stage {
 		return out
 	}
 	return stage.Stage{Name: "quantize", Inputs: specs, Write: write, Stored: stored}
-}
-
-// quantizedSpecs describes the outputs of the quantize stage as inputs of another; nil if nothing
-// is quantized. Like functions that build graphs, it panics on a mistake.
-func (p *Plan) quantizedSpecs() []engine.Spec {
-	if len(p.quantizeInputs()) == 0 {
-		return nil
-	}
-	specs, err := p.quantizeStage().OutputSpecs()
-	if err != nil {
-		panic(err)
-	}
-	return specs
 }
 
 // setNext adds the next states of a quantizer, if it has any, to out. name returns the name of a

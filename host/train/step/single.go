@@ -86,9 +86,14 @@ func (p *Plan) singleStage(w *single, name string) stage.Stage {
 	in = append(in, p.stepSpecs()...)
 	return stage.Stage{Name: name, Inputs: in, Build: func(in stage.Nodes) stage.Nodes {
 		have := maps.Clone(in)
-		add := func(s stage.Stage) { maps.Copy(have, s.Lower(have)) }
+		add := func(s stage.Stage) stage.Nodes {
+			out := s.Lower(have)
+			maps.Copy(have, out)
+			return out
+		}
+		var quantized []engine.Spec
 		if len(p.quantizeInputs()) > 0 {
-			add(p.quantizeStage())
+			quantized = add(p.quantizeStage()).Specs()
 			if len(p.Adapters) > 0 {
 				add(p.mergedStage())
 			}
@@ -97,7 +102,7 @@ func (p *Plan) singleStage(w *single, name string) stage.Stage {
 		if p.replicas > 1 {
 			add(p.reduceStage())
 		}
-		add(p.finishStage(p.quantizedSpecs()))
+		add(p.finishStage(quantized))
 		losses, norms := have[lossName], have[normsName]
 		for i, k := range p.keys.optimizer {
 			have[k.node] = graph.Reshape(graph.Slice(have[optimizerKeysName], graph.AxisElem(i)), 2)
