@@ -17,10 +17,10 @@ const ByRows = "by-rows"
 // Names of the calls that communicate between replicas. Their meaning is that of a single replica:
 // the tensor itself.
 const (
-	Sum            = "sum-across-replicas"
-	Maximum        = "maximum-across-replicas"
-	ScatteredSum   = "scattered-sum-across-replicas"
-	GatheredInRows = "gathered-rows" // its setting tells whether the transfer is rounded
+	AllReduceSum     = "sum-across-replicas"
+	AllReduceMaximum = "maximum-across-replicas"
+	ReduceScatter    = "scattered-sum-across-replicas"
+	AllGather        = "gathered-rows" // its setting reports whether values are rounded for it
 )
 
 // RowsOf returns the number of rows of the first input of a program.
@@ -53,10 +53,12 @@ func identity(name string, setting any, x program.Value) program.Value {
 }
 
 // SumOverReplicas returns the sum of a tensor over all replicas.
-func SumOverReplicas(x program.Value) program.Value { return identity(Sum, nil, x) }
+func SumOverReplicas(x program.Value) program.Value { return identity(AllReduceSum, nil, x) }
 
 // MaximumOverReplicas returns the maximum of a tensor over all replicas.
-func MaximumOverReplicas(x program.Value) program.Value { return identity(Maximum, nil, x) }
+func MaximumOverReplicas(x program.Value) program.Value {
+	return identity(AllReduceMaximum, nil, x)
+}
 
 // MeanOverReplicas returns the mean of a tensor over a number of replicas, which is that of the
 // device.
@@ -65,11 +67,11 @@ func MeanOverReplicas(x program.Value, replicas int) program.Value {
 }
 
 // ScatterSum returns the sum of a tensor over all replicas, of which each computes its rows.
-func ScatterSum(x program.Value) program.Value { return identity(ScatteredSum, nil, x) }
+func ScatterSum(x program.Value) program.Value { return identity(ReduceScatter, nil, x) }
 
 // Gathered returns a tensor that is sharded by rows as the forward pass and, once more, the
 // backward pass read it, so that it is not kept in between. If rounded is set, it is transferred in
 // the device's precision.
 func Gathered(x program.Value, rounded bool) program.Value {
-	return identity(GatheredInRows, rounded, x)
+	return identity(AllGather, rounded, x)
 }

@@ -24,9 +24,9 @@ type Function struct {
 	BFloat16  []bool
 	Temporary int64 // bytes of memory for intermediate values
 	// Run computes out from in, whose elements are in row-major order, floats of 16 bits as uint16. It
-	// sets those of out that are nil to memory of [Device.Memory], and writes every element. What it
-	// has set is the caller's, also after an error. Results must not depend on how many tasks run at
-	// once.
+	// sets those of out that are nil to memory of [Device.Memory] or to new memory, and writes every
+	// element. What it has set is the caller's, also after an error. Results must not depend on how
+	// many tasks run at once.
 	Run func(in, out []any, parallel loops.Parallel) error
 }
 

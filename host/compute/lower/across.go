@@ -22,13 +22,13 @@ func ownRule(name string) func(c Call) []*graph.Node {
 				codesInMemory)
 			return lists.Map(p.Outputs, func(o program.Output) *graph.Node { return out[o.Name] })
 		}
-	case calls.Sum:
+	case calls.AllReduceSum:
 		return one(func(x *graph.Node) *graph.Node { return graph.AllReduce(x, graph.Sum) })
-	case calls.Maximum:
+	case calls.AllReduceMaximum:
 		return one(func(x *graph.Node) *graph.Node { return graph.AllReduce(x, graph.Maximum) })
-	case calls.ScatteredSum:
+	case calls.ReduceScatter:
 		return one(engine.ScatterSum)
-	case calls.GatheredInRows:
+	case calls.AllGather:
 		return func(c Call) []*graph.Node {
 			x := c.Args[0]
 			if !engine.HasRows(x) {

@@ -61,7 +61,7 @@ func (a Adjoint) Node() *graph.Node {
 
 // Lower adds the operations of p to the graph, as the function [Lower] does, but rotations of rows
 // are kernels if the device has them, each of which reads and writes each number once. Adjoints of
-// calls with the name recompute compute what they read of the forward pass once more, so that it
+// calls whose name is recompute compute what they read of the forward pass once more, so that it
 // need not stay in memory; "" is no name. Inputs and outputs that are codes may be int8.
 func (r Calls) Lower(g *graph.Graph, p *program.Program, inputs []*graph.Node,
 	recompute string) map[string]*graph.Node {

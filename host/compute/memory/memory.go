@@ -44,7 +44,8 @@ const (
 	keep = time.Minute
 	// unit is the number of elements of which parts are multiples: a cache line or more.
 	unit = 64
-	// Chunks have at least so many elements. If most is exceeded, they have one part.
+	// Chunks grow with what there is, from least to most elements. A slice that is larger than that
+	// gets a chunk of its own.
 	least, most = 1 << 16, 1 << 22
 )
 
@@ -66,7 +67,7 @@ func (p *Pool) Get(element reflect.Type, length int) any {
 	size := (length + unit - 1) / unit * unit
 	c, at := a.find(size)
 	if c == nil {
-		n := max(size, least, min(most, a.total/4/unit*unit)) // chunks grow with what there is
+		n := max(size, least, min(most, a.total/4/unit*unit))
 		c, a.total = &chunk{memory: reflect.MakeSlice(reflect.SliceOf(element), n, n),
 			free: []span{{0, n}}}, a.total+n
 		a.chunks = append(a.chunks, c)

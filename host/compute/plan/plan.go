@@ -365,8 +365,13 @@ func (p *Plan) begin() *run {
 	}
 	m := &run{slots: make([]any, len(p.slots)), arguments: make([]any, p.most)}
 	for i, s := range p.slots {
-		if m.slots[i] = s.constant; p.small && s.constant == nil && s.input < 0 && s.output < 0 {
-			m.slots[i] = reflect.MakeSlice(reflect.SliceOf(s.element()), s.size, s.size).Interface()
+		m.slots[i] = s.constant
+	}
+	for _, list := range p.gives {
+		for _, id := range list {
+			if s := p.slots[id]; p.small {
+				m.slots[id] = reflect.MakeSlice(reflect.SliceOf(s.element()), s.size, s.size).Interface()
+			}
 		}
 	}
 	return m

@@ -174,9 +174,9 @@ func (s Settings) LayerRope(layer int) Settings {
 
 // RopeKey returns what the tables of [Settings.ByPosition] follow from, given the settings of a
 // layer by [Settings.LayerRope].
-func (s Settings) RopeKey() [7]any {
-	return [...]any{s.HeadSize, s.RopeTheta, s.RopeFactor, s.RopeScaling, s.RopeLow, s.RopeHigh,
-		s.RopeOriginal}
+func (s Settings) RopeKey() string {
+	return fmt.Sprint(s.HeadSize, s.RopeTheta, s.RopeFactor, s.RopeScaling, " ", s.RopeLow, s.RopeHigh,
+		s.RopeOriginal)
 }
 
 // QueryKeyNorm reports whether queries and keys are normalized.

@@ -23,7 +23,7 @@ type network struct {
 	quantizers Quantizers
 	params     map[string]value    // and the other operands of quantizers, and caches
 	shared     map[string]value    // inputs of attention in all blocks, by their names
-	angles     map[[7]any][2]value // tables of cosines and sines by RopeKey, also of a teacher
+	angles     map[string][2]value // tables of cosines and sines by RopeKey, also of a teacher
 	more       *results            // of quantizers and caches
 	record     []string            // sites whose activations are results, too
 	cache      int                 // tokens that caches hold

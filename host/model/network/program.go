@@ -109,7 +109,7 @@ func New(s architecture.Settings, shape Shape, q Quantizers) (*program.Program, 
 	s.Context = shape.Context
 	n := network{Settings: s, Builder: program.NewSimplifier(s.Kind), batch: shape.Batch,
 		quantizers: q, params: map[string]value{}, shared: map[string]value{},
-		angles: map[[7]any][2]value{}, more: &results{}, record: shape.Record}
+		angles: map[string][2]value{}, more: &results{}, record: shape.Record}
 	write := map[Task]func(Shape){Predict: n.predict, Score: n.score, Decode: n.decode,
 		OneBlock: n.oneBlock}[shape.Task]
 	if write == nil {

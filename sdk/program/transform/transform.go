@@ -97,7 +97,7 @@ func Simplify(p *program.Program) (*program.Program, error) {
 //	                               %4 = linear %3 %2
 //
 // Equal operations are computed once: the backward pass of a call reads what the forward pass has
-// computed. The adjoint of a call with the name recompute computes it once more, so that it need
+// computed. The adjoint of a call whose name is recompute computes it once more, so that it need
 // not stay in memory; "" is no name. Its operands go through stop_gradient, which makes its
 // operations others than those of the forward pass.
 func Expand(p *program.Program, keep func(*program.Call) bool, recompute string) (
