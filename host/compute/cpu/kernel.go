@@ -39,7 +39,7 @@ type pass struct {
 type port struct {
 	name  string
 	dtype program.DType
-	at    passes.Storage // of a float
+	at    passes.Storage // of floats and bools
 	size  int            // elements
 }
 
@@ -51,8 +51,9 @@ const (
 
 // Compile compiles p, which must be valid, for the given number of rows, or refuses it with a
 // [*passes.Refusal]. All inputs and outputs must have elements in every row, except scalars and
-// inputs of shape [1, n], which all rows share. stored maps names of float inputs and outputs to
-// their storage; the default is float32.
+// inputs of shape [1, n], which all rows share. stored maps names of inputs and outputs to their
+// storage: floats, which are in float32 by default, and bools, whose number is a multiple of eight
+// if it is Bits.
 func Compile(
 	p *program.Program, rows int, stored map[string]passes.Storage,
 ) (k *Kernel, err error) {
@@ -101,9 +102,13 @@ func compile(a *analysis, stored map[string]passes.Storage) (*Kernel, error) {
 	for _, o := range a.p.Outputs {
 		k.outputs = append(k.outputs, portOf(o.Name, a.p.TypeOf(o.Value), stored))
 	}
+	least := 1
 	for _, p := range append(slices.Clone(k.inputs), k.outputs...) {
-		if p.at == passes.Float16 {
+		switch p.at {
+		case passes.Float16:
 			return nil, a.refusal("%q is stored in binary16", p.name)
+		case passes.Bits:
+			least = 8 // a byte belongs to one tile
 		}
 	}
 	last := a.choosePasses()
@@ -117,17 +122,18 @@ func compile(a *analysis, stored map[string]passes.Storage) (*Kernel, error) {
 			widest = max(widest, v.size)
 		}
 	}
-	k.tile = max(1, min(tileElements/widest, tileScratch/4/max(1, k.scratch), k.rows))
+	k.tile = max(least, min(tileElements/widest, tileScratch/4/max(1, k.scratch), k.rows))
 	if k.tile > line {
 		k.tile &^= line - 1
 	}
+	k.tile = k.tile / least * least
 	k.unit = max(1, unitElements/(k.tile*widest))
 	return k, nil
 }
 
 func portOf(name string, t program.Type, stored map[string]passes.Storage) port {
 	at := passes.Float32
-	if s, ok := stored[name]; ok && t.DType == program.Float {
+	if s, ok := stored[name]; ok && (t.DType == program.Float || s == passes.Bits) {
 		at = s
 	}
 	return port{name, t.DType, at, int(t.Size())}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/cpu"
+	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/testing/testrows"
 	"github.com/cage-qat/cage/sdk/program"
@@ -342,6 +343,47 @@ func TestBytes(t *testing.T) {
 		if fmt.Sprint(in) != fmt.Sprint(want) {
 			t.Errorf("%s: got %v, want %v", storage, in, want)
 		}
+	}
+}
+
+// TestFlags checks that bools in bits have the values of others, in tiles of any number of rows.
+func TestFlags(t *testing.T) {
+	for _, columns := range []int{1, 3, 24, 1000} {
+		n := 8 * 107
+		shape := []int{n, columns}
+		b := program.NewBuilder("flags")
+		x := b.Input("x", program.FloatType(shape...))
+		b.Output("flags", x.Gt(x.MeanRow().Scale(0.1)))
+		forward := built(t, b)
+		b = program.NewBuilder("flags.read")
+		flags := b.Input("flags", program.Type{DType: program.Bool, Shape: shape})
+		b.Output("y", flags.Select(b.Input("x", program.FloatType(shape...)), b.Const(0)))
+		back := built(t, b)
+		rows := numbers(rand.New(rand.NewPCG(1, 2)), n*columns, false)
+		var got [2][]float32
+		for i, memory := range []any{make([]bool, n*columns), make([]loops.Flags, n*columns/8)} {
+			stored := map[string]passes.Storage{}
+			if i == 1 {
+				stored["flags"] = passes.Bits
+			}
+			got[i] = make([]float32, n*columns)
+			write, err := cpu.Compile(forward, n, stored)
+			if err != nil {
+				t.Fatal(err)
+			}
+			read, err := cpu.CompileFlat(back, stored)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = write.Run([]any{rows}, []any{memory}, cpu.Goroutines(3))
+			if err == nil {
+				err = read.Run([]any{memory, rows}, []any{got[i]}, cpu.Goroutines(3))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		same(t, "in bits", back, [][]float32{got[1]}, [][]float32{got[0]})
 	}
 }
 

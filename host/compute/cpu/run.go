@@ -16,9 +16,9 @@ import (
 
 // A Call is a kernel with the memory of its program's inputs and outputs, a row-major slice for
 // each: []float32; []uint16 for floats stored in bfloat16, []int8 and []uint8 in 8 bits;
-// []int32 and []uint32 for integers; []bool for bools. A scalar is a slice of one element. An input
-// and the output of the same name and storage may be the same slice, which is then updated in
-// place; otherwise slices must not overlap.
+// []int32 and []uint32 for integers; []bool or []loops.Flags for bools. A scalar is a slice of one
+// element. An input and the output of the same name and storage may be the same slice, which is
+// then updated in place; otherwise slices must not overlap.
 type Call struct {
 	Kernel          *Kernel
 	Inputs, Outputs []any
@@ -268,7 +268,9 @@ func (k *Kernel) check(kind string, ports []port, memory []any) error {
 		case []uint8:
 			n, ok = len(m), p.dtype == program.Float && p.at == passes.Uint8
 		case []bool:
-			n, ok = len(m), p.dtype == program.Bool
+			n, ok = len(m), p.dtype == program.Bool && p.at == passes.Float32
+		case []loops.Flags:
+			n, ok = 8*len(m), p.at == passes.Bits
 		case []int32:
 			n, ok = len(m), p.dtype == program.Int
 		case []uint32:
@@ -294,6 +296,8 @@ func (k *Kernel) load(dst []float32, inputs []any, i, from int) {
 		loops.FromBytes(dst, m[from:])
 	case []bool:
 		loops.FromBools(dst, m[from:])
+	case []loops.Flags:
+		loops.FromFlags(dst, m[from/8:])
 	case []int32:
 		for i := range dst {
 			dst[i] = math.Float32frombits(uint32(m[from+i]))
@@ -317,6 +321,8 @@ func store(memory any, from int, a []float32) {
 		loops.ToUint8(m[from:from+len(a)], a)
 	case []bool:
 		loops.ToBools(m[from:from+len(a)], a)
+	case []loops.Flags:
+		loops.ToFlags(m[from/8:], a)
 	case []int32:
 		for i, x := range a {
 			m[from+i] = int32(math.Float32bits(x))

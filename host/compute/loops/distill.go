@@ -20,15 +20,12 @@ const distillPart = 4096
 
 // Distilled writes the divergence and the cross-entropy of each row. It also writes the gradients
 // of their weighted mean with respect to the logits, times factors, to gradients or, rounded to
-// bfloat16, to short; the other slice is nil.
+// bfloat16, to short; the other slice is nil, and gradients may be the slice of the logits.
 func (l Logits) Distilled(d Distillation, divergences, crossEntropies, gradients []float32,
 	short []uint16, factors []float32, parallel Parallel) error {
 	return l.each(parallel, func(i int, row []float32, scratch *[]float32) {
 		memory := scratchOf(scratch, 2*l.Columns+5*distillPart)
 		slopes, gradient, parts := memory[:l.Columns], memory[l.Columns:2*l.Columns], memory[2*l.Columns:]
-		if gradients != nil {
-			gradient = gradients[i*l.Columns:][:l.Columns]
-		}
 		teacher, target := d.Teacher[i*l.Columns:][:l.Columns], l.Targets[i]
 		scale := float32(1 / d.Temperature)
 		highestP, totalP := softmaxParts(gradient, teacher, scale)
@@ -78,6 +75,8 @@ func (l Logits) Distilled(d Distillation, divergences, crossEntropies, gradients
 		gradient[target] -= rest
 		if gradients == nil {
 			ToBFloat16(short[i*l.Columns:][:l.Columns], gradient)
+		} else {
+			copy(gradients[i*l.Columns:], gradient)
 		}
 	})
 }

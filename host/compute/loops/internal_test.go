@@ -238,6 +238,17 @@ func TestMemory(t *testing.T) {
 		sameLoop(t, FromBools, bools)
 		sameLoop(t, ToBools, a)
 		sameLoop(t, ToInt8, whole)
+		flags, floats, want := make([]Flags, n/8+1), make([]float32, n/8*8), make([]bool, n/8*8)
+		ToFlags(flags, a[:n/8*8])
+		ToBools(want, a)
+		if FromFlags(floats, flags); flags[n/8] != 0 {
+			t.Fatalf("flags of %d numbers are written beyond the end", n)
+		}
+		for i, w := range want {
+			if floats[i] != boolFloat(w) {
+				t.Fatalf("flag %d of %d is %v, want %v", i, n, floats[i], w)
+			}
+		}
 	}
 }
 

@@ -17,7 +17,8 @@ const taskElements = 1 << 15
 
 // Losses writes the loss log Σ exp(logits) − logits[target] of each row. It also writes the
 // gradients of the losses with respect to the logits, times factors, to gradients or, rounded to
-// bfloat16, to short; the other slice is nil. If a prediction is certain, its gradient is 0.
+// bfloat16, to short; the other slice is nil, and gradients may be the slice of the logits. If a
+// prediction is certain, its gradient is 0.
 func (l Logits) Losses(losses, gradients []float32, short []uint16, factors []float32,
 	parallel Parallel) error {
 	return l.each(parallel, func(i int, row []float32, scratch *[]float32) {
@@ -25,9 +26,10 @@ func (l Logits) Losses(losses, gradients []float32, short []uint16, factors []fl
 		if gradients != nil {
 			exponentials = gradients[i*l.Columns:][:l.Columns]
 		}
-		highest, sum := softmaxParts(exponentials, row, 1)
 		target := l.Targets[i]
-		losses[i] = float32(math.Log(float64(sum))) + highest - row[target]
+		chosen := row[target]
+		highest, sum := softmaxParts(exponentials, row, 1)
+		losses[i] = float32(math.Log(float64(sum))) + highest - chosen
 		BinaryS(Mul, exponentials, exponentials, factors[i]/sum)
 		exponentials[target] -= factors[i]
 		if gradients == nil {

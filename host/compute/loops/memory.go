@@ -65,6 +65,38 @@ func ToBools(dst []bool, a []float32) {
 	}
 }
 
+// Flags are eight bools, the first in the lowest bit.
+type Flags uint8
+
+// flagFloats has the bits of each byte as floats.
+var flagFloats = func() (table [256][8]float32) {
+	for i := range table {
+		for j := range table[i] {
+			table[i][j] = float32(i >> j & 1)
+		}
+	}
+	return table
+}()
+
+// FromFlags converts false to 0 and true to 1, for a multiple of eight.
+func FromFlags(dst []float32, a []Flags) {
+	for i := range a[:len(dst)/8] {
+		*(*[8]float32)(dst[8*i:]) = flagFloats[a[i]]
+	}
+}
+
+// ToFlags converts 0 to false and other numbers to true, for a multiple of eight.
+func ToFlags(dst []Flags, a []float32) {
+	for i := toFlags(dst, a); i < len(a)/8; i++ {
+		dst[i] = 0
+		for j, x := range a[8*i : 8*i+8] {
+			if x != 0 {
+				dst[i] |= 1 << j
+			}
+		}
+	}
+}
+
 // Spread repeats each element of a the given number of times.
 func Spread(dst, a []float32, times int) {
 	if times == 1 {

@@ -88,6 +88,15 @@ func toBools(dst []bool, a []float32) (i int) {
 	return i
 }
 
+func toFlags(dst []Flags, a []float32) (i int) {
+	var zero floats8
+	for ; hasAVX2 && i < len(a)/8; i++ {
+		dst[i] = Flags(get(a[8*i:]).NotEqual(zero).ToBits())
+	}
+	done()
+	return i
+}
+
 func toInt8(dst []int8, a []float32) (i int) {
 	for ; hasAVX512 && i <= len(dst)-16; i += 16 {
 		get16(a[i:]).ConvertToInt32().SaturateToInt8().Store(dst[i:])

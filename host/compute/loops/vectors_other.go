@@ -13,6 +13,7 @@ func toBFloat16([]uint16, []float32) int            { return 0 }
 func toInt8([]int8, []float32) int                  { return 0 }
 func fromBools([]float32, []bool) int               { return 0 }
 func toBools([]bool, []float32) int                 { return 0 }
+func toFlags([]Flags, []float32) int                { return 0 }
 func gate([]uint16, []uint16, []uint16) int         { return 0 }
 func gateAdjoints(_, _, _, _, _ []uint16) int       { return 0 }
 func bits256([]uint32, [2]uint32, uint32) int       { return 0 }

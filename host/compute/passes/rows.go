@@ -12,10 +12,10 @@ import (
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
-// Storage is the type in which floats are stored in memory. Arithmetic is in float32.
+// Storage is the type in which floats, or bools, are stored in memory. Arithmetic is in float32.
 type Storage string
 
-// The types in which floats are stored in memory.
+// The types in which floats are stored in memory, and Bits, eight bools in a byte.
 const (
 	Float32  Storage = "f32"
 	BFloat16 Storage = "bf16"
@@ -23,6 +23,7 @@ const (
 	// Int8 and Uint8 are for integers from −128 to 127, and from 0 to 255.
 	Int8  Storage = "i8"
 	Uint8 Storage = "u8"
+	Bits  Storage = "bits"
 )
 
 // A Layout maps the elements of a tensor to rows. All rows have the same number of elements, which

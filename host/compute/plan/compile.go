@@ -32,6 +32,8 @@ type compiler struct {
 	replaced []int
 	inputOf  map[program.ID]int
 	rows     map[string]compiledRows // by program and storage: layers have the same programs
+	// earlier has the groups that come before others though these do not depend on them.
+	earlier map[int][]int
 }
 
 type compiledRows struct {
@@ -72,6 +74,7 @@ func (c *compiler) instruct() error {
 	if err := c.joinAdjoints(); err != nil {
 		return err
 	}
+	c.readBefore()
 	used := c.usedOutside()
 	for g, group := range c.groups {
 		n := c.p.Node(group.nodes[0])
@@ -288,6 +291,32 @@ func (c *compiler) joinAdjoints() error {
 	return nil
 }
 
+// readBefore puts groups that read an input before the one that computes the output in its memory,
+// unless they depend on that.
+func (c *compiler) readBefore() {
+	readers := map[program.ID][]int{}
+	for g, group := range c.groups {
+		for _, id := range slices.Concat(group.nodes, group.adjoint) {
+			for _, a := range c.p.Node(id).Args {
+				for _, s := range c.sources(a) {
+					readers[s] = append(readers[s], g)
+				}
+			}
+		}
+	}
+	c.earlier = map[int][]int{}
+	for i, o := range c.p.Outputs {
+		g, input := c.place[c.source[o.Value]], program.ID(c.replaced[i])
+		for _, r := range readers[input] {
+			if g >= 0 && r != g && !c.needs(r, g, map[int]bool{}) {
+				c.earlier[g] = append(c.earlier[g], r)
+			}
+		}
+	}
+	c.sort()
+	c.earlier = nil
+}
+
 // key is [callKey] of values.
 func (c *compiler) key(of *program.Call, args []program.ID) string {
 	sources := make([]int, len(args))
@@ -308,8 +337,9 @@ func (c *compiler) needs(g, other int, seen map[int]bool) bool {
 	})
 }
 
-// before lists the groups that compute what a group reads.
+// before lists the groups that compute what a group reads, and those of earlier.
 func (c *compiler) before(g int) (list []int) {
+	list = slices.Clone(c.earlier[g])
 	for _, id := range slices.Concat(c.groups[g].nodes, c.groups[g].adjoint) {
 		for _, a := range c.p.Node(id).Args {
 			for _, s := range c.sources(a) {
@@ -552,6 +582,9 @@ func (c *compiler) onePass(nodes []program.ID, used []bool) error {
 		in.out[i] = c.slotOf[id]
 	}
 	slotsIn, slotsOut := in.in, in.out
+	in.overwrites = func(out, in int) bool {
+		return p.TypeOf(p.Outputs[out].Value).Equal(p.Inputs[in].Type)
+	}
 	in.compile = func(storedIn func(slot int) passes.Storage) (*cpu.Kernel, error) {
 		stored, of := map[string]passes.Storage{}, *p
 		of.Outputs = slices.Clone(p.Outputs)
@@ -565,8 +598,11 @@ func (c *compiler) onePass(nodes []program.ID, used []bool) error {
 		}
 		for i, s := range slotsOut {
 			o := &of.Outputs[i]
-			if of.Input(o.Name) >= 0 && stored[o.Name] != storedIn(s) { // not in the input's memory
-				o.Name = fmt.Sprint("out.", i)
+			at := of.Input(o.Name)
+			if reused := slices.Index(slotsIn, s); reused >= 0 {
+				o.Name = p.Inputs[reused].Name
+			} else if at >= 0 && (c.slots[slotsIn[at]].input < 0 || stored[o.Name] != storedIn(s)) {
+				o.Name = fmt.Sprint("out.", i) // it is not in the input's memory
 			}
 			note(o.Name, s)
 		}

@@ -31,6 +31,9 @@ type Kernel struct {
 	// InPlace tells that results and operands may be the same memory if an output and an input of the
 	// program have the same name.
 	InPlace bool
+	// GradientsInPlace is the number of first operands whose gradients Adjoint can compute in the
+	// memory of these.
+	GradientsInPlace int
 	// AllGradients tells that Adjoint computes the gradients of all operands that are floats, also
 	// those that nothing reads.
 	AllGradients bool
@@ -359,6 +362,9 @@ func (c *compiler) adjoint(of *program.Call, operands []int, sum int, results []
 		in.short[0] = false
 	}
 	in.out = append(in.out, c.scratch(k.Scratch)...)
+	in.overwrites = func(gradient, operand int) bool {
+		return gradient == operand && operand < k.GradientsInPlace
+	}
 	r, s := n+len(f.results), n+len(f.results)+len(f.saved)
 	in.run = func(in, out []any, parallel loops.Parallel) error {
 		last := len(in) - 1

@@ -68,7 +68,9 @@ type instruction struct {
 	codes         []bool // inputs that it reads as 8-bit integers
 	bfloat16      []bool // inputs that may be in bfloat16, which the caller of Run then gives
 	inPlace       bool   // an output may have the memory of the input that it replaces
-	pass          bool   // by package cpu, which reads and writes floats as they are stored
+	// overwrites, unless nil, reports whether a value may be computed in the memory of an input.
+	overwrites func(out, in int) bool
+	pass       bool // by package cpu, which reads and writes floats as they are stored
 	// compile, unless nil, makes the kernel of a pass once it is known how floats are stored.
 	compile func(stored func(slot int) passes.Storage) (*cpu.Kernel, error)
 	kernels []kernel // of a pass, or of several that are computed side by side
@@ -119,6 +121,8 @@ func Compile(p *program.Program, o Options) (plan *Plan, err error) {
 	if o.Arithmetic == matmul.BFloat16 {
 		c.shorten()
 	}
+	c.storeBools()
+	c.reuse()
 	for i := range c.list {
 		in := &c.list[i]
 		if in.compile == nil {
@@ -162,46 +166,6 @@ func Prepare(p *program.Program, o Options) (*program.Program, error) {
 	return transform.Simplify(p)
 }
 
-// storeCodes stores values in 8 bits that all readers read so, where the instruction that computes
-// them can.
-func (c *compiler) storeCodes() {
-	whole := make([]bool, len(c.slots)) // slots that are written or read as floats
-	for _, in := range c.list {
-		for i, s := range in.in {
-			whole[max(s, 0)] = whole[max(s, 0)] || s >= 0 && !listed(in.codes, i)
-		}
-		for _, s := range in.out {
-			whole[max(s, 0)] = whole[max(s, 0)] || s >= 0 && in.compile == nil
-		}
-	}
-	for _, in := range c.list {
-		for i, s := range in.in {
-			if listed(in.codes, i) && !whole[s] && c.slots[s].stored == "" && c.slots[s].output < 0 {
-				c.slots[s].stored = passes.Int8
-			}
-		}
-	}
-}
-
-// shorten stores values in bfloat16 that every reader rounds, where the instruction that computes
-// them can.
-func (c *compiler) shorten() {
-	keeps := make([]bool, len(c.slots)) // slots that an instruction reads unrounded
-	for _, in := range c.list {
-		for i, s := range in.in {
-			keeps[max(s, 0)] = keeps[max(s, 0)] || s >= 0 && !listed(in.rounds, i)
-		}
-	}
-	for _, in := range c.list {
-		for i, id := range in.out {
-			if s := &c.slots[max(id, 0)]; id >= 0 && listed(in.short, i) && !keeps[id] && s.output < 0 &&
-				s.dtype == program.Float && s.stored == "" {
-				s.stored = passes.BFloat16
-			}
-		}
-	}
-}
-
 func listed(list []bool, i int) bool { return i < len(list) && list[i] }
 
 // smallPlan is the number of bytes of all slots up to which runs keep their memory, such as those
@@ -240,6 +204,8 @@ func (s slot) element() reflect.Type {
 		return reflect.TypeFor[uint16]()
 	case s.stored == passes.Int8:
 		return reflect.TypeFor[int8]()
+	case s.stored == passes.Bits:
+		return reflect.TypeFor[loops.Flags]()
 	case s.stored == passes.Uint8:
 		return reflect.TypeFor[uint8]()
 	case s.dtype == program.Float:

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -184,6 +185,47 @@ func TestMemory(t *testing.T) {
 	}))
 	if got, want := p.Memory(), 4*n*n; got != want {
 		t.Errorf("a chain of products takes %d bytes, want %d", got, want)
+	}
+}
+
+// TestMemoryOfOperands checks that a sum is computed in the memory of an operand, unless that is
+// read later.
+func TestMemoryOfOperands(t *testing.T) {
+	const n = 64
+	for later, want := range []int{4 * n * n, 12 * n * n} {
+		p := build(t, func(b *program.Builder) {
+			w := b.Input("w", program.FloatType(n, n))
+			x := w.MatMul(w)
+			y := x.MatMul(w)
+			z := x.Sub(y).MatMul(w)
+			if later == 1 {
+				z = z.Add(x.MatMul(y))
+			}
+			b.Output("z", z)
+		})
+		if got := compile(t, p).Memory(); got != want {
+			t.Errorf("%d later readers: %d bytes, want %d", later, got, want)
+		}
+	}
+}
+
+// TestReadBefore checks that what reads an input is computed before its replacement, which then
+// needs no memory.
+func TestReadBefore(t *testing.T) {
+	p := compile(t, build(t, func(b *program.Builder) {
+		x := b.Input("x", program.FloatType(64, 64))
+		b.Output("x", x.Shift(1))
+		b.Output("product", x.MatMul(x))
+	}))
+	if got := p.Memory(); got != 0 {
+		t.Errorf("it takes %d bytes, want 0", got)
+	}
+	x, product := slices.Repeat([]float32{1}, 64*64), make([]float32, 64*64)
+	if err := p.Run([]any{x}, []any{x, product}, inTurn); err != nil {
+		t.Fatal(err)
+	}
+	if x[0] != 2 || product[0] != 64 {
+		t.Errorf("got %v and %v, want 2 and 64", x[0], product[0])
 	}
 }
 

@@ -85,6 +85,105 @@ func (c *compiler) storeOutputs() {
 	}
 }
 
+// storeCodes stores values in 8 bits that all readers read so, where the instruction that computes
+// them can.
+func (c *compiler) storeCodes() {
+	whole := make([]bool, len(c.slots)) // slots that are written or read as floats
+	for _, in := range c.list {
+		for i, s := range in.in {
+			whole[max(s, 0)] = whole[max(s, 0)] || s >= 0 && !listed(in.codes, i)
+		}
+		for _, s := range in.out {
+			whole[max(s, 0)] = whole[max(s, 0)] || s >= 0 && in.compile == nil
+		}
+	}
+	for _, in := range c.list {
+		for i, s := range in.in {
+			if listed(in.codes, i) && !whole[s] && c.slots[s].stored == "" && c.slots[s].output < 0 {
+				c.slots[s].stored = passes.Int8
+			}
+		}
+	}
+}
+
+// storeBools stores bools in bits where passes write and read them.
+func (c *compiler) storeBools() {
+	whole := make([]bool, len(c.slots))
+	for _, in := range c.list {
+		for _, s := range slices.Concat(in.in, in.out) {
+			whole[max(s, 0)] = whole[max(s, 0)] || s >= 0 && in.compile == nil
+		}
+	}
+	for i := range c.slots {
+		s := &c.slots[i]
+		if s.dtype == program.Bool && s.size%8 == 0 && !whole[i] && s.input < 0 && s.output < 0 &&
+			s.constant == nil {
+			s.stored, s.size = passes.Bits, s.size/8
+		}
+	}
+}
+
+// shorten stores values in bfloat16 that every reader rounds, where the instruction that computes
+// them can.
+func (c *compiler) shorten() {
+	keeps := make([]bool, len(c.slots)) // slots that an instruction reads unrounded
+	for _, in := range c.list {
+		for i, s := range in.in {
+			keeps[max(s, 0)] = keeps[max(s, 0)] || s >= 0 && !listed(in.rounds, i)
+		}
+	}
+	for _, in := range c.list {
+		for i, id := range in.out {
+			if s := &c.slots[max(id, 0)]; id >= 0 && listed(in.short, i) && !keeps[id] && s.output < 0 &&
+				s.dtype == program.Float && s.stored == "" {
+				s.stored = passes.BFloat16
+			}
+		}
+	}
+}
+
+// reuse lets instructions compute values in the memory of operands that no later one reads: both
+// then have one slot.
+func (c *compiler) reuse() {
+	first, last := map[int]int{}, map[int]int{} // uses of slots
+	for i, in := range c.list {
+		for _, s := range slices.Concat(in.in, in.out) {
+			if _, used := last[s]; !used {
+				first[s] = i
+			}
+			last[s] = i
+		}
+	}
+	within := func(s int) bool {
+		return s >= 0 && c.slots[s].input < 0 && c.slots[s].output < 0 && c.slots[s].constant == nil
+	}
+	for i, in := range c.list {
+		for o, to := range in.out {
+			if in.overwrites == nil || !within(to) || first[to] != i {
+				continue
+			}
+			k := slices.IndexFunc(in.in, func(s int) bool {
+				return within(s) && last[s] == i && c.slots[s] == c.slots[to] &&
+					!slices.Contains(in.out, s) && in.overwrites(o, slices.Index(in.in, s))
+			})
+			if k < 0 || slices.Contains(in.in[k+1:], in.in[k]) {
+				continue
+			}
+			from := in.in[k]
+			for _, later := range c.list[i : last[to]+1] {
+				for _, list := range [][]int{later.in, later.out} {
+					for at, s := range list {
+						if s == to {
+							list[at] = from
+						}
+					}
+				}
+			}
+			last[from] = last[to]
+		}
+	}
+}
+
 // converting returns the instruction that converts between float32 and another storage.
 func converting(from, to int, at passes.Storage, widen bool) instruction {
 	return instruction{name: fmt.Sprintf("conversion of %s", at), in: []int{from}, out: []int{to},

@@ -5,6 +5,8 @@ package kernels
 import (
 	"cmp"
 	"errors"
+	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 
@@ -23,7 +25,7 @@ import (
 type Table = map[string]func(*program.Call, plan.Options) (*plan.Kernel, error)
 
 // For makes the kernels of sequences. Losses hold the logits of at most so many tokens at a time; 0
-// means as many as take 128 MB.
+// means as many as take 16 MiB, but at least 512.
 func For(lossTokens int) Table {
 	return Table{
 		network.Linear:          linear,
@@ -102,16 +104,16 @@ func linear(c *program.Call, o plan.Options) (*plan.Kernel, error) {
 		return nil, err
 	}
 	return &plan.Kernel{
-		ReadsOperand: always, ReadsResult: never, AddsSum: true,
+		ReadsOperand: always, ReadsResult: never, AddsSum: true, GradientsInPlace: 1,
 		BFloat16: plan.BFloat16{Operands: []bool{true, true}, Results: true, Adjoints: true,
 			Gradients: true},
 		Forward: func(m plan.Memory, parallel loops.Parallel) error {
 			return multiply(p.value, m.Results[0], m.Operands[0], m.Operands[1], m.Sum, parallel)
 		},
 		Adjoint: func(m plan.Memory, parallel loops.Parallel) error {
-			err := multiply(p.dx, m.Gradients[0], m.Adjoints[0], m.Operands[1], m.Sum, parallel)
-			if err == nil {
-				err = multiply(p.dw, m.Gradients[1], m.Adjoints[0], m.Operands[0], nil, parallel)
+			err := multiply(p.dw, m.Gradients[1], m.Adjoints[0], m.Operands[0], nil, parallel)
+			if err == nil { // it may overwrite x
+				err = multiply(p.dx, m.Gradients[0], m.Adjoints[0], m.Operands[1], m.Sum, parallel)
 			}
 			return err
 		},
@@ -200,7 +202,8 @@ func norm(c *program.Call, o plan.Options) (*plan.Kernel, error) {
 	}, nil
 }
 
-// byStorage compiles a program over rows for each way in which its tensors may be stored.
+// byStorage compiles a program over rows for each way in which its tensors may be stored. Outputs
+// and inputs may be the same memory.
 func byStorage(p *program.Program, rows int) (func(in, out []any, parallel loops.Parallel) error,
 	error) {
 	var mu sync.Mutex
@@ -216,13 +219,22 @@ func byStorage(p *program.Program, rows int) (func(in, out []any, parallel loops
 		for i, input := range p.Inputs {
 			note(input.Name, in[i])
 		}
-		for i, output := range p.Outputs {
-			note(output.Name, out[i])
+		of := *p
+		of.Outputs = slices.Clone(p.Outputs)
+		for i := range of.Outputs {
+			o, memory := &of.Outputs[i], reflect.ValueOf(out[i]).Pointer()
+			for at, input := range p.Inputs {
+				if reflect.ValueOf(in[at]).Pointer() == memory {
+					o.Name = input.Name
+					key += fmt.Sprint(" ", i, input.Name)
+				}
+			}
+			note(o.Name, out[i])
 		}
 		mu.Lock()
 		k, err := made[key], error(nil)
 		if k == nil {
-			k, err = cpu.Compile(p, rows, stored)
+			k, err = cpu.Compile(&of, rows, stored)
 			made[key] = k
 		}
 		mu.Unlock()
@@ -312,7 +324,7 @@ func gate(c *program.Call, _ plan.Options) (*plan.Kernel, error) {
 	}
 	loop := c.Setting == "silu" && loops.HasGates()
 	return &plan.Kernel{
-		ReadsOperand: always, ReadsResult: never, AllGradients: true,
+		ReadsOperand: always, ReadsResult: never, AllGradients: true, GradientsInPlace: 2,
 		BFloat16: plan.BFloat16{Operands: []bool{true, true}, Results: true, Adjoints: true,
 			Gradients: true},
 		Forward: func(m plan.Memory, parallel loops.Parallel) error {
@@ -386,7 +398,7 @@ func short(lists ...[]any) (all [][]uint16, ok bool) {
 }
 
 // A loss computes what is made of logits, in rows: the results in m and, if d is not nil, the
-// gradient with respect to the logits in d, which is []float32 or []uint16.
+// gradient with respect to the logits in d, which is []float32, also that of l, or []uint16.
 type loss func(l loops.Logits, m plan.Memory, d any, parallel loops.Parallel) error
 
 // crossEntropy computes losses, given the targets.
@@ -411,7 +423,7 @@ func distillation(c *program.Call, o plan.Options, by network.Distilling, tokens
 		return nil, err
 	}
 	compute := loss(func(l loops.Logits, m plan.Memory, d any, parallel loops.Parallel) error {
-		teacher := m.Scratch[2].([]float32)
+		teacher := m.Scratch[len(m.Scratch)-1].([]float32)
 		if err := logitsOf(teacher, m.Operands[3], m.Operands[4], parallel); err != nil {
 			return err
 		}
@@ -422,7 +434,7 @@ func distillation(c *program.Call, o plan.Options, by network.Distilling, tokens
 		factors := make([]float32, len(losses))
 		switch {
 		case d == nil:
-			d = m.Scratch[1]
+			d = l.Logits
 		case m.Adjoints[1] != nil || m.Adjoints[2] != nil:
 			return errors.New("divergences and cross-entropies have no gradients")
 		default:
@@ -450,7 +462,7 @@ type head func(logits []float32, x, w any, parallel loops.Parallel) error
 func headOf(c *program.Call, o plan.Options, first int, limit float64, tokens int) (
 	f head, logits program.Type, err error) {
 	x, w := c.Meaning.Inputs[first].Type.Shape, c.Meaning.Inputs[first+1].Type.Shape
-	size := chunkOf(x[0], cmp.Or(tokens, max(128, 1<<25/w[0])))
+	size := chunkOf(x[0], cmp.Or(tokens, max(512, 1<<22/w[0])))
 	p, err := plan.NewProduct(o, matrix(size, x[1], 1), matrix(w[0], w[1], 1))
 	if err != nil {
 		return nil, logits, err
@@ -577,10 +589,15 @@ func (f loss) kernel(c *program.Call, o plan.Options, limit float64, tokens int)
 	if err != nil {
 		return nil, err
 	}
+	scratch := []plan.Scratch{{Type: t}}
+	if limit != 0 || o.Arithmetic == matmul.BFloat16 { // else gradients replace the logits
+		scratch = append(scratch, plan.Scratch{Type: t, Rounded: limit == 0})
+	}
+	gradient := len(scratch) - 1
 	chunks := func(m plan.Memory, parallel loops.Parallel) error {
 		var d any
 		if m.Gradients != nil {
-			d = m.Scratch[1]
+			d = m.Scratch[gradient]
 		}
 		return logitsOf.each(m, n, size, parallel, func(part plan.Memory, logits []float32,
 			first int) error {
@@ -606,7 +623,7 @@ func (f loss) kernel(c *program.Call, o plan.Options, limit float64, tokens int)
 	}
 	return &plan.Kernel{BFloat16: plan.BFloat16{Operands: []bool{true, true}},
 		Gradients: []bool{true, true},
-		Scratch:   []plan.Scratch{{Type: t}, {Type: t, Rounded: limit == 0}},
+		Scratch:   scratch,
 		Forward:   chunks, Both: chunks}, nil
 }
 
