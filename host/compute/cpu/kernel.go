@@ -37,10 +37,9 @@ type pass struct {
 
 // A port is the memory of an input or output.
 type port struct {
-	name  string
-	dtype program.DType
-	at    passes.Storage // of floats and bools
-	size  int            // elements
+	name string
+	t    program.Type
+	at   passes.Storage // of floats and bools
 }
 
 const (
@@ -108,7 +107,9 @@ func compile(a *analysis, stored map[string]passes.Storage) (*Kernel, error) {
 		case passes.Float16:
 			return nil, a.refusal("%q is stored in binary16", p.name)
 		case passes.Bits:
-			least = 8 // a byte belongs to one tile
+			if least = 8; p.t.Size()%8 != 0 { // a byte belongs to one tile
+				return nil, a.refusal("%q has %d bools, not a multiple of eight", p.name, p.t.Size())
+			}
 		}
 	}
 	last := a.choosePasses()
@@ -136,5 +137,5 @@ func portOf(name string, t program.Type, stored map[string]passes.Storage) port 
 	if s, ok := stored[name]; ok && (t.DType == program.Float || s == passes.Bits) {
 		at = s
 	}
-	return port{name, t.DType, at, int(t.Size())}
+	return port{name, t, at}
 }

@@ -3,15 +3,12 @@ package cpu
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"sync"
 	"sync/atomic"
 	"unsafe"
 
 	"github.com/cage-qat/cage/host/compute/loops"
-	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/internal/recovered"
-	"github.com/cage-qat/cage/sdk/program"
 )
 
 // A Call is a kernel with the memory of its program's inputs and outputs, a row-major slice for
@@ -82,7 +79,7 @@ func (r *runner) begin(c Call) (err error) {
 		case scalarConstant:
 			s.env[i] = v.value
 		case scalarInput:
-			k.load(s.env[i:i+1], c.Inputs, v.input, 0)
+			Load(s.env[i:i+1], c.Inputs[v.input], 0)
 		}
 	}
 	k.scalars.evaluate(0, s.env)
@@ -90,7 +87,7 @@ func (r *runner) begin(c Call) (err error) {
 		for _, v := range p.values {
 			if v.kind == inShared && s.shared[v.index] == nil {
 				s.shared[v.index] = make([]float32, v.size)
-				k.load(s.shared[v.index], c.Inputs, v.index, 0)
+				Load(s.shared[v.index], c.Inputs[v.index], 0)
 			}
 		}
 	}
@@ -182,7 +179,7 @@ func (r *runner) finish(s *run, pass int) (err error) {
 	if pass == len(k.passes)-1 {
 		for o, number := range k.numbers {
 			if number >= 0 {
-				store(s.Outputs[o], 0, s.env[number:number+1])
+				Store(s.Outputs[o], 0, s.env[number:number+1])
 			}
 		}
 	}
@@ -257,81 +254,11 @@ func (k *Kernel) check(kind string, ports []port, memory []any) error {
 			k.p.Name, len(memory), kind, len(ports))
 	}
 	for i, p := range ports {
-		n, ok := -1, false
-		switch m := memory[i].(type) {
-		case []float32:
-			n, ok = len(m), p.dtype == program.Float && p.at == passes.Float32
-		case []uint16:
-			n, ok = len(m), p.dtype == program.Float && p.at == passes.BFloat16
-		case []int8:
-			n, ok = len(m), p.dtype == program.Float && p.at == passes.Int8
-		case []uint8:
-			n, ok = len(m), p.dtype == program.Float && p.at == passes.Uint8
-		case []bool:
-			n, ok = len(m), p.dtype == program.Bool && p.at == passes.Float32
-		case []loops.Flags:
-			n, ok = 8*len(m), p.at == passes.Bits
-		case []int32:
-			n, ok = len(m), p.dtype == program.Int
-		case []uint32:
-			n, ok = len(m), p.dtype == program.Uint
-		}
-		if !ok || n != p.size {
-			return fmt.Errorf("program %q: %s %q is a %T of length %d, want %d × %s stored as %s",
-				k.p.Name, kind, p.name, memory[i], n, p.size, p.dtype, p.at)
+		if err := Check(memory[i], p.t, p.at); err != nil {
+			return fmt.Errorf("program %q: %s %q %w", k.p.Name, kind, p.name, err)
 		}
 	}
 	return nil
-}
-
-func (k *Kernel) load(dst []float32, inputs []any, i, from int) {
-	switch m := inputs[i].(type) {
-	case []float32:
-		copy(dst, m[from:])
-	case []uint16:
-		loops.FromBFloat16(dst, m[from:])
-	case []int8:
-		loops.FromBytes(dst, m[from:])
-	case []uint8:
-		loops.FromBytes(dst, m[from:])
-	case []bool:
-		loops.FromBools(dst, m[from:])
-	case []loops.Flags:
-		loops.FromFlags(dst, m[from/8:])
-	case []int32:
-		for i := range dst {
-			dst[i] = math.Float32frombits(uint32(m[from+i]))
-		}
-	case []uint32:
-		for i := range dst {
-			dst[i] = math.Float32frombits(m[from+i])
-		}
-	}
-}
-
-func store(memory any, from int, a []float32) {
-	switch m := memory.(type) {
-	case []float32:
-		copy(m[from:], a)
-	case []uint16:
-		loops.ToBFloat16(m[from:from+len(a)], a)
-	case []int8:
-		loops.ToInt8(m[from:from+len(a)], a)
-	case []uint8:
-		loops.ToUint8(m[from:from+len(a)], a)
-	case []bool:
-		loops.ToBools(m[from:from+len(a)], a)
-	case []loops.Flags:
-		loops.ToFlags(m[from/8:], a)
-	case []int32:
-		for i, x := range a {
-			m[from+i] = int32(math.Float32bits(x))
-		}
-	case []uint32:
-		for i, x := range a {
-			m[from+i] = math.Float32bits(x)
-		}
-	}
 }
 
 type worker struct {
@@ -363,9 +290,9 @@ func (w *worker) compute(r *run, pass, first, end int) {
 	for i := range code {
 		switch ins := &code[i]; {
 		case ins.store:
-			store(r.Outputs[ins.dst], first*ins.size, w.values[ins.in[0].id])
+			Store(r.Outputs[ins.dst], first*ins.size, w.values[ins.in[0].id])
 		case ins.op == opInput:
-			k.load(w.values[ins.dst], r.Inputs, ins.input, first*ins.size)
+			Load(w.values[ins.dst], r.Inputs[ins.input], first*ins.size)
 		default:
 			w.execute(ins)
 		}

@@ -216,9 +216,9 @@ func TestWrongCalls(t *testing.T) {
 	y, one := four(), []float32{1}
 	for says, c := range map[string]cpu.Call{
 		"2 inputs, want 3": {Inputs: []any{four(), y}, Outputs: []any{four(), four()}},
-		`input "y" is a []float32 of length 3, want 4`: {Inputs: []any{four(), y[:3], one},
+		`input "y" is a []float32 of length 3, want float[4]`: {Inputs: []any{four(), y[:3], one},
 			Outputs: []any{four(), four()}},
-		`output "z" is a []float32 of length 1, want 4`: {Inputs: []any{four(), y, one},
+		`output "z" is a []float32 of length 1, want float[4]`: {Inputs: []any{four(), y, one},
 			Outputs: []any{four(), one}},
 		`shares the memory of input "y"`: {Inputs: []any{four(), y, one},
 			Outputs: []any{four(), y}},

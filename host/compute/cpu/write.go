@@ -321,7 +321,7 @@ func (w *writer) destinations(at, id int) (direct int, stores, deferred []instru
 		}
 		store := instruction{node: node{in: []operand{{id: id, repeat: 1}}, size: n.size}, dst: o,
 			store: true}
-		plain := w.outs[o].dtype == program.Float && w.outs[o].at == passes.Float32
+		plain := w.outs[o].t.DType == program.Float && w.outs[o].at == passes.Float32
 		switch {
 		case n.op == opInput || w.overwrites(o, at, n):
 			w.lastRead[id] = afterAll
@@ -363,7 +363,7 @@ func (w *writer) define(at, id, direct int) {
 	case n.op == opInput && n.shared:
 		p.kind, p.index = inShared, n.input
 		return
-	case n.op == opInput && w.inputs[n.input].dtype == program.Float &&
+	case n.op == opInput && w.inputs[n.input].t.DType == program.Float &&
 		w.inputs[n.input].at == passes.Float32 && !w.saved[n.input]:
 		p.kind, p.index = inInput, n.input
 		return

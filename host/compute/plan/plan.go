@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/cage-qat/cage/host/compute/cpu"
@@ -198,25 +197,7 @@ func (p *Plan) assign() {
 }
 
 // element returns the type of the elements in memory.
-func (s slot) element() reflect.Type {
-	switch {
-	case s.stored == passes.BFloat16 || s.stored == passes.Float16:
-		return reflect.TypeFor[uint16]()
-	case s.stored == passes.Int8:
-		return reflect.TypeFor[int8]()
-	case s.stored == passes.Bits:
-		return reflect.TypeFor[loops.Flags]()
-	case s.stored == passes.Uint8:
-		return reflect.TypeFor[uint8]()
-	case s.dtype == program.Float:
-		return reflect.TypeFor[float32]()
-	case s.dtype == program.Int:
-		return reflect.TypeFor[int32]()
-	case s.dtype == program.Uint:
-		return reflect.TypeFor[uint32]()
-	}
-	return reflect.TypeFor[bool]()
-}
+func (s slot) element() reflect.Type { return cpu.Element(s.dtype, s.stored) }
 
 // ReadsBFloat16 reports whether an input may be in bfloat16, []uint16.
 func (p *Plan) ReadsBFloat16(input int) bool { return p.slots[input].bfloat16 }
@@ -360,26 +341,5 @@ func (p *Plan) end(m *run) {
 
 // check returns an error if memory is not a slice for floats that are stored so, or for others.
 func check(memory any, t program.Type, stored passes.Storage) error {
-	n, ok := 0, false
-	switch m := memory.(type) {
-	case []float32:
-		n, ok = len(m), t.DType == program.Float && stored == ""
-	case []uint16:
-		n, ok = len(m), stored == passes.BFloat16 || stored == passes.Float16
-	case []int8:
-		n, ok = len(m), stored == passes.Int8
-	case []uint8:
-		n, ok = len(m), stored == passes.Uint8
-	case []int32:
-		n, ok = len(m), t.DType == program.Int
-	case []uint32:
-		n, ok = len(m), t.DType == program.Uint
-	case []bool:
-		n, ok = len(m), t.DType == program.Bool
-	}
-	if !ok || int64(n) != t.Size() {
-		return fmt.Errorf("is a %T of length %d, want %s", memory, n, strings.TrimSpace(
-			fmt.Sprint(t, " ", stored)))
-	}
-	return nil
+	return cpu.Check(memory, t, cmp.Or(stored, passes.Float32))
 }

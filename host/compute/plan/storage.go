@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/cage-qat/cage/host/compute/cpu"
 	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/matmul"
 	"github.com/cage-qat/cage/host/compute/passes"
@@ -192,46 +193,21 @@ func converting(from, to int, at passes.Storage, widen bool) instruction {
 			n := reflect.ValueOf(out[0]).Len()
 			parallel((n+each-1)/each, func(task int) {
 				from, to := task*each, min(n, (task+1)*each)
-				if widen {
-					toFloats(out[0].([]float32)[from:to], in[0], at, from)
-				} else {
-					fromFloats(out[0], in[0].([]float32)[from:to], at, from)
+				switch half, _ := in[0].([]uint16); {
+				case widen && at == passes.Float16:
+					for i := from; i < to; i++ {
+						out[0].([]float32)[i] = halffloat.FromHalf(half[i])
+					}
+				case widen:
+					cpu.Load(out[0].([]float32)[from:to], in[0], from)
+				case at == passes.Float16:
+					for i, x := range in[0].([]float32)[from:to] {
+						out[0].([]uint16)[from+i] = halffloat.ToHalf(x)
+					}
+				default:
+					cpu.Store(out[0], from, in[0].([]float32)[from:to])
 				}
 			})
 			return nil
 		}}
-}
-
-func toFloats(dst []float32, src any, at passes.Storage, from int) {
-	switch m := src.(type) {
-	case []uint16:
-		if m = m[from:]; at == passes.BFloat16 {
-			loops.FromBFloat16(dst, m)
-			return
-		}
-		for i := range dst {
-			dst[i] = halffloat.FromHalf(m[i])
-		}
-	case []int8:
-		loops.FromBytes(dst, m[from:])
-	case []uint8:
-		loops.FromBytes(dst, m[from:])
-	}
-}
-
-func fromFloats(dst any, src []float32, at passes.Storage, from int) {
-	switch m := dst.(type) {
-	case []uint16:
-		if m = m[from : from+len(src)]; at == passes.BFloat16 {
-			loops.ToBFloat16(m, src)
-			return
-		}
-		for i, x := range src {
-			m[i] = halffloat.ToHalf(x)
-		}
-	case []int8:
-		loops.ToInt8(m[from:from+len(src)], src)
-	case []uint8:
-		loops.ToUint8(m[from:from+len(src)], src)
-	}
 }

@@ -1,0 +1,99 @@
+package cpu
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+
+	"github.com/cage-qat/cage/host/compute/loops"
+	"github.com/cage-qat/cage/host/compute/passes"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+var typeOf = map[passes.Storage]reflect.Type{
+	passes.BFloat16: reflect.TypeFor[uint16](), passes.Float16: reflect.TypeFor[uint16](),
+	passes.Int8: reflect.TypeFor[int8](), passes.Uint8: reflect.TypeFor[uint8](),
+	passes.Bits: reflect.TypeFor[loops.Flags](),
+}
+
+var wide = map[program.DType]reflect.Type{
+	program.Float: reflect.TypeFor[float32](), program.Int: reflect.TypeFor[int32](),
+	program.Uint: reflect.TypeFor[uint32](), program.Bool: reflect.TypeFor[bool](),
+}
+
+// Element returns the type of the elements of slices that hold values stored so.
+func Element(d program.DType, at passes.Storage) reflect.Type {
+	if t, ok := typeOf[at]; ok {
+		return t
+	}
+	return wide[d]
+}
+
+// Check returns an error if memory is not a slice for a tensor whose elements are stored so.
+func Check(memory any, t program.Type, at passes.Storage) error {
+	n, v := -1, reflect.ValueOf(memory)
+	if v.Kind() == reflect.Slice {
+		n = v.Len()
+	}
+	want := int(t.Size())
+	if at == passes.Bits {
+		want /= 8
+	}
+	if n != want || v.Type().Elem() != Element(t.DType, at) {
+		return fmt.Errorf("is a %T of length %d, want %s stored as %s", memory, n, t, at)
+	}
+	return nil
+}
+
+// Load converts values from an index on to floats; integers of 32 bits keep their bits. Binary16 is
+// not supported.
+func Load(dst []float32, memory any, from int) {
+	switch m := memory.(type) {
+	case []float32:
+		copy(dst, m[from:])
+	case []uint16:
+		loops.FromBFloat16(dst, m[from:])
+	case []int8:
+		loops.FromBytes(dst, m[from:])
+	case []uint8:
+		loops.FromBytes(dst, m[from:])
+	case []bool:
+		loops.FromBools(dst, m[from:])
+	case []loops.Flags:
+		loops.FromFlags(dst, m[from/8:])
+	case []int32:
+		for i := range dst {
+			dst[i] = math.Float32frombits(uint32(m[from+i]))
+		}
+	case []uint32:
+		for i := range dst {
+			dst[i] = math.Float32frombits(m[from+i])
+		}
+	}
+}
+
+// Store is the inverse of [Load].
+func Store(memory any, from int, a []float32) {
+	switch m := memory.(type) {
+	case []float32:
+		copy(m[from:], a)
+	case []uint16:
+		loops.ToBFloat16(m[from:from+len(a)], a)
+	case []int8:
+		loops.ToInt8(m[from:from+len(a)], a)
+	case []uint8:
+		loops.ToUint8(m[from:from+len(a)], a)
+	case []bool:
+		loops.ToBools(m[from:from+len(a)], a)
+	case []loops.Flags:
+		loops.ToFlags(m[from/8:], a)
+	case []int32:
+		for i, x := range a {
+			m[from+i] = int32(math.Float32bits(x))
+		}
+	case []uint32:
+		for i, x := range a {
+			m[from+i] = math.Float32bits(x)
+		}
+	}
+}
