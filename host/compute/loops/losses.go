@@ -57,6 +57,12 @@ func softmaxParts(exponentials, logits []float32, scale float32) (highest, sum f
 	return highest, one[0]
 }
 
+// Softmax replaces x by softmax(scale·x); by NaN if an element is NaN, or if the largest is infinite.
+func Softmax(x []float32, scale float32) {
+	_, sum := softmaxParts(x, x, scale)
+	BinaryS(Mul, x, x, 1/sum)
+}
+
 var scratches = sync.Pool{New: func() any { return new([]float32) }}
 
 func scratchOf(s *[]float32, n int) []float32 {

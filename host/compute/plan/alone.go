@@ -351,25 +351,18 @@ func toReference(memory any, t program.Type) reference.Tensor {
 	r := reference.Tensor{Type: t}
 	switch m := memory.(type) {
 	case []float32:
-		for _, v := range m {
-			r.Floats = append(r.Floats, float64(v))
-		}
+		r.Floats = lists.Map(m, func(v float32) float64 { return float64(v) })
 	case []int32:
-		for _, v := range m {
-			r.Ints = append(r.Ints, int64(v))
-		}
+		r.Ints = lists.Map(m, func(v int32) int64 { return int64(v) })
 	case []uint32:
-		for _, v := range m {
-			r.Ints = append(r.Ints, int64(v))
-		}
+		r.Ints = lists.Map(m, func(v uint32) int64 { return int64(v) })
 	case []bool:
-		for _, v := range m {
-			one := int64(0)
+		r.Ints = lists.Map(m, func(v bool) (one int64) {
 			if v {
 				one = 1
 			}
-			r.Ints = append(r.Ints, one)
-		}
+			return one
+		})
 	default:
 		panic(fmt.Errorf("a %T is no tensor", memory))
 	}

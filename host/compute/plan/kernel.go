@@ -2,12 +2,14 @@ package plan
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/matmul"
 	"github.com/cage-qat/cage/host/compute/passes"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 )
@@ -83,18 +85,13 @@ type Memory struct {
 // Rows returns some of n rows of all tensors but those saved and the scratch.
 func (m Memory) Rows(n, first, count int) Memory {
 	rows := func(list []any) []any {
-		out := make([]any, len(list))
-		for i, memory := range list {
-			switch m := memory.(type) {
-			case []float32:
-				out[i] = m[len(m)/n*first : len(m)/n*(first+count)]
-			case []uint16:
-				out[i] = m[len(m)/n*first : len(m)/n*(first+count)]
-			case []int32:
-				out[i] = m[len(m)/n*first : len(m)/n*(first+count)]
+		return lists.Map(list, func(memory any) any {
+			if memory == nil {
+				return nil
 			}
-		}
-		return out
+			v := reflect.ValueOf(memory)
+			return v.Slice(v.Len()/n*first, v.Len()/n*(first+count)).Interface()
+		})
 	}
 	m.Operands, m.Results, m.Adjoints, m.Gradients = rows(m.Operands), rows(m.Results),
 		rows(m.Adjoints), rows(m.Gradients)

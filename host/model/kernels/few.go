@@ -2,7 +2,6 @@ package kernels
 
 import (
 	"maps"
-	"math"
 
 	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/matmul"
@@ -131,7 +130,7 @@ func cachedAttention(c *program.Call, o plan.Options) (*plan.Kernel, error) {
 					from, to := seen(t)
 					row := weights.Data[r*(ends-begins):][from-begins : to-begins]
 					loops.Softcap(row, s.Cap/s.Scale)
-					softmax(row, float32(s.Scale))
+					loops.Softmax(row, float32(s.Scale))
 					if o.Arithmetic == matmul.BFloat16 {
 						loops.RoundToBFloat16(row, row)
 					}
@@ -157,26 +156,4 @@ func rounded(memory any, scratch []float32, o plan.Options) []float32 {
 		return x
 	}
 	return nil
-}
-
-// softmax sets x to softmax(scale·x); to NaN if an element is NaN, or if the largest is infinite.
-func softmax(x []float32, scale float32) {
-	largest := float32(math.Inf(-1))
-	for _, v := range x {
-		if v > largest || v != v { // the builtin max is a tenth as fast
-			if largest = v; v != v {
-				break
-			}
-		}
-	}
-	if largest-largest != 0 {
-		loops.Fill(x, float32(math.NaN()))
-		return
-	}
-	loops.BinaryS(loops.Sub, x, x, largest)
-	loops.ExpLin(x, x, scale, 0)
-	var l loops.Lanes
-	l.Reset(loops.Add)
-	l.Sum(x)
-	loops.BinaryS(loops.Mul, x, x, 1/float32(l.Fold(loops.Add)))
 }
