@@ -10,23 +10,25 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-var typeOf = map[passes.Storage]reflect.Type{
-	passes.BFloat16: reflect.TypeFor[uint16](), passes.Float16: reflect.TypeFor[uint16](),
-	passes.Int8: reflect.TypeFor[int8](), passes.Uint8: reflect.TypeFor[uint8](),
-	passes.Bits: reflect.TypeFor[loops.Flags](),
-}
-
-var wide = map[program.DType]reflect.Type{
-	program.Float: reflect.TypeFor[float32](), program.Int: reflect.TypeFor[int32](),
-	program.Uint: reflect.TypeFor[uint32](), program.Bool: reflect.TypeFor[bool](),
-}
-
 // Element returns the type of the elements of slices that hold values stored so.
 func Element(d program.DType, at passes.Storage) reflect.Type {
-	if t, ok := typeOf[at]; ok {
-		return t
+	switch {
+	case at == passes.BFloat16 || at == passes.Float16:
+		return reflect.TypeFor[uint16]()
+	case at == passes.Int8:
+		return reflect.TypeFor[int8]()
+	case at == passes.Uint8:
+		return reflect.TypeFor[uint8]()
+	case at == passes.Bits:
+		return reflect.TypeFor[loops.Flags]()
+	case d == program.Int:
+		return reflect.TypeFor[int32]()
+	case d == program.Uint:
+		return reflect.TypeFor[uint32]()
+	case d == program.Bool:
+		return reflect.TypeFor[bool]()
 	}
-	return wide[d]
+	return reflect.TypeFor[float32]()
 }
 
 // Check returns an error if memory is not a slice for a tensor whose elements are stored so.
