@@ -109,12 +109,12 @@ func testLosses(t *testing.T, vocabulary int, short bool) {
 	}
 }
 
-// TestSoftmax compares rows with those in float64. What is not finite makes all elements NaN, except
-// −∞ beside numbers.
+// TestSoftmax compares rows with those in float64. What is not finite makes all elements NaN,
+// except −∞ beside numbers.
 func TestSoftmax(t *testing.T) {
 	inf, nan := float32(math.Inf(1)), float32(math.NaN())
-	for _, x := range [][]float32{{0}, {1, 2, 3}, {-1e4, 0, 1e4, 5}, {1, -inf, 2}, {1, inf}, {-inf, -inf},
-		{0, nan, 1}, slices.Repeat([]float32{3, -2, 0.5}, 50)} {
+	for _, x := range [][]float32{{0}, {1, 2, 3}, {-1e4, 0, 1e4, 5}, {1, -inf, 2}, {1, inf},
+		{-inf, -inf}, {0, nan, 1}, slices.Repeat([]float32{3, -2, 0.5}, 50)} {
 		const scale = 0.25
 		largest, sum := float64(slices.Max(x)), 0.0
 		for _, v := range x {
