@@ -57,7 +57,7 @@ func softmaxParts(exponentials, logits []float32, scale float32) (highest, sum f
 	return highest, one[0]
 }
 
-// Softmax replaces x by softmax(scale·x), or by NaN if an element is NaN or the largest is infinite.
+// Softmax replaces x by softmax(scale·x), by NaN if an element is NaN or the largest is infinite.
 func Softmax(x []float32, scale float32) {
 	_, sum := softmaxParts(x, x, scale)
 	BinaryS(Mul, x, x, 1/sum)
