@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/model/safetensors"
 	kit "github.com/cage-qat/cage/host/train/conformance"
 	"github.com/cage-qat/cage/host/train/plugin"
@@ -286,7 +285,7 @@ func readTensor(file, name string) (x reference.Tensor, err error) {
 	if size := program.FloatType(t.Shape...).Size(); size > maxElements || size == 0 {
 		return x, fmt.Errorf("%s: tensor %s has %d elements, want 1 to %d", file, name, size, maxElements)
 	}
-	values, err := huggingface.Floats(t)
+	values, err := safetensors.Floats(t)
 	return reference.Floats(lists.Map(values, func(v float32) float64 { return float64(v) }),
 		t.Shape...), err
 }

@@ -101,8 +101,8 @@ type Options struct {
 	Documents bool
 
 	// LossTokens is the number of tokens whose logits a loss holds in memory at a time, as far as it
-	// divides all tokens; 0 means as many as take 1 GiB in a graph, and 16 MiB, but at least 512, in
-	// a plan.
+	// divides all tokens; 0 means as many as take 1 GiB in a graph, and 512 in a plan, more with small
+	// vocabularies and down to 128 with large ones.
 	LossTokens int
 
 	Sites Sites // quantized tensors other than the inputs of the layers in blocks

@@ -384,7 +384,7 @@ func (r *run) ownTensors() (list []safetensors.Tensor) {
 			shares[to] += size
 		}
 		if to == rank {
-			list = append(list, provenance.Stored(t))
+			list = append(list, checkpoint.Tensor(t.Name, t.Dims, t.Storage, t.Read))
 		}
 	}
 	return list

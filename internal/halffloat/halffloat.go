@@ -34,6 +34,9 @@ func ToHalf(v float32) uint16 {
 	return sign | (uint16(exponent+13)<<10 + units) // the leading bit of units adds 1 to the exponent
 }
 
+// FromBFloat16 returns the value of a bfloat16 number, given its bits.
+func FromBFloat16(bits uint16) float32 { return math.Float32frombits(uint32(bits) << 16) }
+
 // ToBFloat16 rounds v to bfloat16, ties to even, and returns the bits.
 func ToBFloat16(v float32) uint16 {
 	b := math.Float32bits(v)

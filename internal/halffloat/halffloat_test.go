@@ -38,3 +38,37 @@ func TestToBFloat16(t *testing.T) {
 		}
 	}
 }
+
+// TestFrom checks the conversion of all 16-bit numbers to float32.
+func TestFrom(t *testing.T) {
+	for bits := range 1 << 16 {
+		if got, want := halffloat.FromHalf(uint16(bits)), number(bits, 5, 10); !same(got, want) {
+			t.Fatalf("half %#04x is read as %v, want %v", bits, got, want)
+		}
+		got, want := halffloat.FromBFloat16(uint16(bits)), number(bits, 8, 7)
+		if !same(got, want) {
+			t.Fatalf("bfloat16 %#04x is read as %v, want %v", bits, got, want)
+		}
+	}
+}
+
+func same(a float32, b float64) bool {
+	return float64(a) == b && math.Signbit(float64(a)) == math.Signbit(b) || a != a && b != b
+}
+
+// number returns the value of an IEEE 754 number with the given sizes of exponent and mantissa.
+func number(bits, exponentBits, mantissaBits int) float64 {
+	most := 1<<exponentBits - 1
+	bias := most >> 1
+	exponent, mantissa := bits>>mantissaBits&most, bits&(1<<mantissaBits-1)
+	sign := 1 - 2*float64(bits>>15)
+	switch {
+	case exponent == most && mantissa == 0:
+		return math.Inf(int(sign))
+	case exponent == most:
+		return math.NaN()
+	case exponent == 0:
+		return sign * math.Ldexp(float64(mantissa), 1-bias-mantissaBits)
+	}
+	return sign * math.Ldexp(float64(1<<mantissaBits+mantissa), exponent-bias-mantissaBits)
+}

@@ -41,7 +41,7 @@ func Check(memory any, t program.Type, at passes.Storage) error {
 	if at == passes.Bits {
 		want /= 8
 	}
-	if n != want || v.Type().Elem() != Element(t.DType, at) {
+	if n != want || v.Type() != reflect.SliceOf(Element(t.DType, at)) {
 		return fmt.Errorf("is a %T of length %d, want %s stored as %s", memory, n, t, at)
 	}
 	return nil

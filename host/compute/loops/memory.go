@@ -1,8 +1,6 @@
 package loops
 
 import (
-	"math"
-
 	"github.com/cage-qat/cage/internal/halffloat"
 )
 
@@ -14,7 +12,7 @@ func FromBFloat16(dst []float32, a []uint16) {
 }
 
 // wide converts the bits of a bfloat16 number to float32.
-func wide(x uint16) float32 { return math.Float32frombits(uint32(x) << 16) }
+func wide(x uint16) float32 { return halffloat.FromBFloat16(x) }
 
 // ToBFloat16 rounds to the nearest bfloat16, ties to even. NaN stays NaN.
 func ToBFloat16(dst []uint16, a []float32) {

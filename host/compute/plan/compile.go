@@ -355,31 +355,35 @@ func (c *compiler) before(g int) (list []int) {
 // sort puts each group after those that it depends on, and otherwise keeps their order. Empty
 // groups leave.
 func (c *compiler) sort() {
-	var order []int
-	done := make([]bool, len(c.groups))
-	var visit func(g int)
-	visit = func(g int) {
-		if done[g] {
-			return
-		}
-		done[g] = true
-		for _, before := range c.before(g) {
-			visit(before)
-		}
-		if len(c.groups[g].nodes) > 0 {
-			order = append(order, g)
-		}
-	}
+	after, waits := make([][]int, len(c.groups)), make([]int, len(c.groups))
 	for g := range c.groups {
-		visit(g)
+		for _, before := range c.before(g) {
+			after[before] = append(after[before], g)
+			waits[g]++
+		}
 	}
-	groups, at := make([]group, len(order)), make([]int, len(c.groups))
-	for i, g := range order {
-		groups[i], at[g] = c.groups[g], i
+	var groups []group
+	to, last := make([]int, len(c.groups)), -1
+	var put func(g int)
+	put = func(g int) {
+		if len(c.groups[g].nodes) > 0 {
+			to[g] = len(groups)
+			groups = append(groups, c.groups[g])
+		}
+		for _, next := range after[g] {
+			if waits[next]--; waits[next] == 0 && next < last { // its turn has passed
+				put(next)
+			}
+		}
+	}
+	for last = range c.groups {
+		if waits[last] == 0 {
+			put(last)
+		}
 	}
 	for id, g := range c.place {
 		if g >= 0 {
-			c.place[id] = at[g]
+			c.place[id] = to[g]
 		}
 	}
 	c.groups = groups

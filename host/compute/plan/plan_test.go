@@ -229,6 +229,28 @@ func TestReadBefore(t *testing.T) {
 	}
 }
 
+// TestReadBeforeInOrder checks that a replacement waits for what reads its input, rather than that
+// all that the reader depends on is computed early: factors take memory one after the other.
+func TestReadBeforeInOrder(t *testing.T) {
+	const n, factors = 512, 6
+	p := compile(t, build(t, func(b *program.Builder) {
+		x := b.Input("x", program.FloatType(n, n))
+		roots := make([]program.Value, factors)
+		for i := range roots {
+			roots[i] = b.Input(fmt.Sprint(i), program.FloatType(n, n))
+		}
+		b.Output("x", x.Shift(1))
+		product := roots[0]
+		for _, root := range roots {
+			product = root.MatMul(root).MatMul(product)
+		}
+		b.Output("product", product.MatMul(x))
+	}))
+	if got, most := p.Memory(), 3*n*n*4; got > most {
+		t.Errorf("it takes %d bytes, want at most %d", got, most)
+	}
+}
+
 // TestInPlace checks outputs in the memory of inputs that are exchanged, and that are read after
 // the output is known.
 func TestInPlace(t *testing.T) {

@@ -156,7 +156,8 @@ func (c *compiler) reuse() {
 		}
 	}
 	within := func(s int) bool {
-		return s >= 0 && c.slots[s].input < 0 && c.slots[s].output < 0 && c.slots[s].constant == nil
+		return s >= 0 && c.slots[s].input < 0 && c.slots[s].output < 0 && c.slots[s].constant == nil &&
+			c.slots[s].size > 1 // updates side by side share numbers
 	}
 	for i, in := range c.list {
 		for o, to := range in.out {

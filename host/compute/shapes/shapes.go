@@ -3,7 +3,6 @@ package shapes
 
 import (
 	"fmt"
-	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -38,7 +37,7 @@ type (
 func ToBFloat(v float32) BFloat { return BFloat(halffloat.ToBFloat16(v)) }
 
 // Float32 returns the value of a number.
-func (v BFloat) Float32() float32 { return math.Float32frombits(uint32(v) << 16) }
+func (v BFloat) Float32() float32 { return halffloat.FromBFloat16(uint16(v)) }
 
 // Element is a Go type of elements.
 type Element interface {

@@ -166,7 +166,7 @@ func TestZeroPoints(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		values, err := huggingface.Floats(tensor)
+		values, err := safetensors.Floats(tensor)
 		if err != nil {
 			t.Fatal(err)
 		}

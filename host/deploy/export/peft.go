@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/model/architecture"
-	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/model/lora"
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/internal/atomicfile"
@@ -60,7 +59,7 @@ func planPEFT(m *Model, _ Options) (*Plan, error) {
 			if err != nil {
 				return err
 			}
-			values, err := huggingface.Floats(t)
+			values, err := safetensors.Floats(t)
 			if err == nil {
 				err = each(info.Name, values)
 			}

@@ -87,7 +87,7 @@ func mlxNotes(m *Model) []string {
 	limits := s.Kind != architecture.KindLlama && s.Kind != architecture.KindGemma2
 	notes := m.unlimited("mlx-lm", limits)
 	scale := float32(s.InputScale())
-	if rounded := math.Float32frombits(uint32(halffloat.ToBFloat16(scale)) << 16); rounded != scale &&
+	if rounded := halffloat.FromBFloat16(halffloat.ToBFloat16(scale)); rounded != scale &&
 		s.Kind == architecture.KindGemma3 {
 		notes = append(notes, fmt.Sprintf("mlx-lm multiplies the embedding by √width rounded to "+
 			"bfloat16, %g instead of %g", rounded, scale))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/cage-qat/cage/host/model/huggingface"
+	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -21,7 +22,7 @@ func readDirectory(dir vfs.Path, each func(name string, values []float32) error)
 		t, err := tensors.Tensor(info.Name)
 		var values []float32
 		if err == nil {
-			values, err = huggingface.Floats(t)
+			values, err = safetensors.Floats(t)
 		}
 		if err == nil {
 			err = each(info.Name, values)

@@ -608,7 +608,7 @@ func (m *matrix) numbers(name string, number func(byte) float32) ([]float32, err
 		return nil, err
 	}
 	if number == nil || t.DType.Bits() != 8 {
-		return Floats(t)
+		return safetensors.Floats(t)
 	}
 	data, err := t.Bytes()
 	return lists.Map(data, number), err

@@ -1,17 +1,13 @@
 package huggingface
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/safetensors"
-	"github.com/cage-qat/cage/internal/halffloat"
-	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -103,23 +99,21 @@ func (c *Checkpoint) Values(param string) ([]float32, error) {
 
 // read copies the rows of a tensor to values, the elements of its parameter.
 func (c *Checkpoint) read(m Mapping, values []float32) error {
-	var data []byte
+	var stored []float32
 	t, err := c.tensors.Tensor(m.Tensor)
 	if err == nil {
-		data, err = t.Bytes()
+		stored, err = safetensors.Floats(t)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.path, err)
 	}
-	width, size := len(values)/m.Param.Dims[0], t.DType.Bits()/8
-	nonFinite := 0
+	width, nonFinite := len(values)/m.Param.Dims[0], 0
 	for i, row := range m.Rows {
-		from := data[i*width*size:]
-		for j := range width {
-			x := widen(t.DType, from[j*size:])
-			if values[row*width+j] = x; x-x != 0 {
-				nonFinite++
-			}
+		copy(values[row*width:][:width], stored[i*width:])
+	}
+	for _, x := range stored {
+		if x-x != 0 {
+			nonFinite++
 		}
 	}
 	if nonFinite > 0 {
@@ -127,28 +121,6 @@ func (c *Checkpoint) read(m Mapping, values []float32) error {
 			m.Tensor, nonFinite, len(m.Rows)*width))
 	}
 	return nil
-}
-
-// Floats returns the elements of a tensor in F32, BF16 or F16.
-func Floats(t safetensors.Tensor) ([]float32, error) {
-	if !slices.Contains(readable, t.DType) {
-		return nil, fmt.Errorf("tensor %s has the type %s, want one of %v", t.Name, t.DType, readable)
-	}
-	data, err := t.Bytes()
-	size := t.DType.Bits() / 8
-	values := lists.Make(len(data)/size, func(i int) float32 { return widen(t.DType, data[i*size:]) })
-	return values, err
-}
-
-// widen converts the first element of data, of one of the types in [readable], to float32.
-func widen(dtype safetensors.DType, data []byte) float32 {
-	switch dtype {
-	case safetensors.BF16:
-		return math.Float32frombits(uint32(binary.LittleEndian.Uint16(data)) << 16)
-	case safetensors.F16:
-		return halffloat.FromHalf(binary.LittleEndian.Uint16(data))
-	}
-	return math.Float32frombits(binary.LittleEndian.Uint32(data))
 }
 
 // OpenTensors opens the tensors of the checkpoint in a directory. Matrices that compressed-tensors,

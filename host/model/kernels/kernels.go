@@ -462,7 +462,7 @@ type head func(logits []float32, x, w any, parallel loops.Parallel) error
 func headOf(c *program.Call, o plan.Options, first int, limit float64, tokens int) (
 	f head, logits program.Type, err error) {
 	x, w := c.Meaning.Inputs[first].Type.Shape, c.Meaning.Inputs[first+1].Type.Shape
-	size := chunkOf(x[0], cmp.Or(tokens, max(512, 1<<22/w[0])))
+	size := chunkOf(x[0], cmp.Or(tokens, tokensFor(w[0])))
 	p, err := plan.NewProduct(o, matrix(size, x[1], 1), matrix(w[0], w[1], 1))
 	if err != nil {
 		return nil, logits, err
@@ -627,12 +627,20 @@ func (f loss) kernel(c *program.Call, o plan.Options, limit float64, tokens int)
 		Forward:   chunks, Both: chunks}, nil
 }
 
-// chunkOf returns the largest divisor of rows up to most, or, if that is below an eighth of it,
-// rows: products of a few rows are slow.
+// tokensFor returns the number of tokens whose logits are computed at once: 512, more where these
+// take less than 16 MB, and down to 128 where they take more than 128 MB.
+func tokensFor(vocabulary int) int {
+	return max(128, min(512, 1<<25/vocabulary), 1<<22/vocabulary)
+}
+
+// chunkOf returns the largest divisor of rows up to most, or, if that is below an eighth of it, up
+// to a multiple of most: products of a few rows are slow.
 func chunkOf(rows, most int) int {
-	for size := min(rows, most); size > most/8; size-- {
-		if rows%size == 0 {
-			return size
+	for ; most < rows; most *= 8 {
+		for size := most; size > most/8; size-- {
+			if rows%size == 0 {
+				return size
+			}
 		}
 	}
 	return rows

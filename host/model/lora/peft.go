@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/plainjson"
@@ -241,7 +240,7 @@ func (s Settings) Load(seed uint64, dir vfs.Path, list []Adapter) (
 			if err != nil {
 				return nil, nil, err
 			}
-			values, err := huggingface.Floats(tensor)
+			values, err := safetensors.Floats(tensor)
 			if err != nil {
 				return nil, nil, fmt.Errorf("%s: %w", path, err)
 			}

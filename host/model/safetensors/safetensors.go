@@ -23,6 +23,9 @@ import (
 	mathbits "math/bits"
 	"reflect"
 	"slices"
+
+	"github.com/cage-qat/cage/internal/halffloat"
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // Tensor is a named array whose data is produced on demand: from memory, from a file, or
@@ -124,6 +127,24 @@ func Values[T Element](t Tensor) ([]T, error) {
 		return nil, err
 	}
 	return d.values, t.checkSize(int64(len(d.values) * d.size))
+}
+
+// Floats returns the elements of a tensor of type F32, BF16 or F16. It is an error if it has another
+// type.
+func Floats(t Tensor) ([]float32, error) {
+	widen := halffloat.FromHalf
+	switch t.DType {
+	case F32:
+		return Values[float32](t)
+	case BF16:
+		widen = halffloat.FromBFloat16
+	case F16:
+	default:
+		return nil, fmt.Errorf("tensor %q is %s, want F32, BF16 or F16", t.Name, t.DType)
+	}
+	t.DType = U16 // their bits
+	bits, err := Values[uint16](t)
+	return lists.Map(bits, widen), err
 }
 
 // decoder collects elements from the bytes written to it.

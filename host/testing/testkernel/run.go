@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/cage-qat/cage/internal/halffloat"
 )
 
 // A Tensor is memory that a kernel accesses: float32, bfloat16 (as bits), int8 (also for bools, as
@@ -261,7 +263,7 @@ func (m *machine) load(args []*value, k kind) (*value, error) {
 		case k.elem == "f32":
 			f = t.Float32[place]
 		case k.elem == "bf16":
-			f = math.Float32frombits(uint32(t.BFloat16[place]) << 16)
+			f = halffloat.FromBFloat16(t.BFloat16[place])
 		case k.elem == "i8":
 			n = int32(t.Int8[place])
 		default:

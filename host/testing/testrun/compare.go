@@ -12,7 +12,6 @@ import (
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/metrics"
-	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/rundir"
 )
 
@@ -46,7 +45,7 @@ func Values(t testing.TB, s checkpoint.State) map[string][]float32 {
 	t.Helper()
 	out := map[string][]float32{}
 	for _, tensor := range s.Tensors {
-		v, err := provenance.Floats(tensor)
+		v, err := checkpoint.Floats(tensor)
 		if err != nil {
 			t.Fatal(err)
 		}

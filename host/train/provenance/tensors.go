@@ -3,7 +3,6 @@ package provenance
 import (
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -20,9 +19,7 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/host/train/step"
-	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/vfs"
-	"github.com/cage-qat/cage/sdk"
 )
 
 // UseWeights calls use with a function that loads the tensors of a checkpoint of the run in dir,
@@ -123,51 +120,9 @@ func Tensors(f *checkpoint.File) step.LoadFunc {
 		if err != nil {
 			return step.Tensor{}, err
 		}
-		values, err := Floats(t)
+		values, err := checkpoint.Floats(t)
 		return step.Tensor{Name: name, Dims: t.Shape, Data: values}, err
 	}
-}
-
-// Floats decodes a tensor that [Stored] has encoded.
-func Floats(t safetensors.Tensor) ([]float32, error) {
-	switch t.DType {
-	case safetensors.I8:
-		return widened[int8](t, func(v int8) float32 { return float32(v) })
-	case safetensors.U8:
-		return widened[uint8](t, func(v uint8) float32 { return float32(v) })
-	case safetensors.BF16:
-		t.DType = safetensors.U16 // read as bits
-		return widened[uint16](t, func(v uint16) float32 { return math.Float32frombits(uint32(v) << 16) })
-	}
-	return safetensors.Values[float32](t)
-}
-
-func widened[T safetensors.Element](t safetensors.Tensor,
-	float func(T) float32) ([]float32, error) {
-	values, err := safetensors.Values[T](t)
-	return lists.Map(values, float), err
-}
-
-// Stored encodes a state tensor for a checkpoint, in the storage type that the state declares.
-func Stored(t step.Stored) safetensors.Tensor {
-	switch t.Storage {
-	case sdk.StoreInt8:
-		return narrowed(t, func(v float32) int8 { return int8(v) })
-	case sdk.StoreUint8:
-		return narrowed(t, func(v float32) uint8 { return uint8(v) })
-	case sdk.StoreBFloat16:
-		bits := narrowed(t, func(v float32) uint16 { return uint16(math.Float32bits(v) >> 16) })
-		bits.DType = safetensors.BF16
-		return bits
-	}
-	return safetensors.Lazy(t.Name, t.Dims, t.Read)
-}
-
-func narrowed[T safetensors.Element](t step.Stored, element func(float32) T) safetensors.Tensor {
-	return safetensors.Lazy(t.Name, t.Dims, func() ([]T, error) {
-		values, err := t.Read()
-		return lists.Map(values, element), err
-	})
 }
 
 // Factor loads a factor of an adapter, for a model that is used but not trained further.

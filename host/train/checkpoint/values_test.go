@@ -1,17 +1,16 @@
-package provenance_test
+package checkpoint_test
 
 import (
 	"slices"
 	"testing"
 
 	"github.com/cage-qat/cage/host/model/safetensors"
-	"github.com/cage-qat/cage/host/train/provenance"
-	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/sdk"
 )
 
-// TestStored checks that a checkpoint stores state in its storage type, without loss.
-func TestStored(t *testing.T) {
+// TestTensor checks that a checkpoint stores state in its storage type, without loss.
+func TestTensor(t *testing.T) {
 	for storage, c := range map[sdk.Storage]struct {
 		dtype  safetensors.DType
 		values []float32
@@ -24,13 +23,13 @@ func TestStored(t *testing.T) {
 		for i, v := range c.values {
 			c.values[i] = float32(storage.Round(float64(v)))
 		}
-		s := provenance.Stored(step.Stored{Name: "s", Dims: []int{3}, Storage: storage,
-			Read: func() ([]float32, error) { return c.values, nil }})
+		s := checkpoint.Tensor("s", []int{3}, storage,
+			func() ([]float32, error) { return c.values, nil })
 		data, err := s.Bytes()
 		if err != nil || s.DType != c.dtype || len(data) != 3*storage.Bytes() {
 			t.Errorf("%s: %d bytes of %s, %v", storage, len(data), s.DType, err)
 		}
-		if got, err := provenance.Floats(s); err != nil || !slices.Equal(got, c.values) {
+		if got, err := checkpoint.Floats(s); err != nil || !slices.Equal(got, c.values) {
 			t.Errorf("%s: %v is read as %v, %v", storage, c.values, got, err)
 		}
 	}
