@@ -23,7 +23,7 @@ type literal struct{ CAGE }
 
 func (literal) Reads(Rule) Reads { return Reads{Requantized: true} }
 
-func (literal) residual(s *step, x, _ program.Value) (e, αλ program.Value) {
+func (literal) residual(s *writer, x, _ program.Value) (e, αλ program.Value) {
 	αλ = s.α.Mul(s.λ)
 	return s.ifFinite(x.Sub(s.quantize(x))), αλ
 }

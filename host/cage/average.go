@@ -24,7 +24,7 @@ type Average struct {
 const AverageState = "average.x"
 
 // average computes the next mean, if the rule has one.
-func (s *step) average(x program.Value) {
+func (s *writer) average(x program.Value) {
 	a := s.rule.Average
 	if a == nil {
 		return

@@ -132,7 +132,7 @@ func (m CAGE) Reads(r Rule) Reads {
 }
 
 // gradient returns, for the coupled form, g + λ_t·e_t (paper §3.1, "Error coupling").
-func (m CAGE) gradient(s *step, g program.Value) program.Value {
+func (m CAGE) gradient(s *writer, g program.Value) program.Value {
 	if m.Form != Coupled {
 		return g
 	}
@@ -141,7 +141,7 @@ func (m CAGE) gradient(s *step, g program.Value) program.Value {
 
 // residual returns, for the decoupled form, the residual and the factor of the step along it. A
 // tensor whose residual is not finite gets no correction.
-func (m CAGE) residual(s *step, x, y program.Value) (e, αλ program.Value) {
+func (m CAGE) residual(s *writer, x, y program.Value) (e, αλ program.Value) {
 	if m.Form != Decoupled {
 		return e, αλ
 	}
@@ -163,7 +163,7 @@ func (m CAGE) residual(s *step, x, y program.Value) (e, αλ program.Value) {
 
 // rate returns the learning rate of the decoupled correction: the tensor's or, with a Strength, the
 // schedule's, so that Σ α·λ does not depend on a tensor's RateFactor.
-func (m CAGE) rate(s *step) program.Value {
+func (m CAGE) rate(s *writer) program.Value {
 	α, scheduled := s.α, s.in[spec.InputRate]
 	// The next rate of an optimizer with its own rates is not known yet.
 	if m.Variant == Official && s.rule.Optimizer.Rate == nil {

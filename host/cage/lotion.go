@@ -96,7 +96,7 @@ func (m LOTION) steps() float64 {
 // A tensor of zeros has no regularizer. A tensor with a NaN or ±Inf gives a gradient with NaN; its
 // loss is not finite either, and the step is skipped. If Coeff is 0, the gradient is bitwise equal
 // to g.
-func (m LOTION) gradient(s *step, g program.Value) program.Value {
+func (m LOTION) gradient(s *writer, g program.Value) program.Value {
 	step, delta := m.cells(s.b, s.x)
 	f := s.state[fisherState]
 	s.state[fisherState] = f.Scale(m.FisherDecay).Add(g.Square().Scale(1 - m.FisherDecay))

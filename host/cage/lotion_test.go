@@ -37,7 +37,7 @@ func lotionProgram(m LOTION, shape ...int) (*program.Program, error) {
 	b := program.NewBuilder("lotion")
 	tensor := program.FloatType(shape...)
 	x, g, fisher := b.Input("x", tensor), b.Input("gradient", tensor), b.Input("fisher", tensor)
-	s := &step{b: b, x: x, state: map[string]program.Value{fisherState: fisher}}
+	s := &writer{b: b, x: x, state: map[string]program.Value{fisherState: fisher}}
 	b.Output("gradient", m.gradient(s, g))
 	b.Output("fisher", s.state[fisherState])
 	size, delta := m.cells(b, x)

@@ -26,12 +26,12 @@ type Method interface {
 	// Reads returns the quantization inputs that the program of a rule needs.
 	Reads(Rule) Reads
 	// gradient returns the optimizer's gradient, given g, the clipped gradient of the task.
-	gradient(s *step, g program.Value) program.Value
+	gradient(s *writer, g program.Value) program.Value
 	// residual returns e_t and α·λ_t, whose product is subtracted from y, the weight after decay
 	// and optimizer. x is the optimizer's starting point. An invalid e means no correction.
-	residual(s *step, x, y program.Value) (e, αλ program.Value)
+	residual(s *writer, x, y program.Value) (e, αλ program.Value)
 	// after maps the resulting weight y to x_{t+1}.
-	after(s *step, y program.Value) program.Value
+	after(s *writer, y program.Value) program.Value
 }
 
 // Forwarder is a method that inspects or replaces the quantizers of weights.
@@ -85,11 +85,11 @@ func (None) State([]int) []spec.Tensor { return nil }
 // Reads returns the zero Reads: there are no quantization inputs.
 func (None) Reads(Rule) Reads { return Reads{} }
 
-func (None) gradient(_ *step, g program.Value) program.Value { return g }
+func (None) gradient(_ *writer, g program.Value) program.Value { return g }
 
-func (None) residual(*step, program.Value, program.Value) (e, αλ program.Value) { return e, αλ }
+func (None) residual(*writer, program.Value, program.Value) (e, αλ program.Value) { return e, αλ }
 
-func (None) after(_ *step, y program.Value) program.Value { return y }
+func (None) after(_ *writer, y program.Value) program.Value { return y }
 
 // Of returns the method of the first quantized rule that has one, which all share; else None.
 func Of(rules []Rule) Method {

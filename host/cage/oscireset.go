@@ -113,7 +113,7 @@ func (OsciReset) Reads(r Rule) Reads {
 	return Reads{Quantized: r.Mode == tracking, Requantized: true}
 }
 
-func (m OsciReset) after(s *step, y program.Value) program.Value {
+func (m OsciReset) after(s *writer, y program.Value) program.Value {
 	q := s.quantize(y)
 	quantized, weight := s.state[quantizedPath], s.state[weightPath]
 	if s.rule.Mode == tracking {

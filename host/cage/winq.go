@@ -65,7 +65,7 @@ func (m WinQ) Softens() bool { return m.Noise > 0 }
 // Reads requests Q(x_{t+1}) in steps with a mixture.
 func (WinQ) Reads(Rule) Reads { return Reads{Requantized: true} }
 
-func (m WinQ) after(s *step, y program.Value) program.Value {
+func (m WinQ) after(s *writer, y program.Value) program.Value {
 	return y.Sub(s.ifFinite(y.Sub(s.quantize(y))).Scale(1 - m.Kept))
 }
 

@@ -2,7 +2,6 @@ package model
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/cage-qat/cage/host/compute/stage"
 	"github.com/cage-qat/cage/host/model/architecture"
@@ -50,16 +49,6 @@ type Model interface {
 type ProgramOptions struct {
 	network.Shape
 	network.Quantizers
-}
-
-// gradient returns a program with the gradients with respect to those of the named inputs that it
-// has.
-func gradient(forward *program.Program, err error, wrt []string) (*program.Program, error) {
-	if err != nil || len(wrt) == 0 {
-		return forward, err
-	}
-	noInput := func(name string) bool { return forward.Input(name) < 0 }
-	return network.Gradient(forward, slices.DeleteFunc(slices.Clone(wrt), noInput)...)
 }
 
 // A Language model predicts the next token of a sequence.

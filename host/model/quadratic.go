@@ -80,7 +80,10 @@ func (m *Quadratic) BatchDims(_, _ int) []int {
 func (m *Quadratic) Program(_ ProgramOptions, wrt ...string) (*program.Program, error) {
 	wide := func(v float32) float64 { return float64(v) }
 	p, err := network.Quadratic(m.Params()[0], lists.Map(m.matrix, wide), lists.Map(m.optimum, wide))
-	return gradient(p, err, wrt)
+	if err != nil {
+		return nil, err
+	}
+	return network.Gradient(p, wrt...)
 }
 
 // Calls implements [Model].

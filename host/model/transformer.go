@@ -163,7 +163,10 @@ func (m *transformer) Network() architecture.Settings { return m.Settings }
 // Program implements [Model].
 func (m *transformer) Program(of ProgramOptions, wrt ...string) (*program.Program, error) {
 	p, err := network.New(m.Settings, of.Shape, of.Quantizers)
-	return gradient(p, err, wrt)
+	if err != nil {
+		return nil, err
+	}
+	return network.Gradient(p, wrt...)
 }
 
 // Calls implements [Model].

@@ -368,6 +368,10 @@ func (r *run) upload(f *checkpoint.File) (*step.State, error) {
 	return state, err
 }
 
+func (r *run) divided() bool {
+	return r.opts.Processes != nil && r.state.Consistent() && r.state.Elsewhere()
+}
+
 func (r *run) ownTensors() (list []safetensors.Tensor) {
 	rank, shares := 0, make([]int, 1) // elements per process, of undivided tensors
 	if r.divided() {

@@ -201,10 +201,6 @@ func (r *run) checkStop(ctx context.Context) error {
 	return err
 }
 
-func (r *run) divided() bool {
-	return r.opts.Processes != nil && r.state.Consistent() && r.state.Elsewhere()
-}
-
 // agreeToSave reports whether a checkpoint is saved after the current step: it is if due is true in
 // the first process. mark is a random number in the names of the checkpoint's parts.
 func (r *run) agreeToSave(due bool) (mark uint32, saves bool, err error) {

@@ -15,6 +15,7 @@ import (
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // A run with model.init in its configuration starts from the weights of another model. It takes
@@ -175,7 +176,7 @@ func (r *run) readWeights(found *config.Initial, s architecture.Settings, m mode
 		rows := map[string]bool{}
 		for _, p := range m.Params() {
 			if p.Role == architecture.RoleEmbedding || p.Role == architecture.RoleHead {
-				rows[step.ParamName(p.Name)] = true
+				rows[program.KindParam.Of(p.Name)] = true
 			}
 		}
 		var err error

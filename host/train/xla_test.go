@@ -150,7 +150,7 @@ func TestXLAFaults(t *testing.T) {
 		"compiling": {
 			pjrtrecord.Fault{At: pjrtrecord.Compile, Contains: step, Code: pjrtrecord.ResourceExhausted,
 				Message: "no room for the step"},
-			0, []string{`step "step`, "compiling", "no room for the step"},
+			0, []string{`executable "step`, "compiling", "no room for the step"},
 		},
 		"running": {
 			pjrtrecord.Fault{At: pjrtrecord.Execute, Contains: step, After: 5, Code: pjrtrecord.Internal,

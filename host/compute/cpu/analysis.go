@@ -100,7 +100,7 @@ type analysis struct {
 type reduction struct {
 	fold         loops.Op
 	node, scalar int
-	phase        int // the pass over the tensors that computes it
+	phase        int // the sweep over the tensors that computes it
 }
 
 // spread identifies a node that repeats each element of another node.

@@ -1,7 +1,7 @@
 // Package cpu executes programs on the processor in one pass through its caches: it reads a part of
 // the inputs, runs all operations of the program on it, and writes the same part of the outputs.
-// This takes one pass over memory for all of them, and one more for each sum over whole tensors
-// that other elements depend on.
+// A compiled program is a [Pass]. It sweeps over memory once, and once more for each sum over whole
+// tensors that other elements depend on.
 //
 // A part is a range of rows or, if no operation depends on rows, any run of elements
 // ([CompileFlat]). Supported are elementwise operations on floats, integers and bools; sums, maxima

@@ -25,12 +25,12 @@ func Operations() []program.Op {
 }
 
 // Program returns the program as it is executed, with the inputs and outputs of the compiled one.
-func (k *Kernel) Program() *program.Program { return k.p }
+func (k *Pass) Program() *program.Program { return k.p }
 
-// Passes returns the number of passes over the tensors in a run: one, and one more for each
+// Sweeps returns the number of sweeps over the tensors in a run: one, and one more for each
 // reduction in the longest chain of reductions on which elements depend.
-func (k *Kernel) Passes() (n int) {
-	for _, p := range k.passes {
+func (k *Pass) Sweeps() (n int) {
+	for _, p := range k.sweeps {
 		if len(p.code) > 0 {
 			n++
 		}

@@ -69,7 +69,7 @@ func onDevice(
 	return out
 }
 
-func compile(t testing.TB, p *program.Program) *cpu.Kernel {
+func compile(t testing.TB, p *program.Program) *cpu.Pass {
 	t.Helper()
 	k, err := cpu.CompileFlat(p, nil)
 	if err != nil {
@@ -80,11 +80,11 @@ func compile(t testing.TB, p *program.Program) *cpu.Kernel {
 
 // inTiles runs a program. If inPlace is set, outputs overwrite the inputs of the same name.
 func inTiles(
-	t testing.TB, k *cpu.Kernel, threads int, inputs [][]float32, inPlace bool,
+	t testing.TB, k *cpu.Pass, threads int, inputs [][]float32, inPlace bool,
 ) [][]float32 {
 	t.Helper()
 	p := k.Program()
-	call := cpu.Call{Kernel: k}
+	call := cpu.Call{Pass: k}
 	for _, in := range inputs {
 		call.Inputs = append(call.Inputs, slices.Clone(in))
 	}
@@ -233,10 +233,10 @@ func adam(correct bool, shape ...int) *program.Program {
 }
 
 // callOf returns a call with new memory. Outputs share the memory of inputs of the same name.
-func callOf(k *cpu.Kernel) cpu.Call {
+func callOf(k *cpu.Pass) cpu.Call {
 	rng := rand.New(rand.NewPCG(1, 1))
 	p := k.Program()
-	c := cpu.Call{Kernel: k}
+	c := cpu.Call{Pass: k}
 	for _, in := range p.Inputs {
 		data := numbers(rng, int(in.Type.Size()), false)
 		for i := range data {

@@ -24,9 +24,9 @@ func TestEveryOperation(t *testing.T) {
 	}
 }
 
-// broken returns a kernel of two passes that reads a value that does not exist: in the first pass
-// if pass is set, otherwise in the scalars computed before it.
-func broken(t *testing.T, pass bool) *Kernel {
+// broken returns a pass of two sweeps that reads a value that does not exist: in the first sweep
+// if sweep is set, otherwise in the scalars computed before it.
+func broken(t *testing.T, sweep bool) *Pass {
 	t.Helper()
 	b := program.NewBuilder("update/broken")
 	x, s := b.Input("x", program.FloatType(50000)), b.Input("s", program.FloatType())
@@ -39,11 +39,11 @@ func broken(t *testing.T, pass bool) *Kernel {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if k.Passes() != 2 {
-		t.Fatalf("%d passes", k.Passes())
+	if k.Sweeps() != 2 {
+		t.Fatalf("%d passes", k.Sweeps())
 	}
-	if pass {
-		k.passes[0].code[0].in = []operand{{id: 1000}}
+	if sweep {
+		k.sweeps[0].code[0].in = []operand{{id: 1000}}
 	} else {
 		k.scalars.add(scalar{kind: scalarOp, op: loops.Neg, args: [3]int{1000}})
 	}
@@ -51,19 +51,19 @@ func broken(t *testing.T, pass bool) *Kernel {
 }
 
 // TestPanicsBecomeErrors checks that a panic becomes an error, on the caller's goroutine or another
-// one, while others wait for the end of a pass, and that other kernels can run again.
+// one, while others wait for the end of a sweep, and that other passes can run again.
 func TestPanicsBecomeErrors(t *testing.T) {
 	good := broken(t, true)
-	good.passes[0].code[0].in = []operand{{id: 0, repeat: 1}}
+	good.sweeps[0].code[0].in = []operand{{id: 0, repeat: 1}}
 	for _, threads := range []int{1, 2, 5} {
-		for _, pass := range []bool{true, false} {
+		for _, sweep := range []bool{true, false} {
 			parallel := Goroutines(threads)
-			call := func(k *Kernel) Call {
+			call := func(k *Pass) Call {
 				x := make([]float32, 50000)
-				return Call{Kernel: k, Inputs: []any{x, []float32{1}}, Outputs: []any{x}}
+				return Call{Pass: k, Inputs: []any{x, []float32{1}}, Outputs: []any{x}}
 			}
 			for range 3 {
-				err := Run([]Call{call(good), call(broken(t, pass)), call(good)}, parallel)
+				err := Run([]Call{call(good), call(broken(t, sweep)), call(good)}, parallel)
 				var caught *recovered.PanicError
 				if !errors.As(err, &caught) || caught.Executor != "cpu" || caught.Program != "update/broken" {
 					t.Fatalf("%d goroutines: got %v", threads, err)
@@ -71,7 +71,7 @@ func TestPanicsBecomeErrors(t *testing.T) {
 			}
 			x := make([]float32, 50000)
 			x[7] = 2
-			if err := Run([]Call{{Kernel: good, Inputs: []any{x, []float32{1}}, Outputs: []any{x}}},
+			if err := Run([]Call{{Pass: good, Inputs: []any{x, []float32{1}}, Outputs: []any{x}}},
 				parallel); err != nil || x[0] != 2 || x[7] != 4 {
 				t.Errorf("%d goroutines: after a panic: %v, %v, %v", threads, err, x[0], x[7])
 			}

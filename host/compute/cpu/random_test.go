@@ -108,7 +108,7 @@ func (g *generator) arithmetic() program.Value {
 		return x.Mul(y)
 	case 3:
 		return x.Div(y)
-	case 4: // fused by kernels
+	case 4: // fused by passes
 		return x.Scale(0.9).Add(y.Square().Scale(0.1))
 	case 5:
 		return x.Sub(y.Mul(g.float()))

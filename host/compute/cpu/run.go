@@ -11,19 +11,19 @@ import (
 	"github.com/cage-qat/cage/internal/recovered"
 )
 
-// A Call is a kernel with the memory of its program's inputs and outputs, a row-major slice for
+// A Call is a pass with the memory of its program's inputs and outputs, a row-major slice for
 // each: []float32; []uint16 for floats stored in bfloat16, []int8 and []uint8 in 8 bits;
 // []int32 and []uint32 for integers; []bool or []loops.Flags for bools. A scalar is a slice of one
 // element. An input and the output of the same name and storage may be the same slice, which is
 // then updated in place; otherwise slices must not overlap.
 type Call struct {
-	Kernel          *Kernel
+	Pass            *Pass
 	Inputs, Outputs []any
 }
 
 // Run computes the outputs from the inputs, which are described at [Call].
-func (k *Kernel) Run(inputs, outputs []any, parallel loops.Parallel) error {
-	return Run([]Call{{k, inputs, outputs}}, parallel)
+func (pass *Pass) Run(inputs, outputs []any, parallel loops.Parallel) error {
+	return Run([]Call{{pass, inputs, outputs}}, parallel)
 }
 
 // Run executes calls, which must not write memory that another call reads or writes. If slices have
@@ -52,29 +52,29 @@ func Run(calls []Call, parallel loops.Parallel) error {
 type runner struct {
 	runs    []*run
 	mu      sync.Mutex
-	advance sync.Cond // a call has finished a pass, or the first unit has failed
+	advance sync.Cond // a call has finished a sweep, or the first unit has failed
 	failed  error
 }
 
 type run struct {
 	Call
-	k      *Kernel
+	pass   *Pass
 	env    []float32   // scalars
 	shared [][]float32 // inputs that all rows share
 	tiles  int
-	count  int            // units of a pass
+	count  int            // units of a sweep
 	folds  [][]float64    // of each reduction, by units
-	left   []atomic.Int32 // units of each pass that are not done
-	done   int            // passes, under the runner's lock
+	left   []atomic.Int32 // units of each sweep that are not done
+	done   int            // sweeps, under the runner's lock
 }
 
 // begin prepares a call. A call that computes only scalars is complete when begin returns.
 func (r *runner) begin(c Call) (err error) {
-	k := c.Kernel
-	defer recovered.Catch(executor, k.p.Name, &err)
-	s := &run{Call: c, k: k, env: make([]float32, len(k.scalars.list)),
-		shared: make([][]float32, len(k.inputs)), left: make([]atomic.Int32, len(k.passes))}
-	for i, v := range k.scalars.list {
+	pass := c.Pass
+	defer recovered.Catch(executor, pass.p.Name, &err)
+	s := &run{Call: c, pass: pass, env: make([]float32, len(pass.scalars.list)),
+		shared: make([][]float32, len(pass.inputs)), left: make([]atomic.Int32, len(pass.sweeps))}
+	for i, v := range pass.scalars.list {
 		switch v.kind {
 		case scalarConstant:
 			s.env[i] = v.value
@@ -82,8 +82,8 @@ func (r *runner) begin(c Call) (err error) {
 			Load(s.env[i:i+1], c.Inputs[v.input], 0)
 		}
 	}
-	k.scalars.evaluate(0, s.env)
-	for _, p := range k.passes {
+	pass.scalars.evaluate(0, s.env)
+	for _, p := range pass.sweeps {
 		for _, v := range p.values {
 			if v.kind == inShared && s.shared[v.index] == nil {
 				s.shared[v.index] = make([]float32, v.size)
@@ -91,12 +91,12 @@ func (r *runner) begin(c Call) (err error) {
 			}
 		}
 	}
-	s.tiles = (k.rows + k.tile - 1) / k.tile
-	s.count = (s.tiles + k.unit - 1) / k.unit
-	for range k.reductions {
+	s.tiles = (pass.rows + pass.tile - 1) / pass.tile
+	s.count = (s.tiles + pass.unit - 1) / pass.unit
+	for range pass.reductions {
 		s.folds = append(s.folds, make([]float64, s.count))
 	}
-	for i, p := range k.passes {
+	for i, p := range pass.sweeps {
 		if s.left[i].Store(int32(s.count)); len(p.code) == 0 {
 			if err := r.finish(s, i); err != nil {
 				return err
@@ -107,40 +107,40 @@ func (r *runner) begin(c Call) (err error) {
 	return nil
 }
 
-// A unit is a group of tiles of a call that one goroutine processes in one pass.
+// A unit is a group of tiles of a call that one goroutine processes in one sweep.
 type unit struct {
-	run     *run
-	pass, i int
+	run      *run
+	sweep, i int
 }
 
-// units lists the units in the order in which they are started. The first pass of the next call
-// precedes the second pass of a call, so that goroutines rarely wait for the end of a pass, while
+// units lists the units in the order in which they are started. The first sweep of the next call
+// precedes the second sweep of a call, so that goroutines rarely wait for the end of a sweep, while
 // the call's tensors are still in a cache.
 func (r *runner) units() (list []unit) {
-	passes := 0
+	sweeps := 0
 	for _, s := range r.runs {
-		passes = max(passes, len(s.k.passes))
+		sweeps = max(sweeps, len(s.pass.sweeps))
 	}
-	for step := range len(r.runs) + passes {
-		for pass := range passes {
-			i := step - pass
-			if i < 0 || i >= len(r.runs) || pass >= len(r.runs[i].k.passes) ||
-				len(r.runs[i].k.passes[pass].code) == 0 {
+	for step := range len(r.runs) + sweeps {
+		for sweep := range sweeps {
+			i := step - sweep
+			if i < 0 || i >= len(r.runs) || sweep >= len(r.runs[i].pass.sweeps) ||
+				len(r.runs[i].pass.sweeps[sweep].code) == 0 {
 				continue
 			}
 			for part := range r.runs[i].count {
-				list = append(list, unit{r.runs[i], pass, part})
+				list = append(list, unit{r.runs[i], sweep, part})
 			}
 		}
 	}
 	return list
 }
 
-// do waits for the preceding pass, computes a unit, and completes the unit's pass if it is the last
-// unit. After a failure it computes nothing.
+// do waits for the preceding sweep, computes a unit, and completes the unit's sweep if it is the
+// last unit. After a failure it computes nothing.
 func (r *runner) do(u unit) {
 	r.mu.Lock()
-	for u.run.done < u.pass && r.failed == nil {
+	for u.run.done < u.sweep && r.failed == nil {
 		r.advance.Wait()
 	}
 	failed := r.failed
@@ -149,8 +149,8 @@ func (r *runner) do(u unit) {
 		return
 	}
 	err := u.compute()
-	if err == nil && u.run.left[u.pass].Add(-1) == 0 {
-		err = r.finish(u.run, u.pass)
+	if err == nil && u.run.left[u.sweep].Add(-1) == 0 {
+		err = r.finish(u.run, u.sweep)
 	}
 	if err != nil {
 		r.mu.Lock()
@@ -160,13 +160,13 @@ func (r *runner) do(u unit) {
 	}
 }
 
-// finish completes a pass of a call: it combines the units' partial reductions, in order, and
+// finish completes a sweep of a call: it combines the units' partial reductions, in order, and
 // computes the scalars that depend on them.
-func (r *runner) finish(s *run, pass int) (err error) {
-	k := s.k
-	defer recovered.Catch(executor, k.p.Name, &err)
-	for i, d := range k.reductions {
-		if d.phase != pass {
+func (r *runner) finish(s *run, sweep int) (err error) {
+	pass := s.pass
+	defer recovered.Catch(executor, pass.p.Name, &err)
+	for i, d := range pass.reductions {
+		if d.phase != sweep {
 			continue
 		}
 		total := float64(loops.Neutral(d.fold))
@@ -175,50 +175,50 @@ func (r *runner) finish(s *run, pass int) (err error) {
 		}
 		s.env[d.scalar] = float32(total)
 	}
-	k.scalars.evaluate(pass+1, s.env)
-	if pass == len(k.passes)-1 {
-		for o, number := range k.numbers {
+	pass.scalars.evaluate(sweep+1, s.env)
+	if sweep == len(pass.sweeps)-1 {
+		for o, number := range pass.numbers {
 			if number >= 0 {
 				Store(s.Outputs[o], 0, s.env[number:number+1])
 			}
 		}
 	}
 	r.mu.Lock()
-	s.done = pass + 1
+	s.done = sweep + 1
 	r.mu.Unlock()
 	r.advance.Broadcast()
 	return nil
 }
 
 func (u unit) compute() (err error) {
-	s, k := u.run, u.run.k
-	defer recovered.Catch(executor, k.p.Name, &err)
-	w, ok := k.workers.Get().(*worker)
+	s, pass := u.run, u.run.pass
+	defer recovered.Catch(executor, pass.p.Name, &err)
+	w, ok := pass.workers.Get().(*worker)
 	if !ok {
 		values := 0
-		for _, p := range k.passes {
+		for _, p := range pass.sweeps {
 			values = max(values, len(p.values))
 		}
-		w = &worker{scratch: make([]float32, k.scratch*k.tile), values: make([][]float32, values),
-			lanes: make([]loops.Lanes, len(k.reductions))}
+		w = &worker{scratch: make([]float32, pass.scratch*pass.tile), values: make([][]float32, values),
+			lanes: make([]loops.Lanes, len(pass.reductions))}
 	}
 	defer func() { // keep the worker, but none of the caller's memory
 		clear(w.values)
 		w.env = nil
-		k.workers.Put(w)
+		pass.workers.Put(w)
 	}()
-	for i, d := range k.reductions {
-		if d.phase == u.pass {
+	for i, d := range pass.reductions {
+		if d.phase == u.sweep {
 			s.folds[i][u.i] = float64(loops.Neutral(d.fold))
 		}
 	}
-	for tile := u.i * k.unit; tile < min(s.tiles, (u.i+1)*k.unit); tile++ {
-		for i, d := range k.reductions {
+	for tile := u.i * pass.unit; tile < min(s.tiles, (u.i+1)*pass.unit); tile++ {
+		for i, d := range pass.reductions {
 			w.lanes[i].Reset(d.fold)
 		}
-		w.compute(s, u.pass, tile*k.tile, min(k.rows, (tile+1)*k.tile))
-		for i, d := range k.reductions {
-			if d.phase == u.pass {
+		w.compute(s, u.sweep, tile*pass.tile, min(pass.rows, (tile+1)*pass.tile))
+		for i, d := range pass.reductions {
+			if d.phase == u.sweep {
 				s.folds[i][u.i] = loops.Join(d.fold, s.folds[i][u.i], w.lanes[i].Fold(d.fold))
 			}
 		}
@@ -227,35 +227,35 @@ func (u unit) compute() (err error) {
 }
 
 func (c Call) check() error {
-	k := c.Kernel
-	if err := k.check("input", k.inputs, c.Inputs); err != nil {
+	pass := c.Pass
+	if err := pass.check("input", pass.inputs, c.Inputs); err != nil {
 		return err
 	}
-	if err := k.check("output", k.outputs, c.Outputs); err != nil {
+	if err := pass.check("output", pass.outputs, c.Outputs); err != nil {
 		return err
 	}
-	for i, in := range k.inputs {
-		for o, out := range k.outputs {
+	for i, in := range pass.inputs {
+		for o, out := range pass.outputs {
 			x, isFloats := c.Inputs[i].([]float32)
 			y, areFloats := c.Outputs[o].([]float32)
 			same := isFloats && areFloats && len(x) > 0 && unsafe.SliceData(x) == unsafe.SliceData(y)
 			if same && in.name != out.name {
 				return fmt.Errorf("program %q: output %q shares the memory of input %q",
-					k.p.Name, out.name, in.name)
+					pass.p.Name, out.name, in.name)
 			}
 		}
 	}
 	return nil
 }
 
-func (k *Kernel) check(kind string, ports []port, memory []any) error {
+func (pass *Pass) check(kind string, ports []port, memory []any) error {
 	if len(ports) != len(memory) {
 		return fmt.Errorf("program %q: got %d %ss, want %d",
-			k.p.Name, len(memory), kind, len(ports))
+			pass.p.Name, len(memory), kind, len(ports))
 	}
 	for i, p := range ports {
 		if err := Check(memory[i], p.t, p.at); err != nil {
-			return fmt.Errorf("program %q: %s %q %w", k.p.Name, kind, p.name, err)
+			return fmt.Errorf("program %q: %s %q %w", pass.p.Name, kind, p.name, err)
 		}
 	}
 	return nil
@@ -270,13 +270,13 @@ type worker struct {
 	rows      int
 }
 
-func (w *worker) compute(r *run, pass, first, end int) {
-	k, code := r.k, r.k.passes[pass].code
-	w.locations, w.rows, w.env = k.passes[pass].values, end-first, r.env
+func (w *worker) compute(r *run, sweep, first, end int) {
+	pass, code := r.pass, r.pass.sweeps[sweep].code
+	w.locations, w.rows, w.env = pass.sweeps[sweep].values, end-first, r.env
 	for i, p := range w.locations {
 		switch p.kind {
 		case inScratch:
-			w.values[i] = w.scratch[p.offset*k.tile:][:w.rows*p.size]
+			w.values[i] = w.scratch[p.offset*pass.tile:][:w.rows*p.size]
 		case inInput:
 			w.values[i] = r.Inputs[p.index].([]float32)[first*p.size : end*p.size]
 		case inOutput:

@@ -37,7 +37,7 @@ func bits(list []float32) []uint32 {
 // TestThreads checks that several programs in one run, whose elements depend on sums, give the same
 // bits for any number of goroutines and in every run.
 func TestThreads(t *testing.T) {
-	var kernels []*cpu.Kernel
+	var passes []*cpu.Pass
 	for _, shape := range [][]int{{300, 1000}, {7}, {1}, {200000}, {64, 64}} {
 		p := build(t, shape, func(b *program.Builder, x, y, s program.Value) {
 			sum := x.Mul(y).SumAll()
@@ -46,14 +46,14 @@ func TestThreads(t *testing.T) {
 			b.Output("sum", sum)
 			b.Output("norm", x.Square().SumAll())
 		})
-		kernels = append(kernels, compile(t, p))
+		passes = append(passes, compile(t, p))
 	}
 	var want [][]uint32
 	for _, threads := range []int{1, 2, 3, 8} {
 		parallel := cpu.Goroutines(threads)
 		for range 3 {
 			var calls []cpu.Call
-			for _, k := range kernels {
+			for _, k := range passes {
 				calls = append(calls, callOf(k))
 			}
 			if err := cpu.Run(calls, parallel); err != nil {
@@ -133,8 +133,8 @@ func TestEqualElements(t *testing.T) {
 	}
 }
 
-// TestPasses checks that another pass over the tensors is made only if elements need a reduction.
-func TestPasses(t *testing.T) {
+// TestSweeps checks that another sweep over the tensors is made only if elements need a reduction.
+func TestSweeps(t *testing.T) {
 	type value = program.Value
 	for want, body := range map[int]func(b *program.Builder, x, y, s value){
 		1: func(b *program.Builder, x, y, s value) {
@@ -151,8 +151,8 @@ func TestPasses(t *testing.T) {
 		},
 		0: func(b *program.Builder, x, y, s value) { b.Output("s", s.Scale(2).Expm1()) },
 	} {
-		if got := compile(t, build(t, []int{5, 2}, body)).Passes(); got != want {
-			t.Errorf("%d passes, want %d", got, want)
+		if got := compile(t, build(t, []int{5, 2}, body)).Sweeps(); got != want {
+			t.Errorf("%d sweeps, want %d", got, want)
 		}
 	}
 }
@@ -223,7 +223,7 @@ func TestWrongCalls(t *testing.T) {
 		`shares the memory of input "y"`: {Inputs: []any{four(), y, one},
 			Outputs: []any{four(), y}},
 	} {
-		c.Kernel = k
+		c.Pass = k
 		err := cpu.Run([]cpu.Call{c}, cpu.Goroutines(1))
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("got %v, want %s", err, says)

@@ -197,10 +197,10 @@ type instruction struct {
 	store bool // of in[0] to the output dst
 }
 
-// writer allocates memory and writes the code of a pass.
+// writer allocates memory and writes the code of a sweep.
 type writer struct {
 	*analysis
-	pass
+	sweep
 	inputs   []port
 	outs     []port
 	order    []int
@@ -216,9 +216,9 @@ type writer struct {
 // afterAll is the lastRead of values that are stored after all other instructions.
 const afterAll = 1 << 30
 
-func (k *Kernel) write(a *analysis) pass {
+func (pass *Pass) write(a *analysis) sweep {
 	a.fuse()
-	w := &writer{analysis: a, inputs: k.inputs, outs: k.outputs, free: map[int][]int{}}
+	w := &writer{analysis: a, inputs: pass.inputs, outs: pass.outputs, free: map[int][]int{}}
 	w.sort()
 	w.values = make([]location, len(w.nodes))
 	w.freed = make([]bool, len(w.nodes))
@@ -245,8 +245,8 @@ func (k *Kernel) write(a *analysis) pass {
 		}
 	}
 	w.code = append(w.code, late...)
-	k.scratch = max(k.scratch, w.scratch)
-	return w.pass
+	pass.scratch = max(pass.scratch, w.scratch)
+	return w.sweep
 }
 
 // sort lists the needed nodes in the order of computation: inputs right before their first use, and

@@ -15,14 +15,21 @@ type Element = shapes.Element
 
 // A Buffer is a tensor in a device's memory: a shape and its elements in row-major order. Each
 // replica of the device has the whole tensor or, if it is sharded, an equal part along the first
-// axis. A Buffer must be used by one goroutine at a time, except that several steps may read it
-// concurrently.
+// axis. A Buffer must be used by one goroutine at a time, except that several executables may read
+// it concurrently.
 type Buffer struct {
 	device  *Device
 	shape   shapes.Shape // of the whole tensor
 	sharded bool         // false with one replica
 	// data has one buffer for each of this process's replicas; it is nil once the buffer is gone.
 	data atomic.Pointer[[]part]
+}
+
+// A part is a tensor on one replica: that of a client, or [hostMemory].
+type part interface {
+	Finalize() error
+	// Download copies all elements into a slice.
+	Download(dst any) error
 }
 
 func newBuffer(d *Device, data []part, shape shapes.Shape, sharded bool) *Buffer {
@@ -78,10 +85,10 @@ func Upload[T Element](d *Device, data []T, dims ...int) (*Buffer, error) {
 	return upload(d, data, dims, false)
 }
 
-// UploadSharded copies to each replica its part of a tensor of the given dimensions: the first axis
-// is divided into equal parts. With one replica it is the same as [Upload].
-func UploadSharded[T Element](d *Device, data []T, dims ...int) (*Buffer, error) {
-	return upload(d, data, dims, d.Count() > 1)
+// UploadSharded is [Upload] or, if sharded is set and there are several replicas, copies to each
+// its part of the tensor: the first axis is divided into equal parts.
+func UploadSharded[T Element](d *Device, data []T, sharded bool, dims ...int) (*Buffer, error) {
+	return upload(d, data, dims, sharded && d.Count() > 1)
 }
 
 // UploadLike copies data to the device as a buffer of the same shape as b, which is sharded if b

@@ -24,10 +24,3 @@ type program interface {
 	memory() Memory
 	close() error
 }
-
-// A part is a tensor on one replica: that of a client, or [hostMemory].
-type part interface {
-	Finalize() error
-	// Download copies all elements into a slice.
-	Download(dst any) error
-}

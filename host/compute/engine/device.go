@@ -68,7 +68,7 @@ type Options struct {
 	Warn func(message string, details ...any)
 }
 
-// A Device compiles and runs steps, and owns their buffers. Its methods, except Close, may be
+// A Device compiles and runs executables, and owns their buffers. Its methods, except Close, may be
 // called concurrently.
 type Device struct {
 	kind     string
@@ -167,6 +167,13 @@ func (d *Device) Workers() int {
 // SharesMemory reports whether buffers are in the host's memory, so that [Data] gives access to
 // them.
 func (d *Device) SharesMemory() bool { return d.kind == device.CPU }
+
+// UsesPlans reports whether the device, which may be nil, computes programs by plans. The CPU
+// device does, unless a test asks for graphs.
+func (d *Device) UsesPlans() bool {
+	return d != nil && d.kind == device.CPU &&
+		(d.options.Kernels == device.AutoKernels || d.options.Kernels == device.FusedKernels)
+}
 
 // Memory returns the pool of the memory in which functions of the CPU device work.
 func (d *Device) Memory() *memory.Pool { return &d.memory }

@@ -94,15 +94,15 @@ func TestCompileReportsPanics(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := d.Compile("my step", tc.inputs, tc.build)
-			var stepErr *engine.StepError
-			if !errors.As(err, &stepErr) {
-				t.Fatalf("got error %v, want a StepError", err)
+			var failure *engine.ExecutableError
+			if !errors.As(err, &failure) {
+				t.Fatalf("got error %v, want a ExecutableError", err)
 			}
-			if stepErr.Step != "my step" || stepErr.Phase != engine.Building {
-				t.Errorf("step %q, phase %q", stepErr.Step, stepErr.Phase)
+			if failure.Name != "my step" || failure.Phase != engine.Building {
+				t.Errorf("step %q, phase %q", failure.Name, failure.Phase)
 			}
 			message := err.Error()
-			if !strings.HasPrefix(message, `step "my step": building the graph: `) ||
+			if !strings.HasPrefix(message, `executable "my step": building the graph: `) ||
 				!strings.Contains(message, tc.want) {
 				t.Errorf("message is %q, want %q in it", message, tc.want)
 			}

@@ -10,8 +10,8 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 )
 
-// ErrBufferGone is the error for using a buffer that was finalized, or donated to a step.
-var ErrBufferGone = errors.New("the buffer is gone: it was finalized or donated to a step")
+// ErrBufferGone is the error for using a buffer that was finalized, or donated to an executable.
+var ErrBufferGone = errors.New("the buffer is gone: it was finalized or donated to an executable")
 
 // A CountError reports that more replicas were requested than the device can hold.
 type CountError struct {
@@ -47,27 +47,27 @@ func (e *HangError) Error() string {
 	return text
 }
 
-// Phase is the stage at which a step failed.
+// Phase is the stage at which an executable failed.
 type Phase string
 
-// The phases of a step.
+// The phases of an executable.
 const (
 	Building  Phase = "building the graph" // the call of the function that builds the graph
 	Compiling Phase = "compiling"          // the translation of the graph for the device
 	Running   Phase = "running"            // the execution
 )
 
-// A StepError reports the failure of one step. Its message gives the step's name, the phase and
-// the cause.
-type StepError struct {
-	Step  string // name given to Compile
+// An ExecutableError reports the failure of one executable. Its message gives the executable's
+// name, the phase and the cause.
+type ExecutableError struct {
+	Name  string // given to Compile
 	Phase Phase
 	Err   error // the cause
 }
 
 // Error implements the error interface.
-func (e *StepError) Error() string {
-	text := fmt.Sprintf("step %q: %s: %v", e.Step, e.Phase, e.Err)
+func (e *ExecutableError) Error() string {
+	text := fmt.Sprintf("executable %q: %s: %v", e.Name, e.Phase, e.Err)
 	if _, lost := errors.AsType[*LostError](e.Err); lost {
 		return text // the other process reports the remedy
 	}
@@ -75,7 +75,7 @@ func (e *StepError) Error() string {
 }
 
 // Unwrap returns the cause.
-func (e *StepError) Unwrap() error { return e.Err }
+func (e *ExecutableError) Unwrap() error { return e.Err }
 
 // A MemoryError reports that a device ran out of memory.
 type MemoryError struct{ error }

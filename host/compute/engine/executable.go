@@ -17,9 +17,9 @@ import (
 // ProfileLabel is the label in CPU profiles that holds the name of the running executable.
 const ProfileLabel = "executable"
 
-// A Spec describes one input of a step: its name, element type and dimensions.
+// A Spec describes one input of an executable: its name, element type and dimensions.
 type Spec struct {
-	Name  string       // unique among the inputs of a step
+	Name  string       // unique among the inputs of an executable
 	Shape shapes.Shape // as seen by one replica
 
 	// Sharded inputs are uploaded with [UploadSharded]; Shape is that of one replica's part. With
@@ -34,11 +34,12 @@ type Spec struct {
 	Donated bool
 }
 
-// A BuildFunc builds the graph of a step: it receives one node per input, in order, and returns the
-// outputs, of which there must be at least one. It may panic, as the functions of package graph do.
+// A BuildFunc builds the graph of an executable: it receives one node per input, in order, and
+// returns the outputs, of which there must be at least one. It may panic, as the functions of
+// package graph do.
 type BuildFunc func(g *graph.Graph, inputs []*graph.Node) []*graph.Node
 
-// An Executable is a compiled step. Run may be called from several goroutines at once.
+// An Executable is a compiled function. Run may be called from several goroutines at once.
 type Executable struct {
 	device  *Device
 	name    string
@@ -55,14 +56,14 @@ type Executable struct {
 // Tests set it, to compare plans of the CPU device with graphs.
 var GraphsOnCPU func(g *graph.Graph) (func(in []any) (out []any, err error), error)
 
-// Compile builds the graph of a step and compiles it for the device. The name appears in every
-// error of the step. The caller must Close the executable to free its memory.
+// Compile builds the graph of an executable and compiles it for the device. The name appears in
+// every error of the executable. The caller must Close the executable to free its memory.
 func (d *Device) Compile(name string, inputs []Spec, build BuildFunc) (*Executable, error) {
 	if err := d.checkOpen(); err != nil {
-		return nil, &StepError{name, Building, err}
+		return nil, &ExecutableError{name, Building, err}
 	}
 	if d.kind == device.CPU && GraphsOnCPU == nil {
-		return nil, &StepError{name, Building, errors.New("the CPU device computes no graphs")}
+		return nil, &ExecutableError{name, Building, errors.New("the CPU device computes no graphs")}
 	}
 	g := graph.New(name, d.Count())
 	g.Attach(deviceKey{}, d)
@@ -76,7 +77,7 @@ func (d *Device) Compile(name string, inputs []Spec, build BuildFunc) (*Executab
 		g.Return(outputs)
 		return nil
 	}); err != nil {
-		return nil, &StepError{name, Building, err}
+		return nil, &ExecutableError{name, Building, err}
 	}
 	d.compiled.Add(1)
 	e := &Executable{device: d, name: name, inputs: inputs, numbered: g.State(replicaKey{}) != nil}
@@ -99,7 +100,7 @@ func (d *Device) Compile(name string, inputs []Spec, build BuildFunc) (*Executab
 		e.program, err = d.client.compile(g.Text(pairDonated(inputs, parts)), d.Count(), own)
 		return err
 	}); err != nil {
-		return nil, &StepError{name, Compiling, err}
+		return nil, &ExecutableError{name, Compiling, err}
 	}
 	return e, nil
 }
@@ -135,13 +136,13 @@ func timesReplicas(part shapes.Shape, count int) shapes.Shape {
 	return whole
 }
 
-// Run executes the step on all replicas and returns its outputs, which the caller finalizes. Input
+// Run executes it on all replicas and returns its outputs, which the caller finalizes. Input
 // i is donated if donate[i] is set; if donate is nil, none is donated. The package documentation
-// explains donation. A step cannot be interrupted.
+// explains donation. An executable cannot be interrupted.
 func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 	parts, err := e.checkInputs(inputs, donate)
 	if err != nil {
-		return nil, &StepError{e.name, Running, err}
+		return nil, &ExecutableError{e.name, Running, err}
 	}
 	if e.host != nil {
 		for i := range donate {
@@ -151,7 +152,7 @@ func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 		}
 		outputs, err := e.runHost(parts, donate)
 		if err != nil {
-			return nil, &StepError{e.name, Running, err}
+			return nil, &ExecutableError{e.name, Running, err}
 		}
 		return outputs, nil
 	}
@@ -160,7 +161,7 @@ func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 	if e.numbered { // the last input of each replica is its index
 		numbers, err := e.device.replicaNumbers()
 		if err != nil {
-			return nil, &StepError{e.name, Running, err}
+			return nil, &ExecutableError{e.name, Running, err}
 		}
 		all, n := []part(nil), len(e.inputs)
 		donated = nil
@@ -183,12 +184,12 @@ func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 		results, err = e.program.run(parts, donated)
 		return err
 	}
-	// The device's goroutines inherit the label, so that a profile distinguishes steps.
+	// The device's goroutines inherit the label, so that a profile distinguishes executables.
 	pprof.Do(context.Background(), pprof.Labels(ProfileLabel, e.name), func(context.Context) {
 		err = e.device.execute(execute)
 	})
 	if err != nil {
-		return nil, &StepError{e.name, Running, err}
+		return nil, &ExecutableError{e.name, Running, err}
 	}
 	outputs := make([]*Buffer, len(e.outputs))
 	for i, shape := range e.outputs {
@@ -198,11 +199,11 @@ func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 	return outputs, nil
 }
 
-// checkInputs checks everything that can be checked before the step starts and returns the
+// checkInputs checks everything that can be checked before the executable starts and returns the
 // parts of the inputs, grouped by this process's replicas.
 func (e *Executable) checkInputs(inputs []*Buffer, donate []bool) ([]part, error) {
 	if e.program == nil && e.host == nil {
-		return nil, errors.New("the step was closed")
+		return nil, errors.New("the executable was closed")
 	}
 	if err := e.device.checkOpen(); err != nil {
 		return nil, err
@@ -248,7 +249,7 @@ func (e *Executable) checkInputs(inputs []*Buffer, donate []bool) ([]part, error
 	}
 	first := make(map[*Buffer]int, len(inputs))
 	for i, input := range inputs {
-		// The step would overwrite a buffer that it also reads.
+		// The executable would overwrite a buffer that it also reads.
 		if j, twice := first[input]; twice && (donate[i] || donate[j]) {
 			return nil, fmt.Errorf("inputs %q and %q are the same buffer and cannot be donated",
 				e.inputs[j].Name, e.inputs[i].Name)
@@ -262,7 +263,7 @@ func (e *Executable) checkInputs(inputs []*Buffer, donate []bool) ([]part, error
 // collector would free them, which is no longer possible.
 var unfreed sync.Map
 
-// Close frees the compiled step. It must not be called while Run is in progress. Closing an
+// Close frees the executable. It must not be called while Run is in progress. Closing an
 // executable again does nothing.
 func (e *Executable) Close() error {
 	program := e.program

@@ -15,7 +15,7 @@ import (
 	"github.com/cage-qat/cage/internal/lists"
 )
 
-// A Function is a step of the CPU device that computes slices from slices, such as a plan.
+// A Function computes slices from slices on the CPU device, as a plan does.
 type Function struct {
 	Outputs []shapes.Shape
 	// Reuses has, for each output, the input whose memory it gets if that input is donated, or −1.

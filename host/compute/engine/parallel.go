@@ -9,20 +9,15 @@ import (
 	"github.com/cage-qat/cage/host/compute/loops"
 )
 
-// Parallel calls f(i) for i from 0 to n−1, concurrently if the device has goroutines for it, and
-// returns when all calls have returned. It starts the calls in order, so that a call may wait for
-// earlier ones. If a call panics, so does Parallel.
-type Parallel func(n int, f func(i int))
-
-// Parallel is a [Parallel] that uses the goroutines of the CPU device; other devices have none.
+// Parallel calls f(i) for i from 0 to n−1, concurrently on the goroutines of the CPU device, and
+// returns when all calls have returned; other devices have no goroutines. It starts the calls in
+// order, so that a call may wait for earlier ones. If a call panics, so does Parallel.
 func (d *Device) Parallel(n int, f func(i int)) {
-	if d.workers != nil {
-		d.workers.parallel(d.Workers(), n, f)
+	if d.workers == nil {
+		loops.InOrder(n, f)
 		return
 	}
-	for i := range n {
-		f(i)
-	}
+	d.workers.parallel(d.Workers(), n, f)
 }
 
 // workers are the goroutines of a device. Waking a goroutine's thread takes as long as computing a

@@ -33,7 +33,7 @@ func Vote(yes bool) int64 {
 	return 0
 }
 
-// A LostError reports that a step cannot finish because another process has been lost.
+// A LostError reports that an executable cannot finish because another process has been lost.
 type LostError struct {
 	Err   error // which process was lost, and why
 	Cause error // the device's error; nil if it did not answer

@@ -78,8 +78,8 @@ func TestProcesses(t *testing.T) {
 		t.Errorf("an execution that fails because of it ends with %v", err)
 	}
 	kernel := errors.New("process 1 has failed: an illegal address")
-	step := &StepError{"s", Running, &LostError{Err: kernel}}
-	if text := step.Error(); text != `step "s": running: process 1 has failed: an illegal address` {
+	step := &ExecutableError{"s", Running, &LostError{Err: kernel}}
+	if text := step.Error(); text != `executable "s": running: process 1 has failed: an illegal address` {
 		t.Errorf("the error of a step that waits for it is %s", text)
 	}
 	if err := d.checkOpen(); err == nil || err.Error() != "process 1 is gone" {

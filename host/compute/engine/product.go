@@ -11,13 +11,6 @@ import (
 // device cannot be opened.
 var ProductTier = sync.OnceValues(matmul.Best)
 
-// UsesPlans reports whether the device, which may be nil, computes programs by plans. The CPU
-// device does, unless a test asks for graphs.
-func (d *Device) UsesPlans() bool {
-	return d != nil && d.kind == device.CPU &&
-		(d.options.Kernels == device.AutoKernels || d.options.Kernels == device.FusedKernels)
-}
-
 // WarnOfProducts warns if bfloat16 products are no faster than float32 products.
 func (d *Device) WarnOfProducts() {
 	if d.kind != device.CPU || d.options.Precision != device.BFloat16 {

@@ -86,7 +86,7 @@ func TestReplicasGetTheirBuffers(t *testing.T) {
 	e := compile(t, d, descentInputs(), descent)
 	rate, w := testdevice.Upload(t, d, []float32{1}),
 		testdevice.Upload(t, d, make([]float32, 15), 3, 5)
-	x, err := engine.UploadSharded(d, make([]float32, 12), 4, 3)
+	x, err := engine.UploadSharded(d, make([]float32, 12), true, 4, 3)
 	if err != nil {
 		t.Fatal(err)
 	}

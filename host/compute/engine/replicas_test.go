@@ -42,7 +42,7 @@ func TestSumAcross(t *testing.T) {
 		for i := range data {
 			data[i] = float32(i)
 		}
-		x, err := engine.UploadSharded(d, data, 8, 3)
+		x, err := engine.UploadSharded(d, data, true, 8, 3)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,7 +92,7 @@ func descend(t *testing.T, d *engine.Device, steps int) []float32 {
 	for i := range data {
 		data[i] = float32(math.Sin(float64(i)))
 	}
-	x, err := engine.UploadSharded(d, data, rows, width)
+	x, err := engine.UploadSharded(d, data, true, rows, width)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestReplicasRefuse(t *testing.T) {
 			return []*graph.Node{graph.ReduceSum(in[0]), graph.ReduceSum(in[1])}
 		})
 	whole := testdevice.Upload(t, d, make([]float32, 12), 4, 3)
-	part, err := engine.UploadSharded(d, make([]float32, 12), 4, 3)
+	part, err := engine.UploadSharded(d, make([]float32, 12), true, 4, 3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestReplicasRefuse(t *testing.T) {
 			t.Errorf("got error %v, want %s and %q in it", err, name, "sharded")
 		}
 	}
-	if _, err := engine.UploadSharded(d, make([]float32, 9), 3, 3); err == nil ||
+	if _, err := engine.UploadSharded(d, make([]float32, 9), true, 3, 3); err == nil ||
 		!strings.Contains(err.Error(), "not a multiple of 2 shards") {
 		t.Errorf("3 rows for 2 replicas: got error %v", err)
 	}

@@ -125,7 +125,7 @@ func (d *Device) replicaNumbers() (*Buffer, error) {
 	}
 	r := d.Once(replicaKey{}, func() any {
 		list := lists.Make(d.Count(), func(i int) int32 { return int32(i) })
-		numbers, err := UploadSharded(d, list, len(list))
+		numbers, err := UploadSharded(d, list, true, len(list))
 		return result{numbers, err}
 	}).(result)
 	return r.numbers, r.err

@@ -40,7 +40,7 @@ func TestShards(t *testing.T) {
 				engine.Sharded(engine.Rows(in[1])),
 			}
 		})
-		a, err := engine.UploadSharded(d, x, 8, 3)
+		a, err := engine.UploadSharded(d, x, true, 8, 3)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,7 +98,7 @@ func TestShardsInLoops(t *testing.T) {
 				})
 			return []*graph.Node{engine.Sharded(sum[0])}
 		})
-	x, err := engine.UploadSharded(d, []float32{1, 2, 3, 4}, 2, 2)
+	x, err := engine.UploadSharded(d, []float32{1, 2, 3, 4}, true, 2, 2)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,9 +25,7 @@ func NewOperand(q spec.Quantizer) (Operand, error) {
 		return Operand{}, fmt.Errorf("the quantizer has the state %s: quantizers of products of the "+
 			"backward pass cannot have any", q.State[0].Name)
 	}
-	value, _ := q.Program.Output(spec.OutputValue)
-	outputs := []program.Output{{Name: spec.OutputValue, Value: value}}
-	p, err := transform.Extract(q.Program, q.Program.Name, transform.Arguments(q.Program), outputs)
+	p, err := transform.Trim(q.Program, spec.OutputValue)
 	if err != nil {
 		return Operand{}, err
 	}

@@ -242,7 +242,7 @@ func (q *Quantizer) KeepRotated() (*Rotated, error) {
 	return &Rotated{u, block, float64(saved) / float64(size)}, nil
 }
 
-// Only returns p restricted to the named outputs and the nodes that they need.
+// Only returns p with the named outputs alone; nodes that these do not need stay.
 func Only(p *program.Program, outputs ...string) *program.Program {
 	only := *p
 	only.Outputs = slices.DeleteFunc(slices.Clone(p.Outputs), func(o program.Output) bool {

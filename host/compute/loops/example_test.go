@@ -10,12 +10,7 @@ import (
 func ExampleLogits() {
 	l := loops.Logits{Columns: 3, Logits: []float32{4, 0, 0, 1, 1, 1}, Targets: []int32{0, 2}}
 	losses, gradients := make([]float32, 2), make([]float32, 6)
-	inOrder := func(n int, f func(i int)) {
-		for i := range n {
-			f(i)
-		}
-	}
-	if err := l.Losses(losses, gradients, nil, []float32{1, 1}, inOrder); err != nil {
+	if err := l.Losses(losses, gradients, nil, []float32{1, 1}, loops.InOrder); err != nil {
 		panic(err)
 	}
 	fmt.Printf("%.3f\n%.3f\n", losses, gradients)

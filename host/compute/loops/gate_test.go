@@ -18,8 +18,8 @@ func TestGate(t *testing.T) {
 	}
 	wide := func(x uint16) float64 { return float64(math.Float32frombits(uint32(x) << 16)) }
 	h, da, db := make([]uint16, n), make([]uint16, n), make([]uint16, n)
-	Gates{a, b}.Values(h, inOrder)
-	Gates{a, b}.Adjoints(da, db, d, inOrder)
+	Gates{a, b}.Values(h, InOrder)
+	Gates{a, b}.Adjoints(da, db, d, InOrder)
 	for i := range a {
 		x, y, dy := wide(a[i]), wide(b[i]), wide(d[i])
 		if math.Abs(x) > 80 || math.Abs(x) < 1e-30 || math.IsNaN(x) {
@@ -45,14 +45,14 @@ func TestGate(t *testing.T) {
 	for _, from := range []int{0, 5} {
 		for _, n := range []int{0, 1, 15, 16, 17, 40, 1 << 15} {
 			one := func(i int) (h, da, db [1]uint16) {
-				Gates{a[i : i+1], b[i : i+1]}.Values(h[:], inOrder)
-				Gates{a[i : i+1], b[i : i+1]}.Adjoints(da[:], db[:], d[i:i+1], inOrder)
+				Gates{a[i : i+1], b[i : i+1]}.Values(h[:], InOrder)
+				Gates{a[i : i+1], b[i : i+1]}.Adjoints(da[:], db[:], d[i:i+1], InOrder)
 				return h, da, db
 			}
 			start := 0x3f00 + from // numbers near 1
 			h, da, db := make([]uint16, n), make([]uint16, n), make([]uint16, n)
-			Gates{a[start : start+n], b[start : start+n]}.Values(h, inOrder)
-			Gates{a[start : start+n], b[start : start+n]}.Adjoints(da, db, d[start:start+n], inOrder)
+			Gates{a[start : start+n], b[start : start+n]}.Values(h, InOrder)
+			Gates{a[start : start+n], b[start : start+n]}.Adjoints(da, db, d[start:start+n], InOrder)
 			for i := range n {
 				wantH, wantA, wantB := one(start + i)
 				got, want := []uint16{h[i], da[i], db[i]}, []uint16{wantH[0], wantA[0], wantB[0]}
@@ -62,11 +62,5 @@ func TestGate(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-func inOrder(n int, f func(i int)) {
-	for i := range n {
-		f(i)
 	}
 }

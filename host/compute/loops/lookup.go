@@ -6,6 +6,13 @@ import "slices"
 // returned.
 type Parallel = func(n int, f func(i int))
 
+// InOrder is a [Parallel] that calls f one after the other.
+func InOrder(n int, f func(i int)) {
+	for i := range n {
+		f(i)
+	}
+}
+
 // taskWork is the approximate number of elementary steps in a task: so many that the cost of
 // starting the task is negligible.
 const taskWork = 1 << 17

@@ -119,7 +119,7 @@ func put[T engine.Element](
 	d *engine.Device, data []T, shape []int, sharded bool,
 ) (*engine.Buffer, error) {
 	if sharded {
-		return engine.UploadSharded(d, data, shape...)
+		return engine.UploadSharded(d, data, true, shape...)
 	}
 	return engine.Upload(d, data, shape...)
 }

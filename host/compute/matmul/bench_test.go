@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/cage-qat/cage/host/compute/loops"
 )
 
 // benchmarked lists products that occur in training: square ones, a linear layer (contracted over
@@ -51,7 +53,7 @@ func BenchmarkProduct(b *testing.B) {
 							elements(b, of, reaches(b, rl), false, kind.value)
 						p := plan(b, tier, kind.a, c.shape)
 						out := make([]float32, p.Size())
-						parallel := inOrder
+						parallel := loops.InOrder
 						if workers > 1 {
 							parallel = goroutines(workers)
 						}

@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/internal/halffloat"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
@@ -245,7 +246,7 @@ func TestCodesAgree(t *testing.T) {
 			for _, tier := range Tiers() {
 				p := plan(t, tier, Int8, s)
 				out := make([]float32, p.Size())
-				if err := p.Run(Results{Float32: out}, x, y, scales, inOrder); err != nil {
+				if err := p.Run(Results{Float32: out}, x, y, scales, loops.InOrder); err != nil {
 					t.Fatal(err)
 				}
 				if first == nil {
@@ -512,7 +513,7 @@ func TestNoAllocations(t *testing.T) {
 				x, y = Elements{Int8: make([]int8, reaches(t, l))}, Elements{Int8: make([]int8, reaches(t, r))}
 			}
 			if n := testing.AllocsPerRun(20, func() {
-				if err := p.Run(out, x, y, scales, inOrder); err != nil {
+				if err := p.Run(out, x, y, scales, loops.InOrder); err != nil {
 					t.Fatal(err)
 				}
 			}); n > 0 {

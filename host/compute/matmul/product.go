@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"github.com/cage-qat/cage/host/compute/loops"
 )
 
 // Arithmetic is the number format in which a product computes.
@@ -107,7 +109,7 @@ func (p *Product) Run(out Results, left, right Elements, s Scales,
 	}
 	alone := parallel == nil || p.Size()*max(p.k, 1) < p.format.cut.alone
 	if alone {
-		parallel = inOrder
+		parallel = loops.InOrder
 	}
 	r := runs.Get().(*run)
 	r.call = call{p, out, left, right, s, parallel, alone}
@@ -117,12 +119,6 @@ func (p *Product) Run(out Results, left, right Elements, s Scales,
 	r.call, r.sums = call{}, nil
 	runs.Put(r)
 	return nil
-}
-
-func inOrder(n int, f func(i int)) {
-	for i := range n {
-		f(i)
-	}
 }
 
 func (p *Product) check(out Results, left, right Elements, s Scales) error {

@@ -73,7 +73,7 @@ func (c *compiler) alone(n *program.Node, id program.ID) error {
 	constant := func(s int) bool { return c.slots[s].constant != nil }
 	if !slices.ContainsFunc(in.in, func(s int) bool { return !constant(s) }) { // computed once, too
 		args := lists.Map(in.in, func(s int) any { return c.slots[s].constant })
-		return in.run(args, []any{c.newConstant(c.slotOf[id])}, inOrder)
+		return in.run(args, []any{c.newConstant(c.slotOf[id])}, loops.InOrder)
 	}
 	c.list = append(c.list, in)
 	return nil
@@ -84,12 +84,6 @@ func (c *compiler) newConstant(at int) any {
 	s := &c.slots[at]
 	s.constant = reflect.MakeSlice(reflect.SliceOf(s.element()), s.size, s.size).Interface()
 	return s.constant
-}
-
-func inOrder(n int, f func(i int)) {
-	for i := range n {
-		f(i)
-	}
 }
 
 // repeated computes an elementwise operation of a tensor and of another one that is the same for

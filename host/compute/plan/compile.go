@@ -37,21 +37,22 @@ type compiler struct {
 }
 
 type compiledRows struct {
-	kernel *cpu.Kernel
-	err    error
+	pass *cpu.Pass
+	err  error
 }
 
-// A group is a number of nodes that one instruction computes: the results of a call, another
-// operation alone, or operations that package cpu computes in one pass.
+// A group is a number of nodes that usually one instruction computes: the results of a call,
+// another operation alone, or operations that package cpu computes in a pass, or in several if it
+// refuses.
 type group struct {
 	nodes   []program.ID
 	pass    bool
 	adjoint []program.ID // results of the adjoint of a call, which are computed with it
-	// early: it computes single numbers from inputs and other early groups, such as bias corrections.
-	// first: it computes other values from inputs and early groups.
-	early, first bool
-	reader       int  // the only other group that reads it, or −1
-	read         bool // by several groups
+	// numbers is set if it computes single numbers, such as bias corrections, from inputs and other
+	// such groups, and fromInputs if it computes other values from these alone.
+	numbers, fromInputs bool
+	reader              int  // the only other group that reads it, or −1
+	read                bool // by several groups
 }
 
 // onlyRead reports whether no group but one reads g.
@@ -188,35 +189,35 @@ func (c *compiler) arrange() {
 		reads := c.groupsRead(n)
 		last := -1 // the last group that is read, except those that come first
 		for _, g := range reads {
-			if !c.groups[g].early {
+			if !c.groups[g].numbers {
 				last = max(last, g)
 			}
 		}
-		early := last < 0 && n.Type.Size() == 1
-		if early && len(reads) > 0 && pass {
+		numbers := last < 0 && n.Type.Size() == 1
+		if numbers && len(reads) > 0 && pass {
 			last = slices.Max(reads)
 		}
 		at, same := ofCall[key]
 		switch {
 		case same && key != "":
-		case pass && last >= 0 && c.groups[last].pass && c.groups[last].early == early:
+		case pass && last >= 0 && c.groups[last].pass && c.groups[last].numbers == numbers:
 			at = last
 			for _, g := range reads {
 				of := &c.groups[g]
-				if g != at && n.Type.Size() > 1 && of.first && !of.early && of.pass && of.onlyRead(at) {
+				if g != at && n.Type.Size() > 1 && of.fromInputs && !of.numbers && of.pass && of.onlyRead(at) {
 					c.join(g, at)
 				}
 			}
 		default:
 			at = len(c.groups)
-			c.groups = append(c.groups, group{pass: pass, early: early, first: true, reader: -1})
+			c.groups = append(c.groups, group{pass: pass, numbers: numbers, fromInputs: true, reader: -1})
 		}
 		to := &c.groups[at]
 		to.nodes = append(to.nodes, id)
 		ofCall[key], c.place[id] = at, at
 		for _, g := range c.groupsRead(n) {
 			if of := &c.groups[g]; g != at {
-				to.first = to.first && of.early
+				to.fromInputs = to.fromInputs && of.numbers
 				if of.read = of.read || of.reader >= 0 && of.reader != at; !of.read {
 					of.reader = at
 				}
@@ -577,7 +578,7 @@ func (c *compiler) onePass(nodes []program.ID, used []bool) error {
 	}
 	in := instruction{name: fmt.Sprintf("pass of %d operations", len(nodes)),
 		in: make([]int, len(inputs)), out: make([]int, len(outputs)),
-		short: slices.Repeat([]bool{true}, len(outputs)), inPlace: true, pass: true}
+		short: slices.Repeat([]bool{true}, len(outputs)), inPlace: true}
 	for i, id := range inputs {
 		in.in[i] = c.slotOf[c.source[id]]
 	}
@@ -589,7 +590,7 @@ func (c *compiler) onePass(nodes []program.ID, used []bool) error {
 	in.overwrites = func(out, in int) bool {
 		return p.TypeOf(p.Outputs[out].Value).Equal(p.Inputs[in].Type)
 	}
-	in.compile = func(storedIn func(slot int) passes.Storage) (*cpu.Kernel, error) {
+	in.compile = func(storedIn func(slot int) passes.Storage) (*cpu.Pass, error) {
 		stored, of := map[string]passes.Storage{}, *p
 		of.Outputs = slices.Clone(p.Outputs)
 		note := func(name string, slot int) {
@@ -610,11 +611,7 @@ func (c *compiler) onePass(nodes []program.ID, used []bool) error {
 			}
 			note(o.Name, s)
 		}
-		k, err := c.compileRows(&of, stored)
-		if err != nil {
-			return nil, err
-		}
-		return k, nil
+		return c.compileRows(&of, stored)
 	}
 	c.list = append(c.list, in)
 	return nil
@@ -704,20 +701,20 @@ func (c *compiler) name(id program.ID, output bool) string {
 
 func inName(input int) string { return fmt.Sprint("in.", input) }
 
-// compileRows compiles p for as many rows as it can be divided into, once.
+// compileRows calls the function [compileRows] once for a program.
 func (c *compiler) compileRows(p *program.Program, stored map[string]passes.Storage) (
-	*cpu.Kernel, error) {
+	*cpu.Pass, error) {
 	key := p.Hash() + fmt.Sprint(stored)
 	made, ok := c.rows[key]
 	if !ok {
-		made.kernel, made.err = compileRows(p, stored)
+		made.pass, made.err = compileRows(p, stored)
 		c.rows[key] = made
 	}
-	return made.kernel, made.err
+	return made.pass, made.err
 }
 
 // compileRows compiles p for as many rows as it can be divided into.
-func compileRows(p *program.Program, stored map[string]passes.Storage) (*cpu.Kernel, error) {
+func compileRows(p *program.Program, stored map[string]passes.Storage) (*cpu.Pass, error) {
 	if k, err := cpu.CompileFlat(p, stored); !refused(err) {
 		return k, err
 	}
@@ -730,7 +727,7 @@ func compileRows(p *program.Program, stored map[string]passes.Storage) (*cpu.Ker
 	rows := int(widest.Size())
 	err := error(&passes.Refusal{Program: p.Name, Reason: "it has no rows"})
 	for _, d := range slices.Backward(widest.Shape) {
-		var k *cpu.Kernel
+		var k *cpu.Pass
 		if k, err = cpu.Compile(p, rows, stored); !refused(err) {
 			return k, err
 		}

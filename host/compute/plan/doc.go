@@ -4,9 +4,9 @@
 // one pass over memory. Any other operation is computed by the reference implementation, in
 // binary64, and rounded.
 //
-// Memory is planned once: values of one type and size that do not live at the same time share it,
-// and a run allocates none for values. With products in bfloat16, a value that all its readers
-// round to bfloat16, or accept so, is stored in bfloat16.
+// Memory is planned once: values of one element type that do not live at the same time share it,
+// and a run takes it from the pool of the device, part by part. With products in bfloat16, a value
+// that all its readers round to bfloat16, or accept so, is stored in bfloat16.
 //
 // This package works on programs and slices, as package cpu does; it does not know
 // graphs or models.

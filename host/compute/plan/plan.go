@@ -69,15 +69,15 @@ type instruction struct {
 	inPlace       bool   // an output may have the memory of the input that it replaces
 	// overwrites, unless nil, reports whether a value may be computed in the memory of an input.
 	overwrites func(out, in int) bool
-	pass       bool // by package cpu, which reads and writes floats as they are stored
-	// compile, unless nil, makes the kernel of a pass once it is known how floats are stored.
-	compile func(stored func(slot int) passes.Storage) (*cpu.Kernel, error)
-	kernels []kernel // of a pass, or of several that are computed side by side
+	// compile makes the pass that the instruction is, once it is known how floats are stored: a pass
+	// reads and writes them so. Other instructions have nil.
+	compile func(stored func(slot int) passes.Storage) (*cpu.Pass, error)
+	passes  []pass // the pass, or several that are computed side by side
 }
 
-// A kernel has the first of the remaining inputs and outputs of its instruction.
-type kernel struct {
-	*cpu.Kernel
+// A pass has the first of the remaining inputs and outputs of its instruction.
+type pass struct {
+	*cpu.Pass
 	in, out int
 }
 
@@ -131,7 +131,7 @@ func Compile(p *program.Program, o Options) (plan *Plan, err error) {
 		if err != nil {
 			return nil, err
 		}
-		in.run, in.kernels = k.Run, []kernel{{k, len(in.in), len(in.out)}}
+		in.run, in.passes = k.Run, []pass{{k, len(in.in), len(in.out)}}
 	}
 	c.sideBySide()
 	plan = &Plan{p: p, instructions: c.list, slots: c.slots, pool: cmp.Or(o.Pool, &memory.Pool{})}

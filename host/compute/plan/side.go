@@ -25,7 +25,7 @@ func (c *compiler) sideBySide() {
 
 func (c *compiler) besides(a, b *instruction) bool {
 	of := func(in *instruction) (ok bool) {
-		return in.kernels != nil && !slices.ContainsFunc(slices.Concat(in.in, in.out), func(s int) bool {
+		return in.passes != nil && !slices.ContainsFunc(slices.Concat(in.in, in.out), func(s int) bool {
 			slot := c.slots[s]
 			return slot.input < 0 && slot.output < 0 && slot.size > 1 && slot.constant == nil
 		})
@@ -47,14 +47,14 @@ func (c *compiler) disturbs(a, b *instruction) bool {
 }
 
 func joined(a, b instruction) instruction {
-	kernels := slices.Concat(a.kernels, b.kernels)
-	joined := instruction{name: fmt.Sprintf("%d passes", len(kernels)), kernels: kernels, pass: true,
+	passes := slices.Concat(a.passes, b.passes)
+	joined := instruction{name: fmt.Sprintf("%d passes", len(passes)), passes: passes,
 		in: slices.Concat(a.in, b.in), out: slices.Concat(a.out, b.out)}
 	joined.run = func(in, out []any, parallel loops.Parallel) error {
-		calls := make([]cpu.Call, len(kernels))
-		for i, k := range kernels {
-			calls[i] = cpu.Call{Kernel: k.Kernel, Inputs: in[:k.in], Outputs: out[:k.out]}
-			in, out = in[k.in:], out[k.out:]
+		calls := make([]cpu.Call, len(passes))
+		for i, p := range passes {
+			calls[i] = cpu.Call{Pass: p.Pass, Inputs: in[:p.in], Outputs: out[:p.out]}
+			in, out = in[p.in:], out[p.out:]
 		}
 		return cpu.Run(calls, parallel)
 	}

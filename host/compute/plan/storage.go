@@ -43,12 +43,12 @@ func (c *compiler) storeInputs() {
 func (in *instruction) reads(input int, at passes.Storage, o Options) bool {
 	switch at {
 	case passes.BFloat16:
-		return in.pass || listed(in.bfloat16, input) ||
+		return in.compile != nil || listed(in.bfloat16, input) ||
 			o.Arithmetic == matmul.BFloat16 && listed(in.rounds, input)
 	case passes.Int8:
-		return in.pass || listed(in.codes, input)
+		return in.compile != nil || listed(in.codes, input)
 	case passes.Uint8:
-		return in.pass
+		return in.compile != nil
 	}
 	return false
 }
@@ -71,7 +71,7 @@ func (c *compiler) storeOutputs() {
 				read = read || from == s
 			}
 			for _, to := range in.out {
-				direct = direct || to == s && in.pass && at != passes.Float16
+				direct = direct || to == s && in.compile != nil && at != passes.Float16
 			}
 		}
 		if direct && !read {
@@ -89,13 +89,13 @@ func (c *compiler) storeOutputs() {
 // storeCodes stores values in 8 bits that all readers read so, where the instruction that computes
 // them can.
 func (c *compiler) storeCodes() {
-	whole := make([]bool, len(c.slots)) // slots that are written or read as floats
+	whole := map[int]bool{} // slots that are written or read as floats
 	for _, in := range c.list {
 		for i, s := range in.in {
-			whole[max(s, 0)] = whole[max(s, 0)] || s >= 0 && !listed(in.codes, i)
+			whole[s] = whole[s] || !listed(in.codes, i)
 		}
 		for _, s := range in.out {
-			whole[max(s, 0)] = whole[max(s, 0)] || s >= 0 && in.compile == nil
+			whole[s] = whole[s] || in.compile == nil
 		}
 	}
 	for _, in := range c.list {
@@ -109,10 +109,10 @@ func (c *compiler) storeCodes() {
 
 // storeBools stores bools in bits where passes write and read them.
 func (c *compiler) storeBools() {
-	whole := make([]bool, len(c.slots))
+	whole := map[int]bool{}
 	for _, in := range c.list {
 		for _, s := range slices.Concat(in.in, in.out) {
-			whole[max(s, 0)] = whole[max(s, 0)] || s >= 0 && in.compile == nil
+			whole[s] = whole[s] || in.compile == nil
 		}
 	}
 	for i := range c.slots {

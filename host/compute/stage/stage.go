@@ -173,7 +173,7 @@ func (s Stage) Compile(dev *engine.Device, divided Divided) (*Executable, error)
 	if dev.UsesPlans() && s.Write != nil {
 		e, err := s.compilePlan(dev)
 		if err != nil {
-			return nil, &engine.StepError{Step: s.Name, Phase: engine.Building, Err: err}
+			return nil, &engine.ExecutableError{Name: s.Name, Phase: engine.Building, Err: err}
 		}
 		return e, nil
 	}

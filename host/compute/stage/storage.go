@@ -31,25 +31,15 @@ func Upload(
 	stored := func(v float32) float64 { return s.Round(float64(v)) }
 	switch s {
 	case sdk.StoreInt8:
-		return upload(dev, data, func(v float32) int8 { return int8(stored(v)) }, divided, dims)
+		bytes := lists.Map(data, func(v float32) int8 { return int8(stored(v)) })
+		return engine.UploadSharded(dev, bytes, divided, dims...)
 	case sdk.StoreUint8:
-		return upload(dev, data, func(v float32) uint8 { return uint8(stored(v)) }, divided, dims)
+		bytes := lists.Map(data, func(v float32) uint8 { return uint8(stored(v)) })
+		return engine.UploadSharded(dev, bytes, divided, dims...)
 	case sdk.StoreBFloat16:
-		return upload(dev, data, shapes.ToBFloat, divided, dims)
+		return engine.UploadSharded(dev, lists.Map(data, shapes.ToBFloat), divided, dims...)
 	}
-	if divided {
-		return engine.UploadSharded(dev, data, dims...)
-	}
-	return engine.Upload(dev, data, dims...)
-}
-
-func upload[T engine.Element](
-	dev *engine.Device, data []float32, convert func(float32) T, divided bool, dims []int,
-) (*engine.Buffer, error) {
-	if divided {
-		return engine.UploadSharded(dev, lists.Map(data, convert), dims...)
-	}
-	return engine.Upload(dev, lists.Map(data, convert), dims...)
+	return engine.UploadSharded(dev, data, divided, dims...)
 }
 
 // View returns the elements of a tensor as floats. For float32 tensors it calls [engine.View],

@@ -12,8 +12,8 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/rundir"
-	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // originOf describes the files of a model; f is the checkpoint of a run.
@@ -29,7 +29,7 @@ func originOf(from *trained.Source, f *checkpoint.File) (*provenance.Origin, err
 }
 
 func (s *run) values(param string) ([]float32, error) {
-	t, err := s.load(step.ParamName(param))
+	t, err := s.load(program.KindParam.Of(param))
 	return t.Data, err
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/rundir"
-	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // write writes the run to dir, which is renamed to Out at the end. quantize calls store with the
@@ -68,7 +68,7 @@ func (s *run) store(ctx context.Context, path vfs.Path, weights []*Quantized) er
 	for _, q := range weights {
 		result.Matrices = append(result.Matrices, q.Report)
 		param := q.Report.Name
-		err := add(param, step.ParamName(param), q.Report.Shape, q.Value)
+		err := add(param, program.KindParam.Of(param), q.Report.Shape, q.Value)
 		if err == nil && q.Scale != nil {
 			err = add(param, trained.ScaleName(param), q.ScaleShape, q.Scale)
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // TestAveraged checks that a run whose optimizer is evaluated at an average is opened and exported
@@ -145,7 +146,7 @@ func TestAverageOfSteps(t *testing.T) {
 			t.Errorf("%s: the average is what the last step left: %t, want %t", p.Name, !frozen, frozen)
 		}
 		_, err = provenance.LoadRun(rundir.At(cfg.Train.Out), func(load step.LoadFunc) error {
-			x, err := load(step.ParamName(p.Name))
+			x, err := load(program.KindParam.Of(p.Name))
 			if err == nil && !slices.Equal(x.Data, exported) {
 				t.Errorf("%s: a run that starts from this one has other weights", p.Name)
 			}

@@ -24,10 +24,10 @@ import (
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/rundir"
-	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/resources"
 	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // usualContext is the default context of a model that has at least as many positions.
@@ -208,7 +208,8 @@ func (r *ModelRun) save(ctx context.Context, to rundir.Dir) error {
 			continue
 		}
 		read := func() ([]float32, error) { return r.Values(p.Name) }
-		state.Tensors = append(state.Tensors, safetensors.Lazy(step.ParamName(p.Name), p.Dims, read))
+		name := program.KindParam.Of(p.Name)
+		state.Tensors = append(state.Tensors, safetensors.Lazy(name, p.Dims, read))
 	}
 	_, err = checkpoint.Save(ctx, to.Checkpoints(), state)
 	return err

@@ -159,6 +159,9 @@ func (s Settings) Local(layer int) bool {
 	return f.globalEvery != 0 && (layer+1)%f.globalEvery != 0
 }
 
+// LocalRope reports whether layers with a window have positions of their own.
+func (s Settings) LocalRope() bool { return families[s.Kind].localRope }
+
 // LayerRope returns the settings of the rotary positions of a layer. RopeTheta is 0 if queries and
 // keys are not rotated.
 func (s Settings) LayerRope(layer int) Settings {

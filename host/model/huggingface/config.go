@@ -324,7 +324,7 @@ func ropeParameters(s architecture.Settings) map[string]any {
 	if scaling, ok := wavelengths(s)[scalingKey].(map[string]any); ok {
 		maps.Copy(parameters, scaling)
 	}
-	if s.Kind != architecture.KindGemma3 && s.Kind != architecture.KindOLMo3 {
+	if !s.LocalRope() {
 		return parameters
 	}
 	return map[string]any{fullAttention: parameters,

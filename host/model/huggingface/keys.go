@@ -187,10 +187,6 @@ func (k *keys) theta(otherwise float64) float64 {
 // rope reads the positions. Version 4 of transformers wrote rope_theta and rope_scaling, version 5
 // writes both as rope_parameters. A file may have either, or both if they agree.
 func (k *keys) rope(f family, s *architecture.Settings) {
-	s.RopePairs = architecture.Interleaved
-	if s.Kind != architecture.KindLlama {
-		s.RopePairs = architecture.HalfSplit
-	}
 	theta, local := k.theta(0), f.localTheta
 	if s.Kind == architecture.KindGemma3 {
 		local = cmp.Or(k.number("rope_local_base_freq"), local)

@@ -207,7 +207,7 @@ func norm(c *program.Call, o plan.Options) (*plan.Kernel, error) {
 func byStorage(p *program.Program, rows int) (func(in, out []any, parallel loops.Parallel) error,
 	error) {
 	var mu sync.Mutex
-	made := map[string]*cpu.Kernel{}
+	made := map[string]*cpu.Pass{}
 	_, err := cpu.Compile(p, rows, nil)
 	return func(in, out []any, parallel loops.Parallel) error {
 		key, stored := "", map[string]passes.Storage{}

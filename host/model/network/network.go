@@ -136,12 +136,12 @@ func (n *network) attention(p string, x value) value {
 		"attn.queries", "attn.keys", "attn.values", keyCache, valueCache}
 	q := n.quantized(p+"attn.qkv.input", x) // outside: a backward pass reads it
 	mixed := n.asCall(SelfAttention, p, sites, []string{"x", "before", "integers", "scale"},
-		q.operands(), func(n *network, in []value) value { return n.mix(p, quantizedOf(in)) })
+		q.operands(), func(n *network, in []value) value { return n.mix(p, operandOf(in)) })
 	return n.linear(p, "attn.out.input", mixed, "attn.out")[0]
 }
 
 // mix computes the weighted sums of values, [N, heads·size].
-func (n *network) mix(p string, x quantized) value {
+func (n *network) mix(p string, x operand) value {
 	projected := n.product(x, p+"attn.qkv.input", p+"attn.qkv")
 	if bias, ok := n.params[p+"attn.qkv_bias"]; ok {
 		projected = projected.Add(bias.Reshape(1, bias.Shape()[0]))

@@ -123,9 +123,14 @@ func New(s architecture.Settings, shape Shape, q Quantizers) (*program.Program, 
 }
 
 // Gradient returns a program like p, but with the means of losses in place of losses, and with the
-// gradients of the mean of [Losses] with respect to some inputs, which have the prefix
-// [autodiff.Prefix].
+// gradients of the mean of [Losses] with respect to those of the named inputs that p has, which
+// have the prefix [autodiff.Prefix]. Without names it returns p.
 func Gradient(p *program.Program, wrt ...string) (*program.Program, error) {
+	if len(wrt) == 0 {
+		return p, nil
+	}
+	noInput := func(name string) bool { return p.Input(name) < 0 }
+	wrt = slices.DeleteFunc(slices.Clone(wrt), noInput)
 	vjp, err := autodiff.VJP(p, Losses, wrt...)
 	if err != nil {
 		return nil, err

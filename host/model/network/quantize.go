@@ -116,14 +116,14 @@ func (s OperandSite) String() string {
 	return string(s.Product) + " " + string(s.Role) + " " + s.Name
 }
 
-// A quantized tensor is what products read in place of a parameter or of an activation.
-type quantized struct {
+// A operand tensor is what products read in place of a parameter or of an activation.
+type operand struct {
 	value, before value // Q(x) and x
 	codes         codes // absent if there are none
 }
 
 // operands returns x in the form that quantizedOf reads. Gradients flow through the value alone.
-func (q quantized) operands() []value {
+func (q operand) operands() []value {
 	list := []value{q.value, q.before.StopGradient()}
 	if q.codes.integers.Valid() {
 		list = append(list, q.codes.integers.StopGradient(), q.codes.scale.StopGradient())
@@ -131,15 +131,15 @@ func (q quantized) operands() []value {
 	return list
 }
 
-func quantizedOf(in []value) quantized {
-	q := quantized{value: in[0], before: in[1]}
+func operandOf(in []value) operand {
+	q := operand{value: in[0], before: in[1]}
 	if len(in) > 2 {
 		q.codes = codes{in[2], in[3]}
 	}
 	return q
 }
 
-func (n *network) quantized(site string, x value) quantized {
+func (n *network) quantized(site string, x value) operand {
 	q := n.quantizedBy(n.quantizers.Calls[site], site, x)
 	if slices.Contains(n.record, site) {
 		rows := n.batch * n.Context
@@ -149,9 +149,9 @@ func (n *network) quantized(site string, x value) quantized {
 	return q
 }
 
-func (n *network) quantizedBy(c *program.Call, site string, x value) quantized {
+func (n *network) quantizedBy(c *program.Call, site string, x value) operand {
 	if c == nil {
-		return quantized{value: x, before: x}
+		return operand{value: x, before: x}
 	}
 	of := x.Reshape(c.Meaning.Inputs[0].Type.Shape...)
 	of = n.withoutPadding(site, of)
@@ -161,7 +161,7 @@ func (n *network) quantizedBy(c *program.Call, site string, x value) quantized {
 		}
 	}
 	results := n.apply(n.Builder, c, site, of)
-	q := quantized{value: results[0].Reshape(x.Shape()...), before: of.Reshape(x.Shape()...)}
+	q := operand{value: results[0].Reshape(x.Shape()...), before: of.Reshape(x.Shape()...)}
 	for i, o := range c.Meaning.Outputs {
 		switch o.Name {
 		case Integers:
@@ -213,7 +213,7 @@ func (n *network) linear(p, site string, x value, weights ...string) []value {
 // quantizers Q of their own for each operand, the adjoints are
 //
 //	dx = Q(dy)·Q(wᵀ)ᵀ,  dw = Q(dyᵀ)·Q(xᵀ)ᵀ.
-func (n *network) product(x quantized, site, name string) value {
+func (n *network) product(x operand, site, name string) value {
 	w, calls := n.weight(name), n.quantizers.Calls
 	sites := []OperandSite{{sdk.ProductInputGradient, sdk.RoleGradient, name},
 		{sdk.ProductInputGradient, sdk.RoleWeight, name},

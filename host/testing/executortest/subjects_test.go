@@ -58,7 +58,7 @@ type byRows struct{}
 
 type rowsKernel struct {
 	passes.Division
-	kernel *cpu.Kernel
+	kernel *cpu.Pass
 }
 
 func (byRows) Compile(p *program.Program) (any, error) {
@@ -194,7 +194,7 @@ func (flat) Compile(p *program.Program) (any, error) {
 func (flat) Run(threads int, calls []call) error {
 	var list []cpu.Call
 	for _, c := range calls {
-		call := cpu.Call{Kernel: c.Kernel.(*cpu.Kernel)}
+		call := cpu.Call{Pass: c.Kernel.(*cpu.Pass)}
 		for _, in := range c.Program.Inputs {
 			call.Inputs = append(call.Inputs, c.Inputs[in.Name])
 		}

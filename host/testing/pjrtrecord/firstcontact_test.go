@@ -235,7 +235,7 @@ func TestFirstContact(t *testing.T) {
 			[]string{"WARN", "attention is computed without", "no such graph in cuDNN"}},
 		{"compiling fails", fault("compile", step, 13,
 			"INTERNAL: No PTX compilation provider is available."), nil, false,
-			[]string{`step "step`, "compiling", "pip install nvidia-cuda-nvcc"}},
+			[]string{`executable "step`, "compiling", "pip install nvidia-cuda-nvcc"}},
 		{"out of memory while compiling",
 			fault("compile", step, 8, "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes."),
 			nil, false,
@@ -255,7 +255,7 @@ func TestFirstContact(t *testing.T) {
 			[]string{"running", `device.kernels = "graph"`}},
 		{"the device hangs", fault("execute", step, 0, "hang"),
 			[]string{"--set", "device.timeout_minutes=0.02"}, false,
-			[]string{`step "step`, "has not answered for 1.2s", "nvidia-smi", "device.timeout_minutes"}},
+			[]string{`executable "step`, "has not answered for 1.2s", "nvidia-smi", "device.timeout_minutes"}},
 		{"a client is refused", fault("client", "", 14, "UNAVAILABLE: CUDA_ERROR_DEVICE_UNAVAILABLE"),
 			nil, false, []string{"opening device", "is not free"}},
 	} {

@@ -55,8 +55,8 @@ func TestPartOfProcesses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, err := engine.UploadSharded(d, []float32{0, 1, 2, 10, 11, 12, 20, 21, 22, 30, 31, 32}, count,
-		width)
+	x, err := engine.UploadSharded(d, []float32{0, 1, 2, 10, 11, 12, 20, 21, 22, 30, 31, 32}, true,
+		count, width)
 	if err != nil {
 		t.Fatal(err)
 	}

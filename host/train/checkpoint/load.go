@@ -16,6 +16,7 @@ import (
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // File is an open checkpoint with a verified header. Its tensors are verified when they are read.
@@ -313,13 +314,14 @@ var infinity = math.Float32bits(float32(math.Inf(1)))
 // limit returns the smallest float32 bit pattern, without the sign bit, that counts as not finite
 // in a tensor; 0 if the tensor is not checked.
 func limit(t safetensors.Tensor) uint32 {
-	kind, _, _ := strings.Cut(t.Name, "/")
-	switch {
-	case t.DType != safetensors.F32 && t.DType != safetensors.BF16:
+	if t.DType != safetensors.F32 && t.DType != safetensors.BF16 {
 		return 0
-	case kind == "param":
+	}
+	kind, _, _ := strings.Cut(t.Name, "/")
+	switch program.Kind(kind) {
+	case program.KindParam:
 		return infinity
-	case kind == "state" || kind == "kept": // infinity is valid, as of a bound that is not yet known
+	case program.KindState, program.KindQuantizerState: // infinity: of a bound that is not yet known
 		return infinity + 1
 	}
 	return 0

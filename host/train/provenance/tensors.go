@@ -20,6 +20,7 @@ import (
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // UseWeights calls use with a function that loads the tensors of a checkpoint of the run in dir,
@@ -30,7 +31,7 @@ func UseWeights(
 ) error {
 	load := evaluated(f)
 	if !slices.ContainsFunc(f.Infos(), func(info safetensors.Info) bool {
-		return strings.HasPrefix(info.Name, step.ParamName("")) && lora.IsFactor(info.Name)
+		return strings.HasPrefix(info.Name, string(program.KindParam)+"/") && lora.IsFactor(info.Name)
 	}) {
 		return use(load)
 	}
@@ -62,7 +63,7 @@ func UseWeights(
 	defer dev.Close()
 	adapters := map[string]lora.Adapter{}
 	for _, a := range cfg.Adapters.Of(cfg.Model) {
-		adapters[step.ParamName(a.Weight)] = a
+		adapters[program.KindParam.Of(a.Weight)] = a
 	}
 	from, err := LoadInitial(found, cfg.Model, m, func(initial step.LoadFunc) error {
 		base := func(name string) (step.Tensor, error) {
@@ -78,8 +79,8 @@ func UseWeights(
 				return load(name)
 			}
 			w, wErr := base(name)
-			A, aErr := load(step.ParamName(a.A().Name))
-			B, bErr := load(step.ParamName(a.B().Name))
+			A, aErr := load(program.KindParam.Of(a.A().Name))
+			B, bErr := load(program.KindParam.Of(a.B().Name))
 			if err := errors.Join(wErr, aErr, bErr); err != nil {
 				return w, err
 			}
@@ -127,7 +128,7 @@ func Tensors(f *checkpoint.File) step.LoadFunc {
 
 // Factor loads a factor of an adapter, for a model that is used but not trained further.
 func Factor(f *checkpoint.File, name string) (step.Tensor, error) {
-	return evaluated(f)(step.ParamName(name))
+	return evaluated(f)(program.KindParam.Of(name))
 }
 
 // Overlaid returns a function that loads those parameters of a model from base that over does not
@@ -136,7 +137,7 @@ func Overlaid(base step.LoadFunc, m model.Model, over step.LoadFunc,
 	has func(name string) bool) step.LoadFunc {
 	params := map[string]bool{}
 	for _, p := range m.Params() {
-		params[step.ParamName(p.Name)] = true
+		params[program.KindParam.Of(p.Name)] = true
 	}
 	return func(name string) (step.Tensor, error) {
 		if params[name] && !has(name) {

@@ -129,7 +129,7 @@ func (p *Plan) mergedStage() stage.Stage {
 		Write: func(_ *program.Builder, in stage.Values) stage.Values {
 			out := stage.Values{}
 			for _, t := range p.quantizedParams() {
-				out[program.KindMerged.Of(t.Name)] = p.point(t, in)
+				out[program.KindMerged.Of(t.Name)] = p.quantizerInput(t, in)
 			}
 			return out
 		}}
@@ -151,7 +151,7 @@ func (p *Plan) addFactorGradients(a *lora.Adapter, d program.Value, in, out stag
 			d.Builder().Fail(err)
 			return
 		}
-		e := transform.Inline(d.Builder(), prog, in[p.pointName(a.Weight)],
+		e := transform.Inline(d.Builder(), prog, in[p.quantizerInputName(a.Weight)],
 			in[program.KindValue.Of(a.Weight)])[cage.InputError]
 		adjoints(e, program.KindError)
 	}

@@ -109,9 +109,11 @@ func (c *Compiled) runChain(s *State, batches *Batches, set Settings) (res Resul
 			return res, err
 		}
 	}
-	if err := c.runUpdate(t, form, scalars, &res); err != nil { // x_{t+1}, by Algorithm 1
+	measures, err := c.runKind(t, form, scalars) // x_{t+1}, by Algorithm 1
+	if err != nil {
 		return res, err
 	}
+	c.setMeasures(measures, &res)
 	for _, state := range c.plan.quantizerStates() {
 		if next := t[nextName(state.Name)]; next != nil { // other states change only by searches
 			t[state.Name].Finalize()
@@ -216,7 +218,7 @@ func (c *Compiled) refresh(
 		return false, err
 	}
 	observe := updateKind{mode: c.mode(set), part: cage.Observing}
-	if err := c.runUpdate(t, observe, scalars, res); err != nil {
+	if _, err := c.runKind(t, observe, scalars); err != nil {
 		return false, err
 	}
 	failed, err := c.refresher.Run(&s.Pending, t, set.Step)
@@ -227,18 +229,6 @@ func (c *Compiled) refresh(
 	}
 	res.FailedRefreshes = append(res.FailedRefreshes, failed...)
 	return true, err
-}
-
-// runUpdate runs a variant of the update, which replaces parameters and states in t. The variant
-// with the part [cage.Observing] replaces only states.
-func (c *Compiled) runUpdate(
-	t stage.Tensors, kind updateKind, scalars stage.Scalars, res *Result,
-) error {
-	measures, err := c.runKind(t, kind, scalars)
-	if err == nil {
-		c.setMeasures(measures, res)
-	}
-	return err
 }
 
 // clipEpsilon keeps the clip factor finite, as in PyTorch's clip_grad_norm_.
@@ -323,7 +313,7 @@ func (b *Batches) uploadStacked() (*engine.Buffer, error) {
 	}
 	dims := append([]int{replicas * len(b.host)}, b.c.plan.batchDims()...)
 	var err error
-	b.all, err = engine.UploadSharded(b.c.dev, tokens, dims...)
+	b.all, err = engine.UploadSharded(b.c.dev, tokens, true, dims...)
 	return b.all, err
 }
 
@@ -343,5 +333,5 @@ func (b *Batches) uploadSeparate() ([]*engine.Buffer, error) {
 func (c *Compiled) uploadBatch(tokens []int32) (*engine.Buffer, error) {
 	dims := slices.Clone(c.plan.batchDims())
 	dims[0] *= c.dev.Count()
-	return engine.UploadSharded(c.dev, tokens, dims...)
+	return engine.UploadSharded(c.dev, tokens, true, dims...)
 }

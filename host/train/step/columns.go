@@ -93,7 +93,7 @@ func (c *Compiled) columnStatistics(t stage.Tensors, tokens []int32) (stage.Tens
 	}
 	write := func(b *program.Builder, in stage.Values) stage.Values {
 		p.widen(in)
-		seen, out := p.compute(b, &of, in), stage.Values{}
+		seen, out := p.inlineModel(b, &of, in), stage.Values{}
 		if b.Err() != nil {
 			return nil
 		}

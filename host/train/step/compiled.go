@@ -93,6 +93,12 @@ func Compile(dev *engine.Device, plan Plan) (*Compiled, error) {
 	return c, nil
 }
 
+// isSingle reports whether steps run as one executable unless the host takes part.
+func (c *Compiled) isSingle() bool {
+	byDevice := c.plan.Dispatch == DispatchByDevice && !c.dev.SharesMemory()
+	return len(c.plan.Opaque) == 0 && (c.plan.Dispatch == Single || byDevice)
+}
+
 // Keys of stages that several functions use. A gradient's key is the prefix followed by its kind.
 const (
 	quantizeKey   = "quantize"

@@ -140,7 +140,7 @@ func (p *Plan) modelStage(name string, of *modelProgram, specs []engine.Spec) st
 	return stage.Stage{Name: name, Inputs: specs, Calls: p.Model.Calls(of.Shape),
 		Write: func(b *program.Builder, in stage.Values) stage.Values {
 			p.widen(in)
-			return p.compute(b, of, in)
+			return p.inlineModel(b, of, in)
 		}}
 }
 

@@ -59,9 +59,10 @@ func (c *Compiled) ReadyUpdate(s *State, grads [][]float32, set Settings) (func(
 	}
 	return func() error {
 		defer keepState(s.Tensors, t)
-		return c.runUpdate(t,
+		_, err := c.runKind(t,
 			updateKind{mode: c.mode(set), part: cage.Updating, statistics: set.Statistics},
-			c.scalars(set, 1, 0), &Result{GradNorm: 1})
+			c.scalars(set, 1, 0))
+		return err
 	}, nil
 }
 

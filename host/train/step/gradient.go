@@ -61,7 +61,7 @@ func (p *Plan) gradientSpecs(full bool) []engine.Spec {
 	if full {
 		return specs
 	}
-	specs = append(specs, inputSpecs(p.unquantizedWeights(), p.pointName, false)...)
+	specs = append(specs, inputSpecs(p.unquantizedWeights(), p.quantizerInputName, false)...)
 	return append(specs, p.batchNumberSpecs()...)
 }
 
@@ -115,7 +115,7 @@ func (p *Plan) gradients(kind gradientKind, b *program.Builder, of *modelProgram
 		_, quantized := p.Weights[t.Name]
 		gathered[i], of.short[name] = p.divided(name, t.Dims), quantized && !kind.full
 	}
-	computed := p.compute(b, of, in, wrt...)
+	computed := p.inlineModel(b, of, in, wrt...)
 	if b.Err() != nil {
 		return nil
 	}
@@ -205,7 +205,7 @@ func (p *Plan) meanGradients(b *program.Builder, in stage.Values) stage.Values {
 		}
 		if q, quantized := p.Weights[t.Name]; quantized && !p.FullPrecision {
 			// its backward pass may be nonlinear
-			dx, dTrained := q.Backward(p.point(t, in), in[program.KindValue.Of(t.Name)],
+			dx, dTrained := q.Backward(p.quantizerInput(t, in), in[program.KindValue.Of(t.Name)],
 				given(q, t.Name, in), numbered(in, residualName, t.Name), mean)
 			if a := p.adapter(t.Name); a != nil {
 				p.addFactorGradients(a, dx, in, out)
@@ -288,8 +288,17 @@ func (t Tensor) acrossReplicas(p *Plan, x program.Value) program.Value {
 	switch {
 	case t.Maximum:
 		return calls.MaximumOverReplicas(x)
-	case p.divided(strings.Replace(t.Name, "sum/", "gradient/", 1), t.Dims):
+	case p.divided(strings.Replace(t.Name, string(kindSum), string(program.KindGradient), 1), t.Dims):
 		return calls.ScatterSum(x)
 	}
 	return calls.SumOverReplicas(x)
+}
+
+// addGradient adds gradient to that of a tensor in out: several sites may share the tensor.
+func addGradient(out stage.Values, tensor string, gradient program.Value) {
+	name := program.KindGradient.Of(tensor)
+	if before, ok := out[name]; ok {
+		gradient = before.Add(gradient)
+	}
+	out[name] = gradient
 }

@@ -101,7 +101,7 @@ func (p *Plan) addBackward(of *modelProgram) {
 		of.Calls[name] = q.Call()
 		of.addOperands(name, q.Call(), nil)
 		if site.Role == sdk.RoleWeight && p.Unquantized {
-			of.tensors[network.InputOf(site.Name, network.Before)] = p.pointName(site.Name)
+			of.tensors[network.InputOf(site.Name, network.Before)] = p.quantizerInputName(site.Name)
 		}
 	}
 }
@@ -124,11 +124,11 @@ func (of *modelProgram) addOperands(site string, c *program.Call, trained []spec
 	}
 }
 
-// compute adds the program of the model to b, given the tensors of a step, and returns its outputs.
-// The program reads tensors whole: it computes the part of a batch that a replica has.
+// inlineModel adds the program of the model to b, given the tensors of a step, and returns its
+// outputs. The program reads tensors whole: it computes the part of a batch that a replica has.
 // With wrt, these are also the gradients with respect to tensors, named as these with
 // [program.KindGradient]; there is none for a tensor that the program does not read.
-func (p *Plan) compute(b *program.Builder, of *modelProgram, in stage.Values,
+func (p *Plan) inlineModel(b *program.Builder, of *modelProgram, in stage.Values,
 	wrt ...string) stage.Values {
 	addNumbers(in)
 	var names []string // of the inputs that the tensors are

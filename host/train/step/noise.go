@@ -159,6 +159,15 @@ func addKeys(in stage.Values, name string, keys []key) {
 	}
 }
 
+// addNumbers adds the numbers of the step and of all steps, if there are any.
+func addNumbers(in stage.Values) {
+	if n, ok := in[stepNumbersName]; ok {
+		for i, name := range []string{spec.InputStep, spec.InputSteps} {
+			in[name] = n.At(0, i, i+1).Reshape()
+		}
+	}
+}
+
 func (p *Plan) keyValues(keys []key, step, batch, replica int) []uint32 {
 	ofStep := loops.Block([2]uint32{uint32(p.Seed), uint32(p.Seed >> 32)}, [2]uint32{uint32(step), 0})
 	shared := loops.Block(ofStep, [2]uint32{0, 0})
@@ -211,6 +220,6 @@ func (c *Compiled) addBatchKeys(
 	dims = append(dims, len(keys), 2)
 	dims[0] *= c.dev.Count()
 	t[name].Finalize()
-	t[name], err = engine.UploadSharded(c.dev, values, dims...)
+	t[name], err = engine.UploadSharded(c.dev, values, true, dims...)
 	return err
 }

@@ -32,12 +32,12 @@ func (p *Plan) quantizeStage() stage.Stage {
 		read := slices.DeleteFunc(p.params(), func(t Tensor) bool { return p.Weights[t.Name] != nil })
 		for _, t := range append(read, p.unquantizedWeights()...) {
 			if p.adapter(t.Name) != nil {
-				out[p.pointName(t.Name)] = p.point(t, in)
+				out[p.quantizerInputName(t.Name)] = p.quantizerInput(t, in)
 			}
 		}
 		for _, t := range p.quantizedParams() {
 			q := p.Weights[t.Name]
-			x, g := p.point(t, in), given(q, t.Name, in)
+			x, g := p.quantizerInput(t, in), given(q, t.Name, in)
 			value, residuals, codes := q.Forward(x, g, len(p.codes[t.Name]) > 0)
 			out[program.KindValue.Of(t.Name)] = value
 			setNext(out, q, t.Name, q.Next(x, g), nextName)
@@ -64,15 +64,6 @@ func setNext(
 	}
 }
 
-// addGradient adds gradient to that of a tensor in out: several sites may share the tensor.
-func addGradient(out stage.Values, tensor string, gradient program.Value) {
-	name := program.KindGradient.Of(tensor)
-	if before, ok := out[name]; ok {
-		gradient = before.Add(gradient)
-	}
-	out[name] = gradient
-}
-
 // given returns the inputs of the quantizer of a site besides x, by their names.
 func given(q *fakequant.Quantizer, site string, in stage.Values) fakequant.Given {
 	addNumbers(in)
@@ -86,13 +77,4 @@ func given(q *fakequant.Quantizer, site string, in stage.Values) fakequant.Given
 		g[spec.KeptPrefix+q.State()[i].Name] = in[s.Name]
 	}
 	return g
-}
-
-// addNumbers adds the numbers of the step and of all steps, if there are any.
-func addNumbers(in stage.Values) {
-	if n, ok := in[stepNumbersName]; ok {
-		for i, name := range []string{spec.InputStep, spec.InputSteps} {
-			in[name] = n.At(0, i, i+1).Reshape()
-		}
-	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/stage"
+	"github.com/cage-qat/cage/sdk/program"
 )
 
 // Replicas of a device can shard tensors ([device.Shard]): between the stages of a step, each
@@ -15,18 +16,19 @@ import (
 // local rows, and that the weights of a forward pass are gathered where they are read.
 
 // stored lists the kinds of sharded tensors, by the first component of their names.
-var stored = map[device.Shard][]string{
-	device.ShardStates:    {"state", "gradient", "probed"},
-	device.ShardGradients: {"state", "gradient", "probed", "sum"},
-	device.ShardFull: {"state", "gradient", "probed", "sum",
-		"param", "value", "residual", "point", "evaluated"},
+var stored = map[device.Shard][]program.Kind{
+	device.ShardStates: {program.KindState, program.KindGradient, program.KindProbed},
+	device.ShardGradients: {program.KindState, program.KindGradient, program.KindProbed,
+		kindSum},
+	device.ShardFull: {program.KindState, program.KindGradient, program.KindProbed, kindSum,
+		program.KindParam, program.KindValue, kindResidual, program.KindPoint, program.KindEvaluated},
 }
 
 // divided reports whether replicas keep only rows of a tensor; see [stage.Divided]. Vectors, such
 // as the gains of norms, and the trained parameters of quantizers are replicated.
 func (p *Plan) divided(name string, dims []int) bool {
 	kind, of, _ := strings.Cut(name, "/")
-	return p.replicas > 1 && slices.Contains(stored[p.Shard], kind) &&
+	return p.replicas > 1 && slices.Contains(stored[p.Shard], program.Kind(kind)) &&
 		len(dims) > 1 && dims[0]%p.replicas == 0 &&
 		!strings.HasPrefix(of, "quantizer.") && !strings.HasPrefix(of, "kept/")
 }

@@ -29,12 +29,6 @@ const (
 	Single Dispatch = "single"
 )
 
-// isSingle reports whether steps run as one executable unless the host takes part.
-func (c *Compiled) isSingle() bool {
-	byDevice := c.plan.Dispatch == DispatchByDevice && !c.dev.SharesMemory()
-	return len(c.plan.Opaque) == 0 && (c.plan.Dispatch == Single || byDevice)
-}
-
 type single struct {
 	exec    *stage.Executable
 	jobs    []spec.Job

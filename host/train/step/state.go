@@ -168,9 +168,6 @@ func ownOf(t Tensor, b *engine.Buffer, read func() ([]float32, error)) Stored {
 // LoadFunc loads a tensor of a checkpoint, given its name.
 type LoadFunc func(name string) (Tensor, error)
 
-// ParamName returns the name of a model parameter in checkpoints.
-func ParamName(param string) string { return program.KindParam.Of(param) }
-
 // EvaluationNames returns the names, in checkpoints, of the tensors that may replace a parameter or
 // trained parameter in evaluation, given its own name there: first the tensor that its optimizer
 // provides, then its average over steps. Most checkpoints have neither.
@@ -413,7 +410,7 @@ func (c *Compiled) initWeightQuantizers(t, columns stage.Tensors) error {
 		out := stage.Values{}
 		of := p.columns(in)
 		for _, t := range p.quantizedParams() {
-			q, x, columns := p.Weights[t.Name], p.point(t, in), of[t.Name]
+			q, x, columns := p.Weights[t.Name], p.quantizerInput(t, in), of[t.Name]
 			values := q.Init(x, columns)
 			for i, trained := range parametersOf(q, t.Name) {
 				name := program.KindParam.Of(trained.Name)
@@ -518,7 +515,7 @@ func (p *Plan) calibrate(b *program.Builder, of *modelProgram, in stage.Values) 
 		}
 	}
 	p.widen(in)
-	computed, out := p.compute(b, of, in), stage.Values{}
+	computed, out := p.inlineModel(b, of, in), stage.Values{}
 	for output, tensor := range results {
 		if x, ok := computed[output]; ok {
 			out[tensor] = x

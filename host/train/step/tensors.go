@@ -24,9 +24,14 @@ const (
 
 // sumName returns the name of the gradient, summed over micro-batches, with respect to the tensor
 // that the forward pass reads: the quantized value of a trained tensor, or the tensor itself.
-func sumName(tensor string) string { return "sum/" + tensor }
+func sumName(tensor string) string { return kindSum.Of(tensor) }
 
-func residualName(weight string, i int) string { return fmt.Sprintf("residual/%s/%d", weight, i) }
+const (
+	kindSum      program.Kind = "sum"
+	kindResidual program.Kind = "residual"
+)
+
+func residualName(weight string, i int) string { return kindResidual.PartOf(weight, fmt.Sprint(i)) }
 
 const codesPrefix = "codes/"
 
@@ -110,7 +115,7 @@ func (p *Plan) forwardName(full bool) func(parameter string) string {
 		if _, ok := p.Weights[parameter]; ok {
 			return program.KindValue.Of(parameter)
 		}
-		return p.pointName(parameter)
+		return p.quantizerInputName(parameter)
 	}
 }
 
@@ -136,7 +141,7 @@ func (c *Compiled) fill(
 	if err := write(data); err != nil {
 		return nil, err
 	}
-	return engine.UploadSharded(c.dev, data, dims...)
+	return engine.UploadSharded(c.dev, data, true, dims...)
 }
 
 // differentiated lists the parameters with respect to which the loss is differentiated: all or, if
@@ -149,8 +154,8 @@ func (p *Plan) differentiated() []Tensor {
 	})
 }
 
-// pointName returns the name of the tensor that a weight's quantizer gets.
-func (p *Plan) pointName(weight string) string {
+// quantizerInputName returns the name of the tensor that a weight's quantizer gets.
+func (p *Plan) quantizerInputName(weight string) string {
 	if p.adapter(weight) != nil {
 		return program.KindMerged.Of(weight)
 	}
@@ -165,10 +170,11 @@ func (p *Plan) quantizeInputs() []Tensor {
 	return append(list, p.factors()...)
 }
 
-// point adds what the quantizer of a weight gets to in, unless that has it, and returns it.
-func (p *Plan) point(t Tensor, in stage.Values) program.Value {
+// quantizerInput adds what the quantizer of a weight gets to in, unless that has it, and returns
+// it.
+func (p *Plan) quantizerInput(t Tensor, in stage.Values) program.Value {
 	name := program.KindParam.Of(t.Name)
-	x, ok := in[p.pointName(t.Name)]
+	x, ok := in[p.quantizerInputName(t.Name)]
 	a := p.adapter(t.Name)
 	if !t.frozen || a != nil && ok {
 		return x
@@ -176,6 +182,6 @@ func (p *Plan) point(t Tensor, in stage.Values) program.Value {
 	if x, _ = t.wide(name, in); a != nil {
 		x = merge(*a, x, in[program.KindParam.Of(a.A().Name)], in[program.KindParam.Of(a.B().Name)])
 	}
-	in[p.pointName(t.Name)] = x
+	in[p.quantizerInputName(t.Name)] = x
 	return x
 }

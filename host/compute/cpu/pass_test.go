@@ -227,7 +227,7 @@ func withoutCasts(t *testing.T, n, columns int) *program.Program {
 }
 
 // TestTasks checks that results have the same bits for any number of concurrent tasks in any order,
-// and that a kernel can run several calls at once.
+// and that a pass can run several calls at once.
 func TestTasks(t *testing.T) {
 	const n, columns = 3000, 96
 	p := blocks(t, n, columns, 32)
@@ -414,7 +414,7 @@ func TestWrongMemory(t *testing.T) {
 	}
 }
 
-// TestProgram checks that the kernel's program has the inputs and outputs of the compiled one.
+// TestProgram checks that the pass's program has the inputs and outputs of the compiled one.
 func TestProgram(t *testing.T) {
 	p := quest(t, 4, 16, 16, true)
 	k, err := cpu.Compile(p, 4, nil)

@@ -12,7 +12,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-type step struct {
+// A writer writes the program of a rule.
+type writer struct {
 	rule  Rule
 	b     *program.Builder
 	in    map[string]program.Value
@@ -28,8 +29,8 @@ type step struct {
 	counts map[string]program.Value
 }
 
-func (r Rule) begin(prefix string, inputs []program.Input) *step {
-	s := &step{rule: r, b: program.NewBuilder(prefix + r.Name), in: map[string]program.Value{},
+func (r Rule) begin(prefix string, inputs []program.Input) *writer {
+	s := &writer{rule: r, b: program.NewBuilder(prefix + r.Name), in: map[string]program.Value{},
 		state: map[string]program.Value{}, counts: map[string]program.Value{}}
 	for _, i := range inputs {
 		s.in[i.Name] = s.b.Input(i.Name, i.Type)
@@ -41,7 +42,7 @@ func (r Rule) begin(prefix string, inputs []program.Input) *step {
 	return s
 }
 
-func (s *step) build() (*program.Program, error) {
+func (s *writer) build() (*program.Program, error) {
 	p, err := s.b.Build()
 	if err != nil {
 		return nil, fmt.Errorf("update of %s: %w", s.rule.Name, err)
@@ -51,14 +52,14 @@ func (s *step) build() (*program.Program, error) {
 
 // setRate sets α_t: the schedule's, or the optimizer's own, which it computes from x_t and the
 // gradient before weight decay.
-func (s *step) setRate(g program.Value) {
+func (s *writer) setRate(g program.Value) {
 	s.α = s.rate
 	if p := s.rule.Optimizer.Rate; p != nil {
 		s.α = s.optimize(p, s.x, g)[spec.OutputRate]
 	}
 }
 
-func (s *step) scaledRate(rate program.Value) program.Value {
+func (s *writer) scaledRate(rate program.Value) program.Value {
 	if f := s.rule.RateFactor; f != 1 {
 		return rate.Scale(f)
 	}
@@ -67,7 +68,7 @@ func (s *step) scaledRate(rate program.Value) program.Value {
 
 // gradient returns the optimizer's gradient: the clipped gradient of the task, plus the method's
 // term, which is not clipped.
-func (s *step) gradient() program.Value {
+func (s *writer) gradient() program.Value {
 	g := s.in[spec.InputGradient]
 	if s.rule.Clip {
 		g = g.Mul(s.in[InputClip])
@@ -78,7 +79,7 @@ func (s *step) gradient() program.Value {
 
 // direction inlines the optimizer's programs and returns u. An opaque optimizer has no programs:
 // its u is an input.
-func (s *step) direction(x, g program.Value) program.Value {
+func (s *writer) direction(x, g program.Value) program.Value {
 	if s.rule.Optimizer.Opaque {
 		return s.in[spec.OutputDirection]
 	}
@@ -88,7 +89,7 @@ func (s *step) direction(x, g program.Value) program.Value {
 	return s.optimize(s.rule.Optimizer.Update, x, g)[spec.OutputDirection]
 }
 
-func (s *step) optimize(p *program.Program, x, g program.Value) map[string]program.Value {
+func (s *writer) optimize(p *program.Program, x, g program.Value) map[string]program.Value {
 	args := make([]program.Value, len(p.Inputs))
 	for i, in := range p.Inputs {
 		state, isState := strings.CutPrefix(in.Name, spec.StatePrefix)
@@ -127,7 +128,7 @@ func (s *step) optimize(p *program.Program, x, g program.Value) map[string]progr
 
 // probed returns the second gradient for the optimizer. A gradient at a point other than x is
 // clipped by the same factor as the gradient g at x, and the method adds the same term to it.
-func (s *step) probed(g program.Value) program.Value {
+func (s *writer) probed(g program.Value) program.Value {
 	if !s.rule.Probing {
 		return g
 	}
@@ -146,27 +147,27 @@ func (s *step) probed(g program.Value) program.Value {
 
 func (r Rule) decaysFirst() bool { return r.Decay > 0 && !r.DecayLast }
 
-func (s *step) decayFirst(x program.Value) program.Value {
+func (s *writer) decayFirst(x program.Value) program.Value {
 	if s.rule.decaysFirst() {
 		return x.Mul(s.decayFactor())
 	}
 	return x
 }
 
-func (s *step) decayLast(y program.Value) program.Value {
+func (s *writer) decayLast(y program.Value) program.Value {
 	if s.rule.Decay > 0 && s.rule.DecayLast {
 		return y.Mul(s.decayFactor())
 	}
 	return y
 }
 
-func (s *step) decayFactor() program.Value {
+func (s *writer) decayFactor() program.Value {
 	return s.b.Const(1).Sub(s.α.Scale(s.rule.Decay))
 }
 
 // quantize returns Q(x) for any x, with the current trained parameters and the noise of the
 // forward pass.
-func (s *step) quantize(x program.Value) program.Value {
+func (s *writer) quantize(x program.Value) program.Value {
 	args := lists.Map(s.rule.Quantizer.Program.Inputs, func(in program.Input) program.Value {
 		if in.Name == spec.InputX {
 			return x
@@ -185,7 +186,7 @@ func rotated(x program.Value, block int) program.Value {
 	return x
 }
 
-func (s *step) forwardError() program.Value {
+func (s *writer) forwardError() program.Value {
 	if s.rule.Factor {
 		return s.in[InputError]
 	}
@@ -198,18 +199,18 @@ func (s *step) forwardError() program.Value {
 // finiteForwardError returns e, or zeros if any element of e is not finite. The check reads the
 // quantized value before it is rotated back, and so needs no rotation of its own: the sums of a
 // rotation are finite if their terms are.
-func (s *step) finiteForwardError() program.Value {
+func (s *writer) finiteForwardError() program.Value {
 	if s.rule.Rotation <= 1 {
 		return s.ifFinite(s.forwardError())
 	}
 	return s.zeroUnlessFinite(s.x.Sub(s.in[InputQuantized]), s.forwardError())
 }
 
-func (s *step) ifFinite(e program.Value) program.Value { return s.zeroUnlessFinite(e, e) }
+func (s *writer) ifFinite(e program.Value) program.Value { return s.zeroUnlessFinite(e, e) }
 
 // zeroUnlessFinite returns e, or zeros if any element of x is not finite. In the latter case the
 // tensor is trained without a correction in this step and counted as uncorrected.
-func (s *step) zeroUnlessFinite(x, e program.Value) program.Value {
+func (s *writer) zeroUnlessFinite(x, e program.Value) program.Value {
 	s.finite = x.Square().SumAll().IsFinite()
 	return s.finite.Select(e, s.b.Const(0))
 }
@@ -219,7 +220,7 @@ const roundingKey = 0x9e3779b9
 
 // finish applies the constraint of a quantizer's trained parameter, and the rounding of
 // sdk.Rounded, after the update.
-func (s *step) finish(x program.Value) program.Value {
+func (s *writer) finish(x program.Value) program.Value {
 	if p := s.rule.Constrain; p != nil {
 		x = transform.Inline(s.b, p, x)[p.Outputs[0].Name]
 	}
@@ -238,7 +239,7 @@ func (r Rule) statistics() (*program.Program, error) {
 	return s.build()
 }
 
-func (s *step) measure() {
+func (s *writer) measure() {
 	if s.rule.Statistics {
 		var e program.Value
 		if s.rule.softened() { // the forward pass uses another value than Q(x)
@@ -301,7 +302,7 @@ func sum(v program.Value) program.Value {
 }
 
 // output declares what the update returns: the parameter, the states and the measures.
-func (s *step) output(x program.Value) {
+func (s *writer) output(x program.Value) {
 	s.average(x)
 	s.b.Output(spec.InputX, x)
 	for _, t := range s.rule.computed() {
