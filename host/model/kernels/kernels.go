@@ -25,7 +25,7 @@ import (
 type Table = map[string]func(*program.Call, plan.Options) (*plan.Kernel, error)
 
 // For makes the kernels of sequences. Losses hold the logits of at most so many tokens at a time; 0
-// means as many as take 16 MiB, but at least 512.
+// is replaced by [tokensFor].
 func For(lossTokens int) Table {
 	return Table{
 		network.Linear:          linear,
