@@ -11,25 +11,21 @@ import (
 // entries that share a scale.
 type Blocks struct {
 	shape []int // of the tensor
-	size  int   // entries per block
+	split []int // shape with two axes, blocks and entries, in place of the last one
 }
 
 // NewBlocks returns blocks of size entries in a tensor of the given shape, which has at
 // least one axis. The last block of a row is padded with zeros if the length of the row is
 // not a multiple of size.
 func NewBlocks(shape []int, size int) Blocks {
-	return Blocks{slices.Clone(shape), size}
-}
-
-func (b Blocks) row() (length, blocks int) {
-	length = b.shape[len(b.shape)-1]
-	return length, (length + b.size - 1) / b.size
+	last := len(shape) - 1
+	blocks := (shape[last] + size - 1) / size
+	return Blocks{slices.Clone(shape), append(slices.Clone(shape[:last]), blocks, size)}
 }
 
 func (b Blocks) padded() []int {
-	shape := slices.Clone(b.shape)
-	_, n := b.row()
-	shape[len(shape)-1] = n * b.size
+	shape, last := slices.Clone(b.shape), len(b.shape)-1
+	shape[last] = b.split[last] * b.split[last+1]
 	return shape
 }
 
@@ -37,18 +33,15 @@ func (b Blocks) padded() []int {
 // Reductions of the last axis that keep it, such as MaxRow, then give one number for each block, in
 // a shape that broadcasts with the blocks.
 func (b Blocks) Split(v program.Value) program.Value {
-	last := len(b.shape) - 1
-	length, n := b.row()
-	if missing := n*b.size - length; missing > 0 {
-		pad := slices.Clone(b.shape)
-		pad[last] = missing
+	pad, last := b.padded(), len(b.shape)-1
+	if pad[last] -= b.shape[last]; pad[last] > 0 {
 		zeros := v.Builder().Zeros(pad...)
 		if t := v.Type().DType; t != program.Float { // for floats no operation, which would change hashes
 			zeros = zeros.Convert(t)
 		}
 		v = v.Concatenate(last, zeros)
 	}
-	return v.Reshape(append(slices.Clone(b.shape[:last]), n, b.size)...)
+	return v.Reshape(b.split...)
 }
 
 // Join is the inverse of Split, for values of any element type.
@@ -63,10 +56,7 @@ func (b Blocks) Join(v program.Value) program.Value {
 // Spread broadcasts v, which has one element for each block, over the entries of the
 // blocks. The result has the shape of the tensor.
 func (b Blocks) Spread(v program.Value) program.Value {
-	last := len(b.shape) - 1
-	_, n := b.row()
-	shape := append(slices.Clone(b.shape[:last]), n, b.size)
-	return b.Join(v.Broadcast(shape, nil))
+	return b.Join(v.Broadcast(b.split, nil))
 }
 
 // Unpack returns the result of [Decode], rotated back as the site's setting "rotation" requires.

@@ -1,6 +1,8 @@
 package microscaling
 
 import (
+	"math"
+
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -85,10 +87,6 @@ func roundSignificand(v program.Value, bits int, least, largest float64) program
 	b := v.Builder()
 	exponent := v.Bitcast(program.Uint).And(b.ConstUint(exponentBits))
 	power := exponent.Bitcast(program.Float).Clip(least, largest)
-	scale := 1.0
-	for range bits - 1 {
-		scale /= 2
-	}
-	distance := power.Scale(scale)
+	distance := power.Scale(math.Ldexp(1, 1-bits))
 	return v.Div(distance).Round().Mul(distance)
 }

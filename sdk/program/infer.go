@@ -197,15 +197,10 @@ func inferTranspose(args []Type, attr Attr, _ Type) (Type, error) {
 	if len(perm) != x.Rank() {
 		return Type{}, fmt.Errorf("permutation %v does not have %d axes", perm, x.Rank())
 	}
-	seen := make([]bool, x.Rank())
-	shape := make([]int, x.Rank())
-	for i, a := range perm {
-		if a < 0 || a >= x.Rank() || seen[a] {
-			return Type{}, fmt.Errorf("%v is not a permutation of %d axes", perm, x.Rank())
-		}
-		seen[a], shape[i] = true, x.Shape[a]
+	if len(OtherAxes(x.Rank(), perm)) > 0 {
+		return Type{}, fmt.Errorf("%v is not a permutation of %d axes", perm, x.Rank())
 	}
-	return Type{x.DType, shape}, nil
+	return Type{x.DType, at(x.Shape, perm)}, nil
 }
 
 func inferBroadcast(args []Type, attr Attr, want Type) (Type, error) {
@@ -277,7 +272,7 @@ func inferReduce(args []Type, attr Attr, _ Type) (Type, error) {
 	if err := checkAxes(axes, x.Rank()); err != nil {
 		return Type{}, err
 	}
-	return Type{x.DType, without(x.Shape, axes)}, nil
+	return Type{x.DType, at(x.Shape, OtherAxes(x.Rank(), axes))}, nil
 }
 
 func inferHadamard(args []Type, attr Attr, _ Type) (Type, error) {
@@ -323,15 +318,11 @@ func inferDot(args []Type, attr Attr, _ Type) (Type, error) {
 	}
 	lhs := slices.Concat(attr.LhsBatch, attr.LhsContract)
 	rhs := slices.Concat(attr.RhsBatch, attr.RhsContract)
-	if repeats(lhs) || repeats(rhs) {
+	left, right := OtherAxes(x.Rank(), lhs), OtherAxes(y.Rank(), rhs)
+	if len(left)+len(lhs) != x.Rank() || len(right)+len(rhs) != y.Rank() {
 		return Type{}, fmt.Errorf("an axis is named twice")
 	}
-	shape := []int{}
-	for _, a := range attr.LhsBatch {
-		shape = append(shape, x.Shape[a])
-	}
-	shape = append(shape, without(x.Shape, lhs)...)
-	shape = append(shape, without(y.Shape, rhs)...)
+	shape := slices.Concat(at(x.Shape, attr.LhsBatch), at(x.Shape, left), at(y.Shape, right))
 	return Type{Float, shape}, nil
 }
 
@@ -484,25 +475,6 @@ func checkAxes(axes []int, rank int) error {
 		}
 	}
 	return nil
-}
-
-func repeats(axes []int) bool {
-	for i, a := range axes {
-		if slices.Contains(axes[:i], a) {
-			return true
-		}
-	}
-	return false
-}
-
-func without(shape, axes []int) []int {
-	kept := []int{}
-	for i, d := range shape {
-		if !slices.Contains(axes, i) {
-			kept = append(kept, d)
-		}
-	}
-	return kept
 }
 
 // attributes is a set of fields of [Attr].
