@@ -93,6 +93,13 @@ func inputState(b *program.Builder, prefix string, list []spec.Tensor) State {
 	return state
 }
 
+// declare declares inputs in order, one for each of values, which it sets to them.
+func declare(b *program.Builder, inputs []program.Input, values ...*program.Value) {
+	for i, v := range values {
+		*v = b.Input(inputs[i].Name, inputs[i].Type)
+	}
+}
+
 // body calls a method of the author that writes a program, and returns the program's outputs.
 type body func(b *program.Builder) ([]output, error)
 

@@ -94,8 +94,7 @@ func (o *optimizerBuilder) build() {
 	update := func(b *program.Builder) ([]output, error) {
 		in := o.updateInput(b)
 		if probe != nil {
-			in.Probed = b.Input(probe[0].Name, probe[0].Type)
-			in.Probing = b.Input(probe[1].Name, probe[1].Type)
+			declare(b, probe, &in.Probed, &in.Probing)
 		}
 		u, next, err := o.author.Update(b, in, t)
 		return append([]output{{spec.OutputDirection, u}}, outputsOf(spec.StatePrefix, next)...), err
@@ -158,20 +157,9 @@ func (o *optimizerBuilder) updateInput(b *program.Builder) UpdateInput {
 	if o.out.Collect != nil {
 		in.Global = State{}
 	}
-	for _, i := range o.optional {
-		v := b.Input(i.Name, i.Type)
-		switch i.Name {
-		case spec.InputRate:
-			in.Rate = v
-		case spec.InputSteps:
-			in.Steps = v
-		case spec.InputLoss:
-			in.Loss = v
-		case spec.InputNoise:
-			in.Noise = v
-		default:
-			in.Global[strings.TrimPrefix(i.Name, spec.GlobalPrefix)] = v
-		}
+	declare(b, o.optional, &in.Rate, &in.Steps, &in.Loss, &in.Noise) // as in spec.UpdateInputs
+	for _, sum := range o.optional[len(spec.UpdateInputs()):] {
+		in.Global[strings.TrimPrefix(sum.Name, spec.GlobalPrefix)] = b.Input(sum.Name, sum.Type)
 	}
 	return in
 }

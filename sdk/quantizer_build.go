@@ -96,10 +96,8 @@ func (q *quantizerBuilder) initial(
 	p = q.write(which, site.Name, q.author, method, statistics,
 		func(b *program.Builder) ([]output, error) {
 			x := b.Input(spec.InputX, program.FloatType(site.Shape...))
-			for k, v := range []*program.Value{&site.Activations.Max, &site.Activations.Mean,
-				&site.Weights.Max, &site.Weights.Mean} {
-				*v = b.Input(statistics[k].Name, statistics[k].Type)
-			}
+			declare(b, statistics, &site.Activations.Max, &site.Activations.Mean,
+				&site.Weights.Max, &site.Weights.Mean)
 			state, err := init(b, x, site)
 			list = tensorsOf(state)
 			return outputsOf(prefix, state), err
@@ -157,10 +155,7 @@ func (q *quantizerBuilder) inputs(b *program.Builder, site *Site) {
 
 func stepInputs(b *program.Builder, site *Site) {
 	site.Training = true
-	for i, v := range []*program.Value{&site.Noise, &site.SharedNoise, &site.Step,
-		&site.Steps} {
-		*v = b.Input(spec.StepInputs[i].Name, spec.StepInputs[i].Type)
-	}
+	declare(b, spec.StepInputs, &site.Noise, &site.SharedNoise, &site.Step, &site.Steps)
 }
 
 // program builds the training or the evaluation program of Quantize. Per-step inputs that the

@@ -68,15 +68,26 @@ func (f *finder) output(at uint64, shape []int) []float32 {
 	return f.find(f.memory.write, at, shape)
 }
 
+// named locates a list of tensors, which are at these offsets of the memory, by their names.
+func (f *finder) named(memory []byte, at []uint64, list []StateTensor) map[string][]float32 {
+	found := make(map[string][]float32, len(list))
+	for i, t := range list {
+		found[t.Name] = f.find(memory, at[i], t.Shape)
+	}
+	return found
+}
+
 func (f *finder) find(memory []byte, at uint64, shape []int) []float32 {
 	list, err := floats(memory, at, int(program.FloatType(shape...).Size()))
 	f.err = cmp.Or(f.err, err)
 	return list
 }
 
-// inParallel calls f for the elements of a list, in order, at most GOMAXPROCS at a time. After an
-// error it starts no further calls.
-func inParallel[T any](list []T, f func(T) error) error {
+// inParallel calls f for the elements of a list, the largest first, at most GOMAXPROCS at a time.
+// After an error it starts no further calls.
+func inParallel[T any](list []T, size func(T) int, f func(T) error) error {
+	list = slices.Clone(list)
+	slices.SortStableFunc(list, func(a, b T) int { return cmp.Compare(size(b), size(a)) })
 	errs := make([]error, len(list))
 	var failed atomic.Bool
 	var group sync.WaitGroup
@@ -130,12 +141,7 @@ func (s *optimizerServer) Attach(
 	_ context.Context, r *pb.AttachRequest,
 ) (*pb.AttachResponse, error) {
 	name := func(m *pb.AttachedTensor) string { return m.GetTensor().GetName() }
-	out, err := attach(&s.attachments, r.GetPath(), r.GetBytes(), r.GetTensors(), name, s.find)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	bySize := func(a, b *attachedTensor) int { return cmp.Compare(len(b.x), len(a.x)) }
-	slices.SortStableFunc(s.list, bySize) // the largest first
-	return out, err
+	return attach(&s.attachments, r.GetPath(), r.GetBytes(), r.GetTensors(), name, s.find)
 }
 
 func (s *optimizerServer) find(f *finder, m *pb.AttachedTensor) (*attachedTensor, error) {
@@ -152,15 +158,11 @@ func (s *optimizerServer) find(f *finder, m *pb.AttachedTensor) (*attachedTensor
 		return nil, fmt.Errorf("the host attached %d state tensors and %d for their next values, but "+
 			"the plugin has %d", states, next, want)
 	}
-	a := &attachedTensor{tensor: t, rateFactor: m.GetRateFactor(),
+	return &attachedTensor{tensor: t, rateFactor: m.GetRateFactor(),
 		x: f.input(m.GetX(), t.Shape), gradient: f.input(m.GetGradient(), t.Shape),
 		direction: f.output(m.GetDirection(), t.Shape),
-		state:     map[string][]float32{}, next: map[string][]float32{}}
-	for i, st := range built.State {
-		a.state[st.Name] = f.input(m.GetState()[i], st.Shape)
-		a.next[st.Name] = f.output(m.GetNext()[i], st.Shape)
-	}
-	return a, nil
+		state:     f.named(f.memory.read, m.GetState(), built.State),
+		next:      f.named(f.memory.write, m.GetNext(), built.State)}, nil
 }
 
 // Step computes an update of all tensors, concurrently.
@@ -170,7 +172,8 @@ func (s *optimizerServer) Step(_ context.Context, r *pb.StepRequest) (*pb.StepRe
 	if s.memory == nil {
 		return nil, wire.ToStatus(wire.Unreadable, "Step was called before Attach")
 	}
-	err := inParallel(s.list, func(a *attachedTensor) error {
+	size := func(a *attachedTensor) int { return len(a.x) }
+	err := inParallel(s.list, size, func(a *attachedTensor) error {
 		in := OpaqueStep{
 			X: a.x, Gradient: a.gradient, Direction: a.direction,
 			Step: int(r.GetStep()), Steps: int(r.GetSteps()),
@@ -215,16 +218,10 @@ func (s *quantizerServer) find(f *finder, m *pb.AttachedSite) (*attachedSite, er
 			"their next values, but the plugin has %d and %d", trained, states, next, len(built.Trained),
 			want)
 	}
-	a := &attachedSite{site: site, x: f.input(m.GetX(), site.Shape), trained: map[string][]float32{},
-		state: map[string][]float32{}, next: map[string][]float32{}}
-	for i, t := range built.Trained {
-		a.trained[t.Name] = f.input(m.GetTrained()[i], t.Shape)
-	}
-	for i, t := range built.State {
-		a.state[t.Name] = f.input(m.GetState()[i], t.Shape)
-		a.next[t.Name] = f.output(m.GetNext()[i], t.Shape)
-	}
-	return a, nil
+	return &attachedSite{site: site, x: f.input(m.GetX(), site.Shape),
+		trained: f.named(f.memory.read, m.GetTrained(), built.Trained),
+		state:   f.named(f.memory.read, m.GetState(), built.State),
+		next:    f.named(f.memory.write, m.GetNext(), built.State)}, nil
 }
 
 // Search computes the state of the requested sites, concurrently.
@@ -241,9 +238,8 @@ func (s *quantizerServer) Search(
 		}
 		list = append(list, s.list[i])
 	}
-	bySize := func(a, b *attachedSite) int { return cmp.Compare(len(b.x), len(a.x)) }
-	slices.SortStableFunc(list, bySize) // the largest first
-	err := inParallel(list, func(a *attachedSite) error {
+	size := func(a *attachedSite) int { return len(a.x) }
+	err := inParallel(list, size, func(a *attachedSite) error {
 		// Cloned, because the author may change the maps.
 		in := SearchInput{X: a.x, Trained: maps.Clone(a.trained), State: maps.Clone(a.state),
 			Next: maps.Clone(a.next), Step: int(r.GetStep()), Steps: int(r.GetSteps())}
