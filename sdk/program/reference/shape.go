@@ -78,10 +78,7 @@ func strided[T any](data []T, shape, strides []int, offset int) []T {
 }
 
 func concatenate(n *program.Node, args []Tensor) Tensor {
-	outer := 1
-	for _, d := range n.Type.Shape[:n.Attr.Axes[0]] {
-		outer *= d
-	}
+	outer := int(program.FloatType(n.Type.Shape[:n.Attr.Axes[0]]...).Size())
 	out := Tensor{Type: n.Type}
 	for row := range outer {
 		for _, x := range args {

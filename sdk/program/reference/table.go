@@ -1,6 +1,7 @@
 package reference
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -65,8 +66,8 @@ func scatterAdd(n *program.Node, args []Tensor) Tensor {
 	return out
 }
 
-// topK marks the first k elements of each row in descending order. The sort is stable, so equal
-// elements keep their order.
+// topK marks the first k elements of each row in descending order, NaN before all numbers. The sort
+// is stable, so equal elements keep their order.
 func topK(n *program.Node, args []Tensor) Tensor {
 	x := args[0]
 	d := x.Type.Shape[x.Type.Rank()-1]
@@ -78,24 +79,13 @@ func topK(n *program.Node, args []Tensor) Tensor {
 			order[i] = from + i
 		}
 		slices.SortStableFunc(order, func(i, j int) int {
-			return compareDescending(x.Floats[i], x.Floats[j])
+			return cmp.Compare(-x.Floats[i], -x.Floats[j]) // NaN is less than any number
 		})
 		for _, i := range order[:k] {
 			out.Ints[i] = 1
 		}
 	}
 	return out
-}
-
-// compareDescending orders larger numbers first, and NaN before all numbers.
-func compareDescending(x, y float64) int {
-	switch xNaN, yNaN := math.IsNaN(x), math.IsNaN(y); {
-	case xNaN && yNaN || x == y:
-		return 0
-	case xNaN || x > y:
-		return -1
-	}
-	return 1
 }
 
 func orderStatistic(n *program.Node, args []Tensor) Tensor {
