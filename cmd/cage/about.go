@@ -99,12 +99,15 @@ var warnedCommands = []string{
 	"train", "study run", "eval", "generate", "chat", "bench", "plugins list",
 }
 
-// prepare runs before every command: it checks the flags that all commands share, and warns about
-// missing parts before warnedCommands.
+// prepare runs before every command: it checks the flags that all commands share, watches the
+// parent process if --lifeline is set, and warns about missing parts before warnedCommands.
 func prepare(cmd *cobra.Command, _ []string) error {
 	level, _ := cmd.Flags().GetString("log-level")
 	if hclog.LevelFromString(level) == hclog.NoLevel {
 		return usagef("--log-level %q: want trace, debug, info, warn, error or off", level)
+	}
+	if grace, err := cmd.Flags().GetDuration(lifeline); err == nil { // the command has the flag
+		watchParent(grace)
 	}
 	_, path, _ := strings.Cut(cmd.CommandPath(), " ")
 	warned := func(c string) bool { return path == c || strings.HasPrefix(path, c+" ") }

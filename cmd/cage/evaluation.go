@@ -80,12 +80,11 @@ func newEval() *cobra.Command {
 		"with --reference: compare only this many sequences; 0: all")
 	quantizer.addReplacement(cmd.Flags())
 	addKeys(cmd, f.Keys())
-	parentPipeFlag(cmd, &f.parentPipe)
+	parentPipeFlag(cmd)
 	cmd.Flags().StringVar(&f.out, "out", "",
 		"`DIR` for the answers and results of tasks; the same command resumes there")
 	cmd.AddCommand(newEvalCompare())
 	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
-		watchParent(f.parentPipe)
 		err := f.check(cmd)
 		if err != nil {
 			return nil, err
@@ -228,9 +227,8 @@ func textPrinter(cmd *cobra.Command) func(text string) error {
 
 type taskFlags struct {
 	tasks.Settings
-	out        string
-	open       trained.Options
-	parentPipe time.Duration
+	out  string
+	open trained.Options
 }
 
 // check returns an error about flags that would have no effect.

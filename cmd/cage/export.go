@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -274,7 +273,6 @@ func trainStep(cmd *cobra.Command, path, dir string) error {
 func newImport() *cobra.Command {
 	var out string
 	var context int
-	var parentPipe time.Duration
 	cmd := &cobra.Command{
 		Use:   "import CHECKPOINT|FILE.gguf [--out RUN]",
 		Short: "Convert a Hugging Face checkpoint or a GGUF file to a run directory",
@@ -293,9 +291,8 @@ cage_torch.save wrote the checkpoint, the run has its quantized weights, for exp
 	}
 	cmd.Flags().StringVar(&out, "out", "", "run directory to create; default: none")
 	contextFlag(cmd, &context)
-	parentPipeFlag(cmd, &parentPipe)
+	parentPipeFlag(cmd)
 	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
-		watchParent(parentPipe)
 		c, q, err := quantize.Import(cmd.Context(), args[0],
 			quantize.Options{Out: out, Context: context})
 		if run, _ := rundir.At(args[0]).Config().Exists(); run && errors.Is(err, fs.ErrNotExist) {

@@ -149,12 +149,15 @@ func interruptible() (context.Context, func()) {
 	return ctx, func() { hangUp(); stop() }
 }
 
+const lifeline = "lifeline"
+
 // parentPipeFlag adds --lifeline. With it, the command stops when standard input, a pipe from the
 // parent process, is closed. The value is the time allowed for stopping; 0 disables the flag.
-func parentPipeFlag(cmd *cobra.Command, parentPipe *time.Duration) {
-	cmd.Flags().DurationVar(parentPipe, "lifeline", 0, "stop as on Ctrl-C when standard input "+
+// [prepare] reads it.
+func parentPipeFlag(cmd *cobra.Command) {
+	cmd.Flags().Duration(lifeline, 0, "stop as on Ctrl-C when standard input "+
 		"is closed, within this `TIME` (for programs that start this one)")
-	cmd.Flags().Lookup("lifeline").NoOptDefVal = time.Minute.String()
+	cmd.Flags().Lookup(lifeline).NoOptDefVal = time.Minute.String()
 }
 
 // watchParent interrupts this process when standard input is closed, if --lifeline is set. Later

@@ -5,7 +5,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -31,7 +30,6 @@ with those of the original weights.`
 func newQuantize() *cobra.Command {
 	var o quantize.Options
 	var quantizer quantizerFlags
-	var parentPipe time.Duration
 	cmd := &cobra.Command{
 		Use:   "quantize RUN|CHECKPOINT --out RUN",
 		Short: "Quantize the weights of a trained model without training",
@@ -47,7 +45,7 @@ func newQuantize() *cobra.Command {
 	flags.StringVar(&o.Validation, "validation", "", "token file or chat file `FILE` to use as "+
 		"the validation set of the result; default: the run's own")
 	flags.StringVar(&o.Device, "device", "", "`KIND` of device: cpu or cuda; default: the run's own")
-	parentPipeFlag(cmd, &parentPipe)
+	parentPipeFlag(cmd)
 	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		if err := checkKeys(cmd, o.Keys()); err != nil {
 			return nil, err
@@ -58,7 +56,6 @@ func newQuantize() *cobra.Command {
 		if o.Out == "" {
 			return nil, usagef("--out is missing: want the run directory to create")
 		}
-		watchParent(parentPipe)
 		o.Plugin = quantizer.plugin
 		var err error
 		if o.Params, err = quantizer.params(); err != nil {

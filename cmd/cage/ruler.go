@@ -6,7 +6,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -18,7 +17,6 @@ import (
 func newRuler() *cobra.Command {
 	r := trained.Ruler{Generator: &ruler.Generator{}}
 	o := trained.Options{NoData: true}
-	var parentPipe time.Duration
 	cmd := &cobra.Command{
 		Use:   "ruler RUN|CHECKPOINT",
 		Short: "Evaluate a model on long contexts (RULER)",
@@ -46,9 +44,8 @@ them. Words are generated, unless --words gives lists.
 	flags.IntVar(&r.Batch, "batch", ruler.DefaultBatch, "prompts answered at once")
 	flags.Lookup("context").Usage = "context length for a Hugging Face checkpoint, in tokens; " +
 		"0: the largest --length"
-	parentPipeFlag(cmd, &parentPipe)
+	parentPipeFlag(cmd)
 	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
-		watchParent(parentPipe)
 		var err error
 		switch r.List, err = ruler.Select(r.Names); {
 		case err != nil:

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -32,7 +31,6 @@ func newTrain() *cobra.Command {
 	opts := train.Options{EndOfTurn: chat.EndOfTurn}
 	var sets []string
 	var quiet, estimate bool
-	var parentPipe time.Duration
 	var together string
 	cmd := &cobra.Command{
 		Use:   "train RUN.toml",
@@ -73,7 +71,7 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 		"only print the memory that the run needs: an estimate, or on a GPU the report of XLA")
 	flags.StringVar(&together, "processes", "",
 		"train together with other processes; the ranks come from `SOURCE`: "+processes.Sources)
-	parentPipeFlag(cmd, &parentPipe)
+	parentPipeFlag(cmd)
 	flags.IntVar(&opts.StopAfter, "stop-after", 0,
 		"stop after this many steps of the run, with a checkpoint; 0: never")
 	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
@@ -97,7 +95,6 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 			}
 			return &output{report, func(w io.Writer) { printMemory(w, cfg, report) }}, nil
 		}
-		watchParent(parentPipe)
 		var group *processes.Group
 		if place.Size > 1 { // only the first process shows progress and the summary
 			group, err = processes.Join(cmd.Context(), place, processes.Run{
