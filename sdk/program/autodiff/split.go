@@ -138,8 +138,7 @@ func (s *splitter) split() (*Partition, error) {
 	}
 	for _, id := range s.cut() {
 		r := s.residual(id, taken)
-		isOutput := func(o program.Output) bool { return o.Name == r.Name }
-		if r.Type = s.p.TypeOf(id); !r.Input && !slices.ContainsFunc(s.p.Outputs[:s.outputs], isOutput) {
+		if r.Type = s.p.TypeOf(id); !taken[r.Name] { // neither an input nor an output yet
 			outputs = append(outputs, program.Output{Name: r.Name, Value: id})
 		}
 		taken[r.Name] = true
