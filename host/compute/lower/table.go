@@ -64,7 +64,7 @@ func lowerLookup(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 func lowerScatterAdd(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	index, dims := l.rowIndex(args[0], n.Type.Shape[0]), slices.Clone(n.Type.Shape)
 	dims[0] = args[0].Shape().Size()
-	return graph.ScatterAdd(index, graph.Reshape(args[1], dims...), shapeOf(n.Type))
+	return graph.ScatterAdd(index, graph.Reshape(args[1], dims...), ShapeOf(n.Type))
 }
 
 // ordered maps floats to integers in the same order. Both zeros are equal, and NaN is the largest.
