@@ -70,8 +70,8 @@ func (c *compiler) alone(n *program.Node, id program.ID) error {
 	}
 	c.slotOf[id] = c.newSlot(n.Type)
 	in.out = []int{c.slotOf[id]}
-	constant := func(s int) bool { return c.slots[s].constant != nil }
-	if !slices.ContainsFunc(in.in, func(s int) bool { return !constant(s) }) { // computed once, too
+	varies := func(s int) bool { return c.slots[s].constant == nil }
+	if !slices.ContainsFunc(in.in, varies) { // computed once, too
 		args := lists.Map(in.in, func(s int) any { return c.slots[s].constant })
 		return in.run(args, []any{c.newConstant(c.slotOf[id])}, loops.InOrder)
 	}
@@ -81,9 +81,8 @@ func (c *compiler) alone(n *program.Node, id program.ID) error {
 
 // newConstant makes a slot a constant and returns its memory.
 func (c *compiler) newConstant(at int) any {
-	s := &c.slots[at]
-	s.constant = reflect.MakeSlice(reflect.SliceOf(s.element()), s.size, s.size).Interface()
-	return s.constant
+	c.slots[at].constant = c.slots[at].allocate()
+	return c.slots[at].constant
 }
 
 // repeated computes an elementwise operation of a tensor and of another one that is the same for
@@ -181,44 +180,38 @@ func stridesOf(shape []int) []int {
 
 // move copies elements by their index: those of a slice, a concatenation or a transposition.
 func (c *compiler) move(n *program.Node) function {
-	to := stridesOf(n.Type.Shape)
+	to, t := stridesOf(n.Type.Shape), c.p.TypeOf(n.Args[0])
+	from, first := stridesOf(t.Shape), 0
+	strides := make([]int, len(from)) // of the elements that are copied
 	switch n.Op {
 	case program.OpTranspose:
-		t := c.p.TypeOf(n.Args[0])
 		if len(t.Shape) == 2 && n.Attr.Axes[0] == 1 && t.DType == program.Float {
 			return transpose(t.Shape[0], t.Shape[1])
 		}
-		from := stridesOf(t.Shape)
-		strides := make([]int, len(from))
 		for i, axis := range n.Attr.Axes {
 			strides[i] = from[axis]
 		}
-		return func(in, out []any, _ loops.Parallel) error {
-			copyStrided(out[0], in[0], n.Type.Shape, to, strides, 0, 0)
-			return nil
-		}
 	case program.OpSlice:
-		from := stridesOf(c.p.TypeOf(n.Args[0]).Shape)
-		first, strides := 0, make([]int, len(from))
 		for i, s := range from {
 			first += n.Attr.Start[i] * s
 			strides[i] = s * n.Attr.Stride[i]
 		}
-		return func(in, out []any, _ loops.Parallel) error {
-			copyStrided(out[0], in[0], n.Type.Shape, to, strides, 0, first)
-			return nil
-		}
+	default:
+		return concatenate(lists.Map(n.Args, c.p.TypeOf), n.Attr.Axes[0], to)
 	}
-	shapes := make([][]int, len(n.Args))
-	for i, a := range n.Args {
-		shapes[i] = c.p.TypeOf(a).Shape
+	return func(in, out []any, _ loops.Parallel) error {
+		copyStrided(out[0], in[0], n.Type.Shape, to, strides, 0, first)
+		return nil
 	}
-	axis := n.Attr.Axes[0]
+}
+
+// concatenate joins tensors along an axis; to are the strides of the result.
+func concatenate(types []program.Type, axis int, to []int) function {
 	return func(in, out []any, _ loops.Parallel) error {
 		first := 0
-		for i, shape := range shapes {
-			copyStrided(out[0], in[i], shape, to, stridesOf(shape), first*to[axis], 0)
-			first += shape[axis]
+		for i, t := range types {
+			copyStrided(out[0], in[i], t.Shape, to, stridesOf(t.Shape), first*to[axis], 0)
+			first += t.Shape[axis]
 		}
 		return nil
 	}

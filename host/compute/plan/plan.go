@@ -199,6 +199,14 @@ func (p *Plan) assign() {
 // element returns the type of the elements in memory.
 func (s slot) element() reflect.Type { return cpu.Element(s.dtype, s.stored) }
 
+// inside reports whether a slot is neither an input nor an output nor a constant.
+func (s slot) inside() bool { return s.input < 0 && s.output < 0 && s.constant == nil }
+
+// allocate returns new memory for a slot.
+func (s slot) allocate() any {
+	return reflect.MakeSlice(reflect.SliceOf(s.element()), s.size, s.size).Interface()
+}
+
 // ReadsBFloat16 reports whether an input may be in bfloat16, []uint16.
 func (p *Plan) ReadsBFloat16(input int) bool { return p.slots[input].bfloat16 }
 
@@ -317,7 +325,7 @@ func (p *Plan) begin() *run {
 	for _, list := range p.gives {
 		for _, id := range list {
 			if s := p.slots[id]; p.small {
-				m.slots[id] = reflect.MakeSlice(reflect.SliceOf(s.element()), s.size, s.size).Interface()
+				m.slots[id] = s.allocate()
 			}
 		}
 	}
