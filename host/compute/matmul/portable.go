@@ -23,13 +23,8 @@ var portableFloats = &format{
 	helpers:   portableHelpers,
 }
 
-var portableSingles = &format{
-	rows: 4, columns: 4, per: 1, cut: &blocksForVectors,
-	multiply:  tileKernel(floatsPortable).tileByTile,
-	float32s:  packer[float32]{along: copyFloat32s, across: acrossOne(copyFloat32s)},
-	bfloat16s: portableFloats.bfloat16s,
-	helpers:   portableHelpers,
-}
+var portableSingles = portableFloats.packing(
+	packer[float32]{along: copyFloat32s, across: acrossOne(copyFloat32s)})
 
 var portableCodes = &format{
 	integers: true, rows: 4, columns: 4, per: 4, cut: &blocksForVectors,
