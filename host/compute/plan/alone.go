@@ -222,10 +222,8 @@ func transpose(rows, columns int) function {
 	const band = 32
 	return func(in, out []any, parallel loops.Parallel) error {
 		src, dst := floats(in[0]), floats(out[0])
-		parallel((columns+band-1)/band, func(i int) {
-			first := i * band
-			loops.Transpose(dst[first*rows:], rows, src[first:], columns, rows,
-				min(band, columns-first), nil)
+		loops.InParts(columns, band, parallel, func(from, to int) {
+			loops.Transpose(dst[from*rows:], rows, src[from:], columns, rows, to-from, nil)
 		})
 		return nil
 	}
@@ -288,8 +286,7 @@ func (c *compiler) folds(n *program.Node) function {
 	return func(in, out []any, parallel loops.Parallel) error {
 		x, dst := floats(in[0]), floats(out[0])
 		const each = 64
-		parallel((columns+each-1)/each, func(task int) {
-			from, to := task*each, min(columns, (task+1)*each)
+		loops.InParts(columns, each, parallel, func(from, to int) {
 			var all [each]float64
 			for i := range all {
 				all[i] = first

@@ -193,8 +193,7 @@ func converting(from, to int, at passes.Storage, widen bool) instruction {
 		run: func(in, out []any, parallel loops.Parallel) error {
 			const each = 1 << 16
 			n := reflect.ValueOf(out[0]).Len()
-			parallel((n+each-1)/each, func(task int) {
-				from, to := task*each, min(n, (task+1)*each)
+			loops.InParts(n, each, parallel, func(from, to int) {
 				switch half, _ := in[0].([]uint16); {
 				case widen && at == passes.Float16:
 					for i := from; i < to; i++ {
