@@ -39,13 +39,8 @@ func acrossOne[T any](along func(dst []uint32, src []T)) func(dst []uint32, src 
 }
 
 func narrowPortable(dst []uint16, stride int, src []uint32, srcStride, rows, columns int) {
-	narrowFrom(0, dst, stride, src, srcStride, rows, columns)
-}
-
-// narrowFrom rounds the columns of a tile to bfloat16, beginning at the given column.
-func narrowFrom(column int, dst []uint16, stride int, src []uint32, srcStride, rows, columns int) {
 	for r := range rows {
-		for c := column; c < columns; c++ {
+		for c := range columns {
 			dst[r*stride+c] = halffloat.ToBFloat16(math.Float32frombits(src[r*srcStride+c]))
 		}
 	}
