@@ -150,10 +150,7 @@ func (p *pendingRefresh) compute(execute Executor) {
 			in[input.Name] = reference.Float(float64(p.step))
 			continue
 		}
-		values := make([]float64, input.Type.Size())
-		for i, x := range p.in[input.Name] {
-			values[i] = float64(x)
-		}
+		values := lists.Map(p.in[input.Name], func(x float32) float64 { return float64(x) })
 		in[input.Name] = reference.Floats(values, input.Type.Shape...)
 	}
 	var out map[string]reference.Tensor
@@ -346,9 +343,9 @@ func (e recordedError) Error() string { return e.text }
 // isFault reports whether an error is a panic of the executor, in this process or recorded in a
 // checkpoint.
 func isFault(err error) bool {
-	var caught *recovered.PanicError
-	var recorded recordedError
-	return errors.As(err, &caught) || errors.As(err, &recorded) && recorded.fault
+	_, caught := errors.AsType[*recovered.PanicError](err)
+	recorded, _ := errors.AsType[recordedError](err)
+	return caught || recorded.fault
 }
 
 // Failures returns, for each tensor, how many of its latest refreshes have failed in a row. It is
