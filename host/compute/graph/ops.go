@@ -347,9 +347,7 @@ func SliceAxis(x *Node, axis int, r Range) *Node {
 // Concatenate joins tensors along an axis.
 func Concatenate(nodes []*Node, axis int) *Node {
 	shape := nodes[0].shape.Clone()
-	if axis < 0 {
-		axis += shape.Rank()
-	}
+	axis = shape.Axis(axis)
 	for _, n := range nodes[1:] {
 		want := n.shape.Clone()
 		if want.Rank() != shape.Rank() {
@@ -395,12 +393,7 @@ func axesOf(x *Node, axes []int) (list, rest []int) {
 	if len(axes) == 0 {
 		axes = lists.Range(x.Rank())
 	}
-	list = lists.Map(axes, func(axis int) int {
-		if axis < 0 {
-			return axis + x.Rank()
-		}
-		return axis
-	})
+	list = lists.Map(axes, x.shape.Axis)
 	slices.Sort(list)
 	for i, d := range x.shape.Dimensions {
 		if !slices.Contains(list, i) {

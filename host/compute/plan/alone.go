@@ -9,6 +9,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/cpu"
 	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/matmul"
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -158,7 +159,7 @@ func (c *compiler) product(n *program.Node) (function, error) {
 }
 
 func layoutOf(t program.Type, batch, contracted []int) (l matmul.Layout) {
-	strides := stridesOf(t.Shape)
+	strides := passes.Strides(t.Shape)
 	pick := func(axes []int) (list []matmul.Axis) {
 		for _, i := range axes {
 			list = append(list, matmul.Axis{Size: t.Shape[i], Stride: strides[i]})
@@ -170,18 +171,10 @@ func layoutOf(t program.Type, batch, contracted []int) (l matmul.Layout) {
 	return l
 }
 
-func stridesOf(shape []int) []int {
-	strides, stride := make([]int, len(shape)), 1
-	for i := len(shape) - 1; i >= 0; i-- {
-		strides[i], stride = stride, stride*shape[i]
-	}
-	return strides
-}
-
 // move copies elements by their index: those of a slice, a concatenation or a transposition.
 func (c *compiler) move(n *program.Node) function {
-	to, t := stridesOf(n.Type.Shape), c.p.TypeOf(n.Args[0])
-	from, first := stridesOf(t.Shape), 0
+	to, t := passes.Strides(n.Type.Shape), c.p.TypeOf(n.Args[0])
+	from, first := passes.Strides(t.Shape), 0
 	strides := make([]int, len(from)) // of the elements that are copied
 	switch n.Op {
 	case program.OpTranspose:
@@ -210,7 +203,7 @@ func concatenate(types []program.Type, axis int, to []int) function {
 	return func(in, out []any, _ loops.Parallel) error {
 		first := 0
 		for i, t := range types {
-			copyStrided(out[0], in[i], t.Shape, to, stridesOf(t.Shape), first*to[axis], 0)
+			copyStrided(out[0], in[i], t.Shape, to, passes.Strides(t.Shape), first*to[axis], 0)
 			first += t.Shape[axis]
 		}
 		return nil

@@ -232,7 +232,7 @@ func (w *writer) reduction(n *program.Node, args []value) value {
 		}
 		x = w.fold(op, x, axis)
 	}
-	for w.tile == 1 && x.dims != nil && product(x.dims) == 1 {
+	for w.tile == 1 && x.dims != nil && passes.Elements(x.dims) == 1 {
 		x = w.fold(op, x, 0) // to a scalar
 	}
 	x.facts = known

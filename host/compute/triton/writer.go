@@ -243,7 +243,7 @@ func (w *writer) tileDims(rows int, row ...int) []int {
 	switch {
 	case w.tile > 1:
 		return append([]int{rows}, row...)
-	case product(row) == 1:
+	case passes.Elements(row) == 1:
 		return nil // a scalar
 	}
 	return row
