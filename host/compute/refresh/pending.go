@@ -27,8 +27,10 @@ type Pending struct {
 	refreshes map[string]*pendingRefresh // by tensor
 	// memory keeps the copies of the states that the last refresh of a tensor read. The next
 	// refresh reuses it, since allocating would lengthen the copying, which blocks steps.
-	memory   map[string]map[string][]float32
-	failures map[string]int // refreshes in a row that failed, by tensor
+	memory map[string]map[string][]float32
+	// Failures has, for each tensor, how many of its latest refreshes have failed in a row. It is
+	// stored in checkpoints.
+	Failures map[string]int
 	workers  sync.WaitGroup
 	stopped  atomic.Bool
 }
@@ -347,13 +349,6 @@ func isFault(err error) bool {
 	recorded, _ := errors.AsType[recordedError](err)
 	return caught || recorded.fault
 }
-
-// Failures returns, for each tensor, how many of its latest refreshes have failed in a row. It is
-// stored in checkpoints.
-func (p *Pending) Failures() map[string]int { return p.failures }
-
-// RestoreFailures restores the counts of [Pending.Failures] from a checkpoint.
-func (p *Pending) RestoreFailures(failures map[string]int) { p.failures = failures }
 
 func (p *pendingRefresh) name(output string) string {
 	return "refresh/" + p.target.Tensor + "/" + output
