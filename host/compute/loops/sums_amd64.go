@@ -7,7 +7,7 @@ import (
 	"simd/archsimd"
 )
 
-// groupSums is groupSum with vectors. The last two numbers of each group are added after the vector
+// groupSums is GroupSumMul with vectors. The last two numbers of each group are added after the vector
 // registers have been cleared.
 func groupSums(dst, a, b []float32, size int) {
 	var last [64][2]float64
