@@ -147,11 +147,11 @@ func (w *writer) signs(size, block int, factor float64) value {
 		}
 		v = w.apply("arith.andi", w.apply("arith.shrui", w.number(v, parities), v), w.number(v, 1))
 		sign := func(x float64) value { return w.broadcastTo(w.constant("bf16", x), dims) }
-		even := w.compare("arith.cmpi", "eq", v, w.number(v, 0))
+		even := w.compare("eq", v, w.number(v, 0))
 		signs := w.selectValue(even, sign(factor), sign(-factor))
 		if block < size {
 			apart := w.apply("arith.xori", i, j)
-			sameRun := w.compare("arith.cmpi", "ult", apart, w.number(apart, float64(block)))
+			sameRun := w.compare("ult", apart, w.number(apart, float64(block)))
 			signs = w.selectValue(sameRun, signs, sign(0))
 		}
 		return signs
