@@ -135,16 +135,16 @@ func Compile(p *program.Program, o Options) (plan *Plan, err error) {
 	}
 	c.sideBySide()
 	plan = &Plan{p: p, instructions: c.list, slots: c.slots, pool: cmp.Or(o.Pool, &memory.Pool{})}
+	for i := range p.Inputs { // its slot is i
+		plan.slots[i].bfloat16 = true
+	}
 	for i := range c.list {
 		in := &c.list[i]
 		in.all = slices.Concat(in.in, in.out)
 		plan.most = max(plan.most, len(in.all))
-	}
-	for i := range p.Inputs { // its slot is i
-		plan.slots[i].bfloat16 = true
-		for _, in := range c.list {
-			for k, s := range in.in {
-				plan.slots[i].bfloat16 = plan.slots[i].bfloat16 && (s != i || listed(in.bfloat16, k))
+		for k, s := range in.in {
+			if s >= 0 && !listed(in.bfloat16, k) {
+				plan.slots[s].bfloat16 = false
 			}
 		}
 	}
@@ -322,11 +322,9 @@ func (p *Plan) begin() *run {
 	for i, s := range p.slots {
 		m.slots[i] = s.constant
 	}
-	for _, list := range p.gives {
-		for _, id := range list {
-			if s := p.slots[id]; p.small {
-				m.slots[id] = s.allocate()
-			}
+	if p.small {
+		for _, id := range slices.Concat(p.gives...) {
+			m.slots[id] = p.slots[id].allocate()
 		}
 	}
 	return m
