@@ -17,14 +17,6 @@ import (
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
-// Constants for callers of [Kernel].
-const (
-	LargestRow = triton.LargestRow // largest number of elements in a row
-	// LargestLoneRow is the limit for programs that read one tensor with elements in every row.
-	LargestLoneRow = triton.LargestLoneRow
-	BFloat16       = passes.BFloat16 // a storage for [InMemory]
-)
-
 // InMemory maps names of a kernel's float inputs and outputs to their storage types. The default is
 // float32.
 type InMemory map[string]passes.Storage
