@@ -60,7 +60,7 @@ func newDataShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show FILE",
 		Short: "Describe a token file, or print rows of a chat file",
-		Args:  exactly(1, "one token file or chat file"),
+		Args:  notNegative(exactly(1, "one token file or chat file"), "rows", "length"),
 	}
 	cmd.Flags().IntVar(&rows, "rows", 2, "chat file: number of rows to print")
 	cmd.Flags().IntVar(&length, "length", 0,

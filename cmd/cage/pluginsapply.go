@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -327,21 +328,23 @@ func readNPY(r io.Reader) (x reference.Tensor, err error) {
 		}
 		shape, n = append(shape, d), n*d
 	}
-	values := make([]float64, n)
-	switch string(kind[1]) {
-	case "<f8":
-		err = binary.Read(r, binary.LittleEndian, values)
-	case "<f4":
-		single := make([]float32, n)
-		err = binary.Read(r, binary.LittleEndian, single)
-		for i, v := range single {
-			values[i] = float64(v)
-		}
-	default:
+	width := map[string]int{"<f4": 4, "<f8": 8}[string(kind[1])]
+	if width == 0 {
 		return x, fmt.Errorf("the type is %s: want float32 (<f4) or float64 (<f8)", kind[1])
+	}
+	// The header may claim more than the file has: memory grows with what is read.
+	data, err := io.ReadAll(io.LimitReader(r, int64(n)*int64(width)))
+	if err == nil && len(data) < n*width {
+		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {
 		return x, fmt.Errorf("the data end early: %w", err)
 	}
+	values := lists.Make(n, func(i int) float64 {
+		if width == 4 {
+			return float64(math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:])))
+		}
+		return math.Float64frombits(binary.LittleEndian.Uint64(data[8*i:]))
+	})
 	return reference.Floats(values, shape...), nil
 }

@@ -163,9 +163,9 @@ func TestFailuresOfOneTensor(t *testing.T) {
 	for _, want := range []map[string]int{nil, {"layers.1.mlp.down": 3},
 		{"embedding": 1, "layers.1.mlp.down": 2}} {
 		r := &run{state: &step.State{}}
-		r.state.Pending.RestoreFailures(want)
+		r.state.Pending.Failures = want
 		saved := checkpoint.State{Meta: checkpoint.Meta{}}
-		failures := r.state.Pending.Failures()
+		failures := r.state.Pending.Failures
 		if err := setIf(&saved, failuresKey, failures, len(failures) > 0); err != nil {
 			t.Fatal(err)
 		}

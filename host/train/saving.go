@@ -259,7 +259,7 @@ func (r *run) snapshot() (checkpoint.State, error) {
 		setIf(&state, missingKey, r.records.missing(), len(r.records.missing()) > 0),
 		setIf(&state, latestKey, r.display.latest, latest),
 		setIf(&state, refreshesKey, r.state.Pending.Records(), len(r.state.Pending.Records()) > 0),
-		setIf(&state, failuresKey, r.state.Pending.Failures(), len(r.state.Pending.Failures()) > 0),
+		setIf(&state, failuresKey, r.state.Pending.Failures, len(r.state.Pending.Failures) > 0),
 		setIf(&state, unsearchedKey, true, r.state.Unsearched),
 		r.movement.save(&state),
 	)
@@ -294,7 +294,7 @@ func (r *run) restore(f *checkpoint.File) error {
 	err = errors.Join(f.Meta.GetIf(failuresKey, &failures), f.Meta.GetIf(refreshesKey, &pending),
 		f.Meta.GetIf(unsearchedKey, &state.Unsearched))
 	if err == nil {
-		state.Pending.RestoreFailures(failures)
+		state.Pending.Failures = failures
 		err = r.Compiled.RestoreRefreshes(state, pending, provenance.Tensors(f))
 	}
 	if err == nil {

@@ -92,7 +92,7 @@ func (p *Plan) forwardBlock(s *forward, batch, head, query, first, to int,
 	}
 	rows := s.rows.float[:queries*p.Size]
 	loops.Transpose(rows, p.Size, s.result, width, p.Size, queries, s.sums)
-	s.rows.copyTo(output.From(at), stride, rows, p.Size)
+	s.rows.copyTo(output.BFloat16[at:], stride, rows, p.Size)
 }
 
 // pad fills the end of a block with zeros, up to the number of words that products read.
@@ -117,17 +117,12 @@ func (p *Plan) newRows() rows {
 	return rows{make([]float32, n), make([]float32, n), make([]uint16, n)}
 }
 
-func (r *rows) copyTo(to matmul.Elements, stride int, x []float32, width int) {
-	if to.BFloat16 == nil {
-		for i := 0; i*width < len(x); i++ {
-			copy(to.Float32[i*stride:][:width], x[i*width:])
-		}
-		return
-	}
+// copyTo is the inverse of copyFrom for a tensor in bfloat16.
+func (r *rows) copyTo(to []uint16, stride int, x []float32, width int) {
 	short := r.short[:len(x)]
 	loops.ToBFloat16(short, x)
 	for i := 0; i*width < len(x); i++ {
-		copy(to.BFloat16[i*stride:][:width], short[i*width:])
+		copy(to[i*stride:][:width], short[i*width:])
 	}
 }
 

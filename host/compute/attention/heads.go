@@ -60,9 +60,9 @@ func (h *Heads) copy(parts []matmul.Elements, joined matmul.Elements, cos, sin [
 		rotate = loops.RopeAdjacent
 	}
 	const run = 64 // tokens in a task
-	parallel((tokens+run-1)/run, func(task int) {
+	loops.InParts(tokens, run, parallel, func(first, last int) {
 		x32, y32 := make([]float32, columns), make([]float32, columns)
-		for token := task * run; token < min(tokens, (task+1)*run); token++ {
+		for token := first; token < last; token++ {
 			column := 0
 			for i, p := range h.Parts {
 				width := p.Heads * h.Size

@@ -247,10 +247,8 @@ func (a *analysis) iota(n *program.Node) (ref, error) {
 	if !ok || l.Axis(n.Attr.Axes[0]) == 0 || l.Merged && n.Attr.Axes[0] < l.Outer {
 		return ref{}, a.refuse(n, "it counts along rows")
 	}
-	axis, inner := l.Axis(n.Attr.Axes[0])-1, 1
-	for _, d := range l.Row[axis+1:] {
-		inner *= d
-	}
+	axis := l.Axis(n.Attr.Axes[0]) - 1
+	inner := passes.Elements(l.Row[axis+1:])
 	table := make([]float32, l.Size())
 	for i := range table {
 		count := i / inner % l.Row[axis]
@@ -300,7 +298,7 @@ func (a *analysis) widen(n *program.Node, r ref, from, to program.Type) (ref, er
 		last--
 	}
 	if slices.Equal(f.Row[:last+1], t.Row[:last+1]) {
-		r.repeat *= passes.Layout{Row: t.Row[last+1:]}.Size()
+		r.repeat *= passes.Elements(t.Row[last+1:])
 		return r, nil
 	}
 	index := make([]int32, t.Size())
@@ -425,11 +423,7 @@ func trailing(dims []int, folded []bool) bool {
 
 // movedLast returns the permutation of a row's elements that puts the reduced axes last.
 func movedLast(dims []int, folded []bool) []int32 {
-	strides := make([]int, len(dims))
-	stride := 1
-	for i, d := range slices.Backward(dims) {
-		strides[i], stride = stride, stride*d
-	}
+	strides := passes.Strides(dims)
 	var order []int
 	for _, want := range []bool{false, true} {
 		for i := range dims {
@@ -438,7 +432,7 @@ func movedLast(dims []int, folded []bool) []int32 {
 			}
 		}
 	}
-	index := make([]int32, stride)
+	index := make([]int32, passes.Elements(dims))
 	for i := range index {
 		rest, at := i, 0
 		for _, axis := range slices.Backward(order) {

@@ -58,7 +58,6 @@ type runner struct {
 
 type run struct {
 	Call
-	pass   *Pass
 	env    []float32   // scalars
 	shared [][]float32 // inputs that all rows share
 	tiles  int
@@ -72,7 +71,7 @@ type run struct {
 func (r *runner) begin(c Call) (err error) {
 	pass := c.Pass
 	defer recovered.Catch(executor, pass.p.Name, &err)
-	s := &run{Call: c, pass: pass, env: make([]float32, len(pass.scalars.list)),
+	s := &run{Call: c, env: make([]float32, len(pass.scalars.list)),
 		shared: make([][]float32, len(pass.inputs)), left: make([]atomic.Int32, len(pass.sweeps))}
 	for i, v := range pass.scalars.list {
 		switch v.kind {
@@ -119,13 +118,13 @@ type unit struct {
 func (r *runner) units() (list []unit) {
 	sweeps := 0
 	for _, s := range r.runs {
-		sweeps = max(sweeps, len(s.pass.sweeps))
+		sweeps = max(sweeps, len(s.Pass.sweeps))
 	}
 	for step := range len(r.runs) + sweeps {
 		for sweep := range sweeps {
 			i := step - sweep
-			if i < 0 || i >= len(r.runs) || sweep >= len(r.runs[i].pass.sweeps) ||
-				len(r.runs[i].pass.sweeps[sweep].code) == 0 {
+			if i < 0 || i >= len(r.runs) || sweep >= len(r.runs[i].Pass.sweeps) ||
+				len(r.runs[i].Pass.sweeps[sweep].code) == 0 {
 				continue
 			}
 			for part := range r.runs[i].count {
@@ -163,7 +162,7 @@ func (r *runner) do(u unit) {
 // finish completes a sweep of a call: it combines the units' partial reductions, in order, and
 // computes the scalars that depend on them.
 func (r *runner) finish(s *run, sweep int) (err error) {
-	pass := s.pass
+	pass := s.Pass
 	defer recovered.Catch(executor, pass.p.Name, &err)
 	for i, d := range pass.reductions {
 		if d.phase != sweep {
@@ -191,7 +190,7 @@ func (r *runner) finish(s *run, sweep int) (err error) {
 }
 
 func (u unit) compute() (err error) {
-	s, pass := u.run, u.run.pass
+	s, pass := u.run, u.run.Pass
 	defer recovered.Catch(executor, pass.p.Name, &err)
 	w, ok := pass.workers.Get().(*worker)
 	if !ok {
@@ -271,7 +270,7 @@ type worker struct {
 }
 
 func (w *worker) compute(r *run, sweep, first, end int) {
-	pass, code := r.pass, r.pass.sweeps[sweep].code
+	pass, code := r.Pass, r.Pass.sweeps[sweep].code
 	w.locations, w.rows, w.env = pass.sweeps[sweep].values, end-first, r.env
 	for i, p := range w.locations {
 		switch p.kind {

@@ -53,6 +53,5 @@ func Whole(n *program.Node, args []program.Type) func(in, out []any, parallel lo
 
 // inParts calls f for parts of n elements, each a multiple of step.
 func inParts(n, step int, parallel loops.Parallel, f func(from, to int)) {
-	each := max(step, 1<<14/step*step)
-	parallel((n+each-1)/each, func(i int) { f(i*each, min(n, (i+1)*each)) })
+	loops.InParts(n, max(step, 1<<14/step*step), parallel, f)
 }

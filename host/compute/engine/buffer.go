@@ -44,7 +44,7 @@ func (b *Buffer) Shape() shapes.Shape { return b.shape }
 
 // PartBytes returns the number of bytes that the buffer takes on each replica.
 func (b *Buffer) PartBytes() int64 {
-	bytes := int64(b.shape.Size()) * int64(b.shape.DType.Size())
+	bytes := b.shape.ByteSize()
 	if b.sharded {
 		bytes /= int64(b.device.Count())
 	}

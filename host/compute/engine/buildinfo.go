@@ -85,17 +85,14 @@ func (d *Device) BuildInfo() BuildInfo {
 
 func (d *Device) products() string {
 	var list []string
+	tier, err := ProductTier()
 	if d.options.Precision == device.BFloat16 {
 		name := string(device.BFloat16)
-		if d.kind == device.CPU {
-			if tier, err := ProductTier(); err == nil && tier.HasBFloat16() {
-				name += "/" + tier.Name()
-			}
+		if d.kind == device.CPU && err == nil && tier.HasBFloat16() {
+			name += "/" + tier.Name()
 		}
 		list = append(list, name)
-	}
-	if tier, err := ProductTier(); err == nil && d.UsesPlans() && !tier.IsPortable() &&
-		d.options.Precision == device.Float32 {
+	} else if err == nil && d.UsesPlans() && !tier.IsPortable() {
 		list = append(list, "float32/fused")
 	}
 	if d.kind == device.CUDA && d.options.TF32 {

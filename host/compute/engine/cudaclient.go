@@ -55,8 +55,7 @@ func (c *pjrtClient) upload(replica int, data any, shape shapes.Shape) (part, er
 func (c *pjrtClient) compile(text string, replicas, own int) (program, error) {
 	config := c.Compile().WithStableHLO([]byte(text))
 	if replicas > 1 {
-		assignment := lists.Make(replicas, func(i int) int { return i })
-		config = config.WithSPMD(replicas).WithDeviceAssignment(assignment)
+		config = config.WithSPMD(replicas).WithDeviceAssignment(lists.Range(replicas))
 	}
 	e, err := config.Done()
 	if err != nil {

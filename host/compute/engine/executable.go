@@ -144,18 +144,6 @@ func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 	if err != nil {
 		return nil, &ExecutableError{e.name, Running, err}
 	}
-	if e.host != nil {
-		for i := range donate {
-			if donate[i] {
-				inputs[i].data.Store(nil)
-			}
-		}
-		outputs, err := e.runHost(parts, donate)
-		if err != nil {
-			return nil, &ExecutableError{e.name, Running, err}
-		}
-		return outputs, nil
-	}
 	_, own := e.device.mine()
 	donated := slices.Repeat(donate, own)
 	if e.numbered { // the last input of each replica is its index
@@ -179,17 +167,29 @@ func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 			inputs[i].data.Store(nil)
 		}
 	}
-	var results []part
-	execute := func() (err error) {
-		results, err = e.program.run(parts, donated)
-		return err
-	}
+	var outputs []*Buffer
 	// The device's goroutines inherit the label, so that a profile distinguishes executables.
 	pprof.Do(context.Background(), pprof.Labels(ProfileLabel, e.name), func(context.Context) {
-		err = e.device.execute(execute)
+		if e.host != nil {
+			outputs, err = e.runHost(parts, donate)
+		} else {
+			outputs, err = e.runProgram(parts, donated, own)
+		}
 	})
 	if err != nil {
 		return nil, &ExecutableError{e.name, Running, err}
+	}
+	return outputs, nil
+}
+
+// runProgram is Run for a compiled graph, of which so many replicas are this process's own.
+func (e *Executable) runProgram(parts []part, donated []bool, own int) ([]*Buffer, error) {
+	var results []part
+	if err := e.device.execute(func() (err error) {
+		results, err = e.program.run(parts, donated)
+		return err
+	}); err != nil {
+		return nil, err
 	}
 	outputs := make([]*Buffer, len(e.outputs))
 	for i, shape := range e.outputs {

@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"fmt"
-
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/shapes"
@@ -121,42 +119,4 @@ func Loop(g *graph.Graph, n int, fixed, state []*graph.Node, body LoopBody) []*g
 		return append(next, body(i, fixed, state)...)
 	}
 	return graph.While(more, round, all)[1+len(fixed):]
-}
-
-// A Kernel is a GPU kernel in Triton's intermediate representation (MLIR), which XLA compiles.
-type Kernel struct {
-	Name string // name of the function in Text
-	Text string
-	// Grid is the number of instances (blocks), and Warps the number of warps of each.
-	Grid, Warps int
-}
-
-// kernelTarget is the name by which XLA calls a Triton kernel.
-const kernelTarget = "__gpu$xla.gpu.triton"
-
-// Call returns the outputs of the kernel, of the given shapes, for the inputs. Body is its
-// reference implementation, which a device with [device.BodyKernels] executes instead. Graphs with
-// kernels do not compile on devices without them.
-func (k Kernel) Call(inputs []*graph.Node, outputs []shapes.Shape,
-	body func(in []*graph.Node) []*graph.Node) []*graph.Node {
-	g := inputs[0].Graph()
-	g.Attach(kernelsKey{}, append(KernelsIn(g), k))
-	if DeviceOf(g).options.Kernels == device.BodyKernels {
-		return body(inputs)
-	}
-	config := fmt.Sprintf(`{debug = false, grid_x = %d : i32, grid_y = 1 : i32, grid_z = 1 : i32, `+
-		`ir = %s, name = %s, num_stages = 1 : i32, num_warps = %d : i32}`,
-		k.Grid, graph.Quoted(k.Text), graph.Quoted(k.Name), k.Warps)
-	return graph.CustomCall(kernelTarget, inputs, outputs,
-		graph.Attribute{Name: "api_version", Value: "4 : i32"},
-		graph.Attribute{Name: "backend_config", Value: config})
-}
-
-// kernelsKey is the key under which a graph keeps the kernels that it calls.
-type kernelsKey struct{}
-
-// KernelsIn returns the kernels that a graph calls so far.
-func KernelsIn(g *graph.Graph) []Kernel {
-	kernels, _ := g.State(kernelsKey{}).([]Kernel)
-	return kernels
 }

@@ -1,10 +1,8 @@
 package engine
 
 import (
-	"context"
 	"errors"
 	"reflect"
-	"runtime/pprof"
 	"slices"
 	"unsafe"
 
@@ -113,10 +111,8 @@ func (e *Executable) runHost(data []part, donate []bool) (outputs []*Buffer, err
 			taken[from], results[i], out[i] = true, data[from], in[from]
 		}
 	}
-	pprof.Do(context.Background(), pprof.Labels(ProfileLabel, e.name), func(context.Context) {
-		loops.ClearUpper()
-		err = catch(func() error { return f.Run(in, out, d.Parallel) })
-	})
+	loops.ClearUpper()
+	err = catch(func() error { return f.Run(in, out, d.Parallel) })
 	for i, b := range data { // what was donated is gone, even after an error
 		if donate != nil && donate[i] && !taken[i] {
 			err = errors.Join(err, b.Finalize())

@@ -11,7 +11,7 @@ import (
 
 // Operand is the quantizer for an operand of a product in the backward pass. It has no gradient.
 type Operand struct {
-	quantizer *Quantizer // its program returns the value alone
+	call *program.Call // its meaning returns the value alone
 }
 
 // NewOperand prepares a quantizer's training program, which must be valid. It fails if the
@@ -29,12 +29,11 @@ func NewOperand(q spec.Quantizer) (Operand, error) {
 	if err != nil {
 		return Operand{}, err
 	}
-	call := &program.Call{Name: calls.Quantize, Setting: p.Name, Meaning: p}
-	return Operand{&Quantizer{spec: spec.Quantizer{Program: p}, forward: call}}, nil
+	return Operand{&program.Call{Name: calls.Quantize, Setting: p.Name, Meaning: p}}, nil
 }
 
 // Call returns the quantizer as a call, for programs.
-func (o Operand) Call() *program.Call { return o.quantizer.forward }
+func (o Operand) Call() *program.Call { return o.call }
 
 // Takes reports whether the quantizer takes the named per-step input; see [Quantizer.Takes].
-func (o Operand) Takes(input string) bool { return o.quantizer.Takes(input) }
+func (o Operand) Takes(input string) bool { return o.call.Meaning.Input(input) >= 0 }

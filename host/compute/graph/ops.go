@@ -294,7 +294,7 @@ func BroadcastToDims(x *Node, dims ...int) *Node {
 	if !x.IsScalar() && x.Rank() != len(dims) {
 		fail("%s cannot be repeated to dimensions %v", x.shape, dims)
 	}
-	return BroadcastInDim(x, dims, lists.Make(x.Rank(), func(i int) int { return i }))
+	return BroadcastInDim(x, dims, lists.Range(x.Rank()))
 }
 
 // BroadcastInDim repeats x to the given dimensions: axis i of x becomes the axis axes[i], along
@@ -347,9 +347,7 @@ func SliceAxis(x *Node, axis int, r Range) *Node {
 // Concatenate joins tensors along an axis.
 func Concatenate(nodes []*Node, axis int) *Node {
 	shape := nodes[0].shape.Clone()
-	if axis < 0 {
-		axis += shape.Rank()
-	}
+	axis = shape.Axis(axis)
 	for _, n := range nodes[1:] {
 		want := n.shape.Clone()
 		if want.Rank() != shape.Rank() {
@@ -393,14 +391,9 @@ func DynamicUpdateSlice(x, update *Node, start []*Node) *Node {
 // axesOf returns axes, of which all are meant by none, and what remains of dims.
 func axesOf(x *Node, axes []int) (list, rest []int) {
 	if len(axes) == 0 {
-		axes = lists.Make(x.Rank(), func(i int) int { return i })
+		axes = lists.Range(x.Rank())
 	}
-	list = lists.Map(axes, func(axis int) int {
-		if axis < 0 {
-			return axis + x.Rank()
-		}
-		return axis
-	})
+	list = lists.Map(axes, x.shape.Axis)
 	slices.Sort(list)
 	for i, d := range x.shape.Dimensions {
 		if !slices.Contains(list, i) {
@@ -537,7 +530,7 @@ func Gather(x, index *Node) *Node {
 		sizes[i] = 1
 	}
 	dims := append(slices.Clone(index.shape.Dimensions[:lead]), rest...)
-	first := lists.Make(n, func(i int) int { return i })
+	first := lists.Range(n)
 	return apply("gather", shapes.Make(x.DType(), dims...), []*Node{x, index},
 		Attribute{"dimension_numbers", Struct{"gather", []Attribute{
 			{"offset_dims", lists.Make(len(rest), func(i int) int { return lead + i })},
@@ -593,7 +586,7 @@ func ReduceScatter(x *Node) *Node {
 // across adds an operation across all replicas.
 func (x *Node) across(name string, result shapes.Shape, bodies []*Function,
 	attributes ...Attribute) *Node {
-	all := lists.Make(x.graph.replicas, func(i int) int { return i })
+	all := lists.Range(x.graph.replicas)
 	groups := fmt.Sprintf("dense<[%s]> : tensor<1x%dxi64>", list(all), len(all))
 	op := &Operation{Name: name, Args: []*Node{x}, Bodies: bodies,
 		Attributes: append(attributes, Attribute{"replica_groups", groups})}

@@ -7,9 +7,11 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cage-qat/cage/host/compute/shapes"
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // A Struct is an attribute of StableHLO with fields.
@@ -89,16 +91,12 @@ func typeOf(n *Node) string { return tensor(n.shape) }
 func types(nodes []*Node) string { return joined(nodes, typeOf) }
 
 func joined[T any](list []T, text func(v T) string) string {
-	parts := make([]string, len(list))
-	for i, v := range list {
-		parts[i] = text(v)
-	}
-	return strings.Join(parts, ", ")
+	return strings.Join(lists.Map(list, text), ", ")
 }
 
 // list returns a list of integers.
 func list(v []int) string {
-	return "[" + joined(v, func(i int) string { return fmt.Sprint(i) }) + "]"
+	return "[" + joined(v, strconv.Itoa) + "]"
 }
 
 func (w *writer) name(n *Node) string {
@@ -191,12 +189,10 @@ func nested(data []bool, dims []int) string {
 	if len(dims) == 0 {
 		return fmt.Sprint(data[0])
 	}
-	parts := make([]string, dims[0])
-	for i := range parts {
-		n := len(data) / len(parts)
-		parts[i] = nested(data[i*n:(i+1)*n], dims[1:])
-	}
-	return "[" + strings.Join(parts, ", ") + "]"
+	n := len(data) / dims[0]
+	return "[" + joined(lists.Range(dims[0]), func(i int) string {
+		return nested(data[i*n:(i+1)*n], dims[1:])
+	}) + "]"
 }
 
 func element(v any) string {

@@ -13,6 +13,11 @@ func InOrder(n int, f func(i int)) {
 	}
 }
 
+// InParts calls f for ranges of the integers from 0 to n−1, each of the given length but the last.
+func InParts(n, each int, parallel Parallel, f func(from, to int)) {
+	parallel((n+each-1)/each, func(i int) { f(i*each, min(n, (i+1)*each)) })
+}
+
 // taskWork is the approximate number of elementary steps in a task: so many that the cost of
 // starting the task is negligible.
 const taskWork = 1 << 17
@@ -20,8 +25,7 @@ const taskWork = 1 << 17
 // divide splits the integers from 0 to n−1 into ranges and calls f for each. A range begins at a
 // multiple of 8 and takes about taskWork elementary steps; steps is the number for each integer.
 func divide(n, steps int, parallel Parallel, f func(from, to int)) {
-	each := max(8, taskWork/max(1, steps)&^7)
-	parallel((n+each-1)/each, func(i int) { f(i*each, min(n, (i+1)*each)) })
+	InParts(n, max(8, taskWork/max(1, steps)&^7), parallel, f)
 }
 
 func rowWithin(index int32, n int) int { return min(max(int(index), 0), n-1) }

@@ -81,10 +81,10 @@ func (l Logits) each(parallel Parallel, f func(i int, row []float32, scratch *[]
 		}
 	}
 	rows := max(1, taskElements/l.Columns) // in a task
-	parallel((len(l.Targets)+rows-1)/rows, func(task int) {
+	InParts(len(l.Targets), rows, parallel, func(from, to int) {
 		scratch := scratches.Get().(*[]float32)
 		defer scratches.Put(scratch)
-		for i := task * rows; i < min((task+1)*rows, len(l.Targets)); i++ {
+		for i := from; i < to; i++ {
 			f(i, l.Logits[i*l.Columns:(i+1)*l.Columns], scratch)
 		}
 	})

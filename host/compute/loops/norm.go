@@ -18,13 +18,13 @@ const taskRows = 64
 func (n Norm) Adjoints(dx, dGain []float32, parallel Parallel) {
 	tasks := (len(n.Scale) + taskRows - 1) / taskRows
 	sums := make([]float32, tasks*n.Width)
-	parallel(tasks, func(task int) {
+	InParts(len(n.Scale), taskRows, parallel, func(from, to int) {
 		scratch := scratches.Get().(*[]float32)
 		defer scratches.Put(scratch)
 		two := scratchOf(scratch, 2*n.Width)
 		normalized, product := two[:n.Width], two[n.Width:]
-		sum := sums[task*n.Width : (task+1)*n.Width]
-		for row := task * taskRows; row < min(len(n.Scale), (task+1)*taskRows); row++ {
+		sum := sums[from/taskRows*n.Width:][:n.Width]
+		for row := from; row < to; row++ {
 			at, end := row*n.Width, (row+1)*n.Width
 			dy, to, scale := n.Adjoint[at:end], dx[at:end], n.Scale[row]
 			BinaryS(Mul, normalized, n.X[at:end], scale)

@@ -12,7 +12,7 @@ import "math"
 func GroupFold(op Op, dst, a []float32, size int) {
 	switch op {
 	case Add:
-		groupSum(dst, a, nil, size)
+		GroupSumMul(dst, a, nil, size)
 	case Max, Min:
 		if hasAVX2 && size >= 8 {
 			groupExtreme(op, dst, a, size)
@@ -25,11 +25,6 @@ func GroupFold(op Op, dst, a []float32, size int) {
 	default:
 		plainGroupFold(op, dst, a, size)
 	}
-}
-
-// GroupSumMul writes the dot product of a and b in each group.
-func GroupSumMul(dst, a, b []float32, size int) {
-	groupSum(dst, a, b, size)
 }
 
 // GroupLargest writes the largest magnitude in each group, or NaN if an element is NaN.
@@ -47,8 +42,8 @@ func GroupLargest(dst, a []float32, size int) {
 	}
 }
 
-// groupSum writes the sum of each group of a, or of the products a·b if b is not nil.
-func groupSum(dst, a, b []float32, size int) {
+// GroupSumMul writes the dot product of a and b in each group, or the sum of a if b is nil.
+func GroupSumMul(dst, a, b []float32, size int) {
 	if hasAVX2 && size >= 8 {
 		groupSums(dst, a, b, size)
 		return

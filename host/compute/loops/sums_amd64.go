@@ -7,8 +7,8 @@ import (
 	"simd/archsimd"
 )
 
-// groupSums is groupSum with vectors. The last two numbers of each group are added after the vector
-// registers have been cleared.
+// groupSums is GroupSumMul with vectors. The last two numbers of each group are added after the
+// vector registers have been cleared.
 func groupSums(dst, a, b []float32, size int) {
 	var last [64][2]float64
 	var zero archsimd.Float32x8

@@ -6,7 +6,6 @@ import (
 	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/internal/lists"
-	"github.com/cage-qat/cage/sdk/program"
 )
 
 // ownRule returns the rule for a call of package calls; nil if there is none.
@@ -17,10 +16,8 @@ func ownRule(name string) func(c Call) []*graph.Node {
 	switch name {
 	case calls.ByRows:
 		return func(c Call) []*graph.Node {
-			p := c.Meaning
-			out := lowerRows(c.Args[0].Graph(), p, c.Setting.(int), lists.Map(c.Args, asFloat),
-				codesInMemory)
-			return lists.Map(p.Outputs, func(o program.Output) *graph.Node { return out[o.Name] })
+			args := lists.Map(c.Args, asFloat)
+			return lowerRows(args[0].Graph(), c.Meaning, c.Setting.(int), args, codesInMemory)
 		}
 	case calls.AllReduceSum:
 		return one(func(x *graph.Node) *graph.Node { return graph.AllReduce(x, graph.Sum) })

@@ -96,7 +96,7 @@ func newEvaluation(g *graph.Graph, p *program.Program, inputs []*graph.Node, r C
 		readers: make([][]program.ID, p.NumValues()), results: map[string][]*graph.Node{},
 		backs: map[string]Back{}, firsts: map[string]program.ID{}, adjoints: map[string]*program.Node{}}
 	for i, in := range p.Inputs {
-		want, got := shapeOf(in.Type), inputs[i].Shape()
+		want, got := ShapeOf(in.Type), inputs[i].Shape()
 		if codes := got.DType == shapes.Int8 && want.DType == shapes.Float32; !got.Equal(want) &&
 			!(codes && slices.Equal(got.Dimensions, want.Dimensions)) {
 			panic(fmt.Errorf("program %q: input %q is %s: got a node of shape %s, want %s",
@@ -218,12 +218,9 @@ func (e *evaluation) call(c *program.Call, args []program.ID) []*graph.Node {
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			err, ok := r.(error)
+			err := asError(r)
 			if _, named := errors.AsType[*callError](err); named {
 				panic(r)
-			}
-			if !ok {
-				err = fmt.Errorf("%v", r)
 			}
 			panic(&callError{fmt.Errorf("program %q: %s: %w", e.p.Name, c.Name, err)})
 		}
@@ -330,8 +327,7 @@ func (e *evaluation) gradients(back *program.Call, args []program.ID,
 		for _, x := range in {
 			(*Source)(nil).AttachTo(x) // what it was computed from is not delayed
 		}
-		out := e.rules.Lower(e.g, back.Meaning, in, e.recompute)
-		return lists.Map(back.Meaning.Outputs, func(o program.Output) *graph.Node { return out[o.Name] })
+		return inOrder(back.Meaning, e.rules.Lower(e.g, back.Meaning, in, e.recompute))
 	}
 	key, operands := callKey(back, args), args[:n]
 	e.forward(c, operands)

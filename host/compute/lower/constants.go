@@ -49,7 +49,7 @@ func lowerIota(l *lowering, n *program.Node, _ []*graph.Node) *graph.Node {
 		count := graph.Iota(l.g, shapes.Make(shapes.Int32, n.Type.Shape...), axis)
 		return graph.ConvertDType(count, shapes.Float32)
 	}
-	return graph.Iota(l.g, shapeOf(n.Type), axis)
+	return graph.Iota(l.g, ShapeOf(n.Type), axis)
 }
 
 func lowerRandomBits(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {

@@ -17,14 +17,6 @@ import (
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
-// Constants for callers of [Kernel].
-const (
-	LargestRow = triton.LargestRow // largest number of elements in a row
-	// LargestLoneRow is the limit for programs that read one tensor with elements in every row.
-	LargestLoneRow = triton.LargestLoneRow
-	BFloat16       = passes.BFloat16 // a storage for [InMemory]
-)
-
 // InMemory maps names of a kernel's float inputs and outputs to their storage types. The default is
 // float32.
 type InMemory map[string]passes.Storage
@@ -45,17 +37,18 @@ func Kernel(
 	return kernelOf(g, p, rows, s.Largest, inputs, at)
 }
 
-// lowerRows lowers a program with [Kernel] if possible, else with [Lower].
+// lowerRows lowers a program with [Kernel] if possible, else with [Lower]. It returns the outputs
+// in the order of the program.
 func lowerRows(
 	g *graph.Graph, p *program.Program, rows int, inputs []*graph.Node, at InMemory,
-) map[string]*graph.Node {
+) []*graph.Node {
 	if out, ok := Kernel(g, subjectOf(p, rows, false), p, rows, inputs, at); ok {
-		return out
+		return inOrder(p, out)
 	}
-	out := Lower(g, p, inputs)
-	for name, node := range out {
-		if at[name] == passes.Int8 {
-			out[name] = at.store(name, node)
+	out := Outputs(g, p, inputs)
+	for i, o := range p.Outputs {
+		if at[o.Name] == passes.Int8 {
+			out[i] = at.store(o.Name, out[i])
 		}
 	}
 	return out
@@ -132,7 +125,21 @@ func hasPartOfRows(p *program.Program, id program.ID, rows int) bool {
 // A kernelCall calls the kernel of a program with the given inputs and returns the stored outputs.
 type kernelCall func(inputs []*graph.Node) []*graph.Node
 
-// tritonKernel compiles a program over rows to a GPU kernel. Each replica computes its own rows.
+// kernelTarget is the name by which XLA calls a Triton kernel.
+const kernelTarget = "__gpu$xla.gpu.triton"
+
+// kernelsKey is the key under which a graph keeps the kernels that it calls.
+type kernelsKey struct{}
+
+// KernelsIn returns the kernels that a graph calls so far.
+func KernelsIn(g *graph.Graph) []triton.Kernel {
+	kernels, _ := g.State(kernelsKey{}).([]triton.Kernel)
+	return kernels
+}
+
+// tritonKernel compiles a program over rows to a GPU kernel, which a device with
+// [device.BodyKernels] executes operation by operation instead. Each replica computes its own rows.
+// Graphs with kernels do not compile on devices without them.
 func tritonKernel(
 	p *program.Program, rows, largest, replicas int, at InMemory,
 ) (kernelCall, error) {
@@ -149,24 +156,32 @@ func tritonKernel(
 		return nil, err
 	}
 	results := lists.Map(local.Outputs, func(o program.Output) shapes.Shape {
-		shape := shapeOf(local.TypeOf(o.Value))
+		shape := ShapeOf(local.TypeOf(o.Value))
 		if at[o.Name] != "" {
 			shape.DType = at.dtype(o.Name)
 		}
 		return shape
 	})
 	return func(inputs []*graph.Node) []*graph.Node {
-		return engine.Kernel(*k).Call(inputs, results, func(in []*graph.Node) []*graph.Node {
-			in = slices.Clone(in)
+		g := inputs[0].Graph()
+		g.Attach(kernelsKey{}, append(KernelsIn(g), *k))
+		if engine.DeviceOf(g).Kernels() == device.BodyKernels {
+			in := slices.Clone(inputs)
 			for i := range in {
 				in[i] = at.read(p.Inputs[i].Name, in[i])
 			}
-			outputs := Outputs(in[0].Graph(), local, in)
+			outputs := Outputs(g, local, in)
 			for i, o := range p.Outputs {
 				outputs[i] = at.store(o.Name, outputs[i])
 			}
 			return outputs
-		})
+		}
+		config := fmt.Sprintf(`{debug = false, grid_x = %d : i32, grid_y = 1 : i32, `+
+			`grid_z = 1 : i32, ir = %s, name = %s, num_stages = 1 : i32, num_warps = %d : i32}`,
+			k.Grid, graph.Quoted(k.Text), graph.Quoted(k.Name), k.Warps)
+		return graph.CustomCall(kernelTarget, inputs, results,
+			graph.Attribute{Name: "api_version", Value: "4 : i32"},
+			graph.Attribute{Name: "backend_config", Value: config})
 	}, nil
 }
 

@@ -29,7 +29,11 @@ func Lower(g *graph.Graph, p *program.Program, inputs []*graph.Node) map[string]
 
 // Outputs is like [Lower] but returns the outputs as a list, in the order of the program.
 func Outputs(g *graph.Graph, p *program.Program, inputs []*graph.Node) []*graph.Node {
-	named := Lower(g, p, inputs)
+	return inOrder(p, Lower(g, p, inputs))
+}
+
+// inOrder returns the outputs of p as a list, given them by name.
+func inOrder(p *program.Program, named map[string]*graph.Node) []*graph.Node {
 	return lists.Map(p.Outputs, func(o program.Output) *graph.Node { return named[o.Name] })
 }
 
@@ -39,6 +43,7 @@ type lowering struct {
 	kernels bool // rotations are kernels, where the device has them
 }
 
+// dtypeOf returns the type of elements of a program's values on a device.
 func dtypeOf(d program.DType) shapes.DType {
 	switch d {
 	case program.Float:
@@ -52,7 +57,8 @@ func dtypeOf(d program.DType) shapes.DType {
 	}
 }
 
-func shapeOf(t program.Type) shapes.Shape { return shapes.Make(dtypeOf(t.DType), t.Shape...) }
+// ShapeOf returns the shape of a program's value on a device.
+func ShapeOf(t program.Type) shapes.Shape { return shapes.Make(dtypeOf(t.DType), t.Shape...) }
 
 // rule lowers one node of the program, given its lowered operands.
 type rule func(l *lowering, n *program.Node, args []*graph.Node) *graph.Node
@@ -61,21 +67,25 @@ type rule func(l *lowering, n *program.Node, args []*graph.Node) *graph.Node
 func (l *lowering) node(id program.ID, n *program.Node, args []*graph.Node) (out *graph.Node) {
 	defer func() {
 		if r := recover(); r != nil {
-			err, ok := r.(error)
-			if !ok {
-				err = fmt.Errorf("%v", r)
-			}
-			panic(fmt.Errorf("program %q: %%%d = %s: %w", l.p.Name, id, n.Op, err))
+			panic(fmt.Errorf("program %q: %%%d = %s: %w", l.p.Name, id, n.Op, asError(r)))
 		}
 	}()
 	if y, ok := l.rotateByKernel(n, args); ok {
 		return y
 	}
 	out = rules[n.Op](l, n, args)
-	if want := shapeOf(n.Type); !out.Shape().Equal(want) {
+	if want := ShapeOf(n.Type); !out.Shape().Equal(want) {
 		panic(fmt.Errorf("lowered to shape %s, want %s", out.Shape(), want))
 	}
 	return out
+}
+
+// asError returns the value of a panic as an error.
+func asError(r any) error {
+	if err, ok := r.(error); ok {
+		return err
+	}
+	return fmt.Errorf("%v", r)
 }
 
 // UnsupportedError reports an operation that no device can execute, and the reason.

@@ -12,6 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/shapes"
+	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/host/testing/testdevice"
 	"github.com/cage-qat/cage/host/testing/testquantizer"
 	"github.com/cage-qat/cage/sdk/program"
@@ -194,13 +195,13 @@ func TestRotationsByKernels(t *testing.T) {
 		for i := range data {
 			data[i] = float32(rng.NormFloat64())
 		}
-		var kernels []engine.Kernel
+		var kernels []triton.Kernel
 		out, err := d.Evaluate("rotations",
 			[]engine.Input{{Spec: engine.Spec{Name: "x", Shape: shapes.Make(shapes.Float32, shape...)},
 				Data: data}},
 			func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 				y := []*graph.Node{lower.Calls{}.Lower(g, p, in, "")["y"], lower.Lower(g, p, in)["y"]}
-				kernels = engine.KernelsIn(g)
+				kernels = lower.KernelsIn(g)
 				return y
 			})
 		if err != nil {

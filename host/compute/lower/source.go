@@ -26,9 +26,6 @@ var operandsInMemory = InMemory{
 func quantize(c *program.Call, args []*graph.Node) []*graph.Node {
 	g, rows := args[0].Graph(), calls.RowsOf(c.Meaning)
 	args = lists.Map(args, asFloat)
-	results := func(out map[string]*graph.Node) []*graph.Node {
-		return lists.Map(c.Meaning.Outputs, func(o program.Output) *graph.Node { return out[o.Name] })
-	}
 	if s, ok := graph.NoteOf[*Source](args[0]); ok && s != nil {
 		p, err := s.before(c.Meaning)
 		if err != nil {
@@ -44,17 +41,16 @@ func quantize(c *program.Call, args []*graph.Node) []*graph.Node {
 				}
 				s.Saved(saved)
 			}
-			return results(out)
+			return inOrder(c.Meaning, out)
 		}
 	}
-	return results(lowerRows(g, c.Meaning, rows, args, operandsInMemory))
+	return lowerRows(g, c.Meaning, rows, args, operandsInMemory)
 }
 
 // quantizeBackward returns the results of the adjoint of a quantizer's call.
 func quantizeBackward(back *program.Call, args []*graph.Node) []*graph.Node {
-	p := back.Meaning
-	out := lowerRows(args[0].Graph(), p, calls.RowsOf(back.Of.Meaning), args, operandsInMemory)
-	return lists.Map(p.Outputs, func(o program.Output) *graph.Node { return out[o.Name] })
+	rows := calls.RowsOf(back.Of.Meaning)
+	return lowerRows(args[0].Graph(), back.Meaning, rows, args, operandsInMemory)
 }
 
 // A Source computes an activation row by row from other tensors, such as the two that a gate
@@ -196,7 +192,7 @@ func (a Adjoint) Join(s *Source) (adjoints []*graph.Node, ok bool) {
 	if !ok {
 		return nil, false
 	}
-	e.results[key] = lists.Map(back.Outputs, func(o program.Output) *graph.Node { return out[o.Name] })
+	e.results[key] = inOrder(back, out)
 	return lists.Map(s.Forward.Inputs, func(in program.Input) *graph.Node {
 		return out[autodiff.Prefix+sourcePrefix+in.Name]
 	}), true

@@ -10,8 +10,6 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-func tableRow(table []int) int { return shapes.Make(shapes.Float32, table[1:]...).Size() }
-
 // maxDistances is the largest number of distances computed at once.
 const maxDistances = 1 << 24
 
@@ -19,7 +17,8 @@ const maxDistances = 1 << 24
 // distances.
 func lowerNearest(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	table := args[1]
-	entries, d := table.Shape().Dim(0), tableRow(table.Shape().Dimensions)
+	entries := table.Shape().Dim(0)
+	d := table.Shape().Size() / entries
 	count := int(n.Type.Size())
 	x := graph.Reshape(args[0], count, 1, d)
 	table = graph.Reshape(table, 1, entries, d)
@@ -64,7 +63,7 @@ func lowerLookup(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 func lowerScatterAdd(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	index, dims := l.rowIndex(args[0], n.Type.Shape[0]), slices.Clone(n.Type.Shape)
 	dims[0] = args[0].Shape().Size()
-	return graph.ScatterAdd(index, graph.Reshape(args[1], dims...), shapeOf(n.Type))
+	return graph.ScatterAdd(index, graph.Reshape(args[1], dims...), ShapeOf(n.Type))
 }
 
 // ordered maps floats to integers in the same order. Both zeros are equal, and NaN is the largest.

@@ -23,13 +23,8 @@ var portableFloats = &format{
 	helpers:   portableHelpers,
 }
 
-var portableSingles = &format{
-	rows: 4, columns: 4, per: 1, cut: &blocksForVectors,
-	multiply:  tileKernel(floatsPortable).tileByTile,
-	float32s:  packer[float32]{along: copyFloat32s, across: acrossOne(copyFloat32s)},
-	bfloat16s: portableFloats.bfloat16s,
-	helpers:   portableHelpers,
-}
+var portableSingles = portableFloats.packing(
+	packer[float32]{along: copyFloat32s, across: acrossOne(copyFloat32s)})
 
 var portableCodes = &format{
 	integers: true, rows: 4, columns: 4, per: 4, cut: &blocksForVectors,
@@ -44,13 +39,8 @@ func acrossOne[T any](along func(dst []uint32, src []T)) func(dst []uint32, src 
 }
 
 func narrowPortable(dst []uint16, stride int, src []uint32, srcStride, rows, columns int) {
-	narrowFrom(0, dst, stride, src, srcStride, rows, columns)
-}
-
-// narrowFrom rounds the columns of a tile to bfloat16, beginning at the given column.
-func narrowFrom(column int, dst []uint16, stride int, src []uint32, srcStride, rows, columns int) {
 	for r := range rows {
-		for c := column; c < columns; c++ {
+		for c := range columns {
 			dst[r*stride+c] = halffloat.ToBFloat16(math.Float32frombits(src[r*srcStride+c]))
 		}
 	}

@@ -154,14 +154,9 @@ func (p *Product) check(out Results, left, right Elements, s Scales) error {
 
 func (p *Product) checkElements(which string, v *view, e Elements) error {
 	slices := 0
-	length := 0
-	for _, s := range []struct {
-		given bool
-		n     int
-	}{{e.Float32 != nil, len(e.Float32)}, {e.BFloat16 != nil, len(e.BFloat16)},
-		{e.Int8 != nil, len(e.Int8)}} {
-		if s.given {
-			slices, length = slices+1, s.n
+	for _, given := range []bool{e.Float32 != nil, e.BFloat16 != nil, e.Int8 != nil} {
+		if given {
+			slices++
 		}
 	}
 	// An operand without elements may be nil or an empty slice.
@@ -175,8 +170,8 @@ func (p *Product) checkElements(which string, v *view, e Elements) error {
 		}
 		return fmt.Errorf("a product in %v needs only %s for its %s operand", p.arithmetic, want, which)
 	}
-	if length < v.extent {
-		return fmt.Errorf("the %s operand has %d elements, but its layout spans %d", which, length,
+	if e.Len() < v.extent {
+		return fmt.Errorf("the %s operand has %d elements, but its layout spans %d", which, e.Len(),
 			v.extent)
 	}
 	return nil

@@ -73,6 +73,12 @@ type format struct {
 	*helpers
 }
 
+// packing returns a format that differs in how it packs float32 operands.
+func (f format) packing(float32s packer[float32]) *format {
+	f.float32s = float32s
+	return &f
+}
+
 // offset is what makes 8-bit integers unsigned.
 const offset = 128
 

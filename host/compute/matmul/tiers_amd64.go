@@ -88,22 +88,14 @@ var formatFloats512 = &format{
 	bfloat16s: wordsOfBFloat16s512, helpers: helpers512,
 }
 
-var formatSingles256 = &format{
-	rows: 6, columns: 16, per: 1, cut: &blocksForVectors,
-	multiply: checked(floats256).tileByTile,
-	float32s: unroundedFloat32s, bfloat16s: wordsOfBFloat16s, helpers: helpers256,
-}
-
-var formatSingles512 = &format{
-	rows: 12, columns: 32, per: 1, cut: &blocksForVectors,
-	multiply: strip512(floats512),
-	float32s: packer[float32]{
+var (
+	formatSingles256 = formatFloats256.packing(unroundedFloat32s)
+	formatSingles512 = formatFloats512.packing(packer[float32]{
 		along: unroundedFloat32s.along, across: unroundedFloat32s.across, exact: true,
 		straightAlong:  along512[float32](alongWords12, alongWords32, 1, 1),
 		straightAcross: across512[float32](acrossWords12, acrossWords32, 1),
-	},
-	bfloat16s: wordsOfBFloat16s512, helpers: helpers512,
-}
+	})
+)
 
 var formatHalves512 = &format{
 	rows: 12, columns: 32, per: 2, cut: &blocksForVectors,

@@ -35,7 +35,7 @@ func narrow256(dst []uint16, stride int, src []uint32, srcStride, rows, columns 
 	}
 	archsimd.ClearAVXUpperBits()
 	if whole < columns {
-		narrowFrom(whole, dst, stride, src, srcStride, rows, columns)
+		narrowPortable(dst[whole:], stride, src[whole:], srcStride, rows, columns-whole)
 	}
 }
 

@@ -61,12 +61,24 @@ func LayoutOf(t program.Type, rows int) (l Layout, ok bool) {
 }
 
 // Size returns the number of elements in a row.
-func (l Layout) Size() int {
+func (l Layout) Size() int { return Elements(l.Row) }
+
+// Elements returns the number of elements of a tensor with axes of the given sizes.
+func Elements(dims []int) int {
 	n := 1
-	for _, x := range l.Row {
-		n *= x
+	for _, d := range dims {
+		n *= d
 	}
 	return n
+}
+
+// Strides returns the stride of each axis of a tensor in row-major order.
+func Strides(dims []int) []int {
+	strides, stride := make([]int, len(dims)), 1
+	for i, d := range slices.Backward(dims) {
+		strides[i], stride = stride, stride*d
+	}
+	return strides
 }
 
 // Axis returns the axis within a row, counted from 1, that corresponds to axis i of the tensor, or

@@ -17,15 +17,7 @@ import (
 // It does so with the first result of the named calls, and with the adjoint of their first operand,
 // if nothing else reads it.
 func AddInCalls(p *program.Program, names ...string) (*program.Program, error) {
-	uses := make([]int, p.NumValues())
-	for _, n := range p.Nodes {
-		for _, a := range n.Args {
-			uses[a]++
-		}
-	}
-	for _, o := range p.Outputs {
-		uses[o.Value]++
-	}
+	uses := Uses(p)
 	addends, sums := map[program.ID]program.ID{}, map[program.ID]program.ID{} // of results; their sums
 	for i, n := range p.Nodes {
 		for j := range min(len(n.Args), 2) {
@@ -61,6 +53,20 @@ func AddInCalls(p *program.Program, names ...string) (*program.Program, error) {
 		b.Output(o.Name, values[o.Value])
 	}
 	return b.Build()
+}
+
+// Uses counts the operands and outputs of p that each value is.
+func Uses(p *program.Program) []int {
+	uses := make([]int, p.NumValues())
+	for _, n := range p.Nodes {
+		for _, a := range n.Args {
+			uses[a]++
+		}
+	}
+	for _, o := range p.Outputs {
+		uses[o.Value]++
+	}
+	return uses
 }
 
 // firstOf reports whether a node is the first result of one of the named calls, or the adjoint of

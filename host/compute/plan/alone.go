@@ -9,6 +9,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/cpu"
 	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/matmul"
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -70,8 +71,8 @@ func (c *compiler) alone(n *program.Node, id program.ID) error {
 	}
 	c.slotOf[id] = c.newSlot(n.Type)
 	in.out = []int{c.slotOf[id]}
-	constant := func(s int) bool { return c.slots[s].constant != nil }
-	if !slices.ContainsFunc(in.in, func(s int) bool { return !constant(s) }) { // computed once, too
+	varies := func(s int) bool { return c.slots[s].constant == nil }
+	if !slices.ContainsFunc(in.in, varies) { // computed once, too
 		args := lists.Map(in.in, func(s int) any { return c.slots[s].constant })
 		return in.run(args, []any{c.newConstant(c.slotOf[id])}, loops.InOrder)
 	}
@@ -81,9 +82,8 @@ func (c *compiler) alone(n *program.Node, id program.ID) error {
 
 // newConstant makes a slot a constant and returns its memory.
 func (c *compiler) newConstant(at int) any {
-	s := &c.slots[at]
-	s.constant = reflect.MakeSlice(reflect.SliceOf(s.element()), s.size, s.size).Interface()
-	return s.constant
+	c.slots[at].constant = c.slots[at].allocate()
+	return c.slots[at].constant
 }
 
 // repeated computes an elementwise operation of a tensor and of another one that is the same for
@@ -159,7 +159,7 @@ func (c *compiler) product(n *program.Node) (function, error) {
 }
 
 func layoutOf(t program.Type, batch, contracted []int) (l matmul.Layout) {
-	strides := stridesOf(t.Shape)
+	strides := passes.Strides(t.Shape)
 	pick := func(axes []int) (list []matmul.Axis) {
 		for _, i := range axes {
 			list = append(list, matmul.Axis{Size: t.Shape[i], Stride: strides[i]})
@@ -171,54 +171,40 @@ func layoutOf(t program.Type, batch, contracted []int) (l matmul.Layout) {
 	return l
 }
 
-func stridesOf(shape []int) []int {
-	strides, stride := make([]int, len(shape)), 1
-	for i := len(shape) - 1; i >= 0; i-- {
-		strides[i], stride = stride, stride*shape[i]
-	}
-	return strides
-}
-
 // move copies elements by their index: those of a slice, a concatenation or a transposition.
 func (c *compiler) move(n *program.Node) function {
-	to := stridesOf(n.Type.Shape)
+	to, t := passes.Strides(n.Type.Shape), c.p.TypeOf(n.Args[0])
+	from, first := passes.Strides(t.Shape), 0
+	strides := make([]int, len(from)) // of the elements that are copied
 	switch n.Op {
 	case program.OpTranspose:
-		t := c.p.TypeOf(n.Args[0])
 		if len(t.Shape) == 2 && n.Attr.Axes[0] == 1 && t.DType == program.Float {
 			return transpose(t.Shape[0], t.Shape[1])
 		}
-		from := stridesOf(t.Shape)
-		strides := make([]int, len(from))
 		for i, axis := range n.Attr.Axes {
 			strides[i] = from[axis]
 		}
-		return func(in, out []any, _ loops.Parallel) error {
-			copyStrided(out[0], in[0], n.Type.Shape, to, strides, 0, 0)
-			return nil
-		}
 	case program.OpSlice:
-		from := stridesOf(c.p.TypeOf(n.Args[0]).Shape)
-		first, strides := 0, make([]int, len(from))
 		for i, s := range from {
 			first += n.Attr.Start[i] * s
 			strides[i] = s * n.Attr.Stride[i]
 		}
-		return func(in, out []any, _ loops.Parallel) error {
-			copyStrided(out[0], in[0], n.Type.Shape, to, strides, 0, first)
-			return nil
-		}
+	default:
+		return concatenate(lists.Map(n.Args, c.p.TypeOf), n.Attr.Axes[0], to)
 	}
-	shapes := make([][]int, len(n.Args))
-	for i, a := range n.Args {
-		shapes[i] = c.p.TypeOf(a).Shape
+	return func(in, out []any, _ loops.Parallel) error {
+		copyStrided(out[0], in[0], n.Type.Shape, to, strides, 0, first)
+		return nil
 	}
-	axis := n.Attr.Axes[0]
+}
+
+// concatenate joins tensors along an axis; to are the strides of the result.
+func concatenate(types []program.Type, axis int, to []int) function {
 	return func(in, out []any, _ loops.Parallel) error {
 		first := 0
-		for i, shape := range shapes {
-			copyStrided(out[0], in[i], shape, to, stridesOf(shape), first*to[axis], 0)
-			first += shape[axis]
+		for i, t := range types {
+			copyStrided(out[0], in[i], t.Shape, to, passes.Strides(t.Shape), first*to[axis], 0)
+			first += t.Shape[axis]
 		}
 		return nil
 	}
@@ -229,10 +215,8 @@ func transpose(rows, columns int) function {
 	const band = 32
 	return func(in, out []any, parallel loops.Parallel) error {
 		src, dst := floats(in[0]), floats(out[0])
-		parallel((columns+band-1)/band, func(i int) {
-			first := i * band
-			loops.Transpose(dst[first*rows:], rows, src[first:], columns, rows,
-				min(band, columns-first), nil)
+		loops.InParts(columns, band, parallel, func(from, to int) {
+			loops.Transpose(dst[from*rows:], rows, src[from:], columns, rows, to-from, nil)
 		})
 		return nil
 	}
@@ -295,8 +279,7 @@ func (c *compiler) folds(n *program.Node) function {
 	return func(in, out []any, parallel loops.Parallel) error {
 		x, dst := floats(in[0]), floats(out[0])
 		const each = 64
-		parallel((columns+each-1)/each, func(task int) {
-			from, to := task*each, min(columns, (task+1)*each)
+		loops.InParts(columns, each, parallel, func(from, to int) {
 			var all [each]float64
 			for i := range all {
 				all[i] = first

@@ -9,6 +9,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/cpu"
 	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/passes"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -129,7 +130,7 @@ func (c *compiler) bindOutputs() {
 	for i, o := range c.p.Outputs {
 		s, t := c.slotOf[c.source[o.Value]], c.p.TypeOf(o.Value)
 		same := c.replaced[i]
-		if slot := c.slots[s]; slot.input < 0 && slot.output < 0 && slot.constant == nil &&
+		if c.slots[s].inside() &&
 			(same < 0 || c.overwrites(s, c.slotOf[same], c.name(c.source[o.Value], true) == inName(same))) {
 			c.slots[s].output = i
 			continue
@@ -186,7 +187,7 @@ func (c *compiler) arrange() {
 		if n.Op == program.OpCall {
 			key = fmt.Sprintf("%p %v", n.Attr.Call, n.Args)
 		}
-		reads := c.groupsRead(n)
+		reads := c.groupsRead(id)
 		last := -1 // the last group that is read, except those that come first
 		for _, g := range reads {
 			if !c.groups[g].numbers {
@@ -215,7 +216,7 @@ func (c *compiler) arrange() {
 		to := &c.groups[at]
 		to.nodes = append(to.nodes, id)
 		ofCall[key], c.place[id] = at, at
-		for _, g := range c.groupsRead(n) {
+		for _, g := range c.groupsRead(id) {
 			if of := &c.groups[g]; g != at {
 				to.fromInputs = to.fromInputs && of.numbers
 				if of.read = of.read || of.reader >= 0 && of.reader != at; !of.read {
@@ -228,12 +229,10 @@ func (c *compiler) arrange() {
 }
 
 // groupsRead lists the groups whose values a node reads.
-func (c *compiler) groupsRead(n *program.Node) (list []int) {
-	for _, a := range n.Args {
-		for _, s := range c.sources(a) {
-			if g := c.place[s]; g >= 0 && !slices.Contains(list, g) {
-				list = append(list, g)
-			}
+func (c *compiler) groupsRead(id program.ID) (list []int) {
+	for _, s := range c.reads(id) {
+		if g := c.place[s]; g >= 0 && !slices.Contains(list, g) {
+			list = append(list, g)
 		}
 	}
 	return list
@@ -296,13 +295,9 @@ func (c *compiler) joinAdjoints() error {
 // unless they depend on that.
 func (c *compiler) readBefore() {
 	readers := map[program.ID][]int{}
-	for g, group := range c.groups {
-		for _, id := range slices.Concat(group.nodes, group.adjoint) {
-			for _, a := range c.p.Node(id).Args {
-				for _, s := range c.sources(a) {
-					readers[s] = append(readers[s], g)
-				}
-			}
+	for g := range c.groups {
+		for _, s := range c.readBy(g) {
+			readers[s] = append(readers[s], g)
 		}
 	}
 	c.earlier = map[int][]int{}
@@ -320,11 +315,7 @@ func (c *compiler) readBefore() {
 
 // key is [callKey] of values.
 func (c *compiler) key(of *program.Call, args []program.ID) string {
-	sources := make([]int, len(args))
-	for i, a := range args {
-		sources[i] = int(c.source[a])
-	}
-	return callKey(of, sources)
+	return callKey(of, lists.Map(args, func(a program.ID) int { return int(c.source[a]) }))
 }
 
 // needs reports whether a group is another one, or depends on it.
@@ -341,13 +332,9 @@ func (c *compiler) needs(g, other int, seen map[int]bool) bool {
 // before lists the groups that compute what a group reads, and those of earlier.
 func (c *compiler) before(g int) (list []int) {
 	list = slices.Clone(c.earlier[g])
-	for _, id := range slices.Concat(c.groups[g].nodes, c.groups[g].adjoint) {
-		for _, a := range c.p.Node(id).Args {
-			for _, s := range c.sources(a) {
-				if at := c.place[s]; at >= 0 && at != g {
-					list = append(list, at)
-				}
-			}
+	for _, s := range c.readBy(g) {
+		if at := c.place[s]; at >= 0 && at != g {
+			list = append(list, at)
 		}
 	}
 	return list
@@ -421,15 +408,7 @@ func (c *compiler) inPass(n *program.Node) bool {
 // accumulate finds sums of scattered values and of another value that nothing else reads, as in the
 // gradient of an embedding that is the head, too.
 func (c *compiler) accumulate() {
-	uses := make([]int, c.p.NumValues())
-	for i := range c.p.Nodes {
-		for _, a := range c.p.Nodes[i].Args {
-			uses[a]++
-		}
-	}
-	for _, o := range c.p.Outputs {
-		uses[o.Value]++
-	}
+	uses := passes.Uses(c.p)
 	c.added = make([]bool, c.p.NumValues())
 	for i := range c.p.Nodes {
 		n := &c.p.Nodes[i]
@@ -477,23 +456,30 @@ func (c *compiler) sources(id program.ID) []program.ID {
 	if !c.free[id] {
 		return []program.ID{id}
 	}
-	var list []program.ID
-	for _, a := range c.p.Node(id).Args {
-		list = append(list, c.sources(a)...)
+	return c.reads(id)
+}
+
+// reads lists the sources of the operands of nodes.
+func (c *compiler) reads(nodes ...program.ID) (list []program.ID) {
+	for _, id := range nodes {
+		for _, a := range c.p.Node(id).Args {
+			list = append(list, c.sources(a)...)
+		}
 	}
 	return list
+}
+
+// readBy lists the values in memory that a group reads.
+func (c *compiler) readBy(g int) []program.ID {
+	return c.reads(slices.Concat(c.groups[g].nodes, c.groups[g].adjoint)...)
 }
 
 // usedOutside marks the values that are outputs, or that another group reads.
 func (c *compiler) usedOutside() []bool {
 	used := make([]bool, c.p.NumValues())
-	for g, group := range c.groups {
-		for _, id := range slices.Concat(group.nodes, group.adjoint) {
-			for _, a := range c.p.Node(id).Args {
-				for _, s := range c.sources(a) {
-					used[s] = used[s] || c.place[s] != g
-				}
-			}
+	for g := range c.groups {
+		for _, s := range c.readBy(g) {
+			used[s] = used[s] || c.place[s] != g
 		}
 	}
 	for _, o := range c.p.Outputs {
@@ -516,11 +502,9 @@ func (c *compiler) pass(nodes []program.ID, used []bool) error {
 	inParts := slices.Clone(used) // values that are read by other parts
 	for _, id := range nodes {
 		last := -1
-		for _, a := range c.p.Node(id).Args {
-			for _, s := range c.sources(a) {
-				if at, ok := part[s]; ok {
-					last = max(last, at)
-				}
+		for _, s := range c.reads(id) {
+			if at, ok := part[s]; ok {
+				last = max(last, at)
 			}
 		}
 		if last >= 0 {
@@ -542,11 +526,9 @@ func (c *compiler) pass(nodes []program.ID, used []bool) error {
 		parts = append(parts, []program.ID{id})
 	}
 	for _, id := range nodes {
-		for _, a := range c.p.Node(id).Args {
-			for _, s := range c.sources(a) {
-				if at, ok := part[s]; ok && at != part[id] {
-					inParts[s] = true
-				}
+		for _, s := range c.reads(id) {
+			if at, ok := part[s]; ok && at != part[id] {
+				inParts[s] = true
 			}
 		}
 	}
@@ -624,20 +606,12 @@ func (c *compiler) extract(nodes []program.ID, used []bool) (p *program.Program,
 	b := program.NewSimplifier(c.p.Name)
 	values := map[program.ID]program.Value{}
 	var value func(id program.ID) program.Value
-	write := func(id program.ID) program.Value {
-		n := c.p.Node(id)
-		args := make([]program.Value, len(n.Args))
-		for i, a := range n.Args {
-			args[i] = value(a)
-		}
-		values[id] = b.Apply(n.Op, n.Attr, n.Type, args...)
-		return values[id]
-	}
 	value = func(id program.ID) program.Value {
-		if v, ok := values[id]; ok {
-			return v
+		if _, ok := values[id]; !ok { // an input is known, and what else is read is free
+			n := c.p.Node(id)
+			values[id] = b.Apply(n.Op, n.Attr, n.Type, lists.Map(n.Args, value)...)
 		}
-		return write(id) // it is free
+		return values[id]
 	}
 	var read func(id program.ID)
 	read = func(id program.ID) {
@@ -663,7 +637,7 @@ func (c *compiler) extract(nodes []program.ID, used []bool) (p *program.Program,
 		values[id] = b.Input(name, c.p.TypeOf(id))
 	}
 	for _, id := range nodes {
-		write(id)
+		value(id)
 	}
 	for _, id := range nodes {
 		if used[id] {

@@ -135,16 +135,16 @@ func Compile(p *program.Program, o Options) (plan *Plan, err error) {
 	}
 	c.sideBySide()
 	plan = &Plan{p: p, instructions: c.list, slots: c.slots, pool: cmp.Or(o.Pool, &memory.Pool{})}
+	for i := range p.Inputs { // its slot is i
+		plan.slots[i].bfloat16 = true
+	}
 	for i := range c.list {
 		in := &c.list[i]
 		in.all = slices.Concat(in.in, in.out)
 		plan.most = max(plan.most, len(in.all))
-	}
-	for i := range p.Inputs { // its slot is i
-		plan.slots[i].bfloat16 = true
-		for _, in := range c.list {
-			for k, s := range in.in {
-				plan.slots[i].bfloat16 = plan.slots[i].bfloat16 && (s != i || listed(in.bfloat16, k))
+		for k, s := range in.in {
+			if s >= 0 && !listed(in.bfloat16, k) {
+				plan.slots[s].bfloat16 = false
 			}
 		}
 	}
@@ -198,6 +198,14 @@ func (p *Plan) assign() {
 
 // element returns the type of the elements in memory.
 func (s slot) element() reflect.Type { return cpu.Element(s.dtype, s.stored) }
+
+// inside reports whether a slot is neither an input nor an output nor a constant.
+func (s slot) inside() bool { return s.input < 0 && s.output < 0 && s.constant == nil }
+
+// allocate returns new memory for a slot.
+func (s slot) allocate() any {
+	return reflect.MakeSlice(reflect.SliceOf(s.element()), s.size, s.size).Interface()
+}
 
 // ReadsBFloat16 reports whether an input may be in bfloat16, []uint16.
 func (p *Plan) ReadsBFloat16(input int) bool { return p.slots[input].bfloat16 }
@@ -314,11 +322,9 @@ func (p *Plan) begin() *run {
 	for i, s := range p.slots {
 		m.slots[i] = s.constant
 	}
-	for _, list := range p.gives {
-		for _, id := range list {
-			if s := p.slots[id]; p.small {
-				m.slots[id] = reflect.MakeSlice(reflect.SliceOf(s.element()), s.size, s.size).Interface()
-			}
+	if p.small {
+		for _, id := range slices.Concat(p.gives...) {
+			m.slots[id] = p.slots[id].allocate()
 		}
 	}
 	return m

@@ -26,8 +26,7 @@ func (c *compiler) sideBySide() {
 func (c *compiler) besides(a, b *instruction) bool {
 	of := func(in *instruction) (ok bool) {
 		return in.passes != nil && !slices.ContainsFunc(slices.Concat(in.in, in.out), func(s int) bool {
-			slot := c.slots[s]
-			return slot.input < 0 && slot.output < 0 && slot.size > 1 && slot.constant == nil
+			return c.slots[s].inside() && c.slots[s].size > 1
 		})
 	}
 	return of(a) && of(b) && !c.disturbs(a, b) && !c.disturbs(b, a)

@@ -117,8 +117,7 @@ func (c *compiler) storeBools() {
 	}
 	for i := range c.slots {
 		s := &c.slots[i]
-		if s.dtype == program.Bool && s.size%8 == 0 && !whole[i] && s.input < 0 && s.output < 0 &&
-			s.constant == nil {
+		if s.dtype == program.Bool && s.size%8 == 0 && !whole[i] && s.inside() {
 			s.stored, s.size = passes.Bits, s.size/8
 		}
 	}
@@ -127,16 +126,19 @@ func (c *compiler) storeBools() {
 // shorten stores values in bfloat16 that every reader rounds, where the instruction that computes
 // them can.
 func (c *compiler) shorten() {
-	keeps := make([]bool, len(c.slots)) // slots that an instruction reads unrounded
+	keeps := map[int]bool{} // slots that an instruction reads unrounded
 	for _, in := range c.list {
 		for i, s := range in.in {
-			keeps[max(s, 0)] = keeps[max(s, 0)] || s >= 0 && !listed(in.rounds, i)
+			keeps[s] = keeps[s] || !listed(in.rounds, i)
 		}
 	}
 	for _, in := range c.list {
 		for i, id := range in.out {
-			if s := &c.slots[max(id, 0)]; id >= 0 && listed(in.short, i) && !keeps[id] && s.output < 0 &&
-				s.dtype == program.Float && s.stored == "" {
+			if id < 0 || !listed(in.short, i) || keeps[id] {
+				continue
+			}
+			s := &c.slots[id]
+			if s.output < 0 && s.dtype == program.Float && s.stored == "" {
 				s.stored = passes.BFloat16
 			}
 		}
@@ -156,8 +158,7 @@ func (c *compiler) reuse() {
 		}
 	}
 	within := func(s int) bool {
-		return s >= 0 && c.slots[s].input < 0 && c.slots[s].output < 0 && c.slots[s].constant == nil &&
-			c.slots[s].size > 1 // updates side by side share numbers
+		return s >= 0 && c.slots[s].inside() && c.slots[s].size > 1 // updates side by side share numbers
 	}
 	for i, in := range c.list {
 		for o, to := range in.out {
@@ -192,8 +193,7 @@ func converting(from, to int, at passes.Storage, widen bool) instruction {
 		run: func(in, out []any, parallel loops.Parallel) error {
 			const each = 1 << 16
 			n := reflect.ValueOf(out[0]).Len()
-			parallel((n+each-1)/each, func(task int) {
-				from, to := task*each, min(n, (task+1)*each)
+			loops.InParts(n, each, parallel, func(from, to int) {
 				switch half, _ := in[0].([]uint16); {
 				case widen && at == passes.Float16:
 					for i := from; i < to; i++ {

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/internal/linalg"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
@@ -158,11 +159,7 @@ func matrices(x reference.Tensor, batch, rows, cols []int) stack {
 // mergedStride returns the stride of the given axes merged into one. ok is false if their elements
 // are not equally spaced.
 func mergedStride(shape, axes []int) (stride int, ok bool) {
-	all, step := make([]int, len(shape)), 1
-	for i, d := range slices.Backward(shape) {
-		all[i] = step
-		step *= d
-	}
+	all := passes.Strides(shape)
 	next := 0 // the stride that the next axis to the left must have
 	for _, axis := range slices.Backward(axes) {
 		switch {

@@ -27,8 +27,10 @@ type Pending struct {
 	refreshes map[string]*pendingRefresh // by tensor
 	// memory keeps the copies of the states that the last refresh of a tensor read. The next
 	// refresh reuses it, since allocating would lengthen the copying, which blocks steps.
-	memory   map[string]map[string][]float32
-	failures map[string]int // refreshes in a row that failed, by tensor
+	memory map[string]map[string][]float32
+	// Failures has, for each tensor, how many of its latest refreshes have failed in a row. It is
+	// stored in checkpoints.
+	Failures map[string]int
 	workers  sync.WaitGroup
 	stopped  atomic.Bool
 }
@@ -150,10 +152,7 @@ func (p *pendingRefresh) compute(execute Executor) {
 			in[input.Name] = reference.Float(float64(p.step))
 			continue
 		}
-		values := make([]float64, input.Type.Size())
-		for i, x := range p.in[input.Name] {
-			values[i] = float64(x)
-		}
+		values := lists.Map(p.in[input.Name], func(x float32) float64 { return float64(x) })
 		in[input.Name] = reference.Floats(values, input.Type.Shape...)
 	}
 	var out map[string]reference.Tensor
@@ -346,17 +345,10 @@ func (e recordedError) Error() string { return e.text }
 // isFault reports whether an error is a panic of the executor, in this process or recorded in a
 // checkpoint.
 func isFault(err error) bool {
-	var caught *recovered.PanicError
-	var recorded recordedError
-	return errors.As(err, &caught) || errors.As(err, &recorded) && recorded.fault
+	_, caught := errors.AsType[*recovered.PanicError](err)
+	recorded, _ := errors.AsType[recordedError](err)
+	return caught || recorded.fault
 }
-
-// Failures returns, for each tensor, how many of its latest refreshes have failed in a row. It is
-// stored in checkpoints.
-func (p *Pending) Failures() map[string]int { return p.failures }
-
-// RestoreFailures restores the counts of [Pending.Failures] from a checkpoint.
-func (p *Pending) RestoreFailures(failures map[string]int) { p.failures = failures }
 
 func (p *pendingRefresh) name(output string) string {
 	return "refresh/" + p.target.Tensor + "/" + output

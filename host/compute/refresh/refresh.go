@@ -193,20 +193,20 @@ func (r *Refresher) countFailures(
 			continue
 		}
 		if err == nil {
-			delete(pending.failures, name)
+			delete(pending.Failures, name)
 			continue
 		}
 		if isFault(err) {
 			return failed, fmt.Errorf("refresh of %s: %w", name, err)
 		}
-		if pending.failures == nil {
-			pending.failures = map[string]int{}
+		if pending.Failures == nil {
+			pending.Failures = map[string]int{}
 		}
-		pending.failures[name]++
+		pending.Failures[name]++
 		failed = append(failed, name)
-		if pending.failures[name] > toleratedFailures {
+		if pending.Failures[name] > toleratedFailures {
 			return failed, fmt.Errorf("refresh of %s failed %d times in a row: %w",
-				name, pending.failures[name], err)
+				name, pending.Failures[name], err)
 		}
 	}
 	return failed, nil

@@ -106,13 +106,16 @@ func (s Shape) Rank() int { return len(s.Dimensions) }
 // IsScalar reports whether the shape has no dimensions.
 func (s Shape) IsScalar() bool { return len(s.Dimensions) == 0 }
 
-// Dim returns a dimension. Negative axes are counted from the last, which is −1.
-func (s Shape) Dim(axis int) int {
-	if axis < 0 {
-		axis += s.Rank()
+// Axis returns the number of an axis. Negative ones are counted from the last, which is −1.
+func (s Shape) Axis(i int) int {
+	if i < 0 {
+		return i + s.Rank()
 	}
-	return s.Dimensions[axis]
+	return i
 }
+
+// Dim returns a dimension. Negative axes are counted from the last, as by [Shape.Axis].
+func (s Shape) Dim(axis int) int { return s.Dimensions[s.Axis(axis)] }
 
 // Size returns the number of elements.
 func (s Shape) Size() int {

@@ -160,12 +160,9 @@ func typeOf(s shapes.Shape) program.Type {
 
 // shapeOf returns the shape of an output.
 func (s Stage) shapeOf(name string, t program.Type) shapes.Shape {
-	dtype, ok := s.Stored[name]
-	if !ok {
-		dtype = map[program.DType]shapes.DType{program.Float: shapes.Float32,
-			program.Int: shapes.Int32, program.Uint: shapes.Uint32, program.Bool: shapes.Bool}[t.DType]
-	}
-	return shapes.Make(dtype, t.Shape...)
+	shape := lower.ShapeOf(t)
+	shape.DType = cmp.Or(s.Stored[name], shape.DType)
+	return shape
 }
 
 // Compile compiles the stage for a device.

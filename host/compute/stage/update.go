@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/transform"
@@ -115,13 +116,11 @@ func shapesOf(jobs []Job) map[string]shapes.Shape {
 	for _, j := range jobs {
 		for _, in := range j.Program.Inputs {
 			if name, bound := j.Inputs[in.Name]; bound {
-				dtype := shapes.Float32
-				if in.Type.DType == program.Uint { // a key of random bits
-					dtype = shapes.Uint32
-				} else if storage, ok := j.Storage[name]; ok {
-					dtype = DType(storage)
+				shape := lower.ShapeOf(in.Type)
+				if storage, ok := j.Storage[name]; ok {
+					shape.DType = DType(storage)
 				}
-				all[name] = shapes.Make(dtype, in.Type.Shape...)
+				all[name] = shape
 			}
 		}
 	}

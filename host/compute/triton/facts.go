@@ -211,5 +211,5 @@ func (w *writer) ldexp(_ *program.Node, args []value) value {
 		return w.apply("arith.mulf", x, power(w.apply("arith.subi", n, half)))
 	}
 	v := w.library("__nv_ldexpf", x, n)
-	return w.selectValue(w.compare("arith.cmpf", "uno", exponent, exponent), exponent, v)
+	return w.selectValue(w.compare("uno", exponent, exponent), exponent, v)
 }

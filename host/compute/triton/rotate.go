@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -52,7 +53,7 @@ func (r rotation) inner() int {
 func (w *writer) hadamard(n *program.Node, args []value) value {
 	l, _ := w.layout(n.Type)
 	x, r := w.broadcastTo(args[0], w.dims(l)), rotationOf(n.Attr.Block)
-	size := product(x.dims)
+	size := passes.Elements(x.dims)
 	if !r.fits(size) {
 		panic(w.current(fmt.Sprintf("a tile of %d elements is too small to rotate blocks of %d",
 			size, r.block)))
@@ -84,14 +85,6 @@ func (w *writer) hadamard(n *program.Node, args []value) value {
 		y = w.apply("arith.mulf", y, w.number(y, scale))
 	}
 	return w.reshapeTo(y, x.dims)
-}
-
-func product(dims []int) int {
-	n := 1
-	for _, d := range dims {
-		n *= d
-	}
-	return n
 }
 
 func (w *writer) transpose(x value, order ...int) value {
@@ -154,11 +147,11 @@ func (w *writer) signs(size, block int, factor float64) value {
 		}
 		v = w.apply("arith.andi", w.apply("arith.shrui", w.number(v, parities), v), w.number(v, 1))
 		sign := func(x float64) value { return w.broadcastTo(w.constant("bf16", x), dims) }
-		even := w.compare("arith.cmpi", "eq", v, w.number(v, 0))
+		even := w.compare("eq", v, w.number(v, 0))
 		signs := w.selectValue(even, sign(factor), sign(-factor))
 		if block < size {
 			apart := w.apply("arith.xori", i, j)
-			sameRun := w.compare("arith.cmpi", "ult", apart, w.number(apart, float64(block)))
+			sameRun := w.compare("ult", apart, w.number(apart, float64(block)))
 			signs = w.selectValue(sameRun, signs, sign(0))
 		}
 		return signs

@@ -39,7 +39,7 @@ func init() { // a literal would be an initialization cycle: some rules read the
 		program.OpNot:   (*writer).not,
 		program.OpIsFinite: func(w *writer, _ *program.Node, args []value) value {
 			size := w.apply("math.absf", args[0])
-			return w.compare("arith.cmpf", "olt", size, w.number(args[0], math.Inf(1)))
+			return w.compare("olt", size, w.number(args[0], math.Inf(1)))
 		},
 
 		program.OpAdd:   (*writer).add,
@@ -110,12 +110,7 @@ func choose(d program.DType, options []string) string {
 
 func comparison(predicates ...string) rule {
 	return func(w *writer, n *program.Node, args []value) value {
-		d := w.p.TypeOf(n.Args[0]).DType
-		op := "arith.cmpi"
-		if d == program.Float {
-			op = "arith.cmpf"
-		}
-		return w.compare(op, choose(d, predicates), args[0], args[1])
+		return w.compare(choose(w.p.TypeOf(n.Args[0]).DType, predicates), args[0], args[1])
 	}
 }
 
@@ -189,8 +184,8 @@ func (w *writer) spread(v value, dims []int) value {
 func (w *writer) reciprocalParts(y value) (high, low value) {
 	r := w.apply("tt.precise_divf", w.number(y, 1), y)
 	size := w.apply("math.absf", r)
-	nonzero := w.compare("arith.cmpf", "ogt", size, w.number(r, 0))
-	finite := w.compare("arith.cmpf", "olt", size, w.number(r, math.Inf(1)))
+	nonzero := w.compare("ogt", size, w.number(r, 0))
+	finite := w.compare("olt", size, w.number(r, math.Inf(1)))
 	regular := w.apply("arith.andi", nonzero, finite)
 	bits := w.bits(r, "i32")
 	high = w.bits(w.apply("arith.subi", bits, w.number(bits, 3)), "f32") // certainly below 1/y
@@ -242,14 +237,13 @@ func (w *writer) neg(n *program.Node, args []value) value {
 func (w *writer) sign(n *program.Node, args []value) value {
 	x := args[0]
 	zero, one, minus := w.number(x, 0), w.number(x, 1), w.number(x, -1)
-	op, greater, less := "arith.cmpi", "sgt", "slt"
-	rest := zero
+	greater, less, rest := "sgt", "slt", zero
 	if n.Type.DType == program.Float {
-		op, greater, less = "arith.cmpf", "ogt", "olt"
-		rest = w.selectValue(w.compare(op, "uno", x, x), x, zero)
+		greater, less = "ogt", "olt"
+		rest = w.selectValue(w.compare("uno", x, x), x, zero)
 	}
-	positive := w.compare(op, greater, x, zero)
-	return w.selectValue(positive, one, w.selectValue(w.compare(op, less, x, zero), minus, rest))
+	positive := w.compare(greater, x, zero)
+	return w.selectValue(positive, one, w.selectValue(w.compare(less, x, zero), minus, rest))
 }
 
 // selectValue returns x where the condition holds, and y elsewhere.
@@ -275,9 +269,9 @@ func (w *writer) convert(n *program.Node, args []value) value {
 	case elem(from) == elem(to):
 		return x
 	case to == program.Bool && from == program.Float:
-		return w.compare("arith.cmpf", "une", x, w.number(x, 0))
+		return w.compare("une", x, w.number(x, 0))
 	case to == program.Bool:
-		return w.compare("arith.cmpi", "ne", x, w.number(x, 0))
+		return w.compare("ne", x, w.number(x, 0))
 	case to == program.Float && from == program.Int:
 		return w.cast("arith.sitofp", x, "f32")
 	case to == program.Float:

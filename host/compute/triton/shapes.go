@@ -11,14 +11,17 @@ import (
 )
 
 func (w *writer) node(id program.ID, n *program.Node, args []parts) parts {
-	if reason, ok := passes.UnsupportedByRows[n.Op]; ok {
-		panic(w.refuseNode(id, n, reason))
+	w.current = func(reason string) error {
+		node := fmt.Sprintf("%%%d = %s", id, n.Op)
+		return &passes.Refusal{Program: w.p.Name, Node: node, Reason: reason}
 	}
-	w.current = func(reason string) error { return w.refuseNode(id, n, reason) }
+	if reason, ok := passes.UnsupportedByRows[n.Op]; ok {
+		panic(w.current(reason))
+	}
 	l, _ := w.layout(n.Type)
 	info, _ := n.Op.Info()
 	if info.Class == program.ClassReduce {
-		return w.reduceParts(id, n, l, args[0])
+		return w.reduceParts(n, l, args[0])
 	}
 	for _, a := range args {
 		if len(a) > 1 && len(a) != len(w.pieces(l)) {
@@ -27,15 +30,15 @@ func (w *writer) node(id program.ID, n *program.Node, args []parts) parts {
 	}
 	return w.eachPart(l, func() value {
 		tiles := lists.Map(args, func(a parts) value { return a.of(w.part) })
-		return w.tileNode(id, n, tiles)
+		return w.tileNode(n, tiles)
 	})
 }
 
 // reduceParts lowers a reduction: it reduces each part and, if the divided axis is reduced,
 // combines the parts.
-func (w *writer) reduceParts(id program.ID, n *program.Node, l layout, x parts) parts {
+func (w *writer) reduceParts(n *program.Node, l layout, x parts) parts {
 	from, _ := w.layout(w.p.TypeOf(n.Args[0]))
-	folded := w.eachPart(from, func() value { return w.tileNode(id, n, []value{x.of(w.part)}) })
+	folded := w.eachPart(from, func() value { return w.tileNode(n, []value{x.of(w.part)}) })
 	if len(folded) == len(w.pieces(l)) {
 		return folded
 	}
@@ -50,41 +53,36 @@ func (w *writer) reduceParts(id program.ID, n *program.Node, l layout, x parts) 
 }
 
 // tileNode lowers one operation for one part of a row.
-func (w *writer) tileNode(id program.ID, n *program.Node, args []value) value {
+func (w *writer) tileNode(n *program.Node, args []value) value {
 	shared := slices.ContainsFunc(n.Args, w.isShared)
 	info, _ := n.Op.Info()
 	switch info.Class {
 	case program.ClassUnary, program.ClassBinary, program.ClassCompare, program.ClassElementwise:
 		given := args
-		args = w.broadcastOperands(id, n, args)
+		args = w.broadcastOperands(n, args)
 		shared = false // it is repeated
 		w.divisor = value{}
 		if n.Op == program.OpDiv && !equal(given[1].dims, args[1].dims) {
 			w.divisor = given[1]
 		}
 	case program.ClassShape, program.ClassReduce, program.ClassLinear:
-		w.requireRows(id, n, n.Type)
+		w.requireRows(n.Type)
 	}
 	if shared && n.Op != program.OpBroadcast {
-		panic(w.refuseNode(id, n, "it reads a value that all rows share"))
+		panic(w.current("it reads a value that all rows share"))
 	}
 	return rules[n.Op](w, n, args)
 }
 
-func (w *writer) refuseNode(id program.ID, n *program.Node, reason string) error {
-	node := fmt.Sprintf("%%%d = %s", id, n.Op)
-	return &passes.Refusal{Program: w.p.Name, Node: node, Reason: reason}
-}
-
 // requireRows refuses the program if a tensor does not have elements in every row.
-func (w *writer) requireRows(id program.ID, n *program.Node, t program.Type) {
+func (w *writer) requireRows(t program.Type) {
 	if _, ok := w.layout(t); !ok && t.Size() > 1 {
-		panic(w.refuseNode(id, n, fmt.Sprintf("type %s: some rows would have no elements", t)))
+		panic(w.current(fmt.Sprintf("type %s: some rows would have no elements", t)))
 	}
 }
 
 // broadcastOperands broadcasts operands along the axes where another operand is longer.
-func (w *writer) broadcastOperands(id program.ID, n *program.Node, args []value) []value {
+func (w *writer) broadcastOperands(n *program.Node, args []value) []value {
 	var dims []int
 	var outer []int // the axes that count rows
 	for i, a := range n.Args {
@@ -92,7 +90,7 @@ func (w *writer) broadcastOperands(id program.ID, n *program.Node, args []value)
 		if w.isShared(a) {
 			continue
 		}
-		w.requireRows(id, n, t)
+		w.requireRows(t)
 		l, ok := w.layout(t)
 		switch {
 		case !ok || len(t.Shape) == 0:
@@ -100,7 +98,7 @@ func (w *writer) broadcastOperands(id program.ID, n *program.Node, args []value)
 		case outer == nil:
 			outer = t.Shape[:l.Outer]
 		case !slices.Equal(outer, t.Shape[:l.Outer]):
-			panic(w.refuseNode(id, n, "rows of its operands are repeated"))
+			panic(w.current("rows of its operands are repeated"))
 		}
 		switch {
 		case args[i].dims == nil:
@@ -108,7 +106,7 @@ func (w *writer) broadcastOperands(id program.ID, n *program.Node, args []value)
 		case dims == nil:
 			dims = slices.Clone(args[i].dims)
 		case len(args[i].dims) != len(dims):
-			panic(w.refuseNode(id, n, "rows of its operands are repeated"))
+			panic(w.current("rows of its operands are repeated"))
 		}
 		for j, d := range args[i].dims {
 			dims[j] = max(dims[j], d)
@@ -118,7 +116,7 @@ func (w *writer) broadcastOperands(id program.ID, n *program.Node, args []value)
 	for i, a := range args {
 		switch {
 		case w.isShared(n.Args[i]) && !w.isRow(a, dims):
-			panic(w.refuseNode(id, n, "a shared vector is not a full row"))
+			panic(w.current("a shared vector is not a full row"))
 		case a.dims != nil && dims == nil:
 			dims = a.dims // all are scalars, of one row
 		case a.dims != nil && len(a.dims) < len(dims):
@@ -234,7 +232,7 @@ func (w *writer) reduction(n *program.Node, args []value) value {
 		}
 		x = w.fold(op, x, axis)
 	}
-	for w.tile == 1 && x.dims != nil && product(x.dims) == 1 {
+	for w.tile == 1 && x.dims != nil && passes.Elements(x.dims) == 1 {
 		x = w.fold(op, x, 0) // to a scalar
 	}
 	x.facts = known

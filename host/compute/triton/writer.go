@@ -191,7 +191,7 @@ func (w *writer) loaded(v value) value {
 		v = w.cast("arith.extf", v, "f32")
 		v.inBFloat16 = true
 	case "i8":
-		v = w.compare("arith.cmpi", "ne", v, w.broadcastTo(w.constant("i8", 0), v.dims))
+		v = w.compare("ne", v, w.broadcastTo(w.constant("i8", 0), v.dims))
 	}
 	return v
 }
@@ -243,7 +243,7 @@ func (w *writer) tileDims(rows int, row ...int) []int {
 	switch {
 	case w.tile > 1:
 		return append([]int{rows}, row...)
-	case product(row) == 1:
+	case passes.Elements(row) == 1:
 		return nil // a scalar
 	}
 	return row
@@ -325,10 +325,15 @@ func (w *writer) column(dims []int) value {
 }
 
 func (w *writer) below(x value, n int) value {
-	return w.compare("arith.cmpi", "slt", x, w.number(x, float64(n)))
+	return w.compare("slt", x, w.number(x, float64(n)))
 }
 
-func (w *writer) compare(op, predicate string, x, y value) value {
+// compare compares floats or integers.
+func (w *writer) compare(predicate string, x, y value) value {
+	op := "arith.cmpi"
+	if x.elem == "f32" {
+		op = "arith.cmpf"
+	}
 	return w.set("i1", x.dims, "%s %s, %s, %s : %s", op, predicate, x.name, y.name, x.typ())
 }
 

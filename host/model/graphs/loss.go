@@ -7,7 +7,9 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/compute/shapes"
+	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -232,15 +234,15 @@ func lossAndAdjoints(h *graph.Node, of head, targets, factors *graph.Node) (
 func rowLosses(call rowsCall, logits, targets,
 	factors *graph.Node) (losses, dLogits *graph.Node, ok bool) {
 	tokens, vocabulary := logits.Shape().Dim(0), logits.Shape().Dim(1)
-	if vocabulary > lower.LargestLoneRow || tokens*vocabulary > math.MaxInt32 {
+	if vocabulary > triton.LargestLoneRow || tokens*vocabulary > math.MaxInt32 {
 		return nil, nil, false // too many logits, if [chunks] found no divisor
 	}
 	p, err := lossRows(tokens, vocabulary)
 	if err != nil {
 		panic(err)
 	}
-	at := lower.InMemory{"gradient": lower.BFloat16}
-	kernel := lower.Subject{Kind: lower.Losses, Stored: at, Largest: lower.LargestLoneRow,
+	at := lower.InMemory{"gradient": passes.BFloat16}
+	kernel := lower.Subject{Kind: lower.Losses, Stored: at, Largest: triton.LargestLoneRow,
 		Of: func(rows int) (*program.Program, error) { return lossRows(rows, vocabulary) }}
 	out, ok := call(logits.Graph(), kernel, p, tokens, []*graph.Node{logits, targets, factors}, at)
 	if !ok {

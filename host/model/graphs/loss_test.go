@@ -9,7 +9,9 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/compute/shapes"
+	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/host/testing/testdevice"
 	"github.com/cage-qat/cage/host/testing/testkernel"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
@@ -27,7 +29,7 @@ func TestLossRows(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		k, err := testkernel.CompileLone(p, rows, lower.InMemory{"gradient": lower.BFloat16})
+		k, err := testkernel.CompileLone(p, rows, lower.InMemory{"gradient": passes.BFloat16})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +89,7 @@ func TestRowLosses(t *testing.T) {
 		return lower.Lower(g, p, inputs), true
 	}
 	const rows = 2
-	for _, vocabulary := range []int{7, lower.LargestLoneRow, lower.LargestLoneRow + 1} {
+	for _, vocabulary := range []int{7, triton.LargestLoneRow, triton.LargestLoneRow + 1} {
 		rng := rand.New(rand.NewPCG(10, uint64(vocabulary)))
 		logits := make([]float32, rows*vocabulary)
 		for i := range logits {
@@ -107,7 +109,7 @@ func TestRowLosses(t *testing.T) {
 			}
 			return append(want, losses, dLogits)
 		})
-		if want := vocabulary <= lower.LargestLoneRow; ok != want {
+		if want := vocabulary <= triton.LargestLoneRow; ok != want {
 			t.Errorf("vocabulary %d: a kernel: %v", vocabulary, ok)
 		}
 		for i, got := range out[2:] {

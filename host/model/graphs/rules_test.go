@@ -10,6 +10,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/fakequant"
 	"github.com/cage-qat/cage/host/compute/graph"
+	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/network"
@@ -195,7 +196,7 @@ func TestJoinedAgain(t *testing.T) {
 		})
 		e, err := d.Compile("gradients", specs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 			out := For(0).Lower(g, p, in, again)
-			for _, k := range engine.KernelsIn(g) {
+			for _, k := range lower.KernelsIn(g) {
 				stores := strings.Count(k.Text, "tt.store")
 				// The kernel of both backward passes writes the adjoints of both operands of the gate.
 				joined = joined || strings.HasPrefix(k.Name, "cage_quantize_backward") && stores == 2

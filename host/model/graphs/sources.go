@@ -4,7 +4,9 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/graph"
 	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/compute/shapes"
+	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/host/model/kernels"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -54,14 +56,14 @@ func kernelAdjoints(x, gainRow, scale, dy, sum *graph.Node) (dx, dGain *graph.No
 	if err != nil {
 		panic(err)
 	}
-	inputs, at := []*graph.Node{x, gainRow, scale, dy}, lower.InMemory{"rounded": lower.BFloat16}
+	inputs, at := []*graph.Node{x, gainRow, scale, dy}, lower.InMemory{"rounded": passes.BFloat16}
 	if engine.ShortOperand(dy).DType() == shapes.BFloat16 {
-		at["dy"] = lower.BFloat16
+		at["dy"] = passes.BFloat16
 	}
 	if sum != nil {
 		inputs = append(inputs, sum)
 	}
-	kernel := lower.Subject{Kind: lower.Norms, Stored: at, Largest: lower.LargestRow,
+	kernel := lower.Subject{Kind: lower.Norms, Stored: at, Largest: triton.LargestRow,
 		Of: func(rows int) (*program.Program, error) { return normAdjointRows(rows, width, sum != nil) }}
 	out, ok := lower.Kernel(x.Graph(), kernel, p, rows, inputs, at)
 	if !ok {

@@ -15,9 +15,9 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/fakequant"
 	"github.com/cage-qat/cage/host/compute/graph"
-	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/host/compute/stage"
+	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/network"
@@ -373,7 +373,7 @@ func TestPredictedLoss(t *testing.T) {
 			text := programs[len(programs)-1]
 			kernel := strings.Contains(text, `name = "cage_loss_rows"`)
 			// An evaluation needs no gradient, and longer rows do not fit.
-			if want := !tc.evaluates && tc.vocabulary <= lower.LargestLoneRow; kernel != want {
+			if want := !tc.evaluates && tc.vocabulary <= triton.LargestLoneRow; kernel != want {
 				t.Errorf("there is a kernel of the loss: %v, want %v", kernel, want)
 			}
 			if loops, many := strings.Contains(text, "stablehlo.while"), tc.batch > 2; loops != many {

@@ -159,7 +159,7 @@ func TestRefreshGradient(t *testing.T) {
 func throughCheckpoint(t *testing.T, c *step.Compiled, s *step.State) *step.State {
 	t.Helper()
 	load := loaded(testrun.Tensors(t, c, s))
-	pending, failures := s.Pending.Records(), s.Pending.Failures()
+	pending, failures := s.Pending.Records(), s.Pending.Failures
 	s.Close()
 	copied, err := c.Upload(load)
 	if err != nil {
@@ -169,7 +169,7 @@ func throughCheckpoint(t *testing.T, c *step.Compiled, s *step.State) *step.Stat
 	if err := c.RestoreRefreshes(copied, pending, load); err != nil {
 		t.Fatal(err)
 	}
-	copied.Pending.RestoreFailures(failures)
+	copied.Pending.Failures = failures
 	return copied
 }
 
