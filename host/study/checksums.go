@@ -26,20 +26,22 @@ func (s *Study) checksums(c Cell) (map[string]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		file, err := path.Open()
-		if errors.Is(err, fs.ErrNotExist) {
-			sums[name] = ""
-			continue
-		}
-		if err == nil {
-			sums[name], err = digest.Of(file)
-			err = errors.Join(err, file.Close())
-		}
-		if err != nil {
+		sums[name], err = fileHash(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
 	}
 	return sums, nil
+}
+
+// fileHash returns the SHA-256 of a file, in hexadecimal.
+func fileHash(path vfs.Path) (string, error) {
+	file, err := path.Open()
+	if err != nil {
+		return "", err
+	}
+	sum, err := digest.Of(file)
+	return sum, errors.Join(err, file.Close())
 }
 
 // writeChecksums records the files of a cell that is done, unless they are recorded already.

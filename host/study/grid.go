@@ -400,23 +400,17 @@ func (r *reader) findStarts(plans []plan, axes []axis) []int {
 			}
 			named[p.init] = labels
 		}
-		wrong := func(what, hint string) {
-			e := r.ErrorAt(p.init.path, "%s", what)
-			e.Hint = hint
-			found.add(e, p.name(axes))
+		if labels == nil {
+			continue
 		}
 		want := maps.Clone(p.labels)
 		for axis, list := range labels {
 			want[axis] = list[0]
 		}
-		const hint = "an axis that is left out has the label of the cell itself"
-		start := byLabels[keyOf(want)]
-		switch {
-		case labels == nil:
-		case start == 0:
-			wrong("no cell has these labels", hint)
-		default:
-			starts[i] = start
+		if starts[i] = byLabels[keyOf(want)]; starts[i] == 0 {
+			const hint = "an axis that is left out has the label of the cell itself"
+			e := r.ErrorAt(p.init.path, "no cell has these labels").WithHint(hint)
+			found.add(e, p.name(axes))
 		}
 	}
 	for i := range plans { // cycles: cells that start from each other

@@ -2,7 +2,6 @@ package study
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 
 	"github.com/cage-qat/cage/host/data/dataset"
@@ -10,7 +9,7 @@ import (
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/rundir"
-	"github.com/cage-qat/cage/internal/digest"
+	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -35,8 +34,8 @@ type origin struct {
 
 // readRecord returns the zero record if it cannot be read.
 func readRecord(dir rundir.Dir) (r record) {
-	if text, err := dir.Provenance().ReadFile(); err == nil {
-		_ = json.Unmarshal(text, &r)
+	if plainjson.ReadFile(dir.Provenance(), &r) != nil {
+		return record{}
 	}
 	return r
 }
@@ -127,11 +126,8 @@ func (in *inputs) changed(dir string, was origin) string {
 func (in *inputs) differs(path vfs.Path, hash string) bool {
 	now, ok := in.hashes[path.Name]
 	if !ok {
-		if f, err := path.Open(); err == nil {
-			if sum, err := digest.Of(f); err == nil {
-				now = sum
-			}
-			_ = f.Close()
+		if sum, err := fileHash(path); err == nil {
+			now = sum
 		}
 		in.hashes[path.Name] = now
 	}

@@ -50,9 +50,8 @@ func load(path string, text []byte, doc *plaintoml.Document, overrides []string)
 	r := &reader{Reader: plaintoml.NewReader(doc), dir: filepath.Dir(path)}
 	top := &table{reader: r, values: doc.Values()}
 	if !top.has("base") && !top.has("study") && (top.has("train") || top.has("model")) {
-		e := doc.ErrorAt("", "describes a training run, not a study")
-		e.Hint = "want [study] and base, the path of such a file, or: cage train " + path
-		return nil, e
+		return nil, doc.ErrorAt("", "describes a training run, not a study").WithHint(
+			"want [study] and base, the path of such a file, or: cage train " + path)
 	}
 	var baseValue any
 	study := &table{reader: r, path: "study"}

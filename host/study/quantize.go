@@ -162,8 +162,7 @@ func (r *reader) findSources(cells []Cell, plans []plan, axes []axis) {
 		}
 		from, ok := trained[inFullPrecision(c.Config)]
 		if problem, hint := c.quantizable(ok); problem != "" {
-			e := r.ErrorAt(c.Quantize.at, "%s", problem)
-			e.Hint = hint
+			e := r.ErrorAt(c.Quantize.at, "%s", problem).WithHint(hint)
 			found.add(e, plans[i].name(axes))
 		}
 		if c.Quantize.Of == OfFullPrecision {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -75,16 +74,11 @@ func identify(name string, of any) string {
 func hashFiles(files []string) (string, error) {
 	all := sha256.New()
 	for _, path := range files {
-		f, err := os.Open(path)
+		one, err := fileHash(vfs.At(path))
 		if err != nil {
 			return "", err
 		}
-		one := sha256.New()
-		_, err = io.Copy(one, f)
-		if err := errors.Join(err, f.Close()); err != nil {
-			return "", err
-		}
-		fmt.Fprintf(all, "%x\n", one.Sum(nil))
+		fmt.Fprintln(all, one)
 	}
 	return hex.EncodeToString(all.Sum(nil)), nil
 }

@@ -25,10 +25,7 @@ func (s *Study) readTables(tables []*table, axes []axis, plans []plan) {
 			optional("also", &out.Also), optional("cost", &out.Cost),
 			optionalTable("where"), optionalTable("baseline"), optionalTable("best"))
 		t.checkMetric("metric", &out.Metric, known)
-		t.checkAxes(axes, "rows", out.Rows...)
-		t.checkAxes(axes, "columns", out.Columns...)
-		t.checkAxes(axes, "over", out.Over...)
-		t.checkUsedOnce(axes, []string{"rows", "columns", "over"}, out.Rows, out.Columns, out.Over)
+		t.checkAxes(axes, []string{"rows", "columns", "over"}, out.Rows, out.Columns, out.Over)
 		if f := out.Format; f != "" && (!numberFormat.MatchString(f) ||
 			strings.Contains(fmt.Sprintf(f, 1.5), "%!")) {
 			t.wrong("format", f, `a verb for a number, such as "%.3f", without markup`)
@@ -115,25 +112,22 @@ func (t *table) checkMetric(key string, metric *string, known []string) {
 	t.report(t.key(key), hint, "there is no metric %q", m)
 }
 
-func (t *table) checkAxes(axes []axis, key string, names ...string) {
-	for i, axis := range names {
-		if find(axes, axis) == nil {
-			t.unknownAxis(t.key(key), axis, axes)
-		} else if slices.Contains(names[:i], axis) {
-			t.report(t.key(key), "leave one out", "names the axis %q twice", axis)
-		}
-	}
-}
-
-func (t *table) checkUsedOnce(axes []axis, keys []string, names ...[]string) {
-	first := map[string]string{}
+// checkAxes reports names of axes that do not exist, or that are given more than once. names holds
+// those at each of the keys.
+func (t *table) checkAxes(axes []axis, keys []string, names ...[]string) {
+	first := map[string]string{} // the first key that names an axis
 	for i, key := range keys {
 		for _, axis := range names[i] {
-			if other := first[axis]; other != "" && other != key && find(axes, axis) != nil {
+			switch other := first[axis]; {
+			case find(axes, axis) == nil:
+				t.unknownAxis(t.key(key), axis, axes)
+			case other == "":
+				first[axis] = key
+			case other == key:
+				t.report(t.key(key), "leave one out", "names the axis %q twice", axis)
+			default:
 				t.report(t.key(key), "name each axis once", "the axis %q is in %s already", axis, other)
-				continue
 			}
-			first[axis] = key
 		}
 	}
 }
@@ -203,7 +197,7 @@ func (s *Study) readBest(t *table, of Table, known []string, axes []axis, plans 
 		schema.Key{Name: "on", To: &on, Is: schema.Anything(onIs)},
 		schema.Key{Name: "spare", To: &b.Spare, Default: false})
 	if b.Axis != "" {
-		t.checkAxes(axes, "axis", b.Axis)
+		t.checkAxes(axes, []string{"axis"}, []string{b.Axis})
 	}
 	t.checkMetric("metric", &b.Metric, known)
 	b.Metric = cmp.Or(b.Metric, of.Metric)
@@ -299,8 +293,6 @@ func (s *Study) readFigures(tables []*table, axes []axis, plans []plan) {
 			keys = append(keys, schema.Key{Name: name, To: content[name], Is: schema.NonEmpty(is)})
 		}
 		t.read(keys...)
-		t.checkAxes(axes, "series", f.Series...)
-		t.checkAxes(axes, "over", f.Over...)
 		f.Where = t.where(axes)
 		t.checkContent(&f, axes, known)
 		of := Table{
@@ -351,8 +343,6 @@ func (t *table) checkContent(f *Figure, axes []axis, known []string) {
 		if f.Y != "" {
 			y = []string{f.Y}
 		}
-		t.checkAxes(axes, "x", x...)
-		t.checkAxes(axes, "y", y...)
 		a := find(axes, f.X)
 		if a != nil && f.Baseline != "" && !t.incomplete && !slices.Contains(a.Labels, f.Baseline) {
 			t.report(t.key("baseline"), "want one of "+schema.Quoted(a.Labels),
@@ -362,14 +352,14 @@ func (t *table) checkContent(f *Figure, axes []axis, known []string) {
 		if slices.Contains(known, f.Metric) && strings.Contains(f.Metric, ".") {
 			t.report(t.key("metric"), "want one of "+strings.Join(RecordMetrics(), ", "),
 				"%s is measured once, when the training is done", f.Metric)
-			return
+		} else {
+			t.checkMetric("metric", &f.Metric, RecordMetrics())
 		}
-		t.checkMetric("metric", &f.Metric, RecordMetrics())
 	case Scatter:
 		t.checkMetric("x", &f.X, known)
 		t.checkMetric("y", &f.Y, known)
 	}
-	t.checkUsedOnce(axes, []string{"x", "y", "series", "over"}, x, y, f.Series, f.Over)
+	t.checkAxes(axes, []string{"x", "y", "series", "over"}, x, y, f.Series, f.Over)
 }
 
 // numberFormat matches a format with one verb. In reports, beside a number, none of its characters

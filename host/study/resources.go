@@ -94,10 +94,7 @@ func newGPUs() *gpus {
 // set. As in CUDA, an empty or negative name ends the list.
 func visible(value string, set bool, there int) (names []string) {
 	if !set {
-		for i := range there {
-			names = append(names, strconv.Itoa(i))
-		}
-		return names
+		return lists.Make(there, strconv.Itoa)
 	}
 	for name := range strings.SplitSeq(value, ",") {
 		name = strings.TrimSpace(name)

@@ -23,16 +23,11 @@ type Sample struct {
 // Describe returns the mean and standard deviation of x. Values that are not finite are included:
 // if a run diverged, the mean is not finite either.
 func Describe(x []float64) Sample {
-	s := Sample{N: len(x), Mean: math.NaN(), SD: math.NaN()}
-	switch len(x) {
-	case 0:
-	case 1:
-		s.Mean = x[0]
-	default:
-		s.Mean, s.SD = stat.MeanStdDev(x, nil)
-		if slices.Min(x) == slices.Max(x) { // exact, whereas the sums above are rounded
-			s.Mean, s.SD = x[0], 0
-		}
+	s := Sample{N: len(x)}
+	// With too few values, these are NaN, as 0/0.
+	s.Mean, s.SD = stat.MeanStdDev(x, nil)
+	if len(x) > 1 && slices.Min(x) == slices.Max(x) { // exact, whereas the sums above are rounded
+		s.Mean, s.SD = x[0], 0
 	}
 	return s
 }

@@ -128,16 +128,7 @@ func (p *hubPlan) globalScale(
 
 func (p *hubPlan) compressedTensors(t Stored) []safetensors.Tensor {
 	rows, columns, s := t.Shape[0], t.Shape[1], t.packing.scheme
-	grid := func() (*Grid, error) {
-		g, err := p.gridOf(t)
-		if err != nil {
-			return nil, err
-		}
-		if s.float() {
-			return g.floats()
-		}
-		return g.integers()
-	}
+	grid := p.gridOf(t, (*Grid).integers)
 	if s.float() {
 		pack := func(g *Grid) ([]uint8, error) { return packE2M1(g.Codes), nil }
 		codes := ofGrid(t.Name+"_packed", []int{rows, columns / 2}, grid, pack)
@@ -194,8 +185,8 @@ func packIntegers(
 }
 
 // ofGrid returns a tensor whose values are computed from a grid when the tensor is written.
-func ofGrid[G any, T safetensors.Element](name string, shape []int, grid func() (G, error),
-	values func(G) ([]T, error)) safetensors.Tensor {
+func ofGrid[T safetensors.Element](name string, shape []int, grid func() (*Grid, error),
+	values func(*Grid) ([]T, error)) safetensors.Tensor {
 	return safetensors.Lazy(name, shape, func() ([]T, error) {
 		g, err := grid()
 		if err != nil {

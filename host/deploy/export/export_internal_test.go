@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/cage-qat/cage/host/model/gguf"
 	"github.com/cage-qat/cage/internal/halffloat"
 	"github.com/cage-qat/cage/sdk/spec"
 )
@@ -23,6 +24,21 @@ func TestNVFP4ScaleBetweenTwo(t *testing.T) {
 		if got := e4m3(codeNVFP4(scale, global)); got != want {
 			t.Errorf("the scale %v becomes %v, want %v", scale, got, want)
 		}
+	}
+}
+
+// TestFileTypes checks that general.file_type has a value for each type, and no value twice.
+func TestFileTypes(t *testing.T) {
+	seen := map[uint32]gguf.Type{}
+	for name, typ := range ggufTypes {
+		value, ok := ggufFileTypes[typ]
+		if !ok {
+			t.Errorf("%s has no value", name)
+		}
+		if other, ok := seen[value]; ok {
+			t.Errorf("%s and %s both have the value %d", typ, other, value)
+		}
+		seen[value] = typ
 	}
 }
 
@@ -81,7 +97,7 @@ func TestAffineIsExact(t *testing.T) {
 		for i := range g.Codes {
 			g.Codes[i] = int32(numbers.Min)
 		}
-		a, err := affineOf(g, 8)
+		a, claimed, err := affineOf(g, 8)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,9 +106,9 @@ func TestAffineIsExact(t *testing.T) {
 			code := (int(c) - numbers.Min) / numbers.Step
 			product := float32(a.Scales[0] * float32(code))
 			exact = exact && float64(product) == float64(a.Scales[0])*float64(code) &&
-				product+a.biases[0] == float32(c)*s
+				product+a.Minima[0] == float32(c)*s
 		}
-		return a.exact, exact
+		return claimed, exact
 	}
 	for bits := range uint16(0x7c00) {
 		s := halffloat.FromHalf(bits)

@@ -93,9 +93,7 @@ func planGGUF(m *Model, o Options) (*Plan, error) {
 		return nil, fmt.Errorf("type %s is for quantized weights, but no weight of this model is "+
 			"quantized: use --dtype to choose the type of floats", o.Type)
 	}
-	if p.entries, err = family.entries(m, settings, main); err != nil {
-		return nil, err
-	}
+	p.entries = family.entries(m, settings, main)
 	tokens, notes, err := ggufTokens(m.Tokenizer, m.Settings.Vocab, o.Inexact)
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer: %w", err)

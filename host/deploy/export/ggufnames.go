@@ -169,7 +169,7 @@ func ropeFactors(s architecture.Settings) []float32 {
 }
 
 // ggufFileTypes holds the values of general.file_type, which tells readers the type of most
-// weights.
+// weights, for all of ggufTypes.
 var ggufFileTypes = map[gguf.Type]uint32{
 	gguf.F32: 0, gguf.F16: 1, gguf.BF16: 32, gguf.Q4_0: 2, gguf.Q4_1: 3, gguf.Q8_0: 7, gguf.MXFP4: 38,
 	gguf.TQ1_0: 36, gguf.TQ2_0: 37, gguf.NVFP4: 39, gguf.Q2_0: 41, gguf.Q1_0: 40, gguf.Q5_0: 8,
@@ -229,14 +229,8 @@ const (
 )
 
 // entries returns the metadata of the model, except that of its tokenizer.
-func (a ggufFamily) entries(
-	m *Model, s architecture.Settings, main gguf.Type,
-) ([]gguf.Entry, error) {
+func (a ggufFamily) entries(m *Model, s architecture.Settings, main gguf.Type) []gguf.Entry {
 	name := string(a)
-	fileType, ok := ggufFileTypes[main]
-	if !ok {
-		return nil, fmt.Errorf("general.file_type has no value for the type %s", main)
-	}
 	entries := []gguf.Entry{
 		{Key: "general.architecture", Value: name},
 		{Key: "general.type", Value: "model"},
@@ -257,7 +251,7 @@ func (a ggufFamily) entries(
 		entries = append(entries, entry)
 	}
 	entries = append(entries,
-		gguf.Entry{Key: "general.file_type", Value: fileType},
+		gguf.Entry{Key: "general.file_type", Value: ggufFileTypes[main]},
 		gguf.Entry{Key: "general.quantization_version", Value: uint32(2)})
 	add := func(key string, value any) {
 		entries = append(entries, gguf.Entry{Key: name + "." + key, Value: value})
@@ -273,5 +267,5 @@ func (a ggufFamily) entries(
 	if s.RopeFactor > 1 && s.RopeScaling == architecture.ScalingYaRN {
 		add(ggufOriginal, uint32(s.RopeOriginal))
 	}
-	return entries, nil
+	return entries
 }

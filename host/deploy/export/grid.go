@@ -162,10 +162,8 @@ func (g *Grid) integers() (*Grid, error) {
 	out.Numbers = spec.Grid{
 		Format: spec.FormatInteger, Min: -12, Max: 12, Step: 1, Group: g.Numbers.Group,
 	}
-	out.Codes, out.Scales = make([]int32, len(g.Codes)), make([]float32, len(g.Scales))
-	for i, c := range g.Codes {
-		out.Codes[i] = e2m1Doubled[c]
-	}
+	out.Codes = lists.Map(g.Codes, func(c int32) int32 { return e2m1Doubled[c] })
+	out.Scales = make([]float32, len(g.Scales))
 	for i, s := range g.Scales {
 		if out.Scales[i] = s / 2; out.Scales[i]*2 != s {
 			return nil, fmt.Errorf("half of the scale %v is too small for float32", s)
@@ -197,10 +195,7 @@ func (g *Grid) floats() (*Grid, error) {
 	}
 	out := *g
 	out.Numbers = spec.Grid{Format: spec.FormatE2M1, Group: g.Numbers.Group}
-	out.Codes = make([]int32, len(g.Codes))
-	for i, c := range g.Codes {
-		out.Codes[i] = of[c]
-	}
+	out.Codes = lists.Map(g.Codes, func(c int32) int32 { return of[c] })
 	return &out, nil
 }
 

@@ -125,13 +125,22 @@ func notRotated(w weight) error {
 	return nil
 }
 
-// gridOf returns the grid of the tensor t.
-func (p *hubPlan) gridOf(t Stored) (*Grid, error) {
-	w, err := p.source.weight(t.part.Param)
-	if err != nil {
-		return nil, err
+// gridOf returns a function that reads the grid of t, which is packed: with codes of E2M1 or, for
+// types of integers, as toIntegers makes it.
+func (p *hubPlan) gridOf(
+	t Stored, toIntegers func(*Grid) (*Grid, error),
+) func() (*Grid, error) {
+	return func() (*Grid, error) {
+		w, err := p.source.weight(t.part.Param)
+		if err != nil {
+			return nil, err
+		}
+		g := w.grid.of(t.part)
+		if t.packing.float() {
+			return g.floats()
+		}
+		return toIntegers(g)
 	}
-	return w.grid.of(t.part), nil
 }
 
 // plan completes the descriptions of plain tensors and returns the plan.
@@ -146,7 +155,7 @@ func (p *hubPlan) plan() *Plan {
 	return &Plan{Tensors: slices.Clone(p.stored), Write: p.write, Read: readDirectory}
 }
 
-func (p *hubPlan) plain(t Stored) []safetensors.Tensor {
+func (p *hubPlan) plain(t Stored) safetensors.Tensor {
 	write := func(out io.Writer) error {
 		w, err := p.source.weight(t.part.Param)
 		if err != nil {
@@ -155,7 +164,7 @@ func (p *hubPlan) plain(t Stored) []safetensors.Tensor {
 		return writeFloats(out, p.float, pick(t.part, w.values))
 	}
 	dtype := floatTypesOfFiles[p.float]
-	return []safetensors.Tensor{{Name: t.Name, DType: dtype, Shape: t.Shape, Write: write}}
+	return safetensors.Tensor{Name: t.Name, DType: dtype, Shape: t.Shape, Write: write}
 }
 
 func (p *hubPlan) write(ctx context.Context, dir vfs.Path) error {
@@ -164,7 +173,7 @@ func (p *hubPlan) write(ctx context.Context, dir vfs.Path) error {
 		if t.packing != nil && p.packed != nil {
 			tensors = append(tensors, p.packed(t)...)
 		} else {
-			tensors = append(tensors, p.plain(t)...)
+			tensors = append(tensors, p.plain(t))
 		}
 	}
 	// Older versions of transformers reject files without this metadata.

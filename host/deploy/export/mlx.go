@@ -55,8 +55,8 @@ func (p *hubPlan) mlxScheme(w weight, typ string, inexact bool) (scheme, error) 
 		}
 		return s, err
 	case typeInt2, typeInt4, typeInt8:
-		a, err := affineOf(w.grid, s.bits())
-		if err == nil && !a.exact && !inexact {
+		a, exact, err := affineOf(w.grid, s.bits())
+		if err == nil && !exact && !inexact {
 			err = errors.New("MLX computes scale·code + bias, which is rounded for some scales, but not " +
 				`for those of a quantizer with scale_dtype = "f16"; --inexact allows it`)
 		}
@@ -69,22 +69,16 @@ func (p *hubPlan) mlxScheme(w weight, typ string, inexact bool) (scheme, error) 
 		typ, typeInt2, typeInt4, typeInt8, typeMXFP4)
 }
 
-// affine is a grid whose codes are not negative; an element is scale·code + bias.
-type affine struct {
-	*Grid
-	biases []float32
-	// exact reports whether the product and the sum are exact for all codes, so that it does not
-	// matter whether a device rounds the product.
-	exact bool
-}
-
-func affineOf(g *Grid, bits int) (*affine, error) {
-	minima, err := g.Minima, error(nil)
+// affineOf returns the grid in groups of MLX, with codes that are not negative, and minima, the
+// biases of MLX: an element is scale·code + bias. exact reports whether the product and the sum are
+// exact for all codes, so that it does not matter whether a device rounds the product.
+func affineOf(g *Grid, bits int) (affine *Grid, exact bool, err error) {
+	minima := g.Minima
 	if minima == nil {
 		g, err = g.integers()
 	}
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	low, high, step := g.Numbers.Min, g.Numbers.Max, g.Numbers.Step
 	for i, c := range g.Codes {
@@ -98,26 +92,27 @@ func affineOf(g *Grid, bits int) (*affine, error) {
 		n = span + 1
 	}
 	if n > 1<<bits {
-		return nil, fmt.Errorf("%d numbers from %d to %d do not fit into %d bits", n, low, high, bits)
+		return nil, false, fmt.Errorf("%d numbers from %d to %d do not fit into %d bits",
+			n, low, high, bits)
 	}
 	group := 32
 	for g.Group%(2*group) == 0 && group < 128 { // the groups of MLX
 		group *= 2
 	}
 	if g, err = g.split(group); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	var least []int32
 	if span > 0 {
 		_, least = g.fromLeast()
 	}
 	out := *g
-	a := &affine{&out, make([]float32, len(g.Scales)), true}
-	if minima != nil {
-		a.biases = g.Minima
-	} else {
-		out.Codes, out.Scales = make([]int32, len(g.Codes)), make([]float32, len(g.Scales))
+	if minima == nil {
+		out.Numbers = spec.Grid{Format: spec.FormatAffine, Max: n - 1, Step: 1, Group: group}
+		out.Codes = make([]int32, len(g.Codes))
+		out.Scales, out.Minima = make([]float32, len(g.Scales)), make([]float32, len(g.Scales))
 	}
+	exact = true
 	// Products and sums are integers times g's scale. The largest odd one needs the most bits.
 	largest := max(-low, high, high-low)
 	for i, s := range g.Scales {
@@ -126,7 +121,7 @@ func affineOf(g *Grid, bits int) (*affine, error) {
 		}
 		for _, n := range []int{largest, (largest - 1) | 1} {
 			v := float64(s) * float64(n)
-			a.exact = a.exact && float64(float32(v)) == v
+			exact = exact && float64(float32(v)) == v
 		}
 		if minima != nil { // a sum with an exact product is rounded once
 			continue
@@ -135,41 +130,33 @@ func affineOf(g *Grid, bits int) (*affine, error) {
 		if least != nil {
 			low = least[i]
 		}
-		out.Scales[i], a.biases[i] = s*float32(step), s*float32(low)
+		out.Scales[i], out.Minima[i] = s*float32(step), s*float32(low)
 		for j := i * group; j < (i+1)*group; j++ {
 			out.Codes[j] = (g.Codes[j] - low) / int32(step)
 		}
 	}
-	return a, nil
+	return &out, exact, nil
 }
 
 func (p *hubPlan) mlxTensors(t Stored) []safetensors.Tensor {
 	module, rows, columns := strings.TrimSuffix(t.Name, ".weight"), t.Shape[0], t.Shape[1]
 	s := t.packing.scheme
-	grid := func() (*affine, error) {
-		g, err := p.gridOf(t)
-		if err != nil {
-			return nil, err
-		}
-		if !s.float() {
-			return affineOf(g, s.bits())
-		}
-		g, err = g.floats()
-		return &affine{Grid: g}, err
-	}
+	grid := p.gridOf(t, func(g *Grid) (*Grid, error) {
+		g, _, err := affineOf(g, s.bits())
+		return g, err
+	})
 	words := ofGrid(t.Name, []int{rows, columns * s.bits() / 32}, grid,
-		func(a *affine) ([]int32, error) { return packWords(a.Codes, columns, s.bits(), 0), nil })
+		func(g *Grid) ([]int32, error) { return packWords(g.Codes, columns, s.bits(), 0), nil })
 	words.DType = safetensors.U32
 	shape := []int{rows, columns / s.group}
 	if s.float() {
-		return []safetensors.Tensor{words, ofGrid(module+".scales", shape, grid,
-			func(a *affine) ([]byte, error) { return mxfp4Exponents(a.Grid) })}
+		return []safetensors.Tensor{words, ofGrid(module+".scales", shape, grid, mxfp4Exponents)}
 	}
 	return []safetensors.Tensor{words,
 		ofGrid(module+".scales", shape, grid,
-			func(a *affine) ([]float32, error) { return a.Scales, nil }),
+			func(g *Grid) ([]float32, error) { return g.Scales, nil }),
 		ofGrid(module+".biases", shape, grid,
-			func(a *affine) ([]float32, error) { return a.biases, nil }),
+			func(g *Grid) ([]float32, error) { return g.Minima, nil }),
 	}
 }
 

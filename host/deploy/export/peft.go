@@ -3,7 +3,6 @@ package export
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -43,31 +42,19 @@ func planPEFT(m *Model, _ Options) (*Plan, error) {
 	plan.Write = func(ctx context.Context, dir vfs.Path) error {
 		var tensors []safetensors.Tensor
 		for _, t := range p.stored {
-			tensors = append(tensors, p.plain(t)...)
+			tensors = append(tensors, p.plain(t))
 		}
 		return errors.Join(atomicfile.WriteJSON(dir.Join(lora.PEFTConfigFile), config),
 			safetensors.WriteFile(ctx, dir.Join(lora.PEFTFile), tensors, map[string]string{"format": "pt"}))
 	}
 	plan.Read = func(dir vfs.Path, each func(name string, values []float32) error) (err error) {
-		file, err := safetensors.Open(dir.Join(lora.PEFTFile))
+		path := dir.Join(lora.PEFTFile)
+		file, err := safetensors.Open(path)
 		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, file.Close()) }()
-		for _, info := range file.Tensors() {
-			t, err := file.Tensor(info.Name)
-			if err != nil {
-				return err
-			}
-			values, err := safetensors.Floats(t)
-			if err == nil {
-				err = each(info.Name, values)
-			}
-			if err != nil {
-				return fmt.Errorf("%s: %w", info.Name, err)
-			}
-		}
-		return nil
+		return readTensors(path, file, each)
 	}
 	return plan, nil
 }

@@ -18,6 +18,12 @@ func readDirectory(dir vfs.Path, each func(name string, values []float32) error)
 		return err
 	}
 	defer func() { err = errors.Join(err, tensors.Close()) }()
+	return readTensors(dir, tensors, each)
+}
+
+// readTensors reads all tensors of the file or directory at path.
+func readTensors(path vfs.Path, tensors huggingface.Tensors,
+	each func(name string, values []float32) error) error {
 	for _, info := range tensors.Tensors() {
 		t, err := tensors.Tensor(info.Name)
 		var values []float32
@@ -28,7 +34,7 @@ func readDirectory(dir vfs.Path, each func(name string, values []float32) error)
 			err = each(info.Name, values)
 		}
 		if err != nil {
-			return fmt.Errorf("%s: tensor %s: %w", dir, info.Name, err)
+			return fmt.Errorf("%s: tensor %s: %w", path, info.Name, err)
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package export
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -168,12 +169,7 @@ func mxfp4Blocks(g *Grid) (*Grid, error) {
 		return g, err
 	}
 	out := *g
-	out.Scales = slices.Clone(g.Scales)
-	for i, s := range out.Scales {
-		if s == 0 {
-			out.Scales[i] = 0x1p-127
-		}
-	}
+	out.Scales = lists.Map(g.Scales, func(s float32) float32 { return cmp.Or(s, 0x1p-127) })
 	return &out, nil
 }
 

@@ -53,7 +53,7 @@ type triangle struct {
 
 const (
 	diagonal = 192 // rows of a diagonal block
-	strip    = 512 // rows or columns of a task for one processor
+	strip    = 512 // rows or columns of a task for one processor, however many there are
 )
 
 // part returns a view of the rows i0 ≤ i < i1 and columns j0 ≤ j < j1. Neither range may be empty.
@@ -93,7 +93,7 @@ func (t triangle) cholesky() bool {
 		}
 		right := t.part(from, to, to, t.n)
 		t.multiply(right, inverse.T(), right)
-		strips(to, t.n, func(low, high int) { // the trailing submatrix of A, from the diagonal on
+		strips(to, t.n, strip, func(low, high int) { // the trailing submatrix of A, from the diagonal on
 			above := t.part(from, to, low, high)
 			linalg.MulAdd(t.part(low, high, low, t.n), -1, above.T(), t.part(from, to, low, t.n))
 		})
@@ -113,7 +113,7 @@ func (t triangle) invert() bool {
 		if to < t.n {
 			right := t.part(from, to, to, t.n)
 			sum := linalg.RowMajor(make([]float64, right.Rows*right.Cols), right.Rows, right.Cols)
-			strips(to, t.n, func(low, high int) { // columns of X are zero below the diagonal
+			strips(to, t.n, strip, func(low, high int) { // columns of X are zero below the diagonal
 				for i := low + 1; i < high; i++ {
 					clear(t.data[i*t.n+low : i*t.n+i])
 				}
@@ -131,7 +131,7 @@ func (t triangle) invert() bool {
 
 // multiply replaces dst by a·b; dst may be b.
 func (t triangle) multiply(dst, a, b linalg.Matrix) {
-	strips(0, b.Cols, func(low, high int) {
+	strips(0, b.Cols, strip, func(low, high int) {
 		product := linalg.RowMajor(make([]float64, a.Rows*(high-low)), a.Rows, high-low)
 		linalg.MulAdd(product, 1, a, columns(b, low, high))
 		for i := range dst.Rows {
@@ -147,14 +147,13 @@ func columns(m linalg.Matrix, low, high int) linalg.Matrix {
 	return m
 }
 
-// strips splits a range into strips and calls work on them, on all processors. The strips do not
-// depend on the number of processors.
-func strips(from, to int, work func(low, high int)) {
+// strips splits a range into strips of a size and calls work on them, on all processors.
+func strips(from, to, size int, work func(low, high int)) {
 	group := errgroup.Group{}
 	group.SetLimit(runtime.GOMAXPROCS(0))
-	for low := from; low < to; low += strip {
+	for low := from; low < to; low += size {
 		group.Go(func() error {
-			work(low, min(low+strip, to))
+			work(low, min(low+size, to))
 			return nil
 		})
 	}

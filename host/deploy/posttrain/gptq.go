@@ -15,9 +15,9 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"sync"
 
 	"github.com/cage-qat/cage/internal/linalg"
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // Rescale computes new scales for a group of columns, one for each row, when the column loop enters
@@ -85,12 +85,8 @@ func Round(
 			return nil, err
 		}
 		// Rows are independent, and are divided among the processors.
-		var group sync.WaitGroup
 		part := (g.Rows + runtime.GOMAXPROCS(0) - 1) / runtime.GOMAXPROCS(0)
-		for low := 0; low < g.Rows; low += part {
-			group.Go(func() { q.rows(low, min(low+part, g.Rows), from, to) })
-		}
-		group.Wait()
+		strips(0, g.Rows, part, func(low, high int) { q.rows(low, high, from, to) })
 		from = to
 	}
 	if q.ActivationOrder {
@@ -117,10 +113,7 @@ type gptq struct {
 // sort permutes the columns of both matrices into loop order.
 func (q *gptq) sort() {
 	n := q.h.Size
-	q.order = make([]int, n)
-	for j := range q.order {
-		q.order[j] = j
-	}
+	q.order = lists.Range(n)
 	if !q.ActivationOrder {
 		return
 	}

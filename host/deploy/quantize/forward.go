@@ -251,8 +251,7 @@ func (f *forward) compile(what string, sites []model.ActivationSite) (*stage.Exe
 	s := f.model.Network().LayerRope(f.block)
 	key := fmt.Sprint(what, " ", s.RopeKey(), s.LayerWindow(f.block, math.MaxInt))
 	for _, s := range sites {
-		all := f.model.BlockSites(f.block, f.batch, f.context)
-		key += fmt.Sprint(" ", indexOf(all, s))
+		key += " " + f.inBlock(s.Name)
 	}
 	if len(f.activations) > 0 {
 		key += fmt.Sprint(" of block ", f.block)
@@ -294,11 +293,6 @@ func (f *forward) compile(what string, sites []model.ActivationSite) (*stage.Exe
 // number, so that executables serve several blocks.
 func (f *forward) inBlock(name string) string {
 	return strings.TrimPrefix(name, architecture.LayerPrefix(f.block))
-}
-
-func indexOf(sites []model.ActivationSite, site model.ActivationSite) int {
-	same := func(s model.ActivationSite) bool { return s.Name == site.Name }
-	return slices.IndexFunc(sites, same)
 }
 
 func float32Input(name string, donated bool, dims ...int) engine.Spec {

@@ -199,7 +199,8 @@ func (s *collector) open(path vfs.Path) error {
 		hash.Write(text)
 	}
 	items := fmt.Sprintf("%x", hash.Sum(nil))
-	want, err := json.Marshal(header{1, s.Task.Name, items, s.Until, s.Task.Tokens(), s.Settings})
+	h := header{1, s.Task.Name, items, s.Until, s.Task.Tokens(), s.Settings}
+	want, err := json.Marshal(h)
 	if err != nil {
 		return err
 	}
@@ -237,7 +238,7 @@ func (s *collector) open(path vfs.Path) error {
 	}
 	if size == 0 {
 		return fmt.Errorf("%s has answers %s: move it away, or give another --out", path,
-			differing(first, header{1, s.Task.Name, items, s.Until, s.Task.Tokens(), s.Settings}))
+			differing(first, h))
 	}
 	s.log, err = jsonlines.Continue[line](path, size)
 	return err

@@ -7,12 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"strconv"
+	"strings"
 
 	"github.com/cage-qat/cage/host/data/source"
 	"github.com/cage-qat/cage/host/deploy/tasks"
 	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // Reader reads sequences of token ids from JSON Lines.
@@ -90,30 +91,24 @@ func MeanLogProb(list [][]float32) (mean float64, tokens int) {
 // WriteScores writes a JSON line for each sequence.
 func WriteScores(to io.Writer, sequences [][]int32, logProbs [][]float32) error {
 	w := bufio.NewWriter(to)
-	var line []byte
-	for i, ids := range sequences {
-		line = append(line[:0], `{"ids": [`...)
-		for k, id := range ids {
-			if k > 0 {
-				line = append(line, ", "...)
-			}
-			line = strconv.AppendInt(line, int64(id), 10)
-		}
-		line = append(line, `], "log_probs": [`...)
-		for k, v := range logProbs[i] {
-			if k > 0 {
-				line = append(line, ", "...)
-			}
-			if x := float64(v); math.IsNaN(x) || math.IsInf(x, 0) { // JSON cannot represent it
-				text, _ := metrics.Number(x).MarshalJSON() // a string, without an error
-				line = append(line, text...)
-			} else { // the shortest text that parses to the same number
-				line = strconv.AppendFloat(line, x, 'g', -1, 32)
-			}
-		}
-		if _, err := w.Write(append(line, "]}\n"...)); err != nil {
+	for i, sequence := range sequences {
+		ids := lists.Map(sequence, func(id int32) string { return strconv.Itoa(int(id)) })
+		numbers := lists.Map(logProbs[i], logProbText)
+		_, err := fmt.Fprintf(w, "{\"ids\": [%s], \"log_probs\": [%s]}\n",
+			strings.Join(ids, ", "), strings.Join(numbers, ", "))
+		if err != nil {
 			return err
 		}
 	}
 	return w.Flush()
+}
+
+// logProbText returns the shortest text that parses to the same number or, if JSON cannot represent
+// it, a string.
+func logProbText(v float32) string {
+	if v-v != 0 {
+		text, _ := metrics.Number(v).MarshalJSON() // without an error
+		return string(text)
+	}
+	return strconv.FormatFloat(float64(v), 'g', -1, 32)
 }

@@ -239,17 +239,16 @@ func (f drawing) heatmap() (figure.Picture, string, error) {
 		Scale: metrics.Label(f.Metric), Log: f.LogY, Rows: g.single(0), Columns: g.single(1),
 	}
 	var n counts
-	var shown [][]Entry // the means alone, since deviations are not shown
+	var shown []study.Sample // the means alone, since deviations are not shown
 	for _, row := range g.labels[0] {
-		means := make([]float64, len(out.Columns))
-		entries := make([]Entry, len(means))
-		for i, column := range g.labels[1] {
+		var means []float64
+		for _, column := range g.labels[1] {
 			_, x := values(g.at(row, column), f.Metric)
 			d := study.Describe(x)
 			n.add(d.N)
-			means[i], entries[i].Mean = d.Mean, d.Mean
+			means, shown = append(means, d.Mean), append(shown, study.Sample{Mean: d.Mean})
 		}
-		out.Values, shown = append(out.Values, means), append(shown, entries)
+		out.Values = append(out.Values, means)
 	}
 	out.Format = chooseFormat(shown)
 	return out, n.note("Mean", f.Over), nil

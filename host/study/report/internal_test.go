@@ -70,26 +70,25 @@ func TestMarkdownText(t *testing.T) {
 }
 
 func TestChooseFormat(t *testing.T) {
-	entry := func(mean, sd float64) Entry {
-		return Entry{Sample: study.Sample{N: 3, Mean: mean, SD: sd}}
-	}
+	type samples = []study.Sample
+	sample := func(mean, sd float64) study.Sample { return study.Sample{N: 3, Mean: mean, SD: sd} }
 	nan := math.NaN()
 	for _, test := range []struct {
-		entries []Entry
+		samples samples
 		want    string
 	}{
 		{nil, "%.4g"},
-		{[]Entry{entry(nan, nan)}, "%.4g"},
-		{[]Entry{entry(3.21, 0.012), entry(3.3, 0.034)}, "%.3f"},
-		{[]Entry{entry(3.21, nan)}, "%.3f"},
-		{[]Entry{entry(321, 12), entry(330, nan)}, "%.0f"},
-		{[]Entry{entry(20, nan), entry(24, nan)}, "%.2f"},
-		{[]Entry{entry(1e-5, 1e-6)}, "%.3g"},
-		{[]Entry{entry(1, nan), entry(1e7, nan)}, "%.3g"},
-		{[]Entry{entry(3, 1e-9)}, "%.6f"},
+		{samples{sample(nan, nan)}, "%.4g"},
+		{samples{sample(3.21, 0.012), sample(3.3, 0.034)}, "%.3f"},
+		{samples{sample(3.21, nan)}, "%.3f"},
+		{samples{sample(321, 12), sample(330, nan)}, "%.0f"},
+		{samples{sample(20, nan), sample(24, nan)}, "%.2f"},
+		{samples{sample(1e-5, 1e-6)}, "%.3g"},
+		{samples{sample(1, nan), sample(1e7, nan)}, "%.3g"},
+		{samples{sample(3, 1e-9)}, "%.6f"},
 	} {
-		if got := chooseFormat([][]Entry{test.entries}); got != test.want {
-			t.Errorf("%+v: %s, want %s", test.entries, got, test.want)
+		if got := chooseFormat(test.samples); got != test.want {
+			t.Errorf("%+v: %s, want %s", test.samples, got, test.want)
 		}
 	}
 }
@@ -99,8 +98,8 @@ func TestNumbersForReaders(t *testing.T) {
 	for _, test := range []struct {
 		got, want string
 	}{
-		{table.number(-1.234), "−1.23"}, {table.number(math.NaN()), "NaN"},
-		{table.number(math.Inf(-1)), "−∞"},
+		{formatNumber("%.2f", -1.234), "−1.23"}, {formatNumber("%.2f", math.NaN()), "NaN"},
+		{formatNumber("%.2f", math.Inf(-1)), "−∞"},
 		{table.signed(0.5), "+0.50"}, {table.signed(0), "0.00"}, {table.signed(math.Inf(1)), "+∞"},
 		{table.MeanText(Entry{Sample: study.Sample{N: 1, Mean: 2, SD: math.NaN()}}), "2.00"},
 		{intervalText(table.signed, study.Pair([]float64{1, 2, 3}, []float64{0, 0, 0}, 0.95)),
@@ -215,12 +214,12 @@ func TestDifferenceFormat(t *testing.T) {
 		{"%.1f %%", []Entry{known(0, 0)}, "0.0 % [0.0 %, 0.0 %]"},
 	} {
 		table := Table{Table: study.Table{Format: tt.format},
-			differences: differenceFormat(tt.format, [][]Entry{tt.entries})}
+			differences: differenceFormat(tt.format, tt.entries)}
 		if got := intervalText(table.signed, *tt.entries[0].Difference); got != tt.want {
 			t.Errorf("%s: got %s, want %s", tt.format, got, tt.want)
 		}
 	}
-	if got := (&Table{Table: study.Table{Format: "%.2f"}}).number(-0.001); got != "0.00" {
+	if got := formatNumber("%.2f", -0.001); got != "0.00" {
 		t.Errorf("−0.001 with two decimals is %s", got)
 	}
 }

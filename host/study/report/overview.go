@@ -83,9 +83,8 @@ func (t *Table) overview() grid {
 	formats := make([]string, len(t.Also))
 	for k, metric := range t.Also {
 		g.Head = append(g.Head, strings.Replace(metrics.Label(metric), "bytes", "GB", 1))
-		formats[k] = chooseFormat(lists.Map(t.Entries, func(row []Entry) []Entry {
-			return lists.Map(row, func(e Entry) Entry { return Entry{Sample: t.also(e, k)} })
-		}))
+		all := slices.Concat(t.Entries...)
+		formats[k] = chooseFormat(lists.Map(all, func(e Entry) study.Sample { return t.also(e, k) }))
 	}
 	_, groups := t.compared()
 	for _, p := range slices.Concat(groups...) {
@@ -123,8 +122,7 @@ func sampleCell(x study.Sample, format string) cell {
 	if x.N == 0 {
 		return cell{Text: absent}
 	}
-	of := &Table{Table: study.Table{Format: format}}
-	return cell{Text: of.MeanText(Entry{Sample: x}), Key: sortKey(x.Mean)}
+	return cell{Text: sampleText(x, format), Key: sortKey(x.Mean)}
 }
 
 // conclude writes the conclusion: for each group of entries, which is the cheapest one whose paired
@@ -186,7 +184,7 @@ func (t *Table) cheapest(s *study.Study, groups [][][]replicate, group []place) 
 		return unknown("the cost of the best, %s, is not known", name(top))
 	}
 	describe := func(p place) string {
-		return fmt.Sprintf("%s (%s, %s %s)", name(p), t.number(entry(p).Mean),
+		return fmt.Sprintf("%s (%s, %s %s)", name(p), formatNumber(t.Format, entry(p).Mean),
 			formatNumber("%.4g", price(p)), metrics.Label(t.Cost))
 	}
 	text := "the cheapest within an interval of the best is the best itself, " + describe(top)

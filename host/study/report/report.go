@@ -21,9 +21,8 @@ import (
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/plainjson"
-	"github.com/cage-qat/cage/internal/vfs"
-
 	"github.com/cage-qat/cage/internal/safetext"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // Report is the report of a study.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // Table is a table of the report: for each row and column, the mean and standard deviation over
@@ -87,8 +88,10 @@ func newTable(s *study.Study, t study.Table, results []study.Result) Table {
 	}
 	out.compare(s, groups)
 	out.addAlso(results, groups)
-	out.Format = cmp.Or(t.Format, chooseFormat(out.Entries))
-	out.differences = differenceFormat(out.Format, out.Entries)
+	all := slices.Concat(out.Entries...)
+	samples := lists.Map(all, func(e Entry) study.Sample { return e.Sample })
+	out.Format = cmp.Or(t.Format, chooseFormat(samples))
+	out.differences = differenceFormat(out.Format, all)
 	if t.Cost != "" {
 		out.conclude(s, groups)
 	}

@@ -50,13 +50,13 @@ func anonymize(s string) string {
 
 // chooseFormat returns the format of a table that does not specify one: the decimals that show two
 // digits of a typical standard deviation, or four digits of the means.
-func chooseFormat(entries [][]Entry) string {
+func chooseFormat(samples []study.Sample) string {
 	var deviations, means []float64
-	for _, e := range slices.Concat(entries...) {
-		if e.SD > 0 && !math.IsInf(e.SD, 0) {
-			deviations = append(deviations, e.SD)
+	for _, s := range samples {
+		if s.SD > 0 && !math.IsInf(s.SD, 0) {
+			deviations = append(deviations, s.SD)
 		}
-		if m := math.Abs(e.Mean); m > 0 && !math.IsInf(m, 0) {
+		if m := math.Abs(s.Mean); m > 0 && !math.IsInf(m, 0) {
 			means = append(means, m)
 		}
 	}
@@ -79,14 +79,14 @@ func chooseFormat(entries [][]Entry) string {
 // differenceFormat returns the format of a table's differences: it has as many decimals as that of
 // the means, or more if intervals are narrow, so that the half-width of a typical interval shows
 // two digits, and no half-width is written as zero.
-func differenceFormat(format string, entries [][]Entry) string {
+func differenceFormat(format string, entries []Entry) string {
 	var decimals int
 	if n, err := fmt.Sscanf(format, "%%.%df", &decimals); n != 1 || err != nil {
 		return format
 	}
 	_, suffix, _ := strings.Cut(format, "f") // such as " %%"
 	var halves []float64
-	for _, e := range slices.Concat(entries...) {
+	for _, e := range entries {
 		if d := e.Difference; d != nil {
 			half := math.Abs(d.Mean)
 			if d.HasInterval() {
@@ -105,8 +105,6 @@ func differenceFormat(format string, entries [][]Entry) string {
 	needed := min(max(1+first(halves[len(halves)/2]), first(halves[0])), 8)
 	return fmt.Sprintf("%%.%df", max(decimals, needed)) + suffix
 }
-
-func (t *Table) number(x float64) string { return formatNumber(t.Format, x) }
 
 func formatNumber(format string, x float64) string {
 	switch {
@@ -138,10 +136,12 @@ func isZero(s string) bool { return !strings.ContainsAny(s, "123456789∞") }
 func minus(s string) string { return strings.ReplaceAll(s, "-", "−") }
 
 // MeanText formats the mean of an entry, with the standard deviation of several replicates.
-func (t *Table) MeanText(e Entry) string {
-	s := t.number(e.Mean)
-	if !math.IsNaN(e.SD) {
-		s += " ± " + t.number(e.SD)
+func (t *Table) MeanText(e Entry) string { return sampleText(e.Sample, t.Format) }
+
+func sampleText(x study.Sample, format string) string {
+	s := formatNumber(format, x.Mean)
+	if !math.IsNaN(x.SD) {
+		s += " ± " + formatNumber(format, x.SD)
 	}
 	return s
 }

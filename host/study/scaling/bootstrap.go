@@ -86,8 +86,8 @@ func (f *fitting) compare(fit *Fit, samples [][]float64, k identification) error
 		if e.Method == name || fit.Eff(base) == 0 {
 			continue
 		}
-		g := &Gain{Value: e.Value / fit.Eff(base)}
-		g.Low, g.High = g.Value, g.Value
+		gain := e.Value / fit.Eff(base)
+		g := &Interval{gain, gain, gain}
 		own, others := f.index[e.Group], f.index[base]
 		if samples != nil && !k.priorDominated[own] && !k.priorDominated[others] {
 			log := func(s []float64, j int) float64 {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cage-qat/cage/internal/lists"
+	"github.com/cage-qat/cage/internal/schema"
 )
 
 // Fit is the fitted law, with its efficiencies and the quality of the fit.
@@ -36,12 +37,17 @@ type Fit struct {
 	Warnings   []string `json:"warnings,omitempty"`
 }
 
+// Interval is a value with its interval. Low and High equal Value if no interval is known.
+type Interval struct {
+	Value float64 `json:"value"`
+	Low   float64 `json:"low"`
+	High  float64 `json:"high"`
+}
+
 // Estimate is a fitted parameter with its interval.
 type Estimate struct {
-	Name   string  `json:"name"`
-	Value  float64 `json:"value"`
-	Low    float64 `json:"low"` // Low and High equal Value if no interval is known
-	High   float64 `json:"high"`
+	Name string `json:"name"`
+	Interval
 	StdErr float64 `json:"std_err,omitempty"` // of the logarithm, linearized; 0: unknown
 	Status Status  `json:"status"`
 }
@@ -52,16 +58,9 @@ type Efficiency struct {
 	Estimate
 	Normalized float64 `json:"normalized"` // eff·16/P
 	Points     int     `json:"points"`
-	// Gain is the efficiency divided by the baseline's at the same bits; nil if there is no baseline.
-	Gain *Gain `json:"gain,omitempty"`
-}
-
-// Gain is a ratio of efficiencies. Its interval comes from the bootstrap; without a bootstrap, Low
-// and High equal the value.
-type Gain struct {
-	Value float64 `json:"value"`
-	Low   float64 `json:"low"`
-	High  float64 `json:"high"`
+	// Gain is the efficiency divided by the baseline's at the same bits, with an interval from the
+	// bootstrap; nil if there is no baseline.
+	Gain *Interval `json:"gain,omitempty"`
 }
 
 // Status says where a value comes from.
@@ -261,7 +260,7 @@ func (f *fitting) result(all []minimum) *Fit {
 	p := fit.Parameters
 	fit.Law = Law{p[atA].Value, p[atAlpha].Value, p[atB].Value, p[atBeta].Value, p[atE].Value}
 	if f.reference != nil {
-		one := Estimate{Value: 1, Low: 1, High: 1, Status: Fixed}
+		one := Estimate{Interval: Interval{1, 1, 1}, Status: Fixed}
 		fit.Effs = append(fit.Effs, f.efficiency(*f.reference, one))
 	}
 	for i, g := range f.groups {
@@ -294,7 +293,7 @@ func (f *fitting) estimate(name string, full []float64, j int) Estimate {
 	if f.model.isFixed(j) {
 		v = f.options.Fixed[name] // the number as given
 	}
-	e := Estimate{Name: name, Value: v, Low: v, High: v, Status: Fitted}
+	e := Estimate{Name: name, Interval: Interval{v, v, v}, Status: Fitted}
 	low, high := f.model.bounds()
 	switch {
 	case f.model.isFixed(j):
@@ -421,6 +420,5 @@ func (o Options) reference(all []Group) (Group, bool, error) {
 }
 
 func quotedGroups(all []Group) string {
-	out := lists.Map(all, func(g Group) string { return fmt.Sprintf("%q", g.String()) })
-	return strings.Join(out, ", ")
+	return schema.Quoted(lists.Map(all, Group.String))
 }

@@ -61,7 +61,7 @@ func bitsText(bits float64) string {
 	if bits == 1 {
 		return "1 bit"
 	}
-	return number(round(bits)) + " bits"
+	return significant(bits) + " bits" // such as log₂3
 }
 
 func number(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }

@@ -29,7 +29,7 @@ func (fit *Fit) Write(w io.Writer, markdown bool) error {
 		law, len(fit.Points), fit.RMS)
 	rows := [][]string{{"parameter", "value", "interval", ""}}
 	for _, e := range fit.Parameters {
-		rows = append(rows, []string{e.Name, significant(e.Value), interval(e, significant), remark(e)})
+		rows = append(rows, []string{e.Name, significant(e.Value), e.text(significant), remark(e)})
 	}
 	writeRows(&b, markdown, rows)
 	b.WriteByte('\n')
@@ -57,13 +57,12 @@ func (fit *Fit) efficiencyRows() [][]string {
 	rows := [][]string{append(heading, "")}
 	for _, e := range fit.Effs {
 		row := []string{
-			e.Method, number(round(e.Bits)), strconv.Itoa(e.Points), threeDecimals(e.Value),
-			interval(e.Estimate, threeDecimals), threeDecimals(e.Normalized),
+			e.Method, significant(e.Bits), strconv.Itoa(e.Points), threeDecimals(e.Value),
+			e.text(threeDecimals), threeDecimals(e.Normalized),
 		}
 		switch {
 		case gains && e.Gain != nil:
-			gain := Estimate{Low: e.Gain.Low, High: e.Gain.High, Value: e.Gain.Value}
-			row = append(row, percent(e.Gain.Value), interval(gain, percent))
+			row = append(row, percent(e.Gain.Value), e.Gain.text(percent))
 		case gains:
 			row = append(row, "", "")
 		}
@@ -104,27 +103,22 @@ func remark(e Estimate) string {
 	return string(e.Status)
 }
 
-func interval(e Estimate, format func(float64) string) string {
-	if e.Low == e.Value && e.High == e.Value {
+// text formats the interval; "" if it is not known.
+func (i Interval) text(format func(float64) string) string {
+	if i.Low == i.Value && i.High == i.Value {
 		return ""
 	}
-	return format(e.Low) + " – " + format(e.High)
+	return format(i.Low) + " – " + format(i.High)
 }
 
 func significant(x float64) string   { return strconv.FormatFloat(x, 'g', 4, 64) }
 func threeDecimals(x float64) string { return strconv.FormatFloat(x, 'f', 3, 64) }
 func percent(x float64) string       { return fmt.Sprintf("%+.1f%%", 100*(x-1)) }
 
-// round rounds non-integer numbers of bits such as log₂3 for display.
-func round(bits float64) float64 {
-	short, _ := strconv.ParseFloat(strconv.FormatFloat(bits, 'g', 4, 64), 64)
-	return short
-}
-
 // Save writes the result as JSON and Markdown, and its figures, to a directory. Files of an earlier
 // fit are replaced.
 func (fit *Fit) Save(ctx context.Context, dir vfs.Path) error {
-	all, err := json.MarshalIndent(fit, "", "  ")
+	all, err := atomicfile.JSON(fit)
 	if err != nil {
 		return err
 	}
@@ -136,7 +130,7 @@ func (fit *Fit) Save(ctx context.Context, dir vfs.Path) error {
 		name    string
 		content []byte
 	}
-	files := []file{{"fit.json", append(all, '\n')}, {"fit.md", text.Bytes()}}
+	files := []file{{"fit.json", all}, {"fit.md", text.Bytes()}}
 	for _, f := range fit.Figures() {
 		for _, format := range []figure.Format{figure.SVG, figure.PNG} {
 			var b bytes.Buffer

@@ -4,13 +4,13 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/cage-qat/cage/host/study/figure"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/jsonlines"
+	"github.com/cage-qat/cage/internal/safetext"
 )
 
 // These limits bound the memory that is used, whatever the files contain.
@@ -73,7 +73,7 @@ func newRunLog(dir string) *runLog {
 				s.Texts = slices.Clone(s.Texts[:min(len(s.Texts), maxTexts)])
 				for i := range s.Texts {
 					t := &s.Texts[i]
-					t.Prompt, t.Text = shortened(t.Prompt), shortened(t.Text)
+					t.Prompt, t.Text = safetext.Clip(t.Prompt, maxText), safetext.Clip(t.Text, maxText)
 				}
 				l.samples = append(l.samples, s)
 				l.samples = l.samples[max(0, len(l.samples)-maxSamples):]
@@ -81,14 +81,6 @@ func newRunLog(dir string) *runLog {
 		},
 	}
 	return l
-}
-
-// shortened returns at most maxText bytes of a text, as a copy that lets the rest be freed.
-func shortened(text string) string {
-	if len(text) <= maxText {
-		return text
-	}
-	return strings.ToValidUTF8(strings.Clone(text[:maxText]), "") + " …"
 }
 
 // line adds a record. Invalid lines are skipped, so that a page shows everything that can be read.

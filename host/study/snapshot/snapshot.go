@@ -243,18 +243,13 @@ func newCell(s *study.Study, r study.Result) (Cell, Source, error) {
 		}
 	}
 	dir := rundir.At(r.Cell.Run)
-	path := dir.Provenance()
-	text, err := path.ReadFile()
 	var p provenance
-	if err == nil {
-		err = plainjson.Unmarshal(text, &p)
-	}
-	if err != nil {
-		return c, Source{}, fmt.Errorf("cannot read the provenance: %s: %w", path, err)
+	if err := plainjson.ReadFile(dir.Provenance(), &p); err != nil {
+		return c, Source{}, fmt.Errorf("cannot read the provenance: %w", err)
 	}
 	if r.Cell.Quantize == nil {
 		if c.Programs = digest.Named(p.Programs); c.Programs == "" {
-			return c, Source{}, fmt.Errorf("%s names no programs", path)
+			return c, Source{}, fmt.Errorf("%s names no programs", dir.Provenance())
 		}
 	}
 	cfg, err := config.Load(dir.Config().Name, nil)
