@@ -44,8 +44,7 @@ func fewRows(c *program.Call, o plan.Options) (*plan.Kernel, error) {
 			if !whole {
 				y = m.Scratch[1].([]float32)
 			}
-			parallel((out+each-1)/each, func(i int) {
-				from, to := i*each, min((i+1)*each, out)
+			loops.InParts(out, each, parallel, func(from, to int) {
 				left := linalg.RowMajor(x, rows, in)
 				part := linalg.RowMajor(y[from:], rows, to-from)
 				part.RowStride = out

@@ -183,10 +183,7 @@ func (e *Evaluator) inBFloat16(tensor string) (made *engine.Buffer, err error) {
 		return nil, err
 	}
 	inParts := func(f func(from, to int)) error { // all cores read the memory
-		const each = 1 << 20
-		dev.Parallel((len(values)+each-1)/each, func(i int) {
-			f(i*each, min((i+1)*each, len(values)))
-		})
+		loops.InParts(len(values), 1<<20, dev.Parallel, f)
 		return nil
 	}
 	dims, rounds := b.Shape().Dimensions, dev.Precision() == device.BFloat16
