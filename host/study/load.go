@@ -46,7 +46,7 @@ func Parse(path string, text []byte) (*Study, error) {
 }
 
 func load(path string, text []byte, doc *plaintoml.Document, overrides []string) (*Study, error) {
-	s := &Study{File: path, text: text}
+	s := &Study{File: path, Set: overrides, text: text}
 	r := &reader{Reader: plaintoml.NewReader(doc), dir: filepath.Dir(path)}
 	top := &table{reader: r, values: doc.Values()}
 	if !top.has("base") && !top.has("study") && (top.has("train") || top.has("model")) {

@@ -14,9 +14,10 @@ import (
 // Study is a loaded study. All cells are resolved and checked, and tables and figures are checked
 // against the axes. It holds no results; see [Study.Results].
 type Study struct {
-	Name string // study.name, or else the name of the file
-	File string // path of the study file
-	Out  string // the study's directory, relative to the working directory like train.out
+	Name string   // study.name, or else the name of the file
+	File string   // path of the study file
+	Set  []string // changes of the base, as given to [Load]
+	Out  string   // the study's directory, relative to the working directory like train.out
 	// Parallel is study.parallel, the number of cells that run at once; 0 leaves it to [Run].
 	Parallel int
 	// StopMinutes is study.stop_minutes: the time that a process has to save its checkpoint after it

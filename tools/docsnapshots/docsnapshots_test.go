@@ -55,18 +55,18 @@ over = ["seed"]
 `
 
 // prepare writes a study and its kept results to a new directory, and changes to it. STE has 2, 2.1
-// and 2.2, CAGE 0.4 to 0.6 less, and in 2 bits there is no result.
-func prepare(t *testing.T) *renderer {
+// and 2.2, CAGE 0.4 to 0.6 less, and in 2 bits there is no result. The study's base has some changes.
+func prepare(t *testing.T, set ...string) *renderer {
 	t.Helper()
 	t.Chdir(t.TempDir())
 	if err := os.WriteFile("small.toml", []byte(studyFile), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	s, err := study.Load("small.toml")
+	s, err := study.Load("small.toml", set...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &snapshot.File{Study: "small", From: "small.toml",
+	f := &snapshot.File{Study: "small", From: "small.toml", Set: set,
 		Sources: []snapshot.Source{{Date: "2026-11-21", Revision: "abc"}}}
 	for i, loss := range []float64{2, 2.1, 2.2, 1.6, 1.6, 1.6} {
 		f.Cells = append(f.Cells,
@@ -97,6 +97,16 @@ func TestNumber(t *testing.T) {
 		if err != nil || string(again) != string(out) {
 			t.Errorf("rendered again, it is %s, %v", again, err)
 		}
+	}
+}
+
+// TestSet checks results of a study with changes of its base.
+func TestSet(t *testing.T) {
+	const table = "<!-- kept {study = \"small\", table = 1} -->\n<!-- /kept -->\n"
+	out, err := prepare(t, "train.steps=9").Render(t.Context(), []byte(table))
+	if want := "`cage study run small.toml --set train.steps=9`"; err != nil ||
+		!strings.Contains(string(out), want) {
+		t.Errorf("%v, or the table does not say %s:\n%s", err, want, out)
 	}
 }
 

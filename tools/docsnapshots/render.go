@@ -76,7 +76,7 @@ func (r *renderer) results(ctx context.Context, name string) (*results, error) {
 		return nil, err
 	}
 	s := &results{file: file}
-	if s.study, err = study.Load(file.From); err != nil {
+	if s.study, err = study.Load(file.From, file.Set...); err != nil {
 		return nil, fmt.Errorf("%s: the study file: %w", path, err)
 	}
 	if unknown := file.Unknown(s.study); len(unknown) > 0 {
@@ -257,7 +257,8 @@ func (s *results) source(where map[string][]string) string {
 			used[r.Cell.ID] = true
 		}
 	}
-	text := fmt.Sprintf("%d of %d cells of `cage study run %s`", len(used), len(all), s.file.From)
+	command := strings.Join(append([]string{s.file.From}, s.file.Set...), " --set ")
+	text := fmt.Sprintf("%d of %d cells of `cage study run %s`", len(used), len(all), command)
 	if len(used) > 0 {
 		text += ": " + origin(s.file.SourcesOf(used))
 	}

@@ -39,6 +39,8 @@ import (
 type File struct {
 	Study string `json:"study"`
 	From  string `json:"from"` // path of the study file, as given
+	// Set has the changes of the study's base, as given: --set KEY=VALUE.
+	Set []string `json:"set,omitempty"`
 	// Sources lists the occasions on which results were added, newest first, with one entry per build.
 	Sources []Source `json:"sources"`
 	Cells   []Cell   `json:"cells"` // in the order of the study
@@ -83,7 +85,7 @@ type Cell struct {
 func Collect(
 	s *study.Study, results []study.Result, before *File, revision string, now time.Time,
 ) (*File, error) {
-	out := &File{Study: s.Name, From: s.File}
+	out := &File{Study: s.Name, From: s.File, Set: s.Set}
 	occasion := Source{Date: now.Format(time.DateOnly), Revision: revision}
 	var older []Cell
 	kept, seen := before.byConfiguration(), map[string]bool{}
@@ -327,7 +329,7 @@ func (f *File) FindStale(
 // Write writes the file with a line per cell, so that diffs are readable.
 func (f *File) Write(path string) error {
 	var b bytes.Buffer
-	head, err := json.MarshalIndent(File{f.Study, f.From, f.Sources, nil}, "", "  ")
+	head, err := json.MarshalIndent(File{f.Study, f.From, f.Set, f.Sources, nil}, "", "  ")
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -168,6 +169,7 @@ func TestDivergedSource(t *testing.T) {
 // TestCollect checks that results are kept, without times, and that later results are added.
 func TestCollect(t *testing.T) {
 	s := load(t)
+	s.Set = []string{"train.steps=9"}
 	first := again(t, collect(t, s, done(t, s, "1", 2, 0), nil, "r1"))
 	if got, want := states(
 		first.Results(s)), "done map[val_loss:0.5], missing, done map[val_loss:2.5], "+
@@ -181,6 +183,9 @@ func TestCollect(t *testing.T) {
 		second.Results(s)), "done map[val_loss:0.5], done map[val_loss:1.5], done map[val_loss:7], "+
 		"missing"; got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+	if !slices.Equal(second.Set, s.Set) {
+		t.Errorf("changes of the base are kept as %v, want %v", second.Set, s.Set)
 	}
 	var revisions []string
 	for _, c := range second.Cells {
