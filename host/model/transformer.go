@@ -48,7 +48,7 @@ func (m *transformer) BatchDims(batch, context int) []int {
 func (m *transformer) ActivationSites(batch, context int) []ActivationSite {
 	var sites []ActivationSite
 	for layer := range m.Layers {
-		sites = append(sites, m.blockSites(layer, batch*context).list()...)
+		sites = append(sites, m.blockSites(layer, batch*context)...)
 	}
 	if m.Sites.Head {
 		sites = append(sites, m.headSite(batch*context))
@@ -56,25 +56,8 @@ func (m *transformer) ActivationSites(batch, context int) []ActivationSite {
 	return sites
 }
 
-// blockSites are the sites of a block, in the order of computation. Disabled sites are zero.
-type blockSites [siteDown + 1]ActivationSite
-
-// Indices in blockSites.
-const (
-	siteQKV = iota
-	siteQuery
-	siteKey
-	siteValue
-	siteOut
-	siteMLP
-	siteDown
-)
-
-func (s blockSites) list() []ActivationSite {
-	return slices.DeleteFunc(s[:], func(a ActivationSite) bool { return a.Name == "" })
-}
-
-func (m *transformer) blockSites(layer, tokens int) blockSites {
+// blockSites lists the sites of a block, in the order of computation.
+func (m *transformer) blockSites(layer, tokens int) []ActivationSite {
 	prefix := architecture.LayerPrefix(layer)
 	site := func(name string, width, heads int, feeds ...string) ActivationSite {
 		for i := range feeds {
@@ -83,6 +66,7 @@ func (m *transformer) blockSites(layer, tokens int) blockSites {
 		return ActivationSite{Name: prefix + name, Kind: KindInput, Feeds: feeds, Tokens: tokens,
 			Width: width, Heads: heads}
 	}
+	// operand returns an operand of attention, or the zero site if it is not quantized.
 	operand := func(exists bool, kind SiteKind, name string, heads int) (s ActivationSite) {
 		if exists {
 			s = site(name, heads*m.HeadSize, heads)
@@ -90,15 +74,16 @@ func (m *transformer) blockSites(layer, tokens int) blockSites {
 		}
 		return s
 	}
-	return blockSites{
-		siteQKV:   site("attn.qkv.input", m.Width, 0, "attn.qkv"),
-		siteQuery: operand(m.Sites.Queries, KindQuery, "attn.queries", m.Heads),
-		siteKey:   operand(m.Sites.Keys, KindKey, "attn.keys", m.KVHeads),
-		siteValue: operand(m.Sites.Values, KindValue, "attn.values", m.KVHeads),
-		siteOut:   site("attn.out.input", m.QueryWidth(), m.Heads, "attn.out"),
-		siteMLP:   site("mlp.input", m.Width, 0, "mlp.w1", "mlp.w2"),
-		siteDown:  site("mlp.down.input", m.Hidden, 0, "mlp.down"),
+	sites := []ActivationSite{
+		site("attn.qkv.input", m.Width, 0, "attn.qkv"),
+		operand(m.Sites.Queries, KindQuery, "attn.queries", m.Heads),
+		operand(m.Sites.Keys, KindKey, "attn.keys", m.KVHeads),
+		operand(m.Sites.Values, KindValue, "attn.values", m.KVHeads),
+		site("attn.out.input", m.QueryWidth(), m.Heads, "attn.out"),
+		site("mlp.input", m.Width, 0, "mlp.w1", "mlp.w2"),
+		site("mlp.down.input", m.Hidden, 0, "mlp.down"),
 	}
+	return slices.DeleteFunc(sites, func(s ActivationSite) bool { return s.Name == "" })
 }
 
 // headSite returns the site of the head's input. A tied head's weight is also the embedding table,
@@ -106,7 +91,7 @@ func (m *transformer) blockSites(layer, tokens int) blockSites {
 func (m *transformer) headSite(tokens int) ActivationSite {
 	s := ActivationSite{Name: "head.input", Kind: KindHead, Tokens: tokens, Width: m.Width}
 	if !m.Tied() {
-		s.Feeds = []string{m.params[m.headIndex()].Name}
+		s.Feeds = []string{m.Head()}
 	}
 	return s
 }
@@ -143,7 +128,7 @@ func (m *transformer) BlockParams(block int) []architecture.Param {
 // BlockSites implements [Language].
 func (m *transformer) BlockSites(block, batch, context int) []ActivationSite {
 	m.checkBlock(block)
-	return m.blockSites(block, batch*context).list()
+	return m.blockSites(block, batch*context)
 }
 
 func (m *transformer) checkBlock(block int) {

@@ -108,9 +108,6 @@ var families = map[string]features{
 // their inputs.
 func (s Settings) PostNorm() bool { return families[s.Kind].postNorm }
 
-// BothNorms reports whether the layers of a block have norms before and after them.
-func (s Settings) BothNorms() bool { return families[s.Kind].bothNorms }
-
 // NormOffset returns what is added to the parameter of a norm to get its gain.
 func (s Settings) NormOffset() float64 {
 	if families[s.Kind].normOffset {
@@ -181,9 +178,6 @@ func (s Settings) RopeKey() string {
 	return fmt.Sprint(s.HeadSize, s.RopeTheta, s.RopeFactor, s.RopeScaling, " ", s.RopeLow, s.RopeHigh,
 		s.RopeOriginal)
 }
-
-// QueryKeyNorm reports whether queries and keys are normalized.
-func (s Settings) QueryKeyNorm() bool { return families[s.Kind].queryKeyNorm }
 
 // BlockParams lists the parameters of a block. The rows of attn.qkv are first queries, then keys,
 // then values, each head by head.

@@ -357,30 +357,38 @@ func (m *matrix) readShape(name string) error {
 	return nil
 }
 
+// content is what the files have of a matrix.
+type content struct {
+	codes  []byte // row after row
+	scales *spread
+	zeros  []float32 // one for each scale; nil if there are none
+	biases *spread   // nil if there are none
+}
+
+func (m *matrix) read() (c content, err error) {
+	codes, err := m.files.Tensor(m.codes.Name)
+	if err == nil {
+		c.codes, err = codes.Bytes()
+	}
+	if err == nil {
+		c.scales, err = m.part(m.scales, m.scale)
+	}
+	if err == nil {
+		c.zeros, err = m.zeroPoints(c.scales)
+	}
+	if err == nil && m.biases != "" {
+		c.biases, err = m.part(m.biases, nil)
+	}
+	return c, err
+}
+
 // values reads the matrix.
 func (m *matrix) values() ([]float32, error) {
-	codes, err := m.files.Tensor(m.codes.Name)
+	stored, err := m.read()
 	if err != nil {
 		return nil, err
 	}
-	data, err := codes.Bytes()
-	if err != nil {
-		return nil, err
-	}
-	scales, err := m.part(m.scales, m.scale)
-	if err != nil {
-		return nil, err
-	}
-	zeros, err := m.zeroPoints(scales)
-	if err != nil {
-		return nil, err
-	}
-	biases := &spread{}
-	if m.biases != "" {
-		if biases, err = m.part(m.biases, nil); err != nil {
-			return nil, err
-		}
-	}
+	data, scales := stored.codes, stored.scales
 	if m.global != "" {
 		global, err := m.numbers(m.global, nil)
 		if err != nil {
@@ -404,12 +412,12 @@ func (m *matrix) values() ([]float32, error) {
 		for c := range columns {
 			g := r/scales.height*scales.across + groups[c]
 			v := m.number(row, c)
-			if zeros != nil {
-				v -= zeros[g]
+			if stored.zeros != nil {
+				v -= stored.zeros[g]
 			}
 			v *= scales.numbers[g]
-			if m.biases != "" {
-				v += biases.numbers[g]
+			if stored.biases != nil {
+				v += stored.biases.numbers[g]
 			}
 			out = append(out, v)
 		}
@@ -424,29 +432,14 @@ func (m *matrix) keeps() string {
 	if m.bits == 0 || m.order != "" {
 		return ""
 	}
-	codes, err := m.files.Tensor(m.codes.Name)
-	if err != nil {
+	stored, err := m.read()
+	if err != nil || stored.scales.height > 1 {
 		return ""
 	}
-	scale, err := m.files.Tensor(m.scales)
-	if err != nil {
-		return ""
-	}
-	data, dataErr := codes.Bytes()
-	scales, err := m.part(m.scales, nil)
-	if err != nil || dataErr != nil || scales.height > 1 {
-		return ""
-	}
-	zeros, err := m.zeroPoints(scales)
-	if err != nil {
-		return ""
-	}
-	half, grid, biases := float32(int(1)<<(m.bits-1)), "fit", &spread{}
+	data, scales, zeros := stored.codes, stored.scales, stored.zeros
+	half, grid := float32(int(1)<<(m.bits-1)), "fit"
 	switch {
-	case m.biases != "":
-		if biases, err = m.part(m.biases, nil); err != nil {
-			return ""
-		}
+	case stored.biases != nil:
 		grid = "affine"
 	case zeros != nil:
 		grid = "asymmetric_fit"
@@ -468,7 +461,7 @@ func (m *matrix) keeps() string {
 			switch {
 			case low == high:
 			case grid == "affine" && (low > 0 || high < 2*half-2 ||
-				(2*biases.numbers[g]+high*scales.numbers[g])*scales.numbers[g] > 0),
+				(2*stored.biases.numbers[g]+high*scales.numbers[g])*scales.numbers[g] > 0),
 				zeros != nil && high-low < 2*half-2,
 				grid == "fit" && low != -half && max(-low, high) != half-1:
 				return ""
@@ -480,7 +473,7 @@ func (m *matrix) keeps() string {
 		text += fmt.Sprintf(`, granularity = "group", group = %d`, scales.width)
 	}
 	for _, short := range []safetensors.DType{safetensors.BF16, safetensors.F16} {
-		if scale.DType == short || scale.DType == safetensors.F32 && all(scales.numbers, short) {
+		if scales.dtype == short || scales.dtype == safetensors.F32 && all(scales.numbers, short) {
 			text += fmt.Sprintf(`, scale_dtype = %q`, strings.ToLower(string(short)))
 			break
 		}
@@ -500,6 +493,7 @@ func all(numbers []float32, short safetensors.DType) bool {
 
 // spread is a tensor whose elements are each for height rows and width columns of a matrix.
 type spread struct {
+	dtype         safetensors.DType // in the files
 	numbers       []float32
 	height, width int
 	across        int // elements for all columns
@@ -524,12 +518,12 @@ func (m *matrix) part(name string, number func(byte) float32) (*spread, error) {
 	case len(shape) != 2:
 	case len(m.block) == 2 && min(m.block[0], m.block[1]) > 0 &&
 		shape[0] == ceil(rows, m.block[0]) && across == ceil(columns, m.block[1]):
-		return &spread{numbers, m.block[0], m.block[1], across}, nil
+		return &spread{t.DType, numbers, m.block[0], m.block[1], across}, nil
 	case len(numbers) == 1 && m.group == 0:
-		return &spread{numbers, rows, columns, 1}, nil
+		return &spread{t.DType, numbers, rows, columns, 1}, nil
 	case shape[0] == rows && across > 0 && columns%across == 0 &&
 		(m.group == 0 || m.group*across == columns):
-		return &spread{numbers, 1, columns / across, across}, nil
+		return &spread{t.DType, numbers, 1, columns / across, across}, nil
 	}
 	return nil, fmt.Errorf("%s has shape %v, which does not match a matrix of %v",
 		name, t.Shape, m.shape)

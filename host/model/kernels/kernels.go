@@ -161,23 +161,21 @@ func norm(c *program.Call, o plan.Options) (*plan.Kernel, error) {
 	scales := program.FloatType(n, 1)
 	var run [2]function // without and with a sum
 	for i := range run {
-		b := program.NewBuilder(c.Name)
-		x, g := b.Input("x", t), b.Input("gain", gain)
-		var sum program.Value
-		if i == 1 {
-			sum = b.Input("sum", t)
-		}
-		scale := b.Const(1).Div(x.Square().MeanRow().Shift(c.Setting.(float64)).Sqrt())
-		y := x.Mul(scale).Mul(g)
-		if i == 1 {
-			y = sum.Add(y)
-		}
-		b.Output("y", y)
-		b.Output("scale", scale)
-		p, err := b.Build()
-		if err == nil {
-			run[i], err = byStorage(p, n)
-		}
+		var err error
+		run[i], err = compiled(c.Name, n, func(b *program.Builder) {
+			x, g := b.Input("x", t), b.Input("gain", gain)
+			var sum program.Value
+			if i == 1 {
+				sum = b.Input("sum", t)
+			}
+			scale := b.Const(1).Div(x.Square().MeanRow().Shift(c.Setting.(float64)).Sqrt())
+			y := x.Mul(scale).Mul(g)
+			if i == 1 {
+				y = sum.Add(y)
+			}
+			b.Output("y", y)
+			b.Output("scale", scale)
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -202,10 +200,23 @@ func norm(c *program.Call, o plan.Options) (*plan.Kernel, error) {
 	}, nil
 }
 
+// A function computes slices from slices.
+type function func(in, out []any, parallel loops.Parallel) error
+
+// compiled compiles the program over rows that write writes, as [byStorage] does.
+func compiled(name string, rows int, write func(b *program.Builder)) (function, error) {
+	b := program.NewBuilder(name)
+	write(b)
+	p, err := b.Build()
+	if err != nil {
+		return nil, err
+	}
+	return byStorage(p, rows)
+}
+
 // byStorage compiles a program over rows for each way in which its tensors may be stored. Outputs
 // and inputs may be the same memory.
-func byStorage(p *program.Program, rows int) (func(in, out []any, parallel loops.Parallel) error,
-	error) {
+func byStorage(p *program.Program, rows int) (function, error) {
 	var mu sync.Mutex
 	made := map[string]*cpu.Pass{}
 	_, err := cpu.Compile(p, rows, nil)
@@ -467,7 +478,7 @@ func headOf(c *program.Call, o plan.Options, first int, limit float64, tokens in
 	if err != nil {
 		return nil, logits, err
 	}
-	capped, _, err := capOf(limit, size, w[0])
+	capped, err := capOf(limit, size, w[0])
 	return func(logits []float32, x, w any, parallel loops.Parallel) error {
 		err := multiply(p, logits, x, w, nil, parallel)
 		if err == nil {
@@ -503,13 +514,9 @@ func draw(c *program.Call, o plan.Options, limit float64, tokens int) (*plan.Ker
 	}
 	n, size, columns := c.Meaning.Inputs[0].Type.Shape[0], t.Shape[0], t.Shape[1]
 	randomBits := program.Type{DType: program.Uint, Shape: t.Shape}
-	b := program.NewBuilder(c.Name)
-	b.Output("targets", network.Drawn(b.Input("logits", t), b.Input("bits", randomBits)))
-	p, err := b.Build()
-	if err != nil {
-		return nil, err
-	}
-	drawn, err := byStorage(p, size)
+	drawn, err := compiled(c.Name, size, func(b *program.Builder) {
+		b.Output("targets", network.Drawn(b.Input("logits", t), b.Input("bits", randomBits)))
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -535,17 +542,13 @@ func scores(c *program.Call, o plan.Options, limit float64, tokens int) (*plan.K
 	if err != nil {
 		return nil, err
 	}
-	b := program.NewBuilder(c.Name)
-	b.Output("column", b.Input("logits", t).ArgMaxRow())
-	p, err := b.Build()
-	if err != nil {
-		return nil, err
-	}
-	likeliest, err := byStorage(p, t.Shape[0])
-	if err != nil {
-		return nil, err
-	}
 	n, size := c.Meaning.Inputs[0].Type.Shape[0], t.Shape[0]
+	likeliest, err := compiled(c.Name, size, func(b *program.Builder) {
+		b.Output("column", b.Input("logits", t).ArgMaxRow())
+	})
+	if err != nil {
+		return nil, err
+	}
 	return &plan.Kernel{BFloat16: plan.BFloat16{Operands: []bool{true, true}},
 		Gradients: []bool{false},
 		Scratch:   []plan.Scratch{{Type: t}},
@@ -585,7 +588,7 @@ func (f loss) kernel(c *program.Call, o plan.Options, limit float64, tokens int)
 	if err != nil {
 		return nil, err
 	}
-	_, capAdjoint, err := capOf(limit, size, vocabulary)
+	capAdjoint, err := capAdjointOf(limit, size, vocabulary)
 	if err != nil {
 		return nil, err
 	}
@@ -646,32 +649,28 @@ func chunkOf(rows, most int) int {
 	return rows
 }
 
-// A function computes slices from slices.
-type function func(in, out []any, parallel loops.Parallel) error
-
-// capOf returns the functions that replace logits x by c·tanh(x/c), and the adjoint of the results
-// by that of x; they change nothing if c is 0.
-func capOf(c float64, rows, columns int) (value, adjoint function, err error) {
+// capOf returns the function that replaces logits x by c·tanh(x/c); it changes nothing if c is 0.
+func capOf(c float64, rows, columns int) (function, error) {
 	if c == 0 {
-		same := func(_, _ []any, _ loops.Parallel) error { return nil }
-		return same, same, nil
+		return unchanged, nil
 	}
-	t := program.FloatType(rows, columns)
-	b := program.NewBuilder("cap")
-	b.Output("x", b.Input("x", t).Scale(1/c).Tanh().Scale(c))
-	forward, err := b.Build()
-	if err != nil {
-		return nil, nil, err
-	}
-	b = program.NewBuilder("cap.vjp")
-	y, d := b.Input("y", t), b.Input("d", t)
-	b.Output("d", d.Mul(b.Const(1).Sub(y.Scale(1/c).Square())))
-	backward, err := b.Build()
-	if err != nil {
-		return nil, nil, err
-	}
-	if value, err = byStorage(forward, rows); err == nil {
-		adjoint, err = byStorage(backward, rows)
-	}
-	return value, adjoint, err
+	return compiled("cap", rows, func(b *program.Builder) {
+		x := b.Input("x", program.FloatType(rows, columns))
+		b.Output("x", x.Scale(1/c).Tanh().Scale(c))
+	})
 }
+
+// capAdjointOf returns the function that replaces the adjoint of results of [capOf] by that of x,
+// given the results and the adjoint.
+func capAdjointOf(c float64, rows, columns int) (function, error) {
+	if c == 0 {
+		return unchanged, nil
+	}
+	return compiled("cap.vjp", rows, func(b *program.Builder) {
+		t := program.FloatType(rows, columns)
+		y, d := b.Input("y", t), b.Input("d", t)
+		b.Output("d", d.Mul(b.Const(1).Sub(y.Scale(1/c).Square())))
+	})
+}
+
+func unchanged(_, _ []any, _ loops.Parallel) error { return nil }

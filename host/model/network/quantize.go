@@ -156,11 +156,11 @@ func (n *network) quantizedBy(c *program.Call, site string, x value) operand {
 	of := x.Reshape(c.Meaning.Inputs[0].Type.Shape...)
 	of = n.withoutPadding(site, of)
 	if next := n.quantizers.Next[site]; next != nil {
-		for i, v := range n.apply(n.Builder, next, site, of) {
+		for i, v := range n.apply(next, site, of) {
 			n.result(InputOf(site, next.Meaning.Outputs[i].Name), v)
 		}
 	}
-	results := n.apply(n.Builder, c, site, of)
+	results := n.apply(c, site, of)
 	q := operand{value: results[0].Reshape(x.Shape()...), before: of.Reshape(x.Shape()...)}
 	for i, o := range c.Meaning.Outputs {
 		switch o.Name {
@@ -188,12 +188,12 @@ func (n *network) withoutPadding(site string, x value) value {
 }
 
 // apply calls c, the quantizer of a site or one of its programs.
-func (n *network) apply(b *program.Builder, c *program.Call, site string, x value) []value {
+func (n *network) apply(c *program.Call, site string, x value) []value {
 	args := []value{x}
 	for _, in := range c.Meaning.Inputs[1:] {
 		args = append(args, n.params[InputOf(site, in.Name)])
 	}
-	return b.Call(c, args...)
+	return n.Call(c, args...)
 }
 
 func (n *network) quantize(site string, x value) value {
@@ -284,7 +284,7 @@ func (n *network) productAdjoint(sites []OperandSite, ins []string, args []value
 	dy := b.Input("d.y", y)
 	quantize := func(i int, x value) value {
 		if c := n.quantizers.Calls[sites[i].String()]; c != nil {
-			return inner.apply(b, c, sites[i].String(), x)[0]
+			return inner.apply(c, sites[i].String(), x)[0]
 		}
 		return x
 	}

@@ -24,10 +24,9 @@ type File struct {
 	name   string // for messages
 	begin  int64  // of the data
 	header header
-	index  map[string]int // index of a tensor in header.infos, by name
+	index  map[string]Info // of tensors, by name
 
-	mu       sync.Mutex
-	verified map[string]bool // tensors that were read without an error
+	verified sync.Map // names of tensors that were read without an error
 }
 
 // Open opens the file at path and checks its header. Errors about the content wrap ErrFormat.
@@ -81,9 +80,9 @@ func NewFile(r io.ReaderAt, size int64, name string) (*File, error) {
 		}
 	}
 	f := &File{r: r, name: name, begin: int64(len(head)), header: h,
-		index: make(map[string]int, len(h.infos)), verified: map[string]bool{}}
-	for i, info := range h.infos {
-		f.index[info.Name] = i
+		index: make(map[string]Info, len(h.infos))}
+	for _, info := range h.infos {
+		f.index[info.Name] = info
 	}
 	return f, nil
 }
@@ -117,11 +116,10 @@ func (f *File) Tensors() []Info { return slices.Clone(f.header.infos) }
 // Tensor returns a tensor whose data is read, and verified if the file has digests, on each access.
 // If the data does not match its digest, the error wraps ErrChecksum.
 func (f *File) Tensor(name string) (Tensor, error) {
-	i, ok := f.index[name]
+	info, ok := f.index[name]
 	if !ok {
 		return Tensor{}, fmt.Errorf("%s: there is no tensor %s", f.name, name)
 	}
-	info := f.header.infos[i]
 	return Tensor{Name: name, DType: info.DType, Shape: slices.Clone(info.Shape),
 		Write: func(w io.Writer) error {
 			return f.read(info, w)
@@ -137,10 +135,7 @@ func (f *File) Verify() (verified bool, err error) {
 	}
 	var damaged []string
 	for _, info := range f.header.infos {
-		f.mu.Lock()
-		done := f.verified[info.Name]
-		f.mu.Unlock()
-		if done {
+		if _, done := f.verified.Load(info.Name); done {
 			continue
 		}
 		err := f.read(info, io.Discard)
@@ -181,9 +176,7 @@ func (f *File) read(info Info, w io.Writer) error {
 			return fmt.Errorf("%s: tensor %q: %w", f.name, info.Name, err)
 		}
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.verified[info.Name] = true
+	f.verified.Store(info.Name, true)
 	return nil
 }
 

@@ -10,14 +10,15 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // Shards holds the open files that together contain the tensors of one checkpoint.
 type Shards struct {
-	names  []string // of the files, sorted
-	files  map[string]*File
+	names  []string         // of the files, sorted
+	files  []*File          // by these names
 	fileOf map[string]*File // by tensor
 }
 
@@ -30,7 +31,7 @@ const maxIndexSize = 50_000_000
 // have no other tensors. The error lists all problems. It wraps fs.ErrNotExist if the directory has
 // neither file, and ErrFormat if the content of a file is invalid.
 func OpenShards(dir vfs.Path) (*Shards, error) {
-	s := &Shards{files: map[string]*File{}, fileOf: map[string]*File{}}
+	s := &Shards{fileOf: map[string]*File{}}
 	single, err := Open(dir.Join(SingleName))
 	if err == nil {
 		s.add(SingleName, single)
@@ -46,8 +47,7 @@ func OpenShards(dir vfs.Path) (*Shards, error) {
 }
 
 func (s *Shards) add(name string, f *File) {
-	s.names = append(s.names, name)
-	s.files[name] = f
+	s.names, s.files = append(s.names, name), append(s.files, f)
 	for _, info := range f.header.infos {
 		s.fileOf[info.Name] = f
 	}
@@ -94,8 +94,8 @@ func (s *Shards) Names() []string { return s.names }
 // Tensors describes all tensors, file by file. Their byte ranges refer to their own files.
 func (s *Shards) Tensors() []Info {
 	var list []Info
-	for _, name := range s.names {
-		list = append(list, s.files[name].Tensors()...)
+	for _, f := range s.files {
+		list = append(list, f.header.infos...)
 	}
 	return list
 }
@@ -111,11 +111,7 @@ func (s *Shards) Tensor(name string) (Tensor, error) {
 
 // Close closes all files.
 func (s *Shards) Close() error {
-	var errs []error
-	for _, f := range s.files {
-		errs = append(errs, f.Close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(lists.Map(s.files, (*File).Close)...)
 }
 
 // A checkpoint is either one file, or several with an index, a JSON file that maps tensors to
