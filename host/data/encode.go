@@ -34,9 +34,6 @@ func (p *preparation) encode(out *dataset.Writer, documents []document) error {
 	if err == nil {
 		err = p.ctx.Err()
 	}
-	if err == nil {
-		err = out.Finish()
-	}
 	return err
 }
 

@@ -28,44 +28,49 @@ const DefaultField = "text"
 
 // PrepareOptions selects the text that [Prepare] reads, and how it is processed.
 type PrepareOptions struct {
-	// Inputs are files and folders. Folders are searched recursively; hidden entries, links and
-	// special files are skipped.
-	Inputs []string
-	// Format is the format of all files. If it is empty, each file's name determines its format.
-	// The compression is always determined by the name.
-	Format source.Format
-	// Field is the field or column with the text in rows of JSON and Parquet. Empty means
-	// DefaultField.
-	Field string
-	// SkipBad skips and counts rows that hold no text; otherwise the first such row is an error.
-	SkipBad bool
-	// Include selects files within folders by shell patterns ("*.go"). A pattern with a
-	// slash is matched against the path below the input, any other against the file's
-	// name. Empty means all files. Files named in Inputs are always taken.
-	Include []string
-	// Separator ends a document within a text file, for example "<|endoftext|>". It is
-	// not part of any document. If it is empty, every file is one document.
-	Separator string
+	Selection
 	// Out is the folder of the dataset; it is created if necessary.
 	Out       string
 	Tokenizer tokenizer.Tokenizer
 	// ValFraction is the fraction of documents for validation, but at least one document. Zero
 	// means DefaultValFraction.
 	ValFraction float64
-	// ValInputs are separate files and folders for validation. If they are given, all documents of
-	// Inputs are for training, and ValFraction must be zero. A file found in both is used only for
-	// validation.
-	ValInputs []string
 	// Seed determines the order of documents, and thus the split and the selection for MaxBytes.
 	// Zero is a valid seed.
 	Seed uint64
-	// MaxBytes limits the text taken from Inputs. Documents are taken in random order until the next
-	// one would exceed the limit; documents longer than the limit are ignored. Zero means no limit.
-	MaxBytes int64
 	// Files is the file system of Out; nil means the operating system's.
 	Files vfs.FS
 	// Progress, if not nil, is called repeatedly, by one goroutine at a time.
 	Progress func(Progress)
+}
+
+// Selection selects documents. The manifest of a dataset repeats it.
+type Selection struct {
+	// Inputs are files and folders. Folders are searched recursively; hidden entries, links and
+	// special files are skipped.
+	Inputs []string `json:"inputs"`
+	// Format is the format of all files. If it is empty, each file's name determines its format.
+	// The compression is always determined by the name.
+	Format source.Format `json:"format,omitempty"`
+	// Field is the field or column with the text in rows of JSON and Parquet. Empty means
+	// DefaultField.
+	Field string `json:"field,omitempty"`
+	// SkipBad skips and counts rows that hold no text; otherwise the first such row is an error.
+	SkipBad bool `json:"skip_bad,omitempty"`
+	// Include selects files within folders by shell patterns ("*.go"). A pattern with a
+	// slash is matched against the path below the input, any other against the file's
+	// name. Empty means all files. Files named in Inputs are always taken.
+	Include []string `json:"include,omitempty"`
+	// Separator ends a document within a text file, for example "<|endoftext|>". It is
+	// not part of any document. If it is empty, every file is one document.
+	Separator string `json:"separator,omitempty"`
+	// ValInputs are separate files and folders for validation. If they are given, all documents of
+	// Inputs are for training, and ValFraction must be zero. A file found in both is used only for
+	// validation.
+	ValInputs []string `json:"val_inputs,omitempty"`
+	// MaxBytes limits the text taken from Inputs. Documents are taken in random order until the next
+	// one would exceed the limit; documents longer than the limit are ignored. Zero means no limit.
+	MaxBytes int64 `json:"max_bytes,omitempty"`
 }
 
 // Progress reports the progress of [Prepare].
@@ -112,16 +117,7 @@ type Manifest struct {
 	Read []Read `json:"read,omitempty"`
 	// LeftOut lists the files that were found but not used.
 	LeftOut []LeftOut `json:"left_out"`
-
-	// Options of the preparation.
-	Inputs    []string      `json:"inputs"`
-	Format    source.Format `json:"format,omitempty"`
-	Field     string        `json:"field,omitempty"`
-	SkipBad   bool          `json:"skip_bad,omitempty"`
-	Include   []string      `json:"include,omitempty"`
-	Separator string        `json:"separator,omitempty"`
-	ValInputs []string      `json:"val_inputs,omitempty"`
-	MaxBytes  int64         `json:"max_bytes,omitempty"`
+	Selection
 }
 
 // Read holds counts for the input files of one format and compression.

@@ -116,22 +116,13 @@ func Prepare(ctx context.Context, o PrepareOptions) (manifest *Manifest, err err
 			"give more files, --separator, which divides a file into documents, or --validation-text")
 	}
 	manifest = &Manifest{
-		Manifest: dataset.Manifest{
-			Train:       dataset.Part{Bytes: textBytes(train)},
-			Val:         dataset.Part{Bytes: textBytes(val)},
-			ValFraction: o.ValFraction,
-			Seed:        o.Seed,
-		},
-		Read:      p.report,
-		LeftOut:   left.list(),
-		Inputs:    o.Inputs,
-		Format:    o.Format,
-		Field:     o.Field,
-		SkipBad:   o.SkipBad,
-		Include:   o.Include,
-		Separator: o.Separator,
-		ValInputs: o.ValInputs,
-		MaxBytes:  o.MaxBytes,
+		Train:       dataset.Part{Bytes: textBytes(train)},
+		Val:         dataset.Part{Bytes: textBytes(val)},
+		ValFraction: o.ValFraction,
+		Seed:        o.Seed,
+		Read:        p.report,
+		LeftOut:     left.list(),
+		Selection:   o.Selection,
 	}
 	p.progress = Progress{Stage: "encode", TotalBytes: manifest.Train.Bytes + manifest.Val.Bytes}
 	if err := p.encode(folder.Train, train); err != nil {

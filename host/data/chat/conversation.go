@@ -90,7 +90,7 @@ func ParseRow(row []byte) (c Conversation, ignored []string, err error) {
 		return nil, nil, err
 	}
 	system := "" // the system message in a separate key
-	for _, name := range []string{"system", "system_prompt"} {
+	for _, name := range rowKeys.used {
 		value, _ := d.Get(name)
 		text, ok := value.(string)
 		switch {

@@ -14,7 +14,7 @@ import (
 // tokens count in the loss.
 
 type keyTable struct {
-	used    []string          // by [ParseRow]
+	used    []string          // by [ParseRow], and those of messages by [isContext]
 	refused map[string]string // change the loss in an unsupported way: the reason
 	// flags maps keys that can exclude a row or message from the loss to the error that is returned
 	// if the value is a boolean other than true, or a number other than 1.
@@ -118,7 +118,7 @@ func flag(value any) (on, known bool) {
 }
 
 func isContext(d *jinja.Dict, role string) (context bool, err error) {
-	for _, name := range []string{"train", "training", "loss", "weight"} {
+	for _, name := range messageKeys.used {
 		value, _ := d.Get(name)
 		if empty(value) {
 			continue

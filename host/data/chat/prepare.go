@@ -126,8 +126,8 @@ func Prepare(ctx context.Context, o PrepareOptions) (m *Manifest, err error) {
 		return nil, err
 	}
 	m = &Manifest{
-		Manifest: dataset.Manifest{ValFraction: o.ValFraction, Seed: o.Seed},
-		Tokens:   t.Tokens, AddedTokens: added, Counts: p.counts,
+		ValFraction: o.ValFraction, Seed: o.Seed, Tokens: t.Tokens, AddedTokens: added,
+		Counts: p.counts,
 	}
 	return m, folder.Commit(&m.Manifest, m)
 }

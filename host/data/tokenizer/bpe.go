@@ -61,7 +61,7 @@ func newBPE(def *modelDefinition) (*bpe, error) {
 		// If a pair has two entries, the later one wins, as in the reference library.
 		m.merges[pairKey(left, right)] = merge{rank: int32(rank), id: joined}
 	}
-	m.cutsAtMarks = m.marksWords()
+	m.cutsAtMarks = m.marksWords(def.Merges)
 	return m, nil
 }
 
@@ -107,20 +107,13 @@ const spaceMark = "\u2581"
 // marksWords reports whether merged tokens have spaceMark only at their beginning. Then no merge
 // crosses a position where spaceMark follows another character, and the parts between such
 // positions can be encoded separately. Otherwise, a whole document is one word.
-func (m *bpe) marksWords() bool {
+func (m *bpe) marksWords(merges []mergePair) bool {
 	if _, ok := m.vocab[spaceMark]; !ok || m.ignoreMerges {
 		return false
 	}
-	names := make(map[int32]string, len(m.vocab))
-	for token, id := range m.vocab {
-		names[id] = token
-	}
-	for _, joined := range m.merges {
-		if strings.Contains(strings.TrimLeft(names[joined.id], spaceMark), spaceMark) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(merges, func(pair mergePair) bool {
+		return strings.Contains(strings.TrimLeft(pair[0]+pair[1], spaceMark), spaceMark)
+	})
 }
 
 // wordCache appends the ids of words, and caches the ids of short words, because most words of a

@@ -260,7 +260,7 @@ func Template(before, after []Special) map[string]any {
 
 // sections returns the sections of a tokenizer.json for byte-level BPE. words is the pre_tokenizer;
 // the token bos, with the id bosID, is put before each text.
-func sections(words any, bos string, bosID int, added []map[string]any, vocab map[string]int,
+func sections(words any, bos string, bosID int, added []map[string]any, vocab map[string]int32,
 	merges [][2]string) map[string]any {
 	return map[string]any{
 		"version": "1.0", "truncation": nil, "padding": nil, "normalizer": nil,
@@ -277,9 +277,9 @@ func sections(words any, bos string, bosID int, added []map[string]any, vocab ma
 // BytesDefinition returns a tokenizer.json with which other programs get the same ids as [Bytes]:
 // the id of each byte is its value.
 func BytesDefinition() ([]byte, error) {
-	vocab := map[string]int{}
+	vocab := map[string]int32{}
 	for b, r := range byteToRune {
-		vocab[string(r)] = b
+		vocab[string(r)] = int32(b)
 	}
 	file := sections(ByteLevel(false), string(byteToRune[0]), 0,
 		[]map[string]any{}, vocab, [][2]string{})

@@ -56,17 +56,13 @@ func (l *Learner) Definition(tokens int) ([]byte, error) {
 	b := newMerger(l.words)
 	for len(b.tokens) < tokens-len(Specials) && b.merge() {
 	}
-	vocab := map[string]int{}
-	for id, token := range b.tokens {
-		vocab[token] = id
-	}
 	added := make([]map[string]any, len(Specials))
 	for i, special := range Specials {
 		added[i] = map[string]any{"id": len(b.tokens) + i, "content": special, "special": true,
 			"single_word": false, "lstrip": false, "rstrip": false, "normalized": false}
 	}
 	words := ByteLevelWords(PatternGPT4)
-	file := sections(words, Specials[0], len(b.tokens), added, vocab, b.merges)
+	file := sections(words, Specials[0], len(b.tokens), added, b.ids, b.merges)
 	return json.MarshalIndent(file, "", " ")
 }
 

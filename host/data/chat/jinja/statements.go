@@ -213,10 +213,9 @@ func (p *parser) loop(line int) statement {
 		m.line = line
 		list := m.elements(value)
 		if condition != nil {
-			chosen := slices.DeleteFunc(slices.Clone(list), func(element any) bool {
+			list = slices.DeleteFunc(slices.Clone(list), func(element any) bool {
 				return !truth(condition(m, bind(m, s, element)))
 			})
-			list = chosen
 		}
 		for i, element := range list {
 			inner := bind(m, s, element)
@@ -362,14 +361,11 @@ func (p *parser) macro(line int) statement {
 			c.bind(0, params...)
 			inner := s.inner()
 			for i, param := range params {
-				switch at := i - (len(params) - len(defaults)); {
-				case c.has(i):
+				inner.vars[param] = &undefined{"parameter " + param}
+				if c.has(i) {
 					inner.vars[param] = c.args[i]
-				case at >= 0:
-					inner.vars[param] = &undefined{"parameter " + param}
+				} else if at := i - (len(params) - len(defaults)); at >= 0 {
 					inner.vars[param] = defaults[at](m, inner)
-				default:
-					inner.vars[param] = &undefined{"parameter " + param}
 				}
 			}
 			return m.capture(body, inner)
