@@ -7,7 +7,7 @@
 //	algorithm.go   the step of one tensor: the paper's Algorithm 1
 //	cage.go        the correction, in both forms, and its schedule λ_t
 //	rule.go        the description of the update of one tensor: its inputs, outputs and state
-//	step.go        the parts of an update's programs: weight decay, the optimizer, the measures
+//	writer.go      the parts of an update's programs: weight decay, the optimizer, the measures
 //	jobs.go        the programs bound to tensors by name
 //	average.go     the running mean that evaluation uses
 //	method.go      the interface of a method

@@ -1,7 +1,10 @@
 package cage
 
 // Visits returns the number of visits.
-func (l Lengths) Visits() int { return l.visits }
+func (l Lengths) Visits() int {
+	visits, _ := l.sums()
+	return visits
+}
 
 // Window returns the number of samples in a full window.
 func (t *Tracker) Window() int { return t.window }

@@ -101,9 +101,7 @@ func (s Schedule) oneCycleCos(k int) float64 {
 	return anneal(s.Peak, end, float64(k-last)/float64(s.Total-s.Warmup))
 }
 
-func anneal(a, b, u float64) float64 {
-	return b + (a-b)/2*(1+math.Cos(math.Pi*u))
-}
+func anneal(a, b, u float64) float64 { return b + (a-b)*halfCosine(u) }
 
 // linearWarmup rises along a line that reaches Peak at step W−1, and falls to FinalFrac·Peak
 // along half a cosine (cosine annealing: Loshchilov and Hutter 2017, "SGDR") or a line.

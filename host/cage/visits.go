@@ -1,7 +1,6 @@
 package cage
 
 import (
-	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -35,7 +34,7 @@ func (t *Tracker) Measure() (all Measures, groups []Measures) {
 	if rows == 0 {
 		return Measures{}, make([]Measures, len(t.groups))
 	}
-	total := &sums{norm2: make([]float64, rows)}
+	total := newSums(rows)
 	for g := range t.groups {
 		s := t.sumsOf(g)
 		groups = append(groups, s.measures())
@@ -62,6 +61,10 @@ type sums struct {
 	visitSum, residual        float64
 }
 
+func newSums(rows int) *sums {
+	return &sums{norm2: make([]float64, rows), dwell: Lengths{}, vectorDwell: Lengths{}}
+}
+
 func (s *sums) measures() Measures {
 	n := float64(s.coordinates)
 	norms := 0.0
@@ -86,7 +89,8 @@ func ratio(a, b float64) float64 {
 // and of its vector visits.
 func (t *Tracker) sumsOf(g int) *sums {
 	group, rows, n := t.groups[g], t.rows(), t.Coordinates()
-	s := &sums{norm2: make([]float64, rows), coordinates: group.to - group.from}
+	s := newSums(rows)
+	s.coordinates = group.to - group.from
 	first := t.s.Samples - rows // index of the oldest sample in the window
 	for i := group.from; i < group.to; i++ {
 		sum, absolute, began := 0.0, 0.0, int(t.s.Since[i])
@@ -97,14 +101,14 @@ func (t *Tracker) sumsOf(g int) *sums {
 			if r == 0 || t.s.Codes[r*n+i] == t.s.Codes[(r-1)*n+i] {
 				continue
 			}
-			s.dwell.add(first+r-began, 1)
+			s.dwell[first+r-began]++
 			began = first + r
 			if r == rows-1 {
 				s.flips++
 			}
 		}
 		s.begun += int(t.s.Begun[i])
-		s.dwell.add(t.s.Samples-began, 1)
+		s.dwell[t.s.Samples-began]++
 		s.coherence += ratio(math.Abs(sum), absolute)
 		s.sum2 += sum * sum
 	}
@@ -113,7 +117,7 @@ func (t *Tracker) sumsOf(g int) *sums {
 	}
 	began, sum := int(t.s.GroupSince[g]), slices.Clone(t.s.Before[group.from:group.to])
 	end := func(now int) {
-		s.vectorDwell.add(now-began, 1)
+		s.vectorDwell[now-began]++
 		norm2 := 0.0
 		for _, x := range sum {
 			norm2 += x * x
@@ -134,46 +138,29 @@ func (t *Tracker) sumsOf(g int) *sums {
 	return s
 }
 
-// Lengths is the distribution of the durations of visits (dwell times τ_{k+1} − τ_k), in samples.
-// The zero value is empty.
-type Lengths struct {
-	counts map[int]int // of visits, by length
-	visits int
-	total  int // sum of all durations
-}
+// Lengths is the distribution of the durations of visits (dwell times τ_{k+1} − τ_k), in samples:
+// the number of visits by length.
+type Lengths map[int]int
 
-func (l *Lengths) add(length, visits int) {
-	if l.counts == nil {
-		l.counts = map[int]int{}
-	}
-	l.counts[length] += visits
-	l.visits += visits
-	l.total += length * visits
-}
-
-func (l *Lengths) merge(other Lengths) {
-	for length, visits := range other.counts {
-		l.add(length, visits)
+func (l Lengths) merge(other Lengths) {
+	for length, visits := range other {
+		l[length] += visits
 	}
 }
 
-// Counts yields the durations that occur, in ascending order, each with its number of visits.
-func (l Lengths) Counts() iter.Seq2[int, int] {
-	return func(yield func(length, visits int) bool) {
-		for _, length := range slices.Sorted(maps.Keys(l.counts)) {
-			if !yield(length, l.counts[length]) {
-				return
-			}
-		}
+// sums returns the number of visits, and the sum of their lengths.
+func (l Lengths) sums() (visits, total int) {
+	for length, n := range l {
+		visits += n
+		total += length * n
 	}
+	return visits, total
 }
 
 // Mean returns the mean length; 0 if there are no visits.
 func (l Lengths) Mean() float64 {
-	if l.visits == 0 {
-		return 0
-	}
-	return float64(l.total) / float64(l.visits)
+	visits, total := l.sums()
+	return ratio(float64(total), float64(visits))
 }
 
 // Max returns the largest length, L_max of Eq. 9; 0 if there are no visits.
@@ -182,10 +169,11 @@ func (l Lengths) Max() int { return l.Quantile(1) }
 // Quantile returns the smallest length that at least the fraction p of all visits does
 // not exceed; p is clipped to [0, 1]. It is 0 if there are no visits.
 func (l Lengths) Quantile(p float64) int {
-	rank := max(1, min(p, 1)*float64(l.visits))
+	visits, _ := l.sums()
+	rank := max(1, min(p, 1)*float64(visits))
 	seen := 0
-	for length, visits := range l.Counts() {
-		seen += visits
+	for _, length := range slices.Sorted(maps.Keys(l)) {
+		seen += l[length]
 		if float64(seen) >= rank {
 			return length
 		}

@@ -2,6 +2,7 @@ package cage_test
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -279,8 +280,8 @@ func ints(v []float64) []int32 {
 // lengths returns the lengths of visits, ascending.
 func lengths(l cage.Lengths) []int32 {
 	var out []int32
-	for length, visits := range l.Counts() {
-		out = append(out, slices.Repeat([]int32{int32(length)}, visits)...)
+	for _, length := range slices.Sorted(maps.Keys(l)) {
+		out = append(out, slices.Repeat([]int32{int32(length)}, l[length])...)
 	}
 	return out
 }
