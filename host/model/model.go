@@ -116,7 +116,7 @@ func New(s architecture.Settings, o Options) (Model, error) {
 	case architecture.KindQuadratic:
 		return newQuadratic(s), nil
 	case architecture.KindToy: // f(x) = ½(x − ½)², in the CAGE paper on Pareto-optimal points
-		s.Rows, s.Dimension, s.Condition, s.Optimum = 1, 1, 1, []float64{0.5}
+		s.Condition, s.Optimum = 1, []float64{0.5}
 		return newQuadratic(s), nil
 	}
 	return nil, fmt.Errorf("unknown model kind %q", s.Kind)

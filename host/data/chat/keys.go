@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/cage-qat/cage/host/data/chat/jinja"
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // Rows may have keys that are specific to the program for which they were made: OpenAI's
@@ -66,10 +67,7 @@ var harmlessKeys = []string{"id", "_id", "idx", "index", "uuid", "prompt_id", "m
 
 // Columns lists the keys of a row that [ParseRow] reads, first the keys that hold conversations.
 var Columns = func() []string {
-	list := []string{"prompt", "completion"}
-	for i := range forms {
-		list = slices.Insert(list, i, forms[i].key)
-	}
+	list := append(lists.Map(forms, func(f form) string { return f.key }), "prompt", "completion")
 	more := slices.AppendSeq(slices.Concat(rowKeys.used, mediaKeys), maps.Keys(rowKeys.refused))
 	more = slices.AppendSeq(more, maps.Keys(rowKeys.flags))
 	slices.Sort(more)

@@ -165,7 +165,7 @@ func (p *preparation) each(ctx context.Context, list Rows, use func([]*Document)
 		err error // the error that ends the preparation
 	}
 	encode := func(r data.InputRow) (result, error) {
-		o := result{outcome: outcome{location: r.Location()}}
+		o := result{location: r.Location()}
 		var c Conversation
 		var err error
 		if r.Err != nil {

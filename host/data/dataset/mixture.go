@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/shuffle"
 )
 
@@ -101,9 +102,8 @@ func shares(weights []float64, n int64) ([]int64, error) {
 		return nil, errors.New("mixture: the sum of the weights overflows")
 	}
 	out := make([]int64, len(weights))
-	left, byFraction := n, make([]int, len(weights))
+	left, byFraction := n, lists.Range(len(weights))
 	for i, w := range weights {
-		byFraction[i] = i
 		out[i] = int64(w / sum * float64(n))
 		left -= out[i]
 	}
@@ -165,9 +165,7 @@ func (m *Mixture) Epochs(batches int64) []float64 {
 	for _, s := range m.shuffled(n / groupWindows)[:n%groupWindows] {
 		windows[s]++
 	}
-	epochs := make([]float64, len(windows))
-	for s := range windows {
-		epochs[s] = float64(windows[s]+n/cycleWindows*m.share[s]) / float64(m.samplers[s].windows)
-	}
-	return epochs
+	return lists.Make(len(windows), func(s int) float64 {
+		return float64(windows[s]+n/cycleWindows*m.share[s]) / float64(m.samplers[s].windows)
+	})
 }

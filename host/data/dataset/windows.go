@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/shuffle"
 )
 
@@ -119,10 +120,7 @@ func epochOrder(
 ) (offset int, order []uint32) {
 	rng := generator(seed, epoch, windowsStream)
 	offset = int(shuffle.Below(rng, uint64(context)))
-	order = make([]uint32, windows)
-	for i := range order {
-		order[i] = uint32(i)
-	}
+	order = lists.Make(int(windows), func(i int) uint32 { return uint32(i) })
 	shuffle.Slice(rng, order)
 	return offset, order
 }

@@ -85,11 +85,7 @@ func Continue(ctx context.Context, m Model, prompts [][]int32, o Options,
 			return nil, err
 		}
 	}
-	new := make([][]int32, len(prompts))
-	for i := range c.all {
-		new[i] = c.all[i][len(prompts[i]):]
-	}
-	return new, nil
+	return lists.Make(len(prompts), func(i int) []int32 { return c.all[i][len(prompts[i]):] }), nil
 }
 
 type continuation struct {

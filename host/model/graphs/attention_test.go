@@ -24,7 +24,7 @@ func withFusedAttention(t *testing.T, c coreSizes) *engine.Device {
 	if testdevice.Kind() == device.CPU {
 		t.Skip("the CPU has none for graphs")
 	}
-	if err := d.Try(c.trial(c.fused, 1<<26)); errors.Is(err, engine.ErrRefused) {
+	if err := d.Try(c.trial()); errors.Is(err, engine.ErrRefused) {
 		t.Skip("fused attention is not used: ", err)
 	} else if err != nil {
 		t.Fatal(err)

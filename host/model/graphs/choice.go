@@ -10,6 +10,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/shapes"
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/model/network"
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // chooseCore returns the attention core for queries and keys [batch, context, heads, size] and the
@@ -47,7 +48,7 @@ func (c coreSizes) choose(d *engine.Device, segments *graph.Node) attentionCore 
 	if d.Attention() == device.PlainAttention || d.Attention() == device.AutoAttention &&
 		!d.Passes(c.kind(),
 			"attention is computed without the device's fused operation, which takes more time and memory",
-			func() (engine.Trial, error) { return c.trial(c.fused, 1<<26), nil }) {
+			func() (engine.Trial, error) { return c.trial(), nil }) {
 		return plainCore(network.Attending{Scale: c.scale}, segments)
 	}
 	return c.fused(segments)
@@ -94,16 +95,16 @@ func (c coreSizes) fused(segments *graph.Node) attentionCore {
 	return core
 }
 
-// trial returns a trial that compares a fused core and its gradients with the plain core on random
-// numbers, with about the model's context and the given number of scores.
-func (c coreSizes) trial(fused func(segments *graph.Node) attentionCore, count int) engine.Trial {
-	const maxContext = 4096
+// trial returns a trial that compares the fused core and its gradients with the plain core, on
+// random numbers and with about the model's context.
+func (c coreSizes) trial() engine.Trial {
+	const maxContext, scores = 4096, 1 << 26
 	if c.context > maxContext {
 		c.context = maxContext + c.context%attentionTile
 	}
 	keyHeads := 2
 	heads := keyHeads * c.group
-	batch := min(max(count/(heads*c.context*c.context), 2), 64)
+	batch := min(max(scores/(heads*c.context*c.context), 2), 64)
 	rng := rand.New(rand.NewPCG(1, 2))
 	// The operands of both cores are rounded to 8 bits, at different points.
 	t := engine.Trial{Compare: func(fused, plain [][]float32) error {
@@ -118,10 +119,9 @@ func (c coreSizes) trial(fused func(segments *graph.Node) attentionCore, count i
 		return nil
 	}}
 	add := func(name string, heads int) {
-		values := make([]float32, batch*c.context*heads*c.size)
-		for i := range values {
-			values[i] = float32(rng.NormFloat64())
-		}
+		values := lists.Make(batch*c.context*heads*c.size, func(int) float32 {
+			return float32(rng.NormFloat64())
+		})
 		t.Inputs = append(t.Inputs, engine.Input{Spec: engine.Spec{Name: name,
 			Shape: shapes.Make(shapes.Float32, batch, c.context, heads, c.size)}, Data: values})
 	}
@@ -133,7 +133,7 @@ func (c coreSizes) trial(fused func(segments *graph.Node) attentionCore, count i
 	if c.documents {
 		documents = randomDocuments(rng, batch, c.context)
 	}
-	t.Fused = coreAndAdjoints(documents, fused)
+	t.Fused = coreAndAdjoints(documents, c.fused)
 	t.Plain = coreAndAdjoints(documents,
 		func(segments *graph.Node) attentionCore {
 			return plainCore(network.Attending{Scale: c.scale}, segments)

@@ -533,12 +533,8 @@ func ceil(n, size int) int { return (n + size - 1) / size }
 
 // groups returns the index of each column's scale within its row of scales.
 func (m *matrix) groups(scales *spread) ([]int, error) {
-	list := make([]int, m.shape[1])
-	for c := range list {
-		list[c] = c / scales.width
-	}
 	if m.order == "" {
-		return list, nil
+		return lists.Make(m.shape[1], func(c int) int { return c / scales.width }), nil
 	}
 	t, err := m.files.Tensor(m.order)
 	if err != nil {
@@ -549,9 +545,9 @@ func (m *matrix) groups(scales *spread) ([]int, error) {
 		return nil, err
 	}
 	if slices.ContainsFunc(order, func(g int32) bool { return g < 0 || int(g) >= scales.across }) ||
-		len(order) != len(list) {
+		len(order) != m.shape[1] {
 		return nil, fmt.Errorf("%s: want for each of %d columns one of %d groups",
-			m.order, len(list), scales.across)
+			m.order, m.shape[1], scales.across)
 	}
 	return lists.Map(order, func(g int32) int { return int(g) }), nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/safetensors"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -49,10 +50,7 @@ func (f family) layout(s architecture.Settings) ([]Mapping, error) {
 				end = row + p.Parts[i].Rows
 			}
 			m := Mapping{Tensor: strings.Replace(from.tensor, "*", block, 1), Param: p,
-				Rows: make([]int, end-row)}
-			for r := range m.Rows {
-				m.Rows[r] = row + r
-			}
+				Rows: lists.Make(end-row, func(r int) int { return row + r })}
 			row = end
 			if from.rotary {
 				m.Rows = architecture.Reorder(m.Rows, s.HeadSize, s.RopePairs, architecture.HalfSplit)

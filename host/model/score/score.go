@@ -8,6 +8,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // A Request asks for the likelihood of a continuation.
@@ -98,10 +100,8 @@ func newBatch(requests []Request, list []row, count, length, context int) Batch 
 		Lengths: make([]int32, count)}
 	for i, r := range list {
 		if len(r.requests) > 1 && b.Parts == nil {
-			b.Positions, b.Parts = make([]int32, count*length), make([]int32, count*length)
-			for position := range b.Positions {
-				b.Positions[position] = int32(position % length)
-			}
+			b.Parts = make([]int32, count*length)
+			b.Positions = lists.Make(count*length, func(i int) int32 { return int32(i % length) })
 		}
 		b.Requests = append(b.Requests, r.requests...)
 		b.Lengths[i] = int32(r.length)
