@@ -1,6 +1,7 @@
 package cage
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -134,9 +135,7 @@ func (m PARQ) Forward(w *Weight, total int) (spec.Quantizer, error) {
 	if mask, ok := out[spec.OutputMask]; ok {
 		b.Output(spec.OutputMask, mask)
 	}
-	if q.Evaluate == nil {
-		q.Evaluate = q.Program
-	}
+	q.Evaluate = cmp.Or(q.Evaluate, q.Program)
 	q.Unpack = nil // the map returns no codes
 	var err error
 	q.Program, err = b.Build()

@@ -1,6 +1,7 @@
 package cage
 
 import (
+	"cmp"
 	"errors"
 	"math"
 
@@ -100,9 +101,7 @@ func (m WinQ) Forward(w *Weight, _ int) (spec.Quantizer, error) {
 	for _, o := range q.Program.Outputs {
 		b.Output(o.Name, out[o.Name])
 	}
-	if q.Evaluate == nil {
-		q.Evaluate = q.Program
-	}
+	q.Evaluate = cmp.Or(q.Evaluate, q.Program)
 	var err error
 	q.Homogeneous = false
 	q.Program, err = b.Build()

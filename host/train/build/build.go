@@ -108,11 +108,7 @@ func (b *Runtime) Build(ctx context.Context, req Request, warn Warn, file string
 		return err
 	}
 	check := func(c *step.Compiled) error {
-		err := CheckMemory(req.Config, b.Programs, c)
-		if _, refused := errors.AsType[*MemoryError](err); refused {
-			return refusal(err, file)
-		}
-		return err
+		return refusal(CheckMemory(req.Config, b.Programs, c), file)
 	}
 	if len(b.Programs.computing) > 0 { // before these plugins allocate memory
 		c, err := step.Compile(b.Device, b.Programs.unstarted(plan))
@@ -159,18 +155,23 @@ func (b *Runtime) Prepare(pareto bool) error {
 	if err != nil || b.req.Config.Train.MemoryCheck == "off" || b.Device.SharesMemory() {
 		return err
 	}
-	if r := b.report(); r != nil && r.Available != nil && !r.Fits {
+	if r := b.report(); r != nil && r.Available != nil {
 		return refusal(r.Err(), "")
 	}
 	return nil
 }
 
+// refusal adds to a [*MemoryError] how to disable the check. It returns other errors unchanged.
 func refusal(err error, file string) error {
+	e, refused := errors.AsType[*MemoryError](err)
+	if !refused {
+		return err
+	}
 	if file != "" {
 		file = " in " + file
 	}
 	off := ""
-	if e, ok := errors.AsType[*MemoryError](err); ok && e.Accuracy > 0 {
+	if e.Accuracy > 0 {
 		off = fmt.Sprintf("the estimate may be off by %.0f %%; ", 100*e.Accuracy)
 	}
 	return fmt.Errorf("%w\n%strain.memory_check = \"off\"%s disables this check", err, off, file)

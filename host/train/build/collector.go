@@ -20,7 +20,6 @@ type collector struct {
 	clients   map[string]*plugin.Client // by the plugin's table
 	values    map[string]sdk.Values     // parameters by the plugin's table
 	effective map[string]bool           // tables of overrides and groups that had an effect
-	requested map[string]bool           // tables of optimizers that were asked for a program
 	out       *Programs
 }
 
@@ -28,7 +27,7 @@ func newCollector(req Request, running *pool) *collector {
 	return &collector{
 		Request: req, pool: running,
 		clients: map[string]*plugin.Client{}, values: map[string]sdk.Values{},
-		effective: map[string]bool{}, requested: map[string]bool{},
+		effective: map[string]bool{},
 		out: &Programs{Forward: req.Forward, Piece: req.Piece, noAttention: req.NoAttention,
 			executables: map[string]string{},
 			scales:      map[string]microscaling.ScaleType{}},

@@ -193,7 +193,6 @@ func (c *collector) requestOptimizer(
 		return false, c.Config.ErrorAt(p.Path("plugin"), "%w", err)
 	}
 	t.Optimizer, t.Table = program, p.Table
-	c.requested[p.Table] = true
 	if program.Opaque {
 		t.Executable = c.clients[p.Table].SHA256()
 		part := c.out.computes(p, c.clients[p.Table])

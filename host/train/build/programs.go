@@ -193,8 +193,10 @@ func (c *collector) collect(ctx context.Context) (*Programs, error) {
 	}
 	// Leave out plugins that are configured but have no effect.
 	q, rest := &c.Config.Quantizer, c.Config.Optimizer.Rest.Table
+	byRest := func(t TrainedTensor) bool { return t.Table == rest }
+	restUnused := !slices.ContainsFunc(c.out.Tensors, byRest)
 	c.out.Used = slices.DeleteFunc(c.out.Used, func(u Used) bool {
-		return u.Table == rest && !c.requested[u.Table] || q.Unused != nil && u.Table == q.Unused.Table
+		return u.Table == rest && restUnused || q.Unused != nil && u.Table == q.Unused.Table
 	})
 	c.out.Took = time.Since(began)
 	return c.out, nil

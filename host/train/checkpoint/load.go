@@ -61,10 +61,10 @@ func Open(path vfs.Path) (*File, error) {
 		err = f.Meta.GetIf(finiteKey, &f.finite)
 	}
 	if err == nil {
-		err = f.openParts(path)
+		err = f.openParts()
 	}
 	if err == nil {
-		err = f.join(path)
+		err = f.join()
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -352,7 +352,7 @@ func (w watcher) Write(data []byte) (int, error) {
 }
 
 // join lists the tensors, each of which consists of its pieces in the files.
-func (f *File) join(path vfs.Path) error {
+func (f *File) join() error {
 	pieces := map[string][]safetensors.Tensor{}
 	f.at = map[string]int{}
 	for _, file := range f.files {
@@ -374,7 +374,7 @@ func (f *File) join(path vfs.Path) error {
 				!slices.Equal(whole.Shape[1:], info.Shape[1:]) ||
 				info.Shape[0] > math.MaxInt-whole.Shape[0] {
 				return fmt.Errorf("%w: %s: tensor %q is %s %v, but its rows in a part are %s %v",
-					ErrDamaged, path, info.Name, whole.DType, whole.Shape, info.DType, info.Shape)
+					ErrDamaged, f.path, info.Name, whole.DType, whole.Shape, info.DType, info.Shape)
 			}
 			whole.Shape = slices.Clone(whole.Shape)
 			whole.Shape[0] += info.Shape[0]

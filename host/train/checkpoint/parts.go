@@ -94,18 +94,18 @@ func (f *File) partNames() []string {
 	return lists.Map(f.Parts, func(p Part) string { return p.File })
 }
 
-func (f *File) openParts(path vfs.Path) error {
+func (f *File) openParts() error {
 	if err := f.Meta.GetIf(partsKey, &f.Parts); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+		return fmt.Errorf("%s: %w", f.path, err)
 	}
 	if _, listed := f.Meta[partsKey]; listed && len(f.Parts) == 0 {
-		return fmt.Errorf("%w: %s: the list of parts is empty", ErrDamaged, path)
+		return fmt.Errorf("%w: %s: the list of parts is empty", ErrDamaged, f.path)
 	}
 	delete(f.Meta, partsKey)
 	for i, p := range f.Parts {
 		damaged := func(format string, args ...any) error {
 			what := fmt.Sprintf(format, args...)
-			return fmt.Errorf("%w: %s: its part %q %s", ErrDamaged, path, p.File, what)
+			return fmt.Errorf("%w: %s: its part %q %s", ErrDamaged, f.path, p.File, what)
 		}
 		if step, ok := partStep(p.File); !ok || step != f.Step {
 			return damaged("does not have the name of a part of step %d", f.Step)
@@ -114,12 +114,12 @@ func (f *File) openParts(path vfs.Path) error {
 		if m[2] != strconv.Itoa(i+1) || m[3] != strconv.Itoa(len(f.Parts)) {
 			return damaged("is number %d of %d in the list of parts, which is incomplete", i+1, len(f.Parts))
 		}
-		file, err := safetensors.Open(path.Dir().Join(p.File))
+		file, err := safetensors.Open(f.path.Dir().Join(p.File))
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return damaged("is missing")
 		case isContent(err):
-			return fmt.Errorf("%s: %w", path, asDamage(err))
+			return fmt.Errorf("%s: %w", f.path, asDamage(err))
 		case err != nil:
 			return fmt.Errorf("load checkpoint: %w", err)
 		}

@@ -306,9 +306,7 @@ func (i *Initial) problems(c *Config) (out schema.Problems) {
 func (c *Config) CheckInitial(i *Initial) error {
 	var errs plaintoml.Errors
 	for _, p := range i.problems(c) {
-		e := c.ErrorAt(p.Key, "found %s", p.Found)
-		e.Hint = p.Hint
-		errs = append(errs, e)
+		errs = append(errs, c.ErrorAt(p.Key, "found %s", p.Found).WithHint(p.Hint))
 	}
 	if len(errs) == 0 {
 		return nil

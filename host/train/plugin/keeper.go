@@ -75,8 +75,7 @@ func (k *keeper) start(ctx context.Context) error {
 		return err
 	}
 	k.running = c
-	attach := func(ctx context.Context) error { return k.attach(ctx, c) }
-	return c.callWithin(ctx, c.opts.CallTimeout, moreTime, "", attach)
+	return c.call(ctx, "", func(ctx context.Context) error { return k.attach(ctx, c) })
 }
 
 // Close ends the process and frees the memory.
