@@ -75,7 +75,8 @@ func (k *keeper) start(ctx context.Context) error {
 		return err
 	}
 	k.running = c
-	return c.call(ctx, "", func(ctx context.Context) error { return k.attach(ctx, c) })
+	attach := func(ctx context.Context) error { return k.attach(ctx, c) }
+	return c.callWithin(ctx, c.opts.CallTimeout, moreTime, "", attach)
 }
 
 // Close ends the process and frees the memory.
