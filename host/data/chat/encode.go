@@ -142,8 +142,7 @@ type learnedText struct {
 }
 
 func (e *Encoder) texts(ctx context.Context, c Conversation) ([]learnedText, error) {
-	variables := e.template.variables(c, false)
-	whole, err := e.template.program.Render(variables, e.template.now(), jinja.Limits{Context: ctx})
+	whole, printed, err := e.template.render(ctx, c, false)
 	if err != nil {
 		return nil, asDropped(err)
 	}
@@ -165,16 +164,8 @@ func (e *Encoder) texts(ctx context.Context, c Conversation) ([]learnedText, err
 		}
 		return []learnedText{text}, nil
 	}
-	printed := make([]int, len(c))
-	for i, m := range variables[messagesVariable].([]any) {
-		printed[i] = -1
-		if s, ok := whole.Printed[m.(*jinja.Dict)]; ok {
-			printed[i] = s.End
-		}
-	}
-	turns := e.turns(c)
 	p := &prefixes{e: e, ctx: ctx, c: c, whole: whole.Text, left: maxWork, stays: map[string]bool{}}
-	return p.texts(turns, printed)
+	return p.texts(e.turns(c), printed)
 }
 
 func (e *Encoder) turns(c Conversation) []int {

@@ -33,22 +33,15 @@ const maxWork = 200_000_000
 
 type rendered struct {
 	text string
-	// last is the loop output for the last message, if [jinja.Rendering.Printed] has it.
-	last    jinja.Span
-	hasLast bool
+	last *jinja.Span // the output of a loop for the last message; nil if unknown
 }
 
 func (p *prefixes) render(c Conversation, prompt bool) (rendered, error) {
-	t := p.e.template
-	variables := t.variables(c, prompt)
-	r, err := t.program.Render(variables, t.now(), jinja.Limits{Context: p.ctx})
+	r, printed, err := p.e.template.render(p.ctx, c, prompt)
 	if err != nil {
 		return rendered{}, asDropped(err)
 	}
-	out := rendered{text: r.Text}
-	list := variables[messagesVariable].([]any)
-	out.last, out.hasLast = r.Printed[list[len(list)-1].(*jinja.Dict)]
-	return out, p.spend(r.Steps + len(r.Text)/100)
+	return rendered{r.Text, printed[len(c)-1]}, p.spend(r.Steps + len(r.Text)/100)
 }
 
 func (p *prefixes) spend(work int) error {
@@ -65,8 +58,6 @@ type turn struct {
 	message int
 	rendered
 	learned jinja.Span // the part that counts in the loss
-	// printed is the end of the template's output for the message itself, or -1 if unknown.
-	printed int
 }
 
 // turn finds an assistant turn. The turn begins after its generation prompt, if the template has
@@ -74,7 +65,7 @@ type turn struct {
 // rendered with another answer: the text before is the header of the turn or a default system
 // prompt.
 func (p *prefixes) turn(i int) (t turn, err error) {
-	t = turn{message: i, printed: -1}
+	t = turn{message: i}
 	var with, without rendered // rendered with and without the generation prompt
 	if i > 0 {
 		if with, err = p.render(p.c[:i], true); err == nil {
@@ -91,7 +82,7 @@ func (p *prefixes) turn(i int) (t turn, err error) {
 	if strings.HasPrefix(t.text, with.text) {
 		before, prompted = len(with.text), !strings.HasPrefix(without.text, with.text)
 	}
-	if !t.hasLast {
+	if t.last == nil {
 		switch {
 		case prompted:
 			t.learned = jinja.Span{Start: before, End: len(t.text)}
@@ -100,9 +91,8 @@ func (p *prefixes) turn(i int) (t turn, err error) {
 		}
 		return t, err
 	}
-	t.printed = t.last.End
 	t.learned.Start = before
-	if !prompted || before <= t.last.Start || before > t.printed {
+	if !prompted || before <= t.last.Start || before > t.last.End {
 		answer, err := p.answer(t)
 		if err != nil {
 			return t, err
@@ -137,7 +127,7 @@ func (p *prefixes) answer(t turn) (jinja.Span, error) {
 		}
 	}
 	other, err := p.render(p.sample[:t.message+1], false)
-	if refused(err) || err == nil && !other.hasLast {
+	if refused(err) || err == nil && other.last == nil {
 		err = &Dropped{NotFound}
 	}
 	if err != nil {
@@ -156,12 +146,12 @@ func (p *prefixes) answer(t turn) (jinja.Span, error) {
 func (p *prefixes) end(t turn) (int, error) {
 	rest := t.text[t.last.End:]
 	if rest == "" {
-		return t.printed, nil
+		return t.last.End, nil
 	}
 	trimmed := strings.TrimLeftFunc(rest, unicode.IsSpace)
 	for _, stop := range p.e.stops {
 		if strings.HasPrefix(trimmed, stop) {
-			return t.printed + len(rest) - len(trimmed) + len(stop), nil
+			return t.last.End + len(rest) - len(trimmed) + len(stop), nil
 		}
 	}
 	stays, known := p.stays[rest]
@@ -187,7 +177,7 @@ func (p *prefixes) end(t turn) (int, error) {
 	if stays {
 		return len(t.text), nil
 	}
-	return t.printed, nil
+	return t.last.End, nil
 }
 
 // refused reports whether err means that a template rejected messages that [prefixes] made up.
@@ -199,9 +189,9 @@ func refused(err error) bool {
 
 // texts returns the texts in which the turns count in the loss: the whole conversation for turns
 // that are rendered the same in it as at the end of a prefix, and the prefix for each other turn. A
-// text that begins with the previous one replaces it. printed[i] is the end of the template's
-// output for message i in the whole text, or -1 if unknown.
-func (p *prefixes) texts(turns, printed []int) (list []learnedText, err error) {
+// text that begins with the previous one replaces it. printed[i] is the template's output for
+// message i in the whole text, or nil if unknown.
+func (p *prefixes) texts(turns []int, printed []*jinja.Span) (list []learnedText, err error) {
 	whole := learnedText{text: p.whole}
 	var last turn // the last of list
 	for _, i := range turns {
@@ -216,9 +206,9 @@ func (p *prefixes) texts(turns, printed []int) (list []learnedText, err error) {
 		// of its answer.
 		shared := commonPrefix(t.text, p.whole)
 		end, same := t.learned.End, shared == len(t.text)
-		if !same && t.printed >= 0 && printed[i] >= 0 {
-			end, same = min(shared, t.printed, printed[i]), true
-			if shared < t.printed {
+		if !same && t.last != nil && printed[i] != nil {
+			end, same = min(shared, t.last.End, printed[i].End), true
+			if shared < t.last.End {
 				answer, err := p.answer(t)
 				if err != nil {
 					return nil, err

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/cage-qat/cage/host/data/chat/jinja"
 )
 
 // TestLongConversation checks that too many renderings of a conversation are an error about its
@@ -13,7 +15,7 @@ func TestLongConversation(t *testing.T) {
 	e := encoder(t, "{{ messages | length }}"+plain, "")
 	c := Conversation{NewMessage(User, "q"), NewMessage(Assistant, "one"), NewMessage(User, "q"),
 		NewMessage(Assistant, "two")}
-	printed := []int{-1, -1, -1, -1}
+	printed := make([]*jinja.Span, len(c))
 	p := &prefixes{e: e, ctx: t.Context(), c: c, left: 50, stays: map[string]bool{}}
 	_, err := p.texts(e.turns(c), printed)
 	if _, ok := errors.AsType[rowError](err); !ok || !strings.Contains(err.Error(), "4 messages") {
@@ -37,7 +39,7 @@ func TestLongMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := &prefixes{e: e, ctx: t.Context(), c: c, whole: whole.Text, left: 1000}
-	if _, err := p.texts(e.turns(c), []int{-1, -1}); err == nil {
+	if _, err := p.texts(e.turns(c), make([]*jinja.Span, len(c))); err == nil {
 		t.Error("the work for 100,000 bytes is not counted")
 	}
 }

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"context"
 	"embed"
 	"encoding/json"
 	"encoding/json/jsontext"
@@ -193,7 +194,23 @@ func (t *Template) Set(name, text string) error {
 // Render renders a conversation as text. If prompt is set, the text ends with the generation
 // prompt. Errors are of type [*jinja.Error].
 func (t *Template) Render(c Conversation, prompt bool) (jinja.Rendering, error) {
-	return t.program.Render(t.variables(c, prompt), t.now(), jinja.Limits{})
+	r, _, err := t.render(context.Background(), c, prompt)
+	return r, err
+}
+
+// render is [Template.Render] until ctx ends. It also returns the output of a loop for each
+// message, as in [jinja.Rendering.Printed], or nil if there is none.
+func (t *Template) render(ctx context.Context, c Conversation, prompt bool) (
+	r jinja.Rendering, printed []*jinja.Span, err error) {
+	variables := t.variables(c, prompt)
+	r, err = t.program.Render(variables, t.now(), jinja.Limits{Context: ctx})
+	printed = make([]*jinja.Span, len(c))
+	for i, m := range variables[messagesVariable].([]any) {
+		if span, ok := r.Printed[m.(*jinja.Dict)]; ok {
+			printed[i] = &span
+		}
+	}
+	return r, printed, err
 }
 
 // Names of the variables that differ between conversations.
