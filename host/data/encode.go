@@ -20,7 +20,7 @@ type encodedDocument struct {
 	bytes int64 // of text
 }
 
-// encode writes documents to a token file without committing it.
+// encode writes documents to a token file without finishing it.
 func (p *preparation) encode(out *dataset.Writer, documents []document) error {
 	err := parallel.Run(p.ctx, batches(documents), p.encodeBatch, func(list []encodedDocument) error {
 		for _, e := range list {

@@ -170,14 +170,14 @@ func TestBlocks(t *testing.T) {
 				x = x.Scale(m.InputScale())
 				var recorded program.Value
 				at := 1
-				for block := range m.Blocks() {
+				for block := range m.Network().Layers {
 					own := m.BlockParams(block)
 					of := pass{inputs: map[string]program.Value{network.Stream: x}}
 					of.Shape = network.Shape{Task: network.OneBlock, Batch: batch, Context: context, Layer: block}
 					for i, p := range own {
 						of.inputs[p.Name] = weights[at+i]
 					}
-					if block == m.Blocks()-1 {
+					if block == m.Network().Layers-1 {
 						of.Record = []string{last}
 						recorded = of.compute(m)[last]
 						of.Record = nil

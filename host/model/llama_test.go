@@ -102,7 +102,7 @@ func TestSites(t *testing.T) {
 						return func(x program.Value) program.Value { return x.Scale(0) }
 					}))
 			})
-		if len(sites) != 4*m.Blocks() || sites[6].Name != "layers.1.mlp.input" ||
+		if len(sites) != 4*m.Network().Layers || sites[6].Name != "layers.1.mlp.input" ||
 			sites[7].Width != tiny.Hidden {
 			t.Errorf("sites are %+v", sites)
 		}

@@ -70,12 +70,10 @@ type Language interface {
 	// Head returns the name of the weight of the output head.
 	Head() string
 
-	// Blocks returns the number of blocks. Each can be computed alone, so that only the parameters
-	// of one block need be in memory. All blocks update a residual stream; it begins with the rows
-	// of the embedding, which is the first of [Model.Params], times the settings' InputScale.
-	Blocks() int
-
-	// BlockParams lists the parameters of a block, in the order of Params.
+	// BlockParams lists the parameters of a block, in the order of Params. Each block can be computed
+	// alone, so that only the parameters of one need be in memory. All blocks update a residual
+	// stream; it begins with the rows of the embedding, which is the first of [Model.Params], times
+	// the settings' InputScale.
 	BlockParams(block int) []architecture.Param
 
 	// BlockSites lists the activation sites of a block, a part of ActivationSites.

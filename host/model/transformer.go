@@ -115,9 +115,6 @@ func (m *transformer) StepFLOPs(batch, context int) float64 {
 		12*float64(m.Layers)*float64(m.QueryWidth())*float64(context)*tokens
 }
 
-// Blocks implements [Language].
-func (m *transformer) Blocks() int { return m.Layers }
-
 // BlockParams implements [Language].
 func (m *transformer) BlockParams(block int) []architecture.Param {
 	m.checkBlock(block)

@@ -189,8 +189,8 @@ func refused(err error) bool {
 
 // texts returns the texts in which the turns count in the loss: the whole conversation for turns
 // that are rendered the same in it as at the end of a prefix, and the prefix for each other turn. A
-// text that begins with the previous one replaces it. printed[i] is the template's output for message
-// i in the whole text, or nil if unknown.
+// text that begins with the previous one replaces it. printed[i] is the template's output for
+// message i in the whole text, or nil if unknown.
 func (p *prefixes) texts(turns []int, printed []*jinja.Span) (list []learnedText, err error) {
 	whole := learnedText{text: p.whole}
 	var last turn // the last of list

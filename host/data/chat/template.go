@@ -198,8 +198,8 @@ func (t *Template) Render(c Conversation, prompt bool) (jinja.Rendering, error) 
 	return r, err
 }
 
-// render is [Template.Render] until ctx ends. It also returns the output of a loop for each message,
-// as in [jinja.Rendering.Printed], or nil if there is none.
+// render is [Template.Render] until ctx ends. It also returns the output of a loop for each
+// message, as in [jinja.Rendering.Printed], or nil if there is none.
 func (t *Template) render(ctx context.Context, c Conversation, prompt bool) (
 	r jinja.Rendering, printed []*jinja.Span, err error) {
 	variables := t.variables(c, prompt)

@@ -68,7 +68,7 @@ func (r *Blocks) Do(ctx context.Context) error {
 			return err
 		}
 	}
-	for block := range r.Model.Blocks() {
+	for block := range r.Model.Network().Layers {
 		weights, err := r.block(ctx, forward, block)
 		if err == nil {
 			err = r.Block(block, weights)

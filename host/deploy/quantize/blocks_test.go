@@ -51,7 +51,7 @@ func TestReport(t *testing.T) {
 				got := runBlocks(t, kind, rounding{group: 8}, settings, texts)
 				m, values := small(t, kind, layersOf(kind), 32)
 				replaced := map[string][]float32{}
-				for block := range m.Blocks() {
+				for block := range m.Network().Layers {
 					x := activations(t, kind, texts, replaced)
 					for _, site := range m.BlockSites(block, batch, length) {
 						if !onePass {
@@ -69,7 +69,7 @@ func TestReport(t *testing.T) {
 						}
 					}
 				}
-				if len(replaced) != 5*m.Blocks() {
+				if len(replaced) != 5*m.Network().Layers {
 					t.Errorf("%d matrices", len(replaced))
 				}
 			})

@@ -141,7 +141,7 @@ func (s *run) quantize(ctx context.Context) (*trained.Posttrained, error) {
 	s.record = &trained.Record{Posttrained: result, Record: record}
 	each := func(store func([]*Quantized) error) error {
 		blocks.Block = func(block int, weights []*Quantized) error {
-			s.Logger.Info("quantized", "block", block+1, "of", blocks.Model.Blocks())
+			s.Logger.Info("quantized", "block", block+1, "of", blocks.Model.Network().Layers)
 			return store(weights)
 		}
 		return blocks.Do(ctx)

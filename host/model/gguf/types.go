@@ -147,7 +147,7 @@ func decodeBlock(out []float32, t Type, b []byte) []float32 {
 	case F16:
 		return append(out, half(b))
 	case BF16:
-		return append(out, math.Float32frombits(uint32(binary.LittleEndian.Uint16(b))<<16))
+		return append(out, halffloat.FromBFloat16(binary.LittleEndian.Uint16(b)))
 	case Q8_0:
 		for _, q := range b[2:] {
 			out = append(out, half(b)*float32(int8(q)))

@@ -1,8 +1,6 @@
 package kernels
 
 import (
-	"maps"
-
 	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/matmul"
 	"github.com/cage-qat/cage/host/compute/plan"
@@ -16,7 +14,7 @@ import (
 // but reads all weights: all cores together read each once, in the order of memory. Weights may be
 // in bfloat16, which takes half the time, if [linalg.HasBFloat16].
 func ForFew() Table {
-	list := maps.Clone(For(0))
+	list := For(0)
 	list[network.Linear] = fewRows
 	list[network.OfCodes] = func(c *program.Call, o plan.Options) (*plan.Kernel, error) {
 		o.Arithmetic = matmul.Float32 // of the values, whose products are as exact

@@ -119,12 +119,12 @@ type pattern []struct {
 func parse(entries []string) (p pattern, err error) {
 	p = make(pattern, len(entries))
 	for i, entry := range entries {
-		at := max(0, strings.LastIndexByte(entry, '='))
-		if p[i].number, err = strconv.ParseFloat(entry[min(at+1, len(entry)):], 64); err != nil {
+		expression, number, _ := strings.CutLast(entry, "=")
+		if p[i].number, err = strconv.ParseFloat(number, 64); err != nil {
 			return nil, fmt.Errorf("%.80q has no number", entry)
 		}
-		p[i].expression, err = regexp.Compile(`^(.*\.)?(` + entry[:at] + `)$`)
-		if at == 0 || err != nil {
+		p[i].expression, err = regexp.Compile(`^(.*\.)?(` + expression + `)$`)
+		if expression == "" || err != nil {
 			return nil, fmt.Errorf("%.80q has no regular expression that can be read", entry)
 		}
 	}

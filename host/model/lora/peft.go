@@ -160,9 +160,9 @@ type entries []string
 func (e entries) MarshalJSONTo(to *jsontext.Encoder) error {
 	err := to.WriteToken(jsontext.BeginObject)
 	for _, entry := range e {
-		at := strings.LastIndexByte(entry, '=')
-		err = errors.Join(err, to.WriteToken(jsontext.String(entry[:at])),
-			to.WriteValue(jsontext.Value(entry[at+1:])))
+		expression, number, _ := strings.CutLast(entry, "=")
+		err = errors.Join(err, to.WriteToken(jsontext.String(expression)),
+			to.WriteValue(jsontext.Value(number)))
 	}
 	return errors.Join(err, to.WriteToken(jsontext.EndObject))
 }

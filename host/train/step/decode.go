@@ -142,7 +142,7 @@ func (p *Plan) decodeStage(sequences, n, length int) stage.Stage {
 }
 
 func cacheNames(m model.Language) (names []string) {
-	for layer := range m.Blocks() {
+	for layer := range m.Network().Layers {
 		names = append(names, network.CacheOf(layer)...)
 	}
 	return names
