@@ -55,7 +55,8 @@ over = ["seed"]
 `
 
 // prepare writes a study and its kept results to a new directory, and changes to it. STE has 2, 2.1
-// and 2.2, CAGE 0.4 to 0.6 less, and in 2 bits there is no result. The study's base has some changes.
+// and 2.2, CAGE 0.4 to 0.6 less, and in 2 bits there is no result. The study's base has some
+// changes.
 func prepare(t *testing.T, set ...string) *renderer {
 	t.Helper()
 	t.Chdir(t.TempDir())
