@@ -72,8 +72,8 @@ type Record struct {
 	Loss Number `json:"loss"`
 	LR   Number `json:"lr"` // α_t, the learning rate of the step
 	// Lambda is λ_t, the weight of CAGE's correction in the step. It is 0 while the correction is
-	// silent or off, or if no weight is quantized. Strength is Σ α·λ over the steps so far, skipped
-	// ones included, for CAGE's decoupled correction, and the degree of quantization for PARQ.
+	// silent or off, or if no weight is quantized. Strength is Σ α·λ over the steps so far, without
+	// skipped ones, for CAGE's decoupled correction, and the degree of quantization for PARQ.
 	Lambda   *Number `json:"lambda,omitempty"`
 	Strength *Number `json:"strength,omitempty"`
 	Tokens   int64   `json:"tokens"` // target tokens since the start of training, resumes included
