@@ -21,7 +21,7 @@
 #   VERSIONS of the plugin: the tests run with each (0.10.2 0.11.2 0.12.0.1). The table and
 #            commands take the last one, which has the description of the GPU, too: versions
 #            before 0.12 have none. 0.10.2 is the newest for Python 3.11
-#   SIZES    presets, each with its batch (30M:64 100M:64 430M:64)
+#   SIZES    presets, each with its batch (30M:64 100M:64 430M:64), or TOML files of runs
 #   CONTEXT  tokens per sequence (512)
 #   KERNELS  fused or graph: how the programs of quantizers are computed (fused)
 #   STEP     more flags of cage bench step (none)
@@ -81,14 +81,23 @@ go build -tags cuda -o "$work/cage" ./cmd/cage
 go build -buildvcs=false -o "$work/plugins/" ./plugins/*
 export CAGE_PLUGIN_PATH=$work/plugins CAGE_RECORD_DEVICES=${DEVICES:-1}
 
-# predict PRESET BATCH compiles the step of a preset.
+# program SIZE names the directory of its programs.
+program() {
+	echo "$work/programs/${1//\//-}"
+}
+
+# predict PRESET BATCH compiles the step of a preset, and predict FILE.toml that of a run.
 predict() {
-	local dir=$work/programs/$1
+	local dir run=(--set "model.preset=\"$1\"" --set "train.batch=$2" --set "model.context=${CONTEXT:-512}")
+	dir=$(program "$1")
+	if [ -f "$1" ]; then
+		run=("$1")
+	fi
 	rm -rf "$dir"
 	mkdir -p "$dir"
 	# shellcheck disable=SC2086 # STEP holds words
-	CAGE_RECORD_DIR=$dir "$work/cage" bench step --alone --steps 1 --set 'device.kind="cuda"' --set 'device.precision="bfloat16"' --set 'device.attention="fused"' --set "device.kernels=\"${KERNELS:-fused}\"" --set "device.count=${DEVICES:-1}" \
-		--set "model.preset=\"$1\"" --set "train.batch=$2" --set "model.context=${CONTEXT:-512}" ${STEP:-} >"$dir/bench.json"
+	CAGE_RECORD_DIR=$dir "$work/cage" bench step "${run[@]}" --alone --steps 1 --set 'device.kind="cuda"' --set 'device.precision="bfloat16"' --set 'device.attention="fused"' --set "device.kernels=\"${KERNELS:-fused}\"" --set "device.count=${DEVICES:-1}" \
+		${STEP:-} >"$dir/bench.json"
 	"$python" scripts/predict.py compile "$(grep -l '^module @step' "$dir"/*.mlir)" "$dir/dump" ${GPU:+"$GPU"} >"$dir/compiled.json"
 	rm -rf "$dir/dump"
 }
@@ -96,10 +105,13 @@ predict() {
 results=()
 for size in ${SIZES:-30M:64 100M:64 430M:64}; do
 	predict "${size%:*}" "${size#*:}"
-	results+=("${size%:*}, ${size#*:} × ${CONTEXT:-512}=$work/programs/${size%:*}/compiled.json:$work/programs/${size%:*}/bench.json")
+	title=$size
+	[ -f "$size" ] || title="${size%:*}, ${size#*:} × ${CONTEXT:-512}"
+	results+=("$title=$(program "${size%:*}")/compiled.json:$(program "${size%:*}")/bench.json")
 done
 echo
 echo "Predicted, not measured: $(git rev-parse --short HEAD), $(date -u +%F), JAX's plugin $newest."
 echo
 "$python" scripts/predict.py table "${results[@]}"
-"$python" scripts/gpu-report.py predictions "${results[@]}" >"$work/predicted.json" # scripts/predicted.json is a copy of one
+[[ ${results[*]} == *.toml=* ]] || # scripts/predicted.json is a copy of one
+	"$python" scripts/gpu-report.py predictions "${results[@]}" >"$work/predicted.json"
