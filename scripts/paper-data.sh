@@ -51,7 +51,7 @@ if [ "$mode" = finetune ] && [ ! -f data/finetune/text/dataset.json ]; then
 		"$scratch"/docs/usr/share/doc/python3.11/html/_sources --include '*.rst.txt' \
 		--tokenizer data/finetune/model --validation 0.02 --out data/finetune/text
 fi
-if [ "$mode" = finetune ] && [ ! -f data/finetune/hf/config.json ]; then
+if [ "$mode" = finetune ] && [ ! -f data/finetune/hf/model.safetensors ]; then
 	"$cage" export data/finetune/model --to hf --out data/finetune/hf
 fi
 if [ "$mode" = docs ] && [ ! -f data/docs/tokens/dataset.json ]; then

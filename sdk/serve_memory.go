@@ -68,7 +68,7 @@ func (f *finder) output(at uint64, shape []int) []float32 {
 	return f.find(f.memory.write, at, shape)
 }
 
-// named locates a list of tensors, which are at these offsets of the memory, by their names.
+// named returns the tensors of a list, which are at the given offsets of the memory, by name.
 func (f *finder) named(memory []byte, at []uint64, list []StateTensor) map[string][]float32 {
 	found := make(map[string][]float32, len(list))
 	for i, t := range list {

@@ -87,9 +87,8 @@ type Options struct {
 	// [dataset.Row]
 	Documents bool
 
-	// LossTokens is the number of tokens whose logits a loss holds in memory at a time, as far as it
-	// divides all tokens; 0 means as many as take 1 GiB in a graph, and 512 in a plan, more with small
-	// vocabularies and down to 128 with large ones.
+	// LossTokens is about the number of tokens whose logits a loss holds in memory at a time. 0 means
+	// as many as take 1 GiB in a graph; in a plan, between 16 and 128 MiB, but at least 128 tokens.
 	LossTokens int
 
 	Sites Sites // quantized tensors other than the inputs of the layers in blocks

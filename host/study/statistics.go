@@ -24,7 +24,7 @@ type Sample struct {
 // if a run diverged, the mean is not finite either.
 func Describe(x []float64) Sample {
 	s := Sample{N: len(x)}
-	// With too few values, these are NaN, as 0/0.
+	// Without values both are NaN, as 0/0; with one, the deviation is.
 	s.Mean, s.SD = stat.MeanStdDev(x, nil)
 	if len(x) > 1 && slices.Min(x) == slices.Max(x) { // exact, whereas the sums above are rounded
 		s.Mean, s.SD = x[0], 0

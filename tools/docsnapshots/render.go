@@ -257,7 +257,13 @@ func (s *results) source(where map[string][]string) string {
 			used[r.Cell.ID] = true
 		}
 	}
-	command := strings.Join(append([]string{s.file.From}, s.file.Set...), " --set ")
+	command := s.file.From
+	for _, set := range s.file.Set {
+		if strings.ContainsAny(set, " \"") {
+			set = "'" + set + "'"
+		}
+		command += " --set " + set
+	}
 	text := fmt.Sprintf("%d of %d cells of `cage study run %s`", len(used), len(all), command)
 	if len(used) > 0 {
 		text += ": " + origin(s.file.SourcesOf(used))

@@ -25,13 +25,13 @@ func Operations() []program.Op {
 }
 
 // Program returns the program as it is executed, with the inputs and outputs of the compiled one.
-func (k *Pass) Program() *program.Program { return k.p }
+func (pass *Pass) Program() *program.Program { return pass.p }
 
 // Sweeps returns the number of sweeps over the tensors in a run: one, and one more for each
 // reduction in the longest chain of reductions on which elements depend.
-func (k *Pass) Sweeps() (n int) {
-	for _, p := range k.sweeps {
-		if len(p.code) > 0 {
+func (pass *Pass) Sweeps() (n int) {
+	for _, s := range pass.sweeps {
+		if len(s.code) > 0 {
 			n++
 		}
 	}

@@ -40,7 +40,7 @@ func broken(t *testing.T, sweep bool) *Pass {
 		t.Fatal(err)
 	}
 	if k.Sweeps() != 2 {
-		t.Fatalf("%d passes", k.Sweeps())
+		t.Fatalf("%d sweeps", k.Sweeps())
 	}
 	if sweep {
 		k.sweeps[0].code[0].in = []operand{{id: 1000}}

@@ -33,22 +33,23 @@ func Element(d program.DType, at passes.Storage) reflect.Type {
 
 // Check returns an error if memory is not a slice for a tensor whose elements are stored so.
 func Check(memory any, t program.Type, at passes.Storage) error {
-	n, v := -1, reflect.ValueOf(memory)
+	want, length := reflect.SliceOf(Element(t.DType, at)), int(t.Size())
+	if at == passes.Bits {
+		length /= 8
+	}
+	n, v := 0, reflect.ValueOf(memory)
 	if v.Kind() == reflect.Slice {
 		n = v.Len()
 	}
-	want := int(t.Size())
-	if at == passes.Bits {
-		want /= 8
-	}
-	if n != want || v.Type() != reflect.SliceOf(Element(t.DType, at)) {
-		return fmt.Errorf("is a %T of length %d, want %s stored as %s", memory, n, t, at)
+	if !v.IsValid() || v.Type() != want || n != length {
+		return fmt.Errorf("is a %T of length %d, want %s in a %s of length %d",
+			memory, n, t, want, length)
 	}
 	return nil
 }
 
-// Load converts values from an index on to floats; integers of 32 bits keep their bits. Binary16 is
-// not supported.
+// Load converts the elements of memory from an index on to floats, as many as dst has; integers of
+// 32 bits are copied bit by bit. Binary16 is not supported.
 func Load(dst []float32, memory any, from int) {
 	switch m := memory.(type) {
 	case []float32:

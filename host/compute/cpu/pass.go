@@ -107,7 +107,8 @@ func compile(a *analysis, stored map[string]passes.Storage) (*Pass, error) {
 		case passes.Float16:
 			return nil, a.refusal("%q is stored in binary16", p.name)
 		case passes.Bits:
-			if least = 8; p.t.Size()%8 != 0 { // a byte belongs to one tile
+			least = 8 // a byte belongs to one tile
+			if p.t.Size()%8 != 0 {
 				return nil, a.refusal("%q has %d bools, not a multiple of eight", p.name, p.t.Size())
 			}
 		}

@@ -26,7 +26,7 @@ type Options struct {
 	// is faster. The default is exact float32. The CPU ignores it.
 	TF32 bool
 
-	// Count is the number of replicas, each on its own GPU, that run every step in parallel; 0
+	// Count is the number of replicas, each on its own GPU, that run every executable in parallel; 0
 	// means 1. See the package documentation.
 	Count int
 

@@ -96,10 +96,10 @@ func TestCompileReportsPanics(t *testing.T) {
 			_, err := d.Compile("my step", tc.inputs, tc.build)
 			var failure *engine.ExecutableError
 			if !errors.As(err, &failure) {
-				t.Fatalf("got error %v, want a ExecutableError", err)
+				t.Fatalf("got error %v, want an ExecutableError", err)
 			}
 			if failure.Name != "my step" || failure.Phase != engine.Building {
-				t.Errorf("step %q, phase %q", failure.Name, failure.Phase)
+				t.Errorf("executable %q, phase %q", failure.Name, failure.Phase)
 			}
 			message := err.Error()
 			if !strings.HasPrefix(message, `executable "my step": building the graph: `) ||

@@ -182,7 +182,7 @@ func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 	return outputs, nil
 }
 
-// runProgram is Run for a compiled graph, of which so many replicas are this process's own.
+// runProgram runs a compiled graph. own is the number of replicas in this process.
 func (e *Executable) runProgram(parts []part, donated []bool, own int) ([]*Buffer, error) {
 	var results []part
 	if err := e.device.execute(func() (err error) {

@@ -9,9 +9,9 @@ import (
 	"github.com/cage-qat/cage/host/compute/loops"
 )
 
-// Parallel calls f(i) for i from 0 to n−1, concurrently on the goroutines of the CPU device, and
-// returns when all calls have returned; other devices have no goroutines. It starts the calls in
-// order, so that a call may wait for earlier ones. If a call panics, so does Parallel.
+// Parallel calls f(i) for i from 0 to n−1, on the CPU device concurrently on its goroutines, on
+// other devices one after the other. It returns when all calls have returned. It starts the calls
+// in order, so that a call may wait for earlier ones. If a call panics, so does Parallel.
 func (d *Device) Parallel(n int, f func(i int)) {
 	if d.workers == nil {
 		loops.InOrder(n, f)
@@ -49,8 +49,8 @@ func (w *workers) start(task func()) bool {
 // spinTime is how long a goroutine spins before it gives up waiting for another task.
 const spinTime = 100 * time.Microsecond
 
-// parallel is [Parallel] with at most limit goroutines. The caller's goroutine also works, so that
-// all calls are made even if the pool is exhausted.
+// parallel is [Device.Parallel] with at most limit goroutines. The caller's goroutine also works,
+// so that all calls are made even if the pool is exhausted.
 func (w *workers) parallel(limit, n int, f func(i int)) {
 	if n == 1 {
 		f(0)

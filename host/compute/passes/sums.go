@@ -55,7 +55,7 @@ func AddInCalls(p *program.Program, names ...string) (*program.Program, error) {
 	return b.Build()
 }
 
-// Uses counts the operands and outputs of p that each value is.
+// Uses counts how often each value of p is used, as an operand or as an output.
 func Uses(p *program.Program) []int {
 	uses := make([]int, p.NumValues())
 	for _, n := range p.Nodes {

@@ -161,8 +161,8 @@ func (c *compiler) overwrites(slot, input int, named bool) bool {
 
 // arrange divides the nodes into groups. A node joins the pass that computes the last of its
 // operands, and passes that read only inputs, and that no other group reads, join it as well: an
-// update of a weight is one pass. Small groups that depend on nothing but inputs, such as factors
-// that all updates share, come first.
+// update of a weight is one pass. Small nodes that depend on nothing but inputs, such as factors
+// that all updates share, are groups of their own, which the groups that read them wait for.
 func (c *compiler) arrange() {
 	values := c.p.NumValues()
 	c.place, c.source, c.free = make([]int, values), make([]program.ID, values), make([]bool, values)
@@ -188,7 +188,7 @@ func (c *compiler) arrange() {
 			key = fmt.Sprintf("%p %v", n.Attr.Call, n.Args)
 		}
 		reads := c.groupsRead(id)
-		last := -1 // the last group that is read, except those that come first
+		last := -1 // the last group that is read, except groups of numbers
 		for _, g := range reads {
 			if !c.groups[g].numbers {
 				last = max(last, g)
@@ -675,7 +675,7 @@ func (c *compiler) name(id program.ID, output bool) string {
 
 func inName(input int) string { return fmt.Sprint("in.", input) }
 
-// compileRows calls the function [compileRows] once for a program.
+// compileRows calls the function [compileRows] once for a program and how its values are stored.
 func (c *compiler) compileRows(p *program.Program, stored map[string]passes.Storage) (
 	*cpu.Pass, error) {
 	key := p.Hash() + fmt.Sprint(stored)

@@ -5,8 +5,8 @@
 // binary64, and rounded.
 //
 // Memory is planned once: values of one element type that do not live at the same time share it,
-// and a run takes it from the pool of the device, part by part. With products in bfloat16, a value
-// that all its readers round to bfloat16, or accept so, is stored in bfloat16.
+// and a run takes it from a pool, part by part, unless it is little. With products in bfloat16, a
+// value that all its readers round to bfloat16, or accept so, is stored in bfloat16.
 //
 // This package works on programs and slices, as package cpu does; it does not know
 // graphs or models.

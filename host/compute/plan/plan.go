@@ -69,8 +69,7 @@ type instruction struct {
 	inPlace       bool   // an output may have the memory of the input that it replaces
 	// overwrites, unless nil, reports whether a value may be computed in the memory of an input.
 	overwrites func(out, in int) bool
-	// compile makes the pass that the instruction is, once it is known how floats are stored: a pass
-	// reads and writes them so. Other instructions have nil.
+	// compile, unless nil, compiles the instruction as a pass, once it is known how floats are stored.
 	compile func(stored func(slot int) passes.Storage) (*cpu.Pass, error)
 	passes  []pass // the pass, or several that are computed side by side
 }

@@ -125,8 +125,8 @@ func notRotated(w weight) error {
 	return nil
 }
 
-// gridOf returns a function that reads the grid of t, which is packed: with codes of E2M1 or, for
-// types of integers, as toIntegers makes it.
+// gridOf returns a function that reads the grid of the packed tensor t. Its codes are floats or,
+// for an integer type, what toIntegers makes of them.
 func (p *hubPlan) gridOf(
 	t Stored, toIntegers func(*Grid) (*Grid, error),
 ) func() (*Grid, error) {

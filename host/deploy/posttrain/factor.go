@@ -53,7 +53,7 @@ type triangle struct {
 
 const (
 	diagonal = 192 // rows of a diagonal block
-	strip    = 512 // rows or columns of a task for one processor, however many there are
+	strip    = 512 // rows or columns of a task, however many processors there are
 )
 
 // part returns a view of the rows i0 ≤ i < i1 and columns j0 ≤ j < j1. Neither range may be empty.

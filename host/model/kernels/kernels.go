@@ -24,8 +24,8 @@ import (
 // A Table makes the kernels of calls, by their names.
 type Table = map[string]func(*program.Call, plan.Options) (*plan.Kernel, error)
 
-// For makes the kernels of sequences. Losses hold the logits of at most so many tokens at a time; 0
-// is replaced by [tokensFor].
+// For makes the kernels of sequences. Losses hold the logits of about so many tokens at a time (see
+// [chunkOf]); 0 is replaced by [tokensFor].
 func For(lossTokens int) Table {
 	return Table{
 		network.Linear:          linear,
@@ -631,13 +631,14 @@ func (f loss) kernel(c *program.Call, o plan.Options, limit float64, tokens int)
 }
 
 // tokensFor returns the number of tokens whose logits are computed at once: 512, more where these
-// take less than 16 MB, and down to 128 where they take more than 128 MB.
+// take less than 16 MiB, and down to 128 where they take more than 128 MiB.
 func tokensFor(vocabulary int) int {
 	return max(128, min(512, 1<<25/vocabulary), 1<<22/vocabulary)
 }
 
-// chunkOf returns the largest divisor of rows up to most, or, if that is below an eighth of it, up
-// to a multiple of most: products of a few rows are slow.
+// chunkOf returns the largest divisor of rows that is at most most and more than an eighth of it.
+// If there is none, it multiplies most by 8 and tries again, up to all rows: products of a few rows
+// are slow.
 func chunkOf(rows, most int) int {
 	for ; most < rows; most *= 8 {
 		for size := most; size > most/8; size-- {
@@ -660,8 +661,8 @@ func capOf(c float64, rows, columns int) (function, error) {
 	})
 }
 
-// capAdjointOf returns the function that replaces the adjoint of results of [capOf] by that of x,
-// given the results and the adjoint.
+// capAdjointOf returns the function that replaces the adjoint of y, a result of [capOf], by the
+// adjoint of x. Its inputs are y and the adjoint of y.
 func capAdjointOf(c float64, rows, columns int) (function, error) {
 	if c == 0 {
 		return unchanged, nil

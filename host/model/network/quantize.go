@@ -116,13 +116,13 @@ func (s OperandSite) String() string {
 	return string(s.Product) + " " + string(s.Role) + " " + s.Name
 }
 
-// A operand tensor is what products read in place of a parameter or of an activation.
+// An operand is what products read in place of a parameter or of an activation.
 type operand struct {
 	value, before value // Q(x) and x
 	codes         codes // absent if there are none
 }
 
-// operands returns x in the form that quantizedOf reads. Gradients flow through the value alone.
+// operands returns x in the form that operandOf reads. Gradients flow through the value alone.
 func (q operand) operands() []value {
 	list := []value{q.value, q.before.StopGradient()}
 	if q.codes.integers.Valid() {
@@ -248,8 +248,8 @@ func (n *network) product(x operand, site, name string) value {
 		if c := calls[s.String()]; c != nil {
 			quantizes = true
 			for _, in := range c.Meaning.Inputs[1:] {
-				operand := InputOf(s.String(), in.Name)
-				ins, args = append(ins, operand), append(args, n.params[operand])
+				input := InputOf(s.String(), in.Name)
+				ins, args = append(ins, input), append(args, n.params[input])
 			}
 		}
 	}

@@ -129,8 +129,7 @@ func Values[T Element](t Tensor) ([]T, error) {
 	return d.values, t.checkSize(int64(len(d.values) * d.size))
 }
 
-// Floats returns the elements of a tensor of type F32, BF16 or F16. It is an error if it has
-// another type.
+// Floats returns the elements of a tensor of type F32, BF16 or F16. Any other type is an error.
 func Floats(t Tensor) ([]float32, error) {
 	widen := halffloat.FromHalf
 	switch t.DType {

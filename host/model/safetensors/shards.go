@@ -18,7 +18,7 @@ import (
 // Shards holds the open files that together contain the tensors of one checkpoint.
 type Shards struct {
 	names  []string         // of the files, sorted
-	files  []*File          // by these names
+	files  []*File          // parallel to names
 	fileOf map[string]*File // by tensor
 }
 

@@ -37,7 +37,7 @@ type Fit struct {
 	Warnings   []string `json:"warnings,omitempty"`
 }
 
-// Interval is a value with its interval. Low and High equal Value if no interval is known.
+// Interval is an estimate with its confidence interval; Low and High equal Value if none is known.
 type Interval struct {
 	Value float64 `json:"value"`
 	Low   float64 `json:"low"`

@@ -321,7 +321,7 @@ func limit(t safetensors.Tensor) uint32 {
 	switch program.Kind(kind) {
 	case program.KindParam:
 		return infinity
-	case program.KindState, program.KindQuantizerState: // infinity: of a bound that is not yet known
+	case program.KindState, program.KindQuantizerState: // infinity is a bound not yet known
 		return infinity + 1
 	}
 	return 0
