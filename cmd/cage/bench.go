@@ -37,7 +37,7 @@ func newBenchStep() *cobra.Command {
 	o, profile := bench.Options{}, ""
 	cmd := &cobra.Command{
 		Use:   "step [RUN.toml]",
-		Short: "Time a training step: with and without CAGE",
+		Short: "Time a training step with and without CAGE",
 		Long: `Time one training step of a language model on random tokens, without and with the CAGE
 correction in turn. Ratios are taken round by round, so that other load on the machine
 affects both alike.
@@ -54,7 +54,7 @@ go tool pprof -tagfocus executable=gradient cage FILE`,
 	}
 	flags := cmd.Flags()
 	sets := flags.StringArray("set", nil, "override a key of the TOML: `KEY=VALUE` (repeatable)")
-	flags.IntVar(&o.Rounds, "steps", 12, "rounds to count, after a warm-up of a quarter as many")
+	flags.IntVar(&o.Rounds, "steps", 12, "rounds to measure, after a warm-up of a quarter as many")
 	flags.StringVar(&profile, "cpuprofile", "", "write a CPU profile to `FILE`, for go tool pprof")
 	flags.BoolVar(&o.ConfiguredOnly, "alone", false,
 		"measure the configured step only, and print one line of JSON")

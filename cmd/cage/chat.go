@@ -26,8 +26,8 @@ func newChat() *cobra.Command {
 		Short: "Chat with a model that was trained on conversations",
 		Long: `Chat with a model that was trained on conversations, in its own chat template. Each line
 of standard input is a message; the answer is printed token by token. The end of the
-input ends the conversation. Of a conversation that is longer than the context, the
-model sees the last part. With --message there is one message and one answer, which
+input ends the conversation. If a conversation is longer than the context, the model
+sees only its last part. With --message there is one message and one answer, which
 --json prints as JSON. The model can also be the directory of a Hugging Face checkpoint.`,
 	}
 	modelFlags(cmd, &o.Step, &o.Context, samplingFlags...)

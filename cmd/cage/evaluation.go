@@ -22,7 +22,7 @@ import (
 
 var evalHelp = `Evaluate the newest checkpoint of a run directory on its validation set,
 with the run's quantizers, and print the mean loss per token and the perplexity. For a
-problem without data, print the loss at the quantized point.
+problem without data (quadratic or toy), print the loss at Q(x).
 
 A run directory may be moved or copied. If the run names its validation set or plugins by
 relative paths, these are resolved in the working directory, then where the run was

@@ -122,9 +122,9 @@ func (e *exportCommand) usage() error {
 	case e.out != "" && e.check:
 		return usagef("--out and --check were given: want one of them")
 	case e.data != "" && (e.check || e.to != "gguf" && e.to != "hf"):
-		return usagef("--data: losses are computed of files that are written --to gguf or hf")
+		return usagef("--data computes losses of written files: want --to gguf or hf, without --check")
 	case e.Embedding != "" && e.to != "gguf":
-		return usagef("--embedding: the type of the embedding can be chosen --to gguf")
+		return usagef("--embedding applies only to GGUF files: want --to gguf with it")
 	case e.weights != weightsQuantized && e.weights != weightsLatent:
 		return usagef("--weights %q: want %s or %s", e.weights, weightsQuantized, weightsLatent)
 	}

@@ -67,7 +67,7 @@ program, are named evaluated.NAME.
 	flags.StringVar(&p.role, "role", string(sdk.RoleWeight),
 		"`ROLE` of the tensor: weight, activation, gradient, key, value or query")
 	flags.StringVar(&p.device, "device", noDevice,
-		"`KIND` of device: "+strings.Join(engine.Kinds(), ", ")+", or none: in float64")
+		"`KIND` of device: "+strings.Join(engine.Kinds(), ", ")+", or none, to compute in float64")
 	flags.StringArrayVar(&p.sets, "set", nil,
 		"set a parameter of the plugin: `KEY=VALUE` (repeatable)")
 	flags.Uint32Var(&p.seed, "seed", 0, "`NUMBER` that random bits depend on")

@@ -201,7 +201,7 @@ func printSummary(w io.Writer, s *metrics.Summary) {
 		fmt.Fprintf(w, "%s: %s %d\n", s.Method, strings.ReplaceAll(name, "_", " "), s.Counts[name])
 	}
 	if s.Uncorrected > 0 {
-		fmt.Fprintf(w, "%d corrections of a tensor were skipped, because x − Q(x) was not finite\n",
+		fmt.Fprintf(w, "%d tensor corrections were skipped, because x − Q(x) was not finite\n",
 			s.Uncorrected)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-var errNotAsDone = errors.New("it is not as when it was done")
+var errNotAsDone = errors.New("it has changed since the cell was done")
 
 // checksums returns the SHA-256 of each file of a cell's run from which results and reports are
 // made, by its name in the cell's directory; "" if there is none. Evaluations have their own.

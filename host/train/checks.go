@@ -203,8 +203,8 @@ func (r *run) reportPull() {
 		}
 		return
 	case r.cfg.Adapters.Rank > 0:
-		log.Info("the correction reduces the quantization error as far as the factors of adapters "+
-			"reach it",
+		log.Info("the correction reduces the quantization error only as far as the factors of "+
+			"adapters can",
 			"strength", short(p.Strength), "lambda", short(m.Lambda))
 		return
 	}
@@ -270,12 +270,12 @@ func (r *run) checkExtension(previous *config.Config) error {
 	for _, t := range r.Programs.Tensors {
 		if r.done.Step > 0 && t.Optimizer.HasInput(spec.InputSteps) {
 			return refuse(plaintoml.JoinKey(t.Table, "plugin"), "use another optimizer",
-				"the optimizer computes with the number of steps")
+				"the optimizer's updates depend on the number of steps")
 		}
 	}
 	if r.done.Step > 0 && r.Programs.QuantizersTake(spec.InputSteps) {
 		return refuse("quantizer", "use another quantizer",
-			"a quantizer computes with the number of steps")
+			"a quantizer's results depend on the number of steps")
 	}
 	rates := previous.Schedule.Schedule(total)
 	was, is := previous.ResolvedMethod().Method(), r.method.Method()

@@ -63,7 +63,7 @@ func (r *run) open(ctx context.Context) error {
 	}
 	warn := func(path vfs.Path, err error) {
 		if errors.Is(err, checkpoint.ErrNotFinite) {
-			r.log.Warn("a checkpoint that is not finite was skipped and renamed", "path", path)
+			r.log.Warn("a checkpoint with NaN or infinite values was skipped and renamed", "path", path)
 			return
 		}
 		r.log.Warn("a damaged checkpoint was skipped and renamed", "path", path, "error", err)
@@ -257,7 +257,7 @@ func (r *run) resume(ctx context.Context, previous *config.Config) error {
 	default:
 		r.log.Info("resuming", "step", r.done.Step)
 		if !finite {
-			r.log.Warn("no checkpoint has finite values: the run can only continue if its plugins or the "+
+			r.log.Warn("no checkpoint has finite values: the run will fail again unless its plugins or the "+
 				"build have changed", "step", r.done.Step)
 		}
 	}

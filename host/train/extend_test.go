@@ -147,7 +147,7 @@ func TestNotExtended(t *testing.T) {
 		"an optimizer that knows the number of steps": {[]string{
 			`schedule={kind="constant", rate=3e-3, warmup=2}`, `method={form="off"}`,
 			fmt.Sprintf("optimizer={plugin=%q}", exe.Path)}, nil, "optimizer.plugin",
-			"the optimizer computes with the number of steps"},
+			"the optimizer's updates depend on the number of steps"},
 		"another rate": {[]string{`schedule={kind="constant", rate=3e-3, warmup=2}`,
 			`method={form="off"}`}, []string{"schedule.rate=1e-3"}, "", "schedule.rate was 0.003, is 0.001"},
 		"an average": {[]string{`schedule={kind="constant", rate=3e-3}`, `method={form="off"}`,

@@ -128,7 +128,7 @@ func (r *run) saveLast(err error) error {
 	interrupted := errors.Is(err, ErrInterrupted)
 	failed := err != nil && !interrupted && !errors.Is(err, ErrNotFinite)
 	if failed && r.divided() {
-		return unsaved("Other processes have parts of the state, so that it cannot be saved")
+		return unsaved("Other processes hold parts of the state, so it could not be saved")
 	}
 	if r.follows() {
 		switch failed := r.save(false); {
@@ -140,7 +140,7 @@ func (r *run) saveLast(err error) error {
 		return r.ending(err)
 	}
 	if !r.state.Consistent() {
-		return unsaved("The step failed while it replaced the state, which cannot be saved")
+		return unsaved("The step failed while replacing the state, so it could not be saved")
 	}
 	saveErr := r.save(true)
 	if saveErr != nil && interrupted {
@@ -337,7 +337,7 @@ func (r *run) awaitData() error {
 		return nil
 	}
 	slow := time.AfterFunc(verificationReminder, func() {
-		r.log.Info("the checkpoint waits until the token files are verified")
+		r.log.Info("the checkpoint will be saved once the token files are verified")
 	})
 	defer slow.Stop()
 	if err := r.verification.Wait(); err != nil {

@@ -300,7 +300,7 @@ func TestHalfAStepIsNotSaved(t *testing.T) {
 	_, err := train.RunSeen(t.Context(), cfg,
 		train.Options{Finder: testrun.Finder(t), Console: console}, func(s *step.State) { state = s })
 	if err == nil || !strings.Contains(err.Error(), "step 8: ") ||
-		!strings.Contains(err.Error(), "The step failed while it replaced the state, which cannot be "+
+		!strings.Contains(err.Error(), "The step failed while replacing the state, so it could not be "+
 			"saved; the newest checkpoint is of step 5") {
 		t.Errorf("the run ended with the error %v", err)
 	}

@@ -111,7 +111,7 @@ func (r *run) readFactors() error {
 	plan := r.Compiled.Plan()
 	factors, missing, err := r.cfg.Adapters.Load(plan.Seed, vfs.At(dir), plan.Adapters)
 	if len(missing) > 0 {
-		r.log.Warn("adapters.init has no factors of some modules, which start as new ones",
+		r.log.Warn("adapters.init has no factors for some modules, which get new initial ones",
 			"modules", lora.Few(missing))
 	}
 	r.Compiled.SetFactors(factors)
@@ -129,7 +129,7 @@ func (r *run) readInitial(found *config.Initial,
 	})
 	if err == nil && r.initial != nil && !slices.Equal(r.initial.Digests(), from.Digests()) {
 		err = fmt.Errorf("the weights in %s (%s) are not those that the run started from (%s): "+
-			"it cannot be continued", found.Dir, from, r.initial)
+			"restore those to resume it", found.Dir, from, r.initial)
 	}
 	if err != nil {
 		if state != nil {

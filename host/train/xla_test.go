@@ -155,7 +155,7 @@ func TestXLAFaults(t *testing.T) {
 		"running": {
 			pjrtrecord.Fault{At: pjrtrecord.Execute, Contains: step, After: 5, Code: pjrtrecord.Internal,
 				Message: "an illegal address"},
-			4, []string{"step 6", "running", "an illegal address", "failed while it replaced the state",
+			4, []string{"step 6", "running", "an illegal address", "failed while replacing the state",
 				"newest checkpoint is of step 4"},
 		},
 		"one of two devices": {

@@ -189,7 +189,7 @@ func (e *Encoder) document(rendered learnedText) (*Document, error) {
 	changes := func(to string) error {
 		from := safetext.Clip(text[at:], maxQuote)
 		return rowError(fmt.Sprintf("tokenizer %s changes the text: its tokens give %q at %q, "+
-			"so that the assistant's tokens cannot be found; change the row, "+
+			"so the assistant's tokens cannot be found; change the row, "+
 			"or use a tokenizer that keeps every text", e.tokenizer.Info().Name, to, from))
 	}
 	for i, id := range ids {

@@ -109,8 +109,8 @@ func Open(spec string) (Tokenizer, error) {
 			spec, bytesName, err)
 	}
 	if !stat.IsDir() && filepath.Ext(spec) == ".gguf" {
-		return nil, fmt.Errorf("tokenizer %q is a GGUF file: `cage import %[1]s --out RUN` makes a run "+
-			"of it; give that directory", spec)
+		return nil, fmt.Errorf("tokenizer %q is a GGUF file: `cage import %[1]s --out RUN` converts it "+
+			"to a run; give the run's directory", spec)
 	}
 	if stat.IsDir() {
 		spec = filepath.Join(spec, DefinitionFile)

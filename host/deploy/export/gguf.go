@@ -250,8 +250,8 @@ func ggufCodes(g *Grid, typ gguf.Type) error {
 		if affine && g.Numbers.Max <= highest {
 			return nil
 		}
-		return errors.New("q4_1 and q5_1 have a minimum for each group and codes up to 15 and 31, and no " +
-			"other type has one")
+		return errors.New("only q4_1 (codes 0 to 15) and q5_1 (0 to 31) store a minimum per group, " +
+			"and q5_1 requires one")
 	}
 	switch typ {
 	case gguf.TQ1_0, gguf.TQ2_0:

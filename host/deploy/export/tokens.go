@@ -174,7 +174,7 @@ func ggufSpecialTokens(t Tokenizer) (entries []gguf.Entry, notes []string, err e
 		}
 		if i > 0 && id != t.Turn && !isMessage {
 			notes = append(notes, fmt.Sprintf("token %d also ends texts, but GGUF has no key for it: "+
-				"llama.cpp continues after it unless it knows its name", id))
+				"llama.cpp continues after it unless it recognizes its text", id))
 		}
 	}
 	if t.Pad >= 0 {

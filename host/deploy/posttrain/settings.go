@@ -53,9 +53,9 @@ func (q *Quantization) Keys() []schema.Key {
 		{Name: "windows", To: &q.Windows, Is: schema.From(0, 1<<31), Default: 128,
 			Doc: "sequences of the calibration; 0: none, with --method rtn"},
 		{Name: "seed", To: &q.Seed, Is: schema.From(0, 1<<31), Default: 0,
-			Doc: "seed of the choice of sequences"},
+			Doc: "seed for choosing the calibration sequences"},
 		{Name: "damping", To: &q.Damping, Is: schema.Above(0, 1), Default: 0.01,
-			Doc: "gptq: share of the mean of the Hessian's diagonal that is added to it"},
+			Doc: "gptq: fraction of the mean of the Hessian's diagonal to add to the diagonal"},
 		{Name: "activation_order", To: &q.ActivationOrder, Default: false,
 			Doc: "gptq: columns with the largest inputs first"},
 		{Name: "one_pass", To: &q.OnePass, Default: false, Doc: "gptq: take the inputs of a " +

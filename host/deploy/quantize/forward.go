@@ -53,7 +53,7 @@ func newForward(dev *engine.Device, m model.Language, batch, context int,
 	for site, p := range activations {
 		if len(p.Trained) > 0 || len(p.State) > 0 {
 			return nil, fmt.Errorf("%s: the quantizer has trained parameters or a state, which only "+
-				"training computes: leave activations as they are", site)
+				"training computes: leave activations unquantized", site)
 		}
 		var err error
 		if f.activations[site], err = fakequant.New(p.ForEvaluation()); err != nil {

@@ -165,8 +165,8 @@ func (r *pyTorch) readLayers() error {
 		return fmt.Errorf("metadata, %s: %w", key, err)
 	}
 	if content.Version != version {
-		return fmt.Errorf("it is of version %d of the format, want %d: import it with a cage of the "+
-			"version of cage-torch that wrote it", content.Version, version)
+		return fmt.Errorf("it is of version %d of the format, want %d: import it with the release of "+
+			"cage that belongs to the cage-torch that wrote it", content.Version, version)
 	}
 	r.layers = content.Layers
 	return nil
@@ -332,8 +332,8 @@ func (r *pyTorch) ask(ctx context.Context, layer, of string, role sdk.Role, dims
 		return none, err
 	}
 	if hash := answer.ForEvaluation().Program.Hash(); role == sdk.RoleWeight && hash != q.Program {
-		return none, fmt.Errorf("the program of plugin %s is another one than in the training (SHA-256 "+
-			"%.12s…, was %.12s…): want the plugin of the training", q.Plugin, hash, q.Program)
+		return none, fmt.Errorf("the program of plugin %s is not the one used in training (SHA-256 "+
+			"%.12s…, was %.12s…): want the plugin that training used", q.Plugin, hash, q.Program)
 	}
 	return answer, nil
 }

@@ -225,7 +225,7 @@ func TestPyTorchFaults(t *testing.T) {
 		"refused setting": {func(s *saved) { record(s)["settings"] = map[string]any{"bits": 1} },
 			[]string{"layer " + layer, "1 bit"}},
 		"another program": {func(s *saved) { record(s)["settings"] = map[string]any{"bits": 4} },
-			[]string{"layer " + layer, "another one than in the training"}},
+			[]string{"layer " + layer, "not the one used in training"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := learned(t, "weight", map[string]any{"bits": 3})

@@ -70,7 +70,7 @@ func Run(ctx context.Context, dir string, o Options) (*trained.Posttrained, erro
 	}
 	defer from.Close()
 	if from.Record.Posttrained != nil {
-		return nil, fmt.Errorf("%s has been quantized already: quantize what it was made from", dir)
+		return nil, fmt.Errorf("%s has been quantized already: quantize the model it was made from", dir)
 	}
 	var out *trained.Posttrained
 	err = from.Use(func(load step.LoadFunc, f *checkpoint.File) (err error) {

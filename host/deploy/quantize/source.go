@@ -77,7 +77,7 @@ func (s *run) openTexts() (*dataset.File, error) {
 	}
 	if s.Config.Untrained() {
 		return nil, fmt.Errorf("%s has no training set: %s; rounding to nearest needs none: "+
-			"use --windows 0", s.Dir, hint)
+			"use --method rtn --windows 0", s.Dir, hint)
 	}
 	file, _, err := build.FindTrain(s.Config, s.Search)
 	if err != nil {

@@ -263,7 +263,7 @@ func differing(first []byte, h header) string {
 		}
 	}
 	if len(differences) == 0 {
-		return "that end at other texts or lengths"
+		return "made with other stop texts or token limits"
 	}
 	return strings.Join(differences, ", ")
 }

@@ -259,7 +259,8 @@ func TestOthersAnswers(t *testing.T) {
 	stops := questions(t, "piqa")
 	stops.Until = []string{"another end"}
 	for want, a := range map[string]tasks.Questions{"answers of another model (m): ": other,
-		"answers to other questions: ": fewer, "answers that end at other texts or lengths: ": stops} {
+		"answers to other questions: ":                         fewer,
+		"answers made with other stop texts or token limits: ": stops} {
 		if err := evaluate(dir, &model{left: 100}, a); err == nil ||
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)

@@ -43,8 +43,8 @@ func (t *Model) OpenReference(ctx context.Context, dir string, o Options) (*Mode
 	}
 	if a, b := r.Config.Model.Vocab, t.Config.Model.Vocab; a != b {
 		r.Close()
-		return nil, fmt.Errorf("%s has %d tokens, but %s has %d: only predictions for the same tokens "+
-			"can be compared", dir, a, t.Dir, b)
+		return nil, fmt.Errorf("%s has a vocabulary of %d, but %s one of %d: only predictions for the "+
+			"same tokens can be compared", dir, a, t.Dir, b)
 	}
 	return r, nil
 }

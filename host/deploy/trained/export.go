@@ -144,7 +144,7 @@ func (t *Model) quantized(param string) (*export.Quantized, error) {
 	programs := t.built.Programs
 	one := build.Programs{Weights: map[string]spec.Quantizer{param: programs.Weights[param]}}
 	if changed := build.Changed(t.Record.Programs, one.Hashes()); len(changed) > 0 {
-		return nil, fmt.Errorf("the quantizer has changed since the run, so that Q(x) is not what was " +
+		return nil, fmt.Errorf("the quantizer has changed since the run, so Q(x) is not what was " +
 			"trained: export with the plugin that the run had, or with --weights latent")
 	}
 	q, err := t.built.Compiled.Quantized(t.state, param)

@@ -79,7 +79,7 @@ func OpenSource(dir string, step, context int, log hclog.Logger) (s *Source, err
 	if IsHub(dir) {
 		if step > 0 {
 			return nil, fmt.Errorf(
-				"%s is a Hugging Face checkpoint, which has no steps: leave the step out", dir)
+				"%s is a Hugging Face checkpoint, which has no steps: leave out --step", dir)
 		}
 		if s.Hub, s.Config, err = openHub(dir, "", context); err != nil {
 			return nil, err
@@ -102,7 +102,7 @@ func OpenSource(dir string, step, context int, log hclog.Logger) (s *Source, err
 			return nil, fmt.Errorf("%w%s", err, huggingface.Hint(dir))
 		}
 		if context > 0 {
-			return nil, fmt.Errorf("%s is a run, whose context is fixed (%d): leave the context out",
+			return nil, fmt.Errorf("%s is a run, whose context is fixed (%d): leave out --context",
 				dir, s.Config.Model.Context)
 		}
 		if s.Record, err = ReadRecord(run); err != nil {
@@ -194,8 +194,8 @@ func Open(ctx context.Context, dir string, o Options) (*Model, error) {
 		return nil, err
 	}
 	if t.quantizer != nil && t.Record.Posttrained != nil {
-		err = fmt.Errorf("%s has been quantized already: evaluate what it was made from with another "+
-			"quantizer", dir)
+		err = fmt.Errorf("%s has been quantized already: to use another quantizer, evaluate the "+
+			"model it was made from", dir)
 	} else {
 		err = t.load(ctx, o)
 	}

@@ -24,8 +24,8 @@ func chooseCore(a network.Attending, query, key, segments *graph.Node) attention
 		return plainCore(a, segments)
 	case a.Window > 0 || a.Cap > 0:
 		d.Once(windowKey{}, func() any {
-			d.Warn("attention with a window, or with a cap of its scores, is computed without the " +
-				"device's fused operation, which takes more time and memory")
+			d.Warn("attention with a window, or with a cap on its scores, takes more time and memory: " +
+				"it is computed without the device's fused operation")
 			return nil
 		})
 		return plainCore(a, segments)

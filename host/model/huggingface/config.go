@@ -102,8 +102,8 @@ func ParseConfig(text []byte, context int) (*Config, error) {
 		f.check(k, s)
 	}
 	if c.Packing = k.packing(); c.Packing != nil && c.Packing.inputs {
-		c.Warnings = append(c.Warnings, "the inputs of layers are quantized where others use it, and not "+
-			"here unless quantizer.activations says so")
+		c.Warnings = append(c.Warnings, "other programs quantize its layers' inputs; cage does not, "+
+			"unless quantizer.activations says so")
 	}
 	var dropout float64
 	if k.read("attention_dropout", &dropout, "a number") && dropout != 0 {

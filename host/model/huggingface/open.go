@@ -74,8 +74,8 @@ func Hint(path string) string {
 	}
 	switch {
 	case ext == ".gguf" && (err != nil || !info.IsDir()):
-		return fmt.Sprintf("; a GGUF file is not read here: "+
-			"`cage import %s --out RUN` makes a run of it that is", path)
+		return fmt.Sprintf("; a GGUF file is not read directly: "+
+			"`cage import %s --out RUN` converts it to a run", path)
 	case err == nil && !info.IsDir() && (ext == ".safetensors" || ext == ".json"):
 		return "; want the directory that holds config.json and *.safetensors"
 	case err != nil && noParent != nil && repository.MatchString(path):

@@ -94,7 +94,7 @@ func readConfig(path vfs.Path) (c PEFTConfig, err error) {
 		_ = value.Compact()
 		if !slices.Contains([]string{"null", "false", "[]", "{}", `""`, otherDefaults[key]},
 			string(value)) {
-			fault(key, value, cmp.Or(otherDefaults[key], "null, false or none")+
+			fault(key, value, cmp.Or(otherDefaults[key], "null, false or empty")+
 				", as this setting is not supported")
 		}
 	}
@@ -173,7 +173,7 @@ func (e *entries) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 		return err
 	}
 	if start.Kind() != '{' {
-		return errors.New("rank_pattern or alpha_pattern is no object: want numbers by expressions")
+		return errors.New("rank_pattern or alpha_pattern is not an object that maps patterns to numbers")
 	}
 	for from.PeekKind() != '}' {
 		name, err := from.ReadToken()

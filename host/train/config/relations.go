@@ -57,7 +57,7 @@ func (d *decoder) relations() {
 	}
 	c.Model.FillIn()
 	if c.NewTokens > 0 && c.Init == "" {
-		d.Report(newTokensKey, "found without "+initKey, "leave it out: the rows of all tokens are drawn")
+		d.Report(newTokensKey, "found without "+initKey, "leave it out: all rows start at random")
 	}
 	if c.NewRowsFrom != nil && c.NewTokens == 0 {
 		d.Report(newRowsKey, "found without "+newTokensKey,

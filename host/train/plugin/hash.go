@@ -77,8 +77,8 @@ func modules(root, script string, most int) ([]string, error) {
 			info, err := os.Stat(filepath.Join(root, name))
 			test := strings.HasPrefix(e.Name(), "test_") || strings.HasSuffix(e.Name(), "_test.py")
 			if entries++; entries > most {
-				return fmt.Errorf("there are more than %d files below %s, which its hash should cover "+
-					"where they are modules: put the script into a directory of its own", most, root)
+				return fmt.Errorf("there are more than %d files below %s, too many to search for modules "+
+					"that the script's hash covers: put the script into a directory of its own", most, root)
 			}
 			switch {
 			case err != nil || strings.HasPrefix(e.Name(), ".") || test:

@@ -118,7 +118,7 @@ func (k *keeper) ask(ctx context.Context, step int, call callFunc, list []result
 			return err
 		}
 		if i+1 < len(pauses) {
-			k.origin.opts.Logger.Warn("a "+k.call+" of a plugin is repeated", "step", step,
+			k.origin.opts.Logger.Warn("a plugin's "+k.call+" failed and will be repeated", "step", step,
 				"after", pauses[i+1], "error", err)
 		}
 	}

@@ -108,7 +108,7 @@ func (c *Compiled) pack(t Tensor, x *engine.Buffer) (stage.Tensors, error) {
 	}
 	count, err := engine.Download[float32](out[wrong])
 	if err == nil && count[0] > 0 {
-		err = fmt.Errorf("%v of %d numbers of %s are not on the grid of its quantizer, so that they "+
+		err = fmt.Errorf("%v of %d numbers of %s are not on the grid of its quantizer, so they "+
 			"cannot be stored as its codes: want the quantizer that `cage import` names for the model, "+
 			"or another adapters.base", count[0], x.Shape().Size(), t.Name)
 	}

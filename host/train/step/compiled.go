@@ -71,8 +71,8 @@ func Compile(dev *engine.Device, plan Plan) (*Compiled, error) {
 	if dev.Products() == device.IntegerProducts && !slices.ContainsFunc(plans, hasCodes) {
 		type key struct{}
 		dev.Once(key{}, func() any {
-			dev.Warn("device.products = \"integer\" has no effect: no quantizers of an activation and its " +
-				"weight both give whole numbers from −128 to 127 with one scale for each row")
+			dev.Warn("device.products = \"integer\" has no effect: no activation and its weight both " +
+				"have quantizers that give whole numbers from −128 to 127 with one scale for each row")
 			return nil
 		})
 	}

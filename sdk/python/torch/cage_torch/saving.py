@@ -106,7 +106,7 @@ def load_(model: nn.Module, directory: str | os.PathLike[str]) -> list[str]:
                 q = Quantizer(start(r["plugin"], "quantizer"), role, layer, shape, r["settings"], r["seed"], r["index"], r["steps"],
                               m.weight.device)  # fmt: skip
                 if q.record()["program"] != r["program"]:
-                    raise PluginError(f"the program of {r['plugin']} is another one than that of the training: want the plugin of then")
+                    raise PluginError(f"the program of {r['plugin']} is not the one used in training: want the plugin that training used")
                 prefix = f"{layer}.{of}."
                 q.remember({n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)})
             except (PluginError, ValueError) as e:
