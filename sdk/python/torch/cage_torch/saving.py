@@ -80,7 +80,7 @@ def load_(model: nn.Module, directory: str | os.PathLike[str]) -> list[str]:
 
     Raises:
         ValueError: The file is not one of save's, or is of another model.
-        PluginError: A plugin is missing, refuses its settings, or is another one than that of the training.
+        PluginError: A plugin is missing, refuses its settings, or is not the one used in training.
     """
     path = Path(directory) / STATE_FILE
     if any(isinstance(m, Quantizer) for m in model.modules()):

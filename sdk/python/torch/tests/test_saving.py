@@ -212,6 +212,6 @@ def test_mistakes(tmp_path):
     wrong("without a path", ValueError, layers={layer: {"weight": {**record, "plugin": "./lsq"}}})
     assert "without a path" in cage("import", tmp_path).stderr
     wrong(f"{layer}, weight: lsq: bits = 99", PluginError, layers={layer: {"weight": {**record, "settings": {"bits": 99}}}})
-    wrong("another one than that of the training", PluginError, layers={layer: {"weight": {**record, "program": "1"}}})
+    wrong("is not the one used in training", PluginError, layers={layer: {"weight": {**record, "program": "1"}}})
     wrong("has the tensors {}", ValueError, tensors={"x": torch.zeros(1)})
     wrong(r"\(3,\)}, want .*\(\)}", ValueError, tensors={**tensors, f"{layer}.weight.trained.step": torch.ones(3)})
