@@ -14,7 +14,7 @@ type Levels struct {
 }
 
 // Numbers maps each code of a grid to the number that it represents, in units of the scale; nil if
-// the grid is unknown, a number has a minimum, too, or a group has only some of them.
+// the grid is unknown or affine, or a group has only some of the codes (Span).
 func Numbers(g spec.Grid) map[int32]float32 {
 	if g == (spec.Grid{}) || g.Format == spec.FormatAffine || g.Span > 0 {
 		return nil

@@ -8,9 +8,9 @@ import (
 )
 
 // Inputs and outputs of an update program, in addition to those of the optimizer and the quantizer
-// (package spec): x (the parameter x_t, and x_{t+1} as an output), gradient (g_t at x_t, before
+// (package spec): x (the parameter x_t; x_{t+1} as output), gradient (g_t at x_t, before
 // clipping), rate (α_t of the schedule), step (t, from 1), state, and the inputs of the optimizer's
-// and quantizer's programs. All inputs below except "quantized" are scalars or keys.
+// and quantizer's programs. All inputs below but quantized and error are scalars or keys.
 const (
 	InputQuantized      = "quantized" // Q(x_t), as used in the forward pass; see Rule.Rotation
 	InputError          = "error"     // e of a factor; see Rule.Factor

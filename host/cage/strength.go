@@ -8,12 +8,12 @@ import (
 // floor of 0.1, λ = 2 and s = 0.9.
 const defaultStrength = 0.24
 
-// fullStrengthSteps is the length from which a strength lowered the loss in our studies; in shorter
-// runs each one raised it (docs/lab/paper.md).
+// fullStrengthSteps is the run length from which a strength lowered the loss in our studies; in
+// shorter runs all raised it (docs/lab/paper.md).
 const fullStrengthSteps = 1000
 
-// DefaultStrength returns the strength of a run that names neither strength nor λ: that of the
-// paper, and in short runs the share of it that they have of [fullStrengthSteps]. steps is 0 if
+// DefaultStrength returns the strength of a run that sets neither strength nor λ: the paper's or,
+// in runs shorter than [fullStrengthSteps], proportionally less. steps is 0 if
 // it is unknown.
 func DefaultStrength(steps int) float64 {
 	if steps == 0 {
@@ -25,8 +25,8 @@ func DefaultStrength(steps int) float64 {
 // Pull describes what the decoupled correction does in a run to a weight that nothing else moves.
 type Pull struct {
 	Strength float64 // S = Σ α_t·λ_t
-	// Removed is the share of the weight's error e = x − Q(x) that is removed, as long as Q(x) does
-	// not change: 1 − Π(1 − α_t·λ_t), about 1 − e^(−S).
+	// Removed is the share of the weight's error e = x − Q(x) that is removed while Q(x) does
+	// not change: 1 − |Π(1 − α_t·λ_t)|, about 1 − e^(−S).
 	Removed float64
 	// Largest is the largest α_t·λ_t. Above 1, a step moves the weight past Q(x).
 	Largest float64

@@ -18,12 +18,12 @@ import (
 //	x ← κ·x + (1 − κ)·Q(x)
 //
 // and in training the model computes with Q(x + σ·ξ), ξ standard normal, new in each step; trained
-// parameters of the quantizer have the same noise. The gradient passes by the surrogate at x + σ·ξ.
+// parameters of the quantizer get such noise, too. The gradient uses the surrogate at x + σ·ξ.
 // Evaluation, and the mixture, are without noise. This follows the authors' code (facebookresearch/
 // WinQ at 222385ef, utils/reinitialize_callback.py and models/utils_quant.py), which adds the noise
 // before quantization (nso_pre_quantization_noise).
 //
-// Without noise it is the correction in bursts: x − Q(x) keeps the share κ in each k-th step.
+// Without noise it is the correction in bursts: every k-th step multiplies x − Q(x) by κ.
 type WinQ struct {
 	None
 	Every int     // k: steps from one mixture to the next

@@ -21,8 +21,8 @@ type Model interface {
 	// [Quadratic] ignores both numbers.
 	BatchDims(batch, context int) []int
 
-	// Program returns a program of package network. One without a head, [network.Predict], is that
-	// of losses in nats, [network.Losses]: of a [Language] model [batch, context], the cross-entropies
+	// Program returns a program of package network. [network.Predict] with a zero Head computes
+	// losses in nats, [network.Losses]: for a [Language] model [batch, context], the cross-entropies
 	// of each token given the preceding ones in its sequence. The first context columns of the batch
 	// are the input and the last context columns the targets. An id outside the vocabulary makes all
 	// losses NaN. With [Options.Documents], each loss is multiplied by its weight. With wrt, names of

@@ -105,9 +105,9 @@ type ItemDifference struct {
 const resamples = 2000
 
 // PairItems compares two models, each with its values of the same items in one or more replicates,
-// of which the mean for each item counts. Equal values give equal results, because the bootstrap is
-// seeded. The test is of items, not of replicates: they say whether other items would show the same
-// of these models. It returns nil if a model has none or they are of different items.
+// which are averaged for each item. Equal values give equal results, because the bootstrap is
+// seeded. The test is over items, not replicates: it says whether other items would show the same
+// for these models. It returns nil if a model has no values or the items differ.
 func PairItems(a, b [][]float64, level float64) *ItemDifference {
 	if len(a) == 0 || len(b) == 0 || len(a[0]) == 0 {
 		return nil

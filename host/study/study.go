@@ -97,8 +97,8 @@ type Table struct {
 	Format   string              // fmt verb for numbers; "" leaves it to the report
 	Best     *Best               // the axis on which each entry chooses a label; nil: none
 	// Also lists metrics that the overview, a second table, has beside Metric: those of tables, and
-	// [CostMetrics]. Cost is one of these, by which the overview concludes which is the cheapest entry
-	// that is not told apart from the best; "" means no conclusion.
+	// [CostMetrics]. Cost is one of these: the overview names the entry that costs the least of those
+	// indistinguishable from the best; "" means no conclusion.
 	Also []string
 	Cost string
 }

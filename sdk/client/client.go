@@ -148,7 +148,7 @@ func Environment(logLevel string) []string {
 	return []string{wire.ParentPipeKey + "=" + wire.ParentPipeStdin, wire.LogKey + "=" + logLevel}
 }
 
-// Plugins returns the dispensable clients for each protocol version: a [*Quantizer] as
+// Plugins returns go-plugin's plugin set for each protocol version: a [*Quantizer] as
 // "quantizer" and an [*Optimizer] as "optimizer".
 func Plugins() map[int]goplugin.PluginSet {
 	quantizer := func(conn grpc.ClientConnInterface) any { return NewQuantizer(conn) }

@@ -7,15 +7,15 @@ import (
 )
 
 // OpCall is the operation of a [Call]. It is in no list of operations: calls do not travel between
-// programs and plugins, and its number is not one of the wire format.
+// processes, and its number is not part of the wire format.
 const OpCall Op = 1<<16 - 1
 
-// A Call is an operation that a program defines. Executors may compute calls that they know by name
-// with code of their own, which has to agree with the program; for others, package transform puts
-// the program in place of the call. So a model says what it computes, in parts that are fast.
+// A Call is an operation that a program defines. An executor may compute calls whose names it knows
+// with its own code, which must agree with the program; package transform replaces other calls by
+// their programs. So a model states what it computes, in parts that have fast code.
 type Call struct {
 	Name string
-	// Setting tells readers and executors what the meaning was written with: numbers, or a name.
+	// Setting holds the parameters of the meaning, numbers or a name, for readers and executors.
 	Setting any
 	Meaning *Program // from [Builder.Build]; it takes the operands as its inputs, in order
 	// Adjoint, unless nil, is the call's gradient in place of that of its meaning. Its inputs are

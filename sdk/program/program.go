@@ -200,7 +200,7 @@ const (
 // Check returns an error unless the name and the type are valid.
 func (in Input) Check() error { return cmp.Or(checkName(in.Name), in.Type.check(MaxSize)) }
 
-// check returns an error unless the type is valid, with at most so many elements.
+// check returns an error if the type is invalid or has more than most elements.
 func (t Type) check(most int64) error {
 	if !t.DType.Valid() {
 		return fmt.Errorf("element type %s does not exist: use float, int, uint or bool", t.DType)

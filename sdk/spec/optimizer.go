@@ -78,8 +78,8 @@ type Optimizer struct {
 	// Observe has the inputs of Update and returns a subset of the state; the rest is
 	// unchanged. It is nil if there is nothing to observe.
 	Observe *program.Program
-	// FirstRefresh and Refresh map step and the state to a subset of the state. Each
-	// is nil exactly when it is never due.
+	// FirstRefresh and Refresh map step, state and, if used, gradient to part of the state.
+	// Each is nil iff never due.
 	FirstRefresh, Refresh *program.Program
 	// Due is the schedule of refreshes, each of which precedes the Update.
 	Due Due

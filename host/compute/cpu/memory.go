@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Element returns the type of the elements of slices that hold values stored so.
+// Element returns the element type of slices that hold values with this storage.
 func Element(d program.DType, at passes.Storage) reflect.Type {
 	switch {
 	case at == passes.BFloat16 || at == passes.Float16:

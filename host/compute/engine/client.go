@@ -9,7 +9,7 @@ type client interface {
 	description() string
 	// upload copies a slice to one of this process's replicas.
 	upload(replica int, data any, shape shapes.Shape) (part, error)
-	// compile compiles StableHLO for a number of replicas, of which so many are this process's own.
+	// compile compiles StableHLO for a number of replicas, of which own are in this process.
 	compile(text string, replicas, own int) (program, error)
 	// memoryLimit returns the bytes that may be used of an accelerator's memory; false if unknown.
 	memoryLimit() (int64, bool)
@@ -18,8 +18,8 @@ type client interface {
 
 // A program is what a client has compiled.
 type program interface {
-	// run takes the inputs of each of this process's replicas in turn, and so returns outputs. What is
-	// donated is gone afterwards; nil means nothing.
+	// run takes the inputs, replica by replica of this process, and returns the outputs likewise.
+	// Donated inputs are gone then; nil donates none.
 	run(inputs []part, donate []bool) ([]part, error)
 	memory() Memory
 	close() error

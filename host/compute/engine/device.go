@@ -155,7 +155,7 @@ func (d *Device) Description() string {
 // Compiled returns the number of executables that have been compiled for the device so far.
 func (d *Device) Compiled() int { return int(d.compiled.Load()) }
 
-// Workers returns the maximum number of goroutines that the device computes with besides its own:
+// Workers returns the maximum number of goroutines that compute at once, the caller's included:
 // Threads, or GOMAXPROCS if Threads is 0.
 func (d *Device) Workers() int {
 	if d.options.Threads > 0 {

@@ -21,9 +21,9 @@ type Function struct {
 	// BFloat16 tells which inputs may also be of bfloat16, though they are declared as float32.
 	BFloat16  []bool
 	Temporary int64 // bytes of memory for intermediate values
-	// Run computes out from in, whose elements are in row-major order, floats of 16 bits as uint16. It
-	// sets those of out that are nil to memory of [Device.Memory] or to new memory, and writes every
-	// element. What it has set is the caller's, also after an error. Results must not depend on how
+	// Run computes out from in, row-major slices in which 16-bit floats are uint16. It replaces nil
+	// slices in out by memory of [Device.Memory] or by new memory, and writes every element. That
+	// memory belongs to the caller, even after an error. Results must not depend on how
 	// many tasks run at once.
 	Run func(in, out []any, parallel loops.Parallel) error
 }

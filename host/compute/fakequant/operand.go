@@ -14,8 +14,8 @@ type Operand struct {
 	call *program.Call // its meaning returns the value alone
 }
 
-// NewOperand prepares a quantizer's training program, which must be valid. It fails if the
-// quantizer has trained parameters, which would get no gradient.
+// NewOperand prepares a valid training program of a quantizer. It fails if the quantizer has state
+// or trained parameters, which would get no gradient.
 func NewOperand(q spec.Quantizer) (Operand, error) {
 	if len(q.Trained) > 0 {
 		return Operand{}, fmt.Errorf("the quantizer has the trained parameter %s, which would get no "+

@@ -6,7 +6,7 @@ import "math"
 // computes the rest. Operands must be at least as long as dst, which may be one of them.
 
 // ClearUpper clears the upper halves of the vector registers of the thread. While they are in use,
-// each scalar float operation takes as long as a hundred others: after a signal by which the
+// scalar float operations are a hundred times slower, as after a signal by which the
 // runtime preempts a goroutine (docs/upstream). The functions of this package clear them
 // themselves.
 func ClearUpper() { done() }

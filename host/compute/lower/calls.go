@@ -60,8 +60,8 @@ func (a Adjoint) Node() *graph.Node {
 }
 
 // Lower adds the operations of p to the graph, as the function [Lower] does, but rotations of rows
-// are kernels if the device has them, each of which reads and writes each number once. Adjoints of
-// calls whose name is recompute compute what they read of the forward pass once more, so that it
+// become kernels if the device has them, which read and write each number once. Adjoints of
+// calls whose name is recompute compute anew what they read of the forward pass, so that it
 // need not stay in memory; "" is no name. Inputs and outputs that are codes may be int8.
 func (r Calls) Lower(g *graph.Graph, p *program.Program, inputs []*graph.Node,
 	recompute string) map[string]*graph.Node {
@@ -352,8 +352,8 @@ func (e *evaluation) short(c *program.Call, args []program.ID) bool {
 }
 
 // rounded reports whether every operation that reads a value rounds it, so that it may be stored
-// rounded. It looks through reshapes, slices, and the addition of one row. If the value is a part
-// of another one, calls may read it, too: it is never the residual stream.
+// rounded. It looks through reshapes, slices, and the addition of one row. A slice may also be read
+// by calls that do not round: it is never the residual stream.
 func (e *evaluation) rounded(id program.ID, part bool) bool {
 	return !slices.ContainsFunc(e.readers[id], func(reader program.ID) bool {
 		n := e.p.Node(reader)

@@ -248,8 +248,8 @@ func (c *compiler) join(from, to int) {
 	c.groups[to].nodes, c.groups[from].nodes = nodes, nil
 }
 
-// joinAdjoints lets calls be computed with their adjoints where the kernel can and the adjoints of
-// their results do not depend on these. It sorts the groups again.
+// joinAdjoints merges calls with their adjoints where the kernel allows it and the adjoints of
+// the results do not depend on the results. It sorts the groups again.
 func (c *compiler) joinAdjoints() error {
 	forward := map[string]int{}
 	joined := false

@@ -45,9 +45,9 @@ type Kernel struct {
 	AddsSum   bool
 }
 
-// BFloat16 tells what may be stored in bfloat16 if products are in it: operands, which the kernel
+// BFloat16 says what may be stored in bfloat16 if products use it: operands, which the kernel
 // otherwise rounds; results; the adjoints of results, which Adjoint otherwise rounds; and
-// gradients. The operands Always may be so even if products are of float32.
+// gradients. Operands in Always may be bfloat16 even with float32 products.
 type BFloat16 struct {
 	Operands, Always             []bool
 	Results, Adjoints, Gradients bool
@@ -269,7 +269,7 @@ func (c *compiler) scratch(list []Scratch) (slots []int) {
 	return slots
 }
 
-// forward adds the instruction that computes a call. A result that no value is, is memory of its
+// forward adds the instruction that computes a call. An unused result, too, gets memory of its
 // own.
 func (c *compiler) forward(of *program.Call, operands []int, sum int,
 	results []program.ID) (*call, error) {

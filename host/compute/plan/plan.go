@@ -29,8 +29,8 @@ type Options struct {
 	Recompute string
 	// Inputs and Outputs have the storage of those that are floats but not stored in float32, by name.
 	Inputs, Outputs map[string]passes.Storage
-	// Replaces has inputs, by the names of the outputs that may have their memory; without an entry
-	// that is the input of the same name.
+	// Replaces maps outputs to the inputs whose memory they may take over, by name; without an entry
+	// it is the input of the same name.
 	Replaces map[string]string
 	// Pool, unless nil, has the memory of runs; plans that run in turn share it.
 	Pool *memory.Pool
@@ -74,7 +74,7 @@ type instruction struct {
 	passes  []pass // the pass, or several that are computed side by side
 }
 
-// A pass has the first of the remaining inputs and outputs of its instruction.
+// A pass takes the next in inputs and out outputs of its instruction.
 type pass struct {
 	*cpu.Pass
 	in, out int
@@ -209,8 +209,8 @@ func (s slot) allocate() any {
 // ReadsBFloat16 reports whether an input may be in bfloat16, []uint16.
 func (p *Plan) ReadsBFloat16(input int) bool { return p.slots[input].bfloat16 }
 
-// Memory returns the bytes that a run needs beside inputs and outputs: the largest sum of values
-// that are in use at a time, and of outputs that have been computed, less that of all outputs.
+// Memory returns the bytes that a run needs besides inputs and outputs: the peak size of the values
+// in use at a time and the outputs computed so far, less the size of all outputs.
 // Elements of different types do not share memory. Outputs that may have the memory of an input are
 // not counted.
 func (p *Plan) Memory() (bytes int) {
@@ -344,7 +344,7 @@ func (p *Plan) end(m *run) {
 	p.runs.Put(m)
 }
 
-// check returns an error if memory is not a slice for floats that are stored so, or for others.
+// check returns an error if memory is not a slice for t, whose floats have the given storage.
 func check(memory any, t program.Type, stored passes.Storage) error {
 	return cpu.Check(memory, t, cmp.Or(stored, passes.Float32))
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/cage-qat/cage/host/compute/loops"
 )
 
-// sideBySide makes one instruction of passes that follow each other, if they read and write nothing
-// but inputs and outputs of the plan and numbers, and not the same: those of the updates of
+// sideBySide merges consecutive passes into one instruction if they read and write only scalars and
+// inputs and outputs of the plan, without conflicts: the passes of the updates of
 // several tensors. Tensors of all sizes then keep all cores busy.
 func (c *compiler) sideBySide() {
 	var list []instruction
@@ -32,8 +32,8 @@ func (c *compiler) besides(a, b *instruction) bool {
 	return of(a) && of(b) && !c.disturbs(a, b) && !c.disturbs(b, a)
 }
 
-// disturbs reports whether an instruction writes what another one reads or writes, or memory that
-// it may share with that.
+// disturbs reports whether an instruction writes what another one reads or writes, or may reuse the
+// memory of its inputs.
 func (c *compiler) disturbs(a, b *instruction) bool {
 	return slices.ContainsFunc(a.out, func(s int) bool {
 		replaced := -1

@@ -13,8 +13,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// storeInputs stores inputs as the options say. Instructions that cannot read one so read a copy in
-// float32, which is made before the first of them.
+// storeInputs stores inputs as the options say. Instructions that cannot read that type read a copy
+// in float32, made before the first of them.
 func (c *compiler) storeInputs() {
 	for i, in := range c.p.Inputs {
 		at := c.options.Inputs[in.Name]
@@ -86,7 +86,7 @@ func (c *compiler) storeOutputs() {
 	}
 }
 
-// storeCodes stores values in 8 bits that all readers read so, where the instruction that computes
+// storeCodes stores in 8 bits values that all readers read as codes, if the instruction computing
 // them can.
 func (c *compiler) storeCodes() {
 	whole := map[int]bool{} // slots that are written or read as floats

@@ -49,8 +49,8 @@ type Stage struct {
 	Inputs []engine.Spec // of whole tensors; donated ones are freed by the stage
 	// Write writes the program. All floats are float32 in it, whatever their element types are.
 	Write func(b *program.Builder, in Values) (out Values)
-	// Stored has the element types of outputs that are floats but not stored in float32; those of
-	// integers are for floats that are integers in the range of the type.
+	// Stored has the element types of float outputs that are not stored in float32; integer types
+	// are for floats that are integers in the range of the type.
 	Stored map[string]shapes.DType
 	// Replaces has donated inputs, by the names of the outputs that get their memory; without an
 	// entry, that is the input of the same name.

@@ -408,8 +408,8 @@ func short(lists ...[]any) (all [][]uint16, ok bool) {
 	return all, true
 }
 
-// A loss computes what is made of logits, in rows: the results in m and, if d is not nil, the
-// gradient with respect to the logits in d, which is []float32, also that of l, or []uint16.
+// A loss computes the results in m from rows of logits and, if d is not nil, stores the
+// gradient with respect to the logits in d: []uint16 or []float32, possibly that of l.
 type loss func(l loops.Logits, m plan.Memory, d any, parallel loops.Parallel) error
 
 // crossEntropy computes losses, given the targets.

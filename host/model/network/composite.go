@@ -44,8 +44,8 @@ type Attending struct {
 	Scale, Cap float64
 }
 
-// call writes a call of what meaning computes from values like args. ins and outs are the names of
-// operands and results; there may be more names than of these.
+// call writes a call with operands args; meaning writes its program. ins and outs are the names of
+// operands and results; surplus names are ignored.
 func call(name string, setting any, ins, outs string, meaning func(in []value) []value,
 	args ...value) []value {
 	return callNamed(name, setting, strings.Fields(ins), func(in []value) ([]string, []value) {

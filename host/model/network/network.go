@@ -56,9 +56,9 @@ func (r *results) add(name string, v value) {
 	r.names, r.values = append(r.names, name), append(r.values, v)
 }
 
-// asCall writes body as a call. Its operands are args, whose names are the first of names, then the
-// parameters whose names begin with prefix, and with them the operands of quantizers; if sites is
-// not nil, only those of these sites. What body adds by [network.result], such as caches, becomes a
+// asCall writes body as a call. Its operands are args (first in names), then the parameters and
+// quantizer operands whose names begin with prefix (only those of sites, unless it is nil), then
+// the shared inputs. What body adds by [network.result], such as caches, becomes a
 // further result of the call.
 func (n *network) asCall(name, prefix string, sites, names []string, args []value,
 	body func(n *network, in []value) value) value {

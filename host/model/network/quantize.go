@@ -22,8 +22,8 @@ type Quantizers struct {
 	// Next returns the next states of the quantizers of activations, by site, which the program
 	// returns as outputs [InputOf] the site and the name of the result. The operands are as in Calls.
 	Next map[string]*program.Call
-	// From has inputs for operands of quantizers that are results of Next of earlier sites instead,
-	// and the names of these outputs.
+	// From maps operands of quantizers that are results of Next at earlier sites, not inputs, to the
+	// names of these outputs.
 	From map[string]string
 	// Unquantized gives activations and weights to the quantizers of the backward pass as they were
 	// before they were quantized. Those of a weight that no call quantizes are an input [InputOf] the

@@ -18,8 +18,8 @@ const unwatched = 100 * time.Millisecond
 
 // watch calls giveUp, with the reason, when the plugin has made no progress for the time limit: it
 // has printed nothing and used less than a hundredth of that time on a processor. So a plugin that
-// is slow because the machine is busy is waited for. Where processor times are unknown, the limit
-// is one of time. stop ends the watch.
+// a busy machine slows down is not stopped before [mostWork]. If processor times are unknown,
+// only output counts. stop ends the watch.
 func (l *launcher) watch(limit time.Duration, giveUp func(reason string)) (stop func()) {
 	done := make(chan struct{})
 	go func() {

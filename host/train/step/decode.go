@@ -148,8 +148,8 @@ func cacheNames(m model.Language) (names []string) {
 	return names
 }
 
-// read returns the tensors that an executable reads of the evaluator, those in bfloat16 of which it
-// may read such.
+// read returns the evaluator's tensors that an executable reads, in bfloat16 where the executable
+// accepts it.
 func (e *Evaluator) read(exec *stage.Executable) (list stage.Tensors, err error) {
 	if made := e.reads[exec]; made != nil {
 		return made, nil
@@ -171,8 +171,8 @@ func (e *Evaluator) read(exec *stage.Executable) (list stage.Tensors, err error)
 	return list, nil
 }
 
-// inBFloat16 returns a tensor in bfloat16, which it keeps, if products round it to that or if no
-// element is changed by that: reading it takes half the time. Otherwise it returns the tensor.
+// inBFloat16 rounds a tensor to bfloat16, and keeps the result, if products do so or no element
+// changes; [linalg.HasBFloat16] halves its reading time. Otherwise it returns the tensor.
 func (e *Evaluator) inBFloat16(tensor string) (made *engine.Buffer, err error) {
 	b, dev := e.t[tensor], e.c.dev
 	if e.short[tensor] != nil || b.Shape().DType != shapes.Float32 {

@@ -90,16 +90,16 @@ func Simplify(p *program.Program) (*program.Program, error) {
 	return b.Build()
 }
 
-// Expand puts the meanings of calls in their places, except of those that keep selects (nil: of
+// Expand replaces calls by their meanings, except the calls that keep selects (nil selects
 // none). Before and after:
 //
 //	%3 = block %0 %1 %2            %3 = rms_norm %0 %1
 //	                               %4 = linear %3 %2
 //
 // Equal operations are computed once: the backward pass of a call reads what the forward pass has
-// computed. The adjoint of a call whose name is recompute computes it once more, so that it need
-// not stay in memory; "" is no name. Its operands go through stop_gradient, which makes its
-// operations others than those of the forward pass.
+// computed. The adjoint of a call whose name is recompute computes it anew, so that its values need
+// not stay in memory; "" is no name. Its operands go through stop_gradient, so that its
+// operations differ from those of the forward pass.
 func Expand(p *program.Program, keep func(*program.Call) bool, recompute string) (
 	*program.Program, error) {
 	expanded := func(n program.Node) bool {
