@@ -62,14 +62,17 @@ best setting: then run the same command again (requeue the task).`,
 		if _, err := runStudy(cmd, s, opts); err != nil {
 			return nil, err
 		}
-		results, err := s.Results()
+		results, err := readResults(cmd, s, "")
 		if err != nil {
 			return nil, err
 		}
-		cell, label := listCells(s, results)[index], s.Label(s.Cells[index])
+		list, label := listCells(s, results), s.Label(s.Cells[index])
+		cell := list[index]
+		// Another cell may still be chosen, or the choice was made after this command had planned.
+		open := slices.ContainsFunc(list, func(c cellListing) bool { return c.Waits })
 		text := string(cell.State)
 		switch {
-		case cell.Waits:
+		case cell.Waits, cell.Unneeded && open, !cell.Unneeded && cell.State == study.Missing:
 			err = fmt.Errorf("%s: %w", label, errWaits)
 		case cell.State == study.Failed:
 			err = fmt.Errorf("%s: failed: %s", label, cell.Error)

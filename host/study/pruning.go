@@ -15,9 +15,7 @@ import (
 func (s *Study) Prune(results []Result) (unneeded, waiting map[string]bool) {
 	var needs []map[int]need // for each such table, the need for the cells that it reports
 	for _, t := range s.Tables {
-		if t.Best != nil && t.Best.Spare {
-			needs = append(needs, t.prune(s, results))
-		}
+		needs = append(needs, t.prune(s, results))
 	}
 	byID := map[string]need{}
 	for i, r := range results {
@@ -64,6 +62,15 @@ const (
 
 // prune returns, by index, whether the table needs each of the cells that it reports.
 func (t *Table) prune(s *Study, results []Result) map[int]need {
+	out := map[int]need{}
+	if t.Best == nil || !t.Best.Spare {
+		for i, r := range results {
+			if r.Cell.Matches(t.Where) {
+				out[i] = needed
+			}
+		}
+		return out
+	}
 	fixed := s.OtherAxes(t.Over, []string{t.Best.Axis}) // they identify an entry
 	entries := map[string][]int{}                       // indices of results
 	for i, r := range results {
@@ -73,7 +80,6 @@ func (t *Table) prune(s *Study, results []Result) map[int]need {
 		}
 	}
 	axis, _ := s.Axis(t.Best.Axis)
-	out := map[int]need{}
 	for _, entry := range entries {
 		list, best := t.Best.Choose(axis.Labels, func(label string) (of []Result) {
 			for _, i := range entry {
@@ -83,15 +89,15 @@ func (t *Table) prune(s *Study, results []Result) map[int]need {
 			}
 			return of
 		})
-		untried := func(c Candidate) bool { return !c.Tried }
-		decided := best >= 0 && !slices.ContainsFunc(list, untried)
+		open := slices.ContainsFunc(list, func(c Candidate) bool { return !c.Tried })
 		for _, i := range entry {
 			label := results[i].Cell.Labels[t.Best.Axis]
 			switch {
 			case results[i].Cell.Matches(t.Best.On):
-			case len(list) == 0 || label != list[max(0, best)].Label:
+				out[i] = needed
+			case len(list) == 0 || best < 0 && !open || label != list[max(0, best)].Label:
 				out[i] = never
-			case decided:
+			case !open:
 				out[i] = needed
 			default: // the choice is open: the best so far, or the first one
 				out[i] = perhaps

@@ -328,7 +328,8 @@ func (s *Study) markRemade(results []Result, remade func(c, source Cell) bool) {
 		states := statesOf(results)
 		for i, r := range results {
 			c := r.Cell
-			begun := r.Trained() || c.Quantize == nil && (r.State == Interrupted || r.State == Failed)
+			begun := r.Trained() || r.Diverged ||
+				c.Quantize == nil && (r.State == Interrupted || r.State == Failed)
 			if c.made != nil && begun && (states[c.made.ID] == Stale || remade(c, *c.made)) {
 				why := "its source model has changed: " + s.Label(*c.made)
 				results[i] = Result{Cell: c, State: Stale, Err: why}

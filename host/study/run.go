@@ -57,6 +57,8 @@ type RunOptions struct {
 	Planned func(Plan)
 	// Watch, if not nil, is called on every change and twice a second, but never concurrently.
 	Watch func(console.Progress)
+
+	pending map[string]bool // the failed cells still to be retried, by ID; nil: all
 }
 
 // Outcome counts the selected runs by state. Cells that share a run count once.
@@ -91,36 +93,32 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
+	// Errors are ignored: check reports problems of the cells to be trained, with their positions.
+	// All cells are compared, since tables also choose by cells that are not selected.
+	_ = s.FindStale(ctx, results, o.Survey)
+	known := slices.Clone(results)
+	for i := range known {
+		if o.Stored != nil && o.Stored[i].HasOutcome() && !known[i].HasOutcome() {
+			known[i] = o.Stored[i]
+		}
+	}
+	unneeded, waiting := s.Prune(known)
 	var p Plan
-	selected, index := map[string]bool{}, map[string]int{} // by ID; the indices are in p.Results
+	selected := map[string]bool{} // by ID
 	for i, c := range s.Cells {
 		asked := c.Matches(o.Only) && (o.IDs == nil || slices.Contains(o.IDs, c.ID))
-		if asked && (o.Stored == nil || !o.Stored[i].HasOutcome()) {
+		if asked && (o.Stored == nil || !o.Stored[i].HasOutcome()) &&
+			(!unneeded[c.ID] || results[i].HasOutcome()) {
 			for of := &c; of != nil; of = of.made { // also the cells from whose models it is made
 				selected[of.ID] = true
 			}
 		}
 	}
 	for _, r := range results {
-		if _, seen := index[r.Cell.ID]; selected[r.Cell.ID] && !seen {
-			index[r.Cell.ID] = len(p.Results)
-			p.Results = append(p.Results, r)
+		if selected[r.Cell.ID] && (!unneeded[r.Cell.ID] || r.HasOutcome()) {
+			p.Results, selected[r.Cell.ID] = append(p.Results, r), false // cells may share a run
 		}
 	}
-	// Errors are ignored: check reports problems of the cells to be trained, with their positions.
-	_ = s.FindStale(ctx, p.Results, o.Survey)
-	for i, r := range results {
-		if k, ok := index[r.Cell.ID]; ok {
-			results[i] = p.Results[k] // with the state Stale where it was found
-			results[i].Cell = r.Cell
-		} else if o.Stored != nil && o.Stored[i].HasOutcome() {
-			results[i] = o.Stored[i]
-		}
-	}
-	unneeded, waiting := s.Prune(results)
-	p.Results = slices.DeleteFunc(p.Results, func(r Result) bool {
-		return unneeded[r.Cell.ID] && !r.HasOutcome()
-	})
 	states := statesOf(p.Results)
 	// If the source of a model is missing, and will be trained from scratch, the model is stale.
 	s.markRemade(p.Results, func(_, source Cell) bool { return states[source.ID] == Missing })
@@ -134,7 +132,8 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 	for _, r := range p.Results {
 		if waiting[r.Cell.ID] && !r.HasOutcome() {
 			p.Waiting = append(p.Waiting, r.Cell)
-		} else if slices.Contains(runs, r.State) {
+		} else if slices.Contains(runs, r.State) &&
+			(r.State != Failed || o.pending == nil || o.pending[r.Cell.ID]) {
 			p.Run = append(p.Run, r.Cell)
 		}
 	}
@@ -215,7 +214,10 @@ func (s *Study) rounds(ctx context.Context, o RunOptions) (Outcome, error) {
 		trained += out.Trained
 		more := len(plan.Waiting) > 0 && out.Trained+r.found > 0 || len(r.later) > 0
 		if more && err == nil && ctx.Err() == nil && len(r.stopped) == 0 {
-			o.Retry = false // failed cells have been retried
+			o.pending = map[string]bool{} // the other failed cells have been retried
+			for _, c := range r.later {
+				_, o.pending[c.ID] = r.attempts[c.ID]
+			}
 			continue
 		}
 		out.Trained = trained

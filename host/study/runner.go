@@ -110,7 +110,11 @@ func (r *runner) cell(ctx context.Context, c Cell) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, release()) }()
-	if r.stateOf(c) == Stale {
+	began, err := r.study.dir(c).Exists()
+	if err != nil {
+		return err
+	}
+	if began && r.stateOf(c) == Stale {
 		if err := awaitFree(ctx, r.study.dir(c).Lock()); ctx.Err() != nil {
 			return nil
 		} else if err != nil {

@@ -269,3 +269,21 @@ func TestBestOfFew(t *testing.T) {
 		}
 	}
 }
+
+// TestLaTeXChoice checks that the LaTeX of an overview has a label of its own, and escapes what was
+// chosen.
+func TestLaTeXChoice(t *testing.T) {
+	text := strings.Replace(rates, `best = {axis = "rate", on = {seed = [0, 1]}}`,
+		"also = [\"train_loss\"]\nbest = {axis = \"rate\", on = {seed = [0, 1]}}", 1)
+	text = strings.Replace(text, "values = [1e-2,", `values = [{label = "R&D_1 #2", value = 1e-2},`, 1)
+	text = strings.Replace(text, `rate = "1e-2"`, `rate = "R&D_1 #2"`, 1)
+	losses := map[string][]float64{}
+	for k, v := range tuned {
+		losses[strings.Replace(k, "1e-2", "R&D_1 #2", 1)] = v
+	}
+	r := bestOf(t, text, losses)
+	tex := string(r.LaTeX())
+	if strings.Contains(tex, "R&D") || strings.Count(tex, `\label{tab:rates-2}`) != 1 {
+		t.Errorf("the LaTeX has a label twice, or an unescaped choice:\n%s", tex)
+	}
+}

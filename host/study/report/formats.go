@@ -149,10 +149,12 @@ func (r *Report) LaTeX() []byte {
 	var b strings.Builder
 	b.WriteString("% Needs \\usepackage{booktabs}.\n")
 	for i := range r.Tables {
-		for _, g := range r.Tables[i].Grids() {
+		for k, g := range r.Tables[i].Grids() {
 			label := fmt.Sprintf("tab:%s-%d", slug(r.Name), i+1)
 			if g.Differences {
 				label += "-differences"
+			} else if k > 0 {
+				label += "-overview"
 			}
 			g.latex(&b, label)
 		}

@@ -115,10 +115,12 @@ func pairValues(a, b []replicate, metric string) (x, y []float64) {
 
 // pairItems compares two lists of replicates item by item; nil if items are not known.
 func pairItems(s *study.Study, a, b []replicate, metric string) *study.ItemDifference {
+	keysA, _ := values(a, metric)
+	keysB, _ := values(b, metric)
 	var items [2][][]float64
 	for side, list := range [][]replicate{a, b} {
 		for _, r := range list {
-			if _, ok := r.result.Value(metric); !ok {
+			if !slices.Contains(keysA, r.key) || !slices.Contains(keysB, r.key) {
 				continue
 			}
 			values, err := s.Items(r.result, metric)

@@ -91,7 +91,7 @@ func (t *Table) overview() grid {
 		e := t.Entries[p.row][p.column]
 		row := labelCells(t.axes, labels, slices.Concat(t.ColumnLabels[p.column], t.RowLabels[p.row]))
 		if t.Best != nil {
-			row = append(row, cell{Text: e.ChoiceText()})
+			row = append(row, cell{Text: e.ChoiceText(), Head: true})
 		}
 		row = append(row, sampleCell(e.Sample, t.Format))
 		for k := range t.Also {
@@ -173,8 +173,9 @@ func (t *Table) cheapest(s *study.Study, groups [][][]replicate, group []place) 
 			}
 		}
 		switch {
-		case d.Clear(), entry(p).N > 0 && d.Mean-d.Mean != 0: // or it diverged
-		case !d.HasInterval(), math.IsNaN(price(p)):
+		case d.Clear() && study.Better(t.Better, 0, d.Mean), // worse,
+			d.N > 0 && d.Mean-d.Mean != 0: // or it diverged
+		case d.Clear(), !d.HasInterval(), math.IsNaN(price(p)):
 			open = append(open, name(p))
 		case !(price(chosen) <= price(p)):
 			chosen, interval = p, intervalText(t.signed, d)

@@ -110,7 +110,10 @@ func Collect(
 		}
 		if err == nil {
 			if k, ok := kept[configurationHash(c.ID)]; ok && k.same(c) {
-				k.ID, k.Evaluations = c.ID, c.Evaluations // it was kept before, and has not been trained again
+				// It was kept before, and has not been trained again. Costs that no table had then are new.
+				k.ID, k.Evaluations = c.ID, c.Evaluations
+				maps.Copy(c.Metrics, k.Metrics)
+				k.Metrics = c.Metrics
 				older = append(older, k)
 				continue
 			}
@@ -121,8 +124,17 @@ func Collect(
 		}
 		out.Cells = append(out.Cells, c)
 	}
+	order := map[string]int{}
+	for i, c := range s.Cells {
+		order[c.ID] = i
+	}
 	older = slices.DeleteFunc(older, func(c Cell) bool {
-		return out.otherTokens(before.Sources[c.Source].Data) != ""
+		// A source also has the files of other cells.
+		data, own := &s.Cells[order[c.ID]].Config.Data, maps.Clone(before.Sources[c.Source].Data)
+		maps.DeleteFunc(own, func(path, _ string) bool {
+			return path != data.Validation && path != strings.Join(data.Files(), ", ")
+		})
+		return out.otherTokens(own) != ""
 	})
 	moved := map[int]int{} // index in before.Sources to index in out.Sources
 	for _, c := range older {
@@ -135,10 +147,6 @@ func Collect(
 	for _, c := range older {
 		c.Source = moved[c.Source]
 		out.Cells = append(out.Cells, c)
-	}
-	order := map[string]int{}
-	for i, c := range s.Cells {
-		order[c.ID] = i
 	}
 	slices.SortFunc(out.Cells, func(a, b Cell) int { return cmp.Compare(order[a.ID], order[b.ID]) })
 	return out, nil

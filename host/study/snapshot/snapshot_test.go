@@ -352,3 +352,60 @@ func TestReadRefuses(t *testing.T) {
 		}
 	}
 }
+
+// TestOtherTokensOfOthers checks that a result stays if the tokens of another cell have changed,
+// also where both were kept at once.
+func TestOtherTokensOfOthers(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write(t, "small.toml", `
+[base]
+model = {layers = 1, width = 32, heads = 2, context = 16}
+data = {validation = "v.tokens"}
+train = {steps = 1, batch = 2}
+schedule = {rate = 3e-3}
+optimizer = {plugin = "adamw"}
+[study]
+name = "small"
+[[study.axes]]
+name = "data"
+key = "data.train"
+values = ["wiki.tokens", "code.tokens"]
+`)
+	s := loadFile(t)
+	run := func(wiki string, cells ...int) []study.Result {
+		out := make([]study.Result, len(s.Cells))
+		for i, c := range s.Cells {
+			out[i] = study.Result{Cell: c, State: study.Missing}
+		}
+		for _, i := range cells {
+			c := s.Cells[i]
+			out[i] = study.Result{Cell: c, State: study.Done,
+				Summary: map[string]float64{"val_loss": float64(wiki[0])}}
+			hash := strings.Repeat([]string{wiki, "cc"}[i], 32)
+			write(t, filepath.Join(c.Run, "run.toml"), strings.Replace(string(c.Config.Encode()),
+				`train_sha256 = ""`, fmt.Sprintf("train_sha256 = %q", hash), 1))
+			write(t, filepath.Join(c.Run, "provenance.json"),
+				`{"build": {"device": "cpu", "go": "go1"}, "plugins": [], "programs": {"a": "1f"}}`)
+		}
+		return out
+	}
+	f := collect(t, s, run("aa", 0, 1), nil, "r1")
+	g := collect(t, s, run("bb", 0), f, "r2")
+	if len(g.Cells) != 2 {
+		t.Error("the result on code.tokens is lost")
+	}
+}
+
+// TestCostsAskedLater checks that costs are added to results that were kept before a table asked
+// for them.
+func TestCostsAskedLater(t *testing.T) {
+	s := load(t)
+	results := done(t, s, "1", 0)
+	results[0].Summary["seconds"] = 7
+	f := collect(t, s, results, nil, "r1")
+	s.Tables[0].Also = []string{"seconds"}
+	g := collect(t, s, results, f, "r2")
+	if _, ok := g.Cells[0].Metrics["seconds"]; !ok {
+		t.Error("no costs", g.Cells[0].Metrics)
+	}
+}
