@@ -64,10 +64,17 @@ class CAGE:
         else:
             self.lambdas = [lambda_] * len(optimizer.param_groups)
         self._errors: list[tuple[Tensor, Tensor, float]] = []  # parameter, its error, αλ
+        self._warned = False  # of steps after the run
         self._decays = isinstance(optimizer, (torch.optim.AdamW, getattr(torch.optim, "Muon", ())))
         if getattr(optimizer, "_cage", None) is not None:
             raise ValueError("CAGE: the optimizer has a correction: call its remove first")
         optimizer._cage = self  # type: ignore[attr-defined]
+        trained = {x for group in optimizer.param_groups for x in group["params"]}
+        for m in model.modules():
+            if isinstance(m, QuantizedLinear) and m.weight in trained:
+                for q in (m.weight_quantizer, m.input_quantizer):
+                    if q is not None:
+                        q.owned = True
         self._optimizer = optimizer
         self._hooks = [optimizer.register_step_pre_hook(self._before), optimizer.register_step_post_hook(self._after)]
 
@@ -75,6 +82,8 @@ class CAGE:
         """Takes the correction from its optimizer."""
         for hook in self._hooks:
             hook.remove()
+        for group in self._optimizer.param_groups:
+            group.pop("cage_step", None)
         self._optimizer._cage = None  # type: ignore[attr-defined]
 
     def _weights(self) -> dict[Tensor, Quantizer]:
@@ -123,12 +132,14 @@ class CAGE:
         for group, top in zip(optimizer.param_groups, self.lambdas):
             t = group["cage_step"] = group.get("cage_step", 0) + 1
             if t > self.steps:
-                if t == self.steps + 1:
+                if not self._warned:
                     warnings.warn(f"CAGE: the run has more than {self.steps} steps: later ones are not corrected", stacklevel=2)
+                    self._warned = True
                 continue
             weight = float(group["lr"]) * top * self.ramp[t - 1]
             decay = group.get("weight_decay", 0) if group.get("decoupled_weight_decay", self._decays) else 0
-            for x in group["params"] if weight > 0 else ():
+            # The first step already takes the memory of corrected ones, though it corrects nothing.
+            for x in group["params"] if weight > 0 or t == 1 and top > 0 else ():
                 if x in merged:
                     m = merged[x]
                     if m not in found:
@@ -149,8 +160,8 @@ class CAGE:
             if x.grad is None:  # the optimizer did not move it; a closure may have made the gradient within the step
                 continue
             e = torch.where(e.isfinite().all(), e, 0.0)  # else it is not corrected in this step
-            if x.dtype == torch.float32:
-                x.sub_(e, alpha=weight)
+            if x.dtype in (torch.float32, torch.float64):
+                x.sub_(e.to(x.dtype), alpha=weight)
                 continue
             state = optimizer.state[x]
             exact = x.to(torch.float32) - e * weight

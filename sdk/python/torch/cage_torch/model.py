@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import types
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,10 @@ from torch import Tensor, nn
 
 from .plugins import PluginError, Setting, start
 from .quantizer import Quantizer, part, whole
+
+
+HOOKED = "_old_forward"
+"""Where accelerate keeps the forward of a module that it has put on another device."""
 
 
 class QuantizedLinear(nn.Linear):
@@ -153,12 +158,18 @@ def quantize_(
 def attach(m: Any, weight: Quantizer | None, input: Quantizer | None) -> None:
     """Makes a linear layer a quantized one."""
     torch.backends.mha.set_fastpath_enabled(False)  # it would read the weights themselves
-    m.__class__ = QuantizedLinear
+    _become(m, QuantizedLinear)
     m.weight_quantizer, m.input_quantizer = weight, input
     m._own()
     for q in (weight, input):
         if q is not None:
             q.train(m.training)
+
+
+def _become(m: Any, kind: type[nn.Linear]) -> None:
+    m.__class__ = kind
+    if HOOKED in vars(m):
+        setattr(m, HOOKED, types.MethodType(kind.forward, m))
 
 
 def _head(model: nn.Module) -> nn.Module | None:
@@ -182,6 +193,10 @@ def _reason(name: str, m: nn.Module, head: nn.Module | None, skip: Sequence[str]
             return f"its weight is a {type(m.weight).__name__}: call quantize_ before the model is divided or compressed"
         if type(m) is not nn.Linear:
             return f"a {type(m).__name__}, whose own forward pass may read the weight"
+        if type(m.weight) is Tensor:
+            return "its weight is computed before each pass: remove pruning or weight_norm first"
+        if "forward" in vars(m) and HOOKED not in vars(m):
+            return "its forward is replaced on the object, and would not quantize"
         if m is head or "lm_head" in parts:
             return "the output head"
         if any(p.startswith(("lora_", "modules_to_save")) for p in parts):
@@ -242,4 +257,4 @@ def _bake(m: Any, weight: Tensor) -> None:
     m.weight_quantizer = None
     if m.input_quantizer is None:
         del m.weight_quantizer, m.input_quantizer
-        m.__class__ = nn.Linear
+        _become(m, nn.Linear)

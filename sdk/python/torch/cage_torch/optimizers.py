@@ -73,23 +73,23 @@ class Optimizer(torch.optim.Optimizer):
     ) -> None:
         super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "decoupled_weight_decay": True})
         self.plugin, self.steps, self.seed = start(plugin, "optimizer"), steps, seed
-        self._programs: dict[Tensor, _Lowered] = {}
-        index = 0
-        for group in self.param_groups:
-            for x in group["params"]:
-                self._programs[x] = self._ask(x, f"{index}", settings)
-                index += 1
+        self._settings = settings
+        self._programs: dict[int, _Lowered] = {}  # by the position of the parameter, which wrappers may replace
+        for index, x in enumerate(x for group in self.param_groups for x in group["params"]):
+            self._ask(x, index)
 
-    def _ask(self, x: Tensor, name: str, settings: dict[str, Setting]) -> _Lowered:
-        shape = tuple(x.shape)
-        role = "matrix" if len(shape) > 1 else "vector"
-        o = self.plugin.optimizer(role, name, shape, settings)
-        if o is None:
-            raise PluginError(
-                f"{self.plugin.name} is not meant for parameter {name} of shape {list(shape)}: "
-                "give such parameters to another optimizer"
-            )
-        return _lowered(o)
+    def _ask(self, x: Tensor, index: int) -> _Lowered:
+        if index not in self._programs:
+            shape = tuple(x.shape)
+            role = "matrix" if len(shape) > 1 else "vector"
+            o = self.plugin.optimizer(role, f"{index}", shape, self._settings)
+            if o is None:
+                raise PluginError(
+                    f"{self.plugin.name} is not meant for parameter {index} of shape {list(shape)}: "
+                    "give such parameters to another optimizer"
+                )
+            self._programs[index] = _lowered(o)
+        return self._programs[index]
 
     def load_state_dict(self, state_dict: Any) -> None:
         """Loads the state in its own types; torch.optim would convert it to those of the parameters."""
@@ -110,12 +110,13 @@ class Optimizer(torch.optim.Optimizer):
         for group in self.param_groups:
             for x in group["params"]:
                 if x.grad is not None:
-                    self._update(x, index, group, loss)
+                    with torch.autocast(x.device.type, enabled=False):
+                        self._update(x, index, group, loss)
                 index += 1
         return loss
 
     def _update(self, x: Tensor, index: int, group: dict[str, Any], loss: Any) -> None:
-        p, s = self._programs[x], self.state[x]
+        p, s = self._ask(x, index), self.state[x]
 
         def scalar(v: float) -> Tensor:
             return torch.full((), float(v), device=x.device)

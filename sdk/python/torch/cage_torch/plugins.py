@@ -131,7 +131,10 @@ class Plugin:
             threading.Thread(target=self._read, args=(self._process.stderr,), daemon=True).start()
             try:
                 address = self._handshake()
-                options = [("grpc.max_receive_message_length", MAX_MESSAGE), ("grpc.max_send_message_length", MAX_MESSAGE)]
+                options = [
+                    ("grpc.max_receive_message_length", MAX_MESSAGE), ("grpc.max_send_message_length", MAX_MESSAGE),
+                    ("grpc.client_idle_timeout_ms", 2**31 - 1),  # a channel that was closed could not be opened again
+                ]  # fmt: skip
                 self._channel = grpc.insecure_channel(address, options=options)
                 answer = self._call("Describe", "DescribeRequest", "DescribeResponse", api_versions=[API])
             except BaseException:
@@ -187,6 +190,10 @@ class Plugin:
                 raise PluginError(f"plugin {self.name} is no {self.kind}") from None
             if code == grpc.StatusCode.INVALID_ARGUMENT:
                 raise PluginError(f"{self.name}: {e.details()}") from None
+            if code == grpc.StatusCode.DEADLINE_EXCEEDED:
+                raise PluginError(
+                    f"plugin {self.name} did not answer within {self._limit:g} s (CAGE_PLUGIN_TIMEOUT=1m allows a minute)"
+                ) from None
             raise PluginError(f"plugin {self.name} failed ({code.name}): {e.details()}{self._tail()}") from None
 
     def settings(self, given: Mapping[str, Setting]) -> dict[str, dict[str, Setting]]:

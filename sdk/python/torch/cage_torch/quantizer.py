@@ -121,8 +121,8 @@ _counting: weakref.WeakSet[Quantizer] = weakref.WeakSet()
 def _stepped(optimizer: torch.optim.Optimizer, *_: Any) -> None:
     """After a step of an optimizer: the quantizers of its weights, and of frozen ones, end theirs.
 
-    All do if the optimizer has none of the weights, because some wrappers of optimizers have copies. If it steps within the
-    backward pass, they do so after that.
+    If the optimizer has none of the weights, all do of whose weights no optimizer is known, because some wrappers of
+    optimizers have copies. If it steps within the backward pass, they do so after that.
     """
     owned = {x for group in optimizer.param_groups for x in group["params"]}
 
@@ -130,7 +130,9 @@ def _stepped(optimizer: torch.optim.Optimizer, *_: Any) -> None:
         weights = {q: layer.weight for q in _counting if q.layer is not None and (layer := q.layer()) is not None}
         owns = any(w in owned for w in weights.values())
         for q in list(_counting):
-            if not owns or q not in weights or weights[q] in owned or not weights[q].requires_grad:
+            w = weights.get(q)
+            q.owned = q.owned or w in owned
+            if (w is None or w in owned or not w.requires_grad) if owns else not q.owned:
                 q.end_step()
 
     if torch._C._current_graph_task_id() != -1:
@@ -155,6 +157,8 @@ class Quantizer(nn.Module):
     maximum, over its forward passes on this process. In evaluation mode Q(x) has no noise.
     """
 
+    owned = False
+    """Whether an optimizer is known that has the layer's weight."""
     step: Tensor
     """The number of steps that are done, [1], where programs use it."""
     started: Tensor
@@ -311,7 +315,7 @@ class Quantizer(nn.Module):
         return random_bits(torch.cat((step, who)).to(torch.int32), (2,))
 
     def forward(self, x: Tensor) -> Tensor:
-        if not self.enabled:
+        if not self.enabled or x.numel() == 0:
             return x
         flat = x.reshape(-1, x.shape[-1]).to(torch.float32)
         _, low = self.programs(tuple(flat.shape), x.shape[-2] if self.role == "activation" and x.ndim > 1 else 0)
@@ -339,10 +343,13 @@ class Quantizer(nn.Module):
         x = x.to(torch.float32)
         if self.role == "weight" and tuple(x.shape) != self.shape:
             raise ValueError(f"{self.name}: the weight is {list(x.shape)}, not {list(self.shape)}: of FSDP, only fully_shard is supported")
+        if self.role == "weight" and not self._ready:
+            self.start(x)
         _, low = self.programs(tuple(x.shape))
-        if training:
-            return low.passes.forward(*self._inputs(x, low.inputs))[0]  # type: ignore[no-any-return]
-        return low.evaluate(*self._inputs(x, low.evaluated))[0]  # type: ignore[no-any-return]
+        with torch.autocast(x.device.type, enabled=False):
+            if training:
+                return low.passes.forward(*self._inputs(x, low.inputs))[0]  # type: ignore[no-any-return]
+            return low.evaluate(*self._inputs(x, low.evaluated))[0]  # type: ignore[no-any-return]
 
     def record(self) -> dict[str, Any]:
         """How this quantizer was made, for a file: what JSON holds."""

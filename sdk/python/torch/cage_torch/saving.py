@@ -26,6 +26,8 @@ def _quantizers(model: nn.Module) -> Iterator[tuple[str, str, Quantizer]]:
     """The layer, "weight" or "input", and the quantizer of each quantized tensor."""
     for layer, m in model.named_modules():
         if isinstance(m, QuantizedLinear):
+            for wrapper in ("_checkpoint_wrapped_module.", "_orig_mod."):  # which state_dict does not name either
+                layer = layer.replace(wrapper, "")
             for of, q in (("weight", m.weight_quantizer), ("input", m.input_quantizer)):
                 if q is not None:
                     yield layer, of, q
@@ -55,20 +57,29 @@ def save(model: Any, directory: str | os.PathLike[str], **options: Any) -> None:
     tensors: dict[str, Tensor] = {}
     own: set[str] = set()
     for layer, of, q in _quantizers(model):
+        linear: Any = q.layer() if q.layer is not None else None
+        if of == "weight" and not q._ready and linear is not None:
+            q.start(whole(linear.weight).to(torch.float32))
         layers.setdefault(layer, {})[of] = q.record()
         tensors.update((f"{layer}.{of}.{name}", value) for name, value in q.memory().items())
         own.update(f"{layer}.{of}_quantizer.{name}" for name in q.state_dict())
     if not layers:
         raise ValueError("save: the model has no quantizers: call quantize_ before, and convert not at all")
-    weights = {name: whole(value) for name, value in model.state_dict().items() if name not in own}
-    together = torch.distributed.is_initialized()
-    if not together or torch.distributed.get_rank() == 0:
+    writes = not torch.distributed.is_initialized() or torch.distributed.get_rank() == 0
+    weights, divided = {}, False
+    for name, value in model.state_dict().items():
+        if name not in own:
+            full = whole(value)
+            divided = divided or full is not value
+            if writes:
+                weights[name] = full if full is value else full.cpu()
+    if writes:
         model.save_pretrained(directory, state_dict=weights, **options)
         path = Path(directory) / STATE_FILE
         unfinished = path.with_suffix(".unfinished")
         save_file(tensors, unfinished, {"cage_torch": json.dumps({"version": VERSION, "layers": layers})})
         unfinished.replace(path)
-    if together:
+    if divided:
         torch.distributed.barrier()
 
 
@@ -85,6 +96,8 @@ def load_(model: nn.Module, directory: str | os.PathLike[str]) -> list[str]:
     path = Path(directory) / STATE_FILE
     if any(isinstance(m, Quantizer) for m in model.modules()):
         raise ValueError("load_: the model is quantized already")
+    if not path.exists():
+        raise ValueError(f"{directory} has no {STATE_FILE}, which cage_torch.save writes: want a directory that it has written")
     with safe_open(path, framework="pt") as f:  # type: ignore[no-untyped-call,unused-ignore]
         content = json.loads((f.metadata() or {}).get("cage_torch", "{}"))
         if content.get("version") != VERSION:

@@ -19,7 +19,7 @@ BROKEN = {
     "prints": ("echo hello; sleep 60", "printed 'hello'"),
     "old": ("echo '1|1|unix|/tmp/x|grpc'; sleep 60", "protocol 1, want 2: build it again"),
     "tells": ("echo 'why it ends' >&2; exit 1", "why it ends"),
-    "closed": ("echo '1|2|unix|/nowhere/x|grpc'; sleep 60", "failed"),
+    "closed": ("echo '1|2|unix|/nowhere/x|grpc'; sleep 60", "did not answer within 1 s"),
     "hangs": ("sleep 60", "was not ready within 1 s"),
 }
 
