@@ -29,6 +29,9 @@ func Jobs(rules []Rule, part Part) (jobs []spec.Job, err error) {
 		if r.Frozen && !(part == Updating && r.Statistics && r.Quantizer != nil) {
 			continue
 		}
+		if r.RateFactor == 0 && (part == Observing || part == Probing) {
+			continue // nothing would read the results
+		}
 		if part != Updating {
 			programs, err := r.others(part)
 			if err != nil {

@@ -129,6 +129,10 @@ func (absmax) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 				"grid = %q has a scale for each row or group, not for a tensor", grid)
 		}
 	}
+	if (grid == gridSign || isAffine(grid)) && split.split && site.RowLen()%split.declared != 0 {
+		return sdk.Quantized{}, sdk.Refuse("grid = %q needs a group that divides a row of %d numbers",
+			grid, site.RowLen()) // the zeros that pad the last one would change its mean or range
+	}
 	amax := largest(grouped.Abs())
 	finite := amax.IsFinite()
 	var value, codes, scale program.Value

@@ -92,6 +92,18 @@ func TestTooFewBits(t *testing.T) {
 	}
 }
 
+// TestShortGroup checks that grids whose scale is no maximum refuse groups that leave a shorter one.
+func TestShortGroup(t *testing.T) {
+	for _, grid := range []string{gridSign, gridMinimum, gridMLX, gridAffine} {
+		bits := 4
+		if grid == gridSign {
+			bits = 1
+		}
+		plugintest.RefusesWeight(t, absmax{}, map[string]any{"bits": bits, "grid": grid,
+			"granularity": perGroup, "group": 4}, "needs a group that divides a row of 6 numbers", 2, 6)
+	}
+}
+
 // TestScaleType checks that with scale_dtype the scales are numbers of that type, and values are
 // still codes times scales. On the grid of half-integers, the step and 7½ steps are numbers of f16;
 // the scale is half a step.

@@ -212,7 +212,9 @@ func check(site sdk.Site) error {
 //
 // The official form is LSQQuantizer of QuEST's published code (IST-DASLab/QuEST) with its default
 // levels, "raise_zero", and the gradient of torch.clamp. There, N for an activation also counts the
-// tokens. That code adds 1e-9·s to its output, which would move x̂ off the grid; it is omitted.
+// tokens. That code adds 1e-9·s to its output, which would move x̂ off the grid; it is omitted. Its
+// recipes decay the step like a weight, which [[optimizer.groups]] with match = "quantizer.*" and
+// weight_decay does here.
 //
 // The stableqat form is LsqBinaryTernaryExtension of StableQAT's published code
 // (microsoft/StableQAT, models/utils_quant.py, commit 47605356), which adapts it from ParetoQ. N is

@@ -74,9 +74,23 @@ func Tensors(cfg *config.Config, m model.Model, p *Programs) []TrainedTensor {
 		}
 	}
 	for _, a := range adapters {
-		for _, f := range []lora.Factor{a.A(), a.B()} {
-			list = append(list, TrainedTensor{Name: f.Name, Shape: f.Dims, Role: sdk.TensorMatrix,
-				RateFactor: 1, Decay: cfg.Train.WeightDecay, FactorOf: a.Weight})
+		A, B := a.A(), a.B()
+		for _, f := range []lora.Factor{A, B} {
+			t := TrainedTensor{Name: f.Name, Shape: f.Dims, Role: sdk.TensorMatrix,
+				RateFactor: 1, Decay: cfg.Train.WeightDecay, FactorOf: a.Weight}
+			first := 0
+			for _, p := range a.Parts {
+				rows := p.Rank
+				if f.Name == B.Name {
+					rows = len(p.Rows)
+				}
+				t.Parts = append(t.Parts, sdk.Part{Name: p.Module, First: first, Rows: rows})
+				first += rows
+			}
+			if len(t.Parts) == 1 {
+				t.Parts = nil
+			}
+			list = append(list, t)
 		}
 	}
 	trained := func(site string, q spec.Quantizer) {

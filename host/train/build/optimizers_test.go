@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/testing/testrun"
+	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -40,16 +41,26 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// TestParts checks that optimizers get the sizes of the matrices in a fused weight: Muon splits it
-// if they have different sizes.
+// TestParts checks that optimizers get the sizes of the matrices in a fused weight, and in the
+// factors of its adapter: Muon splits it if they have different sizes.
 func TestParts(t *testing.T) {
-	plan := testrun.Plan(t, testrun.Config(t, "model.vocab=40", "model.kv_heads=1",
-		`optimizer={plugin="muon"}`))
-	for _, r := range plan.Rules {
-		apart := slices.ContainsFunc(r.Optimizer.Update.Nodes,
-			func(n program.Node) bool { return n.Op == program.OpConcatenate })
-		if want := strings.HasSuffix(r.Name, "attn.qkv"); apart != want {
-			t.Errorf("%s: in parts of different sizes: %t, want %t", r.Name, apart, want)
+	adapters, _ := testrun.FromHub(t, "adapters.rank=2", `optimizer={plugin="muon"}`)
+	adapters.Model.Vocab = 328
+	for suffix, cfg := range map[string]*config.Config{
+		"attn.qkv": testrun.Config(t, "model.vocab=40", "model.kv_heads=1",
+			`optimizer={plugin="muon"}`),
+		"attn.qkv.lora_B": adapters} {
+		found := false
+		for _, r := range testrun.Plan(t, cfg).Rules {
+			apart := r.Optimizer.Update != nil && slices.ContainsFunc(r.Optimizer.Update.Nodes,
+				func(n program.Node) bool { return n.Op == program.OpConcatenate })
+			want := strings.HasSuffix(r.Name, suffix)
+			if found = found || want; apart != want {
+				t.Errorf("%s: in parts of different sizes: %t, want %t", r.Name, apart, want)
+			}
+		}
+		if !found {
+			t.Errorf("there is no %s", suffix)
 		}
 	}
 }

@@ -84,6 +84,9 @@ func Compile(dev *engine.Device, plan Plan) (*Compiled, error) {
 	}
 	var targets []refresh.Target
 	for _, r := range plan.Rules {
+		if r.RateFactor == 0 {
+			continue // nothing reads its preconditioners
+		}
 		delay := plan.RefreshDelay[r.Name]
 		targets = append(targets, refresh.Target{Tensor: r.Name, Optimizer: r.Optimizer, Delay: delay})
 	}
