@@ -92,7 +92,8 @@ func TestTooFewBits(t *testing.T) {
 	}
 }
 
-// TestShortGroup checks that grids whose scale is no maximum refuse groups that leave a shorter one.
+// TestShortGroup checks that grids whose scale is no maximum refuse groups that leave a shorter
+// one.
 func TestShortGroup(t *testing.T) {
 	for _, grid := range []string{gridSign, gridMinimum, gridMLX, gridAffine} {
 		bits := 4
