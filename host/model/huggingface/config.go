@@ -92,7 +92,8 @@ func ParseConfig(text []byte, context int) (*Config, error) {
 	only(k, "is_causal", true)
 	only(k, "partial_rotary_factor", 1.0)
 	c.MaxPositions = k.required(positionsKey, maxPositions)
-	if s.Kind != architecture.KindLlama || !k.isNull(windowKey) { // Mistral has none if it is null
+	// Mistral and Qwen have none if it is null.
+	if s.Kind != architecture.KindLlama && !f.switched || !k.isNull(windowKey) {
 		s.Window = k.size(windowKey, maxPositions)
 	}
 	if f.switched && !k.flag(switchKey) {

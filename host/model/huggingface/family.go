@@ -163,15 +163,17 @@ var olmo3Family = family{architecture: "Olmo3ForCausalLM", modelType: "olmo3",
 // qwen2Family is Qwen2 and Qwen2.5: a Llama with biases of queries, keys and values.
 var qwen2Family = family{architecture: "Qwen2ForCausalLM", modelType: "qwen2",
 	kind: architecture.KindQwen2, switched: true, describe: describeFull,
-	defaults: map[string]any{"num_key_value_heads": 32, positionsKey: 32768},
-	tensors:  llamaTensors.merged(table{"layers.*.attn.qkv_bias": projections("bias")})}
+	defaults: map[string]any{"num_key_value_heads": 32, positionsKey: 32768,
+		windowKey: 4096},
+	tensors: llamaTensors.merged(table{"layers.*.attn.qkv_bias": projections("bias")})}
 
 // qwen3Family is dense Qwen3: a Llama that normalizes each head of queries and keys, and has an
 // independent head size.
 var qwen3Family = family{architecture: "Qwen3ForCausalLM", modelType: "qwen3",
 	kind: architecture.KindQwen3, switched: true, describe: describeFull,
-	defaults: map[string]any{"num_key_value_heads": 32, positionsKey: 32768, "head_dim": 128},
-	tensors:  llamaTensors.merged(headNorms)}
+	defaults: map[string]any{"num_key_value_heads": 32, positionsKey: 32768, "head_dim": 128,
+		windowKey: 4096},
+	tensors: llamaTensors.merged(headNorms)}
 
 // smolLM3Family is SmolLM3: a Llama of which every fourth layer has no rotary positions.
 var smolLM3Family = family{architecture: "SmolLM3ForCausalLM", modelType: "smollm3",

@@ -263,6 +263,7 @@ type matrix struct {
 	// scale returns the number of a scale in a byte.
 	scale func(byte) float32
 	bits  int    // of integers
+	per   int    // integers in a word of 32 bits, whose other bits are unused; 0: there are none
 	order string // of the tensor with the group of each column, or ""
 	group int    // elements of a row that share a scale, where the format says it
 	block []int  // rows and columns that share a scale, where the format says it
@@ -354,6 +355,14 @@ func (m *matrix) readShape(name string) error {
 			name, list, m.codes.Shape)
 	}
 	m.shape[1] = int(list[1])
+	// compressed-tensors did not always split integers over two words.
+	words, per := m.codes.Shape[1], 32/m.bits
+	if words != ceil(m.shape[1]*m.bits, 32) && words == ceil(m.shape[1], per) {
+		split := m.number
+		m.per, m.number = per, func(row []byte, column int) float32 {
+			return split(row[column/per*4:], column%per)
+		}
+	}
 	return nil
 }
 
@@ -568,9 +577,16 @@ func (m *matrix) zeroPoints(scales *spread) ([]float32, error) {
 			return nil, err
 		}
 		across := scales.across
-		if len(words) == ceil(n/across*m.bits, 32)*across {
+		down := ceil(n/across*m.bits, 32) // words
+		if m.per > 0 {
+			down = ceil(n/across, m.per)
+		}
+		if len(words) == down*across {
 			for i := range n {
 				bit, column := i/across*m.bits, i%across
+				if m.per > 0 {
+					bit = i/across/m.per*32 + i/across%m.per*m.bits
+				}
 				v := uint64(uint32(words[bit/32*across+column]))
 				if next := (bit/32 + 1) * across; next < len(words) {
 					v |= uint64(uint32(words[next+column])) << 32
