@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -278,6 +279,13 @@ func (c *chatFlags) openTemplate(spec string, tok tokenizer.Tokenizer) (*chat.Te
 	t, err := chat.OpenTemplate(c.template, spec, tokenizer.AddsBOS(tok))
 	if err != nil {
 		return nil, fmt.Errorf("--template: %w", err)
+	}
+	_, hub := tok.(*tokenizer.HuggingFace)
+	if hub && tokenizer.AddsBOS(tok) && t.Tokens.BOS == "" && slices.Contains(chat.BuiltIn(), t.Name) {
+		// Only the tokenizer.json names the token.
+		if t.Tokens.BOS, err = tok.Decode([]int32{tok.Info().BOS}); err != nil {
+			return nil, fmt.Errorf("--tokenizer: %w", err)
+		}
 	}
 	if t.Time, err = time.Parse(time.DateOnly, c.date); err != nil {
 		return nil, usagef("--template-date %q: want a date such as 2024-07-26", c.date)

@@ -268,12 +268,13 @@ func (r *run) checkExtension(previous *config.Config) error {
 			"the average began at step %d, and would have begun at step %d", a.From, b.From)
 	}
 	for _, t := range r.Programs.Tensors {
-		if r.done.Step > 0 && t.Optimizer.HasInput(spec.InputSteps) {
+		// An opaque optimizer is told the number of steps in every update.
+		if r.done.Step > 0 && (t.Optimizer.Opaque || t.Optimizer.HasInput(spec.InputSteps)) {
 			return refuse(plaintoml.JoinKey(t.Table, "plugin"), "use another optimizer",
 				"the optimizer's updates depend on the number of steps")
 		}
 	}
-	if r.done.Step > 0 && r.Programs.QuantizersTake(spec.InputSteps) {
+	if r.done.Step > 0 && (r.Programs.QuantizersTake(spec.InputSteps) || r.Programs.Searches()) {
 		return refuse("quantizer", "use another quantizer",
 			"a quantizer's results depend on the number of steps")
 	}
@@ -292,6 +293,11 @@ func (r *run) checkExtension(previous *config.Config) error {
 	}
 	const fractions = "change the keys of [method] that are fractions of the run so that the steps " +
 		"that are done stay as they were"
+	scaled := r.cfg.Method.Name == cage.NameCAGE &&
+		(previous.Method.CAGE.Strength == nil) != (r.method.CAGE.Strength == nil) &&
+		slices.ContainsFunc(r.correctedTensors(), func(t build.TrainedTensor) bool {
+			return t.RateFactor != 0 && t.RateFactor != 1 || t.Optimizer.Rate != nil
+		})
 	for t := 1; t <= r.done.Step; t++ {
 		a, b := was.Coefficient(t, total), is.Coefficient(t, longer)
 		modeA := was.Mode(cage.At{Step: t, Steps: total, Coefficient: a})
@@ -306,6 +312,10 @@ func (r *run) checkExtension(previous *config.Config) error {
 				key, hint = "method.strength", fmt.Sprintf("give method.lambda = %v", a)
 			}
 			return refuse(key, hint, "λ of step %d was %v, and would have been %v", t, a, b)
+		case scaled && a > 0:
+			return refuse("method.strength", "change method.silence so that the correction has not begun",
+				"with a strength, the correction of step %d has the rate of the schedule, and with λ that "+
+					"of each group of the optimizer", t)
 		case different:
 			return refuse("method.name", fractions,
 				"the coefficient of the method at step %d was %v, and would have been %v", t, a, b)

@@ -139,6 +139,11 @@ func (r *run) sameRun(previous *config.Config) error {
 	if err != nil {
 		return err
 	}
+	if r.data != nil && made.SourceFiles != nil &&
+		!slices.Equal(made.SourceFiles, r.data.SourceFiles()) {
+		return r.cfg.ErrorAt("data.mixture", "cannot resume: the sources have %v files, and had %v",
+			r.data.SourceFiles(), made.SourceFiles)
+	}
 	r.identity, r.initial, r.teacher = made.Run, made.Initial, made.Teacher
 	programs, err := r.programsFor(previous)
 	if err != nil {
@@ -333,7 +338,7 @@ func (r *run) writeProvenance() error {
 		Declared: r.Programs.Declared()}
 	if r.data != nil {
 		info := r.data.Train.Tokenizer()
-		p.Tokenizer = &info
+		p.Tokenizer, p.SourceFiles = &info, r.data.SourceFiles()
 	}
 	return p.Write(r.dir)
 }

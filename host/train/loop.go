@@ -99,7 +99,7 @@ func (r *run) steps(ctx context.Context) error {
 		}
 	}
 	switch {
-	case stop < r.cfg.Train.Steps:
+	case r.done.Step < r.cfg.Train.Steps:
 		return ErrInterrupted
 	case r.done.Skipped == r.done.Step:
 		return fmt.Errorf("none of the %d steps changed a parameter: each was skipped because its loss "+

@@ -24,6 +24,7 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/plaintoml"
+	"github.com/cage-qat/cage/internal/testing/testfile"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
@@ -383,5 +384,44 @@ func TestMixtureMoves(t *testing.T) {
 	if _, err := train.Run(t.Context(), other,
 		train.Options{Resume: true, Finder: testrun.Finder(t)}); err == nil {
 		t.Error("a run goes on with other data")
+	}
+}
+
+// TestStopAfterTheEnd checks that a run whose steps are all done is complete, whatever step it was
+// asked to stop after.
+func TestStopAfterTheEnd(t *testing.T) {
+	cfg := testrun.Config(t, "train.steps=4")
+	testrun.Train(t, cfg, train.Options{})
+	s := testrun.Train(t, testrun.Again(t, cfg), train.Options{Resume: true, StopAfter: 2})
+	if !s.Completed || s.ValLoss == nil {
+		t.Errorf("the summary is %+v", s)
+	}
+}
+
+// TestMovedFile checks that a resume is refused if a token file has moved from one source of a
+// mixture to another: the data has the same hash, and another order.
+func TestMovedFile(t *testing.T) {
+	trainFile, validation := testrun.Dataset(t)
+	tokens, err := os.ReadFile(trainFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for _, name := range []string{"a1", "a2", "b1", "b2"} {
+		testfile.Write(t, filepath.Join(dir, name+".tokens"), tokens)
+	}
+	mixture := func(first, second string) string {
+		return fmt.Sprintf("data={validation=%q, mixture=[{path=%q, weight=1.0}, {path=%q, weight=1.0}]}",
+			validation, filepath.Join(dir, first), filepath.Join(dir, second))
+	}
+	cfg := testrun.Config(t, mixture("a*.tokens", "b*.tokens"))
+	_, err = train.Run(t.Context(), cfg, train.Options{Finder: testrun.Finder(t), StopAfter: 2})
+	if !errors.Is(err, train.ErrInterrupted) {
+		t.Fatal(err)
+	}
+	_, err = train.Run(t.Context(), testrun.Again(t, cfg, mixture("a1.tokens", "*[2b]*.tokens")),
+		train.Options{Finder: testrun.Finder(t), Resume: true})
+	if err == nil || !strings.Contains(err.Error(), "the sources have [1 3] files, and had [2 2]") {
+		t.Errorf("got error %v", err)
 	}
 }

@@ -161,6 +161,13 @@ func (e *Encoder) texts(ctx context.Context, c Conversation) ([]learnedText, err
 			}
 		} else if e.trainOn == LastTurn && len(spans) > 0 {
 			text.spans = spans[len(spans)-1:]
+			// A turn can have several blocks, or none.
+			if turns := e.turns(c); len(turns) > 0 && printed[turns[0]] != nil {
+				last := printed[turns[0]]
+				text.spans = slices.DeleteFunc(slices.Clone(spans), func(s jinja.Span) bool {
+					return s.Start < last.Start || s.End > last.End
+				})
+			}
 		}
 		return []learnedText{text}, nil
 	}

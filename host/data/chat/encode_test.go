@@ -84,6 +84,10 @@ const (
 	noPrompt = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }};{% endfor %}"
 	blocks   = "{% for m in messages %}{{ m.role[0] }}:{% if m.role == 'assistant' %}{% generation " +
 		"%}{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}{% endif %};{% endfor %}"
+	// thinks has two blocks in a turn, or none if the turn is empty.
+	thinks = "{% for m in messages %}{{ m.role[0] }}:{% if m.role == 'user' %}{{ m.content }}{% elif " +
+		"m.content %}{% generation %}T{% endgeneration %}|{% generation %}{{ m.content }}{% " +
+		"endgeneration %}{% endif %};{% endfor %}"
 	// lastOnly prints a delimiter only after the last turn; cutsOther prints the contents of only user
 	// messages and the last message.
 	lastOnly = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }}{{ ';' if loop.last and " +
@@ -128,6 +132,7 @@ func TestMarks(t *testing.T) {
 		{noPrompt, AllTurns, two, "u:q;a:[one;]u:r;a:[two;]"},
 		{blocks, AllTurns, two, "u:q;a:[one];u:r;a:[two];"},
 		{blocks, LastTurn, two, "u:q;a:one;u:r;a:[two];"},
+		{thinks, LastTurn, two, "u:q;a:T|one;u:r;a:[T]|[two];"},
 		{plain, AllTurns, Conversation{NewMessage(Assistant, "one"), NewMessage(User, "q")},
 			"a:[one;]u:q;"},
 		{plain, AllTurns, Conversation{NewMessage(User, "q"), NewMessage(Assistant, "")}, "u:q;a:[;]"},

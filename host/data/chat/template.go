@@ -231,6 +231,11 @@ func (t *Template) variables(c Conversation, prompt bool) map[string]any {
 			variables[name] = *token
 		}
 	}
+	for _, name := range []string{"unk_token", "sep_token", "cls_token", "mask_token"} {
+		if token, err := t.config.Token(name); err == nil && token != "" { // as in transformers
+			variables[name] = token
+		}
+	}
 	variables[messagesVariable], variables[promptVariable] = messages, prompt
 	return variables
 }
@@ -253,7 +258,7 @@ type Ending struct {
 // output after the reply. The ending is unknown if the template changes the text of replies.
 func (t *Template) Ending(tok tokenizer.Tokenizer, history Conversation) (Ending, error) {
 	none := Ending{Token: tokenizer.NoToken}
-	const question, reply = "question", "reply"
+	const question, reply = "question", "the-reply-of-cage" // a text that templates do not have
 	turn := []Message{NewMessage(User, question), NewMessage(Assistant, reply)}
 	r, err := t.Render(slices.Concat(history, turn), false)
 	if err != nil {

@@ -85,15 +85,15 @@ func TestTokenizerConfig(t *testing.T) {
 // that the tokenizer can be named by its file.
 func TestTemplateFile(t *testing.T) {
 	dir := folder(t, map[string]string{
-		"own.jinja":      "\ufeff{{ bos_token }}{{ strftime_now('%d %b %Y') }} {{ date_string }}",
-		"tokenizer.json": "{}", "tokenizer_config.json": `{"bos_token": "<s>"}`})
+		"own.jinja":      "\ufeff{{ bos_token }}{{ strftime_now('%d %b %Y') }} {{ date_string }}{{ unk_token }}",
+		"tokenizer.json": "{}", "tokenizer_config.json": `{"bos_token": "<s>", "unk_token": "?"}`})
 	tmpl := openTemplate(t, filepath.Join(dir, "own.jinja"), filepath.Join(dir, "tokenizer.json"),
 		false)
 	if err := tmpl.Set("date_string", "today"); err != nil {
 		t.Fatal(err)
 	}
-	for now, want := range map[time.Time]string{{}: "<s>26 Jul 2024 today", time.Unix(0, 0).
-		UTC(): "<s>01 Jan 1970 today"} {
+	for now, want := range map[time.Time]string{{}: "<s>26 Jul 2024 today?", time.Unix(0, 0).
+		UTC(): "<s>01 Jan 1970 today?"} {
 		tmpl.Time = now
 		if got, err := tmpl.Render(nil, false); err != nil || got.Text != want {
 			t.Errorf("got %q, %v, want %q", got.Text, err, want)

@@ -1,6 +1,7 @@
 package export
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -14,7 +15,11 @@ import (
 )
 
 // planPEFT plans the adapters of a run as PEFT stores them, without the weights that they are for.
-func planPEFT(m *Model, _ Options) (*Plan, error) {
+func planPEFT(m *Model, o Options) (*Plan, error) {
+	if o.Type != "" || cmp.Or(o.Float, floatF32) != floatF32 {
+		return nil, errors.New("format peft stores the factors of adapters in f32: leave out --type and " +
+			"--dtype")
+	}
 	if len(m.Adapters) == 0 {
 		return nil, errors.New("the run has no adapters ([adapters]): want another format")
 	}

@@ -136,6 +136,14 @@ func (t Tokenizer) definition() (f tokenizerFile, err error) {
 	if err := plainjson.Unmarshal(t.Files[tokenizer.DefinitionFile], &f); err != nil {
 		return f, fmt.Errorf("%s: %w", tokenizer.DefinitionFile, err)
 	}
+	// As the reference library, and thus package tokenizer, reads them: a token of the vocabulary
+	// keeps its id, even if added_tokens has another one, and tokens without text are ignored.
+	f.Added = slices.DeleteFunc(f.Added, func(a addedToken) bool { return a.Content == "" })
+	for i, a := range f.Added {
+		if id, ok := f.Model.Vocab[a.Content]; ok {
+			f.Added[i].ID = id
+		}
+	}
 	return f, nil
 }
 

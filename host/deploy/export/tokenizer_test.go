@@ -168,11 +168,12 @@ func TestEnds(t *testing.T) {
 
 // TestTurn checks that exports have the token that ends a turn, which differs from the one that
 // ends a document. GGUF has a key for it, and for the token that ends a message of Llama 3.1;
-// tokens without a key are in a note.
+// tokens without a key are in a note. A token of the vocabulary keeps its id, and added tokens
+// without text are ignored, as by the reference library.
 func TestTurn(t *testing.T) {
 	m := small(t, architecture.KindLlama, nil)
-	m.Tokenizer.Files["tokenizer.json"] = []byte(`{"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}, "model": {"type": "BPE", "vocab": {"a": 0, "b": 7}, "merges": []},
-		"added_tokens": [{"id": 9, "content": "<|end_of_text|>", "special": true}, {"id": 10, "content": "<|eom_id|>", "special": true}, {"id": 11, "content": "<|eot_id|>", "special": true}]}`)
+	m.Tokenizer.Files["tokenizer.json"] = []byte(`{"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}, "model": {"type": "BPE", "vocab": {"a": 0, "b": 7, "<|eom_id|>": 10}, "merges": []},
+		"added_tokens": [{"id": 9, "content": "<|end_of_text|>", "special": true}, {"id": 3, "content": "<|eom_id|>", "special": true}, {"id": 0, "content": ""}, {"id": 11, "content": "<|eot_id|>", "special": true}]}`)
 	m.Tokenizer.Files["tokenizer_config.json"] = []byte(`{"eos_token": "<|end_of_text|>"}`)
 	tok, err := export.NewTokenizer(m.Tokenizer.Files, tokenizer.Info{BOS: tokenizer.NoToken, EOS: 9},
 		10, 11, 7, tokenizer.NoToken)

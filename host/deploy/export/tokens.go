@@ -25,15 +25,17 @@ const (
 	tokenByte    int32 = 6
 )
 
+type addedToken struct {
+	ID         int32  `json:"id"`
+	Content    string `json:"content"`
+	Special    bool   `json:"special"`
+	LStrip     bool   `json:"lstrip"`
+	RStrip     bool   `json:"rstrip"`
+	SingleWord bool   `json:"single_word"`
+}
+
 type tokenizerFile struct {
-	Added []struct {
-		ID         int32  `json:"id"`
-		Content    string `json:"content"`
-		Special    bool   `json:"special"`
-		LStrip     bool   `json:"lstrip"`
-		RStrip     bool   `json:"rstrip"`
-		SingleWord bool   `json:"single_word"`
-	} `json:"added_tokens"`
+	Added        []addedToken    `json:"added_tokens"`
 	Normalizer   *normalizer     `json:"normalizer"`
 	PreTokenizer json.RawMessage `json:"pre_tokenizer"`
 	Model        struct {

@@ -113,7 +113,7 @@ func (r *Ruler) readTemplate(tok tokenizer.Tokenizer) error {
 	if err != nil {
 		return err
 	}
-	const question = "question"
+	const question = "the-question-of-ruler" // a text that templates do not have
 	text, err := t.Render(chat.Conversation{chat.NewMessage(chat.User, question)}, true)
 	if err != nil {
 		return err

@@ -160,9 +160,12 @@ type entries []string
 func (e entries) MarshalJSONTo(to *jsontext.Encoder) error {
 	err := to.WriteToken(jsontext.BeginObject)
 	for _, entry := range e {
-		expression, number, _ := strings.CutLast(entry, "=")
-		err = errors.Join(err, to.WriteToken(jsontext.String(expression)),
-			to.WriteValue(jsontext.Value(number)))
+		expression, text, _ := strings.CutLast(entry, "=")
+		number, invalid := strconv.ParseFloat(text, 64) // which accepts more than JSON, such as .5 and +4
+		// Without an exponent or ".0": Python would read a rank of 1e1 as a float, which is no size.
+		value := strconv.FormatFloat(number, 'f', -1, 64)
+		err = errors.Join(err, invalid, to.WriteToken(jsontext.String(expression)),
+			to.WriteValue(jsontext.Value(value)))
 	}
 	return errors.Join(err, to.WriteToken(jsontext.EndObject))
 }

@@ -259,3 +259,17 @@ func TestModulesOfPEFT(t *testing.T) {
 		}
 	}
 }
+
+// TestNumbersOfPatterns checks that numbers are written as JSON has them, and ranks as integers.
+func TestNumbersOfPatterns(t *testing.T) {
+	text, err := json.Marshal(lora.PEFTConfig{Ranks: []string{"q_proj=1e1", "v_proj=+4"},
+		Alphas: []string{"q_proj=.5"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"q_proj":10,`, `"v_proj":4}`, `"q_proj":0.5}`} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("%s is missing in %s", want, text)
+		}
+	}
+}

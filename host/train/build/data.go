@@ -167,6 +167,15 @@ func (d *Data) Pinned(cfg *config.Config) (*config.Config, error) {
 	})
 }
 
+// SourceFiles returns the number of token files of each source of a mixture. It returns nil if the
+// data is not a mixture.
+func (d *Data) SourceFiles() (counts []int) {
+	for _, f := range d.Sources {
+		counts = append(counts, len(f.Paths()))
+	}
+	return counts
+}
+
 // Close closes the training and validation files.
 func (d *Data) Close() error {
 	return closeAll([]*dataset.File{d.Train, d.Validation})

@@ -81,6 +81,17 @@ func (p *Programs) QuantizersTake(input string) bool {
 	return false
 }
 
+// Searches reports whether a quantizer of a weight searches, for which it is told the number of
+// steps of the run.
+func (p *Programs) Searches() bool {
+	for _, q := range p.Weights {
+		if q.SearchEvery > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // computes returns the plugin's entry in p.computing, which it adds if necessary.
 func (p *Programs) computes(table *config.Plugin, c *plugin.Client) *computing {
 	for _, known := range p.computing {

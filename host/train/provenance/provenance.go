@@ -38,8 +38,11 @@ type Record struct {
 	Tokenizer *tokenizer.Info `json:"tokenizer,omitempty"`
 	// Data describes the token files, and is set once their content has been verified against these
 	// hashes.
-	Data    []File       `json:"data,omitempty"`
-	Plugins []build.Used `json:"plugins"`
+	Data []File `json:"data,omitempty"`
+	// SourceFiles has the number of token files of each source of a mixture. The hash of the training
+	// data does not tell which source a file belongs to.
+	SourceFiles []int        `json:"source_files,omitempty"`
+	Plugins     []build.Used `json:"plugins"`
 	// Programs maps names to the hashes of programs; see build.Programs.Hashes.
 	Programs map[string]string `json:"programs"`
 	// Declared is the hash of what plugins declare beside programs; see build.Programs.Declared.

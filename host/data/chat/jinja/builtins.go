@@ -96,7 +96,7 @@ var tests = map[string]builtin{
 	"string":    {"", func(_ *call, v any) any { return is[string](v) || is[safe](v) }},
 	"mapping":   {"", func(_ *call, v any) any { return is[*Dict](v) }},
 	"sequence":  {"", func(_ *call, v any) any { return length(v) >= 0 }},
-	"iterable":  {"", func(_ *call, v any) any { return length(v) >= 0 }},
+	"iterable":  {"", func(_ *call, v any) any { return length(v) >= 0 || is[*iterator](v) }},
 	"callable":  {"", func(_ *call, v any) any { return is[*function](v) }},
 	"odd":       {"", func(c *call, v any) any { return c.remainder(v, 2) == 1 }},
 	"even":      {"", func(c *call, v any) any { return c.remainder(v, 2) == 0 }},
@@ -220,18 +220,22 @@ func reverse(c *call, value any) any {
 		slices.Reverse(runes)
 		return string(runes)
 	}
+	again := is[*iterator](value) // in Jinja, the result is then a list
 	list := slices.Clone(c.elements(value))
 	c.make(16 * len(list))
 	slices.Reverse(list)
-	return list
+	if again {
+		return list
+	}
+	return &iterator{list}
 }
 
 func items(c *call, value any) any {
 	switch v := value.(type) {
 	case *Dict:
-		return c.items(v)
+		return &iterator{c.items(v)}
 	case *undefined:
-		return []any{}
+		return &iterator{}
 	}
 	c.fail("the input is %s, want a mapping", typeName(value))
 	return nil
@@ -317,7 +321,7 @@ func mapFilter(c *call, value any) any {
 		if c.has(1) {
 			otherwise = c.args[1]
 		}
-		return c.attributes(list, c.str(c.args[0]), otherwise)
+		return &iterator{c.attributes(list, c.str(c.args[0]), otherwise)}
 	}
 	name := c.string(c.positional[0])
 	defer c.enter()()
@@ -329,7 +333,7 @@ func mapFilter(c *call, value any) any {
 		inner.positional = c.positional[1:]
 		out[i] = inner.apply(filters, "filter", name, element)
 	}
-	return out
+	return &iterator{out}
 }
 
 // choose returns the elements that pass a test or, if passes is false, those that fail it. If
@@ -359,7 +363,7 @@ func (c *call) choose(value any, ofAttribute, passes bool) any {
 			out = append(out, element)
 		}
 	}
-	return out
+	return &iterator{out}
 }
 
 func method(of any, name string) any {

@@ -53,6 +53,10 @@ type (
 		list []any
 		at   int
 	}
+	// iterator is the result of filters such as selectattr, for which Jinja returns a generator: it
+	// counts as true even if it is empty, has no length and no elements at an index, and can be
+	// iterated over once.
+	iterator struct{ list []any }
 	// function is a callable: a global, a macro, a method of a value.
 	function struct {
 		name string
@@ -77,6 +81,10 @@ func (p *position) get(name string) (any, bool) {
 		return p.at == n-1, true
 	case "length":
 		return int64(n), true
+	case "depth": // of recursion, which is not supported
+		return int64(1), true
+	case "depth0":
+		return int64(0), true
 	case "previtem":
 		if p.at > 0 {
 			return p.list[p.at-1], true
@@ -133,6 +141,8 @@ func typeName(value any) string {
 		return "a namespace"
 	case *position:
 		return "loop"
+	case *iterator:
+		return "the result of a filter without | list"
 	}
 	return "a function"
 }
@@ -165,6 +175,10 @@ func (m *machine) elements(value any) []any {
 		return v
 	case *undefined:
 		return nil
+	case *iterator:
+		list := v.list
+		v.list = nil
+		return list
 	case *Dict:
 		m.make(16 * len(v.keys))
 		return lists.Map(v.keys, func(key string) any { return key })

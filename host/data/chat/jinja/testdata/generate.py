@@ -147,6 +147,8 @@ a {% raw %}{{ not }} {% this %} {# n #}{% endraw %} b{%- raw -%}  x  {%- endraw 
 {{ 5['x'] is defined }} {{ 'abc'['x'] is defined }} {{ none['x'] is defined }} {{ tree[1] is defined }} {{ tree[[1]] is defined }} {{ words[1.0] is defined }}
 {{ ['b', 'a'] | sort | join(',') | upper }} {{ 'x'.startswith(('x', 'y')) }} {{ (messages | map(attribute='role') | list | sort)[0] }}
 {{ loop is defined }} {{ words.0 }} {{ messages.1.role }}
+{% if messages | selectattr('role', 'equalto', 'nobody') %}true{% endif %}{% set u = words | select('equalto', 'a') %}{% for i in [1, 2] %}{% for x in u %}{{ i }}{{ x }}{% endfor %}{% endfor %}|{{ (words | map('upper'))[0] }}|{{ words | map('upper') is sequence }}{{ words | map('upper') is iterable }}{{ words | reverse is sequence }}{{ words | select | reverse | list }}{{ tree | items is sequence }}
+{% for x in words %}{{ loop.depth }}{{ loop.depth0 }}{% endfor %}
 """.strip("\n")
 
 
