@@ -19,7 +19,7 @@ GORELEASER := github.com/goreleaser/goreleaser/v2@v2.13.0
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # The product is built from its own go.mod, as for everybody else; all else is done in the
 # workspace of the three modules.
@@ -38,13 +38,14 @@ build: ## Build bin/cage and bin/plugins/*
 plugins:
 	@mkdir -p bin/plugins bin/built
 	$(GO) build -buildvcs=false -o bin/built/ $(addprefix ./plugins/,$(PLUGINS))
-	@cd bin && for p in $(PLUGINS); do cmp -s built/$$p plugins/$$p || cp -f built/$$p plugins/; done
+	@cd bin && for p in $(PLUGINS); do \
+		cmp -s built/$$p plugins/$$p || { cp built/$$p built/$$p.new && mv -f built/$$p.new plugins/$$p; } || exit 1; done
 
 # The command that tests start, as the plugins: the same file unless its code has changed.
 bin/test/cage: FORCE
 	@mkdir -p bin/test bin/built
 	$(GO) build -buildvcs=false -o bin/built/cage ./cmd/cage
-	@cmp -s bin/built/cage $@ || cp -f bin/built/cage $@
+	@cmp -s bin/built/cage $@ || { cp bin/built/cage $@.new && mv -f $@.new $@; }
 
 .PHONY: FORCE
 FORCE:
@@ -238,6 +239,7 @@ snapshot: ## Make the archives of a release in dist/, and publish nothing
 
 .PHONY: release
 release: cuda wheel ## Make the archives and wheels at a tag and draft a release of them (needs GITHUB_TOKEN)
+	rm -f bin/cage-cuda_linux_*.gz
 	gzip -9 -n -c bin/cage-cuda >bin/cage-cuda_linux_$$($(GO) env GOARCH).gz
 	$(GO) run $(GORELEASER) release --clean
 

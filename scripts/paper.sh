@@ -5,7 +5,7 @@
 #
 #   scripts/paper.sh                all
 #   scripts/paper.sh toy lotion …   only these
-set -eu
+set -euo pipefail
 cd "$(dirname "$0")/.."
 cage=bin/cage
 

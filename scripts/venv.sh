@@ -13,6 +13,7 @@ if [ "$(cat "$directory/packages" 2>/dev/null)" = "$*" ]; then
 	exit
 fi
 mkdir -p "$directory"
+rm -f "$directory/packages" # what is there now is cleared, also where the rest fails
 { "${PYTHON:-python3}" -m venv --clear "$directory/venv" && "$directory/venv/bin/pip" install --quiet "$@"; } >"$directory/log" 2>&1 || {
 	echo "${PYTHON:-python3} cannot install $*: $(tail -n 1 "$directory/log")" >&2
 	exit 1

@@ -89,7 +89,16 @@ part of each program becomes one GPU kernel.
 			if err != nil {
 				return err
 			}
-			a, err = p.describe(cmd.Context(), client, values, shape)
+			b, err := p.describe(cmd.Context(), client, values, shape)
+			if a != nil && b != nil { // the plugin is of both kinds
+				first, second := a, b
+				b = &output{slices.Concat(first.value.([]programPart), second.value.([]programPart)),
+					func(w io.Writer) {
+						first.text(w)
+						second.text(w)
+					}}
+			}
+			a = cmp.Or(b, a)
 			return err
 		})
 		return a, err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -66,10 +67,10 @@ func modules(root, script string, most int) ([]string, error) {
 	var walk func(dir string) error
 	walk = func(dir string) error {
 		real, err := filepath.EvalSymlinks(filepath.Join(root, dir))
-		_, notVirtual := os.Stat(filepath.Join(real, "pyvenv.cfg"))
-		if err != nil || seen[real] || notVirtual == nil {
+		if err != nil || seen[real] || dir != "." && isVirtual(real) {
 			return nil
 		}
+		virtual := isVirtual(real) // the script's own directory, whose installed packages are left out
 		seen[real] = true
 		list, _ := os.ReadDir(real) // what cannot be read cannot be imported
 		for _, e := range list {
@@ -82,11 +83,14 @@ func modules(root, script string, most int) ([]string, error) {
 			}
 			switch {
 			case err != nil || strings.HasPrefix(e.Name(), ".") || test:
+			case info.IsDir() && virtual && !isPackage(filepath.Join(root, name)) &&
+				(e.Name() == "lib" || e.Name() == "lib64"):
 			case info.IsDir():
 				if err := walk(name); err != nil {
 					return err
 				}
-			case slices.Contains([]string{".py", ".so", ".sh"}, filepath.Ext(name)) && name != script:
+			case slices.Contains([]string{".py", ".so", ".sh"}, filepath.Ext(name)) && name != script,
+				filepath.Ext(name) == ".pyc" && filepath.Base(dir) != "__pycache__": // has no source
 				files = append(files, name)
 			}
 		}
@@ -95,4 +99,17 @@ func modules(root, script string, most int) ([]string, error) {
 	err := walk(".")
 	slices.Sort(files)
 	return files, err
+}
+
+// isVirtual reports whether a directory is a virtual environment. A package is none, because a
+// script can import it.
+func isVirtual(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "pyvenv.cfg"))
+	return err == nil && !isPackage(dir)
+}
+
+// isPackage reports whether a directory is a package of Python, which hides a module of its name.
+func isPackage(dir string) bool {
+	files, _ := fs.Glob(os.DirFS(dir), "__init__.*") // the pattern is valid
+	return len(files) > 0
 }

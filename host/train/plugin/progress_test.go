@@ -115,8 +115,10 @@ func TestHashOfScripts(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := map[string]bool{alone: true}
+	write("own/json/pyvenv.cfg", "") // a package is no virtual environment
+	write("own/pyvenv.cfg", "")      // nor is the script's own directory left out
 	for _, name := range []string{"own/formula.py", "own/parts/deep.py", "own/fast.so", "own/env.sh",
-		"shared/scales.py"} {
+		"shared/scales.py", "own/json/__init__.py", "own/random.pyc"} {
 		for range 2 { // new, and changed
 			write(name, fmt.Sprint(name, len(seen)))
 			got := sum(path)

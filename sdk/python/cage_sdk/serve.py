@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 import tempfile
+import threading
 import traceback
 from collections.abc import Callable
 from concurrent import futures
@@ -48,6 +49,10 @@ def serve(*plugins: Quantizer | Optimizer) -> None:
     if os.environ.get("CAGE_PLUGIN_LIFELINE") == "stdin":
         sys.stdin.buffer.read()  # ends when the host is done, or gone
         server.stop(grace=0.5).wait()
+        # Python waits for threads at its exit: one whose call never ends would outlive the host.
+        end = threading.Timer(1, os._exit, (0,))
+        end.daemon = True
+        end.start()
     else:
         server.wait_for_termination()
 
