@@ -43,7 +43,10 @@ sees only its last part. With --message there is one message and one answer, whi
 		if wantsJSON(cmd) && !single {
 			return nil, usagef("--json prints a single answer: want --message TEXT with it")
 		}
-		var err error
+		err := checkSampling(opts)
+		if err != nil {
+			return nil, err
+		}
 		if o.Quantizer, err = quantizer.replacement(); err != nil {
 			return nil, err
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/cage-qat/cage/host/model/generate"
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/safetext"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -137,9 +138,14 @@ func compare(cmd *cobra.Command, model *trained.Model, dir string, sequences int
 	if err != nil {
 		return nil, err
 	}
+	numbers := func(list []float64) []metrics.Number { // of a diverged model they are NaN
+		return lists.Map(list, func(x float64) metrics.Number { return metrics.Number(x) })
+	}
 	return textOutput(map[string]any{"run": model.Dir, "step": model.Step(), "reference": dir,
 		"loss": metrics.Number(c.Loss), "kl": metrics.Number(c.KL),
-		"agreement": metrics.Number(c.Agreement), "tokens": c.Tokens, "sequences": c.Sequences},
+		"agreement": metrics.Number(c.Agreement), "tokens": c.Tokens,
+		"sequences": map[string]any{
+			"kl": numbers(c.Sequences.KL), "agreement": numbers(c.Sequences.Agreement)}},
 		"%s, step %d, beside %s: loss %.4f, KL %.5f, %.2f %% of the likeliest tokens equal, over %d "+
 			"tokens\n", model.Dir, model.Step(), dir, c.Loss, c.KL, 100*c.Agreement, c.Tokens), nil
 }
@@ -181,6 +187,9 @@ the directory of a Hugging Face checkpoint.`,
 	flags.BoolVar(&endless, "endless", false, "continue after the end of the document")
 	addSamplingFlags(flags, &opts)
 	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
+		if err := checkSampling(opts); err != nil {
+			return nil, err
+		}
 		model, err := openRun(cmd, args[0], o)
 		if err != nil {
 			return nil, err
@@ -214,6 +223,17 @@ func addSamplingFlags(flags *pflag.FlagSet, o *generate.Options) {
 	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the sampling")
 }
 
+// checkSampling returns an error for the flags that [modelFlags] does not check.
+func checkSampling(o generate.Options) error {
+	switch {
+	case !(o.Temperature >= 0):
+		return usagef("--temperature %v: want 0 or more", o.Temperature)
+	case !(o.TopP >= 0 && o.TopP <= 1):
+		return usagef("--top-p %v: want a number from 0 to 1", o.TopP)
+	}
+	return nil
+}
+
 // textPrinter returns a function that prints a piece of text, or does nothing if --json is set.
 func textPrinter(cmd *cobra.Command) func(text string) error {
 	return func(text string) error {
@@ -237,6 +257,12 @@ func (f *taskFlags) check(cmd *cobra.Command) error {
 	if len(f.Names) == 0 {
 		unused, when = []string{"out", "examples", "fewshot", "limit", "batch", "max-tokens", "chat",
 			"one-turn"}, "without"
+	}
+	for _, name := range []string{"reference", "data", "tasks"} { // such as an unset variable
+		flag := cmd.Flags().Lookup(name)
+		if text := flag.Value.String(); flag.Changed && (text == "" || text == "[]") {
+			return usagef("--%s is empty: want a value, or leave it out", name)
+		}
 	}
 	for _, name := range unused {
 		if cmd.Flags().Changed(name) {

@@ -50,6 +50,9 @@ func run(args []string) int {
 		return 0
 	}
 	code, message := explain(cmd, err, ctx.Err())
+	if lost := out.firstError(); lost != nil && code == 0 { // of --stop-after
+		code, message = exitError, message+"\n"+lost.Error()
+	}
 	fmt.Fprintln(errOut, "cage: "+safetext.Message(message))
 	return code
 }

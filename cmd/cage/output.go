@@ -202,9 +202,11 @@ type quantizerFlags struct {
 	plugin      string
 	sets        []string
 	weightsOnly bool
+	flags       *pflag.FlagSet
 }
 
 func (f *quantizerFlags) add(flags *pflag.FlagSet, usage string) {
+	f.flags = flags
 	flags.StringVar(&f.plugin, "quantizer", "", usage)
 	flags.StringArrayVar(&f.sets, "set", nil,
 		"set a parameter of the quantizer: `KEY=VALUE` (repeatable)")
@@ -218,6 +220,9 @@ func (f *quantizerFlags) addReplacement(flags *pflag.FlagSet) {
 }
 
 func (f *quantizerFlags) params() (map[string]any, error) {
+	if f.plugin == "" && f.flags.Changed("quantizer") { // such as an unset variable
+		return nil, usagef("--quantizer is empty: want the name of a plugin, or leave it out")
+	}
 	if f.plugin == "" && len(f.sets) > 0 {
 		return nil, usagef("--set sets parameters of a quantizer: want --quantizer NAME with it")
 	}

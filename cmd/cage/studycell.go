@@ -45,11 +45,11 @@ best setting: then run the same command again (requeue the task).`,
 		if err != nil {
 			return nil, err
 		}
-		if id != "" {
+		if flags.Changed("id") { // also if it is empty, such as an unset variable
 			index = slices.IndexFunc(s.Cells, func(c study.Cell) bool { return c.ID == id })
 		}
 		switch {
-		case index < 0 && id != "":
+		case index < 0 && flags.Changed("id"):
 			return nil, usagef("--id %s: unknown cell; 'cage study status %s' lists the cells", id, s.File)
 		case index < 0 || index >= len(s.Cells):
 			return nil, usagef("--index %d: want 0 to %d; 'cage study status %s' lists the cells",

@@ -146,6 +146,10 @@ func loadRun(path string, sets []string) (*config.Config, error) {
 	if there, err := filepath.Abs(cfg.Train.Out); err != nil || there == here {
 		return cfg, err
 	}
+	a, failed := os.Stat(dir) // the same directory may be named through a symbolic link
+	if b, err := os.Stat(cfg.Train.Out); failed == nil && err == nil && os.SameFile(a, b) {
+		return cfg, nil
+	}
 	return nil, cfg.ErrorAt("train.out", "this is the configuration of the run in %s, "+
 		"but its value is %q", dir, cfg.Train.Out).
 		WithHint(fmt.Sprintf("want --set 'train.out=%q' to continue that run, or another directory "+

@@ -165,10 +165,14 @@ func (e *reference) Read(out vfs.Path) (map[string]float64, error) {
 // Items returns the values of each sequence; versions before did not keep them.
 func (e *reference) Items(out vfs.Path, metric string) ([]float64, error) {
 	var output struct {
-		Sequences map[string][]float64 `json:"sequences"`
+		Sequences map[string][]metrics.Number `json:"sequences"`
 	}
 	err := plainjson.ReadFile(out.Join(outputFile), &output)
-	return output.Sequences[metric], err
+	list := output.Sequences[metric]
+	if list == nil {
+		return nil, err
+	}
+	return lists.Map(list, func(x metrics.Number) float64 { return float64(x) }), err
 }
 
 // Rows returns a hash of the model's weights.

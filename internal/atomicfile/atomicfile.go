@@ -21,7 +21,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// permissions are the permissions of new files, before the process's umask.
+// permissions are the permissions of new files, before the process's umask. A file that replaces
+// another one gets no more than the permissions of that one.
 const permissions = 0o644
 
 // bufferSize is chosen so that writing tensors takes few system calls.
@@ -91,7 +92,7 @@ func Create(path vfs.Path) (*File, error) {
 	if err := path.Replaceable(); err != nil { // fail before the work, not at its end
 		return nil, err
 	}
-	file, temp, err := Temporary(path, permissions)
+	file, temp, err := Temporary(path, path.Permissions(permissions))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("there is no directory %s: %w", path.Dir(), fs.ErrNotExist)
 	}

@@ -37,6 +37,20 @@ func names(t *testing.T, dir string) []string {
 	return out
 }
 
+// TestPermissions checks that a file which replaces another one is not readable by more people.
+func TestPermissions(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "private")
+	if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := atomicfile.WriteBytes(vfs.At(path), []byte("new")); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("it is %v, %v", info.Mode(), err)
+	}
+}
+
 func TestWriteCreatesAndReplaces(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")

@@ -249,6 +249,21 @@ func (p Positions) setPosition(key string, from position) {
 	p.keys[key] = from
 }
 
+// setBelow sets the positions of the keys in the tables of a value.
+func (p Positions) setBelow(key string, value any, from position) {
+	if table, ok := value.(map[string]any); ok {
+		for name, v := range table {
+			p.keys[JoinKey(key, name)] = from
+			p.setBelow(JoinKey(key, name), v, from)
+		}
+	} else if list, ok := schema.TablesOf(value); ok {
+		for i, table := range list {
+			p.keys[Indexed(key, i)] = from
+			p.setBelow(Indexed(key, i), table, from)
+		}
+	}
+}
+
 // File returns the document's name in messages.
 func (p Positions) File() string { return p.file }
 

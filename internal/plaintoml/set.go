@@ -114,6 +114,7 @@ func (d *Document) put(path []step, value any, from position) *Error {
 		tree = next
 	}
 	d.setPosition(name, from)
+	d.setBelow(name, value, from)
 	return nil
 }
 

@@ -117,6 +117,15 @@ func (p Path) Replaceable() error {
 	return err
 }
 
+// Permissions returns the permissions of the regular file at the path, or those given if there is
+// none.
+func (p Path) Permissions(otherwise fs.FileMode) fs.FileMode {
+	if info, err := p.lstat(); err == nil && info != nil && info.Mode().IsRegular() {
+		return info.Mode().Perm()
+	}
+	return otherwise
+}
+
 // maxFile is the size limit of ReadFile, in bytes.
 const maxFile = 1 << 28
 

@@ -221,6 +221,16 @@ func TestOverridesReplace(t *testing.T) {
 	}
 }
 
+// TestSetBelow checks that keys within a table that an override gives count as set.
+func TestSetBelow(t *testing.T) {
+	c := parse(t, small, "method={strength=0.5}", `optimizer={plugin="sgd", groups=[{match="*", rate=0.5}]}`)
+	for _, key := range []string{"method.strength", "optimizer.groups[0].rate"} {
+		if !c.IsSet(key) {
+			t.Errorf("%s does not count as set", key)
+		}
+	}
+}
+
 func TestByteOrderMark(t *testing.T) {
 	parse(t, "\ufeff"+small)
 }
