@@ -54,6 +54,10 @@ func (w *writer) hadamard(n *program.Node, args []value) value {
 	l, _ := w.layout(n.Type)
 	x, r := w.broadcastTo(args[0], w.dims(l)), rotationOf(n.Attr.Block)
 	size := passes.Elements(x.dims)
+	if piece := w.piece(l); piece.size < piece.padded && r.rows*r.columns > r.block {
+		// A matrix has several runs. Padding may be NaN, and so is its product with zero.
+		x = w.pad(x, len(x.dims)-len(l.Row)+l.first(), piece.size, 0)
+	}
 	if !r.fits(size) {
 		panic(w.current(fmt.Sprintf("a tile of %d elements is too small to rotate blocks of %d",
 			size, r.block)))
