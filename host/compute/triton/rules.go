@@ -134,8 +134,8 @@ func (w *writer) constantNode(n *program.Node, _ []value) value {
 // about 20 more bits of halfway between two floats. XLA compiles Triton's own division to the
 // device's approximation, which is off by up to two ulp and takes more instructions. If an operand
 // is infinite or zero, the remainder is NaN, and the correction is skipped. Divisors below 2⁻¹²⁶
-// count as zero, and those above 2¹²⁶ as infinite. Quotients with a per-row divisor are less precise
-// if the quotient or the dividend is below 2⁻¹⁰⁰.
+// count as zero, and those above 2¹²⁶ as infinite. Quotients with a per-row divisor are less
+// precise if the quotient or the dividend is below 2⁻¹⁰⁰.
 const (
 	// quotient computes x/y.
 	quotient = "{ .reg .f32 r, q, e; .reg .pred p; rcp.approx.ftz.f32 r, $2; " +

@@ -55,12 +55,19 @@ def _op_run(*args: Any, name: str, type: Type, attr: Any) -> Any:
     return jnp.asarray(result).reshape(t.shape)
 
 
+# Operations with floats as results that have no gradient. JAX has operations of its own for most of the others.
+_FLAT = {"constant", "iota", "sign", "floor", "round", "logb", "bitcast", "stop_gradient"}
+
+
 def _op_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
     out = _op_p.bind(*primals, **params)
     if params["name"] == "hadamard":
         t = tangents[0]
         return out, t if isinstance(t, ad.Zero) else _op_p.bind(t, **params)
-    if params["name"] in ("lookup", "order_statistic", "scatter_add", "ldexp"):
+    if params["name"] == "clamp":  # as in programs: none to the bounds
+        t = tangents[0]
+        return out, t if isinstance(t, ad.Zero) else jnp.where(out == primals[0], t, 0)
+    if out.dtype == jnp.float32 and params["name"] not in _FLAT:
         raise NotImplementedError(f"op({params['name']!r}) has no gradient in JAX: put stop_gradient around its operands")
     return out, ad.Zero(jax.typeof(out).to_tangent_aval())
 
@@ -99,6 +106,12 @@ _CUMULATED: dict[str, indexing.Joined] = {
     "cummin": Value.min,
     "cumlogsumexp": indexing.log_add,
 }
+
+
+def _holds(dtype: str, number: float) -> bool:
+    """Whether a number is one of an integer type, or of bool."""
+    low, high = {"int": (-(2**31), 2**31 - 1), "uint": (0, 2**32 - 1), "bool": (0, 1)}[dtype]
+    return low <= number <= high and number == int(number)
 
 
 class _Writer:
@@ -146,7 +159,8 @@ class _Writer:
 
     def constant(self, v: Any, t: Type) -> Value:
         a = np.asarray(v, dtype=_NUMPY[t.dtype])
-        return self.filled(a.flat[0].item(), t) if a.size == 1 or (a == a.flat[0]).all() else self.b.table(a)
+        same = a.size == 1 or a.tobytes() == a.flat[0].tobytes() * a.size  # 0 and −0 differ
+        return self.filled(a.flat[0].item(), t) if same else self.b.table(a)
 
     def filled(self, number: float | int | bool, t: Type) -> Value:
         if t.shape:
@@ -268,8 +282,9 @@ class _Writer:
                     return self.elementwise("select", [a[0], a[2], a[1]], t)
                 return self.choose(a[0], a[1:])
             case "convert_element_type":
-                if a[0].id in self.literals:
-                    return self.filled(self.literals[a[0].id], t)
+                number = self.literals.get(a[0].id)
+                if number is not None and (t.dtype == "float" or _holds(t.dtype, number)):
+                    return self.filled(number if t.dtype == "float" else int(number), t)
                 return a[0] if a[0].dtype == t.dtype else a[0].convert(t.dtype)
             case "bitcast_convert_type":
                 return a[0].bitcast(t.dtype)
@@ -310,6 +325,8 @@ class _Writer:
                 return indexing.scatter(self, name, q, *a)
             case _ if name in _CUMULATED:
                 return indexing.cumulated(a[0], q["axis"], q["reverse"], _CUMULATED[name])
+            case "empty" | "empty2":  # what the other branches of a conditional leave, which is not read
+                return self.filled(0, t)
             case "iota":
                 return b.iota(t, q["dimension"])
             case "reduce_sum" | "reduce_max" | "reduce_min" if t.dtype != "bool":
@@ -582,9 +599,10 @@ def _says_gradient(f: Callable[..., Any], args: Any) -> bool:
         for e in jaxpr.eqns:
             if e.primitive.name in ("stop_gradient", "custom_vjp_call", "custom_jvp_call"):
                 return True
-            inner = e.params.get("jaxpr") or e.params.get("call_jaxpr")
-            if inner is not None and says(getattr(inner, "jaxpr", inner)):
-                return True
+            for p in e.params.values():  # a conditional has several
+                inner = [getattr(j, "jaxpr", j) for j in (p if isinstance(p, (list, tuple)) else [p])]
+                if any(says(j) for j in inner if hasattr(j, "eqns")):
+                    return True
         return False
 
     return says(jax.make_jaxpr(f)(*_shapes(args)).jaxpr)

@@ -310,6 +310,11 @@ def _logb(x: npt.NDArray[Any]) -> Any:
     return np.where(x == 0, -np.inf, np.where(np.isinf(x), np.inf, np.where(np.isnan(x), np.nan, exponent)))
 
 
+def _power(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> Any:
+    """IEEE 754 pow. For ½ NumPy takes the square root, which is another number at −∞ and −0."""
+    return np.power(np.where((y == 0.5) & (np.isinf(x) | (x == 0)), np.abs(x), x), y)
+
+
 def _ldexp(x: npt.NDArray[Any], e: npt.NDArray[Any]) -> Any:
     whole = np.nan_to_num(np.clip(e, -4096, 4096)).astype(np.int32)
     return np.where(np.isnan(e), e, np.ldexp(*np.broadcast_arrays(x, whole)))
@@ -399,7 +404,7 @@ class Value:
     sub = __sub__ = _binary("sub", "v − o.", np.subtract, "float", "int", "uint")
     mul = __mul__ = _binary("mul", "v·o, element by element.", np.multiply, "float", "int", "uint")
     div = __truediv__ = _binary("div", "v/o.", np.divide, "float")
-    pow = __pow__ = _binary("pow", "v to the power o.", np.power, "float")
+    pow = __pow__ = _binary("pow", "v to the power o.", _power, "float")
     __radd__ = _swapped("add", "o + v.")
     __rsub__ = _swapped("sub", "o − v.")
     __rmul__ = _swapped("mul", "o·v.")

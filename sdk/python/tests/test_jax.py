@@ -469,3 +469,45 @@ def test_evaluate():
 
     with pytest.raises(ProgramError, match="not known there"):
         build_optimizer(from_optax(optax.adam(1.0), HERE, counts), TENSOR)
+
+
+def test_gradient_of_an_operation():
+    """A clamp of programs has its gradient within the bounds; an operation without one is refused, and not taken for flat."""
+
+    def clipped_by_op(x, site):
+        c = op("clamp", x, jnp.float32(-2.0), jnp.float32(2.0))
+        return c + jax.lax.stop_gradient(jnp.round(c) - c)
+
+    out, _ = values(clipped_by_op)
+    np.testing.assert_array_equal(out["surrogate"], np.where((X >= -2) & (X <= 2), X, 0))
+    with pytest.raises(NotImplementedError, match="abs"):
+        values(lambda x, site: jax.lax.stop_gradient(x) + op("abs", x))
+
+
+def test_gradient_within_a_condition():
+    """stop_gradient counts in the branches of a condition, too."""
+
+    def body(v):
+        c = jnp.clip(v, -2.0, 2.0)
+        return c + jax.lax.stop_gradient(jnp.round(c) - c)
+
+    out, _ = values(lambda x, site: jax.lax.cond(jnp.abs(x).max() > 100, lambda v: v * 1.0, body, x))
+    assert out["surrogate"][0, 0] == out["surrogate"][1, 2] == 0
+
+
+def test_converted_numbers():
+    """A number that is converted is the converted one afterwards; zeros of both signs stay what they are."""
+    for to, number, want in ((jnp.int32, 2.7, 2), (bool, 0.5, 1)):
+        out, _ = values(lambda x, site, to=to, number=number: x * jax.jit(lambda a: a.astype(to))(number))
+        np.testing.assert_array_equal(out["value"], X * want)
+    zeros = jnp.array([0.0, -0.0, 0.0, -0.0])
+    out, _ = values(lambda x, site: jax.lax.bitcast_convert_type(zeros, jnp.int32).astype(jnp.float32) + 0 * x)
+    np.testing.assert_array_equal(out["value"][0], [0, -(2.0**31), 0, -(2.0**31)])
+
+
+def test_power():
+    """As in IEEE 754, also where NumPy takes a square root."""
+    x = np.array([-np.inf, -0.0, 0.25], np.float32)
+    b = Builder("power")
+    b.output("y", b.input("x", Type("float", (3,))).pow(b.const(0.5)))
+    np.testing.assert_array_equal(run(b.build(), {"x": x}, np.float32)["y"], [np.inf, 0, 0.5])
