@@ -89,7 +89,7 @@ func TestAlgorithmOrder(t *testing.T) {
 	out := runRule(t, rule, []float64{0.3}, []float64{0.2}, map[string]float64{
 		spec.InputStep: 1, spec.InputRate: 0.1, InputNextRate: 0, InputClip: 1, InputLambda: 1,
 	})
-	if got := out[spec.InputX].Floats[0]; math.Abs(got-0.192300005) > 1e-9 {
+	if got := out[spec.InputX].Floats[0]; !(math.Abs(got-0.192300005) <= 1e-9) {
 		t.Errorf("x' = %.10f, want 0.192300005", got)
 	}
 }
@@ -122,7 +122,7 @@ func TestLiterally(t *testing.T) {
 		rule.Method = literal{rule.Method.(CAGE)}
 		long := runRule(t, rule, x, g, testScalars)[spec.InputX].Floats
 		for i, want := range long {
-			if math.Abs(short[i]-want) > 1e-14 {
+			if !(math.Abs(short[i]-want) <= 1e-14) {
 				t.Errorf("%s: element %d: %v, literally %v", name, i, short[i], want)
 			}
 		}
@@ -157,7 +157,7 @@ func TestCoupledEqualsDecoupledForSGD(t *testing.T) {
 	rule.Method, rule.Mode = correcting(Decoupled, Paper)
 	decoupled := runRule(t, rule, sampleX, sampleG, testScalars)
 	for i, v := range coupled[spec.InputX].Floats {
-		if math.Abs(v-decoupled[spec.InputX].Floats[i]) > 1e-15 {
+		if !(math.Abs(v-decoupled[spec.InputX].Floats[i]) <= 1e-15) {
 			t.Errorf("element %d: coupled %v, decoupled %v", i, v, decoupled[spec.InputX].Floats[i])
 		}
 	}
@@ -179,7 +179,7 @@ func TestCorrectionStaysOutOfTheState(t *testing.T) {
 	for i, x := range sampleX {
 		e := x - math.RoundToEven(x/0.25)*0.25
 		want := off[spec.InputX].Floats[i] - testScalars[spec.InputRate]*testScalars[InputLambda]*e
-		if got := on[spec.InputX].Floats[i]; math.Abs(got-want) > 1e-15 {
+		if got := on[spec.InputX].Floats[i]; !(math.Abs(got-want) <= 1e-15) {
 			t.Errorf("element %d: %v, want %v", i, got, want)
 		}
 	}
@@ -220,10 +220,10 @@ func TestStatistics(t *testing.T) {
 		e := x - math.RoundToEven(x/0.25)*0.25
 		e2, x2 = e2+e*e, x2+x*x
 	}
-	if got := out[OutputErrorNorm2].Scalar(); math.Abs(got-e2) > 1e-14 {
+	if got := out[OutputErrorNorm2].Scalar(); !(math.Abs(got-e2) <= 1e-14) {
 		t.Errorf("Σe² = %v, want %v", got, e2)
 	}
-	if got := out[OutputValueNorm2].Scalar(); math.Abs(got-x2) > 1e-14 {
+	if got := out[OutputValueNorm2].Scalar(); !(math.Abs(got-x2) <= 1e-14) {
 		t.Errorf("Σx² = %v, want %v", got, x2)
 	}
 }
@@ -256,7 +256,7 @@ func TestLambdaEdges(t *testing.T) {
 		{"no steps", m, 1, 0, 0},
 	}
 	for _, tt := range tests {
-		if got := tt.m.Coefficient(tt.t, tt.total); math.Abs(got-tt.want) > 1e-15 {
+		if got := tt.m.Coefficient(tt.t, tt.total); !(math.Abs(got-tt.want) <= 1e-15) {
 			t.Errorf("%s: λ_%d of %d = %v, want %v", tt.name, tt.t, tt.total, got, tt.want)
 		}
 	}

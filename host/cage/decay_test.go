@@ -42,7 +42,7 @@ func TestDecayLast(t *testing.T) {
 				got := runRule(t, rule, sampleX, sampleG, testScalars)[spec.InputX].Floats
 				want := c.want(sampleX, sampleG, byHand(quantizer))
 				for i := range want {
-					if math.Abs(got[i]-want[i]) > 1e-15 {
+					if !(math.Abs(got[i]-want[i]) <= 1e-15) {
 						t.Errorf("element %d: %v, want %v", i, got[i], want[i])
 					}
 				}
@@ -150,7 +150,7 @@ func testRateFactor(t *testing.T, factor float64) {
 			rule.RateFactor = 1
 			whole := runRule(t, rule, sampleX, sampleG, testScalars)[spec.InputX].Floats
 			for i, x := range sampleX {
-				if want := c.want(x, sampleG[i]); math.Abs(out[i]-want) > 1e-15 {
+				if want := c.want(x, sampleG[i]); !(math.Abs(out[i]-want) <= 1e-15) {
 					t.Errorf("element %d: %v, want %v", i, out[i], want)
 				}
 				if factor == 0 && out[i] != x {
@@ -179,7 +179,7 @@ func TestRateFactorOfSharedResidual(t *testing.T) {
 	rule.RateFactor = 1
 	want := runRule(t, rule, sampleX, sampleG, scaled)[spec.InputX].Floats
 	for i := range want {
-		if math.Abs(short[i]-want[i]) > 1e-15 {
+		if !(math.Abs(short[i]-want[i]) <= 1e-15) {
 			t.Errorf("element %d: %v, want %v as with a smaller rate", i, short[i], want[i])
 		}
 	}

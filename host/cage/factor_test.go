@@ -29,7 +29,7 @@ func TestFactor(t *testing.T) {
 	for _, form := range []Form{Decoupled, Coupled} {
 		for i, got := range run(form, e)[spec.InputX].Floats {
 			want := off[i] - testScalars[spec.InputRate]*testScalars[InputLambda]*e[i]
-			if math.Abs(got-want) > 1e-15 {
+			if !(math.Abs(got-want) <= 1e-15) {
 				t.Errorf("%s: element %d is %v, want %v", form, i, got, want)
 			}
 		}
@@ -70,7 +70,7 @@ func TestFrozenStatistics(t *testing.T) {
 	for _, x := range sampleX {
 		want += x * x
 	}
-	if got := out[OutputErrorNorm2].Floats[0]; math.Abs(got-want) > 1e-12 {
+	if got := out[OutputErrorNorm2].Floats[0]; !(math.Abs(got-want) <= 1e-12) {
 		t.Errorf("Σe² = %v, want %v", got, want)
 	}
 }

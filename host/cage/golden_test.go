@@ -169,7 +169,7 @@ func TestToyPareto(t *testing.T) {
 			n := root.Float("cell")
 			for _, form := range []Form{Coupled, Decoupled} {
 				x := iterateToy(t, form, lambda, n+0.5)
-				if math.Abs(x-root.Float("x")) > 1e-9 {
+				if !(math.Abs(x-root.Float("x")) <= 1e-9) {
 					t.Errorf("λ=%v, cell %v, %s: reached %v, want %v", lambda, n, form, x, root.Float("x"))
 				}
 			}

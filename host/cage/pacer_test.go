@@ -50,11 +50,11 @@ func TestPacer(t *testing.T) {
 		rule.Decay, rule.DecayLast, rule.RateFactor = decay, c.last, factor
 		out := runRule(t, rule, sampleX, sampleG, scalars)
 		for i, got := range out[spec.InputX].Floats {
-			if want := c.want(sampleX[i], sampleG[i]); math.Abs(got-want) > 1e-14 {
+			if want := c.want(sampleX[i], sampleG[i]); !(math.Abs(got-want) <= 1e-14) {
 				t.Errorf("%s: element %d is %v, want %v", name, i, got, want)
 			}
 		}
-		if got := out[spec.OutputRate].Floats[0]; math.Abs(got-α) > 1e-15 {
+		if got := out[spec.OutputRate].Floats[0]; !(math.Abs(got-α) <= 1e-15) {
 			t.Errorf("%s: the rate is %v, want %v", name, got, α)
 		}
 	}
@@ -109,7 +109,7 @@ func TestCollect(t *testing.T) {
 		g := 0.5*sampleG[i] + 1.5*(x-0.25*math.RoundToEven(x/0.25))
 		want += g * g
 	}
-	if math.Abs(got-want) > 1e-14 {
+	if !(math.Abs(got-want) <= 1e-14) {
 		t.Errorf("collected %v, want %v", got, want)
 	}
 	scalars := map[string]float64{name: 4}
@@ -119,7 +119,7 @@ func TestCollect(t *testing.T) {
 	rule.Mode, rule.Clip = Idle, false
 	out := runRule(t, rule, sampleX, sampleG, scalars)
 	for i, got := range out[spec.InputX].Floats {
-		if want := sampleX[i] - 0.1*sampleG[i]/2; math.Abs(got-want) > 1e-15 {
+		if want := sampleX[i] - 0.1*sampleG[i]/2; !(math.Abs(got-want) <= 1e-15) {
 			t.Errorf("element %d is %v, want %v", i, got, want)
 		}
 	}
@@ -178,7 +178,7 @@ func TestProbe(t *testing.T) {
 			"x without a probe due": {before[spec.InputX].Floats[i], x*(1-0.1*0.5) - 0.1*g},
 			"x":                     {after[i], x*(1-0.1*0.5) - 0.1*(2*s-g+100)},
 		} {
-			if math.Abs(c[0]-c[1]) > 1e-12 {
+			if !(math.Abs(c[0]-c[1]) <= 1e-12) {
 				t.Errorf("element %d of %s is %v, want %v", i, name, c[0], c[1])
 			}
 		}

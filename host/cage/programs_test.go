@@ -351,7 +351,7 @@ func TestSumsOverLargeTensors(t *testing.T) {
 		InputLambda: reference.Float(1),
 	})
 	want := rows * columns * float64(float32(0.1)) * float64(float32(0.1))
-	if got := out[OutputNorm2].Scalar(); math.Abs(got-want) > 1e-5*want {
+	if got := out[OutputNorm2].Scalar(); !(math.Abs(got-want) <= 1e-5*want) {
 		t.Errorf("the sum is %v, want %v: relative difference %.2g", got, want, math.Abs(got-want)/want)
 	}
 }

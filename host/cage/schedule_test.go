@@ -110,7 +110,7 @@ func TestNamedPoints(t *testing.T) {
 		"constant at the very end": {with(cage.ConstantRate, nil), 100, 1},
 	}
 	for name, test := range tests {
-		if got := test.c.Rate(test.k); math.Abs(got-test.want) > 1e-15 {
+		if got := test.c.Rate(test.k); !(math.Abs(got-test.want) <= 1e-15) {
 			t.Errorf("%s: rate(%d) = %v, want %v", name, test.k, got, test.want)
 		}
 	}

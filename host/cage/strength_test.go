@@ -22,7 +22,7 @@ func TestResolvedStrength(t *testing.T) {
 		m.Ramp = []cage.Ramp{cage.Linear, cage.Constant}[random.IntN(2)]
 		resolved := m.Resolve(rates)
 		p := resolved.Pull(rates)
-		if math.Abs(p.Strength-s) > 1e-12*s {
+		if !(math.Abs(p.Strength-s) <= 1e-12*s) {
 			t.Fatalf("%+v with %+v: strength %v, want %v", m, rates, p.Strength, s)
 		}
 		// 1 − Π(1 − a_t) is above 1 − e^(−Σa_t), and approaches it as the largest a_t approaches 0.
@@ -63,7 +63,7 @@ func TestDefaultStrength(t *testing.T) {
 		settings := cage.ScheduleSettings{Kind: cage.OneCycleCos, Rate: run.rate,
 			Warmup: float64(run.warmup), From: 0.01, Floor: 0.1}
 		p := cage.Default.Pull(settings.Schedule(run.steps))
-		if want := cage.DefaultStrength(run.steps); math.Abs(p.Strength-want) > 0.005 {
+		if want := cage.DefaultStrength(run.steps); !(math.Abs(p.Strength-want) <= 0.005) {
 			t.Errorf("%+v has the strength %v, want %v", run, p.Strength, want)
 		}
 	}

@@ -112,7 +112,7 @@ func (d definition) compare(t *testing.T, what string, m cage.Measures) {
 		"residual": {m.Residual, d.residual},
 	} {
 		// Sums of some hundred terms in another order differ by some hundred times 2⁻⁵³.
-		if got, want := pair[0], pair[1]; math.Abs(got-want) > 1e-12*(1+math.Abs(want)) {
+		if got, want := pair[0], pair[1]; !(math.Abs(got-want) <= 1e-12*(1+math.Abs(want))) {
 			t.Fatalf("%s: %s %v, by definition %v", what, name, got, want)
 		}
 	}

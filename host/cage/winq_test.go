@@ -59,7 +59,7 @@ func TestWinQNoise(t *testing.T) {
 	at := out[spec.OutputSurrogate].Floats // of this quantizer it is what is rounded
 	mean, square := 0.0, 0.0
 	for i, v := range out[spec.OutputValue].Floats {
-		if want := 0.25 * math.RoundToEven(at[i]/0.25); math.Abs(v-want) > 1e-12 {
+		if want := 0.25 * math.RoundToEven(at[i]/0.25); !(math.Abs(v-want) <= 1e-12) {
 			t.Fatalf("value %v at %d, want %v", v, i, want)
 		}
 		d := (at[i] - x[i]) / 0.1

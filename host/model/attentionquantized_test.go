@@ -119,7 +119,7 @@ func TestGradientsOfOperands(t *testing.T) {
 		})
 	for i := 0; i < len(out); i += 3 {
 		got, want := float64(out[i][0]), float64(out[i+1][0]-out[i+2][0])/(2*h)
-		if math.Abs(got-want) > 2e-2*math.Abs(want)+2e-5 {
+		if !(math.Abs(got-want) <= 2e-2*math.Abs(want)+2e-5) {
 			t.Errorf("site %d: the gradient is %.4g, differences give %.4g", i/3, got, want)
 		}
 	}

@@ -72,7 +72,7 @@ func TestDocumentsAreKeptApart(t *testing.T) {
 			}
 			want = append(want, make([]float32, context-len(want))...)
 			for j, loss := range got[i*context : (i+1)*context] {
-				if math.Abs(float64(loss-want[j])) > 2e-6*(1+math.Abs(float64(want[j]))) {
+				if !(math.Abs(float64(loss-want[j])) <= 2e-6*(1+math.Abs(float64(want[j])))) {
 					t.Errorf("row %d, place %d: the loss is %v, that of the document alone %v", i, j, loss,
 						want[j])
 				}

@@ -28,7 +28,7 @@ func TestLabels(t *testing.T) {
 	documents := newTransformer(tiny, Options{Documents: true})
 	// Of the weights of positions 1 to 8, three are ½, two 0 and three 1.
 	got := documents.Labels([][]int32{weightedDocuments(3, 8)}, 8)
-	if want := (3 * 4.5) * (3 * 4.5) / (3 * 3.75); math.Abs(got-want) > 1e-12 {
+	if want := (3 * 4.5) * (3 * 4.5) / (3 * 3.75); !(math.Abs(got-want) <= 1e-12) {
 		t.Errorf("%v labels with weights, want %v", got, want)
 	}
 	if got := documents.Labels([][]int32{make([]int32, 27)}, 8); got != 0 {

@@ -169,12 +169,12 @@ func TestLogitsAgreeWithLosses(t *testing.T) {
 			}
 			target := tokens[i/context*(context+1)+i%context+1]
 			want := math.Log(total) - float64(row[target])
-			if math.Abs(float64(got)-want) > 1e-5 {
+			if !(math.Abs(float64(got)-want) <= 1e-5) {
 				t.Errorf("loss %d is %v, the logits say %v", i, got, want)
 			}
 			mean += want / float64(batch*context)
 		}
-		if math.Abs(float64(out[2][0])-mean) > 1e-5 {
+		if !(math.Abs(float64(out[2][0])-mean) <= 1e-5) {
 			t.Errorf("mean loss is %v, the logits say %v", out[2][0], mean)
 		}
 	})

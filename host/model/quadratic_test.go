@@ -51,10 +51,10 @@ func TestQuadratic(t *testing.T) {
 		return total
 	}
 	loss, gradient := lossAndGradient(t, m, x, noise)
-	if want := value(x) - value(m.optimum); math.Abs(loss-want) > 1e-5*want {
+	if want := value(x) - value(m.optimum); !(math.Abs(loss-want) <= 1e-5*want) {
 		t.Errorf("f(x) − f(x*) is %v, want %v", loss, want)
 	}
-	if d := m.Distance(x); math.Abs(d*d/2-loss) > 1e-5*loss {
+	if d := m.Distance(x); !(math.Abs(d*d/2-loss) <= 1e-5*loss) {
 		t.Errorf("half the square of the distance %v is not %v", d, loss)
 	}
 	for i, got := range gradient {
@@ -63,7 +63,7 @@ func TestQuadratic(t *testing.T) {
 			k := i/n*n + j
 			want += float64(m.matrix[i%n*n+j]) * float64(x[k]-m.optimum[k])
 		}
-		if math.Abs(float64(got)-want) > 1e-5 {
+		if !(math.Abs(float64(got)-want) <= 1e-5) {
 			t.Errorf("element %d of the gradient is %v, want %v", i, got, want)
 		}
 	}
@@ -97,7 +97,7 @@ func TestSpectrum(t *testing.T) {
 			}
 			for i, got := range eigen.Values(nil) {
 				want := math.Pow(condition, float64(i)/(n-1)-1)
-				if math.Abs(got-want) > 1e-6 {
+				if !(math.Abs(got-want) <= 1e-6) {
 					t.Errorf("κ = %v: eigenvalue %d is %v, want %v", condition, i, got, want)
 				}
 			}
@@ -110,7 +110,7 @@ func TestSpectrum(t *testing.T) {
 		}
 	}
 	m := newQuadratic(architecture.Settings{Rows: 1, Dimension: 2, Spectrum: []float64{3, 5}})
-	if trace := m.matrix[0] + m.matrix[3]; math.Abs(float64(trace)-8) > 1e-6 {
+	if trace := m.matrix[0] + m.matrix[3]; !(math.Abs(float64(trace)-8) <= 1e-6) {
 		t.Errorf("the trace is %v, want that of the given spectrum, 8", trace)
 	}
 }
@@ -132,7 +132,7 @@ func TestRotationIsUniform(t *testing.T) {
 		if i%(n+1) == 0 {
 			want = 1.0 / n
 		}
-		if math.Abs(got-want) > 5*0.25/math.Sqrt(draws) {
+		if !(math.Abs(got-want) <= 5*0.25/math.Sqrt(draws)) {
 			t.Errorf("element %d of the mean of u·uᵀ is %v, want %v", i, got, want)
 		}
 	}

@@ -104,7 +104,7 @@ func TestRopeFrequenciesMatchGolden(t *testing.T) {
 		}
 		for i, got := range s.RopeFrequencies() {
 			want := rope.Frequencies[i]
-			if math.Abs(got-want) > golden.Tolerance.Abs+golden.Tolerance.Rel*want {
+			if !(math.Abs(got-want) <= golden.Tolerance.Abs+golden.Tolerance.Rel*want) {
 				t.Errorf("%s: frequency %d is %v, want %v", rope.ID, i, got, want)
 			}
 		}
@@ -194,7 +194,7 @@ func TestInit(t *testing.T) {
 	if mean := sum / n; len(values) != 60000 || math.Abs(mean) > 5*0.01/math.Sqrt(n) {
 		t.Errorf("%v values with mean %v", n, mean)
 	}
-	if std := math.Sqrt(squares / n); math.Abs(std/0.01-1) > 5/math.Sqrt(2*n) {
+	if std := math.Sqrt(squares / n); !(math.Abs(std/0.01-1) <= 5/math.Sqrt(2*n)) {
 		t.Errorf("standard deviation is %v", std)
 	}
 	if !slices.Equal(values, p.Init(3)) {

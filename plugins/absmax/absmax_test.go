@@ -72,10 +72,10 @@ func TestRange(t *testing.T) {
 			} {
 				q := m.Quantize(t, absmax{}, map[string]any{"grid": grid, "bits": bits}, x)
 				for i, c := range q.Codes {
-					if c < r[0] || c > r[1] {
+					if !(c >= r[0] && c <= r[1]) {
 						t.Fatalf("%s, %d bits: code %v at %d, outside %v", grid, bits, c, i, r)
 					}
-					if off := math.Abs(q.Value[i] - c*q.Scale[i/33]); off > 1e-6 {
+					if off := math.Abs(q.Value[i] - c*q.Scale[i/33]); !(off <= 1e-6) {
 						t.Fatalf("%s, %d bits: value %v at %d, scale·code = %v", grid, bits, q.Value[i], i,
 							c*q.Scale[i/33])
 					}

@@ -68,7 +68,7 @@ func TestSmallElement(t *testing.T) {
 			}
 			before := run.X()[0]
 			run.Update(t, g, 1)
-			if moved := math.Abs(run.X()[0] - before); moved > 1.1 {
+			if moved := math.Abs(run.X()[0] - before); !(moved <= 1.1) {
 				t.Errorf("update %d moved it by %g", step, moved)
 			}
 		}

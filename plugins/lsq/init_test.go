@@ -52,7 +52,7 @@ func TestInit(t *testing.T) {
 				s := newSubject(t, m, c.role, given, 2, 2)
 				got := s.initial(t, sample)
 				plugintest.Near(t, "step", got.step, c.want.step, s.rounding())
-				if off := math.Abs(got.offset - c.want.offset); off > 4*s.rounding() {
+				if off := math.Abs(got.offset - c.want.offset); !(off <= 4*s.rounding()) {
 					t.Errorf("offset is %v, want %v", got.offset, c.want.offset)
 				}
 			})
@@ -105,7 +105,7 @@ func TestConstantTensors(t *testing.T) {
 					least = smallestStableQAT
 				}
 				for _, v := range at.step {
-					if math.Abs(v/least-1) > 1e-7 {
+					if !(math.Abs(v/least-1) <= 1e-7) {
 						t.Errorf("%s: the step of a constant is %v, want %v", set, v, least)
 					}
 				}

@@ -126,7 +126,7 @@ func TestLearning(t *testing.T) {
 				_, d := s.gradient(t, x.Data, at, s.residual(t, x.Data, at))
 				at.step[0] -= 0.04 * d.step[0]
 			}
-			if last := s.error(t, x.Data, at); first < large || last > best {
+			if last := s.error(t, x.Data, at); !(first >= large && last <= best) {
 				t.Errorf("%s, ×%v: error %.4f → %.4f with step %.3f, want %v at most", form, factor, first,
 					last, at.step[0], best)
 			}

@@ -89,13 +89,13 @@ func TestBias(t *testing.T) {
 		noise += squares[j] / draws / draws
 	}
 	t.Logf("magnitudes: %+.6f ± %.6f; all: %.3f standard errors", mean, single, math.Sqrt(off/noise))
-	if math.Abs(mean) > 5*single+1e-3 {
+	if !(math.Abs(mean) <= 5*single+1e-3) {
 		t.Errorf("magnitudes are off by %.6f, with a standard error of %.6f", mean, single)
 	}
-	if mean > -5*single {
+	if !(mean <= -5*single) {
 		t.Errorf("magnitudes are off by %.6f: the comment promises a bias", mean)
 	}
-	if r := math.Sqrt(off / noise); r > 2 {
+	if r := math.Sqrt(off / noise); !(r <= 2) {
 		t.Errorf("the mean is %.2f standard errors from x", r)
 	}
 }
@@ -122,7 +122,7 @@ func TestProducts(t *testing.T) {
 	mean := sum / draws
 	single := math.Sqrt((squares/draws - mean*mean) / draws)
 	t.Logf("%.4f %+.6f ± %.6f", want, mean, single)
-	if math.Abs(mean) > 5*single || single > want/1000 {
+	if !(math.Abs(mean) <= 5*single && single <= want/1000) {
 		t.Errorf("the product %.4f is off by %.6f, with a standard error of %.6f", want, mean, single)
 	}
 }

@@ -86,7 +86,7 @@ func TestRoundingsTellCoefficientsApart(t *testing.T) {
 			}
 			got := orthogonalize(t, plugintest.CPU(t), g, published)
 			for i := range got {
-				if math.Abs(got[i]-want[i]) > allowed {
+				if !(math.Abs(got[i]-want[i]) <= allowed) {
 					t.Errorf("%v, seed %d: element %d is %v, want %v within %.2g", shape, seed, i, got[i], want[i],
 						allowed)
 				}

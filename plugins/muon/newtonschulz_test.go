@@ -22,7 +22,7 @@ func TestSingularValues(t *testing.T) {
 		for _, shape := range [][]int{{16, 40}, {40, 16}, {3, 16, 40}, {2, 40, 16}, {1, 7}, {7, 1}} {
 			o := orthogonalize(t, m, plugintest.Normal(5, shape...), published(5))
 			for _, s := range singularValues(t, o, shape) {
-				if s < 0.65 || s > 1.25 {
+				if !(s >= 0.65 && s <= 1.25) {
 					t.Errorf("%v: a singular value of %.3f", shape, s)
 				}
 			}

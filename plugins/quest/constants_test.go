@@ -76,7 +76,7 @@ func minimize(f func(float64) float64, lo, hi float64) float64 {
 func TestMatchedK(t *testing.T) {
 	for bits := 2; bits <= 8; bits++ {
 		got := minimize(func(k float64) float64 { return gaussianError(paperLevels(bits, k)) }, 0.8, 5)
-		if math.Abs(got-matchedK[bits]) > 1e-6 {
+		if !(math.Abs(got-matchedK[bits]) <= 1e-6) {
 			t.Errorf("%d bits: the minimum is at k = %.9f, the table has %.9f", bits, got, matchedK[bits])
 		}
 	}
@@ -89,7 +89,7 @@ func TestOfficialK(t *testing.T) {
 	for bits := 1; bits <= 8; bits++ {
 		best := minimize(func(k float64) float64 { return gaussianError(officialLevels(bits, k)) },
 			0.5, 5)
-		if miss := 1 - microscaling.HalfIntegerFactors[bits]/best; math.Abs(miss-short[bits]) > 5e-5 {
+		if miss := 1 - microscaling.HalfIntegerFactors[bits]/best; !(math.Abs(miss-short[bits]) <= 5e-5) {
 			t.Errorf("%d bits: k = %.7f is %.4f %% below the optimum %.7f, want %.4f %%", bits,
 				microscaling.HalfIntegerFactors[bits], 100*miss, best, 100*short[bits])
 		}

@@ -71,7 +71,7 @@ func TestRange(t *testing.T) {
 				q := m.Quantize(t, quest{},
 					map[string]any{"form": form, "bits": bits, "rotation": microscaling.NoRotation}, x)
 				for i, c := range q.Codes {
-					if c < lo || c > hi {
+					if !(c >= lo && c <= hi) {
 						t.Fatalf("%s, %d bits: code %v at %d, outside %v to %v", form, bits, c, i, lo, hi)
 					}
 					if outlier := i%64 == i/64; outlier && q.Mask[i] != 0 {
@@ -185,7 +185,7 @@ func TestTernaryConstants(t *testing.T) {
 	err := func(k float64) float64 { return gaussianError([]float64{-k, 0, k}) }
 	plugintest.Near(t, "squared error", []float64{err(ternaryK)}, []float64{0.19017403924790155},
 		1e-12)
-	if best := minimize(err, 0.5, 3); math.Abs(best-ternaryK) > 1e-6 {
+	if best := minimize(err, 0.5, 3); !(math.Abs(best-ternaryK) <= 1e-6) {
 		t.Errorf("the minimum is at k = %.9f, the constant is %.9f", best, ternaryK)
 	}
 }

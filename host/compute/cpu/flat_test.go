@@ -154,7 +154,7 @@ func TestRotation(t *testing.T) {
 		got := inTiles(t, k, 1, inputs, false)
 		for o, list := range want {
 			for i, w := range list {
-				if math.Abs(float64(got[o][i]-w)) > 1e-6*float64(block) {
+				if !(math.Abs(float64(got[o][i]-w)) <= 1e-6*float64(block)) {
 					t.Fatalf("blocks of %d elements: output %d, element %d is %v, want %v", block, o, i,
 						got[o][i], w)
 				}

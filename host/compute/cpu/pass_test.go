@@ -155,6 +155,10 @@ func halves(x reference.Tensor) reference.Tensor {
 	return x
 }
 
+// special is the name of comparisons in which no element may be another: the few that are not
+// finite would be among those that compareWithOracle passes.
+const special = "special numbers"
+
 func compareWithOracle(
 	t *testing.T, name string, p *program.Program, n int, at map[string]passes.Storage,
 	in map[string]reference.Tensor,
@@ -185,7 +189,7 @@ func compareWithOracle(
 				moved++
 			}
 		}
-		if size := int(p.TypeOf(o.Value).Size()); moved > size/200 {
+		if size := int(p.TypeOf(o.Value).Size()); moved > size/200 || moved > 0 && name == special {
 			t.Errorf("%s: %d of %d elements of %s are not those of the reference", name, moved, size, o.Name)
 		}
 	}
@@ -196,10 +200,10 @@ func compareWithOracle(
 func TestSpecialNumbers(t *testing.T) {
 	const n, columns = 12, 80
 	rng := rand.New(rand.NewPCG(3, 5))
-	special := []float64{math.NaN(), math.Inf(1), math.Inf(-1), math.Copysign(0, -1), 0,
+	numbers := []float64{math.NaN(), math.Inf(1), math.Inf(-1), math.Copysign(0, -1), 0,
 		math.MaxFloat32, 1e-45}
 	x := halves(random(rng, program.FloatType(n, columns)))
-	for i, v := range special {
+	for i, v := range numbers {
 		x.Floats[i*columns+i] = v
 	}
 	for i := range columns {
@@ -212,7 +216,7 @@ func TestSpecialNumbers(t *testing.T) {
 		if name == "blocks" {
 			in["gain"] = gain
 		}
-		compareWithOracle(t, name, p, n, nil, in)
+		t.Run(name, func(t *testing.T) { compareWithOracle(t, special, p, n, nil, in) })
 	}
 }
 

@@ -102,7 +102,7 @@ func TestReductions(t *testing.T) {
 	}
 	for i, out := range inTiles(t, k, 2, [][]float32{x, y, {0}}, false) {
 		// Sums of terms of random signs cancel. Their error is that of sums of magnitudes.
-		if got := float64(out[0]); math.Abs(got-want[i]) > 1e-7*n && i < 4 || i >= 4 && got != want[i] {
+		if got := float64(out[0]); !(math.Abs(got-want[i]) <= 1e-7*n) || i >= 4 && got != want[i] {
 			t.Errorf("%s is %v, want %v", p.Outputs[i].Name, got, want[i])
 		}
 	}
@@ -128,7 +128,7 @@ func TestEqualElements(t *testing.T) {
 		x[i] = 0.1
 	}
 	got := float64(inTiles(t, k, 1, [][]float32{x, x, {0}}, false)[0][0])
-	if want := n * float64(float32(0.1)); math.Abs(got-want) > 1e-6*want {
+	if want := n * float64(float32(0.1)); !(math.Abs(got-want) <= 1e-6*want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }

@@ -206,7 +206,7 @@ func TestClosed(t *testing.T) {
 	if _, err := engine.Upload(d, []float32{1}, 1); err == nil {
 		t.Error("a closed device took an upload")
 	}
-	if _, err := d.Compile("late", nil, build); err == nil {
+	if _, err := d.Compile("late", []engine.Spec{{Name: "x", Shape: f32(1)}}, build); err == nil {
 		t.Error("a closed device compiled a step")
 	}
 	if _, err := engine.Download[float32](x); err == nil {

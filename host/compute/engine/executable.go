@@ -68,6 +68,11 @@ func (d *Device) Compile(name string, inputs []Spec, build BuildFunc) (*Executab
 	g := graph.New(name, d.Count())
 	g.Attach(deviceKey{}, d)
 	if err := catch(func() error {
+		for _, spec := range inputs {
+			if spec.Sharded && spec.Shape.Rank() == 0 {
+				return fmt.Errorf("input %q is a scalar, which has no rows for the replicas", spec.Name)
+			}
+		}
 		outputs := build(g, lists.Map(inputs, func(spec Spec) *graph.Node {
 			return graph.Parameter(g, spec.Name, spec.Shape)
 		}))

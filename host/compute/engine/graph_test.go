@@ -130,7 +130,7 @@ func TestBFloat16(t *testing.T) {
 	exact, rounded := product(a, b), product(inBFloat16(a), inBFloat16(b))
 	for i, want := range [][]float64{rounded, rounded, rounded, exact} {
 		for j, got := range testdevice.Download[float32](t, out[i]) {
-			if math.Abs(float64(got)-want[j]) > 1e-5*want[j] {
+			if !(math.Abs(float64(got)-want[j]) <= 1e-5*want[j]) {
 				t.Fatalf("product %d, element %d is %v, want %v", i, j, got, want[j])
 			}
 		}

@@ -68,7 +68,7 @@ func TestReplicasStayEqual(t *testing.T) {
 	one, several := descend(t, testdevice.Open(t, engine.Options{Count: 1}), steps),
 		descend(t, testdevice.Open(t, engine.Options{Count: 4}), steps)
 	for i := range one {
-		if math.Abs(float64(one[i]-several[i])) > 1e-6 {
+		if !(math.Abs(float64(one[i]-several[i])) <= 1e-6) {
 			t.Fatalf("element %d is %v with several replicas, %v with one", i, several[i], one[i])
 		}
 	}
@@ -150,8 +150,10 @@ func TestReplicasRefuse(t *testing.T) {
 		t.Errorf("3 rows for 2 replicas: got error %v", err)
 	}
 	if _, err := d.Compile("scalar", []engine.Spec{{Name: "x", Shape: f32(), Sharded: true}},
-		nil); err == nil {
-		t.Error("a sharded scalar was accepted")
+		func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+			return []*graph.Node{graph.Neg(in[0])}
+		}); err == nil || !strings.Contains(err.Error(), `input "x" is a scalar, which has no rows`) {
+		t.Errorf("a sharded scalar: got error %v", err)
 	}
 	if info := d.BuildInfo(); info.Replicas != 2 || !strings.HasSuffix(info.String(), " replicas=2") {
 		t.Errorf("the build info is %s", info)

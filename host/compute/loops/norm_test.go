@@ -46,13 +46,13 @@ func TestNorm(t *testing.T) {
 						if n.Sum != nil {
 							want += float64(n.Sum[i])
 						}
-						if math.Abs(float64(dx[i])-want) > 2e-5*(1+math.Abs(want)) {
+						if !(math.Abs(float64(dx[i])-want) <= 2e-5*(1+math.Abs(want))) {
 							t.Fatalf("the adjoint of element %d of row %d is %v, want %v", j, r, dx[i], want)
 						}
 					}
 				}
 				for j, want := range wantGain {
-					if math.Abs(float64(dGain[j])-want) > 1e-6*float64(rows+10) {
+					if !(math.Abs(float64(dGain[j])-want) <= 1e-6*float64(rows+10)) {
 						t.Fatalf("the adjoint of gain %d is %v, want %v", j, dGain[j], want)
 					}
 				}

@@ -30,8 +30,11 @@ func TestOrderOfTiers(t *testing.T) {
 	}
 }
 
-// TestVendor checks that the vendor string of the processor consists of printable characters.
+// TestVendor checks that the vendor string of the processor consists of twelve printable characters.
 func TestVendor(t *testing.T) {
+	if len(vendor()) != 12 {
+		t.Fatalf("%q", vendor())
+	}
 	for _, c := range vendor() {
 		if c < ' ' || c > '~' {
 			t.Fatalf("%q", vendor())

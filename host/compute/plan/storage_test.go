@@ -198,7 +198,7 @@ func TestUpdatesSideBySide(t *testing.T) {
 	}
 	for i := range x {
 		for j, got := range out[i].([]float32) {
-			if want := float64((i+1)*(j+1)) / norm; math.Abs(float64(got)-want) > 1e-6*want {
+			if want := float64((i+1)*(j+1)) / norm; !(math.Abs(float64(got)-want) <= 1e-6*want) {
 				t.Fatalf("tensor %d, element %d: got %v, want %v", i, j, got, want)
 			}
 		}

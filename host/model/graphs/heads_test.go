@@ -67,11 +67,11 @@ func TestDivergenceGolden(t *testing.T) {
 			[]float64{-0.0820593033757, -0.045520719173, 0.280632898123, -0.153052875574}},
 	} {
 		values, gradient := divergences(t, c.d, logits, teacher, 1)
-		if math.Abs(float64(values[0])-c.value) > 3e-7 {
+		if !(math.Abs(float64(values[0])-c.value) <= 3e-7) {
 			t.Errorf("%+v: the divergence is %v, want %v", c.d, values[0], c.value)
 		}
 		for i, want := range c.gradient {
-			if math.Abs(float64(gradient[i])-want) > 2e-7 {
+			if !(math.Abs(float64(gradient[i])-want) <= 2e-7) {
 				t.Errorf("%+v: derivative %d is %v, want %v", c.d, i, gradient[i], want)
 			}
 		}
@@ -154,12 +154,12 @@ func TestDivergenceOfQAD(t *testing.T) {
 		for row, value := range values {
 			loss += float64(golden.Counts[row]) * float64(value) / counted
 		}
-		if math.Abs(loss-c.Loss) > 1e-6*c.Loss {
+		if !(math.Abs(loss-c.Loss) <= 1e-6*c.Loss) {
 			t.Errorf("temperature %v: the loss is %v, want %v", c.Temperature, loss, c.Loss)
 		}
 		for i, want := range c.Gradient {
 			got := float64(golden.Counts[i/golden.Vocabulary]) * float64(gradient[i]) / counted
-			if math.Abs(got-want) > 2e-7 {
+			if !(math.Abs(got-want) <= 2e-7) {
 				t.Errorf("temperature %v: derivative %d is %v, want %v", c.Temperature, i, got, want)
 			}
 		}

@@ -149,7 +149,7 @@ func TestDot(t *testing.T) {
 				t.Fatalf("%d elements, want %d", len(got.Floats), len(want))
 			}
 			for i, v := range want {
-				if math.Abs(got.Floats[i]-v) > 1e-13*float64(x.Len()) {
+				if !(math.Abs(got.Floats[i]-v) <= 1e-13*float64(x.Len())) {
 					t.Errorf("element %d is %v, want %v", i, got.Floats[i], v)
 				}
 			}
@@ -246,7 +246,7 @@ func TestHadamardIsItsOwnInverse(t *testing.T) {
 		twice := func(v []program.Value) program.Value { return v[0].Hadamard(block).Hadamard(block) }
 		got := evaluate(t, twice, x)
 		for i, v := range x.Floats {
-			if math.Abs(got.Floats[i]-v) > 1e-14 {
+			if !(math.Abs(got.Floats[i]-v) <= 1e-14) {
 				t.Fatalf("block %d: element %d is %v, was %v", block, i, got.Floats[i], v)
 			}
 		}

@@ -66,7 +66,7 @@ func TestExpandAgain(t *testing.T) {
 		}
 		for name, w := range want {
 			for i, v := range w.Floats {
-				if math.Abs(got[name].Floats[i]-v) > 1e-15 {
+				if !(math.Abs(got[name].Floats[i]-v) <= 1e-15) {
 					t.Errorf("with %q again, %s is %v, want %v", again, name, got[name], w)
 					break
 				}
