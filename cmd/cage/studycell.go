@@ -68,8 +68,8 @@ best setting: then run the same command again (requeue the task).`,
 		}
 		list, label := listCells(s, results), s.Label(s.Cells[index])
 		cell := list[index]
-		// Another cell may still be chosen, or the choice was made after this command had planned.
-		open := slices.ContainsFunc(list, func(c cellListing) bool { return c.Waits })
+		// The cell may still be chosen, or the choice was made after this command had planned.
+		open := s.Undecided(results)[cell.ID]
 		text := string(cell.State)
 		switch {
 		case cell.Waits, cell.Unneeded && open, !cell.Unneeded && cell.State == study.Missing:

@@ -197,3 +197,23 @@ func TestAllDiverged(t *testing.T) {
 		}
 	}
 }
+
+// TestUndecided checks that a cell which a table has not chosen is decided although another entry
+// is still open.
+func TestUndecided(t *testing.T) {
+	s := quantizes(t, choosing)
+	list := results(t, s)
+	for i, r := range list {
+		if l := r.Cell.Labels; l["seed"] == "9" && l["method"] == "RTN" {
+			v := map[string]float64{"1e-3": 1, "2e-3": 2}[l["rate"]]
+			list[i].State, list[i].Summary = study.Done, map[string]float64{"val_loss": v}
+		}
+	}
+	undecided := s.Undecided(list)
+	for _, c := range s.Cells {
+		if c.Labels["seed"] == "0" && c.Labels["rate"] == "2e-3" &&
+			undecided[c.ID] != (c.Labels["method"] == "full") {
+			t.Errorf("%s: undecided is %v", s.Label(c), undecided[c.ID])
+		}
+	}
+}

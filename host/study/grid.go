@@ -437,6 +437,9 @@ func (s *Study) isSource(c Cell) bool {
 	})
 }
 
+// Made returns the cell from whose model the model of c is made; nil if there is none.
+func (c Cell) Made() *Cell { return c.made }
+
 // depth returns the number of models that must be made before the model of c, one after the other.
 func (c Cell) depth() (n int) {
 	for of := c.made; of != nil; of = of.made {

@@ -13,7 +13,26 @@ import (
 // While the choice for an entry is not known, one cell per replicate waits for it, and the others
 // are unneeded. A cell that another table needs is neither unneeded nor waiting.
 func (s *Study) Prune(results []Result) (unneeded, waiting map[string]bool) {
-	var needs []map[int]need // for each such table, the need for the cells that it reports
+	byID := s.needs(results)
+	unneeded, waiting = map[string]bool{}, map[string]bool{}
+	for id, n := range byID {
+		unneeded[id], waiting[id] = n <= unlikely, n == perhaps
+	}
+	return unneeded, waiting
+}
+
+// Undecided returns the IDs of cells that a table may still choose or leave: those that wait, and
+// those that are unneeded only as long as another label is the best so far.
+func (s *Study) Undecided(results []Result) map[string]bool {
+	list := map[string]bool{}
+	for id, n := range s.needs(results) {
+		list[id] = n == unlikely || n == perhaps
+	}
+	return list
+}
+
+func (s *Study) needs(results []Result) map[string]need {
+	var needs []map[int]need // for each table, the need for its cells
 	for _, t := range s.Tables {
 		needs = append(needs, t.prune(s, results))
 	}
@@ -35,11 +54,7 @@ func (s *Study) Prune(results []Result) (unneeded, waiting map[string]bool) {
 			byID[from.ID] = max(byID[from.ID], byID[c.ID])
 		}
 	}
-	unneeded, waiting = map[string]bool{}, map[string]bool{}
-	for id, n := range byID {
-		unneeded[id], waiting[id] = n == never, n == perhaps
-	}
-	return unneeded, waiting
+	return byID
 }
 
 // Needed returns the results without those that are unknown and that no table needs. results must
@@ -55,12 +70,13 @@ func (s *Study) Needed(results []Result) []Result {
 type need int
 
 const (
-	never need = iota
+	never    need = iota
+	unlikely      // another label is the best so far, or comes first
 	perhaps
 	needed
 )
 
-// prune returns, by index, whether the table needs each of the cells that it reports.
+// prune returns, by index, whether the table needs each of the cells that it reports or chooses by.
 func (t *Table) prune(s *Study, results []Result) map[int]need {
 	out := map[int]need{}
 	if t.Best == nil || !t.Best.Spare {
@@ -89,12 +105,17 @@ func (t *Table) prune(s *Study, results []Result) map[int]need {
 			}
 			return of
 		})
-		open := slices.ContainsFunc(list, func(c Candidate) bool { return !c.Tried })
+		untried := func(c Candidate) bool { return !c.Tried }
+		open := slices.ContainsFunc(list, untried)
 		for _, i := range entry {
 			label := results[i].Cell.Labels[t.Best.Axis]
 			switch {
 			case results[i].Cell.Matches(t.Best.On):
 				out[i] = needed
+			case slices.ContainsFunc(list, func(c Candidate) bool {
+				return untried(c) && c.Label == label
+			}) && label != list[max(0, best)].Label:
+				out[i] = unlikely
 			case len(list) == 0 || best < 0 && !open || label != list[max(0, best)].Label:
 				out[i] = never
 			case !open:

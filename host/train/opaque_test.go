@@ -93,7 +93,7 @@ func TestOpaqueOptimizer(t *testing.T) {
 		var killer sync.WaitGroup
 		killer.Go(func() {
 			for kills := 0; kills < 2 && ctx.Err() == nil; time.Sleep(time.Millisecond) {
-				if !begun(killed) || log.count("is repeated") < kills {
+				if !begun(killed) || log.count("will be repeated") < kills {
 					continue // training has not begun, or the last kill has not been noticed
 				}
 				for _, pid := range processesOf(exe.Path) {
@@ -106,7 +106,7 @@ func TestOpaqueOptimizer(t *testing.T) {
 		testrun.Train(t, killed, train.Options{Logger: hclog.New(&hclog.LoggerOptions{Output: log})})
 		stop()
 		killer.Wait()
-		if n := log.count("is repeated"); n == 0 {
+		if n := log.count("will be repeated"); n == 0 {
 			t.Error("no step was tried again: the process was not killed while it trained")
 		}
 		testrun.SameRun(t, "with a process that was killed, and without", whole.Train.Out,

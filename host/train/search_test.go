@@ -130,7 +130,7 @@ func TestSearch(t *testing.T) {
 	testrun.Train(t, killed, train.Options{Logger: hclog.New(&hclog.LoggerOptions{Output: log})})
 	stop()
 	killer.Wait()
-	if log.count("is repeated") == 0 {
+	if log.count("will be repeated") == 0 {
 		t.Error("no search was tried again: the process was not killed while it trained")
 	}
 	testrun.SameRun(t, "with a process that was killed, and without", whole.Train.Out,

@@ -73,7 +73,8 @@ func (absmax) Describe() sdk.Description {
 					"llama.cpp's Q8_0, Q2_0 and TQ types"),
 			sdk.Choice("granularity", perRow, []string{perTensor, perRow, perGroup}, "what shares a scale"),
 			sdk.Int("group", 128, 1, 1<<20, "granularity group: consecutive entries of a row that share a "+
-				"scale; the last group of a row may be shorter"),
+				"scale; the last group of a row may be shorter, except on the grids sign, minimum, mlx and "+
+				"affine"),
 			microscaling.ScaleParameter(),
 		},
 		Claims: claims(),

@@ -22,12 +22,17 @@ func TestHintsOfJSON(t *testing.T) {
 		{"{", "it ends in the middle", false},
 		{`{"text": "x\u0000"}`, "the text has a zero byte", false},
 	} {
+		rows := 0
 		for row, err := range ReadObjects(strings.NewReader(c.line)) {
+			rows++
 			row.Extract("text")
 			if err != nil || row.Err == nil || !strings.Contains(row.Err.Problem, c.want) ||
 				row.Err.Field != c.field {
 				t.Errorf("%s: %+v, %v, want %s", c.line, row.Err, err, c.want)
 			}
+		}
+		if rows != 1 {
+			t.Errorf("%s: %d rows, want 1", c.line, rows)
 		}
 	}
 }

@@ -124,6 +124,9 @@ func TestWithTeacher(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if len(r.Steps) == 0 {
+		t.Error("no step was measured")
+	}
 	for _, s := range r.Steps {
 		if !(s.Loss > 0 && s.Loss < 1) {
 			t.Errorf("%s: the loss is %v", s.Name, s.Loss)

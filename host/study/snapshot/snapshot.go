@@ -129,11 +129,16 @@ func Collect(
 		order[c.ID] = i
 	}
 	older = slices.DeleteFunc(older, func(c Cell) bool {
-		// A source also has the files of other cells.
-		data, own := &s.Cells[order[c.ID]].Config.Data, maps.Clone(before.Sources[c.Source].Data)
-		maps.DeleteFunc(own, func(path, _ string) bool {
-			return path != data.Validation && path != strings.Join(data.Files(), ", ")
-		})
+		// A source also has the files of other cells. Those of the cells that it is made from count.
+		own := map[string]string{}
+		for of := &s.Cells[order[c.ID]]; of != nil; of = of.Made() {
+			data := &of.Config.Data
+			for _, path := range []string{data.Validation, strings.Join(data.Files(), ", ")} {
+				if hash, ok := before.Sources[c.Source].Data[path]; ok {
+					own[path] = hash
+				}
+			}
+		}
 		return out.otherTokens(own) != ""
 	})
 	moved := map[int]int{} // index in before.Sources to index in out.Sources

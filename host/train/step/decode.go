@@ -172,7 +172,8 @@ func (e *Evaluator) read(exec *stage.Executable) (list stage.Tensors, err error)
 }
 
 // inBFloat16 rounds a tensor to bfloat16, and keeps the result, if products do so or no element
-// changes; [linalg.HasBFloat16] halves its reading time. Otherwise it returns the tensor.
+// changes: with [linalg.HasBFloat16], reading it takes half the time. Otherwise it returns the
+// tensor.
 func (e *Evaluator) inBFloat16(tensor string) (made *engine.Buffer, err error) {
 	b, dev := e.t[tensor], e.c.dev
 	if e.short[tensor] != nil || b.Shape().DType != shapes.Float32 {

@@ -240,6 +240,12 @@ func (c *Compiled) load(load LoadFunc, t Tensor) (stage.Tensors, error) {
 
 // RestoreRefreshes restores the refreshes that were pending in a checkpoint, with their results.
 func (c *Compiled) RestoreRefreshes(s *State, list []refresh.Record, load LoadFunc) error {
+	// Earlier versions also refreshed tensors whose rate is 0.
+	list = slices.DeleteFunc(slices.Clone(list), func(record refresh.Record) bool {
+		return slices.ContainsFunc(c.plan.Rules, func(r cage.Rule) bool {
+			return r.Name == record.Tensor && r.RateFactor == 0
+		})
+	})
 	return c.refresher.Restore(&s.Pending, list, load.loadShaped)
 }
 

@@ -12,6 +12,10 @@ from cage_sdk import Refusal, build_optimizer, build_quantizer, wire
 CASES = [c for c in recorded.answers() if c["plugin"] in algorithms.ALL]
 
 
+def test_every_algorithm_is_compared():
+    assert {c["plugin"] for c in CASES if not c["method"].endswith("Describe")} == set(algorithms.ALL)
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c['plugin']}-{c['method'].rsplit('/')[-1]}")
 def test_answers(case):
     plugin, method = algorithms.ALL[case["plugin"]], case["method"].rsplit("/")[-1]

@@ -121,8 +121,8 @@ _counting: weakref.WeakSet[Quantizer] = weakref.WeakSet()
 def _stepped(optimizer: torch.optim.Optimizer, *_: Any) -> None:
     """After a step of an optimizer: the quantizers of its weights, and of frozen ones, end theirs.
 
-    If the optimizer has none of the weights, all do of whose weights no optimizer is known, because some wrappers of
-    optimizers have copies. If it steps within the backward pass, they do so after that.
+    If the optimizer has none of the weights, all do of whose weights no optimizer is known, or that are frozen, because some
+    wrappers of optimizers have copies. If it steps within the backward pass, they do so after that.
     """
     owned = {x for group in optimizer.param_groups for x in group["params"]}
 
@@ -132,7 +132,8 @@ def _stepped(optimizer: torch.optim.Optimizer, *_: Any) -> None:
         for q in list(_counting):
             w = weights.get(q)
             q.owned = q.owned or w in owned
-            if (w is None or w in owned or not w.requires_grad) if owns else not q.owned:
+            frozen = w is not None and not w.requires_grad
+            if frozen or ((w is None or w in owned) if owns else not q.owned):
                 q.end_step()
 
     if torch._C._current_graph_task_id() != -1:
@@ -219,7 +220,8 @@ class Quantizer(nn.Module):
         for tensors, program, kind in ((q.trained, q.init, "trained"), (q.state, q.init_state, "kept")):
             if program:
                 for t, value in zip(tensors, lower(program)(x)):
-                    getattr(self, _attribute(kind, t)).copy_(value.reshape(t.shape or (1,) if kind == "trained" else t.shape))
+                    own = getattr(self, _attribute(kind, t))
+                    own.copy_(part(value.reshape(t.shape or (1,) if kind == "trained" else t.shape), own))
         self.started.fill_(True)
         self._ready = True
 

@@ -22,12 +22,16 @@ STATE_FILE = "quantizers.cage"
 VERSION = 1
 
 
+def _plain(name: str) -> str:
+    """A name without the wrappers of layers. state_dict has those of torch.compile, and not those of checkpoints."""
+    return name.replace("_checkpoint_wrapped_module.", "").replace("_orig_mod.", "")
+
+
 def _quantizers(model: nn.Module) -> Iterator[tuple[str, str, Quantizer]]:
     """The layer, "weight" or "input", and the quantizer of each quantized tensor."""
     for layer, m in model.named_modules():
         if isinstance(m, QuantizedLinear):
-            for wrapper in ("_checkpoint_wrapped_module.", "_orig_mod."):  # which state_dict does not name either
-                layer = layer.replace(wrapper, "")
+            layer = _plain(layer)
             for of, q in (("weight", m.weight_quantizer), ("input", m.input_quantizer)):
                 if q is not None:
                     yield layer, of, q
@@ -68,6 +72,7 @@ def save(model: Any, directory: str | os.PathLike[str], **options: Any) -> None:
     writes = not torch.distributed.is_initialized() or torch.distributed.get_rank() == 0
     weights, divided = {}, False
     for name, value in model.state_dict().items():
+        name = _plain(name)
         if name not in own:
             full = whole(value)
             divided = divided or full is not value
