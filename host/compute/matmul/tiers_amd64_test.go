@@ -30,7 +30,8 @@ func TestOrderOfTiers(t *testing.T) {
 	}
 }
 
-// TestVendor checks that the vendor string of the processor consists of twelve printable characters.
+// TestVendor checks that the vendor string of the processor consists of twelve printable
+// characters.
 func TestVendor(t *testing.T) {
 	if len(vendor()) != 12 {
 		t.Fatalf("%q", vendor())
