@@ -52,6 +52,7 @@ if [ "$mode" = finetune ] && [ ! -f data/finetune/text/dataset.json ]; then
 		--tokenizer data/finetune/model --validation 0.02 --out data/finetune/text
 fi
 if [ "$mode" = finetune ] && [ ! -f data/finetune/hf/model.safetensors ]; then
+	rm -rf data/finetune/hf # a part of it
 	"$cage" export data/finetune/model --to hf --out data/finetune/hf
 fi
 if [ "$mode" = docs ] && [ ! -f data/docs/tokens/dataset.json ]; then

@@ -42,7 +42,8 @@ def save(model: Any, directory: str | os.PathLike[str], **options: Any) -> None:
 
     `from_pretrained` loads the directory as the plain model, `load_` attaches the quantizers again, and ``cage import``
     makes a run of it whose weights are those of `convert`, for ``cage export``. Parameters that FSDP has divided are made
-    whole: all processes call it, and one writes.
+    whole: all processes call it, and one writes. Without FSDP, only the first process needs to call it, and the others do not
+    wait for it.
 
     Args:
         model: Was given to quantize_, and not to convert; adapters are merged.
