@@ -16,7 +16,6 @@ import (
 	"github.com/cage-qat/cage/host/model/generate"
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/train/metrics"
-	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/safetext"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -138,14 +137,11 @@ func compare(cmd *cobra.Command, model *trained.Model, dir string, sequences int
 	if err != nil {
 		return nil, err
 	}
-	numbers := func(list []float64) []metrics.Number { // of a diverged model they are NaN
-		return lists.Map(list, func(x float64) metrics.Number { return metrics.Number(x) })
-	}
 	return textOutput(map[string]any{"run": model.Dir, "step": model.Step(), "reference": dir,
 		"loss": metrics.Number(c.Loss), "kl": metrics.Number(c.KL),
 		"agreement": metrics.Number(c.Agreement), "tokens": c.Tokens,
-		"sequences": map[string]any{
-			"kl": numbers(c.Sequences.KL), "agreement": numbers(c.Sequences.Agreement)}},
+		"sequences": map[string]any{"kl": metrics.List(c.Sequences.KL),
+			"agreement": metrics.List(c.Sequences.Agreement)}},
 		"%s, step %d, beside %s: loss %.4f, KL %.5f, %.2f %% of the likeliest tokens equal, over %d "+
 			"tokens\n", model.Dir, model.Step(), dir, c.Loss, c.KL, 100*c.Agreement, c.Tokens), nil
 }

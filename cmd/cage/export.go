@@ -23,7 +23,7 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
-	"github.com/cage-qat/cage/internal/lists"
+	"github.com/cage-qat/cage/internal/safetext"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -191,23 +191,17 @@ func (e *exportCommand) write(cmd *cobra.Command) (*output, error) {
 	value := struct {
 		*export.Report
 		Losses []metrics.Number `json:"losses,omitempty"` // of the run and of the export
-	}{report, lists.Map(losses, func(x float64) metrics.Number { return metrics.Number(x) })}
+	}{report, metrics.List(losses)}
 	return &output{value, func(w io.Writer) { e.print(w, model.Step(), report, losses) }}, nil
 }
 
 // commandLine returns the command with the flags that were given.
 func (e *exportCommand) commandLine(flags *pflag.FlagSet) string {
-	quoted := func(word string) string { // for a shell, where it needs that
-		if word != "" && !strings.ContainsAny(word, " \t\n\"'`$&|;<>()*?[]{}~#!\\") {
-			return word
-		}
-		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-	}
-	words := []string{"cage export", quoted(e.argument)}
+	words := []string{"cage export", safetext.ShellWord(e.argument)}
 	flags.Visit(func(f *pflag.Flag) {
 		switch value := f.Value.String(); {
 		case f.Value.Type() != "bool":
-			words = append(words, "--"+f.Name, quoted(value))
+			words = append(words, "--"+f.Name, safetext.ShellWord(value))
 		case value == "true":
 			words = append(words, "--"+f.Name)
 		}

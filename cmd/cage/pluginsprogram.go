@@ -76,7 +76,7 @@ part of each program becomes one GPU kernel.
 	flags.StringArrayVar(&p.sets, "set", nil,
 		"set a parameter of the plugin: `KEY=VALUE` (repeatable)")
 	flags.BoolVar(&p.backward, "backward", false, "also show the backward pass of a quantizer")
-	return withOutput(cmd, func(cmd *cobra.Command, args []string) (a *output, err error) {
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (out *output, err error) {
 		if siteNames[sdk.Role(p.role)] == "" {
 			return nil, usagef("--role %q: want weight, activation, gradient, key, value or query", p.role)
 		}
@@ -89,19 +89,20 @@ part of each program becomes one GPU kernel.
 			if err != nil {
 				return err
 			}
-			b, err := p.describe(cmd.Context(), client, values, shape)
-			if a != nil && b != nil { // the plugin is of both kinds
-				first, second := a, b
-				b = &output{slices.Concat(first.value.([]programPart), second.value.([]programPart)),
+			next, err := p.describe(cmd.Context(), client, values, shape)
+			switch first := out; {
+			case first == nil:
+				out = next
+			case next != nil: // the plugin is of both kinds
+				out = &output{slices.Concat(first.value.([]programPart), next.value.([]programPart)),
 					func(w io.Writer) {
 						first.text(w)
-						second.text(w)
+						next.text(w)
 					}}
 			}
-			a = cmp.Or(b, a)
 			return err
 		})
-		return a, err
+		return out, err
 	})
 }
 

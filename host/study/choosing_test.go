@@ -11,15 +11,7 @@ import (
 )
 
 // choosing is a study whose table chooses a rate by seed 9, of a model and of its rounded copy.
-const choosing = `
-[base]
-model = {layers = 1, width = 32, heads = 2, context = 16}
-data = {train = "t.tokens", validation = "v.tokens"}
-train = {steps = 1, batch = 2}
-schedule = {rate = 3e-3}
-optimizer = {plugin = "adamw"}
-[study]
-name = "q"
+const choosing = smallBase + `
 parallel = 1
 [[study.axes]]
 name = "method"

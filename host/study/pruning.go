@@ -105,23 +105,30 @@ func (t *Table) prune(s *Study, results []Result) map[int]need {
 			}
 			return of
 		})
-		untried := func(c Candidate) bool { return !c.Tried }
-		open := slices.ContainsFunc(list, untried)
+		open := map[string]bool{} // labels that have not been tried
+		for _, c := range list {
+			if !c.Tried {
+				open[c.Label] = true
+			}
+		}
 		for _, i := range entry {
 			label := results[i].Cell.Labels[t.Best.Axis]
 			switch {
 			case results[i].Cell.Matches(t.Best.On):
 				out[i] = needed
-			case slices.ContainsFunc(list, func(c Candidate) bool {
-				return untried(c) && c.Label == label
-			}) && label != list[max(0, best)].Label:
+			case len(list) > 0 && label == list[max(0, best)].Label: // the best so far, or the first one
+				switch {
+				case len(open) > 0:
+					out[i] = perhaps
+				case best >= 0:
+					out[i] = needed
+				default: // all diverged
+					out[i] = never
+				}
+			case open[label]:
 				out[i] = unlikely
-			case len(list) == 0 || best < 0 && !open || label != list[max(0, best)].Label:
+			default:
 				out[i] = never
-			case !open:
-				out[i] = needed
-			default: // the choice is open: the best so far, or the first one
-				out[i] = perhaps
 			}
 		}
 	}

@@ -17,7 +17,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-const quantizing = `
+// smallBase is the beginning of a study of a small language model, whose other keys follow.
+const smallBase = `
 [base]
 model = {layers = 1, width = 32, heads = 2, context = 16}
 data = {train = "t.tokens", validation = "v.tokens"}
@@ -26,6 +27,9 @@ schedule = {rate = 3e-3}
 optimizer = {plugin = "adamw"}
 [study]
 name = "q"
+`
+
+const quantizing = smallBase + `
 parallel = 1
 [[study.axes]]
 name = "method"

@@ -13,15 +13,7 @@ import (
 )
 
 // starting is a study whose cells start from the models of cells that come later in the file.
-const starting = `
-[base]
-model = {layers = 1, width = 32, heads = 2, context = 16}
-data = {train = "t.tokens", validation = "v.tokens"}
-train = {steps = 1, batch = 2}
-schedule = {rate = 3e-3}
-optimizer = {plugin = "adamw"}
-[study]
-name = "q"
+const starting = smallBase + `
 parallel = 2
 [[study.axes]]
 name = "method"

@@ -26,6 +26,14 @@ func Text(s string) string { return escape(s, isShown, goEscape) }
 
 func isShown(r rune) bool { return r == '\n' || r == '\t' || unicode.IsGraphic(r) }
 
+// ShellWord returns a word as a POSIX shell takes it, in single quotes where it needs them.
+func ShellWord(s string) string {
+	if s != "" && !strings.ContainsAny(s, " \t\n\"'`$&|;<>()*?[]{}~#!\\") {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
 // Line is like [Text], but also escapes line breaks and tabs. It is for text on a single line.
 func Line(s string) string { return escape(s, unicode.IsGraphic, goEscape) }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/cage-qat/cage/host/study/figure"
 	"github.com/cage-qat/cage/host/study/report"
 	"github.com/cage-qat/cage/host/study/snapshot"
+	"github.com/cage-qat/cage/internal/safetext"
 )
 
 // renderer renders the results in a directory into documents.
@@ -259,10 +260,7 @@ func (s *results) source(where map[string][]string) string {
 	}
 	command := s.file.From
 	for _, set := range s.file.Set {
-		if strings.ContainsAny(set, " \"") {
-			set = "'" + set + "'"
-		}
-		command += " --set " + set
+		command += " --set " + safetext.ShellWord(set)
 	}
 	text := fmt.Sprintf("%d of %d cells of `cage study run %s`", len(used), len(all), command)
 	if len(used) > 0 {

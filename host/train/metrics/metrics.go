@@ -16,6 +16,7 @@ import (
 	"strconv"
 
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -23,6 +24,11 @@ import (
 // Number is a float64 that is encoded in JSON as a number or, if it is not finite, as the string
 // "NaN", "Inf" or "-Inf".
 type Number float64
+
+// List returns numbers as Numbers.
+func List(numbers []float64) []Number {
+	return lists.Map(numbers, func(x float64) Number { return Number(x) })
+}
 
 // Some returns a pointer to x as a Number, for a field that was measured.
 func Some(x float64) *Number {

@@ -67,10 +67,10 @@ func modules(root, script string, most int) ([]string, error) {
 	var walk func(dir string) error
 	walk = func(dir string) error {
 		real, err := filepath.EvalSymlinks(filepath.Join(root, dir))
-		if err != nil || seen[real] || dir != "." && isVirtual(real) {
+		virtual := err == nil && isVirtual(real)
+		if err != nil || seen[real] || virtual && dir != "." {
 			return nil
 		}
-		virtual := isVirtual(real) // the script's own directory, whose installed packages are left out
 		seen[real] = true
 		list, _ := os.ReadDir(real) // what cannot be read cannot be imported
 		for _, e := range list {
@@ -83,8 +83,8 @@ func modules(root, script string, most int) ([]string, error) {
 			}
 			switch {
 			case err != nil || strings.HasPrefix(e.Name(), ".") || test:
-			case info.IsDir() && virtual && !isPackage(filepath.Join(root, name)) &&
-				(e.Name() == "lib" || e.Name() == "lib64"):
+			case info.IsDir() && virtual && (e.Name() == "lib" || e.Name() == "lib64") &&
+				!isPackage(filepath.Join(root, name)): // the packages that are installed
 			case info.IsDir():
 				if err := walk(name); err != nil {
 					return err
